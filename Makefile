@@ -1,0 +1,134 @@
+# `make` lists the commands. Settings: PYTHON=python3.13 VENV=.venv PYTHONS="python3.12 python3.13t" TOUR="--quick"
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+CARGO_TARGET_DIR ?= target
+export CARGO_TARGET_DIR
+
+at_least_311 = import sys; sys.exit(sys.version_info < (3, 11))
+newest_first := python3.15 python3.14 python3.13 python3.12 python3.11
+# A name on PATH may be a version manager's shim that only prints an error, so each is asked.
+answers = $(shell for p in $(1); do if "$$p" -c '$(at_least_311)' >/dev/null 2>&1; then echo "$$p"; fi; done)
+PYTHON ?= $(firstword $(call answers,python3 $(newest_first)))
+PYTHONS ?= $(call answers,$(newest_first) python3.14t python3.13t)
+
+bin := $(abspath $(VENV))/bin
+python := $(bin)/python
+pip := $(python) -m pip --quiet --disable-pip-version-check install
+locked_install := $(pip) --no-deps --require-hashes
+export PYO3_PYTHON := $(python)
+maturin := VIRTUAL_ENV=$(abspath $(VENV)) $(bin)/maturin
+sources := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+
+##@ Use it
+.PHONY: tour
+tour: $(VENV)/.extension  ## a live tour on a real table; writes gabion-tour.html (TOUR="--records FILE …" adds options)
+	@$(bin)/gabion tour $(TOUR)
+
+.PHONY: wheel
+wheel: $(VENV)/.tools  ## build a wheel into dist/ and prove that it installs without Rust
+	rm -rf dist && $(maturin) build --release --locked --interpreter $(python) --out dist
+	scripts/check-wheel $(python) dist/gabion-*.whl
+
+##@ Check it
+.PHONY: test
+test: lint test-rust test-loom test-python  ## every check: formatting, lints, types, docs, Rust tests, Python tests
+
+.PHONY: lint
+lint: lint-rust lint-python  ## formatting, lints, types and documentation links
+
+.PHONY: lint-rust
+lint-rust: $(VENV)/.python
+	cargo fmt --all --check
+	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps --document-private-items
+
+.PHONY: lint-python
+lint-python: $(VENV)/.extension $(VENV)/.check
+	$(bin)/ruff check --quiet .
+	$(bin)/ruff format --quiet --check .
+	$(bin)/mypy
+	$(if $(wildcard python/gabion/_native.pyi),$(bin)/stubtest gabion._native)
+
+.PHONY: test-rust
+test-rust: $(VENV)/.python
+	cargo test --quiet --locked --workspace --exclude gabion-python
+
+.PHONY: test-loom
+test-loom:
+	$(if $(wildcard crates/gabion-pile/tests/loom.rs),$(loom))
+
+.PHONY: test-python
+test-python: $(VENV)/.extension $(VENV)/.check
+	$(python) -m pytest $(PYTEST)
+
+# A target folder of its own, because the flag would make cargo build everything anew, twice at every change of side.
+loom = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
+	cargo test --quiet --locked --release -p gabion-pile --test loom
+
+.PHONY: test-all-pythons
+test-all-pythons: $(VENV)/.tools  ## the Python tests in every interpreter at hand (PYTHONS="…" names them)
+	@for p in $(PYTHONS); do MATURIN=$(bin)/maturin scripts/test-in "$$p"; done
+
+.PHONY: long
+long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases, deeper interleavings, stress
+	PROPTEST_CASES=20000 cargo test --quiet --locked --release --workspace --exclude gabion-python
+	$(if $(wildcard crates/gabion-pile/tests/loom.rs),LOOM_MAX_PREEMPTIONS=4 $(loom))
+	GABION_LONG=1 $(python) -m pytest -m "long or not long" --timeout 3600
+
+##@ Measure it
+.PHONY: bench-setup
+bench-setup: $(VENV)/.bench  ## install the peers that gabion is measured against
+
+.PHONY: bench
+bench: $(VENV)/.extension $(VENV)/.bench  ## run every benchmark; writes docs/benchmarks.md and its pictures
+	$(python) bench/run.py --all --report docs/benchmarks.md
+
+##@ Keep house
+.PHONY: format
+format: $(VENV)/.check  ## format the sources and mend what the lints can mend
+	cargo fmt --all
+	$(bin)/ruff check --quiet --fix .
+	$(bin)/ruff format --quiet .
+
+.PHONY: lock
+lock: $(VENV)/.check  ## renew requirements/*.lock from pyproject.toml
+	scripts/lock $(bin)/uv
+
+.PHONY: clean
+clean:  ## remove everything that the commands above have made
+	rm -rf $(CARGO_TARGET_DIR) $(VENV) .venv-* dist gabion-tour.html python/gabion/*.so
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
+
+.PHONY: help
+help:
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The environment: each file below is made when its step is done, and newer inputs make it again.
+$(VENV)/.python:
+	@$(if $(PYTHON),,echo "gabion needs Python 3.11 or newer, and no such python3 is on PATH; name one: make PYTHON=/path/to/python3.12" >&2; exit 1)
+	@$(PYTHON) -c '$(at_least_311)' || { echo "gabion needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.tools: requirements/tour.lock $(VENV)/.python
+	$(locked_install) -r $<
+	@touch $@
+
+$(VENV)/.check: requirements/check.lock $(VENV)/.tools
+	$(locked_install) -r $<
+	@touch $@
+
+$(VENV)/.bench: bench/requirements.lock $(VENV)/.tools
+	$(pip) -r $<
+	@touch $@
+
+$(VENV)/.extension: $(sources) $(VENV)/.tools
+	@command -v cargo >/dev/null || { echo "gabion needs Rust 1.85 or newer to be built: https://rustup.rs" >&2; exit 1; }
+	$(maturin) develop --quiet --release --locked
+	@touch $@

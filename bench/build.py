@@ -1,0 +1,98 @@
+"""Builds what a benchmark measures: gabion in release mode for one interpreter, and the Rust rows' binary.
+
+The wheel is unpacked beside the build (never into the caller's environment) and runs find it through ``PYTHONPATH``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("Cargo.toml", "Cargo.lock", "pyproject.toml", "crates", "python", "bench/rust")
+
+
+class BuildFailed(Exception):
+    """A build ended with an error; its message ends with the compiler's."""
+
+
+def target_folder() -> Path:
+    """Where cargo builds."""
+    return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+
+
+def rust_binary() -> Path:
+    """Build ``gabion-bench`` and return its path. Raises ``BuildFailed``."""
+    _call(["cargo", "build", "--release", "--quiet", "-p", "gabion-bench"])
+    return target_folder() / "release" / "gabion-bench"
+
+
+def site_for(python: str) -> Path:
+    """A folder with gabion built for ``python``, made again only when a source has changed. Raises ``BuildFailed``."""
+    folder = target_folder() / "bench" / _tag_of(python)
+    site, stamp = folder / "site", folder / "stamp"
+    wanted = _fingerprint()
+    if site.is_dir() and stamp.is_file() and stamp.read_text() == wanted:
+        return site
+    wheels = folder / "wheels"
+    for old in (site, wheels):
+        shutil.rmtree(old, ignore_errors=True)
+    print(f"building gabion for {python} ...", file=sys.stderr)
+    _call(
+        [
+            *_maturin(),
+            "build",
+            "--release",
+            "-q",
+            "-i",
+            python,
+            "-o",
+            str(wheels),
+            "--target-dir",
+            str(folder / "cargo"),
+        ]
+    )
+    with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
+        wheel.extractall(site)
+    stamp.write_text(wanted)
+    return site
+
+
+def has_gabion(python: str) -> bool:
+    """Whether ``python`` can import gabion as it is."""
+    return subprocess.run([python, "-c", "import gabion; gabion.Pile"], capture_output=True, cwd="/").returncode == 0
+
+
+def _maturin() -> list[str]:
+    beside = Path(sys.executable).with_name("maturin")
+    found = str(beside) if beside.exists() else shutil.which("maturin")
+    if not found:
+        raise BuildFailed("maturin is missing: run `make bench-setup`, or measure an installed gabion with --installed")
+    return [found]
+
+
+def _tag_of(python: str) -> str:
+    code = "import sysconfig; print(sysconfig.get_config_var('SOABI'))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        top = ROOT / name
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if path.is_file() and path.suffix not in (".so", ".pyc"):
+                seen = path.stat()
+                digest.update(f"{path.relative_to(ROOT)} {seen.st_size} {seen.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BuildFailed(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr).strip()[-4000:]}")

@@ -1,0 +1,103 @@
+"""Runs the benchmarks: ``python bench/run.py NAME [--quick] [--json FILE]``; see bench/README.md."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import build
+import machine
+import report
+from harness import DEFAULT_ROUNDS, Options, Result, run_rounds
+
+# Benchmark name to the module that plans it.
+BENCHMARKS = {"pile": "pile", "gc": "gc_pauses"}
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def main() -> int:
+    """Run what the command line asks for. 0: all ran; 1: a run crashed or answered wrongly; 2: usage, or no build."""
+    arguments = _parse()
+    if arguments.list:
+        for name, module in BENCHMARKS.items():
+            print(f"{name:8} {importlib.import_module(module).TITLE}")
+        return 0
+    options = Options(
+        arguments.quick, arguments.rounds, arguments.installed, arguments.case + ["scale"] * arguments.scale
+    )
+    results, pictures = [], {}
+    for name in BENCHMARKS if arguments.all else [arguments.name]:
+        try:
+            results.append(run_benchmark(name, options))
+        except build.BuildFailed as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return 2
+        report.print_result(results[-1])
+        pictures[name] = _draw(results[-1], arguments)
+    _write_json(results, arguments)
+    if arguments.report:
+        report.write_page(results, pictures, arguments.report)
+    return 1 if any(result.failures for result in results) else 0
+
+
+def run_benchmark(name: str, options: Options) -> Result:
+    """Plan and run one benchmark."""
+    module = importlib.import_module(BENCHMARKS[name])
+    described = machine.describe()
+    plan = module.plan(options)
+    rows, failures, extras = run_rounds(plan, options)
+    bars = plan.bars
+    if options.cases:
+        bars = [bar for bar in bars if any(case in bar.row[0] for case in options.cases)]
+    described["missing"] = sorted(set(plan.missing))
+    return Result(name, module.TITLE, rows, described, bars, plan.missing, plan.notes, failures, extras)
+
+
+def _draw(result: Result, arguments: argparse.Namespace) -> list[Path]:
+    folder = arguments.report.parent / "pictures" if arguments.report else RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return importlib.import_module(BENCHMARKS[result.name]).pictures(result, folder)
+    except ImportError as error:
+        print(f"missing: {error.name} (make bench-setup), so no picture of {result.name}")
+        return []
+
+
+def _write_json(results: list[Result], arguments: argparse.Namespace) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    for result in results:
+        text = json.dumps(report.as_json(result), indent=1) + "\n"
+        (RESULTS / f"{result.name}.json").write_text(text)
+        if arguments.json and not arguments.all:
+            arguments.json.write_text(text)
+    if arguments.json and arguments.all:
+        arguments.json.write_text(json.dumps([report.as_json(result) for result in results], indent=1) + "\n")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Run gabion and its peers, interleaved, and compare.")
+    parser.add_argument("name", nargs="?", choices=sorted(BENCHMARKS), help="the benchmark")
+    parser.add_argument("--list", action="store_true", help="name the benchmarks")
+    parser.add_argument("--all", action="store_true", help="run every benchmark")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes: a minute instead of many")
+    parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS, help=f"rounds (default {DEFAULT_ROUNDS})")
+    parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases that contain TEXT")
+    parser.add_argument("--scale", action="store_true", help="gc: only the row that fills 20 GiB")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows (with --all: a list of them)")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write a page with tables and pictures")
+    parser.add_argument("--installed", action="store_true", help="measure gabion as installed instead of building it")
+    arguments = parser.parse_args()
+    if arguments.scale and not arguments.name:
+        arguments.name = "gc"
+    if not (arguments.list or arguments.all or arguments.name):
+        parser.error("say which benchmark (--list names them) or --all")
+    if arguments.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

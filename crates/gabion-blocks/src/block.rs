@@ -1,0 +1,114 @@
+//! A view of one block as 8-byte atomic words.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{BLOCK_BYTES, PAGE_BYTES};
+
+/// 8-byte words in a block.
+pub const WORDS_PER_BLOCK: usize = BLOCK_BYTES / 8;
+
+/// 8-byte words in a page.
+pub const WORDS_PER_PAGE: usize = PAGE_BYTES / 8;
+
+/// A block, borrowed from the [`BlockSet`](crate::BlockSet) that owns it.
+///
+/// All access is by atomic words, so that readers may run beside a writer: they can read a mixture, never undefined
+/// behaviour. Whether a mixture was read is for the caller to find out.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    base: NonNull<AtomicU64>,
+    number: u32,
+    owner: PhantomData<&'a AtomicU64>,
+}
+
+// SAFETY: a block is a `&'a [AtomicU64]` of fixed length in a thin form; such references are Send and Sync.
+unsafe impl Send for Block<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Block<'_> {}
+
+impl<'a> Block<'a> {
+    /// # Safety
+    /// `base` is the start of a block that stays mapped, readable and writable for `'a`, and is accessed by atomic
+    /// operations only.
+    pub(crate) unsafe fn new(base: NonNull<u8>, number: u32) -> Self {
+        Self { base: base.cast(), number, owner: PhantomData }
+    }
+
+    /// The block's number in the directory.
+    #[inline]
+    pub fn number(self) -> u32 {
+        self.number
+    }
+
+    /// One word. `index` is taken modulo the block's length, so that no index is out of bounds.
+    #[inline]
+    pub fn word(self, index: usize) -> &'a AtomicU64 {
+        // SAFETY: the masked index lies inside the block, which is mapped for 'a (duty of `new`), aligned to 4 MiB,
+        // and only accessed atomically.
+        unsafe { self.base.add(index & (WORDS_PER_BLOCK - 1)).as_ref() }
+    }
+
+    /// Copies `bytes` into the block from word `at` on; the last word is filled with zeros.
+    ///
+    /// # Panics
+    /// When the bytes would not fit between `at` and the end of the block.
+    #[inline]
+    pub fn write(self, at: usize, bytes: &[u8]) {
+        assert!(at <= WORDS_PER_BLOCK && bytes.len() <= (WORDS_PER_BLOCK - at) * 8, "write beyond the block");
+        let (words, tail) = bytes.as_chunks::<8>();
+        for (index, word) in words.iter().enumerate() {
+            // Relaxed: a later release store of the commit word publishes the payload.
+            self.word(at + index).store(u64::from_le_bytes(*word), Ordering::Relaxed);
+        }
+        if !tail.is_empty() {
+            let mut last = [0; 8];
+            last[..tail.len()].copy_from_slice(tail);
+            self.word(at + words.len()).store(u64::from_le_bytes(last), Ordering::Relaxed);
+        }
+    }
+
+    /// Copies `into.len()` bytes out of the block from word `at` on. Beside a writer the result may be a mixture.
+    ///
+    /// # Panics
+    /// When the range is not inside the block.
+    #[inline]
+    pub fn read(self, at: usize, into: &mut [u8]) {
+        assert!(at <= WORDS_PER_BLOCK && into.len() <= (WORDS_PER_BLOCK - at) * 8, "read beyond the block");
+        let (words, tail) = into.as_chunks_mut::<8>();
+        let whole = words.len();
+        for (index, word) in words.iter_mut().enumerate() {
+            // Relaxed: the caller's acquire fence and second look at the commit word decide what this is worth.
+            *word = self.word(at + index).load(Ordering::Relaxed).to_le_bytes();
+        }
+        if !tail.is_empty() {
+            let last = self.word(at + whole).load(Ordering::Relaxed).to_le_bytes();
+            tail.copy_from_slice(&last[..tail.len()]);
+        }
+    }
+
+    /// Asks for the cache line of a word ahead of its use. A hint; any index may be given.
+    #[inline]
+    pub fn prefetch(self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let word: *const AtomicU64 = self.word(index);
+            // SAFETY: a prefetch has no effect but on caches, and the address is inside the block.
+            unsafe { _mm_prefetch(word.cast(), _MM_HINT_T0) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = index;
+    }
+
+    /// The bytes from word `at` on as a plain slice.
+    ///
+    /// # Safety
+    /// Nobody writes to the range while the slice lives, and `len` bytes from `at` lie inside the block.
+    pub unsafe fn bytes(self, at: usize, len: usize) -> &'a [u8] {
+        debug_assert!(at * 8 + len <= BLOCK_BYTES);
+        // SAFETY: inside the block, mapped for 'a, and not written meanwhile (caller's duty).
+        unsafe { std::slice::from_raw_parts(self.base.add(at).as_ptr().cast(), len) }
+    }
+}

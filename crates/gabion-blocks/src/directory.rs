@@ -1,0 +1,110 @@
+//! The directory: block number → where the block lies and whose it is.
+//!
+//! One table for the process, as snmalloc's page map: a pointer that was made by another owner is found out by one
+//! load, before anything behind it is touched. An entry packs the block's address (a multiple of 4 MiB) and the
+//! owner's number in the 22 bits below it; 0 stands for "no block".
+//!
+//! Block numbers are reused when their owner is gone. So that a stale pointer never fits again, the directory also
+//! remembers, for each number, the highest generation handed out under it (the *generation floor*).
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::BLOCK_BYTES;
+use crate::error::BlockError;
+
+/// How many blocks a process can have at one time: 2²⁰ blocks of 4 MiB are 4 TiB.
+pub const BLOCK_NUMBERS: u32 = 1 << 20;
+
+const OWNER_MASK: u64 = BLOCK_BYTES as u64 - 1;
+
+// Both tables lie in zeroed, lazily mapped memory: only the lines in use cost anything.
+static ENTRIES: [AtomicU64; BLOCK_NUMBERS as usize] = [const { AtomicU64::new(0) }; BLOCK_NUMBERS as usize];
+static FLOORS: [AtomicU32; BLOCK_NUMBERS as usize] = [const { AtomicU32::new(0) }; BLOCK_NUMBERS as usize];
+
+/// Numbers handed out in rising order, and those that came back.
+struct Numbers {
+    next: u32,
+    end: u32,
+    back: Vec<u32>,
+}
+
+impl Numbers {
+    const fn new(first: u32, end: u32) -> Self {
+        Self { next: first, end, back: Vec::new() }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        self.back.pop().or_else(|| {
+            (self.next < self.end).then(|| {
+                self.next += 1;
+                self.next - 1
+            })
+        })
+    }
+}
+
+static BLOCKS: Mutex<Numbers> = Mutex::new(Numbers::new(0, BLOCK_NUMBERS));
+static OWNERS: Mutex<Numbers> = Mutex::new(Numbers::new(1, BLOCK_BYTES as u32));
+
+fn lock(numbers: &'static Mutex<Numbers>) -> MutexGuard<'static, Numbers> {
+    // A panic cannot leave a number list half changed: the data is whole even when poisoned.
+    numbers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One owner of blocks: a number that is this owner's alone for as long as the value lives.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    pub(crate) fn new() -> Result<Self, BlockError> {
+        lock(&OWNERS).take().map(Self).ok_or(BlockError::Exhausted { what: "owner numbers" })
+    }
+
+    /// Enters a block and returns its number.
+    pub(crate) fn enter(&self, address: usize) -> Result<u32, BlockError> {
+        debug_assert_eq!(address % BLOCK_BYTES, 0);
+        let number = lock(&BLOCKS).take().ok_or(BlockError::Exhausted { what: "block numbers" })?;
+        // Release: whoever finds the entry also sees what was written to the block before.
+        ENTRIES[number as usize].store(address as u64 | u64::from(self.0), Ordering::Release);
+        Ok(number)
+    }
+
+    /// The address of a block, if it exists and is this owner's.
+    #[inline]
+    pub(crate) fn find(&self, number: u32) -> Option<usize> {
+        // Acquire: pairs with the release in `enter`.
+        let entry = ENTRIES.get(number as usize)?.load(Ordering::Acquire);
+        (entry & OWNER_MASK == u64::from(self.0)).then_some((entry & !OWNER_MASK) as usize)
+    }
+
+    /// Strikes a block out; its number may be reused at once.
+    pub(crate) fn strike(&self, number: u32) {
+        debug_assert!(self.find(number).is_some());
+        ENTRIES[number as usize].store(0, Ordering::Release);
+        lock(&BLOCKS).back.push(number);
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        lock(&OWNERS).back.push(self.0);
+    }
+}
+
+/// The highest generation that was handed out under a block number. New slots in the block start at it.
+pub fn generation_floor(number: u32) -> u32 {
+    FLOORS[number as usize].load(Ordering::Relaxed)
+}
+
+/// Raises the generation floor of a block number; lower values change nothing.
+///
+/// The caller owns the block, and raises it under a lock or from one thread at a time.
+#[inline]
+pub fn raise_generation_floor(number: u32, generation: u32) {
+    let floor = &FLOORS[number as usize];
+    // Relaxed: the next reader of the floor is ordered after us by the lock through which the number changes hands.
+    if generation > floor.load(Ordering::Relaxed) {
+        floor.store(generation, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,53 @@
+//! Blocks: the stones that every room of gabion is built from.
+//!
+//! A *block* is 4 MiB of memory taken straight from the operating system, aligned to 4 MiB and addressed by a
+//! process-wide *number*. This crate maps blocks, knows whose they are, gives their memory back, and reads what the
+//! system allows. The rooms, lowest first:
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
+//! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
+//! | [`budget`] | a byte budget that several threads draw on |
+//! | [`directory`] | block number → address and owner; generations that a number has used up |
+//! | [`block`] | a view of one block as 8-byte atomic words |
+//! | [`huge`] | whether huge pages pay on this machine, decided by measurement |
+//! | [`set`] | the blocks of one owner: mapping, giving back, unmapping |
+//! | [`run`] | one object larger than any block, in a mapping of its own |
+//!
+//! Nothing here takes memory from malloc for payload, and nothing stored inside a block is a raw address.
+
+pub mod os;
+
+pub mod limits;
+
+pub mod budget;
+
+pub mod directory;
+
+pub mod block;
+
+pub mod huge;
+
+pub mod set;
+
+pub mod run;
+
+mod error;
+
+pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
+pub use budget::Budget;
+pub use directory::{BLOCK_NUMBERS, generation_floor, raise_generation_floor};
+pub use error::BlockError;
+pub use os::{Os, system};
+pub use run::Run;
+pub use set::BlockSet;
+
+/// Bytes in a block: two huge pages of 2 MiB, so that masking any inner address finds the block.
+pub const BLOCK_BYTES: usize = 4 << 20;
+
+/// Bytes in a page of a block. A page holds slots of one size class; 64 of them make a block.
+pub const PAGE_BYTES: usize = 64 << 10;
+
+/// Pages in a block.
+pub const PAGES_PER_BLOCK: usize = BLOCK_BYTES / PAGE_BYTES;

@@ -1,0 +1,126 @@
+//! How much memory this process may really use.
+//!
+//! The smallest of physical memory and every cgroup limit above this process counts: in a container, the machine's
+//! size is of no interest. Read on demand, never cached: limits may change at run time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the system says of memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Physical memory of the machine.
+    pub physical: u64,
+    /// The tightest cgroup limit above this process, if there is one.
+    pub cgroup: Option<u64>,
+}
+
+impl MemoryLimits {
+    /// What this process may use at most: `min(physical, cgroup)`.
+    pub fn usable(&self) -> u64 {
+        self.cgroup.map_or(self.physical, |limit| limit.min(self.physical))
+    }
+}
+
+/// Reads the limits of this process. Falls back to "no limit" where the system tells nothing.
+pub fn read() -> MemoryLimits {
+    read_from(Path::new("/"))
+}
+
+/// As [`read`], with another root in front of `/proc` and `/sys`, so that tests can bring their own system.
+pub fn read_from(root: &Path) -> MemoryLimits {
+    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let physical = meminfo_bytes(&text("proc/meminfo"), "MemTotal:").unwrap_or(u64::MAX);
+    let membership = text("proc/self/cgroup");
+    let limits = membership.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let path = path.trim_start_matches('/');
+        if controllers.is_empty() {
+            tightest(&root.join("sys/fs/cgroup"), path, &["memory.max", "memory.high"])
+        } else if controllers.split(',').any(|name| name == "memory") {
+            tightest(&root.join("sys/fs/cgroup/memory"), path, &["memory.limit_in_bytes"])
+        } else {
+            None
+        }
+    });
+    MemoryLimits { physical, cgroup: limits.min() }
+}
+
+/// The smallest of the named files' numbers in `top/path` and every folder above it up to `top`.
+fn tightest(top: &Path, path: &str, names: &[&str]) -> Option<u64> {
+    let mut folder: PathBuf = top.join(path);
+    let mut least: Option<u64> = None;
+    loop {
+        for name in names {
+            let number = fs::read_to_string(folder.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok());
+            // "max" does not parse: no limit at this level.
+            if let Some(number) = number {
+                least = Some(least.map_or(number, |least| least.min(number)));
+            }
+        }
+        if folder == top || !folder.pop() {
+            return least;
+        }
+    }
+}
+
+fn meminfo_bytes(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    let kib: u64 = line[key.len()..].trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn system(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("gabion-limits-{}-{name}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn the_tightest_level_of_a_v2_hierarchy_counts() {
+        let root = system(
+            "v2",
+            &[
+                ("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 1 kB\n"),
+                ("proc/self/cgroup", "0::/a/b\n"),
+                ("sys/fs/cgroup/a/memory.max", "500000\n"),
+                ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+                ("sys/fs/cgroup/a/b/memory.high", "600000\n"),
+            ],
+        );
+        let limits = read_from(&root);
+        assert_eq!(limits, MemoryLimits { physical: 1_024_000, cgroup: Some(500_000) });
+        assert_eq!(limits.usable(), 500_000);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn v1_and_no_limit_at_all() {
+        let root = system(
+            "v1",
+            &[
+                ("proc/meminfo", "MemTotal: 1000 kB\n"),
+                ("proc/self/cgroup", "5:cpu,memory:/x\n4:pids:/x\n"),
+                ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "77"),
+            ],
+        );
+        assert_eq!(read_from(&root).usable(), 77);
+        fs::remove_dir_all(&root).unwrap();
+        let nothing = read_from(Path::new("/nonexistent-root"));
+        assert_eq!(nothing, MemoryLimits { physical: u64::MAX, cgroup: None });
+    }
+
+    #[test]
+    fn this_machine_answers() {
+        assert!(read().usable() > 1 << 20);
+    }
+}

@@ -1,0 +1,49 @@
+//! The one door to the operating system.
+//!
+//! Everything that maps, advises or gives back memory goes through [`Os`]. [`system`] is the real one; the twin
+//! (feature `twin`) stands in its place in tests and refuses at a chosen step.
+
+#[cfg(feature = "twin")]
+mod twin;
+mod unix;
+
+use std::ptr::NonNull;
+
+#[cfg(feature = "twin")]
+pub use twin::Twin;
+
+/// What gabion asks of an operating system. Sizes are bytes and multiples of 4 KiB.
+///
+/// # Safety
+/// An implementation promises that `map` returns fresh, zeroed, readable and writable memory of `bytes` bytes at a
+/// multiple of `align`, shared with nobody, that stays so until `unmap` is called with the same range.
+pub unsafe trait Os: Send + Sync {
+    /// Maps zeroed memory. `align` is a power of two.
+    ///
+    /// # Errors
+    /// The system's error number.
+    fn map(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, i32>;
+
+    /// Gives the whole mapping back, addresses and all.
+    ///
+    /// # Safety
+    /// `at` and `bytes` are those of one `map`, and nobody reads or writes the range any more.
+    unsafe fn unmap(&self, at: NonNull<u8>, bytes: usize);
+
+    /// Gives the physical memory back and keeps the addresses: the range reads as zero from then on.
+    ///
+    /// # Safety
+    /// The range lies inside one live mapping, and is accessed by atomic operations only.
+    unsafe fn decommit(&self, at: NonNull<u8>, bytes: usize);
+
+    /// Asks for huge pages under the range. A hint: nothing is promised.
+    ///
+    /// # Safety
+    /// The range lies inside one live mapping.
+    unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize);
+}
+
+/// The operating system that this process runs on.
+pub fn system() -> &'static dyn Os {
+    &unix::Unix
+}

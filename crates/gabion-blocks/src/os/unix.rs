@@ -1,0 +1,76 @@
+use std::io;
+use std::ptr::{self, NonNull};
+
+use super::Os;
+
+/// Linux and other Unixes: anonymous private mappings.
+pub(super) struct Unix;
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM)
+}
+
+/// Unmaps a range that is known to be mapped; a failure would mean a broken invariant, so it is checked in debug builds.
+///
+/// # Safety
+/// Nobody uses the range any more, and it belongs to the caller.
+unsafe fn unmap_range(at: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: the caller owns the range and has given up all use of it.
+        let done = unsafe { libc::munmap(at.cast(), bytes) };
+        debug_assert_eq!(done, 0);
+    }
+}
+
+// SAFETY: mmap with MAP_ANONYMOUS returns zeroed private memory that stays mapped until munmap; alignment is made by
+// mapping `align` more than asked and cutting both ends off.
+unsafe impl Os for Unix {
+    fn map(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, i32> {
+        debug_assert!(align.is_power_of_two());
+        let span = bytes.checked_add(align).ok_or(libc::ENOMEM)?;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                span,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(errno());
+        }
+        let start = start.cast::<u8>();
+        let lead = start.align_offset(align);
+        let at = start.wrapping_add(lead);
+        // SAFETY: both cuts lie inside the mapping just made, outside the part that is returned, and are unused.
+        unsafe {
+            unmap_range(start, lead);
+            unmap_range(at.wrapping_add(bytes), span - lead - bytes);
+        }
+        NonNull::new(at).ok_or(libc::ENOMEM)
+    }
+
+    unsafe fn unmap(&self, at: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's duty is the same.
+        unsafe { unmap_range(at.as_ptr(), bytes) }
+    }
+
+    unsafe fn decommit(&self, at: NonNull<u8>, bytes: usize) {
+        // SAFETY: the range is mapped (caller's duty); for anonymous private memory MADV_DONTNEED means zero pages at
+        // the next touch, which atomic readers may see at any time.
+        unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
+    }
+
+    unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range is mapped (caller's duty); the advice changes no content. A refusal is of no consequence.
+        unsafe {
+            libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE)
+        };
+        #[cfg(not(target_os = "linux"))]
+        let _ = (at, bytes);
+    }
+}

@@ -1,0 +1,375 @@
+//! Chunks: things from 1 KiB to 1 MiB, behind tags, split and coalesced.
+//!
+//! A chunk is a *tag* word and what follows it. Tags make the whole block walkable: each says how many words its chunk
+//! has, so the next tag is found from it, up to the end tag in the block's last word.
+//!
+//! ```text
+//! tag   = length in words with the tag (20 bits) │ USED │ PREVIOUS_FREE
+//! used  │ tag │ room …                                     │
+//! free  │ tag │ next in bin │ previous in bin │ … │ length │    the last word lets the follower find the tag
+//! ```
+//!
+//! One store commits each change: a split writes the remainder's tag inside the still-free chunk first, then shrinks
+//! the chunk by its own tag; joining writes the survivor's tag last. `PREVIOUS_FREE` and the bins are derived.
+//! Bins follow TLSF (Masmano, Ripoll, Crespo, Real 2004): sixteen per doubling, a bitmap finds the first good one.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE};
+
+use crate::class::BLOCK_HEADER_WORDS;
+use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD, SHARD_WORD};
+use crate::error::{HeapError, Invalid, ensure};
+use crate::heap::{Ground, turn_page};
+use crate::loc::Loc;
+
+const FIRST: usize = BLOCK_HEADER_WORDS;
+const END: usize = WORDS_PER_BLOCK - 1;
+/// Tag, two links, length.
+const LEAST_WORDS: usize = 4;
+/// A remainder smaller than this stays with the chunk: nothing of interest would fit it.
+const LEAST_REMAINDER: usize = 16;
+
+const USED: u64 = 1 << 20;
+const PREVIOUS_FREE: u64 = 1 << 21;
+const LENGTH: u64 = USED - 1;
+
+const STEPS: usize = 16;
+const BINS: usize = (Loc::WORD_BITS as usize + 1) * STEPS;
+/// End of a bin's list, in the form of a [`Loc`]'s bits plus one.
+const NOWHERE: u64 = 0;
+
+#[derive(Debug, Clone, Copy)]
+struct ChunkBlock {
+    number: u32,
+    /// Pages that have been handed out at least once since the block was last given back; they count in the budget.
+    touched: usize,
+    /// True while the block's memory is given back.
+    spare: bool,
+}
+
+pub(crate) struct Chunks {
+    shard: u32,
+    blocks: Vec<ChunkBlock>,
+    /// Ordinals of blocks whose memory was given back.
+    spare: Vec<usize>,
+    bins: [u64; BINS],
+    filled: [u64; BINS.div_ceil(64)],
+    touched_pages: u64,
+    free_words: u64,
+    /// Blocks without a used chunk that are kept warm.
+    empty: usize,
+}
+
+/// The bin that a free chunk of `words` stands in: `words` is at least the bin's least size.
+fn bin_of(words: usize) -> usize {
+    let log = words.ilog2() as usize;
+    log * STEPS + (words << 4 >> log) - STEPS
+}
+
+/// The first bin of which every chunk has at least `words`.
+fn bin_for(words: usize) -> usize {
+    let step = (1_usize << words.ilog2()) / STEPS;
+    bin_of(words + step.saturating_sub(1))
+}
+
+impl Chunks {
+    pub fn new(shard: u32) -> Self {
+        Self {
+            shard,
+            blocks: Vec::new(),
+            spare: Vec::new(),
+            bins: [NOWHERE; BINS],
+            filled: [0; BINS.div_ceil(64)],
+            touched_pages: 0,
+            free_words: 0,
+            empty: 0,
+        }
+    }
+
+    /// Words that a used chunk can hold.
+    pub fn room(block: Block<'_>, chunk: Loc) -> usize {
+        (block.word(chunk.word() - 1).load(Relaxed) & LENGTH) as usize - 1
+    }
+
+    /// The returned place is the word after the tag.
+    pub fn take<'a>(&mut self, ground: Ground<'a>, words: usize) -> Result<(Block<'a>, Loc), HeapError> {
+        let length = (words + 1).max(LEAST_WORDS).next_multiple_of(2);
+        if length > END - FIRST {
+            let asked = words as u64 * 8;
+            let limit = ((END - FIRST) * 8) as u64;
+            return Err(gabion_blocks::BlockError::Limit { asked, used: 0, limit }.into());
+        }
+        let bin = if let Some(bin) = self.first_filled(bin_for(length)) {
+            bin
+        } else {
+            self.add_block(ground)?;
+            self.first_filled(bin_for(length)).expect("a fresh block has room for every chunk")
+        };
+        let free = Loc::from_bits(self.bins[bin] - 1);
+        let (block, at) = (ground.blocks.block(free.number()).expect("a block of this heap"), free.word());
+        self.touch(ground, block, at + length)?;
+        let whole = (block.word(at).load(Relaxed) & LENGTH) as usize;
+        if at == FIRST && whole == END - FIRST {
+            self.empty -= 1;
+        }
+        self.unbin(ground, free, whole);
+        let previous = block.word(at).load(Relaxed) & PREVIOUS_FREE;
+        if whole - length >= LEAST_REMAINDER {
+            self.make_free(ground, Loc::new(free.number(), at + length), whole - length, 0);
+            block.word(at).store(length as u64 | USED | previous, Release);
+        } else {
+            let next = block.word(at + whole);
+            next.store(next.load(Relaxed) & !PREVIOUS_FREE, Relaxed);
+            block.word(at).store(whole as u64 | USED | previous, Release);
+        }
+        Ok((block, Loc::new(free.number(), at + 1)))
+    }
+
+    pub fn free(&mut self, ground: Ground<'_>, chunk: Loc) -> Result<(), HeapError> {
+        let block = ground.blocks.block(chunk.number()).ok_or(HeapError::NotTaken)?;
+        let mut at = chunk.word().checked_sub(1).ok_or(HeapError::NotTaken)?;
+        let tag = block.word(at).load(Relaxed);
+        if tag & USED == 0 {
+            return Err(HeapError::NotTaken);
+        }
+        // Release: this store alone frees the chunk; what follows only joins it. It also leaves no used tag inside a
+        // joined chunk, so that a second free of the same place is found.
+        block.word(at).store(tag & !USED, Release);
+        let mut length = (tag & LENGTH) as usize;
+        let next_tag = block.word(at + length).load(Relaxed);
+        if next_tag & USED == 0 {
+            let next_length = (next_tag & LENGTH) as usize;
+            self.unbin(ground, Loc::new(chunk.number(), at + length), next_length);
+            length += next_length;
+        }
+        if tag & PREVIOUS_FREE != 0 {
+            let previous = block.word(at - 1).load(Relaxed) as usize;
+            at -= previous;
+            self.unbin(ground, Loc::new(chunk.number(), at), previous);
+            length += previous;
+        }
+        // Two free chunks never touch, so the chunk before a free one is used.
+        self.make_free(ground, Loc::new(chunk.number(), at), length, 0);
+        if at == FIRST && length == END - FIRST {
+            self.empty += 1;
+            if self.empty > 1 {
+                self.give_block_back(ground, block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a free chunk: links, length at its end, its follower's flag, its tag last; and puts it into its bin.
+    fn make_free(&mut self, ground: Ground<'_>, at: Loc, length: usize, flags: u64) {
+        let block = ground.blocks.block(at.number()).expect("a block of this heap");
+        let word = at.word();
+        let bin = bin_of(length);
+        let first = self.bins[bin];
+        block.word(word + 1).store(first, Relaxed);
+        block.word(word + 2).store(NOWHERE, Relaxed);
+        if first != NOWHERE {
+            let first = Loc::from_bits(first - 1);
+            let other = ground.blocks.block(first.number()).expect("a block of this heap");
+            other.word(first.word() + 2).store(at.bits() + 1, Relaxed);
+        }
+        self.bins[bin] = at.bits() + 1;
+        self.filled[bin / 64] |= 1 << (bin % 64);
+        self.free_words += length as u64;
+        block.word(word + length - 1).store(length as u64, Relaxed);
+        let next = block.word(word + length);
+        next.store(next.load(Relaxed) | PREVIOUS_FREE, Relaxed);
+        // Release: the commit. A walk sees the old chunks or the new one.
+        block.word(word).store(length as u64 | flags, Release);
+    }
+
+    /// Takes a free chunk out of its bin.
+    fn unbin(&mut self, ground: Ground<'_>, at: Loc, length: usize) {
+        let block = ground.blocks.block(at.number()).expect("a block of this heap");
+        let next = block.word(at.word() + 1).load(Relaxed);
+        let previous = block.word(at.word() + 2).load(Relaxed);
+        let bin = bin_of(length);
+        let neighbour = |bits: u64| {
+            let place = Loc::from_bits(bits - 1);
+            (ground.blocks.block(place.number()).expect("a block of this heap"), place.word())
+        };
+        if next != NOWHERE {
+            let (block, word) = neighbour(next);
+            block.word(word + 2).store(previous, Relaxed);
+        }
+        if previous == NOWHERE {
+            self.bins[bin] = next;
+            if next == NOWHERE {
+                self.filled[bin / 64] &= !(1 << (bin % 64));
+            }
+        } else {
+            let (block, word) = neighbour(previous);
+            block.word(word + 1).store(next, Relaxed);
+        }
+        self.free_words -= length as u64;
+    }
+
+    fn first_filled(&self, from: usize) -> Option<usize> {
+        let mut word = from / 64;
+        let mut bits = self.filled.get(word)? & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.filled.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    /// Charges the pages up to word `end` of a block that were not charged yet.
+    fn touch(&mut self, ground: Ground<'_>, block: Block<'_>, end: usize) -> Result<(), HeapError> {
+        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
+        let pages = end.div_ceil(WORDS_PER_PAGE);
+        let entry = &mut self.blocks[ordinal];
+        if pages > entry.touched {
+            let more = pages - entry.touched;
+            ground.budget.take((more * PAGE_BYTES) as u64)?;
+            entry.touched = pages;
+            self.touched_pages += more as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes one free chunk of a fresh block, or of one that was given back.
+    fn add_block(&mut self, ground: Ground<'_>) -> Result<(), HeapError> {
+        let ordinal = if let Some(ordinal) = self.spare.pop() {
+            ordinal
+        } else {
+            let number = ground.blocks.map()?;
+            self.blocks.push(ChunkBlock { number, touched: 0, spare: true });
+            self.blocks.len() - 1
+        };
+        self.blocks[ordinal].spare = false;
+        let number = self.blocks[ordinal].number;
+        let block = ground.blocks.block(number).expect("a block of this heap");
+        block.word(SHARD_WORD).store(u64::from(self.shard), Relaxed);
+        block.word(ORDINAL_WORD).store(ordinal as u64, Relaxed);
+        block.word(END).store(1 | USED, Relaxed);
+        self.make_free(ground, Loc::new(number, FIRST), END - FIRST, 0);
+        for page in 0..PAGES_PER_BLOCK {
+            turn_page(block, page, Kind::Chunks, 0);
+        }
+        self.empty += 1;
+        Ok(())
+    }
+
+    /// Gives back an empty block's memory, all but the page with its header. Returns bytes.
+    fn give_block_back(&mut self, ground: Ground<'_>, block: Block<'_>) -> u64 {
+        self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
+        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
+        for page in 0..PAGES_PER_BLOCK {
+            turn_page(block, page, Kind::Free, 0);
+        }
+        ground.blocks.decommit(block.number(), 1, PAGES_PER_BLOCK - 1);
+        let touched = std::mem::take(&mut self.blocks[ordinal].touched);
+        ground.budget.give((touched * PAGE_BYTES) as u64);
+        self.touched_pages -= touched as u64;
+        self.blocks[ordinal].spare = true;
+        self.spare.push(ordinal);
+        self.empty -= 1;
+        (touched.saturating_sub(1) * PAGE_BYTES) as u64
+    }
+
+    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
+        let mut bytes = 0;
+        for ordinal in 0..self.blocks.len() {
+            let block = ground.blocks.block(self.blocks[ordinal].number).expect("a block of this heap");
+            let tag = block.word(FIRST).load(Relaxed);
+            if !self.blocks[ordinal].spare && tag & USED == 0 && (tag & LENGTH) as usize == END - FIRST {
+                bytes += self.give_block_back(ground, block);
+            }
+        }
+        bytes
+    }
+
+    pub fn clear(&mut self, ground: Ground<'_>) {
+        self.bins = [NOWHERE; BINS];
+        self.filled = [0; BINS.div_ceil(64)];
+        self.free_words = 0;
+        self.empty = 0;
+        for ordinal in 0..self.blocks.len() {
+            if self.blocks[ordinal].spare {
+                continue;
+            }
+            let block = ground.blocks.block(self.blocks[ordinal].number).expect("a block of this heap");
+            for page in 0..PAGES_PER_BLOCK {
+                turn_page(block, page, Kind::Free, 0);
+            }
+            ground.blocks.decommit(block.number(), 1, PAGES_PER_BLOCK - 1);
+            let touched = std::mem::take(&mut self.blocks[ordinal].touched);
+            ground.budget.give((touched * PAGE_BYTES) as u64);
+            self.blocks[ordinal].spare = true;
+        }
+        self.touched_pages = 0;
+        self.spare = (0..self.blocks.len()).collect();
+    }
+
+    pub fn block_count(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    /// Touched pages, and free words in blocks in use.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.touched_pages, self.free_words)
+    }
+
+    pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
+        let (mut free_words, mut free_chunks, mut empty) = (0, 0, 0);
+        for (ordinal, entry) in self.blocks.iter().enumerate() {
+            if entry.spare {
+                continue;
+            }
+            let block = ground.blocks.block(entry.number).expect("a block of this heap");
+            let kind = Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind();
+            ensure(kind == Kind::Chunks, || format!("chunk block {ordinal} is described as {kind:?}"))?;
+            let (mut at, mut previous_free) = (FIRST, false);
+            while at < END {
+                let tag = block.word(at).load(Relaxed);
+                let (length, used) = ((tag & LENGTH) as usize, tag & USED != 0);
+                ensure(length >= LEAST_WORDS && at + length <= END, || format!("chunk at {at}: length {length}"))?;
+                ensure((tag & PREVIOUS_FREE != 0) == previous_free, || format!("chunk at {at}: wrong flag"))?;
+                ensure(used || !previous_free, || format!("chunk at {at}: two free chunks touch"))?;
+                if !used {
+                    free_words += length as u64;
+                    free_chunks += 1;
+                    empty += usize::from(length == END - FIRST);
+                    ensure(block.word(at + length - 1).load(Relaxed) == length as u64, || {
+                        format!("chunk at {at}: length at its end differs")
+                    })?;
+                }
+                previous_free = !used;
+                at += length;
+            }
+            ensure(at == END, || format!("block {ordinal}: the last chunk ends at {at}"))?;
+        }
+        ensure(free_words == self.free_words, || format!("{free_words} free words, {} counted", self.free_words))?;
+        ensure(empty == self.empty, || format!("{empty} empty blocks, {} counted", self.empty))?;
+        self.validate_bins(ground, free_chunks)
+    }
+
+    fn validate_bins(&self, ground: Ground<'_>, free_chunks: usize) -> Result<(), Invalid> {
+        let mut binned = 0;
+        for (bin, &first) in self.bins.iter().enumerate() {
+            let marked = self.filled[bin / 64] >> (bin % 64) & 1 == 1;
+            ensure(marked == (first != NOWHERE), || format!("bin {bin}: its mark is wrong"))?;
+            let (mut next, mut before) = (first, NOWHERE);
+            while next != NOWHERE {
+                binned += 1;
+                ensure(binned <= free_chunks, || "the bins hold more chunks than there are".to_owned())?;
+                let place = Loc::from_bits(next - 1);
+                let block = ground.blocks.block(place.number()).expect("a block of this heap");
+                let tag = block.word(place.word()).load(Relaxed);
+                ensure(tag & USED == 0 && bin_of((tag & LENGTH) as usize) == bin, || {
+                    format!("bin {bin}: wrong chunk")
+                })?;
+                ensure(block.word(place.word() + 2).load(Relaxed) == before, || format!("bin {bin}: broken list"))?;
+                before = next;
+                next = block.word(place.word() + 1).load(Relaxed);
+            }
+        }
+        ensure(binned == free_chunks, || format!("{binned} chunks in bins, {free_chunks} free"))
+    }
+}

@@ -1,0 +1,165 @@
+//! The heap of one shard: slots and chunks over one set of blocks.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::{Block, BlockSet, Budget};
+
+use crate::chunks::Chunks;
+use crate::descriptor::{Descriptor, Kind, SHARD_WORD};
+use crate::error::{HeapError, Invalid};
+use crate::loc::Loc;
+use crate::slots::Slots;
+
+/// What a heap stands on: the blocks it draws from and the budget it draws on, shared by all shards.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    /// The owner's blocks.
+    pub blocks: &'a BlockSet,
+    /// The owner's budget in bytes.
+    pub budget: &'a Budget,
+}
+
+/// What a heap holds. `page bytes in use = slot pages × 64 KiB + chunk bytes charged`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeapCounts {
+    /// Pages of slots in use.
+    pub slot_pages: u64,
+    /// Pages of chunk blocks that have been touched.
+    pub chunk_pages: u64,
+    /// Bytes in free chunks within touched pages and beyond.
+    pub free_chunk_words: u64,
+    /// Blocks that belong to this heap.
+    pub blocks: u64,
+}
+
+/// Slots and chunks of one shard.
+pub struct Heap {
+    slots: Slots,
+    chunks: Chunks,
+}
+
+impl Heap {
+    /// An empty heap. `shard` is written into every block it takes. `head` makes the first word of a free slot out of
+    /// the block's generation floor; blocks whose floor has reached `floor_limit` are not used for slots again.
+    pub fn new(shard: u32, head: fn(u32) -> u64, floor_limit: u32) -> Self {
+        Self { slots: Slots::new(shard, head, floor_limit), chunks: Chunks::new(shard) }
+    }
+
+    /// Takes a whole slot of `class`: head and body. Constant time, but for the first use of a page.
+    ///
+    /// # Errors
+    /// [`HeapError::Blocks`] when the budget or the system does not give another page.
+    #[inline]
+    pub fn take_slot<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
+        self.slots.take(ground, class)
+    }
+
+    /// Takes the body of a slot of `class` only: one that its owner has left, if there is one.
+    ///
+    /// # Errors
+    /// As [`Heap::take_slot`].
+    pub fn take_body<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
+        self.slots.take_body(ground, class)
+    }
+
+    /// Takes back the body of a slot whose head is taken.
+    ///
+    /// # Errors
+    /// [`HeapError::NotTaken`] when the body is let to another.
+    pub fn take_own_body(&mut self, ground: Ground<'_>, slot: Loc) -> Result<(), HeapError> {
+        self.slots.take_own_body(ground, slot)
+    }
+
+    /// Frees parts of a slot. A page of which nothing is taken any more goes back.
+    ///
+    /// # Errors
+    /// [`HeapError::NotTaken`] when a part that should be freed is free: a double free, found exactly.
+    #[inline]
+    pub fn free_slot(&mut self, ground: Ground<'_>, slot: Loc, head: bool, body: bool) -> Result<(), HeapError> {
+        self.slots.free(ground, slot, head, body)
+    }
+
+    /// Takes a chunk of at least `words` words. Constant time.
+    ///
+    /// # Errors
+    /// As [`Heap::take_slot`].
+    pub fn take_chunk<'a>(&mut self, ground: Ground<'a>, words: usize) -> Result<(Block<'a>, Loc), HeapError> {
+        self.chunks.take(ground, words)
+    }
+
+    /// Frees a chunk and joins it with free neighbours. Constant time.
+    ///
+    /// # Errors
+    /// [`HeapError::NotTaken`] on a double free.
+    pub fn free_chunk(&mut self, ground: Ground<'_>, chunk: Loc) -> Result<(), HeapError> {
+        self.chunks.free(ground, chunk)
+    }
+
+    /// Words that a chunk can hold.
+    pub fn chunk_words(block: Block<'_>, chunk: Loc) -> usize {
+        Chunks::room(block, chunk)
+    }
+
+    /// Gives back the memory of all pages and chunk blocks of which nothing is taken. Returns bytes.
+    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
+        self.slots.trim(ground) + self.chunks.trim(ground)
+    }
+
+    /// Frees everything at once; the blocks stay the heap's, their memory goes back.
+    pub fn clear(&mut self, ground: Ground<'_>) {
+        self.slots.clear(ground);
+        self.chunks.clear(ground);
+    }
+
+    /// Every page of slots in use: block number, page, class.
+    pub fn slot_pages(&self) -> impl Iterator<Item = (u32, usize, usize)> {
+        self.slots.pages()
+    }
+
+    /// The numbers of all blocks that hold or held slots.
+    pub fn slot_blocks(&self) -> impl Iterator<Item = u32> {
+        self.slots.blocks()
+    }
+
+    /// What the heap holds.
+    pub fn counts(&self) -> HeapCounts {
+        let (chunk_pages, free_chunk_words) = self.chunks.counts();
+        HeapCounts {
+            slot_pages: self.slots.page_count(),
+            chunk_pages,
+            free_chunk_words,
+            blocks: self.slots.block_count() + self.chunks.block_count(),
+        }
+    }
+
+    /// Walks everything and checks the equations.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
+        self.slots.validate(ground)?;
+        self.chunks.validate(ground)
+    }
+}
+
+impl std::fmt::Debug for Heap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Heap").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+/// The shard that a block belongs to. Constant while the block is in use.
+#[inline]
+pub fn shard_of(block: Block<'_>) -> u32 {
+    block.word(SHARD_WORD).load(Relaxed) as u32
+}
+
+/// Writes a page's descriptor for its next use.
+pub(crate) fn turn_page(block: Block<'_>, page: usize, kind: Kind, class: usize) {
+    let cell = Descriptor::of(block, page);
+    let turned = Descriptor::from_bits(cell.load(Relaxed)).turned(kind, class);
+    // Release: a reader that sees the new use also sees the page prepared for it.
+    cell.store(turned.bits(), std::sync::atomic::Ordering::Release);
+    // What is written into the page next must not be seen before the descriptor by a reader that copies meanwhile.
+    std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+}

@@ -1,0 +1,101 @@
+//! A page of slots: its two bitmaps and its slots.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::{Block, WORDS_PER_PAGE};
+
+use crate::class::{Geometry, geometry};
+
+/// The slot whose head is word `word` of the block, when page `word / 8192` holds slots of `class`.
+#[inline]
+pub fn slot_at(class: usize, word: usize) -> Option<usize> {
+    geometry(class, word / WORDS_PER_PAGE).index_of(word % WORDS_PER_PAGE)
+}
+
+/// The head words of all slots of a page, as word indices of the block.
+pub fn slots_in_page(class: usize, page: usize) -> impl Iterator<Item = usize> {
+    let shape = geometry(class, page);
+    (0..shape.slots as usize).map(move |index| page * WORDS_PER_PAGE + shape.word_of(index))
+}
+
+/// What of a slot is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub head: bool,
+    pub body: bool,
+}
+
+/// A page of slots of one class. All methods need the heap to themselves; plain loads and stores do.
+#[derive(Clone, Copy)]
+pub(crate) struct Page<'a> {
+    pub block: Block<'a>,
+    pub base: usize,
+    pub shape: &'static Geometry,
+}
+
+impl<'a> Page<'a> {
+    pub fn new(block: Block<'a>, page: usize, class: usize) -> Self {
+        Self { block, base: page * WORDS_PER_PAGE, shape: geometry(class, page) }
+    }
+
+    fn head_word(&self, word: usize) -> usize {
+        self.base + self.shape.start as usize + word
+    }
+
+    fn body_word(&self, word: usize) -> usize {
+        self.head_word(word) + self.shape.bitmap as usize
+    }
+
+    /// Slots of bitmap word `word` whose heads are taken.
+    pub fn heads(&self, word: usize) -> u64 {
+        self.block.word(self.head_word(word)).load(Relaxed)
+    }
+
+    /// Slots of bitmap word `word` whose bodies are taken.
+    pub fn bodies(&self, word: usize) -> u64 {
+        self.block.word(self.body_word(word)).load(Relaxed)
+    }
+
+    /// Slots of bitmap word `word` of which nothing is taken.
+    #[inline]
+    pub fn whole(&self, word: usize) -> u64 {
+        !(self.heads(word) | self.bodies(word)) & self.shape.valid(word)
+    }
+
+    /// Slots of bitmap word `word` whose head is taken and whose body is free.
+    pub fn annexes(&self, word: usize) -> u64 {
+        self.heads(word) & !self.bodies(word)
+    }
+
+    pub fn taken(&self, index: usize) -> Taken {
+        let (word, bit) = (index / 64, 1 << (index % 64));
+        Taken { head: self.heads(word) & bit != 0, body: self.bodies(word) & bit != 0 }
+    }
+
+    /// Marks what of a slot is taken.
+    #[inline]
+    pub fn mark(&self, index: usize, taken: Taken) {
+        let (word, bit) = (index / 64, 1_u64 << (index % 64));
+        for (at, on) in [(self.head_word(word), taken.head), (self.body_word(word), taken.body)] {
+            let cell = self.block.word(at);
+            let bits = cell.load(Relaxed);
+            // Relaxed: only the shard's writer reads bitmaps, and the shard's lock orders writers.
+            cell.store(if on { bits | bit } else { bits & !bit }, Relaxed);
+        }
+    }
+
+    /// Makes every slot free: bitmaps cleared, heads set to `head`. A page that reads as zero needs neither, if
+    /// `head` is zero too.
+    pub fn clear(&self, head: u64, reads_zero: bool) {
+        if !reads_zero {
+            for word in 0..2 * self.shape.bitmap as usize {
+                self.block.word(self.head_word(word)).store(0, Relaxed);
+            }
+        }
+        if !reads_zero || head != 0 {
+            for index in 0..self.shape.slots as usize {
+                self.block.word(self.base + self.shape.word_of(index)).store(head, Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Lists of pages, by class and fullness.
+
+/// No page.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Pages are sorted by quarters of fullness.
+pub(crate) const BUCKETS: usize = 4;
+
+/// What the heap knows of a page outside the block. For a page of slots
+/// `slots = whole + annex + (body taken, head free) + (both taken)`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageMeta {
+    /// Size class, or `None` for a page that is not in use.
+    pub class: Option<u8>,
+    /// The fullness bucket that lists the page.
+    pub bucket: Option<u8>,
+    /// True while the page is listed for its annexes.
+    pub listed_annex: bool,
+    /// Slots of which nothing is taken.
+    pub whole: u16,
+    /// Slots whose head is taken and whose body is free.
+    pub annex: u16,
+    pub links: [Links; 2],
+}
+
+impl PageMeta {
+    pub const UNUSED: Self = Self {
+        class: None,
+        bucket: None,
+        listed_annex: false,
+        whole: 0,
+        annex: 0,
+        links: [Links { previous: NONE, next: NONE }; 2],
+    };
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Links {
+    previous: u32,
+    next: u32,
+}
+
+/// Which of a page's two list memberships is meant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum List {
+    Whole = 0,
+    Annex = 1,
+}
+
+/// The pages of one class.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shelf {
+    /// The page that allocations come from now; it stands in no bucket.
+    pub active: u32,
+    /// The bitmap word of the active page that `mask` was taken from.
+    pub word: u16,
+    /// Whole-free slots of that word that are still to be handed out.
+    pub mask: u64,
+    /// Pages with whole-free slots, by fullness: the last bucket is the fullest.
+    pub buckets: [u32; BUCKETS],
+    /// Pages with annexes.
+    pub annexes: u32,
+}
+
+impl Shelf {
+    pub const EMPTY: Self = Self { active: NONE, word: 0, mask: 0, buckets: [NONE; BUCKETS], annexes: NONE };
+}
+
+/// Puts a page at the front of a list.
+pub(crate) fn link(pages: &mut [PageMeta], list: List, first: &mut u32, page: u32) {
+    let (list, next) = (list as usize, *first);
+    pages[page as usize].links[list] = Links { previous: NONE, next };
+    if next != NONE {
+        pages[next as usize].links[list].previous = page;
+    }
+    *first = page;
+}
+
+/// Takes a page out of a list.
+pub(crate) fn unlink(pages: &mut [PageMeta], list: List, first: &mut u32, page: u32) {
+    let list = list as usize;
+    let Links { previous, next } = pages[page as usize].links[list];
+    if previous == NONE {
+        *first = next;
+    } else {
+        pages[previous as usize].links[list].next = next;
+    }
+    if next != NONE {
+        pages[next as usize].links[list].previous = previous;
+    }
+}
+
+/// The pages of a list, front to back.
+pub(crate) fn walk(pages: &[PageMeta], list: List, first: u32) -> impl Iterator<Item = u32> {
+    let step = move |page: u32| (page != NONE).then_some(page);
+    std::iter::successors(step(first), move |&page| step(pages[page as usize].links[list as usize].next))
+}

@@ -1,0 +1,440 @@
+//! Slots: things up to 1 KiB, in pages of one size class.
+//!
+//! Each class has a *shelf*: the page that it fills now, and lists of the other pages with room, by quarters of
+//! fullness. A new active page is the fullest that has room, so that sparse pages get a chance to empty. Within a page
+//! slots are handed out in address order, round and round, which keeps neighbours in time neighbours in memory and
+//! spreads the wear of generations.
+
+use std::sync::atomic::Ordering;
+
+use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor};
+
+use crate::class::CLASSES;
+use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD, SHARD_WORD};
+use crate::error::{HeapError, Invalid, ensure};
+use crate::heap::{Ground, turn_page};
+use crate::loc::Loc;
+use crate::page::{Page, Taken};
+use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, link, unlink, walk};
+
+/// Free pages kept warm before whole blocks are given back: one block's worth.
+const WARM_PAGES: u64 = PAGES_PER_BLOCK as u64;
+
+/// How many classes up from its own a body is looked for among the annexes.
+const ANNEX_REACH: usize = 3;
+
+/// A block of this heap. Bit *p* stands for page *p*.
+#[derive(Debug, Clone, Copy)]
+struct SlotBlock {
+    number: u32,
+    /// Pages not in use.
+    free: u64,
+    /// Free pages that are known to read as zero.
+    zero: u64,
+}
+
+pub(crate) struct Slots {
+    shard: u32,
+    head: fn(u32) -> u64,
+    floor_limit: u32,
+    /// By ordinal, the block's place in this heap; the block's header carries it.
+    blocks: Vec<SlotBlock>,
+    /// `ordinal × 64 + page`
+    pages: Vec<PageMeta>,
+    shelves: [Shelf; CLASSES],
+    free_pages: u64,
+    used_pages: u64,
+    /// No block below this ordinal has a free page.
+    first_free: usize,
+}
+
+impl Slots {
+    pub fn new(shard: u32, head: fn(u32) -> u64, floor_limit: u32) -> Self {
+        Self {
+            shard,
+            head,
+            floor_limit,
+            blocks: Vec::new(),
+            pages: Vec::new(),
+            shelves: [Shelf::EMPTY; CLASSES],
+            free_pages: 0,
+            used_pages: 0,
+            first_free: 0,
+        }
+    }
+
+    #[inline]
+    pub fn take<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
+        let found = self.next_whole(ground, class)?;
+        found.page.mark(found.index, Taken { head: true, body: true });
+        Ok(found.place())
+    }
+
+    pub fn take_body<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
+        // A body somewhat larger that stands empty anyway is cheaper than a slot whose head nobody will use.
+        let near = class..(class + ANNEX_REACH).min(CLASSES);
+        let Some(class) = near.into_iter().find(|&class| self.shelves[class].annexes != NONE) else {
+            let found = self.next_whole(ground, class)?;
+            found.page.mark(found.index, Taken { head: false, body: true });
+            return Ok(found.place());
+        };
+        let id = self.shelves[class].annexes;
+        let (page, number) = self.page(ground, id, class);
+        let word = (0..page.shape.bitmap as usize).find(|&word| page.annexes(word) != 0);
+        let word = word.expect("a page listed for annexes has one");
+        let index = word * 64 + page.annexes(word).trailing_zeros() as usize;
+        page.mark(index, Taken { head: true, body: true });
+        self.pages[id as usize].annex -= 1;
+        self.relist_annex(id, class);
+        Ok(Found { page, number, index }.place())
+    }
+
+    pub fn take_own_body(&mut self, ground: Ground<'_>, slot: Loc) -> Result<(), HeapError> {
+        let (id, page, index) = self.find(ground, slot)?;
+        if page.taken(index) != (Taken { head: true, body: false }) {
+            return Err(HeapError::NotTaken);
+        }
+        page.mark(index, Taken { head: true, body: true });
+        self.pages[id as usize].annex -= 1;
+        self.relist_annex(id, self.class_of(id));
+        Ok(())
+    }
+
+    pub fn free(&mut self, ground: Ground<'_>, slot: Loc, head: bool, body: bool) -> Result<(), HeapError> {
+        let (id, page, index) = self.find(ground, slot)?;
+        let before = page.taken(index);
+        if (head && !before.head) || (body && !before.body) {
+            return Err(HeapError::NotTaken);
+        }
+        let after = Taken { head: before.head && !head, body: before.body && !body };
+        page.mark(index, after);
+        let class = self.class_of(id);
+        let meta = &mut self.pages[id as usize];
+        let annex = |taken: Taken| u16::from(taken.head && !taken.body);
+        meta.annex = meta.annex + annex(after) - annex(before);
+        meta.whole += u16::from(!after.head && !after.body);
+        if annex(after) != annex(before) {
+            self.relist_annex(id, class);
+        }
+        self.relist_whole(ground, id, class, page.shape.slots);
+        Ok(())
+    }
+
+    /// The next whole-free slot of a class, taken off the active page's count but not yet marked.
+    #[inline]
+    fn next_whole<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<Found<'a>, HeapError> {
+        loop {
+            let shelf = &mut self.shelves[class];
+            if shelf.mask != 0 {
+                let index = shelf.word as usize * 64 + shelf.mask.trailing_zeros() as usize;
+                shelf.mask &= shelf.mask - 1;
+                let id = shelf.active;
+                let (page, number) = self.page(ground, id, class);
+                self.pages[id as usize].whole -= 1;
+                return Ok(Found { page, number, index });
+            }
+            self.refill(ground, class)?;
+        }
+    }
+
+    /// Moves the shelf's cursor to the next bitmap word with whole-free slots, on another page if need be.
+    #[cold]
+    fn refill(&mut self, ground: Ground<'_>, class: usize) -> Result<(), HeapError> {
+        let id = self.shelves[class].active;
+        if id != NONE && self.pages[id as usize].whole > 0 {
+            let (page, _) = self.page(ground, id, class);
+            let words = page.shape.bitmap as usize;
+            let start = self.shelves[class].word as usize + 1;
+            for step in 0..words {
+                let word = (start + step) % words;
+                let mask = page.whole(word);
+                if mask != 0 {
+                    self.shelves[class].word = word as u16;
+                    self.shelves[class].mask = mask;
+                    return Ok(());
+                }
+            }
+            unreachable!("a page with whole-free slots has one in some word");
+        }
+        let next = match (0..BUCKETS).rev().find(|&bucket| self.shelves[class].buckets[bucket] != NONE) {
+            Some(bucket) => {
+                let id = self.shelves[class].buckets[bucket];
+                unlink(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[bucket], id);
+                self.pages[id as usize].bucket = None;
+                id
+            }
+            None => self.form_page(ground, class)?,
+        };
+        let (page, _) = self.page(ground, next, class);
+        let shelf = &mut self.shelves[class];
+        shelf.active = next;
+        // The cursor moves on by one before it looks: starting at the last word makes word 0 the first.
+        shelf.word = page.shape.bitmap - 1;
+        Ok(())
+    }
+
+    /// Prepares a free page for slots of `class`.
+    fn form_page(&mut self, ground: Ground<'_>, class: usize) -> Result<u32, HeapError> {
+        ground.budget.take(PAGE_BYTES as u64)?;
+        let ordinal = self.block_with_free_page(ground).inspect_err(|_| ground.budget.give(PAGE_BYTES as u64))?;
+        let entry = &mut self.blocks[ordinal];
+        let number = entry.number;
+        let index = entry.free.trailing_zeros() as usize;
+        let reads_zero = entry.zero >> index & 1 == 1;
+        entry.free &= !(1 << index);
+        entry.zero &= !(1 << index);
+        let block = ground.blocks.block(number).expect("a block of this heap");
+        let page = Page::new(block, index, class);
+        page.clear((self.head)(generation_floor(number)), reads_zero);
+        turn_page(block, index, Kind::Slots, class);
+        let id = ordinal * PAGES_PER_BLOCK + index;
+        self.pages[id] = PageMeta { class: Some(class as u8), whole: page.shape.slots, ..PageMeta::UNUSED };
+        self.free_pages -= 1;
+        self.used_pages += 1;
+        Ok(id as u32)
+    }
+
+    /// The first block with a free page, mapped if there is none.
+    fn block_with_free_page(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
+        while let Some(entry) = self.blocks.get_mut(self.first_free) {
+            if entry.free != 0 && generation_floor(entry.number) >= self.floor_limit {
+                // Worn out: heads in new pages would have no generation left. Its pages stay empty for good.
+                self.free_pages -= u64::from(entry.free.count_ones());
+                entry.free = 0;
+            }
+            if entry.free != 0 {
+                return Ok(self.first_free);
+            }
+            self.first_free += 1;
+        }
+        let number = loop {
+            let number = ground.blocks.map()?;
+            if generation_floor(number) < self.floor_limit {
+                break number;
+            }
+        };
+        let ordinal = self.blocks.len();
+        let block = ground.blocks.block(number).expect("just mapped");
+        block.word(SHARD_WORD).store(u64::from(self.shard), Ordering::Relaxed);
+        block.word(ORDINAL_WORD).store(ordinal as u64, Ordering::Relaxed);
+        self.blocks.push(SlotBlock { number, free: u64::MAX, zero: u64::MAX });
+        self.pages.resize(self.pages.len() + PAGES_PER_BLOCK, PageMeta::UNUSED);
+        self.free_pages += PAGES_PER_BLOCK as u64;
+        self.first_free = ordinal;
+        Ok(ordinal)
+    }
+
+    /// Lists a page under its fullness, or gives it back when it is empty. The active page is left alone.
+    fn relist_whole(&mut self, ground: Ground<'_>, id: u32, class: usize, slots: u16) {
+        let meta = self.pages[id as usize];
+        if self.shelves[class].active == id || meta.whole == 0 {
+            return;
+        }
+        let empty = meta.whole == slots;
+        let bucket = (slots - meta.whole) as usize * BUCKETS / slots as usize;
+        if !empty && meta.bucket == Some(bucket as u8) {
+            return;
+        }
+        if let Some(old) = meta.bucket {
+            unlink(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[old as usize], id);
+        }
+        if empty {
+            self.release_page(ground, id);
+        } else {
+            self.pages[id as usize].bucket = Some(bucket as u8);
+            link(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[bucket], id);
+        }
+    }
+
+    /// Lists a page for its annexes, or takes it off the list.
+    fn relist_annex(&mut self, id: u32, class: usize) {
+        let meta = &mut self.pages[id as usize];
+        let wanted = meta.annex > 0;
+        if wanted == meta.listed_annex {
+            return;
+        }
+        meta.listed_annex = wanted;
+        let first = &mut self.shelves[class].annexes;
+        if wanted {
+            link(&mut self.pages, List::Annex, first, id);
+        } else {
+            unlink(&mut self.pages, List::Annex, first, id);
+        }
+    }
+
+    /// Makes an empty, unlisted page free.
+    fn release_page(&mut self, ground: Ground<'_>, id: u32) {
+        let (ordinal, index) = (id as usize / PAGES_PER_BLOCK, id as usize % PAGES_PER_BLOCK);
+        self.pages[id as usize] = PageMeta::UNUSED;
+        let entry = &mut self.blocks[ordinal];
+        entry.free |= 1 << index;
+        let block = ground.blocks.block(entry.number).expect("a block of this heap");
+        turn_page(block, index, Kind::Free, 0);
+        self.first_free = self.first_free.min(ordinal);
+        self.free_pages += 1;
+        self.used_pages -= 1;
+        ground.budget.give(PAGE_BYTES as u64);
+        if self.blocks[ordinal].free == u64::MAX && self.free_pages >= 2 * WARM_PAGES {
+            self.decommit(ground, ordinal);
+        }
+    }
+
+    /// Gives the memory of a block's free pages back, run by run, and keeps its header. Returns bytes.
+    fn decommit(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
+        let entry = &mut self.blocks[ordinal];
+        // Page 0 also holds the header, which must not read as zero beside a running reader: it stays.
+        let mut left = entry.free & !entry.zero & !1;
+        let mut bytes = 0;
+        while left != 0 {
+            let first = left.trailing_zeros();
+            let pages = (left >> first).trailing_ones();
+            ground.blocks.decommit(entry.number, first as usize, pages as usize);
+            let done = (u64::MAX >> (64 - pages)) << first;
+            left &= !done;
+            entry.zero |= done;
+            bytes += u64::from(pages) * PAGE_BYTES as u64;
+        }
+        bytes
+    }
+
+    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
+        for class in 0..CLASSES {
+            let id = self.shelves[class].active;
+            if id != NONE {
+                self.shelves[class].active = NONE;
+                self.shelves[class].mask = 0;
+                let (page, _) = self.page(ground, id, class);
+                self.relist_whole(ground, id, class, page.shape.slots);
+            }
+        }
+        (0..self.blocks.len()).map(|ordinal| self.decommit(ground, ordinal)).sum()
+    }
+
+    pub fn clear(&mut self, ground: Ground<'_>) {
+        for id in 0..self.pages.len() as u32 {
+            if self.pages[id as usize].class.is_some() {
+                self.release_page(ground, id);
+            }
+        }
+        self.shelves = [Shelf::EMPTY; CLASSES];
+        for ordinal in 0..self.blocks.len() {
+            self.decommit(ground, ordinal);
+        }
+    }
+
+    pub fn pages(&self) -> impl Iterator<Item = (u32, usize, usize)> {
+        self.pages.iter().enumerate().filter_map(|(id, meta)| {
+            let class = meta.class? as usize;
+            Some((self.blocks[id / PAGES_PER_BLOCK].number, id % PAGES_PER_BLOCK, class))
+        })
+    }
+
+    pub fn blocks(&self) -> impl Iterator<Item = u32> {
+        self.blocks.iter().map(|entry| entry.number)
+    }
+
+    pub fn page_count(&self) -> u64 {
+        self.used_pages
+    }
+
+    pub fn block_count(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    fn class_of(&self, id: u32) -> usize {
+        self.pages[id as usize].class.expect("a page in use") as usize
+    }
+
+    #[inline]
+    fn page<'a>(&self, ground: Ground<'a>, id: u32, class: usize) -> (Page<'a>, u32) {
+        let number = self.blocks[id as usize / PAGES_PER_BLOCK].number;
+        let block = ground.blocks.block(number).expect("a block of this heap");
+        (Page::new(block, id as usize % PAGES_PER_BLOCK, class), number)
+    }
+
+    /// The page and index of a slot.
+    #[inline]
+    fn find<'a>(&self, ground: Ground<'a>, slot: Loc) -> Result<(u32, Page<'a>, usize), HeapError> {
+        let block = ground.blocks.block(slot.number()).ok_or(HeapError::NotTaken)?;
+        let ordinal = block.word(ORDINAL_WORD).load(Ordering::Relaxed) as usize;
+        let id = ordinal * PAGES_PER_BLOCK + slot.page();
+        let class = self.pages.get(id).and_then(|meta| meta.class).ok_or(HeapError::NotTaken)?;
+        let page = Page::new(block, slot.page(), class as usize);
+        let index = page.shape.index_of(slot.word() % WORDS_PER_PAGE).ok_or(HeapError::NotTaken)?;
+        Ok((id as u32, page, index))
+    }
+
+    pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
+        let mut used = 0;
+        for (id, meta) in self.pages.iter().enumerate() {
+            let entry = self.blocks[id / PAGES_PER_BLOCK];
+            let index = id % PAGES_PER_BLOCK;
+            let block = ground.blocks.block(entry.number).expect("a block of this heap");
+            let descriptor = Descriptor::from_bits(Descriptor::of(block, index).load(Ordering::Relaxed));
+            let Some(class) = meta.class else {
+                ensure(descriptor.kind() == Kind::Free, || {
+                    format!("page {id} is unused but described as {descriptor:?}")
+                })?;
+                continue;
+            };
+            used += 1;
+            ensure(entry.free >> index & 1 == 0, || format!("page {id} is in use and listed as free"))?;
+            ensure(descriptor.kind() == Kind::Slots && descriptor.class() == class as usize, || {
+                format!("page {id} of class {class} is described as {descriptor:?}")
+            })?;
+            self.validate_page(&Page::new(block, index, class as usize), id as u32, *meta)?;
+        }
+        ensure(used == self.used_pages, || format!("{used} pages in use, {} counted", self.used_pages))?;
+        (0..CLASSES).try_for_each(|class| self.validate_shelf(class))
+    }
+
+    fn validate_page(&self, page: &Page<'_>, id: u32, meta: PageMeta) -> Result<(), Invalid> {
+        let words = 0..page.shape.bitmap as usize;
+        let whole: u32 = words.clone().map(|word| page.whole(word).count_ones()).sum();
+        let annex: u32 = words.clone().map(|word| page.annexes(word).count_ones()).sum();
+        ensure((whole, annex) == (meta.whole.into(), meta.annex.into()), || {
+            format!(
+                "page {id}: bitmaps say {whole} whole and {annex} annexes, counted {} and {}",
+                meta.whole, meta.annex
+            )
+        })?;
+        let stray = words.into_iter().any(|word| (page.heads(word) | page.bodies(word)) & !page.shape.valid(word) != 0);
+        ensure(!stray, || format!("page {id}: a bit beyond the last slot"))?;
+        let active = self.shelves[meta.class.unwrap_or(0) as usize].active == id;
+        ensure((meta.bucket.is_some()) == (!active && meta.whole > 0), || {
+            format!("page {id}: listed wrongly: {meta:?}")
+        })?;
+        ensure(meta.listed_annex == (meta.annex > 0), || format!("page {id}: annex list wrong: {meta:?}"))
+    }
+
+    fn validate_shelf(&self, class: usize) -> Result<(), Invalid> {
+        let shelf = &self.shelves[class];
+        let listed: Vec<u32> = shelf.buckets.iter().flat_map(|&first| walk(&self.pages, List::Whole, first)).collect();
+        let annexes: Vec<u32> = walk(&self.pages, List::Annex, shelf.annexes).collect();
+        let of_class = |meta: &PageMeta| meta.class == Some(class as u8);
+        let expected = self.pages.iter().filter(|meta| of_class(meta) && meta.bucket.is_some()).count();
+        ensure(listed.len() == expected, || {
+            format!("class {class}: {} pages listed, {expected} expected", listed.len())
+        })?;
+        let expected = self.pages.iter().filter(|meta| of_class(meta) && meta.listed_annex).count();
+        ensure(annexes.len() == expected, || {
+            format!("class {class}: {} annex pages, {expected} expected", annexes.len())
+        })?;
+        let right = listed.iter().chain(&annexes).all(|&id| of_class(&self.pages[id as usize]));
+        ensure(right, || format!("class {class}: a page of another class is listed"))
+    }
+}
+
+/// A slot on its way out.
+struct Found<'a> {
+    page: Page<'a>,
+    number: u32,
+    index: usize,
+}
+
+impl<'a> Found<'a> {
+    #[inline]
+    fn place(&self) -> (Block<'a>, Loc) {
+        (self.page.block, Loc::new(self.number, self.page.base + self.page.shape.word_of(self.index)))
+    }
+}

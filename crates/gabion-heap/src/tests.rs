@@ -1,0 +1,224 @@
+//! The heap against a naive model: one list of operations drives random tests and the stress of budgets and refusals.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::os::Twin;
+use gabion_blocks::{BlockSet, Budget};
+use proptest::prelude::*;
+
+use crate::{Ground, Heap, HeapError, Loc, slot_words};
+
+#[derive(Debug, Clone)]
+enum Operation {
+    TakeSlot(usize),
+    TakeBody(usize),
+    TakeChunk(usize),
+    LeaveBody(usize),
+    ReturnBody(usize),
+    Free(usize),
+    Trim,
+    Clear,
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    // Few classes, so that pages fill; one is the largest, of which a page holds few.
+    let class = prop_oneof![Just(0_usize), Just(7), Just(40), Just(63)];
+    prop_oneof![
+        8 => class.clone().prop_map(Operation::TakeSlot),
+        3 => class.prop_map(Operation::TakeBody),
+        4 => (1_usize..140_000).prop_map(Operation::TakeChunk),
+        3 => any::<usize>().prop_map(Operation::LeaveBody),
+        2 => any::<usize>().prop_map(Operation::ReturnBody),
+        8 => any::<usize>().prop_map(Operation::Free),
+        1 => Just(Operation::Trim),
+        1 => Just(Operation::Clear),
+    ]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Piece {
+    Slot { class: usize, body: bool },
+    Body { class: usize },
+    Chunk { words: usize },
+}
+
+/// What is taken, and a stamp that was written over all of it.
+struct Model {
+    taken: Vec<(Loc, Piece)>,
+    stamps: HashMap<Loc, u64>,
+    next: u64,
+}
+
+impl Model {
+    fn words(at: Loc, piece: Piece) -> std::ops::Range<usize> {
+        match piece {
+            Piece::Slot { class, body: true } => at.word()..at.word() + slot_words(class),
+            Piece::Slot { body: false, .. } => at.word()..at.word() + 1,
+            Piece::Body { class } => at.word() + 1..at.word() + slot_words(class),
+            Piece::Chunk { words } => at.word()..at.word() + words,
+        }
+    }
+
+    fn stamp(&mut self, ground: Ground<'_>, at: Loc, piece: Piece) {
+        self.next += 1;
+        let block = ground.blocks.block(at.number()).unwrap();
+        Self::words(at, piece).for_each(|word| block.word(word).store(self.next, Relaxed));
+        self.stamps.insert(at, self.next);
+        self.taken.push((at, piece));
+    }
+
+    fn check(&self, ground: Ground<'_>, at: Loc, piece: Piece) {
+        let block = ground.blocks.block(at.number()).unwrap();
+        for word in Self::words(at, piece) {
+            assert_eq!(block.word(word).load(Relaxed), self.stamps[&at], "{piece:?} at {at:?} was overwritten");
+        }
+    }
+}
+
+fn run(operations: &[Operation], budget: u64, refuse_after: i64) {
+    let twin: &'static Twin = Box::leak(Box::default());
+    twin.refuse_after(refuse_after);
+    let (blocks, budget) = (BlockSet::new(twin).unwrap(), Budget::new(budget));
+    let ground = Ground { blocks: &blocks, budget: &budget };
+    let mut heap = Heap::new(3, u64::from, u32::MAX);
+    let mut model = Model { taken: Vec::new(), stamps: HashMap::new(), next: 0 };
+    for operation in operations {
+        step(&mut heap, &mut model, ground, operation);
+        heap.validate(ground).unwrap_or_else(|wrong| panic!("after {operation:?}: {wrong}"));
+        let counts = heap.counts();
+        assert_eq!(budget.used(), (counts.slot_pages + counts.chunk_pages) << 16);
+    }
+    for &(at, piece) in &model.taken {
+        model.check(ground, at, piece);
+    }
+}
+
+fn step(heap: &mut Heap, model: &mut Model, ground: Ground<'_>, operation: &Operation) {
+    let refused = |error: HeapError| assert!(matches!(error, HeapError::Blocks(_)), "{error}");
+    match *operation {
+        Operation::TakeSlot(class) => match heap.take_slot(ground, class) {
+            Ok((_, at)) => model.stamp(ground, at, Piece::Slot { class, body: true }),
+            Err(error) => refused(error),
+        },
+        Operation::TakeBody(class) if class > 0 => match heap.take_body(ground, class) {
+            // A body in an annex shares its place with a head: the model keys bodies by the word after it.
+            Ok((_, at)) => {
+                let owner = model
+                    .taken
+                    .iter()
+                    .any(|&(other, piece)| other == at && piece != Piece::Slot { class, body: false });
+                assert!(!owner, "a body was let twice");
+                if model.taken.iter().any(|&(other, _)| other == at) {
+                    heap.free_slot(ground, at, false, true).unwrap();
+                } else {
+                    model.stamp(ground, at, Piece::Body { class });
+                }
+            }
+            Err(error) => refused(error),
+        },
+        Operation::TakeBody(_) => {}
+        Operation::TakeChunk(words) => match heap.take_chunk(ground, words) {
+            Ok((block, at)) => {
+                assert!(Heap::chunk_words(block, at) >= words);
+                model.stamp(ground, at, Piece::Chunk { words });
+            }
+            Err(error) => refused(error),
+        },
+        Operation::LeaveBody(pick) => {
+            if let Some((at, class)) = pick_slot(model, pick, true) {
+                heap.free_slot(ground, at, false, true).unwrap();
+                assert_eq!(heap.free_slot(ground, at, false, true), Err(HeapError::NotTaken));
+                model.taken.iter_mut().find(|(other, _)| *other == at).unwrap().1 = Piece::Slot { class, body: false };
+            }
+        }
+        Operation::ReturnBody(pick) => {
+            if let Some((at, class)) = pick_slot(model, pick, false) {
+                heap.take_own_body(ground, at).unwrap();
+                model.taken.retain(|(other, _)| *other != at);
+                model.stamp(ground, at, Piece::Slot { class, body: true });
+            }
+        }
+        Operation::Free(pick) => {
+            if model.taken.is_empty() {
+                return;
+            }
+            let (at, piece) = model.taken.swap_remove(pick % model.taken.len());
+            model.check(ground, at, piece);
+            free(heap, ground, at, piece).unwrap();
+            assert_eq!(free(heap, ground, at, piece), Err(HeapError::NotTaken), "a double free passed");
+        }
+        Operation::Trim => {
+            heap.trim(ground);
+        }
+        Operation::Clear => {
+            heap.clear(ground);
+            model.taken.clear();
+            assert_eq!(ground.budget.used(), 0);
+        }
+    }
+}
+
+fn free(heap: &mut Heap, ground: Ground<'_>, at: Loc, piece: Piece) -> Result<(), HeapError> {
+    match piece {
+        Piece::Slot { body, .. } => heap.free_slot(ground, at, true, body),
+        Piece::Body { .. } => heap.free_slot(ground, at, false, true),
+        Piece::Chunk { .. } => heap.free_chunk(ground, at),
+    }
+}
+
+fn pick_slot(model: &Model, pick: usize, body: bool) -> Option<(Loc, usize)> {
+    let slots: Vec<_> = model
+        .taken
+        .iter()
+        .filter_map(|&(at, piece)| match piece {
+            Piece::Slot { class, body: has } if has == body && class > 0 => Some((at, class)),
+            _ => None,
+        })
+        .collect();
+    (!slots.is_empty()).then(|| slots[pick % slots.len()])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_heap_does_what_the_model_does(operations in prop::collection::vec(operation(), 1..400)) {
+        run(&operations, u64::MAX, i64::MAX);
+    }
+
+    #[test]
+    fn a_tight_budget_refuses_and_breaks_nothing(
+        operations in prop::collection::vec(operation(), 1..300),
+        pages in 0_u64..40,
+    ) {
+        run(&operations, pages << 16, i64::MAX);
+    }
+
+    #[test]
+    fn a_refusing_system_breaks_nothing(operations in prop::collection::vec(operation(), 1..200), step in 0_i64..4) {
+        run(&operations, u64::MAX, step);
+    }
+}
+
+#[test]
+fn steady_churn_reuses_what_it_frees() {
+    let (blocks, budget) = (BlockSet::new(gabion_blocks::system()).unwrap(), Budget::new(u64::MAX));
+    let ground = Ground { blocks: &blocks, budget: &budget };
+    let mut heap = Heap::new(0, u64::from, u32::MAX);
+    let class_of = |step: usize| 1 + step.wrapping_mul(0x9E37_79B9) % 60;
+    let mut live: Vec<Loc> = (0..60_000).map(|step| heap.take_slot(ground, class_of(step)).unwrap().1).collect();
+    let start = budget.used();
+    for step in 0..600_000_usize {
+        let pick = step.wrapping_mul(0x85EB_CA6B) % live.len();
+        heap.free_slot(ground, live[pick], true, true).unwrap();
+        live[pick] = heap.take_slot(ground, class_of(step + 60_000)).unwrap().1;
+    }
+    heap.validate(ground).unwrap();
+    assert!(budget.used() * 100 <= start * 110, "{start} bytes grew to {}", budget.used());
+    for at in live {
+        heap.free_slot(ground, at, true, true).unwrap();
+    }
+    heap.trim(ground);
+    assert_eq!(budget.used(), 0);
+}

@@ -1,0 +1,304 @@
+//! Changes to a shard, under its lock: put, replace, remove.
+//!
+//! Each ends in one store to the slot's word. What a change frees is marked (word, descriptor) before it can be taken
+//! again, so that a reader that still copies it finds out.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use gabion_blocks::{Block, raise_generation_floor};
+use gabion_heap::{Descriptor, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, class_for_words, slot_words};
+
+use crate::pins::Pinned;
+use crate::pointer::Pointer;
+use crate::protocol::{overwrite, reuse};
+use crate::shard::Inner;
+use crate::slot::{GUEST_WORDS, Slot, guest_header};
+use crate::word::{GuestHeader, LAST_GENERATION, State, Word};
+
+/// The longest payload that lies in a chunk; longer ones get a run of their own.
+pub(crate) const CHUNK_PAYLOAD: usize = 1 << 20;
+
+/// Whether a payload may stay in room of this capacity: it fits, and what stays unused is little (64 bytes or a
+/// quarter) or was asked for.
+fn sits_well(payload: usize, capacity: usize, reserved: bool) -> bool {
+    payload <= capacity && (reserved || capacity - payload <= 64 || payload * 4 >= capacity * 3)
+}
+
+/// A payload that is away, in a slot or a chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct Guest<'a> {
+    pub block: Block<'a>,
+    pub at: Loc,
+    pub kind: Kind,
+    /// The word of its header.
+    pub header: usize,
+}
+
+impl<'a> Guest<'a> {
+    pub fn find(ground: Ground<'a>, at: Loc) -> Self {
+        let block = ground.blocks.block(at.number()).expect("a word names a block of its pile");
+        let kind = Descriptor::from_bits(Descriptor::of(block, at.page()).load(Relaxed)).kind();
+        Self { block, at, kind, header: guest_header(kind, at) }
+    }
+
+    pub fn read_header(&self) -> GuestHeader {
+        GuestHeader(self.block.word(self.header).load(Relaxed))
+    }
+
+    fn capacity(&self) -> usize {
+        let words = if self.kind == Kind::Slots {
+            let descriptor = Descriptor::from_bits(Descriptor::of(self.block, self.at.page()).load(Relaxed));
+            slot_words(descriptor.class()) - GUEST_WORDS
+        } else {
+            Heap::chunk_words(self.block, self.at) - 1
+        };
+        words * 8
+    }
+
+    pub fn pinned(&self) -> Pinned {
+        if self.kind == Kind::Slots { Pinned::Body(self.at) } else { Pinned::Chunk(self.at) }
+    }
+
+    /// Tells readers that what they copy from here is no longer what they think.
+    fn disturb(&self) {
+        let cell = Descriptor::of(self.block, self.at.page());
+        // Relaxed: the release fence before the next payload is written here orders it.
+        cell.store(Descriptor::from_bits(cell.load(Relaxed)).next().bits(), Relaxed);
+    }
+}
+
+impl Inner {
+    /// Stores a payload with room for `capacity` bytes.
+    #[inline]
+    pub fn put(&mut self, ground: Ground<'_>, payload: &[u8], capacity: usize) -> Result<Pointer, HeapError> {
+        let words = 1 + capacity.div_ceil(8);
+        let reserved = capacity > payload.len();
+        let pointer = if words <= MAX_SLOT_WORDS {
+            let (block, at) = self.heap.take_slot(ground, class_for_words(words))?;
+            let word = at.word();
+            let generation = Word(block.word(word).load(Relaxed)).generation();
+            let commit = Word::inline(generation, payload.len(), reserved, self.next_version());
+            reuse((&block, word + 1), payload, (&block, word, commit.0));
+            Pointer::new(at, generation)
+        } else {
+            let (block, at) = self.heap.take_slot(ground, 0)?;
+            let generation = Word(block.word(at.word()).load(Relaxed)).generation();
+            let away = self.move_out(ground, at, generation, payload, capacity).inspect_err(|_| {
+                self.heap.free_slot(ground, at, true, true).expect("taken above");
+            })?;
+            self.heap.free_slot(ground, at, false, true)?;
+            block.word(at.word()).store(away.0, Release);
+            Pointer::new(at, generation)
+        };
+        self.objects += 1;
+        self.used_bytes += payload.len() as u64;
+        Ok(pointer)
+    }
+
+    /// Writes a payload outside its slot and returns the word that leads there, not yet stored.
+    fn move_out(
+        &mut self,
+        ground: Ground<'_>,
+        owner: Loc,
+        generation: u32,
+        payload: &[u8],
+        capacity: usize,
+    ) -> Result<Word, HeapError> {
+        let words = 1 + capacity.div_ceil(8);
+        let reserved = capacity > payload.len();
+        let (block, at, kind) = if words < MAX_SLOT_WORDS {
+            let (block, at) = self.heap.take_body(ground, class_for_words(words + 1))?;
+            (block, at, Kind::Slots)
+        } else if capacity <= CHUNK_PAYLOAD {
+            let (block, at) = self.heap.take_chunk(ground, words)?;
+            (block, at, Kind::Chunks)
+        } else {
+            let index = self.large.add(ground, payload)?;
+            return Ok(Word::large(generation, index));
+        };
+        let header = guest_header(kind, at);
+        let commit = GuestHeader::new(payload.len(), owner);
+        reuse((&block, header + 1), payload, (&block, header, commit.0));
+        self.moved += 1;
+        Ok(Word::away(generation, at, reserved))
+    }
+
+    /// Gives the object of `slot` another payload. The pointer stays valid; on an error the old payload stays.
+    pub fn replace(
+        &mut self,
+        ground: Ground<'_>,
+        slot: &Slot<'_>,
+        word: Word,
+        payload: &[u8],
+    ) -> Result<(), HeapError> {
+        let before = self.length(ground, word);
+        match word.state() {
+            State::Inline { reserved, pinned, .. } => {
+                self.replace_inline(ground, slot, word, payload, reserved, pinned)?;
+            }
+            State::Away { at, reserved } => self.replace_away(ground, slot, word, payload, at, reserved)?,
+            State::Large { index } => {
+                if !self.come_home(ground, slot, word, payload, false) {
+                    let away = self.move_out(ground, slot.at, word.generation(), payload, payload.len())?;
+                    slot.block.word(slot.at.word()).store(away.0, Release);
+                }
+                self.large.free(ground, index);
+            }
+            State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
+        }
+        self.used_bytes = self.used_bytes + payload.len() as u64 - before as u64;
+        Ok(())
+    }
+
+    fn replace_inline(
+        &mut self,
+        ground: Ground<'_>,
+        slot: &Slot<'_>,
+        word: Word,
+        payload: &[u8],
+        reserved: bool,
+        pinned: bool,
+    ) -> Result<(), HeapError> {
+        let (capacity, at) = (slot.capacity(), slot.at.word());
+        if pinned || !sits_well(payload.len(), capacity, reserved) {
+            match self.move_out(ground, slot.at, word.generation(), payload, payload.len()) {
+                Ok(away) => {
+                    slot.block.word(at).store(away.0, Release);
+                    if pinned {
+                        self.pins.orphan(Pinned::Body(slot.at));
+                    } else {
+                        self.heap.free_slot(ground, slot.at, false, true)?;
+                    }
+                    return Ok(());
+                }
+                Err(error) if pinned || payload.len() > capacity => return Err(error),
+                // No room elsewhere: it fits here, if not well.
+                Err(_) => {}
+            }
+        }
+        let commit = Word::inline(word.generation(), payload.len(), reserved, self.next_version());
+        let busy = Word::busy(word.generation());
+        overwrite((&slot.block, at + 1), payload, busy.0, (&slot.block, at, commit.0));
+        Ok(())
+    }
+
+    fn replace_away(
+        &mut self,
+        ground: Ground<'_>,
+        slot: &Slot<'_>,
+        word: Word,
+        payload: &[u8],
+        at: Loc,
+        reserved: bool,
+    ) -> Result<(), HeapError> {
+        if !reserved && self.come_home(ground, slot, word, payload, false) {
+            self.free_guest(ground, at);
+            return Ok(());
+        }
+        let guest = Guest::find(ground, at);
+        let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
+        if pinned || !sits_well(payload.len(), capacity, reserved) {
+            match self.move_out(ground, slot.at, word.generation(), payload, payload.len()) {
+                Ok(away) => {
+                    slot.block.word(slot.at.word()).store(away.0, Release);
+                    self.free_guest(ground, at);
+                    return Ok(());
+                }
+                Err(error) if pinned || payload.len() > capacity => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let busy = Word::busy(word.generation());
+        slot.block.word(slot.at.word()).store(busy.0, Relaxed);
+        guest.disturb();
+        let commit = GuestHeader::new(payload.len(), slot.at);
+        reuse((&guest.block, guest.header + 1), payload, (&guest.block, guest.header, commit.0));
+        slot.block.word(slot.at.word()).store(word.0, Release);
+        Ok(())
+    }
+
+    /// Writes the payload into the slot's own body, if it sits well there and the body is not let. The place that the
+    /// object had is the caller's to free.
+    pub fn come_home(
+        &mut self,
+        ground: Ground<'_>,
+        slot: &Slot<'_>,
+        word: Word,
+        payload: &[u8],
+        loosely: bool,
+    ) -> bool {
+        if !sits_well(payload.len(), slot.capacity(), loosely) {
+            return false;
+        }
+        if self.heap.take_own_body(ground, slot.at).is_err() {
+            return false;
+        }
+        let at = slot.at.word();
+        let commit = Word::inline(word.generation(), payload.len(), false, self.next_version());
+        reuse((&slot.block, at + 1), payload, (&slot.block, at, commit.0));
+        true
+    }
+
+    /// Removes the object of `slot`.
+    pub fn remove(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) {
+        self.used_bytes -= self.length(ground, word) as u64;
+        self.objects -= 1;
+        let generation = word.generation() + 1;
+        let retired = generation > LAST_GENERATION;
+        // Release: a reader that sees this word refuses; what is freed below is written only behind a release fence.
+        slot.block.word(slot.at.word()).store(Word::free(generation).0, Release);
+        raise_generation_floor(slot.at.number(), generation);
+        let body = match word.state() {
+            State::Inline { pinned: true, .. } => {
+                self.pins.orphan(Pinned::Body(slot.at));
+                false
+            }
+            State::Inline { .. } => true,
+            State::Away { at, .. } => {
+                self.free_guest(ground, at);
+                false
+            }
+            State::Large { index, .. } => {
+                self.large.free(ground, index);
+                false
+            }
+            State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
+        };
+        // A retired slot keeps its head for ever; its body may still serve as an annex.
+        if !retired || body {
+            self.heap.free_slot(ground, slot.at, !retired, body).expect("the word said that it is taken");
+        }
+    }
+
+    /// Frees a payload's place outside its slot; a pinned one is left to its views.
+    pub fn free_guest(&mut self, ground: Ground<'_>, at: Loc) {
+        let guest = Guest::find(ground, at);
+        self.moved -= 1;
+        if guest.read_header().is_pinned() {
+            self.pins.orphan(guest.pinned());
+        } else {
+            self.free_body(ground, guest.pinned());
+        }
+    }
+
+    /// Frees a body or chunk that nothing refers to any more.
+    pub fn free_body(&mut self, ground: Ground<'_>, body: Pinned) {
+        let (Pinned::Body(at) | Pinned::Chunk(at)) = body;
+        Guest::find(ground, at).disturb();
+        let freed = match body {
+            Pinned::Body(at) => self.heap.free_slot(ground, at, false, true),
+            Pinned::Chunk(at) => self.heap.free_chunk(ground, at),
+        };
+        freed.expect("the word said that it is taken");
+    }
+
+    /// Bytes of the payload that a live word stands for.
+    pub fn length(&self, ground: Ground<'_>, word: Word) -> usize {
+        match word.state() {
+            State::Inline { length, .. } => length,
+            State::Away { at, .. } => Guest::find(ground, at).read_header().length(),
+            State::Large { index, .. } => self.large.get(index).map_or(0, |run| run.bytes().len()),
+            State::Free | State::Busy => 0,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+use std::fmt;
+
+use gabion_blocks::BlockError;
+use gabion_heap::HeapError;
+
+use crate::pointer::Pointer;
+
+/// Why a number is not a live pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PointerFault {
+    /// No pile ever gives out such a number.
+    Malformed,
+    /// It leads to no block of this pile: another pile's pointer, or one from before the memory was given back.
+    Elsewhere,
+    /// It leads between slots.
+    Misaligned,
+    /// Its object was removed.
+    Stale,
+}
+
+/// What a pile refuses, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PileError {
+    /// The pointer is not live.
+    Pointer {
+        /// What was given.
+        pointer: Pointer,
+        /// What is wrong with it.
+        fault: PointerFault,
+    },
+    /// No memory for the object: over the pile's limit, or refused by the system. The pile is unchanged.
+    Memory {
+        /// Bytes of the payload that should have been stored.
+        payload: u64,
+        /// What refused.
+        cause: BlockError,
+    },
+}
+
+impl PileError {
+    pub(crate) fn pointer(pointer: Pointer, fault: PointerFault) -> Self {
+        Self::Pointer { pointer, fault }
+    }
+
+    pub(crate) fn memory(payload: usize, error: HeapError) -> Self {
+        match error {
+            HeapError::Blocks(cause) => Self::Memory { payload: payload as u64, cause },
+            // The pile frees only what its own words say is taken.
+            other => unreachable!("a broken heap: {other}"),
+        }
+    }
+}
+
+impl fmt::Display for PileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Pointer { pointer, fault } => {
+                let number = pointer.to_bits();
+                match fault {
+                    PointerFault::Malformed => write!(
+                        f,
+                        "{number} is not a pointer: no pile gives out such a number; pass what put() returned"
+                    ),
+                    PointerFault::Elsewhere => write!(
+                        f,
+                        "pointer {number} does not belong to this pile: it comes from another pile, or its object was \
+                         removed and the memory given back"
+                    ),
+                    PointerFault::Misaligned => write!(
+                        f,
+                        "pointer {number} leads to no object's start: it was altered, or its object was removed and \
+                         the memory used anew"
+                    ),
+                    PointerFault::Stale => {
+                        write!(
+                            f,
+                            "pointer {number} is stale: its object was removed, and whoever kept it must let it go"
+                        )
+                    }
+                }
+            }
+            Self::Memory { payload, cause } => write!(f, "no room for an object of {payload} bytes: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for PileError {}

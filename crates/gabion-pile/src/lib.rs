@@ -1,0 +1,83 @@
+//! A pile: byte objects outside any heap that a collector walks, behind 64-bit pointers with generations.
+//!
+//! ```
+//! use gabion_pile::{Pile, ReadBuf};
+//!
+//! let pile = Pile::new()?;
+//! let pointer = pile.put(b"a gabion is a cage filled with stones", 0)?;
+//! let mut buf = ReadBuf::new();
+//! assert_eq!(pile.read(pointer, &mut buf)?, b"a gabion is a cage filled with stones");
+//! pile.replace(pointer, b"now shorter")?;          // the pointer stays valid
+//! pile.remove(pointer)?;
+//! assert!(pile.read(pointer, &mut buf).is_err()); // and is refused from now on, for ever
+//! # Ok::<(), gabion_pile::PileError>(())
+//! ```
+//!
+//! # How it works
+//! A pointer names a *slot*: the place of its first word, and a *generation*. That word says everything:
+//!
+//! ```text
+//! free    │ generation │                            the slot waits for its next object
+//! inline  │ generation │ length │ version │         the payload is the slot's body
+//! away    │ generation │ place of the body │        the object outgrew its slot: it lives in another slot's body,
+//!                                                   in a chunk (over 1 KiB), or in a run of its own (over 1 MiB)
+//! busy    │ generation │                            being overwritten; readers wait a moment
+//! ```
+//!
+//! Every change is committed by one 8-byte store to that word. Readers take no lock: they read the word, copy the
+//! payload, and look at the word again. Writers lock one *shard*; each thread has its own as far as there are enough.
+//! When an object moves away, its slot's body becomes an *annex* that another object's payload may move into, so that
+//! steady replacement with changing sizes does not grow the pile.
+//!
+//! The rooms, lowest first:
+
+#![deny(unsafe_code)]
+
+mod pointer;
+
+mod word;
+
+mod error;
+
+mod protocol;
+
+mod large;
+
+mod pins;
+
+mod slot;
+
+mod shard;
+
+mod change;
+
+mod stats;
+
+mod pile;
+
+mod read;
+
+mod iterate;
+
+mod compact;
+
+mod validate;
+
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{PileError, PointerFault};
+pub use iterate::{Cursor, Pointers};
+pub use pile::{Pile, PileOptions};
+pub use pointer::Pointer;
+pub use read::ReadBuf;
+pub use stats::PileStats;
+pub use view::View;
+
+#[doc(hidden)]
+pub mod model {
+    //! The protocol alone, for the model checker.
+    pub use crate::protocol::{Memory, copy_unless_changed, overwrite, reuse};
+}

@@ -1,0 +1,258 @@
+//! The pile itself.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gabion_blocks::{BlockError, BlockSet, Budget, Os, generation_floor, limits, raise_generation_floor, system};
+use gabion_heap::{Ground, HeapError, Loc, shard_of, slots_in_page};
+
+use crate::change::CHUNK_PAYLOAD;
+use crate::error::{PileError, PointerFault};
+use crate::pointer::Pointer;
+use crate::shard::{Locked, Shard};
+use crate::slot::Slot;
+use crate::stats::PileStats;
+use crate::word::Word;
+
+/// How a pile is made.
+#[derive(Clone, Copy, Default)]
+pub struct PileOptions {
+    /// The most bytes that the pile may take, counted in pages of 64 KiB and runs. `None`: what this process may use
+    /// at all (physical memory or the cgroup's limit).
+    pub max_bytes: Option<u64>,
+    /// How many writers can work at one time. `None`: the number of processors. Rounded up to a power of two.
+    pub shards: Option<usize>,
+    /// Where memory comes from. `None`: the operating system.
+    pub os: Option<&'static dyn Os>,
+}
+
+/// Byte objects behind pointers. See the [crate's documentation](crate).
+///
+/// All methods take `&self` and may be called from any thread at any time. An object costs its payload, rounded up to
+/// 8 bytes, and 8 bytes more.
+pub struct Pile {
+    pub(crate) blocks: BlockSet,
+    pub(crate) budget: Budget,
+    shards: Box<[Shard]>,
+}
+
+const MOST_SHARDS: usize = 256;
+
+impl Pile {
+    /// A pile with the default options.
+    ///
+    /// # Errors
+    /// [`BlockError::Exhausted`] when four million piles are alive.
+    pub fn new() -> Result<Self, BlockError> {
+        Self::with_options(PileOptions::default())
+    }
+
+    /// A pile made as `options` say.
+    ///
+    /// # Errors
+    /// As [`Pile::new`].
+    pub fn with_options(options: PileOptions) -> Result<Self, BlockError> {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        let shards = options.shards.unwrap_or_else(processors).clamp(1, MOST_SHARDS).next_power_of_two();
+        Ok(Self {
+            blocks: BlockSet::new(options.os.unwrap_or(system()))?,
+            budget: Budget::new(options.max_bytes.unwrap_or_else(|| limits::read().usable())),
+            shards: (0..shards as u32).map(Shard::new).collect(),
+        })
+    }
+
+    pub(crate) fn ground(&self) -> Ground<'_> {
+        Ground { blocks: &self.blocks, budget: &self.budget }
+    }
+
+    pub(crate) fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// The shard that this thread puts into: threads are assigned in turn.
+    #[inline]
+    fn own_shard(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static TURN: Cell<usize> = const { Cell::new(usize::MAX) });
+        if self.shards.len() == 1 {
+            return 0;
+        }
+        let turn = TURN.with(|turn| {
+            if turn.get() == usize::MAX {
+                // Relaxed: any order of turns is as good as another.
+                turn.set(NEXT.fetch_add(1, Ordering::Relaxed) & (usize::MAX >> 1));
+            }
+            turn.get()
+        });
+        turn & (self.shards.len() - 1)
+    }
+
+    /// Finds a live pointer's slot and locks its shard.
+    pub(crate) fn lock_slot(&self, pointer: Pointer) -> Result<(Locked<'_>, Slot<'_>, Word), PileError> {
+        let slot = Slot::find(&self.blocks, pointer)?;
+        let shard = self.shards.get(shard_of(slot.block) as usize);
+        let shard = shard.ok_or_else(|| PileError::pointer(pointer, PointerFault::Elsewhere))?;
+        let locked = shard.lock();
+        // Once more under the lock: the page may have been put to another use meanwhile.
+        let slot = Slot::find(&self.blocks, pointer)?;
+        let word = slot.word(pointer)?;
+        Ok((locked, slot, word))
+    }
+
+    /// Stores a copy of `payload` and returns its pointer. `reserve` more bytes are kept free behind it, so that
+    /// [`Pile::replace`] can grow it by so much in place even when the pile is full (payloads over 1 MiB are
+    /// replaced whole and take no reserve).
+    ///
+    /// Constant time. The object costs `8 + payload` bytes, rounded up to its size class.
+    ///
+    /// # Errors
+    /// [`PileError::Memory`] when the limit or the system leaves no room; the pile is unchanged.
+    #[inline]
+    pub fn put(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
+        let capacity = payload.len().saturating_add(reserve).min(payload.len().max(CHUNK_PAYLOAD));
+        let own = self.own_shard();
+        match self.shards[own].lock().put(self.ground(), payload, capacity) {
+            Ok(pointer) => Ok(pointer),
+            Err(error) => self.put_elsewhere(own, payload, capacity, error),
+        }
+    }
+
+    /// The own shard is full: another may have room left in its pages.
+    #[cold]
+    fn put_elsewhere(
+        &self,
+        own: usize,
+        payload: &[u8],
+        capacity: usize,
+        error: HeapError,
+    ) -> Result<Pointer, PileError> {
+        let others = (0..self.shards.len()).filter(|&shard| shard != own);
+        others
+            .map(|shard| self.shards[shard].lock().put(self.ground(), payload, capacity))
+            .find_map(Result::ok)
+            .ok_or_else(|| PileError::memory(payload.len(), error))
+    }
+
+    /// Gives the object another payload of any size; the pointer stays valid. Readers see the old payload or the new.
+    ///
+    /// Constant time. In place when it fits well, otherwise the payload moves to room of its size, and back when it
+    /// fits again.
+    ///
+    /// # Errors
+    /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no room; the old
+    /// payload stays then.
+    pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
+        let (mut locked, slot, word) = self.lock_slot(pointer)?;
+        locked.replace(self.ground(), &slot, word, payload).map_err(|error| PileError::memory(payload.len(), error))
+    }
+
+    /// Removes the object. Its pointer is refused from now on.
+    ///
+    /// # Errors
+    /// [`PileError::Pointer`] when the pointer is not live.
+    pub fn remove(&self, pointer: Pointer) -> Result<(), PileError> {
+        let (mut locked, slot, word) = self.lock_slot(pointer)?;
+        locked.remove(self.ground(), &slot, word);
+        Ok(())
+    }
+
+    /// Removes all objects and gives their memory back to the system. What views look at stays until they are gone.
+    pub fn clear(&self) {
+        let ground = self.ground();
+        for shard in &self.shards {
+            let mut locked = shard.lock();
+            if !locked.pins.is_empty() {
+                self.remove_each(&mut locked);
+                continue;
+            }
+            // Live pointers carry generations up to the floor: what comes next must start above it.
+            for number in locked.heap.slot_blocks() {
+                raise_generation_floor(number, generation_floor(number) + 1);
+            }
+            locked.heap.clear(ground);
+            locked.large.clear(ground);
+            (locked.objects, locked.used_bytes, locked.moved) = (0, 0, 0);
+        }
+    }
+
+    /// Removes the objects of a shard one by one, so that pinned bodies are left to their views.
+    fn remove_each(&self, locked: &mut Locked<'_>) {
+        let pages: Vec<_> = locked.heap.slot_pages().collect();
+        for (number, page, class) in pages {
+            for word in slots_in_page(class, page) {
+                let block = self.blocks.block(number).expect("a block of this pile");
+                let pointer =
+                    Pointer::new(Loc::new(number, word), Word(block.word(word).load(Ordering::Relaxed)).generation());
+                let live = Slot::find(&self.blocks, pointer).and_then(|slot| Ok((slot, slot.word(pointer)?)));
+                if let Ok((slot, word)) = live {
+                    locked.remove(self.ground(), &slot, word);
+                }
+            }
+        }
+        locked.heap.trim(self.ground());
+    }
+
+    /// Live objects.
+    pub fn len(&self) -> u64 {
+        self.shards.iter().map(Shard::objects).sum()
+    }
+
+    /// True when nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True when the pointer's object is live.
+    pub fn contains(&self, pointer: Pointer) -> bool {
+        Slot::find(&self.blocks, pointer).and_then(|slot| slot.word(pointer)).is_ok()
+    }
+
+    /// Bytes of the object's payload.
+    ///
+    /// # Errors
+    /// [`PileError::Pointer`] when the pointer is not live.
+    pub fn size_of(&self, pointer: Pointer) -> Result<usize, PileError> {
+        let (locked, _, word) = self.lock_slot(pointer)?;
+        Ok(locked.length(self.ground(), word))
+    }
+
+    /// Sets the limit in bytes. What is stored beyond it stays; only further growth is refused.
+    pub fn set_max_bytes(&self, bytes: u64) {
+        self.budget.set_limit(bytes);
+    }
+
+    /// The pile's figures. Each shard's are of one moment.
+    pub fn stats(&self) -> PileStats {
+        let mut stats = PileStats { shards: self.shards.len() as u64, ..PileStats::default() };
+        for shard in &self.shards {
+            let locked = shard.lock();
+            let counts = locked.heap.counts();
+            stats.objects += locked.objects;
+            stats.used_bytes += locked.used_bytes;
+            stats.blocks += counts.blocks;
+            stats.moved_objects += locked.moved;
+            stats.large_objects += locked.large.count;
+            stats.reserved_bytes +=
+                (counts.slot_pages + counts.chunk_pages) * gabion_blocks::PAGE_BYTES as u64 + locked.large.mapped;
+        }
+        stats.overhead_bytes = stats.reserved_bytes.saturating_sub(stats.used_bytes);
+        stats.limit_bytes = self.budget.limit();
+        stats
+    }
+}
+
+impl Drop for Pile {
+    fn drop(&mut self) {
+        // The next owner of these numbers must not honour our pointers.
+        for number in self.blocks.numbers() {
+            raise_generation_floor(number, generation_floor(number) + 1);
+        }
+    }
+}
+
+impl fmt::Debug for Pile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pile").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,86 @@
+//! How readers and one writer share payload without a lock: a sequence lock whose sequence is the slot's word.
+//!
+//! The writer changes the *guards* (the slot's word, the page's descriptor) before it changes a payload that a reader
+//! might be copying, with a release fence between; the reader copies, then looks at the guards again behind an acquire
+//! fence. If a reader saw one byte of the new payload, the fences make it see the changed guard too
+//! (after H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012).
+//!
+//! The functions are generic over [`Memory`], so that the model checker runs exactly this code.
+
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+
+use gabion_blocks::Block;
+
+/// Words that are shared between threads.
+pub trait Memory {
+    /// Reads a word.
+    fn load(&self, at: usize, order: Ordering) -> u64;
+    /// Writes a word.
+    fn store(&self, at: usize, value: u64, order: Ordering);
+    /// A fence.
+    fn fence(order: Ordering);
+    /// Copies `into.len()` bytes, a multiple of 8, from word `at` on; relaxed.
+    fn copy_out(&self, at: usize, into: &mut [u8]);
+    /// Copies bytes to word `at` and after; relaxed.
+    fn copy_in(&self, at: usize, bytes: &[u8]);
+}
+
+impl Memory for Block<'_> {
+    #[inline]
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self.word(at).load(order)
+    }
+
+    #[inline]
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        self.word(at).store(value, order);
+    }
+
+    #[inline]
+    fn fence(order: Ordering) {
+        std::sync::atomic::fence(order);
+    }
+
+    #[inline]
+    fn copy_out(&self, at: usize, into: &mut [u8]) {
+        self.read(at, into);
+    }
+
+    #[inline]
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
+        self.write(at, bytes);
+    }
+}
+
+/// Copies a payload out; true when every guard (memory, place, value seen before by an acquire load) still has its
+/// value, and the copy is therefore of one piece.
+#[inline]
+pub fn copy_unless_changed<M: Memory, const N: usize>(
+    payload: (&M, usize),
+    into: &mut [u8],
+    guards: [(&M, usize, u64); N],
+) -> bool {
+    payload.0.copy_out(payload.1, into);
+    // Acquire: the loads below must not move before the copy.
+    M::fence(Acquire);
+    guards.iter().all(|&(memory, at, seen)| memory.load(at, Relaxed) == seen)
+}
+
+/// Writes a payload into room that a reader may still be copying as somebody else's: the guard that freed it was
+/// stored earlier by this thread or under the same lock. Then commits `word`.
+#[inline]
+pub fn reuse<M: Memory>(payload: (&M, usize), bytes: &[u8], commit: (&M, usize, u64)) {
+    // Release: whoever sees a byte of this payload sees the guard that was changed when the room became free.
+    M::fence(Release);
+    payload.0.copy_in(payload.1, bytes);
+    // Release: whoever sees the commit sees the payload.
+    commit.0.store(commit.1, commit.2, Release);
+}
+
+/// Overwrites a payload in place: marks the word busy, writes, commits.
+#[inline]
+pub fn overwrite<M: Memory>(payload: (&M, usize), bytes: &[u8], busy: u64, commit: (&M, usize, u64)) {
+    // Relaxed: the fence in `reuse` orders it before the payload.
+    commit.0.store(commit.1, busy, Relaxed);
+    reuse(payload, bytes, commit);
+}

@@ -1,0 +1,89 @@
+//! A shard: a heap and what is known about its objects, behind one lock for writers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gabion_heap::Heap;
+
+use crate::large::LargeTable;
+use crate::pins::Pins;
+use crate::word::{LAST_GENERATION, Word};
+
+/// One shard. Aligned so that two shards never share a cache line, nor the pair that the prefetcher takes.
+#[repr(align(128))]
+pub(crate) struct Shard {
+    inner: Mutex<Inner>,
+    objects: AtomicU64,
+}
+
+/// What the lock guards. `objects = inline + moved + large.count`.
+pub(crate) struct Inner {
+    pub heap: Heap,
+    pub large: LargeTable,
+    pub pins: Pins,
+    /// Live objects.
+    pub objects: u64,
+    /// Bytes of all payloads.
+    pub used_bytes: u64,
+    /// Objects whose payload lies in another slot or in a chunk.
+    pub moved: u64,
+    version: u32,
+}
+
+impl Shard {
+    pub fn new(number: u32) -> Self {
+        let heap = Heap::new(number, |floor| Word::free(floor).0, LAST_GENERATION);
+        let (large, pins) = (LargeTable::default(), Pins::default());
+        let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, version: 0 };
+        Self { inner: Mutex::new(inner), objects: AtomicU64::new(0) }
+    }
+
+    /// Locks the shard for writing. Never held while foreign code runs.
+    #[inline]
+    pub fn lock(&self) -> Locked<'_> {
+        // A panic under the lock would be a bug of this crate; the words in the blocks are whole at every instant.
+        Locked { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), objects: &self.objects }
+    }
+
+    /// Live objects, without the lock.
+    pub fn objects(&self) -> u64 {
+        // Relaxed: a count that may be stale by the time it is used anyway.
+        self.objects.load(Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    /// A version that no word of this shard has had for a long time.
+    #[inline]
+    pub fn next_version(&mut self) -> u32 {
+        self.version = (self.version + 1) & ((1 << 28) - 1);
+        self.version
+    }
+}
+
+/// A locked shard; publishes the object count when it is let go.
+pub(crate) struct Locked<'a> {
+    inner: MutexGuard<'a, Inner>,
+    objects: &'a AtomicU64,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl std::ops::DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Relaxed: see `Shard::objects`; only the lock's holder stores.
+        self.objects.store(self.inner.objects, Ordering::Relaxed);
+    }
+}

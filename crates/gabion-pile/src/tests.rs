@@ -1,0 +1,304 @@
+//! The pile against a naive model: one list of operations drives the random tests, with `validate` after each step.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gabion_blocks::os::Twin;
+use proptest::prelude::*;
+
+use crate::{Pile, PileError, PileOptions, Pointer, PointerFault, ReadBuf, View};
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Put { length: usize, reserve: usize },
+    Replace { pick: usize, length: usize },
+    Remove(usize),
+    Pop(usize),
+    View(usize),
+    Drop(usize),
+    Compact,
+    Clear,
+}
+
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        6 => 0_usize..200,
+        4 => 200_usize..1100,
+        2 => 1000_usize..20_000,
+        1 => 1_000_000_usize..1_100_000,
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let reserve = prop_oneof![6 => Just(0_usize), 1 => 1_usize..2000];
+    prop_oneof![
+        8 => (length(), reserve).prop_map(|(length, reserve)| Operation::Put { length, reserve }),
+        10 => (any::<usize>(), length()).prop_map(|(pick, length)| Operation::Replace { pick, length }),
+        4 => any::<usize>().prop_map(Operation::Remove),
+        1 => any::<usize>().prop_map(Operation::Pop),
+        2 => any::<usize>().prop_map(Operation::View),
+        2 => any::<usize>().prop_map(Operation::Drop),
+        1 => Just(Operation::Compact),
+        1 => prop::bool::weighted(0.2).prop_map(|clear| if clear { Operation::Clear } else { Operation::Compact }),
+    ]
+}
+
+/// A dictionary, the pointers that must be refused, and views with what they must show.
+struct Model {
+    pile: Arc<Pile>,
+    live: Vec<Pointer>,
+    payloads: HashMap<Pointer, Vec<u8>>,
+    dead: Vec<Pointer>,
+    views: Vec<(View, Vec<u8>)>,
+    stamp: u64,
+    buf: ReadBuf,
+}
+
+impl Model {
+    fn new(options: PileOptions) -> Self {
+        let pile = Arc::new(Pile::with_options(options).unwrap());
+        let (live, dead, views) = (Vec::new(), Vec::new(), Vec::new());
+        Self { pile, live, payloads: HashMap::new(), dead, views, stamp: 0, buf: ReadBuf::new() }
+    }
+
+    fn payload(&mut self, length: usize) -> Vec<u8> {
+        self.stamp = self.stamp.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.stamp.to_le_bytes().iter().copied().cycle().take(length).collect()
+    }
+
+    fn pick(&self, pick: usize) -> Option<Pointer> {
+        (!self.live.is_empty()).then(|| self.live[pick % self.live.len()])
+    }
+
+    fn forget(&mut self, pointer: Pointer) {
+        self.live.retain(|&other| other != pointer);
+        self.payloads.remove(&pointer);
+        self.dead.push(pointer);
+    }
+
+    fn step(&mut self, operation: &Operation) {
+        match *operation {
+            Operation::Put { length, reserve } => {
+                let payload = self.payload(length);
+                match self.pile.put(&payload, reserve) {
+                    Ok(pointer) => {
+                        assert!(self.payloads.insert(pointer, payload).is_none(), "{pointer:?} given out twice");
+                        self.live.push(pointer);
+                    }
+                    Err(error) => assert!(matches!(error, PileError::Memory { .. }), "{error}"),
+                }
+            }
+            Operation::Replace { pick, length } => {
+                let Some(pointer) = self.pick(pick) else { return };
+                let payload = self.payload(length);
+                match self.pile.replace(pointer, &payload) {
+                    Ok(()) => drop(self.payloads.insert(pointer, payload)),
+                    Err(error) => assert!(matches!(error, PileError::Memory { .. }), "{error}"),
+                }
+            }
+            Operation::Remove(pick) => {
+                let Some(pointer) = self.pick(pick) else { return };
+                self.pile.remove(pointer).unwrap();
+                self.forget(pointer);
+            }
+            Operation::Pop(pick) => {
+                let Some(pointer) = self.pick(pick) else { return };
+                assert_eq!(self.pile.pop(pointer, &mut self.buf).unwrap(), self.payloads[&pointer]);
+                self.forget(pointer);
+            }
+            Operation::View(pick) => {
+                let Some(pointer) = self.pick(pick) else { return };
+                let view = self.pile.view(pointer).unwrap();
+                self.views.push((view, self.payloads[&pointer].clone()));
+            }
+            Operation::Drop(pick) => {
+                if !self.views.is_empty() {
+                    let at = pick % self.views.len();
+                    self.views.swap_remove(at);
+                }
+            }
+            Operation::Compact => drop(self.pile.compact()),
+            Operation::Clear => {
+                self.pile.clear();
+                self.payloads.clear();
+                self.dead.append(&mut self.live);
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        self.pile.validate().unwrap();
+        for (view, expected) in &self.views {
+            assert!(**view == **expected, "a view changed");
+        }
+        assert_eq!(self.pile.len(), self.live.len() as u64);
+        for pointer in &self.dead {
+            assert!(self.pile.read(*pointer, &mut self.buf).is_err(), "{pointer:?} came back");
+        }
+    }
+
+    fn check_all(&mut self) {
+        self.check();
+        for (pointer, payload) in &self.payloads {
+            assert!(self.pile.contains(*pointer));
+            assert_eq!(self.pile.size_of(*pointer).unwrap(), payload.len());
+            assert_eq!(self.pile.read(*pointer, &mut self.buf).unwrap(), payload);
+        }
+        let mut found: Vec<_> = self.pile.pointers().collect();
+        found.sort_unstable();
+        let mut expected = self.live.clone();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+    }
+}
+
+fn run(operations: &[Operation], options: PileOptions) {
+    let mut model = Model::new(options);
+    for operation in operations {
+        model.step(operation);
+        model.check();
+    }
+    model.check_all();
+    model.views.clear();
+    model.pile.clear();
+    model.pile.validate().unwrap();
+    assert_eq!(model.pile.stats().reserved_bytes, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_pile_does_what_a_dictionary_does(operations in prop::collection::vec(operation(), 1..150)) {
+        run(&operations, PileOptions { shards: Some(1), ..PileOptions::default() });
+    }
+
+    #[test]
+    fn a_full_pile_refuses_and_loses_nothing(operations in prop::collection::vec(operation(), 1..150), pages in 0_u64..30) {
+        run(&operations, PileOptions { max_bytes: Some(pages << 16), shards: Some(2), os: None });
+    }
+
+    #[test]
+    fn a_refusing_system_loses_nothing(operations in prop::collection::vec(operation(), 1..100), step in 0_i64..6) {
+        let twin: &'static Twin = Box::leak(Box::default());
+        twin.refuse_after(step);
+        run(&operations, PileOptions { os: Some(twin), shards: Some(1), max_bytes: None });
+        assert_eq!(twin.mapped(), 0, "memory was not given back");
+    }
+}
+
+fn fault(pile: &Pile, bits: u64) -> Option<PointerFault> {
+    match pile.read(Pointer::from_bits(bits), &mut ReadBuf::new()) {
+        Ok(_) => None,
+        Err(PileError::Pointer { fault, .. }) => Some(fault),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_pointer_is_refused_for_the_right_reason() {
+    let (pile, other) = (Pile::new().unwrap(), Pile::new().unwrap());
+    let pointer = pile.put(b"mine", 0).unwrap();
+    assert_eq!(fault(&pile, 0), Some(PointerFault::Malformed));
+    assert_eq!(fault(&pile, u64::MAX), Some(PointerFault::Malformed));
+    assert_eq!(fault(&pile, pointer.to_bits() + 1), Some(PointerFault::Misaligned));
+    assert_eq!(fault(&other, pointer.to_bits()), Some(PointerFault::Elsewhere));
+    assert_eq!(fault(&pile, pointer.to_bits() + (1 << 39)), Some(PointerFault::Stale));
+    assert_eq!(fault(&pile, pointer.to_bits()), None);
+    pile.remove(pointer).unwrap();
+    assert_eq!(fault(&pile, pointer.to_bits()), Some(PointerFault::Stale));
+    assert!(pile.remove(pointer).is_err() && pile.replace(pointer, b"x").is_err() && !pile.contains(pointer));
+}
+
+#[test]
+fn block_numbers_are_reused_and_old_pointers_still_refused() {
+    let mut old = Vec::new();
+    for round in 0..50 {
+        let pile = Pile::new().unwrap();
+        let pointer = pile.put(&[round; 40], 0).unwrap();
+        assert!(old.iter().all(|&stale| pile.read(stale, &mut ReadBuf::new()).is_err()));
+        assert!(!old.contains(&pointer));
+        old.push(pointer);
+        pile.clear();
+        let pointer = pile.put(&[round; 40], 0).unwrap();
+        assert!(!old.contains(&pointer));
+        old.push(pointer);
+    }
+}
+
+#[test]
+fn a_slot_whose_generations_are_used_up_is_retired() {
+    let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
+    // The largest class has the fewest slots, so that one page wears out in reasonable time.
+    let mut worn = std::collections::HashSet::new();
+    let mut last = std::collections::HashMap::new();
+    for _ in 0..(1 << 21) * 3 {
+        let pointer = pile.put(&[7; 1016], 0).unwrap();
+        let place = pointer.to_bits() & ((1 << 39) - 1);
+        if worn.len() < 64 {
+            worn.insert(place);
+        }
+        assert!(last.insert(place, pointer.to_bits()).is_none_or(|before| before < pointer.to_bits()));
+        pile.remove(pointer).unwrap();
+    }
+    assert!(worn.len() > 60);
+    pile.validate().unwrap();
+}
+
+#[test]
+fn an_object_that_moved_out_comes_home() {
+    // The counterpart of reallocating back to the original size: 2000 bytes, over 10000, 2000 again.
+    let pile = Pile::new().unwrap();
+    let pointers: Vec<_> = (0..1000).map(|_| pile.put(&[1; 500], 0).unwrap()).collect();
+    for length in [5000, 500] {
+        pointers.iter().for_each(|&pointer| pile.replace(pointer, &vec![2; length]).unwrap());
+        pile.validate().unwrap();
+        assert_eq!(pile.stats().moved_objects, if length == 500 { 0 } else { 1000 });
+        assert_eq!(pile.stats().used_bytes, 1000 * length as u64);
+    }
+    pile.compact();
+    assert!(pile.stats().reserved_bytes < 700_000, "{:?}", pile.stats());
+}
+
+#[test]
+fn a_reserve_is_room_that_a_full_pile_still_has() {
+    let pile = Pile::with_options(PileOptions { max_bytes: Some(64 << 10), shards: Some(1), os: None }).unwrap();
+    let pointer = pile.put(&[1; 10], 900).unwrap();
+    while pile.put(&[0; 902], 0).is_ok() {}
+    for length in [910, 0, 500, 910] {
+        pile.replace(pointer, &vec![length as u8; length]).unwrap();
+        assert_eq!(pile.size_of(pointer).unwrap(), length);
+    }
+    // Out of space must leave the object as it was.
+    assert!(pile.replace(pointer, &[9; 5000]).is_err());
+    assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), [910_usize as u8; 910]);
+    pile.validate().unwrap();
+}
+
+#[test]
+fn replacing_at_random_sizes_does_not_grow_the_pile() {
+    for by_remove in [false, true] {
+        let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
+        let (count, bytes) = (100_000, vec![5_u8; 1000]);
+        let mut seed = 42_u64;
+        let mut random = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        let mut pointers: Vec<_> = (0..count).map(|_| pile.put(&bytes[..random(999) + 2], 0).unwrap()).collect();
+        let start = pile.stats().reserved_bytes;
+        for _ in 0..48 * count {
+            let (pick, length) = (random(count), random(999) + 2);
+            if by_remove {
+                pile.remove(pointers[pick]).unwrap();
+                pointers[pick] = pile.put(&bytes[..length], 0).unwrap();
+            } else {
+                pile.replace(pointers[pick], &bytes[..length]).unwrap();
+            }
+        }
+        pile.validate().unwrap();
+        let stats = pile.stats();
+        assert!(stats.reserved_bytes * 100 <= start * 115, "{start} bytes grew: {stats:?}");
+        assert!(stats.used_bytes * 100 >= stats.reserved_bytes * 85, "{stats:?}");
+    }
+}

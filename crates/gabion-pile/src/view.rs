@@ -1,0 +1,119 @@
+//! Views: a payload in place, without a copy.
+#![allow(unsafe_code)] // The one place that makes a plain slice of a block's bytes; see the proof below.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+
+use gabion_blocks::Run;
+use gabion_heap::shard_of;
+
+use crate::change::Guest;
+use crate::error::PileError;
+use crate::pile::Pile;
+use crate::pins::Pinned;
+use crate::pointer::Pointer;
+use crate::word::State;
+
+/// A payload in place. It does not change, and its memory stays, for as long as the view lives: a replace puts the new
+/// payload elsewhere, a remove frees the memory when the last view is gone. Keeps the pile alive.
+pub struct View {
+    pile: Arc<Pile>,
+    hold: Hold,
+    bytes: *const [u8],
+}
+
+/// What keeps the bytes in place.
+enum Hold {
+    Pin { shard: usize, body: Pinned },
+    Run { _run: Arc<Run> },
+}
+
+// SAFETY: the bytes are immutable while the view lives, and `Arc<Pile>` may be shared and sent.
+unsafe impl Send for View {}
+// SAFETY: as above.
+unsafe impl Sync for View {}
+
+impl Pile {
+    /// The object's payload in place. Takes the shard's lock for a moment, copies nothing.
+    ///
+    /// # Errors
+    /// [`PileError::Pointer`] when the pointer is not live.
+    pub fn view(self: &Arc<Self>, pointer: Pointer) -> Result<View, PileError> {
+        let (mut locked, slot, word) = self.lock_slot(pointer)?;
+        let shard = shard_of(slot.block) as usize;
+        let (hold, bytes): (Hold, *const [u8]) = match word.state() {
+            State::Inline { length, .. } => {
+                let body = Pinned::Body(slot.at);
+                locked.pins.add(body);
+                // Release: the same commit as before, with a flag that writers see under the lock.
+                slot.block.word(slot.at.word()).store(word.pinned(true).0, Release);
+                // SAFETY: see `View::deref`.
+                (Hold::Pin { shard, body }, unsafe { slot.block.bytes(slot.at.word() + 1, length) })
+            }
+            State::Away { at, .. } => {
+                let guest = Guest::find(self.ground(), at);
+                let header = guest.read_header();
+                locked.pins.add(guest.pinned());
+                guest.block.word(guest.header).store(header.pinned(true).0, Release);
+                let hold = Hold::Pin { shard, body: guest.pinned() };
+                // SAFETY: see `View::deref`.
+                (hold, unsafe { guest.block.bytes(guest.header + 1, header.length()) })
+            }
+            State::Large { index, .. } => {
+                let run = locked.large.get(index).expect("a word names a run in use").clone();
+                let bytes: *const [u8] = run.bytes();
+                (Hold::Run { _run: run }, bytes)
+            }
+            State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
+        };
+        drop(locked);
+        Ok(View { pile: Arc::clone(self), hold, bytes })
+    }
+
+    /// One view of `body` less; after the last one an orphan is freed and a live object's mark is taken off.
+    fn unpin(&self, shard: usize, body: Pinned) {
+        let mut locked = self.shards()[shard].lock();
+        let Some(orphan) = locked.pins.release(body) else { return };
+        if orphan {
+            locked.free_body(self.ground(), body);
+            return;
+        }
+        let (Pinned::Body(at) | Pinned::Chunk(at)) = body;
+        // Not an orphan: the body belongs to a live object, either of this slot itself or of the guest in it.
+        let guest = Guest::find(self.ground(), at);
+        let word = crate::word::Word(guest.block.word(at.word()).load(std::sync::atomic::Ordering::Relaxed));
+        match (body, word.state()) {
+            (Pinned::Body(_), State::Inline { pinned: true, .. }) => {
+                guest.block.word(at.word()).store(word.pinned(false).0, Release);
+            }
+            _ => guest.block.word(guest.header).store(guest.read_header().pinned(false).0, Release),
+        }
+    }
+}
+
+impl Deref for View {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes lie in a block that stays mapped while `self.pile` lives, or in a run that `hold` shares.
+        // A pinned body is not written and not let to others until `unpin`: replace and remove leave it as an orphan,
+        // clear removes object by object while there are pins, and trimming gives back empty pages only.
+        unsafe { &*self.bytes }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        if let Hold::Pin { shard, body } = self.hold {
+            self.pile.unpin(shard, body);
+        }
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

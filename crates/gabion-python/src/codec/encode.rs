@@ -1,0 +1,479 @@
+//! Encoding: a walk with its own stack, so that depth is bounded by memory only.
+//!
+//! A container writes its values in order. As long as they are leaves they are written in place, straight from the
+//! container under its lock. At the first that is not, the rest are taken as strong references onto the stack, last
+//! first, and the container is left: a value on the stack needs nothing of its parent any more.
+
+use std::cell::Cell;
+
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+
+use super::known::Known;
+use super::memo::Memo;
+use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
+use super::plan::Kind;
+use super::registry::Registry;
+use super::{global, tags, writer};
+
+/// Something still to be written.
+pub enum Todo {
+    /// A value.
+    Value(Own),
+    /// One byte.
+    Byte(u8),
+    /// The values of a shared tuple or frozenset that starts there are written.
+    Complete(Own, usize),
+    /// The constructor arguments of an object that starts there are written.
+    Constructed(Own, usize),
+    /// The rest of an iterator, each item a value.
+    Items(Own),
+    /// The rest of an iterator of pairs.
+    Pairs(Own),
+}
+
+/// What an encoding needs beyond its output once an object is not flat; kept by the thread for the next one.
+pub struct Scratch {
+    pub todo: Vec<Todo>,
+    pub memo: Memo,
+    /// Positions that references lead to.
+    pub targets: Vec<usize>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// References to a value that lies on the stack: its owner's and the stack's.
+pub const FROM_STACK: isize = 2;
+/// References to a value read in its owner.
+pub const IN_PLACE: isize = 1;
+
+/// The scratch of this thread, or a new one when an encoding on this thread is using it (a reducer that encodes).
+#[cold]
+fn take_scratch() -> Box<Scratch> {
+    let kept = SCRATCH.try_with(Cell::take).ok().flatten();
+    kept.unwrap_or_else(|| Box::new(Scratch { todo: Vec::new(), memo: Memo::new(), targets: Vec::new() }))
+}
+
+/// One encoding.
+pub struct Encoder<'a, 'py> {
+    pub py: Python<'py>,
+    pub known: &'static Known,
+    pub registry: &'a Registry,
+    pub out: &'a mut Vec<u8>,
+    /// Where this encoding starts in `out`.
+    pub base: usize,
+    /// The object itself when it is noted as met without the memo; else null.
+    pub root: *mut PyObject,
+    /// Every object goes into the memo, however few references it has: user code runs and may show it again.
+    pub exact: bool,
+    /// User code is about to run and `exact` is not set: start again.
+    pub restart: bool,
+    scratch: Option<Box<Scratch>>,
+}
+
+impl Drop for Encoder<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(mut scratch) = self.scratch.take() {
+            scratch.todo.clear();
+            scratch.targets.clear();
+            scratch.memo.reset();
+            // The slot may have been destroyed when a thread ends in the midst of an encoding.
+            let _ = SCRATCH.try_with(|slot| slot.set(Some(scratch)));
+        }
+    }
+}
+
+/// Appends the encoding of `obj`.
+///
+/// # Safety
+/// `obj` is a live object and stays so over the call.
+#[inline]
+pub unsafe fn encode(
+    py: Python<'_>,
+    registry: &Registry,
+    known: &'static Known,
+    obj: *mut PyObject,
+    out: &mut Vec<u8>,
+) -> Raise<()> {
+    let base = out.len();
+    let mut exact = false;
+    loop {
+        let mut encoder = Encoder {
+            py,
+            known,
+            registry,
+            out,
+            base,
+            root: std::ptr::null_mut(),
+            exact,
+            restart: false,
+            scratch: None,
+        };
+        writer::byte(encoder.out, tags::FORMAT);
+        // SAFETY: as the caller promised.
+        let result = unsafe { encoder.run(obj) };
+        let restart = encoder.restart;
+        drop(encoder);
+        match result {
+            Ok(()) => return Ok(()),
+            Err(Raised) => out.truncate(base),
+        }
+        if !restart {
+            return Err(Raised);
+        }
+        exact = true;
+    }
+}
+
+impl Encoder<'_, '_> {
+    unsafe fn run(&mut self, obj: *mut PyObject) -> Raise<()> {
+        // SAFETY: `obj` is kept alive by the caller of `encode`, and values on the stack by the stack.
+        unsafe {
+            // The caller holds at least one reference that is not the graph's, so no count proves anything here.
+            if !self.leaf(obj, 0)? {
+                self.compound(obj, -1)?;
+            }
+            if self.scratch.is_some() {
+                self.drain()?;
+                self.finish();
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn drain(&mut self) -> Raise<()> {
+        while let Some(todo) = self.scratch().todo.pop() {
+            // SAFETY: every `Todo` holds what it names.
+            unsafe {
+                match todo {
+                    Todo::Value(value) => {
+                        if !self.leaf(value.ptr(), FROM_STACK)? {
+                            self.compound(value.ptr(), FROM_STACK)?;
+                        }
+                    }
+                    Todo::Byte(value) => writer::byte(self.out, value),
+                    Todo::Complete(obj, start) => self.complete(obj.ptr(), start),
+                    Todo::Constructed(obj, start) => self.scratch().memo.set(obj.ptr(), start),
+                    Todo::Items(iterator) => self.next_item(iterator)?,
+                    Todo::Pairs(iterator) => self.next_pair(iterator)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the table of the positions that references lead to.
+    fn finish(&mut self) {
+        let mut targets = std::mem::take(&mut self.scratch().targets);
+        if targets.is_empty() {
+            return;
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        let start = self.out.len();
+        let mut before = 0;
+        for &target in &targets {
+            writer::varint(self.out, (target - before) as u64);
+            before = target;
+        }
+        let len = (self.out.len() - start) as u64;
+        self.out.extend_from_slice(&len.to_le_bytes());
+        self.out[self.base] |= tags::HAS_REFS;
+        targets.clear();
+        self.scratch().targets = targets;
+    }
+
+    #[inline(always)]
+    pub fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.get_or_insert_with(take_scratch)
+    }
+
+    /// Position of the next byte in this encoding.
+    #[inline(always)]
+    pub fn position(&self) -> usize {
+        self.out.len() - self.base
+    }
+
+    /// Writes a reference when the object was met before; else notes that it starts here. `limit` is how many
+    /// references there are when nobody else can meet it.
+    ///
+    /// # Safety
+    /// `obj` is a live object.
+    #[inline(always)]
+    pub unsafe fn met(&mut self, obj: *mut PyObject, limit: isize) -> bool {
+        // SAFETY: live by the caller's word.
+        unsafe {
+            if !self.exact && referenced_at_most(obj, limit) {
+                return false;
+            }
+            self.met_again(obj)
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn met_again(&mut self, obj: *mut PyObject) -> bool {
+        let at = self.position();
+        if obj == self.root {
+            if at == 1 {
+                return false;
+            }
+            self.reference(1);
+            return true;
+        }
+        if at == 1 {
+            // The whole object: noted without a table. A leaf never gets here twice.
+            self.root = obj;
+            return false;
+        }
+        // SAFETY: live by the caller's word.
+        match unsafe { self.scratch().memo.get_or_insert(obj, at) } {
+            Some(start) => {
+                self.reference(start);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Writes a reference to the value that starts there.
+    pub fn reference(&mut self, start: usize) {
+        let distance = self.position() - start;
+        self.scratch().targets.push(start);
+        writer::tag_varint(self.out, tags::REF, distance);
+    }
+
+    /// The values of a tuple or frozenset that others may refer to are written. If one of them led back to it, it was
+    /// written there a second time: then that one counts, and this one becomes a reference to it.
+    unsafe fn complete(&mut self, obj: *mut PyObject, start: usize) {
+        // SAFETY: the stack holds it.
+        if let Some(earlier) = unsafe { self.scratch().memo.get_or_insert(obj, start) } {
+            let tag = &mut self.out[self.base + start];
+            *tag = if *tag == tags::FROZENSET { tags::FROZENSET_AGAIN } else { tags::TUPLE_AGAIN };
+            self.reference(earlier);
+        }
+    }
+
+    /// Writes a value that is not a leaf; what it holds that is no leaf goes onto the stack.
+    ///
+    /// # Safety
+    /// `obj` is held by the stack or by the caller of `encode`.
+    unsafe fn compound(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
+        // SAFETY: live by the caller's word; each arm's function is for the class that the plan names.
+        unsafe {
+            let plan = self.registry.plan(self.known, ffi::Py_TYPE(obj))?;
+            match &plan.kind {
+                Kind::Slots(layout) => self.slots(obj, limit, &**layout),
+                Kind::Attributes(attributes) => self.attributes(obj, limit, attributes),
+                Kind::List => self.list(obj, limit),
+                Kind::Dict => self.dict(obj, limit),
+                Kind::Tuple => self.tuple(obj, limit),
+                Kind::Set => self.set(obj, limit),
+                Kind::FrozenSet => self.frozenset(obj, limit),
+                Kind::NamedTuple { id, len } => self.named_tuple(obj, limit, *id, *len),
+                Kind::Reduce { user_code } => self.reduce(obj, limit, *user_code),
+                Kind::Global => self.global(obj),
+                kind => self.scalar(obj, limit, kind),
+            }
+        }
+    }
+
+    /// Takes the rest of a container onto the stack, so that it is written next.
+    ///
+    /// # Safety
+    /// The pointers are live objects.
+    pub unsafe fn postpone(&mut self, rest: impl DoubleEndedIterator<Item = *mut PyObject>) {
+        let todo = &mut self.scratch().todo;
+        for value in rest.rev() {
+            // SAFETY: live by the caller's word.
+            todo.push(Todo::Value(unsafe { Own::share(value) }));
+        }
+    }
+
+    unsafe fn list(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
+        // SAFETY: an exact list, held; its items are borrowed under its lock, and leaves run no code.
+        unsafe {
+            if self.met(obj, limit) {
+                return Ok(());
+            }
+            Section::hold(obj, || {
+                let len = ffi::PyList_GET_SIZE(obj) as usize;
+                let items = std::slice::from_raw_parts((*obj.cast::<ffi::PyListObject>()).ob_item, len * usize::from(len > 0));
+                self.header(tags::LIST_SHORT, tags::LIST_SHORT_MAX, tags::LIST, len);
+                self.sequence(items)
+            })
+        }
+    }
+
+    fn header(&mut self, short: u8, max: usize, long: u8, len: usize) {
+        if len <= max {
+            writer::byte(self.out, short + len as u8);
+        } else {
+            writer::tag_varint(self.out, long, len);
+        }
+    }
+
+    unsafe fn sequence(&mut self, items: &[*mut PyObject]) -> Raise<()> {
+        // SAFETY: the caller keeps the items alive while this runs.
+        unsafe {
+            for (i, &item) in items.iter().enumerate() {
+                if !self.leaf(item, IN_PLACE)? {
+                    self.postpone(items[i..].iter().copied());
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn tuple(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
+        // SAFETY: an exact tuple, held: its items never change.
+        unsafe {
+            let len = ffi::PyTuple_GET_SIZE(obj) as usize;
+            let items = std::slice::from_raw_parts((&raw const (*obj.cast::<ffi::PyTupleObject>()).ob_item).cast(), len);
+            if len == 0 || (!self.exact && referenced_at_most(obj, limit)) {
+                self.header(tags::TUPLE_SHORT, tags::TUPLE_SHORT_MAX, tags::TUPLE, len);
+                return self.sequence(items);
+            }
+            if self.begin_shared(obj) {
+                return Ok(());
+            }
+            writer::tag_varint(self.out, tags::TUPLE_SHARED, len);
+            self.sequence(items)
+        }
+    }
+
+    /// Starts a tuple or frozenset that may be referred to: it only counts as met once its values are written, as an
+    /// object is that can only be made from its finished values.
+    unsafe fn begin_shared(&mut self, obj: *mut PyObject) -> bool {
+        if let Some(start) = self.scratch().memo.get(obj) {
+            self.reference(start);
+            return true;
+        }
+        let start = self.position();
+        // SAFETY: held by the caller.
+        let held = unsafe { Own::share(obj) };
+        self.scratch().todo.push(Todo::Complete(held, start));
+        false
+    }
+
+    unsafe fn named_tuple(&mut self, obj: *mut PyObject, limit: isize, id: u32, len: usize) -> Raise<()> {
+        // SAFETY: a tuple of a subclass without anything of its own, held.
+        unsafe {
+            if ffi::PyTuple_GET_SIZE(obj) as usize != len {
+                return self.reduce(obj, limit, false);
+            }
+            if !self.exact && referenced_at_most(obj, limit) {
+                writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize);
+            } else {
+                if self.construct(obj)? {
+                    return Ok(());
+                }
+                writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize);
+            }
+            let items = std::slice::from_raw_parts((&raw const (*obj.cast::<ffi::PyTupleObject>()).ob_item).cast(), len);
+            self.sequence(items)
+        }
+    }
+
+    /// Starts an object that is made from values written first: a reference back to it from those is refused.
+    pub unsafe fn construct(&mut self, obj: *mut PyObject) -> Raise<bool> {
+        let start = self.position();
+        // SAFETY: held by the caller.
+        let (met, held) = unsafe {
+            (self.scratch().memo.get_or_insert(obj, super::memo::UNDER_CONSTRUCTION), Own::share(obj))
+        };
+        match met {
+            None => {
+                self.scratch().todo.push(Todo::Constructed(held, start));
+                Ok(false)
+            }
+            Some(super::memo::UNDER_CONSTRUCTION) => Err(refuse(&format!(
+                "cannot store {}: the values it is constructed from refer to itself",
+                global::class_name(obj)
+            ))),
+            Some(start) => {
+                self.reference(start);
+                Ok(true)
+            }
+        }
+    }
+
+    unsafe fn dict(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
+        // SAFETY: an exact dict, held; keys and values are borrowed under its lock, and leaves run no code that could
+        // change it.
+        unsafe {
+            if self.met(obj, limit) {
+                return Ok(());
+            }
+            Section::hold(obj, || {
+                let len = ffi::PyDict_Size(obj) as usize;
+                self.header(tags::DICT_SHORT, tags::DICT_SHORT_MAX, tags::DICT, len);
+                self.pairs(obj)
+            })
+        }
+    }
+
+    /// The pairs of a dict that is locked.
+    unsafe fn pairs(&mut self, obj: *mut PyObject) -> Raise<()> {
+        let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: as in `dict`.
+        unsafe {
+            while ffi::PyDict_Next(obj, &raw mut at, &raw mut key, &raw mut value) != 0 {
+                let mut rest = Vec::new();
+                if !self.leaf(key, IN_PLACE)? {
+                    rest.extend([key, value]);
+                } else if !self.leaf(value, IN_PLACE)? {
+                    rest.push(value);
+                } else {
+                    continue;
+                }
+                while ffi::PyDict_Next(obj, &raw mut at, &raw mut key, &raw mut value) != 0 {
+                    rest.extend([key, value]);
+                }
+                self.postpone(rest.into_iter());
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn set(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
+        // SAFETY: an exact set, held.
+        unsafe {
+            if self.met(obj, limit) {
+                return Ok(());
+            }
+            self.elements(obj, tags::SET)
+        }
+    }
+
+    unsafe fn frozenset(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
+        // SAFETY: an exact frozenset, held.
+        unsafe {
+            if (self.exact || !referenced_at_most(obj, limit)) && self.begin_shared(obj) {
+                return Ok(());
+            }
+            self.elements(obj, tags::FROZENSET)
+        }
+    }
+
+    unsafe fn elements(&mut self, obj: *mut PyObject, tag: u8) -> Raise<()> {
+        // SAFETY: an exact set or frozenset, held; its elements are held by the tuple, then by the stack.
+        unsafe {
+            let elements = Own::take(ffi::PySequence_Tuple(obj))?;
+            let len = ffi::PyTuple_GET_SIZE(elements.ptr()) as usize;
+            writer::tag_varint(self.out, tag, len);
+            let first = (&raw const (*elements.ptr().cast::<ffi::PyTupleObject>()).ob_item).cast();
+            // The tuple holds each element once more, as the stack would.
+            for (i, &item) in std::slice::from_raw_parts(first, len).iter().enumerate() {
+                if !self.leaf(item, FROM_STACK)? {
+                    self.postpone(std::slice::from_raw_parts(first, len)[i..].iter().copied());
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

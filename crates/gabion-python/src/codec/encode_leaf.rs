@@ -1,0 +1,384 @@
+//! Values that hold no others and are written in place.
+
+use std::ffi::c_long;
+
+use pyo3::ffi::{self, PyObject};
+
+use super::encode::Encoder;
+use super::object::{Own, Raise, Raised, Section};
+use super::plan::Kind;
+use super::{datetime, global, tags, writer};
+
+/// The start of an `int` object.
+#[repr(C)]
+struct Int {
+    base: PyObject,
+    /// 3.12 on: digits << 3 | sign. Before: signed count of digits.
+    size: isize,
+    digits: [u32; 3],
+}
+
+/// The value of an integer of at most two digits (60 bits).
+///
+/// # Safety
+/// `obj` is an exact `int`.
+#[inline(always)]
+unsafe fn small(obj: *mut PyObject) -> Option<i64> {
+    const { assert!(cfg!(target_pointer_width = "64"), "digits of 30 bits are assumed") };
+    // SAFETY: an `int` has room for the digits that it says to have.
+    unsafe {
+        let int = obj.cast::<Int>();
+        #[cfg(Py_3_12)]
+        let (count, negative) = ((*int).size as usize >> 3, (*int).size & 3 == 2);
+        #[cfg(not(Py_3_12))]
+        let (count, negative) = ((*int).size.unsigned_abs(), (*int).size < 0);
+        let digits = &raw const (*int).digits;
+        let digit = |i: usize| i64::from(*digits.cast::<u32>().add(i));
+        let magnitude = match count {
+            0 => 0,
+            1 => digit(0),
+            2 => digit(0) | digit(1) << 30,
+            _ => return None,
+        };
+        Some(if negative { -magnitude } else { magnitude })
+    }
+}
+
+/// The float as a number of cents, when it is exactly what a division by 100 gives.
+#[inline(always)]
+fn cents(value: f64) -> Option<i32> {
+    let scaled = value * 100.0;
+    // Saturating, with 0 for a NaN; both fail the comparison of bits.
+    let whole = scaled.round_ties_even() as i32;
+    (f64::from(whole) / 100.0).to_bits().eq(&value.to_bits()).then_some(whole)
+}
+
+impl Encoder<'_, '_> {
+    /// Writes a leaf and says so, or writes nothing and says no. Runs no Python code.
+    ///
+    /// # Safety
+    /// `obj` is a live object, and stays so while this runs.
+    #[inline]
+    pub unsafe fn leaf(&mut self, obj: *mut PyObject, limit: isize) -> Raise<bool> {
+        // SAFETY: live by the caller's word; each arm is for the exact class that it names.
+        unsafe {
+            let class = ffi::Py_TYPE(obj);
+            if class == &raw mut ffi::PyUnicode_Type {
+                self.string(obj, limit);
+            } else if class == &raw mut ffi::PyLong_Type {
+                match small(obj) {
+                    Some(value) => self.int(value),
+                    None => return self.big_int(obj),
+                }
+            } else if obj == ffi::Py_None() {
+                writer::byte(self.out, tags::NONE);
+            } else if class == &raw mut ffi::PyFloat_Type {
+                self.float(ffi::PyFloat_AS_DOUBLE(obj));
+            } else if class == &raw mut ffi::PyBool_Type {
+                writer::byte(self.out, if obj == ffi::Py_True() { tags::TRUE } else { tags::FALSE });
+            } else if class == (*ffi::PyDateTimeAPI()).DateTimeType {
+                return Ok(self.naive_datetime(obj, limit));
+            } else if class == &raw mut ffi::PyBytes_Type {
+                if !self.met(obj, limit) {
+                    let len = ffi::PyBytes_GET_SIZE(obj) as usize;
+                    writer::tag_varint(self.out, tags::BYTES, len);
+                    writer::raw(self.out, ffi::PyBytes_AS_STRING(obj).cast(), len);
+                }
+            } else if obj == ffi::Py_Ellipsis() {
+                writer::byte(self.out, tags::ELLIPSIS);
+            } else if obj == ffi::Py_NotImplemented() {
+                writer::byte(self.out, tags::NOT_IMPLEMENTED);
+            } else {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn int(&mut self, value: i64) {
+        if (tags::INT_SMALL_MIN..=tags::INT_SMALL_MAX).contains(&value) {
+            writer::byte(self.out, tags::INT_SMALL + (value - tags::INT_SMALL_MIN) as u8);
+            return;
+        }
+        // Bits of the magnitude and one for the sign, in whole bytes.
+        let bits = 65 - (value ^ (value >> 63)).leading_zeros();
+        let n = bits.div_ceil(8);
+        writer::tagged(self.out, tags::INT + (n as u8 - 1), value as u64, n as usize);
+    }
+
+    #[cold]
+    unsafe fn big_int(&mut self, obj: *mut PyObject) -> Raise<bool> {
+        // SAFETY: an exact `int`, live.
+        unsafe {
+            let mut overflow = 0;
+            let value = ffi::PyLong_AsLongLongAndOverflow(obj, &raw mut overflow);
+            if overflow == 0 {
+                self.int(value);
+                return Ok(true);
+            }
+            let n = ffi::_PyLong_NumBits(obj) / 8 + 1;
+            writer::tag_varint(self.out, tags::INT_BIG, n);
+            let start = self.out.len();
+            self.out.resize(start + n, 0);
+            #[cfg(not(Py_3_13))]
+            let result = ffi::_PyLong_AsByteArray(obj.cast(), self.out.as_mut_ptr().add(start), n, 1, 1);
+            #[cfg(Py_3_13)]
+            let result = ffi::_PyLong_AsByteArray(obj.cast(), self.out.as_mut_ptr().add(start), n, 1, 1, 1);
+            if result < 0 { Err(Raised) } else { Ok(true) }
+        }
+    }
+
+    #[inline(always)]
+    fn float(&mut self, value: f64) {
+        match cents(value) {
+            Some(whole) => writer::tagged(self.out, tags::FLOAT_CENTS, u64::from(whole as u32), 4),
+            None => writer::tagged(self.out, tags::FLOAT, value.to_bits(), 8),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn string(&mut self, obj: *mut PyObject, limit: isize) {
+        // SAFETY: an exact `str`, live; data and length are read by its own kind.
+        unsafe {
+            let len = ffi::PyUnicode_GET_LENGTH(obj) as usize;
+            let ascii = is_ascii(obj);
+            // Strings of at most one character are singletons, which come back as such.
+            if !(len <= 1 && ascii) && self.met(obj, limit) {
+                return;
+            }
+            if ascii {
+                let data = obj.cast::<u8>().add(size_of::<ffi::PyASCIIObject>());
+                if len <= tags::STR_SHORT_MAX {
+                    writer::short(self.out, len as u8, data, len);
+                } else {
+                    writer::tag_varint(self.out, tags::STR_ASCII, len);
+                    writer::raw(self.out, data, len);
+                }
+                return;
+            }
+            self.wide_string(obj, len);
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn wide_string(&mut self, obj: *mut PyObject, len: usize) {
+        // SAFETY: an exact `str`, live.
+        unsafe {
+            let (tag, width) = match ffi::PyUnicode_KIND(obj) {
+                ffi::PyUnicode_1BYTE_KIND if is_ascii(obj) => (tags::STR_ASCII, 1),
+                ffi::PyUnicode_1BYTE_KIND => (tags::STR_LATIN1, 1),
+                ffi::PyUnicode_2BYTE_KIND => (tags::STR_UCS2, 2),
+                _ => (tags::STR_UCS4, 4),
+            };
+            writer::tag_varint(self.out, tag, len);
+            writer::raw(self.out, ffi::PyUnicode_DATA(obj).cast(), len * width);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn naive_datetime(&mut self, obj: *mut PyObject, limit: isize) -> bool {
+        // SAFETY: an exact datetime, live, immutable.
+        unsafe {
+            let value = obj.cast::<ffi::PyDateTime_DateTime>();
+            if (*value).hastzinfo != 0 {
+                return false;
+            }
+            if !self.met(obj, limit) {
+                let packed = datetime::pack(&(*value).data, (*value).fold);
+                match datetime::whole_seconds(packed) {
+                    Some(seconds) => writer::tagged(self.out, tags::DATETIME_SECONDS, seconds, 5),
+                    None => writer::tagged(self.out, tags::DATETIME, packed, 8),
+                }
+            }
+            true
+        }
+    }
+
+    /// Values with a form of their own that are not met often enough to be leaves.
+    ///
+    /// # Safety
+    /// `obj` is an instance of the class that `kind` is for, held by the stack or by the caller of `encode`.
+    pub unsafe fn scalar(&mut self, obj: *mut PyObject, limit: isize, kind: &Kind) -> Raise<()> {
+        // SAFETY: as the caller promised.
+        unsafe {
+            if self.met(obj, limit) {
+                return Ok(());
+            }
+            match kind {
+                Kind::Complex => {
+                    let value = ffi::PyComplex_AsCComplex(obj);
+                    writer::tagged(self.out, tags::COMPLEX, value.real.to_bits(), 8);
+                    self.out.extend_from_slice(&value.imag.to_bits().to_le_bytes());
+                }
+                Kind::ByteArray => Section::hold(obj, || {
+                    let len = ffi::PyByteArray_GET_SIZE(obj) as usize;
+                    writer::tag_varint(self.out, tags::BYTEARRAY, len);
+                    writer::raw(self.out, ffi::PyByteArray_AS_STRING(obj).cast(), len);
+                }),
+                Kind::DateTime | Kind::Date | Kind::Time | Kind::TimeDelta | Kind::TimeZone => {
+                    self.date_or_time(obj, kind)?;
+                }
+                Kind::Range | Kind::Slice => {
+                    writer::byte(self.out, if matches!(kind, Kind::Range) { tags::RANGE } else { tags::SLICE });
+                    let parts = [c"start", c"stop", c"step"].map(|name| super::object::attribute(obj, name));
+                    let [start, stop, step] = parts;
+                    let parts = [start?, stop?, step?];
+                    self.postpone(parts.iter().map(Own::ptr));
+                }
+                Kind::Enum(id) => return self.member(obj, *id),
+                Kind::Decimal => {
+                    let text = Own::take(ffi::PyObject_Str(obj))?;
+                    let mut len = 0;
+                    let data = ffi::PyUnicode_AsUTF8AndSize(text.ptr(), &raw mut len);
+                    if data.is_null() {
+                        return Err(Raised);
+                    }
+                    writer::tag_varint(self.out, tags::DECIMAL, len as usize);
+                    writer::raw(self.out, data.cast(), len as usize);
+                }
+                Kind::Uuid(parts) => return self.uuid(obj, parts),
+                Kind::Array => return self.array(obj),
+                Kind::PickleBuffer => return self.pickle_buffer(obj),
+                _ => return Err(super::object::refuse("a plan without an encoder")),
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn member(&mut self, obj: *mut PyObject, id: u32) -> Raise<()> {
+        let names = &self.known.names;
+        // SAFETY: an enum member, held; its attributes are held here.
+        unsafe {
+            let Some(super::registry::Entry::Enum { members, .. }) = self.registry.entry(id) else {
+                return Err(Raised);
+            };
+            let name = Own::take(ffi::PyObject_GetAttr(obj, names.value_name.ptr()))?;
+            let known = ffi::PyUnicode_CheckExact(name.ptr()) != 0
+                && ffi::PyDict_GetItemWithError(members.ptr(), name.ptr()) == obj;
+            if !known {
+                // A combination of flags without a name of its own. Its memo entry is renewed by `reduce`.
+                return self.reduce_noted(obj);
+            }
+            writer::tag_varint(self.out, tags::ENUM, id as usize);
+            let len = ffi::PyUnicode_GET_LENGTH(name.ptr()) as usize;
+            self.plain_string(name.ptr(), len);
+        }
+        Ok(())
+    }
+
+    /// A string without regard to identity.
+    unsafe fn plain_string(&mut self, obj: *mut PyObject, len: usize) {
+        // SAFETY: an exact `str`, held by the caller.
+        unsafe {
+            if is_ascii(obj) && len <= tags::STR_SHORT_MAX {
+                writer::short(self.out, len as u8, ffi::PyUnicode_DATA(obj).cast(), len);
+            } else {
+                self.wide_string(obj, len);
+            }
+        }
+    }
+
+    unsafe fn uuid(&mut self, obj: *mut PyObject, parts: &super::plan::Uuid) -> Raise<()> {
+        // SAFETY: a UUID, held; both parts are slots of it.
+        unsafe {
+            let unknown = &self.known.uuid(self.py)?.1;
+            let int = *obj.byte_offset(parts.int).cast::<*mut PyObject>();
+            let safe = *obj.byte_offset(parts.is_safe).cast::<*mut PyObject>();
+            if safe != unknown.ptr() || int.is_null() || ffi::PyLong_CheckExact(int) == 0 {
+                return self.reduce_noted(obj);
+            }
+            let mut bytes = [0u8; 16];
+            #[cfg(not(Py_3_13))]
+            let result = ffi::_PyLong_AsByteArray(int.cast(), bytes.as_mut_ptr(), 16, 0, 0);
+            #[cfg(Py_3_13)]
+            let result = ffi::_PyLong_AsByteArray(int.cast(), bytes.as_mut_ptr(), 16, 0, 0, 1);
+            if result < 0 {
+                return Err(Raised);
+            }
+            writer::byte(self.out, tags::UUID);
+            self.out.extend_from_slice(&bytes);
+        }
+        Ok(())
+    }
+
+    /// `array.array`: format, length in bytes, zeros up to a multiple of 8 from the start of the encoding, items.
+    unsafe fn array(&mut self, obj: *mut PyObject) -> Raise<()> {
+        // SAFETY: an array, held; the buffer is released on every path.
+        unsafe {
+            let mut view = std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed();
+            let code = super::object::attribute(obj, c"typecode")?;
+            let code = *ffi::PyUnicode_DATA(code.ptr()).cast::<u8>();
+            if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_SIMPLE) < 0 {
+                return Err(Raised);
+            }
+            let mut view = view.assume_init();
+            writer::tagged(self.out, tags::ARRAY, u64::from(code), 1);
+            writer::varint(self.out, view.len as u64);
+            while !self.position().is_multiple_of(8) {
+                writer::byte(self.out, 0);
+            }
+            writer::raw(self.out, view.buf.cast(), view.len as usize);
+            ffi::PyBuffer_Release(&raw mut view);
+        }
+        Ok(())
+    }
+
+    /// The bytes under a `PickleBuffer`, in band, as pickle does without a buffer callback.
+    unsafe fn pickle_buffer(&mut self, obj: *mut PyObject) -> Raise<()> {
+        // SAFETY: a PickleBuffer, held; the buffer is released on every path.
+        unsafe {
+            let mut view = std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed();
+            let flags = ffi::PyBUF_ANY_CONTIGUOUS;
+            if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), flags) < 0 {
+                return Err(Raised);
+            }
+            let mut view = view.assume_init();
+            let tag = if view.readonly == 0 { tags::BYTEARRAY } else { tags::BYTES };
+            writer::tag_varint(self.out, tag, view.len as usize);
+            writer::raw(self.out, view.buf.cast(), view.len as usize);
+            ffi::PyBuffer_Release(&raw mut view);
+        }
+        Ok(())
+    }
+
+    /// A class or function by its number.
+    ///
+    /// # Safety
+    /// `obj` is held by the stack or by the caller of `encode`.
+    pub unsafe fn global(&mut self, obj: *mut PyObject) -> Raise<()> {
+        // SAFETY: held by the caller.
+        unsafe {
+            let singletons = [
+                (ffi::Py_TYPE(ffi::Py_None()), tags::NONE),
+                (ffi::Py_TYPE(ffi::Py_Ellipsis()), tags::ELLIPSIS),
+                (ffi::Py_TYPE(ffi::Py_NotImplemented()), tags::NOT_IMPLEMENTED),
+            ];
+            if let Some((_, tag)) = singletons.iter().find(|(class, _)| class.cast() == obj) {
+                writer::tagged(self.out, tags::TYPE_OF, u64::from(*tag), 1);
+                return Ok(());
+            }
+            let entry = match self.registry.global(obj) {
+                Some(entry) => entry,
+                None => {
+                    let held = Own::share(obj);
+                    global::check(self.known, &held)?;
+                    self.registry.add_global(&held)
+                }
+            };
+            let super::registry::Entry::Global { id, .. } = entry else { return Err(Raised) };
+            writer::tag_varint(self.out, tags::GLOBAL, *id as usize);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a string is ASCII in the compact form, whose characters follow the short header.
+#[inline(always)]
+unsafe fn is_ascii(obj: *mut PyObject) -> bool {
+    // SAFETY: an exact `str`.
+    unsafe { ffi::PyUnicode_IS_COMPACT_ASCII(obj) != 0 }
+}
+
+/// Seconds and the like as the interpreter's integers.
+pub type Long = c_long;

@@ -1,0 +1,234 @@
+//! Encoding of ordinary objects: slots and `__dict__`.
+
+use pyo3::ffi::{self, PyObject, PyTypeObject};
+
+use super::encode::{Encoder, IN_PLACE};
+use super::object::{Own, Raise, Section};
+use super::plan::Attributes;
+use super::registry::Layout;
+use super::{inline, tags, writer};
+
+/// The object in a slot, borrowed, or null.
+///
+/// # Safety
+/// `obj` is a locked instance of the class that has a slot at `offset`.
+#[inline(always)]
+unsafe fn slot(obj: *mut PyObject, offset: isize) -> *mut PyObject {
+    // SAFETY: as the caller promised.
+    unsafe { *obj.byte_offset(offset).cast::<*mut PyObject>() }
+}
+
+impl Encoder<'_, '_> {
+    #[inline(always)]
+    fn object_tag(&mut self, layout: &Layout) {
+        if layout.id < tags::OBJECT_SHORT_COUNT {
+            writer::byte(self.out, tags::OBJECT_SHORT + layout.id as u8);
+        } else {
+            writer::tag_varint(self.out, tags::OBJECT, layout.id as usize);
+        }
+    }
+
+    /// An object with slots only.
+    ///
+    /// # Safety
+    /// `obj` is an instance of the layout's class, held by the caller.
+    #[inline(always)]
+    pub unsafe fn slots(&mut self, obj: *mut PyObject, limit: isize, layout: &Layout) -> Raise<()> {
+        // SAFETY: an instance of the layout's class, held; slots are borrowed under its lock, leaves run no code.
+        unsafe {
+            if self.met(obj, limit) {
+                return Ok(());
+            }
+            Section::hold(obj, || {
+                if layout.offsets.iter().any(|&offset| slot(obj, offset).is_null()) {
+                    return self.partial(obj, layout);
+                }
+                self.object_tag(layout);
+                for (i, &offset) in layout.offsets.iter().enumerate() {
+                    if !self.leaf(slot(obj, offset), IN_PLACE)? {
+                        self.postpone(layout.offsets[i..].iter().map(|&offset| slot(obj, offset)));
+                        break;
+                    }
+                }
+                Ok(())
+            })
+        }
+    }
+
+    /// An object with unset slots.
+    ///
+    /// # Safety
+    /// As [`Encoder::slots`], and `obj` is locked.
+    unsafe fn partial(&mut self, obj: *mut PyObject, layout: &Layout) -> Raise<()> {
+        writer::tag_varint(self.out, tags::OBJECT_PARTIAL, layout.id as usize);
+        // SAFETY: as the caller promised.
+        unsafe {
+            self.slot_bits(obj, layout);
+            self.postpone(layout.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null()));
+        }
+        Ok(())
+    }
+
+    /// A bit for each slot, set when the slot is, low bits first.
+    ///
+    /// # Safety
+    /// As [`Encoder::partial`].
+    unsafe fn slot_bits(&mut self, obj: *mut PyObject, layout: &Layout) {
+        for offsets in layout.offsets.chunks(8) {
+            let bits = offsets.iter().enumerate().fold(0, |bits, (i, &offset)| {
+                // SAFETY: as the caller promised.
+                bits | u8::from(unsafe { !slot(obj, offset).is_null() }) << i
+            });
+            writer::byte(self.out, bits);
+        }
+    }
+
+    /// An object with a `__dict__`.
+    ///
+    /// # Safety
+    /// `obj` is an instance of the class of these attributes, held by the caller.
+    pub unsafe fn attributes(&mut self, obj: *mut PyObject, limit: isize, attributes: &Attributes) -> Raise<()> {
+        // SAFETY: held; views and slots are borrowed under the object's lock, leaves run no code.
+        unsafe {
+            if self.met(obj, limit) {
+                return Ok(());
+            }
+            let base = &*attributes.base;
+            let full = Section::hold(obj, || base.offsets.iter().all(|&offset| !slot(obj, offset).is_null()));
+            if attributes.inline && full {
+                let done = Section::hold(obj, || self.inline(obj, attributes));
+                if let Some(result) = done {
+                    return result;
+                }
+            }
+            let dict = if attributes.inline && !inline::made_dict(obj).is_null() {
+                Own::share(inline::made_dict(obj))
+            } else {
+                Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?
+            };
+            let (names, values) = Section::hold(dict.ptr(), || items(dict.ptr()));
+            let texts = names.iter().all(|name| ffi::PyUnicode_CheckExact(name.ptr()) != 0);
+            if full && texts {
+                let same = |layout: &&Layout| {
+                    let own = &layout.names[layout.slots()..];
+                    own.len() == names.len() && own.iter().zip(&names).all(|(a, b)| a.ptr() == b.ptr())
+                };
+                let known = attributes.shapes().find(same);
+                let interned = names.iter().all(|name| ffi::PyUnicode_CHECK_INTERNED(name.ptr()));
+                let layout = known.or_else(|| {
+                    interned.then(|| attributes.learn(self.registry, &names, Vec::new())).flatten()
+                });
+                if let Some(layout) = layout {
+                    self.object_tag(layout);
+                    self.postpone(values.iter().map(Own::ptr));
+                    Section::hold(obj, || self.postpone_slots(obj, layout));
+                    return Ok(());
+                }
+            }
+            self.open(obj, base, names, values)
+        }
+    }
+
+    /// The slots of an object, all set, onto the stack.
+    unsafe fn postpone_slots(&mut self, obj: *mut PyObject, layout: &Layout) {
+        // SAFETY: as `Encoder::slots`. A slot that another thread emptied meanwhile is written as None.
+        unsafe {
+            self.postpone(layout.offsets.iter().map(|&offset| {
+                let value = slot(obj, offset);
+                if value.is_null() { ffi::Py_None() } else { value }
+            }));
+        }
+    }
+
+    /// An object whose attributes lie inline, all slots set, locked. `None` when they do not lie inline, or when its
+    /// set of names may not be remembered.
+    #[inline(always)]
+    unsafe fn inline(&mut self, obj: *mut PyObject, attributes: &Attributes) -> Option<Raise<()>> {
+        // SAFETY: as the caller promised; indices come from the view itself or from a layout that equals it.
+        unsafe {
+            let view = inline::view(obj)?;
+            let same = |layout: &&Layout| {
+                layout.indices.len() == view.len
+                    && layout.indices.iter().enumerate().all(|(i, &index)| view.index(i) == index)
+                    && layout.names.len() - layout.slots() == view.len
+            };
+            let layout = match attributes.shapes().find(same) {
+                Some(layout) => layout,
+                None => self.learn(obj, &view, attributes)?,
+            };
+            self.object_tag(layout);
+            for (i, &offset) in layout.offsets.iter().enumerate() {
+                match self.leaf(slot(obj, offset), IN_PLACE) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.postpone(layout.indices.iter().map(|&index| view.value(index)));
+                        self.postpone(layout.offsets[i..].iter().map(|&offset| slot(obj, offset)));
+                        return Some(Ok(()));
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            for (i, &index) in layout.indices.iter().enumerate() {
+                match self.leaf(view.value(index), IN_PLACE) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.postpone(layout.indices[i..].iter().map(|&index| view.value(index)));
+                        break;
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            Some(Ok(()))
+        }
+    }
+
+    #[cold]
+    unsafe fn learn<'a>(
+        &self,
+        obj: *mut PyObject,
+        view: &inline::View,
+        attributes: &'a Attributes,
+    ) -> Option<&'a Layout> {
+        // SAFETY: as `inline`.
+        unsafe {
+            let class: *mut PyTypeObject = ffi::Py_TYPE(obj);
+            let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
+            let names: Vec<Own> = indices.iter().map(|&index| Own::share(inline::key(class, index))).collect();
+            // Layouts belong to the registry, which lives as long as the plan that `attributes` is part of.
+            let layout: *const Layout = attributes.learn(self.registry, &names, indices)?;
+            Some(&*layout)
+        }
+    }
+
+    /// An object with its attribute names inline.
+    unsafe fn open(&mut self, obj: *mut PyObject, base: &Layout, names: Vec<Own>, values: Vec<Own>) -> Raise<()> {
+        writer::tag_varint(self.out, tags::OBJECT_OPEN, base.id as usize);
+        // SAFETY: as `attributes`; names and values are held here.
+        unsafe {
+            let slots = Section::hold(obj, || {
+                self.slot_bits(obj, base);
+                let set = base.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null());
+                set.map(|value| Own::share(value)).collect::<Vec<_>>()
+            });
+            writer::varint(self.out, names.len() as u64);
+            let pairs: Vec<*mut PyObject> = names.iter().zip(&values).flat_map(|(a, b)| [a.ptr(), b.ptr()]).collect();
+            self.postpone(pairs.into_iter());
+            self.postpone(slots.iter().map(Own::ptr));
+        }
+        Ok(())
+    }
+}
+
+/// Keys and values of a dict that is locked.
+unsafe fn items(dict: *mut PyObject) -> (Vec<Own>, Vec<Own>) {
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: a dict, locked and held by the caller: what it holds lives while it is not changed.
+    unsafe {
+        while ffi::PyDict_Next(dict, &raw mut at, &raw mut key, &raw mut value) != 0 {
+            names.push(Own::share(key));
+            values.push(Own::share(value));
+        }
+    }
+    (names, values)
+}

@@ -1,0 +1,105 @@
+//! Classes and functions by reference: what can be found again under its module and qualified name.
+
+use pyo3::ffi::{self, PyObject};
+
+use super::known::Known;
+use super::object::{Own, Raise, Raised, attribute, attribute_or_none, refuse};
+
+/// Checks that the object is what its module and qualified name lead to.
+///
+/// # Errors
+/// `CodecError` when it is not: a local class, a lambda, a class that was replaced by another of its name.
+pub fn check(known: &Known, object: &Own) -> Raise<()> {
+    // SAFETY: held by the caller; every other object is held here.
+    unsafe {
+        let name = match attribute_or_none(object.ptr(), c"__qualname__")? {
+            Some(name) => name,
+            None => attribute(object.ptr(), c"__name__")?,
+        };
+        check_name(known, object.ptr(), name.ptr())
+    }
+}
+
+/// As [`check`], under a name that a reducer gave.
+///
+/// # Safety
+/// Both are live objects.
+pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObject) -> Raise<()> {
+    // SAFETY: live by the caller's word; the rest is held here.
+    unsafe {
+        let module = Own::take(ffi::PyObject_CallFunctionObjArgs(
+            known.which_module.ptr(),
+            object,
+            name,
+            std::ptr::null_mut::<PyObject>(),
+        ))?;
+        match find(module.ptr(), name) {
+            Ok(found) if found.ptr() == object => Ok(()),
+            Ok(_) => Err(refuse(&format!(
+                "cannot store {} by reference: {}.{} is another object by now",
+                repr(object),
+                text(module.ptr()),
+                text(name)
+            ))),
+            Err(Raised) => {
+                ffi::PyErr_Clear();
+                Err(refuse(&format!(
+                    "cannot store {} by reference: it is not found as {}.{}; define it at the top level of a module",
+                    repr(object),
+                    text(module.ptr()),
+                    text(name)
+                )))
+            }
+        }
+    }
+}
+
+/// Imports the module and follows the dotted name.
+unsafe fn find(module: *mut PyObject, name: *mut PyObject) -> Raise<Own> {
+    // SAFETY: live by the caller's word.
+    unsafe {
+        let mut found = Own::take(ffi::PyImport_Import(module))?;
+        let parts = Own::take(ffi::PyUnicode_Split(name, intern_dot()?.ptr(), -1))?;
+        for i in 0..ffi::PyList_Size(parts.ptr()) {
+            found = Own::take(ffi::PyObject_GetAttr(found.ptr(), ffi::PyList_GetItem(parts.ptr(), i)))?;
+        }
+        Ok(found)
+    }
+}
+
+fn intern_dot() -> Raise<Own> {
+    super::object::intern(c".")
+}
+
+/// `repr()`, or the class's name when that fails.
+pub fn repr(object: *mut PyObject) -> String {
+    // SAFETY: callers hold the object; new references or null with an error, which is dropped.
+    unsafe {
+        match Own::take(ffi::PyObject_Repr(object)) {
+            Ok(found) => text(found.ptr()),
+            Err(Raised) => {
+                ffi::PyErr_Clear();
+                class_name(object)
+            }
+        }
+    }
+}
+
+/// Name of an object's class, for messages.
+pub fn class_name(object: *mut PyObject) -> String {
+    // SAFETY: callers hold the object; a class's name is a string that lives with it.
+    unsafe { std::ffi::CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name).to_string_lossy().into_owned() }
+}
+
+fn text(string: *mut PyObject) -> String {
+    // SAFETY: callers hold the object, whatever its class; a failure gives null and an error, which is dropped.
+    unsafe {
+        let mut len = 0;
+        let data = ffi::PyUnicode_AsUTF8AndSize(string, &raw mut len);
+        if data.is_null() {
+            ffi::PyErr_Clear();
+            return "?".into();
+        }
+        String::from_utf8_lossy(std::slice::from_raw_parts(data.cast(), len as usize)).into_owned()
+    }
+}

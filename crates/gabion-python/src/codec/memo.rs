@@ -1,0 +1,116 @@
+//! Which objects this encoding has already met, and where.
+
+use pyo3::ffi::{self, PyObject};
+
+#[derive(Clone, Copy)]
+struct Cell {
+    key: usize,
+    epoch: u64,
+    at: usize,
+}
+
+/// An address-keyed table with open addressing, at most half full. `epoch` marks the cells of the present encoding, so
+/// that starting a new one costs nothing. Each object in it is held: an address cannot be given to another object
+/// while the encoding lasts.
+pub struct Memo {
+    cells: Vec<Cell>,
+    used: usize,
+    epoch: u64,
+    held: Vec<*mut PyObject>,
+}
+
+/// Position of an object whose constructor arguments are being written: a reference back to it cannot be honoured.
+pub const UNDER_CONSTRUCTION: usize = usize::MAX;
+
+/// A table larger than this is given back after the encoding that needed it.
+const KEPT_CELLS: usize = 1 << 14;
+
+impl Memo {
+    pub fn new() -> Memo {
+        Memo { cells: vec![Cell { key: 0, epoch: 0, at: 0 }; 64], used: 0, epoch: 1, held: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn find(&self, key: usize) -> usize {
+        let mask = self.cells.len() - 1;
+        let mut index = (key >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        loop {
+            let cell = &self.cells[index & mask];
+            if cell.key == key || cell.epoch != self.epoch {
+                return index & mask;
+            }
+            index += 1;
+        }
+    }
+
+    /// Where the object starts, if it was met.
+    #[inline]
+    pub fn get(&self, obj: *mut PyObject) -> Option<usize> {
+        let cell = &self.cells[self.find(obj as usize)];
+        (cell.epoch == self.epoch).then_some(cell.at)
+    }
+
+    /// Where the object starts if it was met before; else notes that it starts at `at`.
+    ///
+    /// # Safety
+    /// `obj` is a live object.
+    #[inline]
+    pub unsafe fn get_or_insert(&mut self, obj: *mut PyObject, at: usize) -> Option<usize> {
+        let index = self.find(obj as usize);
+        let epoch = self.epoch;
+        let cell = &mut self.cells[index];
+        if cell.epoch == epoch {
+            return Some(cell.at);
+        }
+        *cell = Cell { key: obj as usize, epoch, at };
+        // SAFETY: live by the caller's word.
+        unsafe { ffi::Py_INCREF(obj) };
+        self.held.push(obj);
+        self.used += 1;
+        if self.used * 2 > self.cells.len() {
+            self.grow();
+        }
+        None
+    }
+
+    /// Changes where an object that is in the memo starts.
+    pub fn set(&mut self, obj: *mut PyObject, at: usize) {
+        let index = self.find(obj as usize);
+        if self.cells[index].epoch == self.epoch {
+            self.cells[index].at = at;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let empty = Cell { key: 0, epoch: 0, at: 0 };
+        let old = std::mem::take(&mut self.cells);
+        self.cells = vec![empty; old.len() * 2];
+        for cell in old.into_iter().filter(|cell| cell.epoch == self.epoch) {
+            let index = self.find(cell.key);
+            self.cells[index] = cell;
+        }
+    }
+
+    /// Forgets everything, for the next encoding. May run finalisers of objects that nobody else holds any more.
+    pub fn reset(&mut self) {
+        if self.used == 0 {
+            return;
+        }
+        self.used = 0;
+        self.epoch += 1;
+        if self.cells.len() > KEPT_CELLS {
+            *self = Memo { held: std::mem::take(&mut self.held), ..Memo::new() };
+        }
+        while let Some(obj) = self.held.pop() {
+            // SAFETY: `get_or_insert` took this reference.
+            unsafe { ffi::Py_DECREF(obj) };
+        }
+    }
+}
+
+impl Drop for Memo {
+    fn drop(&mut self) {
+        self.reset();
+    }
+}

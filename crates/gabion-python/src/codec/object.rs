@@ -1,0 +1,213 @@
+//! Owned references, raised errors and the few facts about `PyObject` that the hot paths read directly.
+
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+
+use crate::errors::Errors;
+
+/// A Python error is set in this thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Raised;
+
+/// A result whose error lies in the interpreter, so that it costs nothing to pass on.
+pub type Raise<T> = Result<T, Raised>;
+
+/// One strong reference. The thread is attached wherever a value of this type lives.
+#[repr(transparent)]
+pub struct Own(NonNull<PyObject>);
+
+impl Own {
+    /// Takes over a new reference, or reports the error of a null.
+    ///
+    /// # Safety
+    /// `ptr` is a reference that the caller owns, or null with a Python error set.
+    #[inline(always)]
+    pub unsafe fn take(ptr: *mut PyObject) -> Raise<Own> {
+        NonNull::new(ptr).map(Own).ok_or(Raised)
+    }
+
+    /// Adds a reference to a borrowed object.
+    ///
+    /// # Safety
+    /// `ptr` is a live object.
+    #[inline(always)]
+    pub unsafe fn share(ptr: *mut PyObject) -> Own {
+        // SAFETY: live by the caller's word, hence not null.
+        unsafe {
+            ffi::Py_INCREF(ptr);
+            Own(NonNull::new_unchecked(ptr))
+        }
+    }
+
+    /// The object, borrowed.
+    #[inline(always)]
+    pub fn ptr(&self) -> *mut PyObject {
+        self.0.as_ptr()
+    }
+
+    /// Hands the reference over.
+    #[inline(always)]
+    pub fn into_ptr(self) -> *mut PyObject {
+        let ptr = self.0.as_ptr();
+        std::mem::forget(self);
+        ptr
+    }
+}
+
+impl Drop for Own {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: this value owns one reference, and the thread is attached.
+        unsafe { ffi::Py_DECREF(self.0.as_ptr()) }
+    }
+}
+
+impl Clone for Own {
+    fn clone(&self) -> Own {
+        // SAFETY: kept alive by `self`.
+        unsafe { Own::share(self.ptr()) }
+    }
+}
+
+// SAFETY: a reference is only used while the thread is attached; layouts that hold one are shared between threads as
+// CPython itself shares objects.
+unsafe impl Send for Own {}
+// SAFETY: as above.
+unsafe impl Sync for Own {}
+
+/// Raises `CodecError` with this message.
+#[cold]
+pub fn refuse(message: &str) -> Raised {
+    // SAFETY: codec functions run attached.
+    let py = unsafe { Python::assume_attached() };
+    match Errors::get(py) {
+        Ok(errors) => PyErr::from_type(errors.codec.bind(py).clone(), message.to_owned()).restore(py),
+        Err(error) => error.restore(py),
+    }
+    Raised
+}
+
+/// Turns the error that is set into a `CodecError` with that error as its cause. Errors that are no fault of the
+/// object pass unchanged: `CodecError` itself, `MemoryError`, and what is not an `Exception` (an interrupt).
+#[cold]
+pub fn explain(py: Python<'_>, what: &str) -> PyErr {
+    let error = PyErr::fetch(py);
+    let Ok(errors) = Errors::get(py) else { return error };
+    let passes = error.matches(py, errors.base.bind(py)).unwrap_or(true)
+        || error.is_instance_of::<pyo3::exceptions::PyMemoryError>(py)
+        || !error.is_instance_of::<pyo3::exceptions::PyException>(py);
+    if passes {
+        return error;
+    }
+    let kind = error.get_type(py).qualname().map_or_else(|_| "error".into(), |name| name.to_string());
+    let text = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
+    let wrapped = PyErr::from_type(errors.codec.bind(py).clone(), format!("{what}: {kind}: {text}"));
+    wrapped.set_cause(py, Some(error));
+    wrapped
+}
+
+/// Whether at most `limit` references to the object exist: nobody else can then meet it a second time.
+///
+/// # Safety
+/// `obj` is a live object.
+#[inline(always)]
+pub unsafe fn referenced_at_most(obj: *mut PyObject, limit: isize) -> bool {
+    #[cfg(not(Py_GIL_DISABLED))]
+    // SAFETY: live by the caller's word.
+    unsafe {
+        ffi::Py_REFCNT(obj) <= limit
+    }
+    #[cfg(Py_GIL_DISABLED)]
+    // SAFETY: live by the caller's word. Relaxed: a count that another thread changes at this instant belongs to a
+    // graph that is being changed while it is stored, where either answer is right.
+    unsafe {
+        use std::sync::atomic::Ordering::Relaxed;
+        let local = (*obj).ob_ref_local.load(Relaxed);
+        // The two low bits of the shared count are flags.
+        let shared = (*obj).ob_ref_shared.load(Relaxed) >> 2;
+        (local as isize) + shared <= limit
+    }
+}
+
+/// The object's lock on a free-threaded build, nothing under the GIL. While it is held, no other thread changes the
+/// object's items, slots or attributes, so borrowed references to them stay alive.
+pub struct Section {
+    #[cfg(Py_GIL_DISABLED)]
+    raw: ffi::PyCriticalSection,
+}
+
+impl Section {
+    /// Runs `body` with the object's lock held. `body` must not run Python code.
+    ///
+    /// # Safety
+    /// `obj` is a live object and stays so over the call.
+    #[inline(always)]
+    #[cfg_attr(not(Py_GIL_DISABLED), allow(unused_variables))]
+    pub unsafe fn hold<T>(obj: *mut PyObject, body: impl FnOnce() -> T) -> T {
+        #[cfg(Py_GIL_DISABLED)]
+        {
+            // SAFETY: the section lives on this stack, is begun and ended on this thread, and the object lives on.
+            unsafe {
+                let mut section = std::mem::MaybeUninit::<Section>::uninit();
+                let raw = (&raw mut (*section.as_mut_ptr()).raw).cast();
+                ffi::PyCriticalSection_Begin(raw, obj);
+                let result = body();
+                ffi::PyCriticalSection_End(raw);
+                result
+            }
+        }
+        #[cfg(not(Py_GIL_DISABLED))]
+        body()
+    }
+}
+
+/// An interned string.
+///
+/// # Errors
+/// Out of memory.
+pub fn intern(text: &CStr) -> Raise<Own> {
+    // SAFETY: NUL-terminated; the result is a new reference or null with an error.
+    unsafe { Own::take(ffi::PyUnicode_InternFromString(text.as_ptr())) }
+}
+
+/// An attribute.
+///
+/// # Safety
+/// `obj` is a live object.
+pub unsafe fn attribute(obj: *mut PyObject, name: &CStr) -> Raise<Own> {
+    // SAFETY: live by the caller's word; NUL-terminated name; a new reference or null with an error.
+    unsafe { Own::take(ffi::PyObject_GetAttrString(obj, name.as_ptr())) }
+}
+
+/// An attribute, or `None` where there is none.
+///
+/// # Safety
+/// `obj` is a live object.
+pub unsafe fn attribute_or_none(obj: *mut PyObject, name: &CStr) -> Raise<Option<Own>> {
+    // SAFETY: as `attribute`; an AttributeError is cleared only when it is set.
+    unsafe {
+        match attribute(obj, name) {
+            Ok(value) => Ok(Some(value)),
+            Err(Raised) if ffi::PyErr_ExceptionMatches(ffi::PyExc_AttributeError) != 0 => {
+                ffi::PyErr_Clear();
+                Ok(None)
+            }
+            Err(Raised) => Err(Raised),
+        }
+    }
+}
+
+/// An attribute of a module, importing it.
+///
+/// # Errors
+/// Those of the import.
+pub fn import(module: &CStr, name: &CStr) -> Raise<Own> {
+    // SAFETY: NUL-terminated strings; new references or null with an error.
+    unsafe {
+        let module = Own::take(ffi::PyImport_ImportModule(module.as_ptr()))?;
+        attribute(module.ptr(), name)
+    }
+}

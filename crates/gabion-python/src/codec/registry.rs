@@ -1,0 +1,272 @@
+//! What a codec has learnt: a plan for each class it met, and the numbered entries that encodings refer to.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::PyTraverseError;
+use pyo3::ffi::{PyObject, PyTypeObject};
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+
+use super::known::Known;
+use super::object::{Own, Raise};
+use super::plan::{self, Plan};
+use super::table::{Retired, Table};
+
+/// How instances of one class lie in an encoding: slot values, then attribute values, in this order.
+pub struct Layout {
+    /// Number in the registry.
+    pub id: u32,
+    pub class: Own,
+    /// Names of the slots, then of the attributes in `__dict__`.
+    pub names: Vec<Own>,
+    /// Byte offset of each slot in the instance.
+    pub offsets: Vec<isize>,
+    /// For each attribute its index in the class's shared keys; empty when unknown.
+    pub indices: Vec<u8>,
+    /// The class's version at which setting an attribute was found to run no user code.
+    pub plain_at: u32,
+}
+
+impl Layout {
+    /// Values in an encoding.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Slots among them.
+    #[inline(always)]
+    pub fn slots(&self) -> usize {
+        self.offsets.len()
+    }
+}
+
+/// What a number in an encoding stands for.
+pub enum Entry {
+    Object(Layout),
+    NamedTuple { id: u32, class: Own, len: usize },
+    Enum { id: u32, class: Own, members: Own },
+    Global { id: u32, object: Own },
+}
+
+impl Entry {
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Entry::Object(layout) => visit.call(as_py(&layout.class)),
+            Entry::NamedTuple { class, .. } => visit.call(as_py(class)),
+            Entry::Enum { class, members, .. } => {
+                visit.call(as_py(class))?;
+                visit.call(as_py(members))
+            }
+            Entry::Global { object, .. } => visit.call(as_py(object)),
+        }
+    }
+}
+
+fn as_py(own: &Own) -> &Py<PyAny> {
+    // SAFETY: both are transparent over a non-null pointer to an owned object.
+    unsafe { &*std::ptr::from_ref(own).cast() }
+}
+
+/// Entries by number, in chunks of 32, 64, 128 … that never move.
+struct Entries {
+    chunks: [AtomicPtr<AtomicPtr<Entry>>; 27],
+    len: AtomicU32,
+}
+
+const FIRST_CHUNK: u32 = 32;
+
+#[inline(always)]
+fn place(id: u32) -> (usize, usize) {
+    let number = u64::from(id) + u64::from(FIRST_CHUNK);
+    let chunk = number.ilog2() - FIRST_CHUNK.ilog2();
+    (chunk as usize, (number - (u64::from(FIRST_CHUNK) << chunk)) as usize)
+}
+
+#[derive(Default)]
+struct Writer {
+    // Boxed so that readers' pointers stay valid while the lists grow; nothing is removed before `clear`.
+    #[allow(clippy::vec_box)]
+    plans: Vec<Box<Plan>>,
+    #[allow(clippy::vec_box)]
+    entries: Vec<Box<Entry>>,
+    chunks: Vec<Box<[AtomicPtr<Entry>]>>,
+    by_class: HashMap<usize, Vec<u32>>,
+    retired_plans: Vec<Retired<Plan>>,
+    retired_globals: Vec<Retired<Entry>>,
+}
+
+/// Readers take no lock. The writer's lock is never held while Python code may run or Python memory is allocated, so it
+/// cannot deadlock with the interpreter.
+pub struct Registry {
+    plans: Table<Plan>,
+    globals: Table<Entry>,
+    entries: Entries,
+    /// Size of `copyreg.dispatch_table` when the plans were made.
+    reducers: AtomicIsize,
+    writer: Mutex<Writer>,
+}
+
+impl Registry {
+    pub fn new() -> Registry {
+        Registry {
+            plans: Table::new(),
+            globals: Table::new(),
+            entries: Entries {
+                chunks: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+                len: AtomicU32::new(0),
+            },
+            reducers: AtomicIsize::new(-1),
+            writer: Mutex::new(Writer::default()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops all plans when a reducer was registered with `copyreg` since they were made.
+    #[inline(always)]
+    pub fn check_reducers(&self, known: &Known) {
+        let size = known.reducers();
+        // Relaxed: a hint; whoever registered the reducer did so before on this thread or gets no promise.
+        if self.reducers.load(Ordering::Relaxed) != size {
+            self.forget_plans(size);
+        }
+    }
+
+    #[cold]
+    fn forget_plans(&self, size: isize) {
+        let mut writer = self.lock();
+        writer.retired_plans.push(self.plans.clear());
+        self.reducers.store(size, Ordering::Relaxed); // Relaxed: as in `check_reducers`.
+    }
+
+    /// How to encode instances of `class`.
+    ///
+    /// # Safety
+    /// `class` is a live class.
+    #[inline(always)]
+    pub unsafe fn plan(&self, known: &Known, class: *mut PyTypeObject) -> Raise<&Plan> {
+        let plan = self.plans.get(class as usize);
+        if !plan.is_null() {
+            // SAFETY: plans are freed with the registry only.
+            let plan = unsafe { &*plan };
+            if plan.version == plan::ANY_VERSION || plan.version == plan::version(class) {
+                return Ok(plan);
+            }
+        }
+        // SAFETY: as the caller promised.
+        unsafe { self.analyse(known, class) }
+    }
+
+    #[cold]
+    unsafe fn analyse(&self, known: &Known, class: *mut PyTypeObject) -> Raise<&Plan> {
+        // SAFETY: as the caller promised.
+        let plan = Box::new(unsafe { plan::analyse(self, known, class)? });
+        let mut writer = self.lock();
+        writer.plans.push(plan);
+        let plan: *mut Plan = writer.plans.last_mut().map_or(std::ptr::null_mut(), |plan| &raw mut **plan);
+        let retired = self.plans.insert(class as usize, plan);
+        writer.retired_plans.extend(retired);
+        // SAFETY: just pushed; boxed, so it stays where it is.
+        Ok(unsafe { &*plan })
+    }
+
+    /// The entry of a number, if there is one. O(1).
+    #[inline(always)]
+    pub fn entry(&self, id: u32) -> Option<&Entry> {
+        // Acquire: pairs with the Release in `add`; the entry is written before the length.
+        if id >= self.entries.len.load(Ordering::Acquire) {
+            return None;
+        }
+        let (chunk, index) = place(id);
+        // Relaxed: ordered by the length above.
+        let chunk = self.entries.chunks[chunk].load(Ordering::Relaxed);
+        // SAFETY: numbers below the length have their chunk and cell filled; entries live as long as the registry.
+        unsafe { Some(&*(*chunk.add(index)).load(Ordering::Relaxed)) }
+    }
+
+    /// Finds an entry of this class that `same` accepts, or adds the one that `make` builds for the next number.
+    pub fn find_or_add(
+        &self,
+        class: *mut PyObject,
+        same: impl Fn(&Entry) -> bool,
+        make: impl FnOnce(u32) -> Entry,
+    ) -> &Entry {
+        let mut writer = self.lock();
+        let known = writer.by_class.get(&(class as usize)).cloned().unwrap_or_default();
+        for id in known {
+            if let Some(entry) = self.entry(id)
+                && same(entry)
+            {
+                return entry;
+            }
+        }
+        let id = writer.entries.len() as u32;
+        let mut entry = Box::new(make(id));
+        let raw: *mut Entry = &raw mut *entry;
+        writer.entries.push(entry);
+        writer.by_class.entry(class as usize).or_default().push(id);
+        let (chunk, index) = place(id);
+        if index == 0 {
+            let cells: Box<[AtomicPtr<Entry>]> =
+                (0..FIRST_CHUNK << chunk).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
+            writer.chunks.push(cells);
+            if let Some(cells) = writer.chunks.last_mut() {
+                self.entries.chunks[chunk].store(cells.as_mut_ptr(), Ordering::Relaxed); // Relaxed: before the length.
+            }
+        }
+        let cells = self.entries.chunks[chunk].load(Ordering::Relaxed); // Relaxed: under the lock.
+        // SAFETY: the chunk exists and has a cell of that index.
+        unsafe { (*cells.add(index)).store(raw, Ordering::Relaxed) };
+        // Release: the entry, its cell and its chunk before the length.
+        self.entries.len.store(id + 1, Ordering::Release);
+        // SAFETY: boxed and kept by the writer as long as the registry lives.
+        unsafe { &*raw }
+    }
+
+    /// The entry that a class or function was given, or null.
+    #[inline(always)]
+    pub fn global(&self, object: *mut PyObject) -> Option<&Entry> {
+        // SAFETY: entries live as long as the registry.
+        unsafe { self.globals.get(object as usize).as_ref() }
+    }
+
+    /// Gives a class or function a number.
+    pub fn add_global(&self, object: &Own) -> &Entry {
+        let entry = self.find_or_add(
+            object.ptr(),
+            |entry| matches!(entry, Entry::Global { .. }),
+            |id| Entry::Global { id, object: object.clone() },
+        );
+        let mut writer = self.lock();
+        let retired = self.globals.insert(object.ptr() as usize, std::ptr::from_ref(entry).cast_mut());
+        writer.retired_globals.extend(retired);
+        entry
+    }
+
+    /// Numbers given so far: layouts, classes and functions.
+    pub fn len(&self) -> usize {
+        self.entries.len.load(Ordering::Acquire) as usize // Acquire: as in `entry`.
+    }
+
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let writer = self.lock();
+        writer.plans.iter().try_for_each(|plan| visit.call(as_py(&plan.class)))?;
+        writer.entries.iter().try_for_each(|entry| entry.visit(visit))
+    }
+
+    /// Drops all references to Python objects. Only for an owner that the collector found unreachable: nobody may be
+    /// encoding or decoding.
+    pub fn clear(&self) {
+        let mut writer = self.lock();
+        self.entries.len.store(0, Ordering::Release); // Release: no number is valid before anything is dropped.
+        let tables = (self.plans.clear(), self.globals.clear());
+        let dropped = std::mem::take(&mut *writer);
+        drop(writer);
+        drop((tables, dropped));
+    }
+}

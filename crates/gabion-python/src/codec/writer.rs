@@ -1,0 +1,113 @@
+//! Appending to the output.
+
+/// Room for `n` more bytes, and where they start.
+#[inline(always)]
+fn room(out: &mut Vec<u8>, n: usize) -> *mut u8 {
+    if out.capacity() - out.len() < n {
+        grow(out, n);
+    }
+    // SAFETY: the end of the filled part lies within the allocation or one past it.
+    unsafe { out.as_mut_ptr().add(out.len()) }
+}
+
+#[cold]
+#[inline(never)]
+fn grow(out: &mut Vec<u8>, n: usize) {
+    out.reserve(n);
+}
+
+/// One byte.
+#[inline(always)]
+pub fn byte(out: &mut Vec<u8>, value: u8) {
+    // SAFETY: room for one byte, written before the length covers it.
+    unsafe {
+        *room(out, 1) = value;
+        out.set_len(out.len() + 1);
+    }
+}
+
+/// A tag and the low `n` bytes of `value`, little-endian.
+#[inline(always)]
+pub fn tagged(out: &mut Vec<u8>, tag: u8, value: u64, n: usize) {
+    debug_assert!(n <= 8);
+    // SAFETY: room for nine bytes; the length covers the first `1 + n`, which are written.
+    unsafe {
+        let at = room(out, 9);
+        *at = tag;
+        at.add(1).cast::<u64>().write_unaligned(value.to_le());
+        out.set_len(out.len() + 1 + n);
+    }
+}
+
+/// An unsigned number, seven bits a byte, low bits first.
+#[inline(always)]
+pub fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        byte(out, value as u8 | 0x80);
+        value >>= 7;
+    }
+    byte(out, value as u8);
+}
+
+/// A tag and an unsigned number.
+#[inline(always)]
+pub fn tag_varint(out: &mut Vec<u8>, tag: u8, value: usize) {
+    byte(out, tag);
+    varint(out, value as u64);
+}
+
+/// A tag and at most 63 bytes, copied in one or more fixed pieces where the source may be read a little beyond its end.
+///
+/// # Safety
+/// `from` points at `n` readable bytes.
+#[inline(always)]
+pub unsafe fn short(out: &mut Vec<u8>, tag: u8, from: *const u8, n: usize) {
+    // SAFETY: room for the tag and `n` bytes; the pieces lie within source and room.
+    unsafe {
+        let at = room(out, n + 1);
+        *at = tag;
+        copy_short(from, at.add(1), n);
+        out.set_len(out.len() + n + 1);
+    }
+}
+
+/// Copies a short run by overlapping words: no call, no loop below 33 bytes.
+///
+/// # Safety
+/// `n` bytes are readable at `from` and writable at `to`; the two do not overlap.
+#[inline(always)]
+pub unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize) {
+    // SAFETY: each piece lies within the first or the last bytes of the run.
+    unsafe {
+        if n > 32 {
+            std::ptr::copy_nonoverlapping(from, to, n);
+        } else if n >= 16 {
+            let (a, b) = (from.cast::<u128>().read_unaligned(), from.add(n - 16).cast::<u128>().read_unaligned());
+            to.cast::<u128>().write_unaligned(a);
+            to.add(n - 16).cast::<u128>().write_unaligned(b);
+        } else if n >= 8 {
+            let (a, b) = (from.cast::<u64>().read_unaligned(), from.add(n - 8).cast::<u64>().read_unaligned());
+            to.cast::<u64>().write_unaligned(a);
+            to.add(n - 8).cast::<u64>().write_unaligned(b);
+        } else if n >= 4 {
+            let (a, b) = (from.cast::<u32>().read_unaligned(), from.add(n - 4).cast::<u32>().read_unaligned());
+            to.cast::<u32>().write_unaligned(a);
+            to.add(n - 4).cast::<u32>().write_unaligned(b);
+        } else if n > 0 {
+            *to = *from;
+            *to.add(n / 2) = *from.add(n / 2);
+            *to.add(n - 1) = *from.add(n - 1);
+        }
+    }
+}
+
+/// Raw bytes.
+///
+/// # Safety
+/// `from` points at `n` readable bytes.
+pub unsafe fn raw(out: &mut Vec<u8>, from: *const u8, n: usize) {
+    if n > 0 {
+        // SAFETY: readable by the caller's word.
+        out.extend_from_slice(unsafe { std::slice::from_raw_parts(from, n) });
+    }
+}

@@ -1,0 +1,116 @@
+//! The exception classes of the package: one tree under `gabion.GabionError`.
+
+use std::ffi::CStr;
+
+use pyo3::exceptions::{PyException, PyLookupError, PyMemoryError, PyOSError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyTuple, PyType};
+
+/// The exception classes of the package, made once per process.
+pub(crate) struct Errors {
+    /// `gabion.GabionError(Exception)`: the root of the tree.
+    pub base: Py<PyType>,
+    /// `gabion.PointerError(GabionError, LookupError)`.
+    pub pointer: Py<PyType>,
+    /// `gabion.LimitError(GabionError, MemoryError)`.
+    pub limit: Py<PyType>,
+    /// `gabion.CodecError(GabionError, ValueError)`.
+    pub codec: Py<PyType>,
+    /// `gabion.CorruptFileError(GabionError, OSError)`.
+    pub corrupt_file: Py<PyType>,
+    /// `gabion.ClosedError(GabionError, ValueError)`.
+    pub closed: Py<PyType>,
+}
+
+static ERRORS: PyOnceLock<Errors> = PyOnceLock::new();
+
+impl Errors {
+    /// The classes; made at the first call.
+    ///
+    /// # Errors
+    /// Whatever `type()` raises: out of memory, in practice.
+    pub(crate) fn get(py: Python<'_>) -> PyResult<&'static Errors> {
+        ERRORS.get_or_try_init(py, || Errors::create(py))
+    }
+
+    fn create(py: Python<'_>) -> PyResult<Errors> {
+        let base = class(
+            py,
+            c"gabion.GabionError",
+            c"Base of every error that gabion raises itself.",
+            &[py.get_type::<PyException>()],
+        )?;
+        let under = |name, doc, other| class(py, name, doc, &[base.bind(py).clone(), other]);
+        Ok(Errors {
+            pointer: under(
+                c"gabion.PointerError",
+                c"The pointer is stale, freed, forged or out of range.",
+                py.get_type::<PyLookupError>(),
+            )?,
+            limit: under(
+                c"gabion.LimitError",
+                c"A configured or physical limit of memory does not allow what was asked.",
+                py.get_type::<PyMemoryError>(),
+            )?,
+            codec: under(
+                c"gabion.CodecError",
+                c"The object cannot be stored, or the stored bytes cannot be read back.",
+                py.get_type::<PyValueError>(),
+            )?,
+            corrupt_file: under(
+                c"gabion.CorruptFileError",
+                c"The file is not a file of gabion, or it is damaged.",
+                py.get_type::<PyOSError>(),
+            )?,
+            closed: under(
+                c"gabion.ClosedError",
+                c"The object was closed before.",
+                py.get_type::<PyValueError>(),
+            )?,
+            base,
+        })
+    }
+}
+
+fn class(
+    py: Python<'_>,
+    name: &CStr,
+    doc: &CStr,
+    bases: &[Bound<'_, PyType>],
+) -> PyResult<Py<PyType>> {
+    let bases = PyTuple::new(py, bases)?;
+    // SAFETY: the thread is attached (`py`), the strings end with NUL and live over the call, `bases` is a tuple of
+    // classes, a null dict means an empty one; the result is a new reference or null with an error set.
+    let made = unsafe {
+        Bound::from_owned_ptr_or_err(
+            py,
+            ffi::PyErr_NewExceptionWithDoc(
+                name.as_ptr(),
+                doc.as_ptr(),
+                bases.as_ptr(),
+                std::ptr::null_mut(),
+            ),
+        )?
+    };
+    Ok(made.cast_into::<PyType>()?.unbind())
+}
+
+/// Adds the classes to the extension module.
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    let errors = Errors::get(py)?;
+    for class in [
+        &errors.base,
+        &errors.pointer,
+        &errors.limit,
+        &errors.codec,
+        &errors.corrupt_file,
+        &errors.closed,
+    ] {
+        let class = class.bind(py);
+        m.add(class.name()?, class)?;
+    }
+    Ok(())
+}

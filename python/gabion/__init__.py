@@ -1,0 +1,1 @@
+"""gabion: a memory system."""

@@ -1,0 +1,39 @@
+"""Arguments in, exit code out: 0 done, 2 wrong input or surroundings, 130 interrupted."""
+
+import argparse
+import io
+import sys
+from importlib.metadata import version
+
+from gabion.cli.tour import command as tour
+from gabion.cli.tour.failure import TourError
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line, with every subcommand's options."""
+    top = argparse.ArgumentParser(prog="gabion", description="A memory system for Python.")
+    top.add_argument("--version", action="version", version=f"gabion {version('gabion')}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    tour.add_to(commands)
+    return top
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit code; `argv` defaults to the process's arguments."""
+    top = parser()
+    options = top.parse_args(argv)
+    if not hasattr(options, "run"):
+        top.print_help()
+        return 0
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", and the work is not lost
+    try:
+        code: int = options.run(options)
+    except TourError as error:
+        print(f"gabion: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("gabion: interrupted", file=sys.stderr)
+        return 130
+    return code

@@ -1,0 +1,19 @@
+"""`gabion tour`: real records, kept in three ways, measured side by side, told on one page.
+
+The parts, lowest first; each uses only those above it.
+
+| module | what it holds |
+|---|---|
+| `failure` | the error that ends a tour with one clear line |
+| `machine` | what the report says about this computer |
+| `records` | a CSV or JSON Lines file as typed rows, spooled to disk |
+| `flights` | the table that is taken when none is named |
+| `stores` | the three ways to keep objects: a list, a dict of pickles, a pile |
+| `result` | what was measured in one store |
+| `measure` | one store's measurement, run in a process of its own |
+| `runner` | starts those processes and shows their progress |
+| `terminal` | the report in the terminal |
+| `lanes` | the picture of pauses over time |
+| `page` | the report as one HTML page |
+| `command` | options in, exit code out |
+"""

@@ -1,0 +1,140 @@
+"""Options in, exit code out."""
+
+import argparse
+import json
+import os
+import pickle
+import shlex
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gabion.cli.tour import flights, machine, records, runner, terminal
+from gabion.cli.tour.failure import TourError
+from gabion.cli.tour.measure import REPLACED_SHARE
+from gabion.cli.tour.page import page
+from gabion.cli.tour.records import Table
+from gabion.cli.tour.result import Result
+
+MOST_OBJECTS = 2_000_000
+QUICK_OBJECTS = 50_000
+RUN_SECONDS = 75
+SAMPLE = 2_000
+# Of the memory that is free, the part that a run may plan to use.
+MEMORY_SHARE = 0.7
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare `tour` and its options."""
+    about = "Keep real records as plain objects, as pickles and in a pile; measure memory, speed and collector pauses."
+    tour = commands.add_parser("tour", help="a live tour on real records, with one page at the end", description=about)
+    tour.add_argument("--records", type=Path, metavar="FILE", help="a .csv or .jsonl file (default: flights of 2013)")
+    tour.add_argument("--objects", type=_count, metavar="N", help="how many to keep (default: what 1–2 minutes allow)")
+    tour.add_argument("--quick", action="store_true", help=f"a few seconds: {QUICK_OBJECTS:,} objects")
+    tour.add_argument("--seed", type=int, default=1, metavar="S", help="of every random choice (default: 1)")
+    tour.add_argument("--out", type=Path, default=Path("gabion-tour.html"), metavar="PAGE", help="default: %(default)s")
+    tour.add_argument("--no-page", action="store_true", help="write no page")
+    tour.add_argument("--json", action="store_true", help="print the figures as JSON and nothing else on stdout")
+    tour.set_defaults(run=run)
+
+
+def _count(text: str) -> int:
+    count = int(text.replace("_", "").replace(",", ""))
+    if count < 1:
+        raise argparse.ArgumentTypeError("at least 1 object is needed")
+    return count
+
+
+def run(options: argparse.Namespace) -> int:
+    """The whole tour. TourError ends it with one line; the caller prints that."""
+    console = Console(stderr=options.json, highlight=False)
+    if not options.no_page:
+        _check_writable(options.out)
+    with tempfile.TemporaryDirectory(prefix="gabion-tour-") as folder:
+        most = round((options.objects or MOST_OBJECTS) * (1 + REPLACED_SHARE))
+        table = _read(options, Path(folder, "rows.spool"), most, console)
+        objects = options.objects or (QUICK_OBJECTS if options.quick else 0)
+        objects = _fitting(table, objects)
+        console.print(f"keeping {objects:,} of them in each of three stores, one after the other")
+        results = runner.run(table, objects, options.seed, console)
+    if options.json:
+        print(json.dumps(_as_json(table, results, options.seed), indent=2))
+    else:
+        terminal.show(console, table, results)
+    if not options.no_page:
+        text = page(table, results, machine.describe(), _command(options, objects))
+        options.out.write_text(text, encoding="utf-8")
+        console.print(f"page: {options.out.resolve().as_uri()}", soft_wrap=True)
+    return 0
+
+
+def _read(options: argparse.Namespace, spool: Path, most: int, console: Console) -> Table:
+    name = options.records or "the table of flights"
+    if options.quick and not options.objects:
+        most = round(QUICK_OBJECTS * (1 + REPLACED_SHARE))
+    with console.status(f"reading {name}"):
+        table = records.read(options.records, spool, most) if options.records else flights.read(spool, most)
+    console.print(f"{table.rows:,} records of {len(table.columns)} fields from {table.source}")
+    return table
+
+
+def _fitting(table: Table, objects: int) -> int:
+    """The number asked for if memory holds it, TourError if not; for 0, a number that time and memory allow."""
+    make = records.record_class(table.columns)
+    began = time.perf_counter()
+    sample = [make(*row) for row in islice(records.endless(table.spool), SAMPLE)]
+    made = time.perf_counter()
+    for one in sample:
+        pickle.dumps(one, 5)
+    pickled = time.perf_counter()
+    seconds = (3 * (made - began) + (pickled - made)) * (1 + REPLACED_SHARE) / SAMPLE
+    # The 24 are a place in the list, one in the pile's pointers, and the sum that a get is checked against.
+    each = 24 + sum(sys.getsizeof(one) + sum(_size(getattr(one, c)) for c in table.columns) for one in sample) // SAMPLE
+    room = round(machine.available_bytes() * MEMORY_SHARE)
+    if not objects:
+        return max(1_000, _rounded(min(MOST_OBJECTS, room // each, round(RUN_SECONDS / 2 / seconds))))
+    if objects * each > room:
+        raise TourError(
+            f"not enough memory: {objects:,} plain objects need about {objects * each / 2**30:.1f} GiB,"
+            f" and {room / 2**30:.1f} GiB may be used; try --objects {_rounded(room // each)}"
+        )
+    return objects
+
+
+def _size(value: object) -> int:
+    # None and the booleans exist once, whoever holds them.
+    return 0 if value is None or isinstance(value, bool) else sys.getsizeof(value)
+
+
+def _rounded(count: int) -> int:
+    """Two digits and zeros."""
+    step: int = 10 ** max(0, len(str(count)) - 2)
+    return count - count % step
+
+
+def _check_writable(out: Path) -> None:
+    folder = out.resolve().parent
+    if out.is_dir() or not folder.is_dir() or not os.access(out if out.exists() else folder, os.W_OK):
+        raise TourError(f"{out}: the page cannot be written there; choose another --out, or --no-page")
+
+
+def _command(options: argparse.Namespace, objects: int) -> str:
+    words = ["gabion", "tour", "--objects", str(objects), "--seed", str(options.seed)]
+    return shlex.join([*words, "--records", str(options.records)] if options.records else words)
+
+
+def _as_json(table: Table, results: list[Result], seed: int) -> dict[str, Any]:
+    stores = []
+    for result in results:
+        figures = asdict(result)
+        figures["pauses"] |= {"longest_ms": result.pauses.longest_ms, "share": result.pauses.share}
+        stores.append(figures)
+    columns = dict(zip(table.columns, table.types, strict=True))
+    about = {"source": table.source, "rows": table.rows, "columns": columns}
+    return {"name": "tour", "seed": seed, "table": about, "stores": stores, "machine": machine.describe()}

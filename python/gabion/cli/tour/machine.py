@@ -1,0 +1,51 @@
+"""What the report says about this computer, and how much memory is to be had."""
+
+import os
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def describe() -> dict[str, str]:
+    """Processor, memory, system and versions, as label → text."""
+    build = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", free-threaded"
+    return {
+        "Processor": f"{_field('/proc/cpuinfo', 'model name') or platform.machine()}, {os.cpu_count()} cores",
+        "Memory": f"{_kibibytes('MemTotal') / 2**30:.1f} GiB",
+        "System": f"{platform.system()} {platform.release()}",
+        "Python": f"{platform.python_implementation()} {platform.python_version()}{build}",
+        "gabion": version("gabion"),
+    }
+
+
+def available_bytes() -> int:
+    """Bytes that this process may still take: the system's estimate, or the control group's rest if that is less."""
+    free = _kibibytes("MemAvailable")
+    try:
+        limit = int((CGROUP / "memory.max").read_text())
+        free = min(free, limit - int((CGROUP / "memory.current").read_text()))
+    except (OSError, ValueError):
+        pass  # no control group, or one without a limit ("max")
+    return max(free, 0)
+
+
+def resident_bytes() -> int:
+    """The resident set size of this process."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _kibibytes(name: str) -> int:
+    return int(_field("/proc/meminfo", name).split()[0]) * 1024
+
+
+def _field(path: str, name: str) -> str:
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            key, _, value = line.partition(":")
+            if key.strip() == name:
+                return value.strip()
+    return ""

@@ -1,0 +1,106 @@
+"""The report as one HTML page that needs nothing else: no script, no font, no network."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+
+from gabion.cli.tour.lanes import duration, svg
+from gabion.cli.tour.records import Table
+from gabion.cli.tour.result import Result
+from gabion.cli.tour.stores import LABELS
+from gabion.cli.tour.terminal import ROWS, describe, headline, rate
+
+HOW = """Each store ran in a process of its own, one after the other, with the same objects in the same order. Objects
+were made in requests of 5,000; making them and checking what came back is not part of any rate. Put: all objects, one
+call each. Get: up to 200,000 objects chosen at random, each compared with what was put. Replace: 60 % of all objects
+chosen at random, new ones in the place of old ones. Memory is the growth of the process's resident set over the empty
+process, divided by the objects; the pile's pointers are part of it. A pause is one automatic run of Python's cyclic
+garbage collector with its default settings, timed by gc.callbacks; the last full collection was asked for."""
+
+
+def page(table: Table, results: Sequence[Result], machine: Mapping[str, str], command: str) -> str:
+    """The whole document."""
+    by_store = {result.store: result for result in results}
+    plain, pile = by_store["plain"], by_store["gabion"]
+    style = files("gabion.cli.tour").joinpath("page.css").read_text(encoding="utf-8")
+    fields = ", ".join(f"{name}: {kind}" for name, kind in zip(table.columns, table.types, strict=True))
+    facts = {"Objects": describe(table, plain.objects, plain.replaced), "Fields": fields, **machine}
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>gabion tour</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<header>
+<h1>gabion tour</h1>
+<p>{escape(headline(results))}.</p>
+</header>
+<section class="cards">
+{_card(_times(plain.bytes_per_object, pile.bytes_per_object), "less memory than plain objects")}
+{_card(_times(plain.pauses.longest_ms, pile.pauses.longest_ms), "shorter longest pause than plain objects")}
+{_card(_times(pile.get_per_s, by_store["pickles"].get_per_s), "as many gets a second as from pickles")}
+{_card(_times(pile.put_per_s, by_store["pickles"].put_per_s), "as many puts a second as into pickles")}
+</section>
+<section>
+<h2>Collector pauses over time</h2>
+<p>While a pause lasts, no Python code runs. Each line is the longest pause at that moment; the height is
+logarithmic. A lane ends where its store was done.</p>
+{svg(results)}
+</section>
+<section class="columns">
+{_bars("Memory per object", results, lambda r: r.bytes_per_object, lambda v: f"{v:,.0f} B")}
+{_bars("One full collection at the end", results, lambda r: r.collect_ms, duration)}
+{_bars("Gets a second, random order", results, lambda r: r.get_per_s, rate)}
+{_bars("Puts a second", results, lambda r: r.put_per_s, rate)}
+</section>
+<p class="note">A list of plain objects needs no put and no get: it keeps a reference and gives it back. The other two
+build a new object at each get.</p>
+<section>
+<h2>All figures</h2>
+{_figures(results)}
+</section>
+<section>
+<h2>What was measured</h2>
+<p>{escape(HOW)}</p>
+<dl>{"".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts.items())}</dl>
+<p>To see it again: <code>{escape(command)}</code></p>
+</section>
+</main>
+</body>
+</html>
+"""
+
+
+def _times(more: float, less: float) -> str:
+    if not less > 0:
+        return "–"
+    ratio = more / less
+    return f"{ratio:,.0f}×" if ratio >= 10 else f"{ratio:.1f}×"
+
+
+def _card(figure: str, text: str) -> str:
+    return f'<div class="card"><b>{figure}</b><span>{escape(text)}</span></div>'
+
+
+def _bars(title: str, results: Sequence[Result], read: Callable[[Result], float], say: Callable[[float], str]) -> str:
+    longest = max(read(result) for result in results) or 1.0
+    rows = "".join(
+        f'<div class="bar {result.store}"><span>{escape(LABELS[result.store])}</span>'
+        f'<i style="width:{max(0.5, 100 * read(result) / longest):.1f}%"></i><b>{say(read(result))}</b></div>'
+        for result in results
+    )
+    return f'<div class="chart"><h3>{escape(title)}</h3>{rows}</div>'
+
+
+def _figures(results: Sequence[Result]) -> str:
+    def line(tag: str, cells: Iterable[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    head = line("th", ["", *(LABELS[result.store] for result in results)])
+    body = "".join(line("td", [label, *(read(result) for result in results)]) for label, read in ROWS)
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,145 @@
+"""The `gabion` command from outside: exit codes, messages, what it writes."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from gabion.cli import main
+
+COMMAND = [sys.executable, "-m", "gabion"]
+PEOPLE = "id,name,born,active,balance\n" + "".join(
+    f"{number},Person {number},19{number % 90 + 10}-01-02,{'true' if number % 3 else 'false'},{number}.5\n"
+    for number in range(1_000)
+)
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    path = tmp_path / "people.csv"
+    path.write_text(PEOPLE)
+    return path
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"gabion {version('gabion')}\n"
+    shown = run("--help")
+    assert shown.returncode == 0
+    assert "tour" in shown.stdout
+    assert run().stdout == shown.stdout
+    assert run("no-such-command").returncode == 2
+
+
+def test_tour_prints_and_writes_its_page(people: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run("tour", "--records", people, "--objects", 3_000, "--out", page)
+    assert done.returncode == 0, done.stderr
+    for text in ("1,000 records of 5 fields from people.csv", "memory per object", "gabion.Pile", page.as_uri()):
+        assert text in done.stdout
+    assert "\x1b[" not in done.stdout  # plain text where there is no terminal
+    text = page.read_text()
+    assert not re.search(r"<script|<link|\bsrc=|https?://|url\(", text), "the page must stand alone"
+    for word in (
+        "prefers-color-scheme",
+        "born: datetime",
+        "active: bool",
+        "balance: float",
+        "gabion tour --objects 3000",
+    ):
+        assert word in text
+    picture = ET.fromstring(re.search(r"<svg.*?</svg>", text, re.DOTALL)[0])
+    assert len(picture.findall("g")) == 3
+
+
+def test_tour_as_json(people: Path, tmp_path: Path) -> None:
+    done = run("tour", "--records", people, "--objects", 6_000, "--no-page", "--json", "--seed", 7)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["seed"] == 7
+    assert told["table"]["rows"] == 1_000
+    assert told["table"]["columns"]["born"] == "datetime"
+    assert [store["store"] for store in told["stores"]] == ["plain", "pickles", "gabion"]
+    for store in told["stores"]:
+        assert store["objects"] == 6_000
+        assert store["replaced"] == 3_600
+        assert store["put_per_s"] > 0
+        assert store["get_per_s"] > 0
+        assert store["pauses"]["longest_ms"] == max(store["pauses"]["ms"])
+    assert list(tmp_path.glob("*.html")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.csv", None, "absent.csv: No such file"),
+        ("empty.csv", "", "empty.csv: holds no records"),
+        ("header.csv", "a,b\n", "header.csv: holds no records"),
+        ("ragged.csv", "a,b\n1,2\n3\n", "ragged.csv:3: 1 fields where the header has 2"),
+        ("quote.csv", 'a,b\n"1,2\n', "quote.csv:2: "),
+        ("empty.jsonl", "\n", "empty.jsonl: holds no records"),
+        ("bad.jsonl", '{"a": 1}\n\n{bad\n', "bad.jsonl:3: not JSON"),
+        ("list.jsonl", '{"a": 1}\n[1]\n', "list.jsonl:2: a JSON object is needed, this is a list"),
+        ("deep.jsonl", "[" * 200_000 + "\n", "deep.jsonl:1: "),
+        ("image.png", "x", "image.png: --records takes a .csv or .jsonl file"),
+    ],
+)
+def test_bad_records_are_one_clear_line(
+    name: str, content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_text(content)
+    assert main(["tour", "--records", str(path), "--no-page"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("gabion: ")
+    assert message in told
+    assert told.count("\n") == 1
+
+
+def test_bytes_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "raw.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
+    assert main(["tour", "--records", str(tmp_path / "raw.csv"), "--no-page"]) == 2
+    assert "not UTF-8 text" in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_written_is_refused_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for out in (tmp_path, tmp_path / "no-such-folder" / "page.html"):
+        assert main(["tour", "--out", str(out)]) == 2
+        assert "cannot be written" in capsys.readouterr().err
+
+
+def test_more_objects_than_memory_holds(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tour", "--records", str(people), "--objects", "10_000_000_000", "--no-page"]) == 2
+    told = capsys.readouterr().err
+    assert "not enough memory" in told
+    assert "try --objects" in told
+
+
+def test_wrong_numbers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for count in ("0", "-5", "many"):
+        with pytest.raises(SystemExit) as ended:
+            main(["tour", "--objects", count])
+        assert ended.value.code == 2
+    assert "--objects" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_it_cleanly(people: Path) -> None:
+    tour = [*COMMAND, "tour", "--records", str(people), "--objects", "2000000", "--no-page"]
+    running = subprocess.Popen(tour, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    while "keeping" not in running.stdout.readline():
+        pass
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert told == "gabion: interrupted\n"

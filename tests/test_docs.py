@@ -1,0 +1,51 @@
+"""What the documentation shows, runs; what it links to, exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
+EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if EXAMPLE.search(p.read_text())], ids=name)
+def test_examples_run(page: Path) -> None:
+    """A page's examples are one program, read from top to bottom."""
+    text = page.read_text()
+    # Examples keep their line numbers, so that a traceback names the line of the page.
+    program = [""] * (text.count("\n") + 1)
+    for found in EXAMPLE.finditer(text):
+        first = text.count("\n", 0, found.start(1))
+        lines = found[1].splitlines()
+        program[first : first + len(lines)] = lines
+    exec(compile("\n".join(program), str(page), "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = [link[1] for link in LINK.finditer(page.read_text()) if not re.match(r"https?:|mailto:", link[1])]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_make_commands_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shown = {
+        command for page in PAGES for command in re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
+    }
+    assert {"tour", "test"} <= shown <= targets
+
+
+def test_licences_are_whole() -> None:
+    assert "Permission is hereby granted" in (ROOT / "LICENSE-MIT").read_text()
+    apache = (ROOT / "LICENSE-APACHE").read_text()
+    assert "TERMS AND CONDITIONS FOR USE" in apache
+    assert "END OF TERMS AND CONDITIONS" in apache
+    for licence in ("LICENSE-MIT", "LICENSE-APACHE"):
+        assert "The gabion developers" in (ROOT / licence).read_text()
