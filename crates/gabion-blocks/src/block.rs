@@ -50,22 +50,33 @@ impl<'a> Block<'a> {
         unsafe { self.base.add(index & (WORDS_PER_BLOCK - 1)).as_ref() }
     }
 
+    /// `count` words from word `at` on.
+    ///
+    /// # Panics
+    /// When the range is not inside the block.
+    #[inline]
+    pub fn words(self, at: usize, count: usize) -> &'a [AtomicU64] {
+        assert!(at <= WORDS_PER_BLOCK && count <= WORDS_PER_BLOCK - at, "words beyond the block");
+        // SAFETY: the range was just checked to lie inside the block, for which `word` gives the reasons.
+        unsafe { std::slice::from_raw_parts(self.base.add(at).as_ptr(), count) }
+    }
+
     /// Copies `bytes` into the block from word `at` on; the last word is filled with zeros.
     ///
     /// # Panics
     /// When the bytes would not fit between `at` and the end of the block.
     #[inline]
     pub fn write(self, at: usize, bytes: &[u8]) {
-        assert!(at <= WORDS_PER_BLOCK && bytes.len() <= (WORDS_PER_BLOCK - at) * 8, "write beyond the block");
-        let (words, tail) = bytes.as_chunks::<8>();
-        for (index, word) in words.iter().enumerate() {
+        let (whole, tail) = bytes.as_chunks::<8>();
+        let words = self.words(at, bytes.len().div_ceil(8));
+        for (word, bytes) in words.iter().zip(whole) {
             // Relaxed: a later release store of the commit word publishes the payload.
-            self.word(at + index).store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
-        if !tail.is_empty() {
+        if let Some(word) = words.get(whole.len()) {
             let mut last = [0; 8];
             last[..tail.len()].copy_from_slice(tail);
-            self.word(at + words.len()).store(u64::from_le_bytes(last), Ordering::Relaxed);
+            word.store(u64::from_le_bytes(last), Ordering::Relaxed);
         }
     }
 
@@ -75,15 +86,14 @@ impl<'a> Block<'a> {
     /// When the range is not inside the block.
     #[inline]
     pub fn read(self, at: usize, into: &mut [u8]) {
-        assert!(at <= WORDS_PER_BLOCK && into.len() <= (WORDS_PER_BLOCK - at) * 8, "read beyond the block");
-        let (words, tail) = into.as_chunks_mut::<8>();
-        let whole = words.len();
-        for (index, word) in words.iter_mut().enumerate() {
+        let words = self.words(at, into.len().div_ceil(8));
+        let (whole, tail) = into.as_chunks_mut::<8>();
+        for (word, bytes) in words.iter().zip(whole.iter_mut()) {
             // Relaxed: the caller's acquire fence and second look at the commit word decide what this is worth.
-            *word = self.word(at + index).load(Ordering::Relaxed).to_le_bytes();
+            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
         }
-        if !tail.is_empty() {
-            let last = self.word(at + whole).load(Ordering::Relaxed).to_le_bytes();
+        if let Some(word) = words.get(whole.len()) {
+            let last = word.load(Ordering::Relaxed).to_le_bytes();
             tail.copy_from_slice(&last[..tail.len()]);
         }
     }

@@ -10,7 +10,7 @@ use gabion_heap::{Descriptor, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS
 
 use crate::pins::Pinned;
 use crate::pointer::Pointer;
-use crate::protocol::{overwrite, reuse};
+use crate::protocol::{disturb, overwrite, reuse};
 use crate::shard::Inner;
 use crate::slot::{GUEST_WORDS, Slot, guest_header};
 use crate::word::{GuestHeader, LAST_GENERATION, State, Word};
@@ -61,9 +61,9 @@ impl<'a> Guest<'a> {
 
     /// Tells readers that what they copy from here is no longer what they think.
     fn disturb(&self) {
-        let cell = Descriptor::of(self.block, self.at.page());
-        // Relaxed: the release fence before the next payload is written here orders it.
-        cell.store(Descriptor::from_bits(cell.load(Relaxed)).next().bits(), Relaxed);
+        let page = self.at.page();
+        let now = Descriptor::from_bits(Descriptor::of(self.block, page).load(Relaxed));
+        disturb((&self.block, page), now.next().bits());
     }
 }
 

@@ -6,11 +6,11 @@
 //! let pile = Pile::new()?;
 //! let pointer = pile.put(b"a gabion is a cage filled with stones", 0)?;
 //! let mut buf = ReadBuf::new();
-//! assert_eq!(pile.read(pointer, &mut buf)?, b"a gabion is a cage filled with stones");
+//! assert_eq!(pile.read(pointer, &mut buf)?, &b"a gabion is a cage filled with stones"[..]);
 //! pile.replace(pointer, b"now shorter")?;          // the pointer stays valid
 //! pile.remove(pointer)?;
 //! assert!(pile.read(pointer, &mut buf).is_err()); // and is refused from now on, for ever
-//! # Ok::<(), gabion_pile::PileError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # How it works
@@ -79,5 +79,5 @@ pub use view::View;
 #[doc(hidden)]
 pub mod model {
     //! The protocol alone, for the model checker.
-    pub use crate::protocol::{Memory, copy_unless_changed, overwrite, reuse};
+    pub use crate::protocol::{Memory, copy_unless_changed, disturb, overwrite, reuse, second_guard};
 }

@@ -66,6 +66,25 @@ pub fn copy_unless_changed<M: Memory, const N: usize>(
     guards.iter().all(|&(memory, at, seen)| memory.load(at, Relaxed) == seen)
 }
 
+/// Reads a second guard whose place is known only from the first, and makes sure that the first still held then.
+///
+/// Without the second look, a writer that changes the first guard, the second, the payload, and the first guard back
+/// would go unnoticed by a reader that comes between the first two steps: every value it saw is the same afterwards.
+#[inline]
+pub fn second_guard<M: Memory>(first: (&M, usize, u64), second: (&M, usize)) -> Option<u64> {
+    // Acquire: pairs with `disturb`; whoever sees its value also sees the change of the first guard before it.
+    let value = second.0.load(second.1, Acquire);
+    // Acquire: if the first guard is back to its value, the payload that it was committed with is seen too.
+    (first.0.load(first.1, Acquire) == first.2).then_some(value)
+}
+
+/// Changes a second guard, after the first.
+#[inline]
+pub fn disturb<M: Memory>(guard: (&M, usize), value: u64) {
+    // Release: see `second_guard`.
+    guard.0.store(guard.1, value, Release);
+}
+
 /// Writes a payload into room that a reader may still be copying as somebody else's: the guard that freed it was
 /// stored earlier by this thread or under the same lock. Then commits `word`.
 #[inline]

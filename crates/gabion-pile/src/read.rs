@@ -10,7 +10,7 @@ use crate::change::{CHUNK_PAYLOAD, Guest};
 use crate::error::PileError;
 use crate::pile::Pile;
 use crate::pointer::Pointer;
-use crate::protocol::copy_unless_changed;
+use crate::protocol::{copy_unless_changed, second_guard};
 use crate::slot::{Slot, guest_header};
 use crate::word::{GuestHeader, State, Word};
 
@@ -36,6 +36,16 @@ impl ReadBuf {
     /// An empty buffer; it takes memory at the first read.
     pub const fn new() -> Self {
         Self { bytes: Vec::new(), run: None, seen: Seen { word: 0, descriptor: 0 } }
+    }
+
+    /// Bytes that the buffer keeps.
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Lets go of a run that the last read may have left here.
+    pub fn let_go(&mut self) {
+        self.run = None;
     }
 
     /// Room for whole words that hold `length` bytes.
@@ -114,8 +124,9 @@ impl Pile {
 
     fn read_away(&self, slot: &Slot<'_>, word: Word, at: Loc, buf: &mut ReadBuf) -> Attempt {
         let Some(host) = self.blocks.block(at.number()) else { return Attempt::Disturbed };
-        // Acquire: as in `Slot::find`.
-        let descriptor = Descriptor::from_bits(Descriptor::of(host, at.page()).load(Acquire));
+        let first = (&slot.block, slot.at.word(), word.0);
+        let Some(descriptor) = second_guard(first, (&host, at.page())) else { return Attempt::Disturbed };
+        let descriptor = Descriptor::from_bits(descriptor);
         if descriptor.kind() == Kind::Free {
             return Attempt::Disturbed;
         }
@@ -126,11 +137,8 @@ impl Pile {
             return Attempt::Disturbed;
         }
         buf.seen = Seen { word: word.0, descriptor: descriptor.bits() };
-        let guards = [
-            (&slot.block, slot.at.word(), word.0),
-            (&slot.block, slot.at.page(), slot.descriptor.bits()),
-            (&host, at.page(), descriptor.bits()),
-        ];
+        let guards =
+            [first, (&slot.block, slot.at.page(), slot.descriptor.bits()), (&host, at.page(), descriptor.bits())];
         if copy_unless_changed((&host, header + 1), buf.room(length), guards) {
             Attempt::Copied(length)
         } else {

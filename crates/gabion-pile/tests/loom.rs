@@ -1,0 +1,130 @@
+//! The read protocol under the model checker: every interleaving that the memory model allows.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p gabion-pile --release --test loom`
+#![cfg(loom)]
+
+use gabion_pile::model::{Memory, copy_unless_changed, disturb, overwrite, reuse, second_guard};
+use loom::sync::Arc;
+use loom::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use loom::sync::atomic::{AtomicU64, fence};
+use loom::thread;
+
+/// A few words. 0: the slot's word, 1: the page's descriptor, 2 and 3: the payload, 4: another slot's word.
+struct Words([AtomicU64; 5]);
+
+const WORD: usize = 0;
+const DESCRIPTOR: usize = 1;
+const PAYLOAD: usize = 2;
+const OTHER: usize = 4;
+
+impl Words {
+    fn new() -> Arc<Self> {
+        let words = Self(std::array::from_fn(|_| AtomicU64::new(0)));
+        reuse((&words, PAYLOAD), &payload(1), (&words, WORD, 1));
+        Arc::new(words)
+    }
+
+    /// One attempt to read what word 1 stands for, with the descriptor as second guard.
+    fn read(&self) -> Option<[u64; 2]> {
+        if self.load(WORD, Acquire) != 1 {
+            return None;
+        }
+        let descriptor = second_guard((self, WORD, 1), (self, DESCRIPTOR))?;
+        let mut copy = [0; 16];
+        let guards = [(self, WORD, 1), (self, DESCRIPTOR, descriptor)];
+        copy_unless_changed((self, PAYLOAD), &mut copy, guards).then(|| words(&copy))
+    }
+}
+
+impl Memory for Words {
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self.0[at].load(order)
+    }
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        self.0[at].store(value, order);
+    }
+    fn fence(order: Ordering) {
+        fence(order);
+    }
+    fn copy_out(&self, at: usize, into: &mut [u8]) {
+        for (index, bytes) in into.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.0[at + index].load(Relaxed).to_le_bytes());
+        }
+    }
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
+        for (index, bytes) in bytes.chunks_exact(8).enumerate() {
+            self.0[at + index].store(u64::from_le_bytes(bytes.try_into().unwrap()), Relaxed);
+        }
+    }
+}
+
+fn payload(value: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&value.to_le_bytes());
+    bytes[8..].copy_from_slice(&value.to_le_bytes());
+    bytes
+}
+
+fn words(bytes: &[u8; 16]) -> [u64; 2] {
+    let (halves, _) = bytes.as_chunks::<8>();
+    [u64::from_le_bytes(halves[0]), u64::from_le_bytes(halves[1])]
+}
+
+/// Runs `change` beside a reader. A copy that passes the guards is the payload before it or after it, whole.
+fn check(after: Option<u64>, change: impl Fn(&Words) + Send + Sync + Copy + 'static) {
+    loom::model(move || {
+        let shared = Words::new();
+        let writer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || change(&shared))
+        };
+        if let Some(copy) = shared.read() {
+            assert!(copy == [1, 1] || after.is_some_and(|value| copy == [value, value]), "read {copy:?}");
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn overwriting_in_place_is_seen_whole_or_not_at_all() {
+    check(None, |words| overwrite((words, PAYLOAD), &payload(2), 99, (words, WORD, 2)));
+}
+
+#[test]
+fn a_removed_slot_taken_by_the_next_object_is_not_mistaken() {
+    check(None, |words| {
+        words.store(WORD, 0, Release);
+        reuse((words, PAYLOAD), &payload(3), (words, WORD, 3));
+    });
+}
+
+#[test]
+fn a_body_left_to_a_guest_is_not_mistaken() {
+    check(None, |words| {
+        // The object moves away; its body takes a guest, whose commit is in another slot.
+        words.store(WORD, 2, Release);
+        reuse((words, PAYLOAD), &payload(4), (words, OTHER, 4));
+    });
+}
+
+#[test]
+fn a_guest_overwritten_in_place_is_found_out_by_the_descriptor() {
+    check(Some(5), |words| {
+        // Busy, disturbed, written, and the very same word again: only the descriptor tells.
+        words.store(WORD, 99, Relaxed);
+        disturb((words, DESCRIPTOR), 1);
+        reuse((words, PAYLOAD), &payload(5), (words, OTHER, 5));
+        words.store(WORD, 1, Release);
+    });
+}
+
+#[test]
+fn a_guest_that_moves_away_and_back_is_found_out_by_the_descriptor() {
+    check(Some(6), |words| {
+        // To another body, the first freed; then back into the first.
+        words.store(WORD, 2, Release);
+        disturb((words, DESCRIPTOR), 1);
+        reuse((words, PAYLOAD), &payload(6), (words, OTHER, 6));
+        words.store(WORD, 1, Release);
+    });
+}
