@@ -130,5 +130,5 @@ $(VENV)/.bench: bench/requirements.lock $(VENV)/.tools
 
 $(VENV)/.extension: $(sources) $(VENV)/.tools
 	@command -v cargo >/dev/null || { echo "gabion needs Rust 1.85 or newer to be built: https://rustup.rs" >&2; exit 1; }
-	$(maturin) develop --quiet --release --locked
+	$(maturin) develop --release --locked
 	@touch $@

@@ -7,6 +7,7 @@ raw bytes from Rust. What a run does stands in ``pile_runs.py`` and in ``rust/``
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -107,9 +108,9 @@ def _churn_bars(case: str) -> list[Bar]:
 
 
 def _plan_threads(made: Plan, options: Options, count: int) -> None:
-    python = os.environ.get("GABION_FT_PYTHON")
+    python = os.environ.get("GABION_FT_PYTHON") or shutil.which("python3.14t") or shutil.which("python3.13t")
     if not python:
-        made.missing.append("free-threaded Python (set GABION_FT_PYTHON to a python3.13t or later)")
+        made.missing.append("free-threaded Python (put python3.13t or later on PATH, or name it in GABION_FT_PYTHON)")
         return
     if options.installed and not build.has_gabion(python):
         made.missing.append(f"gabion in {python} (install it there, or run without --installed)")

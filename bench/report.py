@@ -93,10 +93,11 @@ def _name_of_other(bar: Bar) -> str:
 
 def cells(result: Result) -> list[tuple[str, ...]]:
     """The table: a heading and one line for each row, bars beside their rows."""
-    outcomes = judge(result)
+    bars_of: dict[int, list[Outcome]] = {}
+    for outcome in judge(result):
+        bars_of.setdefault(id(result.row(outcome.bar.row)), []).append(outcome)
     lines = [("case", "subject", "metric", "median", "min – max", "rounds", "bar")]
     for row in result.rows:
-        mine = [out for out in outcomes if result.row(out.bar.row) is row]
         unit = row["unit"]
         lines.append(
             (
@@ -106,7 +107,7 @@ def cells(result: Result) -> list[tuple[str, ...]]:
                 number(row["median"], unit),
                 f"{number(row['min'], unit)} – {number(row['max'], unit)}",
                 str(row["rounds"]),
-                "; ".join(_bar_text(out, result) for out in mine),
+                "; ".join(_bar_text(out, result) for out in bars_of.get(id(row), [])),
             )
         )
     return lines

@@ -249,3 +249,15 @@ def test_the_package_does_not_need_its_command_line() -> None:
         )
     ]
     assert users == []
+
+
+def test_the_tour_is_layered_as_its_map_says() -> None:
+    tour = ROOT / "python/gabion/cli/tour"
+    order = re.findall(r"^\| `(\w+)` \|", (tour / "__init__.py").read_text(), re.MULTILINE)
+    assert sorted(order) == sorted(path.stem for path in tour.glob("*.py") if path.stem != "__init__")
+    for place, module in enumerate(order):
+        text = (tour / f"{module}.py").read_text()
+        used = set(re.findall(r"^from gabion\.cli\.tour\.(\w+) import", text, re.MULTILINE))
+        for names in re.findall(r"^from gabion\.cli\.tour import (.+)$", text, re.MULTILINE):
+            used |= set(re.findall(r"\w+", names))
+        assert used <= set(order[:place]), f"{module} uses {sorted(used - set(order[:place]))}"

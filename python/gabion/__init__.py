@@ -1,1 +1,32 @@
-"""gabion: a memory system."""
+"""gabion: hold a hundred million objects without collector pauses or memory that creeps up.
+
+>>> import gabion
+>>> pile = gabion.Pile()
+>>> pointer = pile.put({"name": "Ada", "born": 1815})
+>>> pile.get(pointer)["name"]
+'Ada'
+"""
+
+from gabion._native import (
+    ClosedError,
+    CodecError,
+    CorruptFileError,
+    GabionError,
+    LimitError,
+    Pile,
+    PileStats,
+    PointerError,
+    __version__,
+)
+
+__all__ = [
+    "ClosedError",
+    "CodecError",
+    "CorruptFileError",
+    "GabionError",
+    "LimitError",
+    "Pile",
+    "PileStats",
+    "PointerError",
+    "__version__",
+]

@@ -64,34 +64,20 @@ impl Errors {
                 c"The file is not a file of gabion, or it is damaged.",
                 py.get_type::<PyOSError>(),
             )?,
-            closed: under(
-                c"gabion.ClosedError",
-                c"The object was closed before.",
-                py.get_type::<PyValueError>(),
-            )?,
+            closed: under(c"gabion.ClosedError", c"The object was closed before.", py.get_type::<PyValueError>())?,
             base,
         })
     }
 }
 
-fn class(
-    py: Python<'_>,
-    name: &CStr,
-    doc: &CStr,
-    bases: &[Bound<'_, PyType>],
-) -> PyResult<Py<PyType>> {
+fn class(py: Python<'_>, name: &CStr, doc: &CStr, bases: &[Bound<'_, PyType>]) -> PyResult<Py<PyType>> {
     let bases = PyTuple::new(py, bases)?;
     // SAFETY: the thread is attached (`py`), the strings end with NUL and live over the call, `bases` is a tuple of
     // classes, a null dict means an empty one; the result is a new reference or null with an error set.
     let made = unsafe {
         Bound::from_owned_ptr_or_err(
             py,
-            ffi::PyErr_NewExceptionWithDoc(
-                name.as_ptr(),
-                doc.as_ptr(),
-                bases.as_ptr(),
-                std::ptr::null_mut(),
-            ),
+            ffi::PyErr_NewExceptionWithDoc(name.as_ptr(), doc.as_ptr(), bases.as_ptr(), std::ptr::null_mut()),
         )?
     };
     Ok(made.cast_into::<PyType>()?.unbind())
@@ -101,14 +87,7 @@ fn class(
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     let errors = Errors::get(py)?;
-    for class in [
-        &errors.base,
-        &errors.pointer,
-        &errors.limit,
-        &errors.codec,
-        &errors.corrupt_file,
-        &errors.closed,
-    ] {
+    for class in [&errors.base, &errors.pointer, &errors.limit, &errors.codec, &errors.corrupt_file, &errors.closed] {
         let class = class.bind(py);
         m.add(class.name()?, class)?;
     }

@@ -10,7 +10,7 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use super::known::Known;
-use super::memo::Memo;
+use super::memo::{Memo, UNDER_CONSTRUCTION};
 use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
 use super::plan::Kind;
 use super::registry::Registry;
@@ -22,10 +22,8 @@ pub enum Todo {
     Value(Own),
     /// One byte.
     Byte(u8),
-    /// The values of a shared tuple or frozenset that starts there are written.
+    /// The values that an object starting there is made from are written.
     Complete(Own, usize),
-    /// The constructor arguments of an object that starts there are written.
-    Constructed(Own, usize),
     /// The rest of an iterator, each item a value.
     Items(Own),
     /// The rest of an iterator of pairs.
@@ -155,7 +153,6 @@ impl Encoder<'_, '_> {
                     }
                     Todo::Byte(value) => writer::byte(self.out, value),
                     Todo::Complete(obj, start) => self.complete(obj.ptr(), start),
-                    Todo::Constructed(obj, start) => self.scratch().memo.set(obj.ptr(), start),
                     Todo::Items(iterator) => self.next_item(iterator)?,
                     Todo::Pairs(iterator) => self.next_pair(iterator)?,
                 }
@@ -244,14 +241,57 @@ impl Encoder<'_, '_> {
         writer::tag_varint(self.out, tags::REF, distance);
     }
 
-    /// The values of a tuple or frozenset that others may refer to are written. If one of them led back to it, it was
-    /// written there a second time: then that one counts, and this one becomes a reference to it.
-    unsafe fn complete(&mut self, obj: *mut PyObject, start: usize) {
-        // SAFETY: the stack holds it.
-        if let Some(earlier) = unsafe { self.scratch().memo.get_or_insert(obj, start) } {
-            let tag = &mut self.out[self.base + start];
-            *tag = if *tag == tags::FROZENSET { tags::FROZENSET_AGAIN } else { tags::TUPLE_AGAIN };
-            self.reference(earlier);
+    /// Starts an object that can only be made from its finished values (a tuple, a frozenset, what a reducer took
+    /// apart), which may be referred to; true when it was met before and a reference is written.
+    ///
+    /// When a value leads back to it, it is written a second time there, as pickle does: on that round every list, dict
+    /// and object on the way is in the memo, so it ends. That needs a memo of everything, so without one the encoding
+    /// starts again. A third round means that nothing on the way is in the memo, and that there is no end.
+    ///
+    /// # Safety
+    /// `obj` is held by the stack or by the caller of `encode`.
+    pub unsafe fn construct(&mut self, obj: *mut PyObject) -> Raise<bool> {
+        let start = self.position();
+        // SAFETY: held by the caller.
+        let held = unsafe { Own::share(obj) };
+        // SAFETY: as above.
+        match unsafe { self.scratch().memo.get_or_insert(obj, UNDER_CONSTRUCTION) } {
+            None => {}
+            Some(at) if at < UNDER_CONSTRUCTION => {
+                self.reference(at);
+                return Ok(true);
+            }
+            Some(_) if !self.exact => {
+                self.restart = true;
+                return Err(Raised);
+            }
+            Some(at) if at == UNDER_CONSTRUCTION => self.scratch().memo.set(obj, at + 1),
+            Some(_) => {
+                return Err(refuse(&format!(
+                    "cannot store an object of class {}: the values it is constructed from contain itself",
+                    global::class_name(obj)
+                )));
+            }
+        }
+        self.scratch().todo.push(Todo::Complete(held, start));
+        Ok(false)
+    }
+
+    /// The values are written from which an object is made. If one of them led back to it, it was written there a second
+    /// time: then that one counts, and this one becomes a reference to it.
+    fn complete(&mut self, obj: *mut PyObject, start: usize) {
+        match self.scratch().memo.get(obj) {
+            Some(earlier) if earlier < UNDER_CONSTRUCTION => {
+                let at = self.base + start;
+                match self.out[at] {
+                    tags::FROZENSET => self.out[at] = tags::FROZENSET_AGAIN,
+                    tags::TUPLE_SHARED => self.out[at] = tags::TUPLE_AGAIN,
+                    tags::NAMED_TUPLE => self.out[at] = tags::NAMED_TUPLE_AGAIN,
+                    _ => self.out[at + 1] |= tags::PART_AGAIN,
+                }
+                self.reference(earlier);
+            }
+            _ => self.scratch().memo.set(obj, start),
         }
     }
 
@@ -299,7 +339,8 @@ impl Encoder<'_, '_> {
             }
             Section::hold(obj, || {
                 let len = ffi::PyList_GET_SIZE(obj) as usize;
-                let items = std::slice::from_raw_parts((*obj.cast::<ffi::PyListObject>()).ob_item, len * usize::from(len > 0));
+                let items =
+                    std::slice::from_raw_parts((*obj.cast::<ffi::PyListObject>()).ob_item, len * usize::from(len > 0));
                 self.header(tags::LIST_SHORT, tags::LIST_SHORT_MAX, tags::LIST, len);
                 self.sequence(items)
             })
@@ -331,31 +372,18 @@ impl Encoder<'_, '_> {
         // SAFETY: an exact tuple, held: its items never change.
         unsafe {
             let len = ffi::PyTuple_GET_SIZE(obj) as usize;
-            let items = std::slice::from_raw_parts((&raw const (*obj.cast::<ffi::PyTupleObject>()).ob_item).cast(), len);
+            let items =
+                std::slice::from_raw_parts((&raw const (*obj.cast::<ffi::PyTupleObject>()).ob_item).cast(), len);
             if len == 0 || (!self.exact && referenced_at_most(obj, limit)) {
                 self.header(tags::TUPLE_SHORT, tags::TUPLE_SHORT_MAX, tags::TUPLE, len);
                 return self.sequence(items);
             }
-            if self.begin_shared(obj) {
+            if self.construct(obj)? {
                 return Ok(());
             }
             writer::tag_varint(self.out, tags::TUPLE_SHARED, len);
             self.sequence(items)
         }
-    }
-
-    /// Starts a tuple or frozenset that may be referred to: it only counts as met once its values are written, as an
-    /// object is that can only be made from its finished values.
-    unsafe fn begin_shared(&mut self, obj: *mut PyObject) -> bool {
-        if let Some(start) = self.scratch().memo.get(obj) {
-            self.reference(start);
-            return true;
-        }
-        let start = self.position();
-        // SAFETY: held by the caller.
-        let held = unsafe { Own::share(obj) };
-        self.scratch().todo.push(Todo::Complete(held, start));
-        false
     }
 
     unsafe fn named_tuple(&mut self, obj: *mut PyObject, limit: isize, id: u32, len: usize) -> Raise<()> {
@@ -364,39 +392,13 @@ impl Encoder<'_, '_> {
             if ffi::PyTuple_GET_SIZE(obj) as usize != len {
                 return self.reduce(obj, limit, false);
             }
-            if !self.exact && referenced_at_most(obj, limit) {
-                writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize);
-            } else {
-                if self.construct(obj)? {
-                    return Ok(());
-                }
-                writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize);
+            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj)? {
+                return Ok(());
             }
-            let items = std::slice::from_raw_parts((&raw const (*obj.cast::<ffi::PyTupleObject>()).ob_item).cast(), len);
+            writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize);
+            let items =
+                std::slice::from_raw_parts((&raw const (*obj.cast::<ffi::PyTupleObject>()).ob_item).cast(), len);
             self.sequence(items)
-        }
-    }
-
-    /// Starts an object that is made from values written first: a reference back to it from those is refused.
-    pub unsafe fn construct(&mut self, obj: *mut PyObject) -> Raise<bool> {
-        let start = self.position();
-        // SAFETY: held by the caller.
-        let (met, held) = unsafe {
-            (self.scratch().memo.get_or_insert(obj, super::memo::UNDER_CONSTRUCTION), Own::share(obj))
-        };
-        match met {
-            None => {
-                self.scratch().todo.push(Todo::Constructed(held, start));
-                Ok(false)
-            }
-            Some(super::memo::UNDER_CONSTRUCTION) => Err(refuse(&format!(
-                "cannot store {}: the values it is constructed from refer to itself",
-                global::class_name(obj)
-            ))),
-            Some(start) => {
-                self.reference(start);
-                Ok(true)
-            }
         }
     }
 
@@ -452,7 +454,7 @@ impl Encoder<'_, '_> {
     unsafe fn frozenset(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
         // SAFETY: an exact frozenset, held.
         unsafe {
-            if (self.exact || !referenced_at_most(obj, limit)) && self.begin_shared(obj) {
+            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj)? {
                 return Ok(());
             }
             self.elements(obj, tags::FROZENSET)

@@ -1,6 +1,6 @@
 //! Values that hold no others and are written in place.
 
-use std::ffi::c_long;
+use std::ffi::c_int;
 
 use pyo3::ffi::{self, PyObject};
 
@@ -44,6 +44,39 @@ unsafe fn small(obj: *mut PyObject) -> Option<i64> {
     }
 }
 
+#[cfg(Py_3_13)]
+unsafe extern "C" {
+    /// Has had one argument more since 3.13: whether to raise.
+    fn _PyLong_AsByteArray(
+        int: *mut PyObject,
+        to: *mut u8,
+        n: usize,
+        little: c_int,
+        signed: c_int,
+        raise: c_int,
+    ) -> c_int;
+}
+
+/// Fills `bytes` with the integer: two's complement from the low byte up, or unsigned from the high byte down.
+///
+/// # Safety
+/// `obj` is an `int`.
+unsafe fn int_bytes(obj: *mut PyObject, bytes: &mut [u8], low_first: bool) -> Raise<()> {
+    let (low_first, n) = (c_int::from(low_first), bytes.len());
+    // SAFETY: an `int` by the caller's word; as many bytes as said; an overflow is an error.
+    let result = unsafe {
+        #[cfg(not(Py_3_13))]
+        {
+            ffi::_PyLong_AsByteArray(obj.cast(), bytes.as_mut_ptr(), n, low_first, low_first)
+        }
+        #[cfg(Py_3_13)]
+        {
+            _PyLong_AsByteArray(obj, bytes.as_mut_ptr(), n, low_first, low_first, 1)
+        }
+    };
+    if result < 0 { Err(Raised) } else { Ok(()) }
+}
+
 /// The float as a number of cents, when it is exactly what a division by 100 gives.
 #[inline(always)]
 fn cents(value: f64) -> Option<i32> {
@@ -80,9 +113,9 @@ impl Encoder<'_, '_> {
                 return Ok(self.naive_datetime(obj, limit));
             } else if class == &raw mut ffi::PyBytes_Type {
                 if !self.met(obj, limit) {
-                    let len = ffi::PyBytes_GET_SIZE(obj) as usize;
+                    let len = ffi::PyBytes_Size(obj) as usize;
                     writer::tag_varint(self.out, tags::BYTES, len);
-                    writer::raw(self.out, ffi::PyBytes_AS_STRING(obj).cast(), len);
+                    writer::raw(self.out, ffi::PyBytes_AsString(obj).cast(), len);
                 }
             } else if obj == ffi::Py_Ellipsis() {
                 writer::byte(self.out, tags::ELLIPSIS);
@@ -121,11 +154,9 @@ impl Encoder<'_, '_> {
             writer::tag_varint(self.out, tags::INT_BIG, n);
             let start = self.out.len();
             self.out.resize(start + n, 0);
-            #[cfg(not(Py_3_13))]
-            let result = ffi::_PyLong_AsByteArray(obj.cast(), self.out.as_mut_ptr().add(start), n, 1, 1);
-            #[cfg(Py_3_13)]
-            let result = ffi::_PyLong_AsByteArray(obj.cast(), self.out.as_mut_ptr().add(start), n, 1, 1, 1);
-            if result < 0 { Err(Raised) } else { Ok(true) }
+            let bytes = std::slice::from_raw_parts_mut(self.out.as_mut_ptr().add(start), n);
+            int_bytes(obj, bytes, true)?;
+            Ok(true)
         }
     }
 
@@ -212,9 +243,9 @@ impl Encoder<'_, '_> {
                     self.out.extend_from_slice(&value.imag.to_bits().to_le_bytes());
                 }
                 Kind::ByteArray => Section::hold(obj, || {
-                    let len = ffi::PyByteArray_GET_SIZE(obj) as usize;
+                    let len = ffi::PyByteArray_Size(obj) as usize;
                     writer::tag_varint(self.out, tags::BYTEARRAY, len);
-                    writer::raw(self.out, ffi::PyByteArray_AS_STRING(obj).cast(), len);
+                    writer::raw(self.out, ffi::PyByteArray_AsString(obj).cast(), len);
                 }),
                 Kind::DateTime | Kind::Date | Kind::Time | Kind::TimeDelta | Kind::TimeZone => {
                     self.date_or_time(obj, kind)?;
@@ -289,13 +320,7 @@ impl Encoder<'_, '_> {
                 return self.reduce_noted(obj);
             }
             let mut bytes = [0u8; 16];
-            #[cfg(not(Py_3_13))]
-            let result = ffi::_PyLong_AsByteArray(int.cast(), bytes.as_mut_ptr(), 16, 0, 0);
-            #[cfg(Py_3_13)]
-            let result = ffi::_PyLong_AsByteArray(int.cast(), bytes.as_mut_ptr(), 16, 0, 0, 1);
-            if result < 0 {
-                return Err(Raised);
-            }
+            int_bytes(int, &mut bytes, false)?;
             writer::byte(self.out, tags::UUID);
             self.out.extend_from_slice(&bytes);
         }
@@ -379,6 +404,3 @@ unsafe fn is_ascii(obj: *mut PyObject) -> bool {
     // SAFETY: an exact `str`.
     unsafe { ffi::PyUnicode_IS_COMPACT_ASCII(obj) != 0 }
 }
-
-/// Seconds and the like as the interpreter's integers.
-pub type Long = c_long;

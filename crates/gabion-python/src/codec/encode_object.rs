@@ -114,10 +114,7 @@ impl Encoder<'_, '_> {
                     own.len() == names.len() && own.iter().zip(&names).all(|(a, b)| a.ptr() == b.ptr())
                 };
                 let known = attributes.shapes().find(same);
-                let interned = names.iter().all(|name| ffi::PyUnicode_CHECK_INTERNED(name.ptr()));
-                let layout = known.or_else(|| {
-                    interned.then(|| attributes.learn(self.registry, &names, Vec::new())).flatten()
-                });
+                let layout = known.or_else(|| attributes.learn(self.registry, &interned(&names), Vec::new()));
                 if let Some(layout) = layout {
                     self.object_tag(layout);
                     self.postpone(values.iter().map(Own::ptr));
@@ -217,6 +214,19 @@ impl Encoder<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// The one string that stands for each name.
+fn interned(names: &[Own]) -> Vec<Own> {
+    let intern = |name: &Own| {
+        let mut name = name.clone().into_ptr();
+        // SAFETY: an exact string; the reference is handed over and another or the same comes back.
+        unsafe {
+            ffi::PyUnicode_InternInPlace(&raw mut name);
+            Own::take(name)
+        }
+    };
+    names.iter().filter_map(|name| intern(name).ok()).collect()
 }
 
 /// Keys and values of a dict that is locked.

@@ -74,6 +74,11 @@ impl Known {
 
     #[cold]
     fn create(py: Python<'_>) -> Raise<&'static Known> {
+        // SAFETY: attached; imports `datetime` and keeps its interface.
+        unsafe { ffi::PyDateTime_IMPORT() };
+        if PyErr::occurred(py) {
+            return Err(Raised);
+        }
         inline::test(py);
         let known = Known::find()?;
         Ok(KNOWN.get_or_init(py, || known))

@@ -19,8 +19,8 @@ pub struct Memo {
     held: Vec<*mut PyObject>,
 }
 
-/// Position of an object whose constructor arguments are being written: a reference back to it cannot be honoured.
-pub const UNDER_CONSTRUCTION: usize = usize::MAX;
+/// Positions from here on stand for an object that is made from values being written, once or several times nested.
+pub const UNDER_CONSTRUCTION: usize = usize::MAX - 3;
 
 /// A table larger than this is given back after the encoding that needed it.
 const KEPT_CELLS: usize = 1 << 14;
@@ -100,7 +100,7 @@ impl Memo {
         self.used = 0;
         self.epoch += 1;
         if self.cells.len() > KEPT_CELLS {
-            *self = Memo { held: std::mem::take(&mut self.held), ..Memo::new() };
+            self.cells = vec![Cell { key: 0, epoch: 0, at: 0 }; 64];
         }
         while let Some(obj) = self.held.pop() {
             // SAFETY: `get_or_insert` took this reference.

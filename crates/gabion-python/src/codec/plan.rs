@@ -54,13 +54,18 @@ pub enum Kind {
     /// A class or a function: by reference.
     Global,
     Enum(u32),
-    NamedTuple { id: u32, len: usize },
+    NamedTuple {
+        id: u32,
+        len: usize,
+    },
     /// Slots only.
     Slots(*const Layout),
     /// A `__dict__`, and perhaps slots.
     Attributes(Attributes),
     /// `__reduce_ex__`; `user_code` when Python code takes part, which may show objects that were met before.
-    Reduce { user_code: bool },
+    Reduce {
+        user_code: bool,
+    },
 }
 
 /// Where a UUID keeps its parts.
@@ -108,7 +113,7 @@ impl Attributes {
     /// The layout for instances with these attribute names, if there may be one.
     ///
     /// `names` are exact strings; `indices` is empty or one index per name.
-    pub fn learn(&self, registry: &Registry, names: &[Own], indices: Vec<u8>) -> Option<&Layout> {
+    pub fn learn<'a>(&self, registry: &'a Registry, names: &[Own], indices: Vec<u8>) -> Option<&'a Layout> {
         // Acquire: as in `shapes`.
         if self.count.load(Ordering::Acquire) as usize >= MAX_SHAPES || names.iter().any(is_special) {
             return None;
@@ -431,8 +436,8 @@ impl Inspect<'_> {
             if !ordinary {
                 return Ok(None);
             }
-            let own_state = !self.is_default(&names.getstate, &known.object_getstate)
-                || !self.lookup(&names.setstate).is_null();
+            let own_state =
+                !self.is_default(&names.getstate, &known.object_getstate) || !self.lookup(&names.setstate).is_null();
             let has_dict = class.tp_dictoffset != 0 || flags & (1 << 4) != 0;
             let slots = if own_state {
                 if has_dict {

@@ -22,9 +22,8 @@ pub struct Table<T> {
 
 impl<T> Cells<T> {
     fn new(size: usize) -> Box<Cells<T>> {
-        let cells = (0..size)
-            .map(|_| Cell { key: AtomicUsize::new(0), value: AtomicPtr::new(std::ptr::null_mut()) })
-            .collect();
+        let cells =
+            (0..size).map(|_| Cell { key: AtomicUsize::new(0), value: AtomicPtr::new(std::ptr::null_mut()) }).collect();
         Box::new(Cells { mask: size - 1, used: AtomicUsize::new(0), cells })
     }
 

@@ -89,6 +89,7 @@ tags! {
     REDUCE = 0xD5, "A rebuilt object: parts, callable, arguments, then the parts named.";
     NEW = 0xD6, "As REDUCE through `cls.__new__(cls, *arguments)`.";
     NEW_KEYWORDS = 0xD7, "As NEW, with a dict of keywords after the arguments.";
+    NAMED_TUPLE_AGAIN = 0xD9, "As NAMED_TUPLE, but dropped in favour of the reference that follows the values.";
     END = 0xD8, "Ends the items of a rebuilt object.";
 }
 
@@ -100,3 +101,5 @@ pub const PART_DICT: u8 = 2;
 pub const PART_STATE: u8 = 4;
 /// A callable that sets the state.
 pub const PART_SETTER: u8 = 8;
+/// A reference, right after the arguments, to the object that counts: nothing is called.
+pub const PART_AGAIN: u8 = 16;

@@ -12,8 +12,8 @@ The parts, lowest first; each uses only those above it.
 | `result` | what was measured in one store |
 | `measure` | one store's measurement, run in a process of its own |
 | `runner` | starts those processes and shows their progress |
-| `terminal` | the report in the terminal |
 | `lanes` | the picture of pauses over time |
+| `terminal` | the report in the terminal |
 | `page` | the report as one HTML page |
 | `command` | options in, exit code out |
 """

@@ -14,7 +14,7 @@ def describe() -> dict[str, str]:
     build = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", free-threaded"
     return {
         "Processor": f"{_field('/proc/cpuinfo', 'model name') or platform.machine()}, {os.cpu_count()} cores",
-        "Memory": f"{_kibibytes('MemTotal') / 2**30:.1f} GiB",
+        "Memory": f"{_bytes_of('MemTotal') / 2**30:.1f} GiB",
         "System": f"{platform.system()} {platform.release()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}{build}",
         "gabion": version("gabion"),
@@ -23,7 +23,7 @@ def describe() -> dict[str, str]:
 
 def available_bytes() -> int:
     """Bytes that this process may still take: the system's estimate, or the control group's rest if that is less."""
-    free = _kibibytes("MemAvailable")
+    free = _bytes_of("MemAvailable")
     try:
         limit = int((CGROUP / "memory.max").read_text())
         free = min(free, limit - int((CGROUP / "memory.current").read_text()))
@@ -38,7 +38,7 @@ def resident_bytes() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _kibibytes(name: str) -> int:
+def _bytes_of(name: str) -> int:
     return int(_field("/proc/meminfo", name).split()[0]) * 1024
 
 

@@ -1,0 +1,287 @@
+//! The family of `datetime`: packed forms, and objects made from them.
+//!
+//! A datetime is packed as year 14 | month 4 | day 5 | hour 5 | minute 6 | second 6 | microsecond 20 | fold 1 bits. One of
+//! whole seconds and fold 0 has 21 low bits of zero: the other 40 are five bytes.
+
+use std::ffi::c_int;
+
+use pyo3::ffi::{self, PyObject};
+
+use super::encode::Encoder;
+use super::object::{Own, Raise, refuse};
+use super::plan::Kind;
+use super::{tags, writer};
+
+const SUBSECOND_BITS: u32 = 21;
+
+/// Packs the interpreter's ten bytes (year 2, month, day, hour, minute, second, microsecond 3) and the fold.
+#[inline(always)]
+pub fn pack(data: &[u8; 10], fold: u8) -> u64 {
+    let byte = |i: usize| u64::from(data[i]);
+    let micros = byte(7) << 16 | byte(8) << 8 | byte(9);
+    (byte(0) << 8 | byte(1)) << 47
+        | byte(2) << 43
+        | byte(3) << 38
+        | byte(4) << 33
+        | byte(5) << 27
+        | byte(6) << SUBSECOND_BITS
+        | micros << 1
+        | u64::from(fold & 1)
+}
+
+/// The short form, when the value has one.
+#[inline(always)]
+pub fn whole_seconds(packed: u64) -> Option<u64> {
+    (packed.trailing_zeros() >= SUBSECOND_BITS).then_some(packed >> SUBSECOND_BITS)
+}
+
+/// The packed form of a short form.
+#[inline(always)]
+pub fn from_whole_seconds(short: u64) -> u64 {
+    short << SUBSECOND_BITS
+}
+
+struct Parts {
+    year: u64,
+    month: u64,
+    day: u64,
+    hour: u64,
+    minute: u64,
+    second: u64,
+    micros: u64,
+    fold: u64,
+}
+
+fn unpack(packed: u64) -> Parts {
+    let field = |shift: u32, bits: u32| packed >> shift & ((1 << bits) - 1);
+    Parts {
+        year: packed >> 47,
+        month: field(43, 4),
+        day: field(38, 5),
+        hour: field(33, 5),
+        minute: field(27, 6),
+        second: field(21, 6),
+        micros: field(1, 20),
+        fold: field(0, 1),
+    }
+}
+
+fn days_in_month(year: u64, month: u64) -> u64 {
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+impl Parts {
+    #[inline(always)]
+    fn valid(&self) -> bool {
+        let date = (1..=9999).contains(&self.year)
+            && (1..=12).contains(&self.month)
+            && self.day >= 1
+            && (self.day <= 28 || self.day <= days_in_month(self.year, self.month));
+        date && self.hour < 24 && self.minute < 60 && self.second < 60 && self.micros < 1_000_000
+    }
+}
+
+/// A naive datetime.
+///
+/// # Errors
+/// `CodecError` when a part is out of range; out of memory.
+#[inline(always)]
+pub fn naive(packed: u64) -> Raise<Own> {
+    let parts = unpack(packed);
+    if !parts.valid() {
+        return Err(refuse("stored bytes are damaged: a datetime is out of range"));
+    }
+    // SAFETY: the datetime interface was loaded with the codec. Its own constructor allocates a naive object just so: without
+    // the last field, and with these fields set.
+    unsafe {
+        let class = (*ffi::PyDateTimeAPI()).DateTimeType;
+        let Some(alloc) = (*class).tp_alloc else { return Err(refuse("datetime has no allocator")) };
+        let made = Own::take(alloc(class, 0))?;
+        let value = made.ptr().cast::<ffi::PyDateTime_DateTime>();
+        (*value).hashcode = -1;
+        (*value).hastzinfo = 0;
+        (*value).data = [
+            (parts.year >> 8) as u8,
+            parts.year as u8,
+            parts.month as u8,
+            parts.day as u8,
+            parts.hour as u8,
+            parts.minute as u8,
+            parts.second as u8,
+            (parts.micros >> 16) as u8,
+            (parts.micros >> 8) as u8,
+            parts.micros as u8,
+        ];
+        (*value).fold = parts.fold as u8;
+        Ok(made)
+    }
+}
+
+/// Refuses what is no `tzinfo`: the interpreter's constructors take it unchecked.
+fn zone(tz: &Own) -> Raise<()> {
+    // SAFETY: held.
+    if unsafe { ffi::PyTZInfo_Check(tz.ptr()) } == 0 {
+        return Err(refuse("stored bytes are damaged: a tzinfo is expected"));
+    }
+    Ok(())
+}
+
+/// An aware datetime.
+///
+/// # Errors
+/// As [`naive`], and when `tz` is no tzinfo.
+pub fn aware(packed: u64, tz: &Own) -> Raise<Own> {
+    zone(tz)?;
+    let parts = unpack(packed);
+    // SAFETY: the interface checks the ranges; a new reference or null with an error.
+    unsafe {
+        let api = &*ffi::PyDateTimeAPI();
+        Own::take((api.DateTime_FromDateAndTimeAndFold)(
+            parts.year as c_int,
+            parts.month as c_int,
+            parts.day as c_int,
+            parts.hour as c_int,
+            parts.minute as c_int,
+            parts.second as c_int,
+            parts.micros as c_int,
+            tz.ptr(),
+            parts.fold as c_int,
+            api.DateTimeType,
+        ))
+    }
+}
+
+/// A date from the interpreter's four bytes.
+///
+/// # Errors
+/// `ValueError` when a part is out of range.
+pub fn date(data: &[u8]) -> Raise<Own> {
+    let year = c_int::from(data[0]) << 8 | c_int::from(data[1]);
+    // SAFETY: as `aware`.
+    unsafe {
+        let api = &*ffi::PyDateTimeAPI();
+        Own::take((api.Date_FromDate)(year, c_int::from(data[2]), c_int::from(data[3]), api.DateType))
+    }
+}
+
+/// A time from the interpreter's six bytes and the fold.
+///
+/// # Errors
+/// As [`date`], and when `tz` is no tzinfo.
+pub fn time(data: &[u8], tz: Option<&Own>) -> Raise<Own> {
+    tz.map_or(Ok(()), zone)?;
+    let micros = c_int::from(data[3]) << 16 | c_int::from(data[4]) << 8 | c_int::from(data[5]);
+    // SAFETY: as `aware`.
+    unsafe {
+        let api = &*ffi::PyDateTimeAPI();
+        Own::take((api.Time_FromTimeAndFold)(
+            c_int::from(data[0]),
+            c_int::from(data[1]),
+            c_int::from(data[2]),
+            micros,
+            tz.map_or(ffi::Py_None(), Own::ptr),
+            c_int::from(data[6]),
+            api.TimeType,
+        ))
+    }
+}
+
+/// A timedelta from three little-endian numbers of four bytes.
+///
+/// # Errors
+/// `OverflowError` when it is too large.
+pub fn timedelta(data: &[u8]) -> Raise<Own> {
+    let number = |i: usize| c_int::from_le_bytes([data[i], data[i + 1], data[i + 2], data[i + 3]]);
+    // SAFETY: as `aware`.
+    unsafe {
+        let api = &*ffi::PyDateTimeAPI();
+        Own::take((api.Delta_FromDelta)(number(0), number(4), number(8), 1, api.DeltaType))
+    }
+}
+
+/// A `datetime.timezone`.
+///
+/// # Errors
+/// `ValueError` for an offset of a day or more, `TypeError` when the name is no string.
+pub fn timezone(offset: &Own, name: &Own) -> Raise<Own> {
+    // SAFETY: as `aware`; arguments are held.
+    unsafe {
+        let class: *mut PyObject = ffi::Py_TYPE((*ffi::PyDateTimeAPI()).TimeZone_UTC).cast();
+        let name = if name.ptr() == ffi::Py_None() { std::ptr::null_mut() } else { name.ptr() };
+        Own::take(ffi::PyObject_CallFunctionObjArgs(class, offset.ptr(), name, std::ptr::null_mut::<PyObject>()))
+    }
+}
+
+impl Encoder<'_, '_> {
+    /// Dates, times, durations and zones; a naive datetime is a leaf.
+    ///
+    /// # Safety
+    /// `obj` is an instance of the class that `kind` is for, held by the stack or by the caller of `encode`.
+    pub unsafe fn date_or_time(&mut self, obj: *mut PyObject, kind: &Kind) -> Raise<()> {
+        // SAFETY: exact classes, immutable, held; a zone is held by its object while it goes onto the stack.
+        unsafe {
+            match kind {
+                Kind::DateTime => {
+                    let value = obj.cast::<ffi::PyDateTime_DateTime>();
+                    let packed = pack(&(*value).data, (*value).fold);
+                    writer::tagged(self.out, tags::DATETIME_ZONE, packed, 8);
+                    self.postpone(std::iter::once((*value).tzinfo));
+                }
+                Kind::Date => {
+                    writer::byte(self.out, tags::DATE);
+                    self.out.extend_from_slice(&(*obj.cast::<ffi::PyDateTime_Date>()).data);
+                }
+                Kind::Time => {
+                    let value = obj.cast::<ffi::PyDateTime_Time>();
+                    let aware = (*value).hastzinfo != 0;
+                    writer::byte(self.out, if aware { tags::TIME_ZONE } else { tags::TIME });
+                    self.out.extend_from_slice(&(*value).data);
+                    writer::byte(self.out, (*value).fold);
+                    if aware {
+                        self.postpone(std::iter::once((*value).tzinfo));
+                    }
+                }
+                Kind::TimeDelta => {
+                    writer::byte(self.out, tags::TIMEDELTA);
+                    self.delta(obj);
+                }
+                _ => return self.zone(obj),
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn delta(&mut self, obj: *mut PyObject) {
+        // SAFETY: an exact timedelta, held.
+        unsafe {
+            let parts = [
+                ffi::PyDateTime_DELTA_GET_DAYS(obj),
+                ffi::PyDateTime_DELTA_GET_SECONDS(obj),
+                ffi::PyDateTime_DELTA_GET_MICROSECONDS(obj),
+            ];
+            parts.iter().for_each(|part| self.out.extend_from_slice(&part.to_le_bytes()));
+        }
+    }
+
+    unsafe fn zone(&mut self, obj: *mut PyObject) -> Raise<()> {
+        // SAFETY: a timezone, held; its constructor's arguments are held by the tuple.
+        unsafe {
+            if obj == (*ffi::PyDateTimeAPI()).TimeZone_UTC {
+                writer::byte(self.out, tags::UTC);
+                return Ok(());
+            }
+            let args = Own::take(ffi::PyObject_CallMethod(obj, c"__getinitargs__".as_ptr(), std::ptr::null()))?;
+            writer::byte(self.out, tags::TIMEZONE);
+            self.delta(ffi::PyTuple_GetItem(args.ptr(), 0));
+            let name =
+                if ffi::PyTuple_Size(args.ptr()) > 1 { ffi::PyTuple_GetItem(args.ptr(), 1) } else { ffi::Py_None() };
+            self.postpone(std::iter::once(name));
+        }
+        Ok(())
+    }
+}

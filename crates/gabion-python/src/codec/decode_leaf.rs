@@ -1,0 +1,287 @@
+//! Values that hold no others, and the making of strings and numbers.
+
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+
+use super::known::Known;
+use super::object::{Own, Raise};
+use super::reader::{Reader, damaged};
+use super::registry::{Entry, Registry};
+use super::{datetime, tags, writer};
+
+/// What is needed to make leaves.
+#[derive(Clone, Copy)]
+pub struct Maker<'a, 'py> {
+    pub py: Python<'py>,
+    pub known: &'static Known,
+    pub registry: &'a Registry,
+}
+
+/// A value that exists once.
+fn singleton(ptr: *mut PyObject) -> Own {
+    // SAFETY: callers pass the interpreter's singletons.
+    unsafe { Own::share(ptr) }
+}
+
+impl Maker<'_, '_> {
+    /// Reads a leaf; `None` when the value is not one, with nothing read.
+    #[inline(always)]
+    pub fn leaf(&self, reader: &mut Reader<'_>) -> Raise<Option<Own>> {
+        let tag = reader.peek()?;
+        if tag as usize <= tags::STR_SHORT_MAX {
+            reader.at += 1;
+            return ascii(reader.take(tag as usize)?).map(Some);
+        }
+        // SAFETY (all below): constants of the interpreter; constructors return a new reference or null with an error.
+        let made = match tag {
+            0x60..=0x7F => {
+                reader.at += 1;
+                // SAFETY: see above.
+                unsafe {
+                    Own::take(ffi::PyLong_FromLong((i64::from(tag - tags::INT_SMALL) + tags::INT_SMALL_MIN) as _))
+                }
+            }
+            0xA0..=0xA7 => {
+                reader.at += 1;
+                let n = (tag - tags::INT) as usize + 1;
+                let shift = 64 - 8 * n as u32;
+                let value = ((reader.number(n)? << shift) as i64) >> shift;
+                // SAFETY: see above.
+                unsafe { Own::take(ffi::PyLong_FromLongLong(value)) }
+            }
+            tags::NONE => {
+                reader.at += 1;
+                // SAFETY: see above.
+                Ok(singleton(unsafe { ffi::Py_None() }))
+            }
+            tags::TRUE | tags::FALSE => {
+                reader.at += 1;
+                // SAFETY: see above.
+                Ok(singleton(unsafe { if tag == tags::TRUE { ffi::Py_True() } else { ffi::Py_False() } }))
+            }
+            tags::FLOAT_CENTS => {
+                reader.at += 1;
+                let whole = reader.number(4)? as u32 as i32;
+                // SAFETY: see above.
+                unsafe { Own::take(ffi::PyFloat_FromDouble(f64::from(whole) / 100.0)) }
+            }
+            tags::FLOAT => {
+                reader.at += 1;
+                let value = f64::from_bits(reader.number(8)?);
+                // SAFETY: see above.
+                unsafe { Own::take(ffi::PyFloat_FromDouble(value)) }
+            }
+            tags::DATETIME_SECONDS => {
+                reader.at += 1;
+                datetime::naive(datetime::from_whole_seconds(reader.number(5)?))
+            }
+            tags::DATETIME => {
+                reader.at += 1;
+                datetime::naive(reader.number(8)?)
+            }
+            _ => return self.rare(tag, reader),
+        };
+        made.map(Some)
+    }
+
+    #[inline(never)]
+    fn rare(&self, tag: u8, reader: &mut Reader<'_>) -> Raise<Option<Own>> {
+        let before = reader.at;
+        reader.at += 1;
+        // SAFETY: as in `leaf`.
+        let made = unsafe {
+            match tag {
+                tags::INT_BIG => big_int(reader),
+                tags::ELLIPSIS => Ok(singleton(ffi::Py_Ellipsis())),
+                tags::NOT_IMPLEMENTED => Ok(singleton(ffi::Py_NotImplemented())),
+                tags::COMPLEX => {
+                    let (real, imag) = (f64::from_bits(reader.number(8)?), f64::from_bits(reader.number(8)?));
+                    Own::take(ffi::PyComplex_FromDoubles(real, imag))
+                }
+                tags::STR_ASCII => {
+                    let len = reader.varint()?;
+                    ascii(reader.take(len)?)
+                }
+                tags::STR_LATIN1 | tags::STR_UCS2 | tags::STR_UCS4 => wide(tag, reader),
+                tags::BYTES => {
+                    let len = reader.varint()?;
+                    let bytes = reader.take(len)?;
+                    Own::take(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), len as isize))
+                }
+                tags::BYTEARRAY => {
+                    let len = reader.varint()?;
+                    let bytes = reader.take(len)?;
+                    Own::take(ffi::PyByteArray_FromStringAndSize(bytes.as_ptr().cast(), len as isize))
+                }
+                tags::ARRAY => self.array(reader),
+                tags::DATE => datetime::date(reader.take(4)?),
+                tags::TIME => datetime::time(reader.take(7)?, None),
+                tags::TIMEDELTA => datetime::timedelta(reader.take(12)?),
+                tags::UTC => Ok(singleton((*ffi::PyDateTimeAPI()).TimeZone_UTC)),
+                tags::DECIMAL => self.decimal(reader),
+                tags::UUID => self.uuid(reader),
+                tags::ENUM => self.member(reader),
+                tags::GLOBAL => match self.registry.entry(self.id(reader)?) {
+                    Some(Entry::Global { object, .. }) => Ok(object.clone()),
+                    _ => Err(damaged("an unknown class or function")),
+                },
+                tags::TYPE_OF => {
+                    let value = match reader.byte()? {
+                        tags::NONE => ffi::Py_None(),
+                        tags::ELLIPSIS => ffi::Py_Ellipsis(),
+                        tags::NOT_IMPLEMENTED => ffi::Py_NotImplemented(),
+                        _ => return Err(damaged("an unknown singleton")),
+                    };
+                    Ok(Own::share(ffi::Py_TYPE(value).cast()))
+                }
+                _ => {
+                    reader.at = before;
+                    return Ok(None);
+                }
+            }
+        };
+        made.map(Some)
+    }
+
+    /// A number of the registry.
+    #[inline(always)]
+    pub fn id(&self, reader: &mut Reader<'_>) -> Raise<u32> {
+        u32::try_from(reader.varint()?).map_err(|_| damaged("an unknown number"))
+    }
+
+    fn array(&self, reader: &mut Reader<'_>) -> Raise<Own> {
+        let code = reader.byte()?;
+        let len = reader.varint()?;
+        reader.at = reader.at.next_multiple_of(8).min(reader.at + reader.left());
+        let items = reader.take(len)?;
+        // SAFETY: strings and bytes with their lengths; held while they are passed on; new references or null with an
+        // error. The method checks the length against the item size.
+        unsafe {
+            let code = Own::take(ffi::PyUnicode_FromOrdinal(code.into()))?;
+            let made = Own::take(ffi::PyObject_CallOneArg(self.known.array.ptr(), code.ptr()))?;
+            let bytes = Own::take(ffi::PyMemoryView_FromMemory(
+                items.as_ptr().cast_mut().cast(),
+                len as isize,
+                ffi::PyBUF_READ,
+            ))?;
+            let method = super::object::attribute(made.ptr(), c"frombytes")?;
+            Own::take(ffi::PyObject_CallOneArg(method.ptr(), bytes.ptr()))?;
+            Ok(made)
+        }
+    }
+
+    fn decimal(&self, reader: &mut Reader<'_>) -> Raise<Own> {
+        let len = reader.varint()?;
+        let text = ascii(reader.take(len)?)?;
+        let class = self.known.decimal(self.py)?;
+        // SAFETY: held; a new reference or null with an error.
+        unsafe { Own::take(ffi::PyObject_CallOneArg(class.ptr(), text.ptr())) }
+    }
+
+    fn uuid(&self, reader: &mut Reader<'_>) -> Raise<Own> {
+        let bytes = reader.take(16)?;
+        let (class, unknown) = self.known.uuid(self.py)?;
+        let names = &self.known.names;
+        // SAFETY: held; a UUID forbids setting attributes, but not to `object.__setattr__`, as its own `__init__` does.
+        unsafe {
+            let int = Own::take(ffi::_PyLong_FromByteArray(bytes.as_ptr(), 16, 0, 0))?;
+            let made = Own::take(ffi::PyType_GenericAlloc(class.ptr().cast(), 0))?;
+            for (name, value) in [(&names.int, &int), (&names.is_safe, unknown)] {
+                if ffi::PyObject_GenericSetAttr(made.ptr(), name.ptr(), value.ptr()) < 0 {
+                    return Err(super::object::Raised);
+                }
+            }
+            Ok(made)
+        }
+    }
+
+    fn member(&self, reader: &mut Reader<'_>) -> Raise<Own> {
+        let entry = self.registry.entry(self.id(reader)?);
+        let name = self.leaf(reader)?;
+        let (Some(Entry::Enum { members, .. }), Some(name)) = (entry, name) else {
+            return Err(damaged("an unknown enum"));
+        };
+        // SAFETY: a dict and a hashable leaf, both held; the result is borrowed from the dict.
+        unsafe {
+            let found = ffi::PyDict_GetItemWithError(members.ptr(), name.ptr());
+            if found.is_null() {
+                return Err(if ffi::PyErr_Occurred().is_null() {
+                    damaged("an unknown enum member")
+                } else {
+                    super::object::Raised
+                });
+            }
+            Ok(Own::share(found))
+        }
+    }
+}
+
+fn big_int(reader: &mut Reader<'_>) -> Raise<Own> {
+    let len = reader.varint()?;
+    let bytes = reader.take(len)?;
+    // SAFETY: as many bytes as said; a new reference or null with an error.
+    unsafe { Own::take(ffi::_PyLong_FromByteArray(bytes.as_ptr(), len, 1, 1)) }
+}
+
+/// A string of ASCII characters.
+#[inline(always)]
+fn ascii(bytes: &[u8]) -> Raise<Own> {
+    if bytes.len() <= 1 {
+        return one(bytes);
+    }
+    if !bytes.is_ascii() {
+        return Err(damaged("a string is not what it says"));
+    }
+    // SAFETY: the new string has room for that many one-byte characters behind its short header, and nobody else has
+    // seen it yet.
+    unsafe {
+        let made = Own::take(ffi::PyUnicode_New(bytes.len() as isize, 127))?;
+        let data = made.ptr().cast::<u8>().add(size_of::<ffi::PyASCIIObject>());
+        writer::copy_short(bytes.as_ptr(), data, bytes.len());
+        Ok(made)
+    }
+}
+
+/// The empty string and those of one character exist once.
+#[inline(never)]
+fn one(bytes: &[u8]) -> Raise<Own> {
+    // SAFETY: as many bytes as said; a new reference or null with an error.
+    unsafe {
+        match bytes.first() {
+            Some(&byte) => Own::take(ffi::PyUnicode_FromOrdinal(byte.into())),
+            None => Own::take(ffi::PyUnicode_New(0, 0)),
+        }
+    }
+}
+
+fn wide(tag: u8, reader: &mut Reader<'_>) -> Raise<Own> {
+    let (kind, width) = match tag {
+        tags::STR_LATIN1 => (ffi::PyUnicode_1BYTE_KIND, 1),
+        tags::STR_UCS2 => (ffi::PyUnicode_2BYTE_KIND, 2),
+        _ => (ffi::PyUnicode_4BYTE_KIND, 4),
+    };
+    let len = reader.varint()?;
+    let bytes = reader.take(len.saturating_mul(width))?;
+    // The interpreter reads the characters as aligned units.
+    let units: Vec<u32>;
+    let data = match width {
+        1 => bytes.as_ptr(),
+        2 => {
+            let pairs: Vec<u16> = bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect();
+            return from_kind(kind, pairs.as_ptr().cast(), len);
+        }
+        _ => {
+            units = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+            if units.iter().any(|&unit| unit > 0x0010_FFFF) {
+                return Err(damaged("a character is out of range"));
+            }
+            units.as_ptr().cast()
+        }
+    };
+    from_kind(kind, data, len)
+}
+
+fn from_kind(kind: u32, data: *const u8, len: usize) -> Raise<Own> {
+    // SAFETY: callers pass `len` aligned units of that kind; the interpreter narrows the string to its widest character.
+    unsafe { Own::take(ffi::PyUnicode_FromKindAndData(kind as _, data.cast(), len as isize)) }
+}

@@ -1,0 +1,150 @@
+//! The codec: any picklable graph of Python objects to bytes and back.
+//!
+//! ```text
+//!   encoding   = format byte | value | [table of reference targets, when the format byte says so]
+//!   value      = tag byte | what the tag says (a count, bytes, the values inside, in order)
+//!   class      = a number of the registry, which holds the class and where its fields lie
+//! ```
+//!
+//! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`,
+//! `known`, `inline`, `global`, `plan`, `registry` (what is known about classes), `memo`, `encode*`, `reduce` (out),
+//! `decode*`, `rebuild` (in), `datetime` (both ways), `fields` (parts of an object), `python` (for tests).
+//!
+//! What holds: a value's bytes start with its tag and say where it ends, without knowledge of what surrounds it; a
+//! reference leads to an earlier position; nothing in an encoding is an address.
+
+mod datetime;
+mod decode;
+mod decode_leaf;
+mod decode_object;
+mod encode;
+mod encode_leaf;
+mod encode_object;
+mod fields;
+mod global;
+mod inline;
+mod known;
+mod memo;
+mod object;
+mod plan;
+mod python;
+mod reader;
+mod rebuild;
+mod reduce;
+mod registry;
+mod table;
+mod tags;
+mod writer;
+
+pub(crate) use python::register;
+
+use pyo3::PyTraverseError;
+use pyo3::ffi;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use known::Known;
+use object::Raised;
+use registry::Registry;
+
+/// Encodes and decodes object graphs; remembers the classes that it met. Any number of threads may use one at once.
+///
+/// It holds references to classes and functions: an owner must pass on [`Codec::traverse`] and [`Codec::clear`].
+pub struct Codec {
+    registry: Registry,
+}
+
+/// Where the raw buffer of a bytes-like payload lies in its encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawView {
+    /// First byte of the buffer, counted from the start of the encoding. A multiple of 8 for `array.array`.
+    pub offset: usize,
+    /// Bytes.
+    pub len: usize,
+    /// `array.array` type code, or `B` for `bytes` and `bytearray`.
+    pub format: u8,
+}
+
+impl Default for Codec {
+    fn default() -> Codec {
+        Codec::new()
+    }
+}
+
+impl Codec {
+    /// A codec that knows no class yet.
+    pub fn new() -> Codec {
+        Codec { registry: Registry::new() }
+    }
+
+    /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.
+    ///
+    /// # Errors
+    /// `CodecError` when the object cannot be stored, with what its own code raised as the cause.
+    ///
+    /// # Safety
+    /// `obj` is a live object and stays so over the call.
+    #[inline]
+    pub unsafe fn encode(&self, py: Python<'_>, obj: *mut ffi::PyObject, out: &mut Vec<u8>) -> PyResult<()> {
+        let result = Known::get(py).and_then(|known| {
+            self.registry.check_reducers(known);
+            // SAFETY: as the caller promised.
+            unsafe { encode::encode(py, &self.registry, known, obj, out) }
+        });
+        result.map_err(|Raised| {
+            object::explain(py, &format!("cannot store an object of class {}", global::class_name(obj)))
+        })
+    }
+
+    /// The object that `bytes` encode, built anew.
+    ///
+    /// # Errors
+    /// `CodecError` when the bytes are damaged, or with the cause when the code of a stored class raises.
+    #[inline]
+    pub fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+        let result = Known::get(py).and_then(|known| decode::decode(py, &self.registry, known, bytes));
+        match result {
+            // SAFETY: an owned reference.
+            Ok(value) => Ok(unsafe { Py::from_owned_ptr(py, value.into_ptr()) }),
+            Err(Raised) => Err(object::explain(py, "cannot rebuild the stored object")),
+        }
+    }
+
+    /// Some fields of the object that `bytes` encode: slots, attributes, items of a named tuple by name, values of a
+    /// dict by key. Fields that are not asked for are skipped where their encoding allows it; else the whole is built.
+    ///
+    /// # Errors
+    /// As [`Codec::decode`]; `AttributeError` or `KeyError` for a field that is not there.
+    pub fn decode_fields<'py>(
+        &self,
+        py: Python<'py>,
+        bytes: &[u8],
+        names: &[Bound<'py, PyAny>],
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        fields::decode_fields(self, py, bytes, names)
+    }
+
+    /// Where the buffer of an encoded `bytes`, `bytearray` or `array.array` lies; `None` for anything else.
+    pub fn raw_view(bytes: &[u8]) -> Option<RawView> {
+        fields::raw_view(bytes)
+    }
+
+    /// Layouts, classes and functions that have a number.
+    pub fn type_count(&self) -> usize {
+        self.registry.len()
+    }
+
+    /// For the owner's `__traverse__`.
+    ///
+    /// # Errors
+    /// What `visit` reports.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.registry.traverse(visit)
+    }
+
+    /// For the owner's `__clear__`: nobody may be encoding or decoding.
+    pub fn clear(&self) {
+        self.registry.clear();
+    }
+}

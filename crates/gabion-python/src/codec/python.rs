@@ -1,0 +1,85 @@
+//! The codec as a Python class: for tests, not part of the public interface.
+
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use super::Codec;
+
+/// A codec with nothing around it. Internal: tests use it; programs use `gabion.Pile`.
+#[pyclass(name = "_Codec", module = "gabion._native", frozen)]
+struct PyCodec {
+    codec: Codec,
+}
+
+#[pymethods]
+impl PyCodec {
+    #[new]
+    fn new() -> PyCodec {
+        PyCodec { codec: Codec::new() }
+    }
+
+    /// The encoding of an object.
+    fn encode<'py>(&self, obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut out = Vec::with_capacity(128);
+        // SAFETY: a live object, held by the caller.
+        unsafe { self.codec.encode(obj.py(), obj.as_ptr(), &mut out)? };
+        Ok(PyBytes::new(obj.py(), &out))
+    }
+
+    /// The object of an encoding, built anew.
+    fn decode(&self, py: Python<'_>, data: &[u8]) -> PyResult<Py<PyAny>> {
+        self.codec.decode(py, data)
+    }
+
+    /// Some fields of the object of an encoding.
+    #[pyo3(signature = (data, *names))]
+    fn fields<'py>(&self, py: Python<'py>, data: &[u8], names: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        self.codec.decode_fields(py, data, &names.iter().collect::<Vec<_>>())
+    }
+
+    /// Where the buffer of a bytes-like payload lies: offset, length in bytes, type code; or `None`.
+    #[staticmethod]
+    fn raw_view(data: &[u8]) -> Option<(usize, usize, char)> {
+        Codec::raw_view(data).map(|view| (view.offset, view.len, view.format as char))
+    }
+
+    /// Encodes and drops the result `n` times: for measuring without the cost of calls.
+    fn _encode_loop(&self, obj: &Bound<'_, PyAny>, n: usize) -> PyResult<usize> {
+        let mut out = Vec::with_capacity(128);
+        for _ in 0..n {
+            out.clear();
+            // SAFETY: a live object, held by the caller.
+            unsafe { self.codec.encode(obj.py(), obj.as_ptr(), &mut out)? };
+        }
+        Ok(out.len())
+    }
+
+    /// Decodes and drops the result `n` times: for measuring without the cost of calls.
+    fn _decode_loop(&self, py: Python<'_>, data: &[u8], n: usize) -> PyResult<()> {
+        for _ in 0..n {
+            drop(self.codec.decode(py, data)?.into_bound(py));
+        }
+        Ok(())
+    }
+
+    /// Layouts, classes and functions that have a number.
+    #[getter]
+    fn type_count(&self) -> usize {
+        self.codec.type_count()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.codec.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.codec.clear();
+    }
+}
+
+/// Adds the class to the extension module.
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyCodec>()
+}

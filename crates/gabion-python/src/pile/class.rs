@@ -1,0 +1,325 @@
+//! The class `gabion.Pile` and its everyday methods.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gabion_pile::{PileOptions, Pointer};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use super::iterator::PileIterator;
+use super::scratch::with_payload;
+use super::stats::PileStats;
+use super::view::PileView;
+use super::{many, number, refusal};
+use crate::codec::Codec;
+use crate::errors::Errors;
+use crate::size;
+
+/// A pile of live Python objects, kept outside the heap that the garbage collector walks.
+///
+/// Pile(*, max_bytes=None)
+///
+/// put() copies an object graph into the pile and returns a pointer, a plain int; get() builds an equal object from
+/// it. A stored object costs its encoding and about 10 bytes more, no reference counts, no collector pauses, and its
+/// pointers fit into an array('Q') or a NumPy array. Any object that pickle can store can be put, without a schema.
+///
+/// max_bytes (int, or text such as "4 GiB") bounds what the pile takes, counted in pages of 64 KiB; by default it is
+/// what the process may use at all: physical memory, or the limit of its cgroup. A put that would exceed it raises
+/// LimitError and leaves the pile as it was.
+///
+/// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
+/// PointerError for ever after; so are pointers of other piles and made-up numbers. All methods may be called from any
+/// thread at any time; readers take no lock.
+///
+/// >>> import gabion
+/// >>> with gabion.Pile() as pile:
+/// ...     pointer = pile.put({"name": "Ada", "born": 1815})
+/// ...     pile.get(pointer)
+/// {'name': 'Ada', 'born': 1815}
+#[pyclass(frozen, weakref, module = "gabion", name = "Pile")]
+pub(super) struct Pile {
+    pub(super) pile: Arc<gabion_pile::Pile>,
+    pub(super) codec: Codec,
+    closed: AtomicBool,
+}
+
+impl Pile {
+    /// The pile, unless it was closed.
+    #[inline]
+    pub(super) fn open(&self, py: Python<'_>) -> PyResult<&gabion_pile::Pile> {
+        // Relaxed: a call that runs beside close() may come before or after it.
+        if self.closed.load(Ordering::Relaxed) { Err(refusal::closed(py)) } else { Ok(&self.pile) }
+    }
+
+    /// Builds the object behind a pointer.
+    #[inline]
+    pub(super) fn build(&self, py: Python<'_>, pointer: Pointer) -> PyResult<Py<PyAny>> {
+        let pile = self.open(py)?;
+        with_payload(|buffer| {
+            let payload = pile.read(pointer, buffer).map_err(|error| refusal::raise(py, &error))?;
+            self.codec.decode(py, payload)
+        })
+    }
+
+    /// `default` in place of a `PointerError`, when there is one.
+    pub(super) fn or_default<T>(py: Python<'_>, result: PyResult<T>, default: Option<T>) -> PyResult<T> {
+        match (result, default) {
+            (Err(error), Some(default)) if error.is_instance(py, Errors::get(py)?.pointer.bind(py)) => Ok(default),
+            (result, _) => result,
+        }
+    }
+}
+
+/// Without a global lock every processor may write at one time; with one, a second shard would only cost memory.
+fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
+    let sys = py.import("sys")?;
+    let locked = match sys.getattr_opt("_is_gil_enabled")? {
+        Some(asked) => asked.call0()?.is_truthy()?,
+        None => true,
+    };
+    Ok(locked.then_some(1))
+}
+
+#[pymethods]
+impl Pile {
+    #[new]
+    #[pyo3(signature = (*, max_bytes = None, path = None, types = None), text_signature = "(*, max_bytes=None)")]
+    fn new(
+        py: Python<'_>,
+        max_bytes: Option<&Bound<'_, PyAny>>,
+        path: Option<&Bound<'_, PyAny>>,
+        types: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        if path.is_some() || types.is_some() {
+            let text = "path= and types= belong to piles in files, which this version does not have: leave them out";
+            return Err(PyNotImplementedError::new_err(text));
+        }
+        let max_bytes = max_bytes.map(|value| size::parse("max_bytes", value)).transpose()?;
+        let options = PileOptions { max_bytes, shards: shards(py)?, os: None };
+        let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::no_pile(py, &error))?;
+        Ok(Self { pile: Arc::new(pile), codec: Codec::new(), closed: AtomicBool::new(false) })
+    }
+
+    /// pop(ptr[, default])
+    ///
+    /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,
+    /// that is returned when the pointer is not live. When the object cannot be built, it stays in the pile.
+    ///
+    /// >>> import gabion
+    /// >>> pile = gabion.Pile()
+    /// >>> pile.pop(pile.put("once"))
+    /// 'once'
+    #[pyo3(signature = (ptr, default = None, /), text_signature = "($self, ptr, default=<unset>, /)")]
+    fn pop(&self, ptr: &Bound<'_, PyAny>, default: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        let py = ptr.py();
+        let pointer = number::pointer(ptr);
+        let pile = self.open(py)?;
+        let popped = pointer.and_then(|pointer| {
+            with_payload(|buffer| {
+                loop {
+                    let payload = pile.read(pointer, buffer).map_err(|error| refusal::raise(py, &error))?;
+                    let object = self.codec.decode(py, payload)?;
+                    if pile.remove_unchanged(pointer, buffer).map_err(|error| refusal::raise(py, &error))? {
+                        return Ok(object);
+                    }
+                }
+            })
+        });
+        Self::or_default(py, popped, default)
+    }
+
+    /// Remove the object if the pointer is live. Returns whether it was; never raises PointerError.
+    #[pyo3(signature = (ptr, /))]
+    fn discard(&self, ptr: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = ptr.py();
+        let pointer = number::pointer(ptr);
+        let pile = self.open(py)?;
+        let removed = pointer.and_then(|pointer| pile.remove(pointer).map_err(|error| refusal::raise(py, &error)));
+        Self::or_default(py, removed.map(|()| true), Some(false))
+    }
+
+    /// Bytes of the object's encoding: what it takes in the pile without rounding and the 8 bytes of its slot's word.
+    /// Raises PointerError when the pointer is not live.
+    #[pyo3(signature = (ptr, /))]
+    fn size_of(&self, ptr: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let pointer = number::pointer(ptr)?;
+        self.open(ptr.py())?.size_of(pointer).map_err(|error| refusal::raise(ptr.py(), &error))
+    }
+
+    /// A read-only memoryview of a stored bytes, bytearray or array.array, in place: nothing is copied.
+    ///
+    /// The view shows what was stored when it was made: a replace() puts the new object elsewhere, a remove() or
+    /// close() leaves the memory until the last view of it is gone. A view of an array has the array's format, others
+    /// are bytes. Raises PointerError when the pointer is not live, TypeError when the object is of another type.
+    ///
+    /// >>> import gabion
+    /// >>> pile = gabion.Pile()
+    /// >>> view = pile.view(pile.put(b"stone"))
+    /// >>> bytes(view[1:3])
+    /// b'to'
+    #[pyo3(signature = (ptr, /))]
+    fn view<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = ptr.py();
+        let pointer = number::pointer(ptr)?;
+        self.open(py)?;
+        let view = self.pile.view(pointer).map_err(|error| refusal::raise(py, &error))?;
+        let Some(raw) = Codec::raw_view(&view) else {
+            return Err(PyTypeError::new_err(
+                "view() needs a stored bytes, bytearray or array.array; get() reads every other object",
+            ));
+        };
+        let owner = Bound::new(py, PileView::new(view, raw.offset, raw.len))?;
+        let bytes = pyo3::types::PyMemoryView::from(owner.as_any())?.into_any();
+        if raw.format == b'B' {
+            return Ok(bytes);
+        }
+        bytes.call_method1("cast", (char::from(raw.format).to_string(),))
+    }
+
+    /// fields(ptr, *names)
+    ///
+    /// Some fields of a stored object as a tuple, without building the object: attributes of an instance, fields of a
+    /// named tuple, values of a dict by str key. The others are skipped over. Raises AttributeError (KeyError for a
+    /// dict) when there is no such field, PointerError when the pointer is not live.
+    ///
+    /// >>> import gabion
+    /// >>> pile = gabion.Pile()
+    /// >>> pile.fields(pile.put({"name": "Ada", "born": 1815}), "born")
+    /// (1815,)
+    #[pyo3(signature = (ptr, /, *names))]
+    fn fields<'py>(&self, ptr: &Bound<'py, PyAny>, names: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = ptr.py();
+        let pointer = number::pointer(ptr)?;
+        let pile = self.open(py)?;
+        with_payload(|buffer| {
+            let payload = pile.read(pointer, buffer).map_err(|error| refusal::raise(py, &error))?;
+            self.codec.decode_fields(py, payload, names.as_slice())
+        })
+    }
+
+    /// put_many(iterable)
+    ///
+    /// Store every object of an iterable and return their pointers in order, as an array('Q'). All or nothing: when
+    /// one cannot be stored, those before it are removed again and the error is raised.
+    ///
+    /// >>> import gabion
+    /// >>> pile = gabion.Pile()
+    /// >>> pointers = pile.put_many(["a", "b", "c"])
+    /// >>> pile.get_many(pointers)
+    /// ['a', 'b', 'c']
+    #[pyo3(signature = (iterable, /))]
+    fn put_many<'py>(&self, iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        many::put_many(self, iterable)
+    }
+
+    /// get_many(ptrs[, default])
+    ///
+    /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers
+    /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
+    /// live; without, the first of them raises PointerError. Pointers come as array('Q'), NumPy uint64 or ints.
+    #[pyo3(signature = (ptrs, default = None, /), text_signature = "($self, ptrs, default=<unset>, /)")]
+    fn get_many<'py>(
+        &self,
+        ptrs: &Bound<'py, PyAny>,
+        default: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        many::get_many(self, ptrs, default)
+    }
+
+    /// remove_many(ptrs)
+    ///
+    /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are passed
+    /// over.
+    #[pyo3(signature = (ptrs, /))]
+    fn remove_many(&self, ptrs: &Bound<'_, PyAny>) -> PyResult<usize> {
+        many::remove_many(self, ptrs)
+    }
+
+    /// The pile's figures as a PileStats: objects, used_bytes, reserved_bytes, overhead_bytes, blocks, types and more.
+    fn stats(&self, py: Python<'_>) -> PyResult<PileStats> {
+        Ok(PileStats::new(&self.open(py)?.stats(), self.codec.type_count()))
+    }
+
+    /// Remove all objects and give their memory back to the system. Their pointers are refused from now on.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        let pile = self.open(py)?;
+        py.detach(|| pile.clear());
+        Ok(())
+    }
+
+    /// Bring objects that outgrew their place back where they fit again, and give empty memory back to the system.
+    /// Pointers stay valid. Returns the bytes given back. Linear in the pile; other threads go on meanwhile.
+    fn compact(&self, py: Python<'_>) -> PyResult<u64> {
+        let pile = self.open(py)?;
+        Ok(py.detach(|| pile.compact()))
+    }
+
+    /// Check every equation of the pile's structure; raises AssertionError with the first that does not hold. For tests.
+    fn validate(&self, py: Python<'_>) -> PyResult<()> {
+        let pile = self.open(py)?;
+        py.detach(|| pile.validate()).map_err(|wrong| pyo3::exceptions::PyAssertionError::new_err(wrong.to_string()))
+    }
+
+    /// Remove all objects and refuse every further call with ClosedError. Closing twice does nothing. Views that are
+    /// alive keep what they show.
+    fn close(&self, py: Python<'_>) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            py.detach(|| self.pile.clear());
+        }
+    }
+
+    /// True after close().
+    #[getter]
+    fn closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().open(slf.py())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.open(py)?.len() as usize)
+    }
+
+    /// A pile is true, even when it is empty: `if pile:` asks whether there is one.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __contains__(&self, ptr: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let found = number::pointer(ptr).map(|pointer| self.pile.contains(pointer));
+        self.open(ptr.py())?;
+        Self::or_default(ptr.py(), found, Some(false))
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> PyResult<PileIterator> {
+        slf.get().open(slf.py())?;
+        Ok(PileIterator::new(&slf))
+    }
+
+    fn __repr__(&self) -> String {
+        if self.closed() {
+            return "<gabion.Pile closed>".to_owned();
+        }
+        let stats = self.pile.stats();
+        format!("<gabion.Pile of {} objects, {} bytes>", stats.objects, stats.used_bytes)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.codec.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.codec.clear();
+    }
+}

@@ -1,0 +1,269 @@
+//! `put`, `get`, `replace`, `remove`: the calls that a program makes millions of times.
+//!
+//! They are written against the C API (fast call, no argument tuple, no wrapper) and added to the class when the
+//! module is made. Each function's duty towards the interpreter is the same: arguments are borrowed, the result is a
+//! new reference, or null with an error set.
+
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+
+use super::class::Pile;
+use super::scratch::with_encoded;
+use super::{number, refusal};
+
+/// A method table entry whose strings live for ever.
+struct Method(ffi::PyMethodDef);
+
+// SAFETY: the entry is never written after it is made, and points to static strings and functions.
+unsafe impl Sync for Method {}
+
+const FAST: i32 = ffi::METH_FASTCALL;
+const FAST_KEYWORDS: i32 = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
+
+static METHODS: [Method; 4] = [
+    Method::with_keywords(
+        c"put",
+        put,
+        c"put($self, obj, /, *, reserve=0)\n--\n\n\
+Store a copy of an object graph and return its pointer, an int below 2**60.\n\n\
+Everything that obj refers to is copied: containers, instances with __dict__ or __slots__, dataclasses, named\n\
+tuples, enums, dates, decimals, arrays, and whatever else pickle can store. Shared references and cycles keep their\n\
+identity within the one call. None is an object like any other.\n\n\
+reserve (bytes) is kept free behind the object, so that replace() can grow it by so much in place even when the pile\n\
+is full.\n\n\
+Raises CodecError when something in the graph cannot be stored, LimitError when the pile or the system has no room;\n\
+the pile is unchanged then. Takes time linear in the graph.\n\n\
+>>> import gabion\n\
+>>> pile = gabion.Pile()\n\
+>>> pointer = pile.put([1, 'two', {3.0}])\n\
+>>> pile.get(pointer)\n\
+[1, 'two', {3.0}]\n",
+    ),
+    Method::fast(
+        c"get",
+        get,
+        c"get($self, ptr, default=<unset>, /)\n--\n\n\
+Build and return the object behind a pointer: equal to what was put, and new at every call.\n\n\
+With a default, that is returned when the pointer is not live. Without, PointerError says what is wrong: the object\n\
+was removed, the pointer is another pile's, or no pile's. Takes no lock and time linear in the object.\n\n\
+>>> import gabion\n\
+>>> pile = gabion.Pile()\n\
+>>> pointer = pile.put('stone')\n\
+>>> pile.remove(pointer)\n\
+>>> pile.get(pointer, 'gone')\n\
+'gone'\n",
+    ),
+    Method::fast(
+        c"replace",
+        replace,
+        c"replace($self, ptr, obj, /)\n--\n\n\
+Put another object behind a pointer. The pointer stays valid, whatever the new object's type and size.\n\n\
+Readers see the old object or the new one. Raises PointerError when the pointer is not live, CodecError when the\n\
+object cannot be stored, LimitError when there is no room; the old object stays then.\n\n\
+>>> import gabion\n\
+>>> pile = gabion.Pile()\n\
+>>> pointer = pile.put('a stone')\n\
+>>> pile.replace(pointer, ['a', 'wall'])\n\
+>>> pile.get(pointer)\n\
+['a', 'wall']\n",
+    ),
+    Method::fast(
+        c"remove",
+        remove,
+        c"remove($self, ptr, /)\n--\n\n\
+Remove the object behind a pointer, which is refused from now on. Constant time.\n\n\
+Raises PointerError when the pointer is not live; discard() does not.\n",
+    ),
+];
+
+type Fast = unsafe extern "C" fn(*mut PyObject, *mut *mut PyObject, isize) -> *mut PyObject;
+type FastKeywords = unsafe extern "C" fn(*mut PyObject, *const *mut PyObject, isize, *mut PyObject) -> *mut PyObject;
+
+impl Method {
+    const fn fast(name: &'static CStr, function: Fast, doc: &'static CStr) -> Self {
+        Self::new(name, ffi::PyMethodDefPointer { PyCFunctionFast: function }, FAST, doc)
+    }
+
+    const fn with_keywords(name: &'static CStr, function: FastKeywords, doc: &'static CStr) -> Self {
+        Self::new(name, ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: function }, FAST_KEYWORDS, doc)
+    }
+
+    const fn new(name: &'static CStr, function: ffi::PyMethodDefPointer, flags: i32, doc: &'static CStr) -> Self {
+        let (ml_name, ml_doc): (*const c_char, *const c_char) = (name.as_ptr(), doc.as_ptr());
+        Self(ffi::PyMethodDef { ml_name, ml_meth: function, ml_flags: flags, ml_doc })
+    }
+}
+
+/// Adds the methods to the class.
+pub(super) fn install(class: &Bound<'_, PyType>) -> PyResult<()> {
+    let py = class.py();
+    for method in &METHODS {
+        // SAFETY: the class is a type object, the entry is static; the interpreter only reads it. The result is a new
+        // reference or null with an error set.
+        let descriptor = unsafe {
+            let entry = ptr::from_ref(&method.0).cast_mut();
+            Bound::from_owned_ptr_or_err(py, ffi::PyDescr_NewMethod(class.as_type_ptr(), entry))?
+        };
+        // SAFETY: every name above is a static C string.
+        let name = unsafe { CStr::from_ptr(method.0.ml_name) };
+        class.setattr(name.to_str()?, descriptor)?;
+    }
+    Ok(())
+}
+
+/// Runs a method: `work` gets the pile and its arguments; its result becomes the interpreter's.
+///
+/// # Safety
+/// Called by the interpreter as a method of `Pile`: the thread is attached, `slf` is a `Pile`, `args` points to
+/// `count` borrowed objects (and those of the keywords).
+#[inline(always)]
+unsafe fn call<'py>(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    work: impl FnOnce(Python<'py>, &Pile, &[Bound<'py, PyAny>]) -> PyResult<*mut PyObject>,
+) -> *mut PyObject {
+    // SAFETY: attached (duty of the caller).
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the method descriptor has checked that `slf` is an instance of the class; it is borrowed for the call.
+    // `Bound` has the layout of an object pointer, and borrowed ones are not dropped through a slice.
+    let (slf, args) = unsafe {
+        let args =
+            if count == 0 { &[] } else { std::slice::from_raw_parts(args.cast::<Bound<'py, PyAny>>(), count as usize) };
+        (Borrowed::from_ptr(py, slf), args)
+    };
+    // SAFETY: as above; the class is frozen, so a shared reference is all that exists.
+    let slf = unsafe { slf.cast_unchecked::<Pile>() };
+    let pile = slf.get();
+    // A panic must not cross into C: it would be a bug, and becomes an exception.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(py, pile, args)));
+    match result {
+        Ok(Ok(object)) => object,
+        Ok(Err(error)) => {
+            error.restore(py);
+            ptr::null_mut()
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map_or("a bug in gabion: panic", |text| text);
+            pyo3::panic::PanicException::new_err(text.to_owned()).restore(py);
+            ptr::null_mut()
+        }
+    }
+}
+
+#[cold]
+fn wrong_count(usage: &str, given: usize) -> PyErr {
+    PyTypeError::new_err(format!("{usage}: {given} positional arguments given"))
+}
+
+fn none(py: Python<'_>) -> *mut PyObject {
+    py.None().into_ptr()
+}
+
+unsafe extern "C" fn put(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let keywords = if names.is_null() {
+        0
+    } else {
+        // SAFETY: the interpreter passes a tuple of names.
+        unsafe { ffi::PyTuple_GET_SIZE(names) }
+    };
+    // SAFETY: called by the interpreter; the values of keywords follow the positional arguments.
+    unsafe {
+        call(slf, args, count + keywords, |py, this, all| {
+            let (positional, values) = all.split_at(count as usize);
+            let [object] = positional else { return Err(wrong_count("put(obj, *, reserve=0)", count as usize)) };
+            let reserve = if keywords == 0 { 0 } else { reserve(py, names, values)? };
+            let pile = this.open(py)?;
+            with_encoded(|encoded| {
+                // SAFETY: the interpreter holds the argument over the call.
+                unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
+                let pointer = pile.put(encoded, reserve).map_err(|error| refusal::raise(py, &error))?;
+                Ok(ffi::PyLong_FromUnsignedLongLong(pointer.to_bits()))
+            })
+        })
+    }
+}
+
+/// Reads put()'s keywords.
+///
+/// # Safety
+/// `names` is a tuple of str.
+#[cold]
+unsafe fn reserve(py: Python<'_>, names: *mut PyObject, values: &[Bound<'_, PyAny>]) -> PyResult<usize> {
+    // SAFETY: borrowed from the interpreter for the call.
+    let names = unsafe { Borrowed::from_ptr(py, names).cast_unchecked::<PyTuple>() };
+    let mut reserve = 0;
+    for (name, value) in names.iter().zip(values) {
+        let name: String = name.extract()?;
+        if name != "reserve" {
+            return Err(PyTypeError::new_err(format!(
+                "put() got an unexpected keyword argument '{name}'; it takes reserve"
+            )));
+        }
+        reserve = value.extract().map_err(|error: PyErr| {
+            if error.is_instance_of::<PyTypeError>(py) {
+                return error;
+            }
+            PyValueError::new_err(format!("reserve={value}: not a number of bytes; pass 0 or more"))
+        })?;
+    }
+    Ok(reserve)
+}
+
+unsafe extern "C" fn get(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
+    // SAFETY: called by the interpreter.
+    unsafe {
+        call(slf, args, count, |py, this, args| {
+            let (ptr, default) = match args {
+                [ptr] => (ptr, None),
+                [ptr, default] => (ptr, Some(default)),
+                _ => return Err(wrong_count("get(ptr[, default])", count as usize)),
+            };
+            let object = number::pointer(ptr).and_then(|pointer| this.build(py, pointer));
+            if default.is_some() && object.is_err() {
+                let default = default.map(|default| default.clone().unbind());
+                return Pile::or_default(py, object, default).map(Py::into_ptr);
+            }
+            object.map(Py::into_ptr)
+        })
+    }
+}
+
+unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
+    // SAFETY: called by the interpreter.
+    unsafe {
+        call(slf, args, count, |py, this, args| {
+            let [ptr, object] = args else { return Err(wrong_count("replace(ptr, obj)", count as usize)) };
+            let pointer = number::pointer(ptr)?;
+            let pile = this.open(py)?;
+            with_encoded(|encoded| {
+                // SAFETY: the interpreter holds the argument over the call.
+                unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
+                pile.replace(pointer, encoded).map_err(|error| refusal::raise(py, &error))?;
+                Ok(none(py))
+            })
+        })
+    }
+}
+
+unsafe extern "C" fn remove(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
+    // SAFETY: called by the interpreter.
+    unsafe {
+        call(slf, args, count, |py, this, args| {
+            let [ptr] = args else { return Err(wrong_count("remove(ptr)", count as usize)) };
+            let pointer = number::pointer(ptr)?;
+            this.open(py)?.remove(pointer).map_err(|error| refusal::raise(py, &error))?;
+            Ok(none(py))
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! Buffers that a thread reuses from call to call.
+//!
+//! A call takes the buffer out of its thread's place and puts it back at the end. Code that runs meanwhile on the same
+//! thread (a reducer that stores something itself) finds the place empty and makes a buffer of its own.
+
+use std::cell::Cell;
+
+use gabion_pile::ReadBuf;
+
+/// Encodings longer than this do not stay with the thread.
+const KEEP: usize = 1 << 20;
+
+thread_local! {
+    static ENCODED: Cell<Option<Vec<u8>>> = const { Cell::new(None) };
+    static PAYLOAD: Cell<Option<ReadBuf>> = const { Cell::new(None) };
+}
+
+/// Calls `work` with an empty buffer for an encoding.
+#[inline]
+pub(super) fn with_encoded<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    // A thread that is ending has no place left: a fresh buffer does as well.
+    let mut buffer = ENCODED.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    buffer.clear();
+    let result = work(&mut buffer);
+    if buffer.capacity() <= KEEP {
+        let _ = ENCODED.try_with(|place| place.set(Some(buffer)));
+    }
+    result
+}
+
+/// Calls `work` with a buffer for a payload.
+#[inline]
+pub(super) fn with_payload<R>(work: impl FnOnce(&mut ReadBuf) -> R) -> R {
+    let mut buffer = PAYLOAD.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    let result = work(&mut buffer);
+    if buffer.capacity() <= KEEP {
+        buffer.let_go();
+        let _ = PAYLOAD.try_with(|place| place.set(Some(buffer)));
+    }
+    result
+}

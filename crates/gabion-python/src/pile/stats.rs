@@ -1,0 +1,74 @@
+//! `gabion.PileStats`.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// A pile's figures at one moment: `reserved_bytes = used_bytes + overhead_bytes`.
+///
+/// All sizes are bytes. Returned by `Pile.stats()`; `as_dict()` gives the same as a dict.
+#[pyclass(frozen, get_all, module = "gabion")]
+pub(super) struct PileStats {
+    /// Live objects.
+    objects: u64,
+    /// Bytes of all encoded objects.
+    used_bytes: u64,
+    /// Bytes taken for the pile: pages of 64 KiB in use, and the runs of objects over 1 MiB.
+    reserved_bytes: u64,
+    /// What of the reserved bytes is not payload: words, headers, rounding, room that waits for its next object.
+    overhead_bytes: u64,
+    /// The most that `reserved_bytes` may become.
+    limit_bytes: u64,
+    /// Blocks of 4 MiB mapped.
+    blocks: u64,
+    /// Objects that lie outside their own slot, because they outgrew it or are over 1 KiB.
+    moved_objects: u64,
+    /// Objects over 1 MiB.
+    large_objects: u64,
+    /// Classes that the pile knows.
+    types: u64,
+}
+
+impl PileStats {
+    pub(super) fn new(stats: &gabion_pile::PileStats, types: usize) -> Self {
+        Self {
+            objects: stats.objects,
+            used_bytes: stats.used_bytes,
+            reserved_bytes: stats.reserved_bytes,
+            overhead_bytes: stats.overhead_bytes,
+            limit_bytes: stats.limit_bytes,
+            blocks: stats.blocks,
+            moved_objects: stats.moved_objects,
+            large_objects: stats.large_objects,
+            types: types as u64,
+        }
+    }
+
+    fn fields(&self) -> [(&'static str, u64); 9] {
+        [
+            ("objects", self.objects),
+            ("used_bytes", self.used_bytes),
+            ("reserved_bytes", self.reserved_bytes),
+            ("overhead_bytes", self.overhead_bytes),
+            ("limit_bytes", self.limit_bytes),
+            ("blocks", self.blocks),
+            ("moved_objects", self.moved_objects),
+            ("large_objects", self.large_objects),
+            ("types", self.types),
+        ]
+    }
+}
+
+#[pymethods]
+impl PileStats {
+    /// The figures as a dict, in the order of their names above.
+    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        self.fields().iter().try_for_each(|(name, value)| dict.set_item(name, value))?;
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        let fields: Vec<_> = self.fields().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("PileStats({})", fields.join(", "))
+    }
+}

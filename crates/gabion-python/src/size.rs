@@ -1,0 +1,52 @@
+//! Sizes as callers write them: whole bytes, or text such as `"4 GiB"`.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyString};
+
+/// Unit names and what they stand for, longest first within a letter.
+const UNITS: [(&str, u64); 11] = [
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+    ("kb", 1000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("tb", 1_000_000_000_000),
+    ("bytes", 1),
+    ("b", 1),
+    ("", 1),
+];
+
+/// Reads a size argument called `name`. Text is a number and a unit (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB).
+pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
+        return value.extract().map_err(|_| refused(name, value));
+    }
+    let Ok(text) = value.cast::<PyString>() else {
+        let given = value.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "{name} must be an int (bytes) or text such as \"4 GiB\", not {given}"
+        )));
+    };
+    bytes(text.to_str()?).ok_or_else(|| refused(name, value))
+}
+
+fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let given = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    PyValueError::new_err(format!("{name}={given}: not a size; pass bytes (0 or more) or text such as \"4 GiB\""))
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
+    let number = text[..text.len() - unit.len()].trim_end();
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(*factor);
+    }
+    let number: f64 = number.parse().ok()?;
+    let bytes = number * *factor as f64;
+    // Up to 2⁵³ a float counts bytes exactly; more than that is beyond every machine.
+    (number.is_finite() && (0.0..9.0e15).contains(&bytes)).then_some(bytes as u64)
+}
