@@ -28,9 +28,9 @@ def plan(options: Options) -> Plan:
     """All runs of the benchmark, with their bars."""
     made = Plan([], [])
     site = "" if options.installed else str(build.site_for(sys.executable))
-    _plan_kinds(made, site, 100_000 if options.quick else 1_000_000)
-    _plan_batches(made, site, 100_000 if options.quick else 1_000_000)
-    _plan_churn(made, site, 10_000 if options.quick else 100_000)
+    _plan_kinds(made, site, 300_000 if options.quick else 1_000_000)
+    _plan_batches(made, site, 300_000 if options.quick else 1_000_000)
+    _plan_churn(made, site, 50_000 if options.quick else 100_000)
     _plan_threads(made, options, 200_000 if options.quick else 2_000_000)
     _plan_rust(made, options.quick)
     made.notes += [

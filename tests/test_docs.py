@@ -1,7 +1,9 @@
 """What the documentation shows, runs; what it links to, exists."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -16,7 +18,7 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if EXAMPLE.search(p.read_text())], ids=name)
-def test_examples_run(page: Path) -> None:
+def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page's examples are one program, read from top to bottom."""
     text = page.read_text()
     # Examples keep their line numbers, so that a traceback names the line of the page.
@@ -25,7 +27,9 @@ def test_examples_run(page: Path) -> None:
         first = text.count("\n", 0, found.start(1))
         lines = found[1].splitlines()
         program[first : first + len(lines)] = lines
-    exec(compile("\n".join(program), str(page), "exec"), {"__name__": "__main__"})
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)  # a stored class is found by its module and name
+    exec(compile("\n".join(program), str(page), "exec"), module.__dict__)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

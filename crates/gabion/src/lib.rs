@@ -1,1 +1,22 @@
-//! Façade.
+//! **gabion** for Rust programs: the rooms of the workspace behind one name.
+//!
+//! ```
+//! use gabion::{Pile, ReadBuf};
+//!
+//! let pile = Pile::new()?;
+//! let pointers: Vec<_> = (0..1000_u32).map(|n| pile.put(&n.to_le_bytes(), 0)).collect::<Result<_, _>>()?;
+//! let mut buf = ReadBuf::new();
+//! assert_eq!(pile.read(pointers[7], &mut buf)?, 7_u32.to_le_bytes());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | name | what it is |
+//! |---|---|
+//! | [`Pile`] | byte objects behind 64-bit [`Pointer`]s with generations |
+//! | [`View`] | a stored payload in place, without a copy |
+//! | [`blocks`] | the 4 MiB blocks that everything is built from |
+
+#![forbid(unsafe_code)]
+
+pub use gabion_blocks as blocks;
+pub use gabion_pile::{Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View};

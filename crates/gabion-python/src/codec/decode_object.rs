@@ -3,6 +3,7 @@
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use super::decode::{Decoder, Frame, Place};
+use super::known::Known;
 use super::object::{Own, Raise, Raised};
 use super::reader::damaged;
 use super::registry::{Entry, Layout};
@@ -31,8 +32,8 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
 
     fn new_object(&mut self, id: u32, place: Place) -> Raise<Object> {
         let layout: *const Layout = self.layout(id)?;
-        // SAFETY: layouts live as long as the registry; its class allocates generically (see its plan).
-        let object = unsafe { Own::take(ffi::PyType_GenericAlloc((*layout).class.ptr().cast(), 0))? };
+        // SAFETY: layouts live as long as the registry.
+        let object = unsafe { allocate(&*layout, self.maker.known)? };
         self.note(place, &object);
         Ok(Object { object, layout, next: 0, bits: None, open: 0, name: None })
     }
@@ -114,6 +115,24 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             object.name = Some(value);
         }
         Ok(())
+    }
+}
+
+/// A new instance, as `object.__new__` makes it.
+#[inline(always)]
+fn allocate(layout: &Layout, known: &Known) -> Raise<Own> {
+    let class: *mut PyTypeObject = layout.class.ptr().cast();
+    // SAFETY: the class inherits `object.__new__` and allocates generically (see its plan); it is held by the layout.
+    unsafe {
+        // Before 3.13 `object.__new__` itself makes room for the attributes of an instance with a `__dict__`.
+        #[cfg(not(Py_3_13))]
+        if ffi::PyType_GetFlags(class) & inline::MANAGED_DICT != 0
+            && let Some(new) = (*class).tp_new
+        {
+            return Own::take(new(class, known.no_arguments.ptr(), std::ptr::null_mut()));
+        }
+        let _ = known;
+        Own::take(ffi::PyType_GenericAlloc(class, 0))
     }
 }
 

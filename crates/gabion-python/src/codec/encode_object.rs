@@ -101,12 +101,7 @@ impl Encoder<'_, '_> {
                     return result;
                 }
             }
-            let dict = if attributes.inline && !inline::made_dict(obj).is_null() {
-                Own::share(inline::made_dict(obj))
-            } else {
-                Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?
-            };
-            let (names, values) = Section::hold(dict.ptr(), || items(dict.ptr()));
+            let (names, values) = contents(obj, attributes)?;
             let texts = names.iter().all(|name| ffi::PyUnicode_CheckExact(name.ptr()) != 0);
             if full && texts {
                 let same = |layout: &&Layout| {
@@ -227,6 +222,26 @@ fn interned(names: &[Own]) -> Vec<Own> {
         }
     };
     names.iter().filter_map(|name| intern(name).ok()).collect()
+}
+
+/// Names and values of an object's attributes. A dict is made for it only where its layout is not known.
+unsafe fn contents(obj: *mut PyObject, attributes: &Attributes) -> Raise<(Vec<Own>, Vec<Own>)> {
+    // SAFETY: held by the caller; views are read under the object's lock.
+    unsafe {
+        if attributes.inline {
+            let lying = Section::hold(obj, || {
+                let view = inline::view(obj)?;
+                let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
+                let names = indices.iter().map(|&i| Own::share(inline::key(ffi::Py_TYPE(obj), i))).collect();
+                Some((names, indices.iter().map(|&i| Own::share(view.value(i))).collect()))
+            });
+            if let Some(found) = lying {
+                return Ok(found);
+            }
+        }
+        let dict = Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?;
+        Ok(Section::hold(dict.ptr(), || items(dict.ptr())))
+    }
 }
 
 /// Keys and values of a dict that is locked.

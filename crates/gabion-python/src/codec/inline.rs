@@ -54,8 +54,8 @@ impl View {
     }
 }
 
-#[cfg(any(Py_3_11, Py_3_12, Py_3_13))]
-const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
+/// Flag of a class whose instances keep their `__dict__` out of the instance proper.
+pub const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
 
 /// Where a free-threaded object keeps its dict, in words before the object.
 #[cfg(Py_GIL_DISABLED)]
@@ -160,15 +160,16 @@ pub unsafe fn view(obj: *mut PyObject) -> Option<View> {
     }
 }
 
-/// The dict that was made for `obj`, borrowed, or null. Only for a class with a managed dict.
+/// The dict that was made for `obj`, borrowed, or null.
 ///
 /// # Safety
-/// As [`view`], which found nothing.
-pub unsafe fn made_dict(obj: *mut PyObject) -> *mut PyObject {
+/// As [`view`].
+unsafe fn made_dict(obj: *mut PyObject) -> *mut PyObject {
     #[cfg(not(Py_3_14))]
-    // SAFETY: as the caller promised; in 3.12 the word is a dict or null when it is not marked.
+    // SAFETY: as the caller promised; in 3.12 the word is marked when it is no dict.
     unsafe {
-        *obj.cast::<*mut PyObject>().sub(DICT_WORD)
+        let word = *obj.cast::<usize>().sub(DICT_WORD);
+        if word & 1 == 0 { word as *mut PyObject } else { std::ptr::null_mut() }
     }
     #[cfg(Py_3_14)]
     {

@@ -44,6 +44,7 @@ pub struct Known {
     pub names: Names,
     dispatch_table: Own,
     pub slot_names: Own,
+    pub no_arguments: Own,
     pub new_obj: Own,
     pub new_obj_ex: Own,
     pub object_reduce_ex: Own,
@@ -102,6 +103,8 @@ impl Known {
         Ok(Known {
             names: Names::new()?,
             dispatch_table: import(c"copyreg", c"dispatch_table")?,
+            // SAFETY: the empty tuple, a new reference.
+            no_arguments: unsafe { Own::take(ffi::PyTuple_New(0))? },
             slot_names: import(c"copyreg", c"_slotnames")?,
             new_obj: import(c"copyreg", c"__newobj__")?,
             new_obj_ex: import(c"copyreg", c"__newobj_ex__")?,

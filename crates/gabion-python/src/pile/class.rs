@@ -112,7 +112,7 @@ impl Pile {
     /// >>> pile = gabion.Pile()
     /// >>> pile.pop(pile.put("once"))
     /// 'once'
-    #[pyo3(signature = (ptr, default = None, /), text_signature = "($self, ptr, default=<unset>, /)")]
+    #[pyo3(signature = (ptr, default = None, /), text_signature = "($self, ptr, default=..., /)")]
     fn pop(&self, ptr: &Bound<'_, PyAny>, default: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
         let py = ptr.py();
         let pointer = number::pointer(ptr);
@@ -220,7 +220,7 @@ impl Pile {
     /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers
     /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
     /// live; without, the first of them raises PointerError. Pointers come as array('Q'), NumPy uint64 or ints.
-    #[pyo3(signature = (ptrs, default = None, /), text_signature = "($self, ptrs, default=<unset>, /)")]
+    #[pyo3(signature = (ptrs, default = None, /), text_signature = "($self, ptrs, default=..., /)")]
     fn get_many<'py>(
         &self,
         ptrs: &Bound<'py, PyAny>,

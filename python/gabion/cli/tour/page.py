@@ -49,7 +49,8 @@ def page(table: Table, results: Sequence[Result], machine: Mapping[str, str], co
 <section>
 <h2>Collector pauses over time</h2>
 <p>While a pause lasts, no Python code runs. Each line is the longest pause at that moment; the height is
-logarithmic. A lane ends where its store was done.</p>
+logarithmic. A lane ends where its store was done. The short pauses that remain with the other two are over the new
+objects of each request and over the interpreter itself, however many objects are kept.</p>
 {svg(results)}
 </section>
 <section class="columns">

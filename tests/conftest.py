@@ -1,0 +1,40 @@
+"""Fixtures that the tests of the pile share."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import gabion
+
+LONG = os.environ.get("GABION_LONG") == "1"
+
+
+@pytest.fixture
+def pile() -> Iterator[gabion.Pile]:
+    """A pile whose structure is checked once more when the test is over."""
+    with gabion.Pile() as pile:
+        yield pile
+        if not pile.closed:
+            pile.validate()
+
+
+@pytest.fixture
+def script(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Runs a program in an interpreter of its own, where a crash is an exit status; returns what it printed."""
+
+    def run(source: str, *options: str, timeout: float = 60, silent: bool = True) -> str:
+        command = [sys.executable, "-X", "faulthandler", *options, "-c", textwrap.dedent(source)]
+        environment = {**os.environ, "PYTHONPATH": str(request.path.parent)}
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=timeout, env=environment
+        )
+        assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        if silent:
+            assert done.stderr == ""
+        return done.stdout
+
+    return run
