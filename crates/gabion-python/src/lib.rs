@@ -7,6 +7,19 @@
 //! | `codec` | any picklable graph of Python objects to bytes and back |
 //! | `pile` | `gabion.Pile` |
 
+// Docstrings are Python's and follow its habits; sizes and counts cross the boundary as C's signed and unsigned types.
+#![allow(
+    clippy::doc_markdown,
+    clippy::doc_link_with_quotes,
+    clippy::struct_field_names,
+    clippy::unused_self,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_lossless,
+    clippy::needless_pass_by_value,
+    clippy::trivially_copy_pass_by_ref
+)]
+
 mod errors;
 
 mod size;

@@ -4,12 +4,12 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use super::decode_leaf::Maker;
-use super::decode_object::Object;
+use super::decode_object::Odd;
 use super::known::Known;
 use super::object::{Own, Raise, Raised};
 use super::reader::{Reader, damaged};
 use super::rebuild::Rebuild;
-use super::registry::{Entry, Registry};
+use super::registry::{Entry, Layout, Registry};
 use super::{datetime, tags};
 
 /// A container whose values are being read.
@@ -18,7 +18,8 @@ pub enum Frame {
     Tuple { tuple: Own, next: usize, len: usize, place: Place, again: bool },
     Dict { dict: Own, left: usize, key: Option<Own> },
     Set { set: Own, left: usize, place: Place, again: bool },
-    Object(Object),
+    Object { object: Own, layout: *const Layout, next: usize },
+    Odd(Box<Odd>),
     Gather { tag: u8, values: Vec<Own>, want: usize, packed: u64, bytes: [u8; 12], place: Place },
     Rebuild(Box<Rebuild>),
 }
@@ -59,6 +60,16 @@ pub fn decode(py: Python<'_>, registry: &Registry, known: &'static Known, bytes:
         }
         _ => Err(damaged("an unknown format")),
     }
+}
+
+/// Builds the one value of an encoding without references that lies from `at` to the end of `bytes`.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_part(py: Python<'_>, registry: &Registry, known: &'static Known, bytes: &[u8], at: usize) -> Raise<Own> {
+    let mut decoder = Decoder::<false>::new(Maker { py, known, registry }, bytes, Vec::new());
+    decoder.reader.at = at;
+    decoder.run()
 }
 
 /// Splits off the table of the positions that references lead to.
@@ -208,10 +219,8 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     /// Gives a container the value that it waited for.
     fn resume(&mut self, frame: Frame, value: Own) -> Raise<Option<Own>> {
         match frame {
-            Frame::Object(mut object) => {
-                self.put(&mut object, value)?;
-                self.fill_object(object)
-            }
+            Frame::Object { object, layout, next } => self.resume_object(object, layout, next, value),
+            Frame::Odd(odd) => self.resume_odd(odd, value),
             Frame::List { list, next, len } => {
                 put_item::<REFS>(&list, next, value)?;
                 self.fill_list(list, next + 1, len)

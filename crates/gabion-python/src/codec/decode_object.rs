@@ -9,14 +9,14 @@ use super::reader::damaged;
 use super::registry::{Entry, Layout};
 use super::{inline, plan, tags};
 
-/// An object that is being filled.
-pub struct Object {
+/// An object that is being filled in an unusual way: unset slots, or attribute names inline.
+pub struct Odd {
     object: Own,
     layout: *const Layout,
-    /// Index of the next value in the layout.
+    /// Index of the next slot.
     next: usize,
-    /// Which slots have a value; all when there is no bit set.
-    bits: Option<Box<[u8]>>,
+    /// A bit for each slot that has a value.
+    bits: Vec<u8>,
     /// Attributes with inline names still to be read, and the name of the one that is.
     open: usize,
     name: Option<Own>,
@@ -30,92 +30,99 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
         }
     }
 
-    fn new_object(&mut self, id: u32, place: Place) -> Raise<Object> {
+    /// An object of a layout.
+    #[inline(always)]
+    pub fn object(&mut self, id: u32, place: Place) -> Raise<Option<Own>> {
         let layout: *const Layout = self.layout(id)?;
         // SAFETY: layouts live as long as the registry.
         let object = unsafe { allocate(&*layout, self.maker.known)? };
         self.note(place, &object);
-        Ok(Object { object, layout, next: 0, bits: None, open: 0, name: None })
+        self.fill_object(object, layout, 0)
     }
 
-    /// An object of a layout.
+    /// Reads values into the object until one is not a leaf, or all are there.
     #[inline(always)]
-    pub fn object(&mut self, id: u32, place: Place) -> Raise<Option<Own>> {
-        let object = self.new_object(id, place)?;
-        self.fill_object(object)
+    fn fill_object(&mut self, object: Own, layout: *const Layout, mut next: usize) -> Raise<Option<Own>> {
+        // SAFETY: layouts live as long as the registry.
+        let fields = unsafe { &*layout };
+        while next < fields.slots() {
+            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object { object, layout, next })) };
+            put_slot(&object, fields.offsets[next], value);
+            next += 1;
+        }
+        while next < fields.len() {
+            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object { object, layout, next })) };
+            put_attribute(&object, fields, next, value)?;
+            next += 1;
+        }
+        Ok(Some(object))
+    }
+
+    /// Gives an object the value that it waited for, and reads on.
+    pub fn resume_object(
+        &mut self,
+        object: Own,
+        layout: *const Layout,
+        next: usize,
+        value: Own,
+    ) -> Raise<Option<Own>> {
+        // SAFETY: layouts live as long as the registry.
+        let fields = unsafe { &*layout };
+        match fields.offsets.get(next) {
+            Some(&offset) => put_slot(&object, offset, value),
+            None => put_attribute(&object, fields, next, value)?,
+        }
+        self.fill_object(object, layout, next + 1)
     }
 
     /// An object with unset slots, or with attribute names inline.
     pub fn odd_object(&mut self, tag: u8, place: Place) -> Raise<Option<Own>> {
         let id = self.maker.id(&mut self.reader)?;
-        let mut object = self.new_object(id, place)?;
+        let layout: *const Layout = self.layout(id)?;
         // SAFETY: layouts live as long as the registry.
-        let slots = unsafe { (*object.layout).slots() };
-        object.bits = Some(self.reader.take(slots.div_ceil(8))?.into());
-        if tag == tags::OBJECT_OPEN {
-            object.open = self.reader.varint()?;
-            self.reader.claim(object.open.saturating_mul(2))?;
-        }
-        self.fill_object(object)
+        let (object, slots) = unsafe { (allocate(&*layout, self.maker.known)?, (*layout).slots()) };
+        self.note(place, &object);
+        let bits = self.reader.take(slots.div_ceil(8))?.to_vec();
+        let open = if tag == tags::OBJECT_OPEN { self.reader.varint()? } else { 0 };
+        self.reader.claim(open.saturating_mul(2))?;
+        self.fill_odd(Box::new(Odd { object, layout, next: 0, bits, open, name: None }))
     }
 
-    /// Reads values into the object until one is not a leaf, or all are there.
-    #[inline(always)]
-    pub fn fill_object(&mut self, mut object: Object) -> Raise<Option<Own>> {
-        // SAFETY: layouts live as long as the registry.
-        let layout = unsafe { &*object.layout };
-        if object.bits.is_some() {
-            return self.fill_odd(object);
-        }
-        let slots = layout.slots();
-        while object.next < slots {
-            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object(object))) };
-            put_slot(&object.object, layout.offsets[object.next], value);
-            object.next += 1;
-        }
-        while object.next < layout.len() {
-            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object(object))) };
-            put_attribute(&object.object, layout, object.next, value)?;
-            object.next += 1;
-        }
-        Ok(Some(object.object))
-    }
-
-    #[inline(never)]
-    fn fill_odd(&mut self, mut object: Object) -> Raise<Option<Own>> {
-        // SAFETY: layouts live as long as the registry.
-        let layout = unsafe { &*object.layout };
+    fn fill_odd(&mut self, mut odd: Box<Odd>) -> Raise<Option<Own>> {
         loop {
-            let bits = object.bits.as_deref().unwrap_or_default();
-            while object.next < layout.slots() && bits[object.next / 8] >> (object.next % 8) & 1 == 0 {
-                object.next += 1;
+            // SAFETY: layouts live as long as the registry.
+            let slots = unsafe { (*odd.layout).slots() };
+            while odd.next < slots && odd.bits[odd.next / 8] >> (odd.next % 8) & 1 == 0 {
+                odd.next += 1;
             }
-            if object.next >= layout.slots() && object.open == 0 {
-                return Ok(Some(object.object));
+            if odd.next >= slots && odd.open == 0 {
+                return Ok(Some(odd.object));
             }
-            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object(object))) };
-            self.put(&mut object, value)?;
+            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Odd(odd))) };
+            put_odd(&mut odd, value)?;
         }
     }
 
-    /// Gives the object the value that is next.
-    pub fn put(&mut self, object: &mut Object, value: Own) -> Raise<()> {
-        // SAFETY: layouts live as long as the registry.
-        let layout = unsafe { &*object.layout };
-        if object.next < layout.slots() {
-            put_slot(&object.object, layout.offsets[object.next], value);
-            object.next += 1;
-        } else if object.bits.is_none() {
-            put_attribute(&object.object, layout, object.next, value)?;
-            object.next += 1;
-        } else if let Some(name) = object.name.take() {
-            put_in_dict(&object.object, name, &value)?;
-            object.open -= 1;
-        } else {
-            object.name = Some(value);
-        }
-        Ok(())
+    /// Gives an unusual object the value that it waited for, and reads on.
+    pub fn resume_odd(&mut self, mut odd: Box<Odd>, value: Own) -> Raise<Option<Own>> {
+        put_odd(&mut odd, value)?;
+        self.fill_odd(odd)
     }
+}
+
+fn put_odd(odd: &mut Odd, value: Own) -> Raise<()> {
+    // SAFETY: layouts live as long as the registry.
+    let layout = unsafe { &*odd.layout };
+    if let Some(&offset) = layout.offsets.get(odd.next) {
+        put_slot(&odd.object, offset, value);
+        odd.next += 1;
+    } else if let Some(name) = odd.name.take() {
+        put_in_dict(&odd.object, name, &value)?;
+        odd.open -= 1;
+    } else {
+        odd.name = Some(value);
+    }
+    Ok(())
 }
 
 /// A new instance, as `object.__new__` makes it.

@@ -23,7 +23,7 @@ struct Int {
 /// # Safety
 /// `obj` is an exact `int`.
 #[inline(always)]
-unsafe fn small(obj: *mut PyObject) -> Option<i64> {
+pub(crate) unsafe fn small(obj: *mut PyObject) -> Option<i64> {
     const { assert!(cfg!(target_pointer_width = "64"), "digits of 30 bits are assumed") };
     // SAFETY: an `int` has room for the digits that it says to have.
     unsafe {
@@ -80,9 +80,9 @@ unsafe fn int_bytes(obj: *mut PyObject, bytes: &mut [u8], low_first: bool) -> Ra
 /// The float as a number of cents, when it is exactly what a division by 100 gives.
 #[inline(always)]
 fn cents(value: f64) -> Option<i32> {
-    let scaled = value * 100.0;
-    // Saturating, with 0 for a NaN; both fail the comparison of bits.
-    let whole = scaled.round_ties_even() as i32;
+    // Half away from zero, by truncation: a wrong neighbour only fails the comparison. Saturating, with 0 for a NaN:
+    // these fail it too.
+    let whole = (value * 100.0 + 0.5f64.copysign(value)) as i32;
     (f64::from(whole) / 100.0).to_bits().eq(&value.to_bits()).then_some(whole)
 }
 

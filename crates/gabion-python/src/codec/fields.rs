@@ -1,10 +1,15 @@
 //! Parts of an object without the whole.
 
+use pyo3::ffi::{self, PyObject, PyTypeObject};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyString, PyTuple};
 
+use super::decode::decode_part;
+use super::known::Known;
+use super::object::{Own, Raise, Raised, explain};
 use super::reader::Reader;
-use super::{Codec, RawView, tags};
+use super::registry::{Entry, Layout, Registry};
+use super::{Codec, RawView, plan, tags};
 
 /// See [`Codec::decode_fields`].
 pub fn decode_fields<'py>(
@@ -13,18 +18,239 @@ pub fn decode_fields<'py>(
     bytes: &[u8],
     names: &[Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyTuple>> {
+    let found = Known::get(py).and_then(|known| Search { py, known, registry: &codec.registry, bytes }.find(names));
+    match found {
+        Ok(Some(found)) => {
+            // SAFETY: owned references.
+            let values = found.into_iter().map(|value| unsafe { Bound::from_owned_ptr(py, value.into_ptr()) });
+            return PyTuple::new(py, values.collect::<Vec<_>>());
+        }
+        Ok(None) => {}
+        Err(Raised) => return Err(explain(py, "cannot rebuild a part of the stored object")),
+    }
     let whole = codec.decode(py, bytes)?.into_bound(py);
-    let found: Vec<Bound<'py, PyAny>> = names
-        .iter()
-        .map(|name| {
-            if whole.is_instance_of::<pyo3::types::PyDict>() {
-                whole.get_item(name)
-            } else {
-                whole.getattr(name.cast::<pyo3::types::PyString>()?)
+    let get = |name: &Bound<'py, PyAny>| {
+        if whole.is_instance_of::<PyDict>() { whole.get_item(name) } else { whole.getattr(name.cast::<PyString>()?) }
+    };
+    PyTuple::new(py, names.iter().map(get).collect::<PyResult<Vec<_>>>()?)
+}
+
+struct Search<'a, 'py> {
+    py: Python<'py>,
+    known: &'static Known,
+    registry: &'a Registry,
+    bytes: &'a [u8],
+}
+
+/// One name that is asked for, with what was found.
+struct Wanted {
+    name: *mut PyObject,
+    value: Option<Own>,
+}
+
+impl Search<'_, '_> {
+    /// The values of these names; `None` when only the whole object can tell.
+    fn find(&self, names: &[Bound<'_, PyAny>]) -> Raise<Option<Vec<Own>>> {
+        if self.bytes.first() != Some(&tags::FORMAT) {
+            return Ok(None);
+        }
+        let mut wanted: Vec<Wanted> = names.iter().map(|name| Wanted { name: name.as_ptr(), value: None }).collect();
+        let mut reader = Reader::new(self.bytes, 1);
+        let tag = reader.byte()?;
+        let complete = match tag {
+            0x40..=0x5F | tags::OBJECT => {
+                let id = if tag == tags::OBJECT { reader.varint()? as u32 } else { u32::from(tag - tags::OBJECT_SHORT) };
+                self.object(id, &mut reader, &mut wanted)?
             }
-        })
-        .collect::<PyResult<_>>()?;
-    PyTuple::new(py, found)
+            tags::NAMED_TUPLE => {
+                let id = reader.varint()? as u32;
+                self.named_tuple(id, &mut reader, &mut wanted)?
+            }
+            0x98..=0x9F => self.dict((tag - tags::DICT_SHORT) as usize, &mut reader, &mut wanted)?,
+            tags::DICT => {
+                let len = reader.varint()?;
+                self.dict(len, &mut reader, &mut wanted)?
+            }
+            _ => false,
+        };
+        Ok(complete.then(|| wanted.into_iter().map(|wanted| wanted.value).collect::<Option<Vec<_>>>()).flatten())
+    }
+
+    fn object(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted]) -> Raise<bool> {
+        let Some(Entry::Object(layout)) = self.registry.entry(id) else { return Ok(false) };
+        if !self.plain(layout) {
+            return Ok(false);
+        }
+        self.each(layout.names.iter().map(Own::ptr), reader, wanted)
+    }
+
+    /// Whether the fields of a layout are what attribute access on an instance would find.
+    fn plain(&self, layout: &Layout) -> bool {
+        let class: *mut PyTypeObject = layout.class.ptr().cast();
+        layout.names.len() == layout.slots() || (layout.plain_at != 0 && layout.plain_at == plan::version(class))
+    }
+
+    fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted]) -> Raise<bool> {
+        let Some(Entry::NamedTuple { class, len, .. }) = self.registry.entry(id) else { return Ok(false) };
+        // SAFETY: held by the registry; the tuple of names is held while its items are compared.
+        unsafe {
+            let fields = Own::take(ffi::PyObject_GetAttr(class.ptr(), self.known.names.fields.ptr()))?;
+            if ffi::PyTuple_Check(fields.ptr()) == 0 || ffi::PyTuple_Size(fields.ptr()) != *len as isize {
+                return Ok(false);
+            }
+            self.each((0..*len).map(|i| ffi::PyTuple_GetItem(fields.ptr(), i as isize)), reader, wanted)
+        }
+    }
+
+    /// Walks over the fields and reads those that are wanted. False when one cannot be skipped.
+    fn each(
+        &self,
+        names: impl Iterator<Item = *mut PyObject>,
+        reader: &mut Reader<'_>,
+        wanted: &mut [Wanted],
+    ) -> Raise<bool> {
+        let mut missing = wanted.len();
+        for name in names {
+            if missing == 0 {
+                break;
+            }
+            let start = reader.at;
+            if !self.skip(reader)? {
+                return Ok(false);
+            }
+            for wish in wanted.iter_mut().filter(|wish| wish.value.is_none()) {
+                if same(wish.name, name)? {
+                    wish.value = Some(self.part(start, reader.at)?);
+                    missing -= 1;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn dict(&self, len: usize, reader: &mut Reader<'_>, wanted: &mut [Wanted]) -> Raise<bool> {
+        let mut missing = wanted.len();
+        for _ in 0..len {
+            if missing == 0 {
+                break;
+            }
+            let start = reader.at;
+            if !self.skip(reader)? {
+                return Ok(false);
+            }
+            let key = self.part(start, reader.at)?;
+            let start = reader.at;
+            if !self.skip(reader)? {
+                return Ok(false);
+            }
+            for wish in wanted.iter_mut().filter(|wish| wish.value.is_none()) {
+                if same(wish.name, key.ptr())? {
+                    wish.value = Some(self.part(start, reader.at)?);
+                    missing -= 1;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Builds the value that lies there.
+    fn part(&self, start: usize, end: usize) -> Raise<Own> {
+        decode_part(self.py, self.registry, self.known, &self.bytes[..end], start)
+    }
+
+    /// Moves over one value and all that it holds. False when that takes building it.
+    fn skip(&self, reader: &mut Reader<'_>) -> Raise<bool> {
+        let mut left = 1usize;
+        while left > 0 {
+            left -= 1;
+            let tag = reader.byte()?;
+            let bytes = match tag {
+                0..=0x3F => tag as usize,
+                0x60..=0x7F | 0xA9..=0xAD | tags::UTC => 0,
+                0xA0..=0xA7 => (tag - tags::INT) as usize + 1,
+                tags::FLOAT | tags::DATETIME => 8,
+                tags::FLOAT_CENTS | tags::DATE => 4,
+                tags::COMPLEX | tags::UUID => 16,
+                tags::DATETIME_SECONDS => 5,
+                tags::TIME => 7,
+                tags::TIMEDELTA => 12,
+                tags::TYPE_OF => 1,
+                tags::INT_BIG | tags::STR_ASCII | tags::STR_LATIN1 | tags::BYTES | tags::BYTEARRAY | tags::DECIMAL => {
+                    reader.varint()?
+                }
+                tags::STR_UCS2 => reader.varint()?.saturating_mul(2),
+                tags::STR_UCS4 => reader.varint()?.saturating_mul(4),
+                tags::GLOBAL => {
+                    reader.varint()?;
+                    0
+                }
+                tags::ARRAY => {
+                    reader.byte()?;
+                    let len = reader.varint()?;
+                    (reader.at.next_multiple_of(8) - reader.at).saturating_add(len)
+                }
+                _ => match self.inside(tag, reader)? {
+                    Some(count) => {
+                        left = left.saturating_add(count);
+                        0
+                    }
+                    None => return Ok(false),
+                },
+            };
+            reader.take(bytes)?;
+        }
+        Ok(true)
+    }
+
+    /// How many values follow this tag; `None` when it cannot be skipped.
+    fn inside(&self, tag: u8, reader: &mut Reader<'_>) -> Raise<Option<usize>> {
+        Ok(Some(match tag {
+            0x40..=0x5F | tags::OBJECT => {
+                let id = if tag == tags::OBJECT { reader.varint()? as u32 } else { u32::from(tag - tags::OBJECT_SHORT) };
+                match self.registry.entry(id) {
+                    Some(Entry::Object(layout)) => layout.len(),
+                    _ => return Ok(None),
+                }
+            }
+            0x80..=0x8F => (tag - tags::LIST_SHORT) as usize,
+            0x90..=0x97 => (tag - tags::TUPLE_SHORT) as usize,
+            0x98..=0x9F => 2 * (tag - tags::DICT_SHORT) as usize,
+            tags::LIST | tags::TUPLE | tags::TUPLE_SHARED | tags::SET | tags::FROZENSET => reader.varint()?,
+            tags::DICT => reader.varint()?.saturating_mul(2),
+            tags::RANGE | tags::SLICE => 3,
+            tags::ENUM => {
+                reader.varint()?;
+                1
+            }
+            tags::NAMED_TUPLE => match self.registry.entry(reader.varint()? as u32) {
+                Some(Entry::NamedTuple { len, .. }) => *len,
+                _ => return Ok(None),
+            },
+            tags::DATETIME_ZONE => {
+                reader.take(8)?;
+                1
+            }
+            tags::TIME_ZONE => {
+                reader.take(7)?;
+                1
+            }
+            tags::TIMEZONE => {
+                reader.take(12)?;
+                1
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Whether two names or keys are equal.
+fn same(left: *mut PyObject, right: *mut PyObject) -> Raise<bool> {
+    // SAFETY: callers hold both.
+    match unsafe { ffi::PyObject_RichCompareBool(left, right, ffi::Py_EQ) } {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Raised),
+    }
 }
 
 /// See [`Codec::raw_view`].
@@ -33,9 +259,18 @@ pub fn raw_view(bytes: &[u8]) -> Option<RawView> {
     if format != tags::FORMAT || !matches!(tag, tags::BYTES | tags::BYTEARRAY | tags::ARRAY) {
         return None;
     }
-    let mut reader = Reader::new(bytes, 2);
-    let code = if tag == tags::ARRAY { reader.byte().ok()? } else { b'B' };
-    let len = reader.varint().ok()?;
-    let offset = if tag == tags::ARRAY { reader.at.next_multiple_of(8) } else { reader.at };
+    let array = tag == tags::ARRAY;
+    let code = if array { *bytes.get(2)? } else { b'B' };
+    let (mut at, mut len) = (2 + usize::from(array), 0u64);
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.get(at)?;
+        at += 1;
+        len |= u64::from(byte & 0x7F) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    let offset = if array { at.next_multiple_of(8) } else { at };
+    let len = usize::try_from(len).ok()?;
     (offset.checked_add(len)? <= bytes.len()).then_some(RawView { offset, len, format: code })
 }

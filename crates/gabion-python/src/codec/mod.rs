@@ -36,6 +36,7 @@ mod table;
 mod tags;
 mod writer;
 
+pub(crate) use encode_leaf::small as small_int;
 pub(crate) use python::register;
 
 use pyo3::PyTraverseError;

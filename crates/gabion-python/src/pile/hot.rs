@@ -122,11 +122,11 @@ pub(super) fn install(class: &Bound<'_, PyType>) -> PyResult<()> {
 /// Called by the interpreter as a method of `Pile`: the thread is attached, `slf` is a `Pile`, `args` points to
 /// `count` borrowed objects (and those of the keywords).
 #[inline(always)]
-unsafe fn call<'py>(
+unsafe fn call(
     slf: *mut PyObject,
     args: *const *mut PyObject,
     count: isize,
-    work: impl FnOnce(Python<'py>, &Pile, &[Bound<'py, PyAny>]) -> PyResult<*mut PyObject>,
+    work: impl for<'py> FnOnce(Python<'py>, &Pile, &[Bound<'py, PyAny>]) -> PyResult<*mut PyObject>,
 ) -> *mut PyObject {
     // SAFETY: attached (duty of the caller).
     let py = unsafe { Python::assume_attached() };
@@ -134,7 +134,7 @@ unsafe fn call<'py>(
     // `Bound` has the layout of an object pointer, and borrowed ones are not dropped through a slice.
     let (slf, args) = unsafe {
         let args =
-            if count == 0 { &[] } else { std::slice::from_raw_parts(args.cast::<Bound<'py, PyAny>>(), count as usize) };
+            if count == 0 { &[] } else { std::slice::from_raw_parts(args.cast::<Bound<'_, PyAny>>(), count as usize) };
         (Borrowed::from_ptr(py, slf), args)
     };
     // SAFETY: as above; the class is frozen, so a shared reference is all that exists.
@@ -177,21 +177,22 @@ unsafe extern "C" fn put(
         // SAFETY: the interpreter passes a tuple of names.
         unsafe { ffi::PyTuple_GET_SIZE(names) }
     };
-    // SAFETY: called by the interpreter; the values of keywords follow the positional arguments.
-    unsafe {
-        call(slf, args, count + keywords, |py, this, all| {
-            let (positional, values) = all.split_at(count as usize);
-            let [object] = positional else { return Err(wrong_count("put(obj, *, reserve=0)", count as usize)) };
-            let reserve = if keywords == 0 { 0 } else { reserve(py, names, values)? };
-            let pile = this.open(py)?;
-            with_encoded(|encoded| {
-                // SAFETY: the interpreter holds the argument over the call.
-                unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
-                let pointer = pile.put(encoded, reserve).map_err(|error| refusal::raise(py, &error))?;
-                Ok(ffi::PyLong_FromUnsignedLongLong(pointer.to_bits()))
-            })
+    let work = |py: Python<'_>, this: &Pile, all: &[Bound<'_, PyAny>]| {
+        let (positional, values) = all.split_at(count as usize);
+        let [object] = positional else { return Err(wrong_count("put(obj, *, reserve=0)", count as usize)) };
+        // SAFETY: `names` is a tuple of str when there are keywords.
+        let reserve = if keywords == 0 { 0 } else { unsafe { reserve(py, names, values)? } };
+        let pile = this.open(py)?;
+        with_encoded(|encoded| {
+            // SAFETY: the interpreter holds the argument over the call.
+            unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
+            let pointer = pile.put(encoded, reserve).map_err(|error| refusal::raise(py, &error))?;
+            // SAFETY: attached; a new reference, or null with an error set, as this function's own result.
+            Ok(unsafe { ffi::PyLong_FromUnsignedLongLong(pointer.to_bits()) })
         })
-    }
+    };
+    // SAFETY: called by the interpreter; the values of keywords follow the positional arguments.
+    unsafe { call(slf, args, count + keywords, work) }
 }
 
 /// Reads put()'s keywords.
@@ -221,49 +222,45 @@ unsafe fn reserve(py: Python<'_>, names: *mut PyObject, values: &[Bound<'_, PyAn
 }
 
 unsafe extern "C" fn get(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
+        let (ptr, default) = match args {
+            [ptr] => (ptr, None),
+            [ptr, default] => (ptr, Some(default)),
+            _ => return Err(wrong_count("get(ptr[, default])", count as usize)),
+        };
+        let mut object = number::pointer(ptr).and_then(|pointer| this.build(py, pointer));
+        if object.is_err() {
+            object = Pile::or_default(py, object, default.map(|default| default.clone().unbind()));
+        }
+        object.map(Py::into_ptr)
+    };
     // SAFETY: called by the interpreter.
-    unsafe {
-        call(slf, args, count, |py, this, args| {
-            let (ptr, default) = match args {
-                [ptr] => (ptr, None),
-                [ptr, default] => (ptr, Some(default)),
-                _ => return Err(wrong_count("get(ptr[, default])", count as usize)),
-            };
-            let object = number::pointer(ptr).and_then(|pointer| this.build(py, pointer));
-            if default.is_some() && object.is_err() {
-                let default = default.map(|default| default.clone().unbind());
-                return Pile::or_default(py, object, default).map(Py::into_ptr);
-            }
-            object.map(Py::into_ptr)
-        })
-    }
+    unsafe { call(slf, args, count, work) }
 }
 
 unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
-    // SAFETY: called by the interpreter.
-    unsafe {
-        call(slf, args, count, |py, this, args| {
-            let [ptr, object] = args else { return Err(wrong_count("replace(ptr, obj)", count as usize)) };
-            let pointer = number::pointer(ptr)?;
-            let pile = this.open(py)?;
-            with_encoded(|encoded| {
-                // SAFETY: the interpreter holds the argument over the call.
-                unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
-                pile.replace(pointer, encoded).map_err(|error| refusal::raise(py, &error))?;
-                Ok(none(py))
-            })
+    let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
+        let [ptr, object] = args else { return Err(wrong_count("replace(ptr, obj)", count as usize)) };
+        let pointer = number::pointer(ptr)?;
+        let pile = this.open(py)?;
+        with_encoded(|encoded| {
+            // SAFETY: the interpreter holds the argument over the call.
+            unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
+            pile.replace(pointer, encoded).map_err(|error| refusal::raise(py, &error))?;
+            Ok(none(py))
         })
-    }
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call(slf, args, count, work) }
 }
 
 unsafe extern "C" fn remove(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
+        let [ptr] = args else { return Err(wrong_count("remove(ptr)", count as usize)) };
+        let pointer = number::pointer(ptr)?;
+        this.open(py)?.remove(pointer).map_err(|error| refusal::raise(py, &error))?;
+        Ok(none(py))
+    };
     // SAFETY: called by the interpreter.
-    unsafe {
-        call(slf, args, count, |py, this, args| {
-            let [ptr] = args else { return Err(wrong_count("remove(ptr)", count as usize)) };
-            let pointer = number::pointer(ptr)?;
-            this.open(py)?.remove(pointer).map_err(|error| refusal::raise(py, &error))?;
-            Ok(none(py))
-        })
-    }
+    unsafe { call(slf, args, count, work) }
 }

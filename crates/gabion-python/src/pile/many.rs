@@ -45,7 +45,9 @@ pub(super) fn get_many<'py>(
     let py = ptrs.py();
     let pointers = number::pointers(ptrs)?;
     let pile = this.open(py)?;
-    pointers.iter().take(AHEAD).for_each(|&pointer| pile.prefetch(pointer));
+    for &pointer in pointers.iter().take(AHEAD) {
+        pile.prefetch(pointer);
+    }
     let mut objects = Vec::with_capacity(pointers.len());
     for (index, &pointer) in pointers.iter().enumerate() {
         if let Some(&ahead) = pointers.get(index + AHEAD) {

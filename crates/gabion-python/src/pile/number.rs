@@ -7,19 +7,18 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::refusal;
+use crate::codec::small_int;
 
 /// Reads a pointer out of an int, or out of what turns into one without loss (`__index__`: NumPy integers).
 #[inline]
 pub(super) fn pointer(value: &Bound<'_, PyAny>) -> PyResult<Pointer> {
-    // SAFETY: the object is alive and the thread attached; the call is defined for every int.
-    unsafe {
-        if ffi::PyLong_CheckExact(value.as_ptr()) != 0 {
-            let number = ffi::PyLong_AsUnsignedLongLong(value.as_ptr());
-            // All ones doubles as the sign of an error; it is no pointer either way.
-            if number != u64::MAX {
-                return Ok(Pointer::from_bits(number));
-            }
-        }
+    // SAFETY: the object is alive; `small_int` is defined for every exact int.
+    let small = unsafe { (ffi::PyLong_CheckExact(value.as_ptr()) != 0).then(|| small_int(value.as_ptr())) };
+    // A pointer is below 2⁶⁰, so every one that a pile gave out takes this way.
+    if let Some(Some(number)) = small
+        && number >= 0
+    {
+        return Ok(Pointer::from_bits(number as u64));
     }
     unusual(value)
 }
@@ -27,7 +26,6 @@ pub(super) fn pointer(value: &Bound<'_, PyAny>) -> PyResult<Pointer> {
 #[cold]
 fn unusual(value: &Bound<'_, PyAny>) -> PyResult<Pointer> {
     let py = value.py();
-    PyErr::take(py);
     // SAFETY: the object is alive and the thread attached; the result is a new reference or null with an error set.
     let index = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Index(value.as_ptr())) };
     match index {
