@@ -8,12 +8,12 @@
 //! |---|---|
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
+//! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
 //! | [`directory`] | block number → address and owner; generations that a number has used up |
-//! | [`block`] | a view of one block as 8-byte atomic words |
+//! | [`run`] | one object larger than any chunk, in a mapping of its own |
 //! | [`huge`] | whether huge pages pay on this machine, decided by measurement |
 //! | [`set`] | the blocks of one owner: mapping, giving back, unmapping |
-//! | [`run`] | one object larger than any block, in a mapping of its own |
 //!
 //! Nothing here takes memory from malloc for payload, and nothing stored inside a block is a raw address.
 
@@ -21,19 +21,19 @@ pub mod os;
 
 pub mod limits;
 
+mod error;
+
+pub mod block;
+
 pub mod budget;
 
 pub mod directory;
 
-pub mod block;
+pub mod run;
 
 pub mod huge;
 
 pub mod set;
-
-pub mod run;
-
-mod error;
 
 pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;

@@ -1,4 +1,4 @@
-//! One object larger than any block, in a mapping of its own.
+//! One object larger than any chunk, in a mapping of its own.
 
 use std::ptr::NonNull;
 

@@ -68,7 +68,7 @@ impl BlockSet {
     /// # Panics
     /// When the range is not inside a block of this set.
     pub fn decommit(&self, number: u32, first: usize, pages: usize) {
-        assert!(first + pages <= PAGES_PER_BLOCK, "pages beyond the block");
+        assert!(first <= PAGES_PER_BLOCK && pages <= PAGES_PER_BLOCK - first, "pages beyond the block");
         let base = self.owner.find(number).and_then(|base| NonNull::new((base + first * PAGE_BYTES) as *mut u8));
         let base = base.expect("a block of this set");
         // SAFETY: inside a mapped block of ours, whose words are accessed atomically only.

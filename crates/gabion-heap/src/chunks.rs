@@ -20,13 +20,15 @@ use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_P
 use crate::class::BLOCK_HEADER_WORDS;
 use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::{HeapError, Invalid, ensure};
-use crate::heap::{Ground, turn_page};
+use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 
 const FIRST: usize = BLOCK_HEADER_WORDS;
 const END: usize = WORDS_PER_BLOCK - 1;
 /// Tag, two links, length.
 const LEAST_WORDS: usize = 4;
+/// The largest chunk: any is found by its bin in a fresh block.
+const MOST_WORDS: usize = WORDS_PER_BLOCK / 2;
 /// A remainder smaller than this stays with the chunk: nothing of interest would fit it.
 const LEAST_REMAINDER: usize = 16;
 
@@ -94,12 +96,11 @@ impl Chunks {
 
     /// The returned place is the word after the tag.
     pub fn take<'a>(&mut self, ground: Ground<'a>, words: usize) -> Result<(Block<'a>, Loc), HeapError> {
-        let length = (words + 1).max(LEAST_WORDS).next_multiple_of(2);
-        if length > END - FIRST {
-            let asked = words as u64 * 8;
-            let limit = ((END - FIRST) * 8) as u64;
+        if words > MOST_WORDS {
+            let (asked, limit) = ((words as u64).saturating_mul(8), MOST_WORDS as u64 * 8);
             return Err(gabion_blocks::BlockError::Limit { asked, used: 0, limit }.into());
         }
+        let length = (words + 1).max(LEAST_WORDS).next_multiple_of(2);
         let bin = if let Some(bin) = self.first_filled(bin_for(length)) {
             bin
         } else {

@@ -1,23 +1,12 @@
 //! The heap of one shard: slots and chunks over one set of blocks.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use gabion_blocks::{Block, BlockSet, Budget};
+use gabion_blocks::Block;
 
 use crate::chunks::Chunks;
-use crate::descriptor::{Descriptor, Kind, SHARD_WORD};
 use crate::error::{HeapError, Invalid};
+use crate::ground::Ground;
 use crate::loc::Loc;
 use crate::slots::Slots;
-
-/// What a heap stands on: the blocks it draws from and the budget it draws on, shared by all shards.
-#[derive(Debug, Clone, Copy)]
-pub struct Ground<'a> {
-    /// The owner's blocks.
-    pub blocks: &'a BlockSet,
-    /// The owner's budget in bytes.
-    pub budget: &'a Budget,
-}
 
 /// What a heap holds. `page bytes in use = slot pages × 64 KiB + chunk bytes charged`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -146,20 +135,4 @@ impl std::fmt::Debug for Heap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Heap").field("counts", &self.counts()).finish_non_exhaustive()
     }
-}
-
-/// The shard that a block belongs to. Constant while the block is in use.
-#[inline]
-pub fn shard_of(block: Block<'_>) -> u32 {
-    block.word(SHARD_WORD).load(Relaxed) as u32
-}
-
-/// Writes a page's descriptor for its next use.
-pub(crate) fn turn_page(block: Block<'_>, page: usize, kind: Kind, class: usize) {
-    let cell = Descriptor::of(block, page);
-    let turned = Descriptor::from_bits(cell.load(Relaxed)).turned(kind, class);
-    // Release: a reader that sees the new use also sees the page prepared for it.
-    cell.store(turned.bits(), std::sync::atomic::Ordering::Release);
-    // What is written into the page next must not be seen before the descriptor by a reader that copies meanwhile.
-    std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
 }

@@ -17,6 +17,8 @@
 //!
 //! The rooms, lowest first:
 
+#![forbid(unsafe_code)]
+
 mod loc;
 
 mod class;
@@ -26,6 +28,8 @@ mod descriptor;
 mod error;
 
 mod page;
+
+mod ground;
 
 mod shelf;
 
@@ -41,6 +45,7 @@ mod tests;
 pub use class::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
 pub use descriptor::{Descriptor, Kind};
 pub use error::{HeapError, Invalid};
-pub use heap::{Ground, Heap, HeapCounts, shard_of};
+pub use ground::{Ground, shard_of};
+pub use heap::{Heap, HeapCounts};
 pub use loc::Loc;
 pub use page::{slot_at, slots_in_page};

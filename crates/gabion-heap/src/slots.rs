@@ -12,7 +12,7 @@ use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generati
 use crate::class::CLASSES;
 use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::{HeapError, Invalid, ensure};
-use crate::heap::{Ground, turn_page};
+use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 use crate::page::{Page, Taken};
 use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, link, unlink, walk};

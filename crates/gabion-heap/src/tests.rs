@@ -222,3 +222,17 @@ fn steady_churn_reuses_what_it_frees() {
     heap.trim(ground);
     assert_eq!(budget.used(), 0);
 }
+
+#[test]
+fn absurd_chunks_are_refused_and_the_largest_is_served() {
+    let (blocks, budget) = (BlockSet::new(gabion_blocks::system()).unwrap(), Budget::new(u64::MAX));
+    let ground = Ground { blocks: &blocks, budget: &budget };
+    let mut heap = Heap::new(0, u64::from, u32::MAX);
+    for words in [1 << 18, 1 << 17, 1, 100_000] {
+        heap.take_chunk(ground, words).unwrap();
+        heap.validate(ground).unwrap();
+    }
+    for words in [(1 << 18) + 1, 500_000, 524_159, usize::MAX] {
+        assert!(matches!(heap.take_chunk(ground, words), Err(HeapError::Blocks(_))));
+    }
+}

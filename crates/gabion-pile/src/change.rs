@@ -3,6 +3,7 @@
 //! Each ends in one store to the slot's word. What a change frees is marked (word, descriptor) before it can be taken
 //! again, so that a reader that still copies it finds out.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use gabion_blocks::{Block, raise_generation_floor};
@@ -113,7 +114,8 @@ impl Inner {
             let (block, at) = self.heap.take_chunk(ground, words)?;
             (block, at, Kind::Chunks)
         } else {
-            let index = self.large.add(ground, payload)?;
+            let budget = Arc::clone(&self.budget);
+            let index = self.large.add(ground, &budget, payload)?;
             return Ok(Word::large(generation, index));
         };
         let header = guest_header(kind, at);
@@ -142,7 +144,7 @@ impl Inner {
                     let away = self.move_out(ground, slot.at, word.generation(), payload, payload.len())?;
                     slot.block.word(slot.at.word()).store(away.0, Release);
                 }
-                self.large.free(ground, index);
+                self.large.free(index);
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         }
@@ -259,7 +261,7 @@ impl Inner {
                 false
             }
             State::Large { index, .. } => {
-                self.large.free(ground, index);
+                self.large.free(index);
                 false
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),

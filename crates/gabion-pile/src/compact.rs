@@ -37,7 +37,8 @@ impl Pile {
         let block = self.blocks.block(number).expect("a block of this pile");
         for at in slots_in_page(class, page) {
             let word = Word(block.word(at).load(Relaxed));
-            let State::Away { at: guest, .. } = word.state() else { continue };
+            // Reserved room stays with its object, wherever it is.
+            let State::Away { at: guest, reserved: false } = word.state() else { continue };
             let pointer = Pointer::new(gabion_heap::Loc::new(number, at), word.generation());
             let Ok(slot) = Slot::find(&self.blocks, pointer) else { return };
             if slot.class != class {

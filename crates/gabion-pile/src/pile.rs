@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gabion_blocks::{BlockError, BlockSet, Budget, Os, generation_floor, limits, raise_generation_floor, system};
@@ -9,6 +10,7 @@ use gabion_heap::{Ground, HeapError, Loc, shard_of, slots_in_page};
 
 use crate::change::CHUNK_PAYLOAD;
 use crate::error::{PileError, PointerFault};
+use crate::large::LargeTable;
 use crate::pointer::Pointer;
 use crate::shard::{Locked, Shard};
 use crate::slot::Slot;
@@ -33,7 +35,7 @@ pub struct PileOptions {
 /// 8 bytes, and 8 bytes more.
 pub struct Pile {
     pub(crate) blocks: BlockSet,
-    pub(crate) budget: Budget,
+    pub(crate) budget: Arc<Budget>,
     shards: Box<[Shard]>,
 }
 
@@ -55,11 +57,10 @@ impl Pile {
     pub fn with_options(options: PileOptions) -> Result<Self, BlockError> {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let shards = options.shards.unwrap_or_else(processors).clamp(1, MOST_SHARDS).next_power_of_two();
-        Ok(Self {
-            blocks: BlockSet::new(options.os.unwrap_or(system()))?,
-            budget: Budget::new(options.max_bytes.unwrap_or_else(|| limits::read().usable())),
-            shards: (0..shards as u32).map(Shard::new).collect(),
-        })
+        let budget = Arc::new(Budget::new(options.max_bytes.unwrap_or_else(|| limits::read().usable())));
+        let blocks = BlockSet::new(options.os.unwrap_or(system()))?;
+        let shards = (0..shards as u32).map(|number| Shard::new(number, &budget)).collect();
+        Ok(Self { blocks, budget, shards })
     }
 
     pub(crate) fn ground(&self) -> Ground<'_> {
@@ -112,13 +113,12 @@ impl Pile {
     pub fn put(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
         let capacity = payload.len().saturating_add(reserve).min(payload.len().max(CHUNK_PAYLOAD));
         let own = self.own_shard();
-        match self.shards[own].lock().put(self.ground(), payload, capacity) {
-            Ok(pointer) => Ok(pointer),
-            Err(error) => self.put_elsewhere(own, payload, capacity, error),
-        }
+        // The lock is let go before another shard is tried: two full shards must not wait for each other.
+        let put = self.shards[own].lock().put(self.ground(), payload, capacity);
+        put.or_else(|error| self.put_elsewhere(own, payload, capacity, error))
     }
 
-    /// The own shard is full: another may have room left in its pages.
+    /// The own shard is full: another may have room left in its pages, or keep empty pages warm.
     #[cold]
     fn put_elsewhere(
         &self,
@@ -127,11 +127,23 @@ impl Pile {
         capacity: usize,
         error: HeapError,
     ) -> Result<Pointer, PileError> {
+        let put = |shard: usize| self.shards[shard].lock().put(self.ground(), payload, capacity).ok();
         let others = (0..self.shards.len()).filter(|&shard| shard != own);
         others
-            .map(|shard| self.shards[shard].lock().put(self.ground(), payload, capacity))
-            .find_map(Result::ok)
+            .clone()
+            .find_map(put)
+            .or_else(|| {
+                self.trim();
+                put(own).or_else(|| others.clone().find_map(put))
+            })
             .ok_or_else(|| PileError::memory(payload.len(), error))
+    }
+
+    /// Gives back what every shard keeps warm.
+    fn trim(&self) {
+        for shard in &self.shards {
+            shard.lock().heap.trim(self.ground());
+        }
     }
 
     /// Gives the object another payload of any size; the pointer stays valid. Readers see the old payload or the new.
@@ -143,8 +155,17 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no room; the old
     /// payload stays then.
     pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
+        if self.try_replace(pointer, payload)?.is_ok() {
+            return Ok(());
+        }
+        self.trim();
+        self.try_replace(pointer, payload)?.map_err(|error| PileError::memory(payload.len(), error))
+    }
+
+    #[inline]
+    fn try_replace(&self, pointer: Pointer, payload: &[u8]) -> Result<Result<(), HeapError>, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
-        locked.replace(self.ground(), &slot, word, payload).map_err(|error| PileError::memory(payload.len(), error))
+        Ok(locked.replace(self.ground(), &slot, word, payload))
     }
 
     /// Removes the object. Its pointer is refused from now on.
@@ -171,7 +192,7 @@ impl Pile {
                 raise_generation_floor(number, generation_floor(number) + 1);
             }
             locked.heap.clear(ground);
-            locked.large.clear(ground);
+            locked.large = LargeTable::default();
             (locked.objects, locked.used_bytes, locked.moved) = (0, 0, 0);
         }
     }
@@ -233,9 +254,8 @@ impl Pile {
             stats.blocks += counts.blocks;
             stats.moved_objects += locked.moved;
             stats.large_objects += locked.large.count;
-            stats.reserved_bytes +=
-                (counts.slot_pages + counts.chunk_pages) * gabion_blocks::PAGE_BYTES as u64 + locked.large.mapped;
         }
+        stats.reserved_bytes = self.budget.used();
         stats.overhead_bytes = stats.reserved_bytes.saturating_sub(stats.used_bytes);
         stats.limit_bytes = self.budget.limit();
         stats

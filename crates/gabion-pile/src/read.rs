@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
-use gabion_blocks::{Run, WORDS_PER_BLOCK};
+use gabion_blocks::WORDS_PER_BLOCK;
 use gabion_heap::{Descriptor, Kind, Loc};
 
 use crate::change::{CHUNK_PAYLOAD, Guest};
 use crate::error::PileError;
+use crate::large::ChargedRun;
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::protocol::{copy_unless_changed, second_guard};
@@ -21,7 +22,7 @@ use crate::word::{GuestHeader, State, Word};
 #[derive(Debug)]
 pub struct ReadBuf {
     bytes: Vec<u8>,
-    run: Option<Arc<Run>>,
+    run: Option<Arc<ChargedRun>>,
     seen: Seen,
 }
 

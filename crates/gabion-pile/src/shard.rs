@@ -1,8 +1,9 @@
 //! A shard: a heap and what is known about its objects, behind one lock for writers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gabion_blocks::Budget;
 use gabion_heap::Heap;
 
 use crate::large::LargeTable;
@@ -21,6 +22,8 @@ pub(crate) struct Inner {
     pub heap: Heap,
     pub large: LargeTable,
     pub pins: Pins,
+    /// What runs are charged to; they may outlive the pile's own use of them.
+    pub budget: Arc<Budget>,
     /// Live objects.
     pub objects: u64,
     /// Bytes of all payloads.
@@ -31,10 +34,11 @@ pub(crate) struct Inner {
 }
 
 impl Shard {
-    pub fn new(number: u32) -> Self {
+    pub fn new(number: u32, budget: &Arc<Budget>) -> Self {
         let heap = Heap::new(number, |floor| Word::free(floor).0, LAST_GENERATION);
         let (large, pins) = (LargeTable::default(), Pins::default());
-        let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, version: 0 };
+        let budget = Arc::clone(budget);
+        let inner = Inner { heap, large, pins, budget, objects: 0, used_bytes: 0, moved: 0, version: 0 };
         Self { inner: Mutex::new(inner), objects: AtomicU64::new(0) }
     }
 

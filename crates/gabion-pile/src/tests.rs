@@ -160,6 +160,7 @@ fn run(operations: &[Operation], options: PileOptions) {
     }
     model.check_all();
     model.views.clear();
+    model.buf.let_go();
     model.pile.clear();
     model.pile.validate().unwrap();
     assert_eq!(model.pile.stats().reserved_bytes, 0);
@@ -261,9 +262,48 @@ fn an_object_that_moved_out_comes_home() {
 }
 
 #[test]
+fn two_full_shards_do_not_wait_for_each_other() {
+    let pile = Pile::with_options(PileOptions { max_bytes: Some(1 << 20), shards: Some(2), os: None }).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50_000 {
+                    let _ = pile.put(&[1; 100], 0);
+                }
+            });
+        }
+    });
+    pile.validate().unwrap();
+}
+
+#[test]
+fn an_empty_pile_has_room_for_anything_within_its_limit() {
+    let options = PileOptions { max_bytes: Some(4 << 20), shards: Some(2), os: None };
+    let pile = Pile::with_options(options).unwrap();
+    for length in (0..64).map(|class| gabion_heap::slot_words(class) * 8 - 8).chain([50_000, 900_000, 3_000_000, 1000]) {
+        let pointers: Vec<_> = std::iter::from_fn(|| pile.put(&vec![1; length], 0).ok()).take(5000).collect();
+        assert!(!pointers.is_empty(), "no room for {length} bytes: {:?}", pile.stats());
+        pointers.into_iter().for_each(|pointer| pile.remove(pointer).unwrap());
+    }
+}
+
+#[test]
+fn a_run_that_a_view_holds_counts_in_the_limit() {
+    let pile =
+        Arc::new(Pile::with_options(PileOptions { max_bytes: Some(8 << 20), shards: Some(1), os: None }).unwrap());
+    let pointer = pile.put(&vec![1; 5 << 20], 0).unwrap();
+    let view = pile.view(pointer).unwrap();
+    pile.remove(pointer).unwrap();
+    assert!(pile.put(&vec![1; 5 << 20], 0).is_err());
+    drop(view);
+    assert!(pile.put(&vec![1; 5 << 20], 0).is_ok());
+}
+
+#[test]
 fn a_reserve_is_room_that_a_full_pile_still_has() {
     let pile = Pile::with_options(PileOptions { max_bytes: Some(64 << 10), shards: Some(1), os: None }).unwrap();
     let pointer = pile.put(&[1; 10], 900).unwrap();
+    pile.compact();
     while pile.put(&[0; 902], 0).is_ok() {}
     for length in [910, 0, 500, 910] {
         pile.replace(pointer, &vec![length as u8; length]).unwrap();

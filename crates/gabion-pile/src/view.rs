@@ -6,11 +6,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
-use gabion_blocks::Run;
 use gabion_heap::shard_of;
 
 use crate::change::Guest;
 use crate::error::PileError;
+use crate::large::ChargedRun;
 use crate::pile::Pile;
 use crate::pins::Pinned;
 use crate::pointer::Pointer;
@@ -27,7 +27,7 @@ pub struct View {
 /// What keeps the bytes in place.
 enum Hold {
     Pin { shard: usize, body: Pinned },
-    Run { _run: Arc<Run> },
+    Run { _run: Arc<ChargedRun> },
 }
 
 // SAFETY: the bytes are immutable while the view lives, and `Arc<Pile>` may be shared and sent.
