@@ -52,7 +52,7 @@ lint-python: $(VENV)/.extension $(VENV)/.check
 	$(bin)/ruff check --quiet .
 	$(bin)/ruff format --quiet --check .
 	$(bin)/mypy
-	$(if $(wildcard python/gabion/_native.pyi),$(bin)/stubtest gabion._native)
+	$(if $(wildcard python/gabion/_native.pyi),$(bin)/stubtest gabion._native --allowlist tests/stubtest_allowed.txt --ignore-unused-allowlist)
 
 .PHONY: test-rust
 test-rust: $(VENV)/.python

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import random
 import statistics
 from array import array
@@ -18,8 +19,11 @@ BATCH = 5_000
 TRAFFIC, TRAFFIC_ALIVE = 1_000, 5_000
 KIND = people.DataclassPerson
 CHECKED = 1_000
-# Different people of the scale row.
-SCALE_PEOPLE = 500_000
+# Different people of the scale row: few, because they are native objects that the collector walks; and how many puts
+# make one reading of the rate.
+SCALE_PEOPLE, SCALE_WINDOW = 10_000, 1_000_000
+# Bytes that a person fills in a pile, for the floor of the scale row.
+SCALE_BYTES = 68
 # Pauses handed to the picture.
 SHOWN = 400
 
@@ -201,8 +205,9 @@ def scale(limit: int) -> dict:
         before = machine.resident_bytes()
         while machine.resident_bytes() < limit:
             spent = 0.0
-            for start in range(0, SCALE_PEOPLE, BATCH):
-                objects = made[start : start + BATCH]
+            for start in range(0, SCALE_WINDOW, BATCH):
+                place = start % SCALE_PEOPLE
+                objects = made[place : place + BATCH]
                 for number, person in enumerate(objects, people.FIRST_ID + count):
                     person.id = number
                 began = perf_counter()
@@ -210,7 +215,7 @@ def scale(limit: int) -> dict:
                 spent += perf_counter() - began
                 kept.extend(pointers[::1000])
                 count += len(objects)
-            rates.append(SCALE_PEOPLE / spent)
+            rates.append(SCALE_WINDOW / spent)
         grown = machine.resident_bytes() - before
         if len(pile) != count:
             raise AssertionError(f"{count} people were put, the pile counts {len(pile)}")
@@ -220,16 +225,41 @@ def scale(limit: int) -> dict:
             person.id = people.FIRST_ID + place * 1000 % SCALE_PEOPLE
             people.check(person, KIND, place * 1000 % SCALE_PEOPLE)
         collect = _collect_ms(3)
-    # A tenth at either end, without the first window, which also warms up the interpreter.
-    ends = max(1, len(rates) // 10)
-    first, last = statistics.median(rates[1 : 1 + ends] or rates), statistics.median(rates[-ends:])
     return {
         "metrics": {
             "objects": [count, "objects"],
-            "put_per_s_start": [first, "1/s"],
-            "put_per_s_end": [last, "1/s"],
+            **_ends_of(rates),
             "bytes_per_object": [grown / count, "B"],
             "longest_pause": [pauses.longest() * 1e3, "ms"],
             "collect": [collect, "ms"],
         }
+    }
+
+
+def scale_floor(limit: int) -> dict:
+    """What the system itself takes for that memory: the same bytes, copied into fresh pages block by block."""
+    block = 4 << 20
+    per_window = SCALE_WINDOW * SCALE_BYTES // block
+    source = random.Random(23).randbytes(block)
+    held: list[mmap.mmap] = []
+    rates: list[float] = []
+    while machine.resident_bytes() < limit:
+        began = perf_counter()
+        for _ in range(per_window):
+            pages = mmap.mmap(-1, block)
+            pages.madvise(mmap.MADV_HUGEPAGE)
+            pages[:] = source
+            held.append(pages)
+        rates.append(per_window * block / SCALE_BYTES / (perf_counter() - began))
+    return {"metrics": _ends_of(rates)}
+
+
+def _ends_of(rates: list[float]) -> dict:
+    """The rate in the first and in the last tenth, without the first window, which also warms up the interpreter."""
+    ends = max(1, len(rates) // 10)
+    first, last = statistics.median(rates[1 : 1 + ends] or rates), statistics.median(rates[-ends:])
+    return {
+        "put_per_s_start": [first, "1/s"],
+        "put_per_s_end": [last, "1/s"],
+        "end_vs_start": [last / first, "ratio"],
     }

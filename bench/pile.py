@@ -22,6 +22,7 @@ _ONLY_DATACLASS = ("msgspec", "lmdb", "sqlite", "redis")
 _WAYS = ("replace", "remove + put")
 # No single call may take longer than the longest collector pause that the `gc` benchmark allows.
 _LONGEST_OP_MS = 10.0
+_QUICK_CHURN_ROUNDS = 2
 
 
 def plan(options: Options) -> Plan:
@@ -30,7 +31,7 @@ def plan(options: Options) -> Plan:
     site = "" if options.installed else str(build.site_for(sys.executable))
     _plan_kinds(made, site, 300_000 if options.quick else 1_000_000)
     _plan_batches(made, site, 300_000 if options.quick else 1_000_000)
-    _plan_churn(made, site, 50_000 if options.quick else 100_000)
+    _plan_churn(made, site, options.quick)
     _plan_threads(made, options, 200_000 if options.quick else 2_000_000)
     _plan_rust(made, options.quick)
     made.notes += [
@@ -88,14 +89,15 @@ def _plan_batches(made: Plan, site: str, count: int) -> None:
         )
 
 
-def _plan_churn(made: Plan, site: str, count: int) -> None:
+def _plan_churn(made: Plan, site: str, quick: bool) -> None:
+    # Fewer objects would measure how coarse blocks are; a quick run saves on rounds instead.
+    count, rounds = (100_000, _QUICK_CHURN_ROUNDS) if quick else (200_000, None)
     for way in _WAYS:
         case = f"churn: {way}"
         for name in ("gabion", "pickles", "floor"):
             label = "gabion" if name == "gabion" else _label(name)
-            made.runs.append(
-                Run(case, label, "pile_runs:churn", {"subject": name, "way": way, "count": count}, site=site)
-            )
+            args = {"subject": name, "way": way, "count": count}
+            made.runs.append(Run(case, label, "pile_runs:churn", args, site=site, rounds=rounds))
         made.bars += _churn_bars(case)
 
 
@@ -158,13 +160,15 @@ def _plan_rust(made: Plan, quick: bool) -> None:
 
 def pictures(result: Result, folder: Path) -> list[Path]:
     """Bars of throughput and of weight for the dataclass. Raises ``ImportError`` without matplotlib."""
+    case = "dataclass"
+    subjects = [row["subject"] for row in result.rows if row["case"] == case and row["metric"] == "put_per_s"]
+    if not subjects:
+        return []
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    case = "dataclass"
-    subjects = [row["subject"] for row in result.rows if row["case"] == case and row["metric"] == "put_per_s"]
     figure, axes = pyplot.subplots(1, 3, figsize=(13, 0.5 * len(subjects) + 1.2), sharey=True, layout="constrained")
     titles = {
         "put_per_s": "million puts per second",

@@ -25,6 +25,9 @@ SIZES = (
 class Slotted:
     __slots__ = ("first", "note", "number")
 
+    def __repr__(self) -> str:
+        return f"Slotted({', '.join(f'{n}={getattr(self, n)!r:.80}' for n in self.__slots__ if hasattr(self, n))})"
+
     def __init__(self, number: int = 0, first: str = "", note: Any = None) -> None:
         self.number, self.first, self.note = number, first, note
 

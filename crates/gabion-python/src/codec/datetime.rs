@@ -264,7 +264,9 @@ impl Encoder<'_, '_> {
                 ffi::PyDateTime_DELTA_GET_SECONDS(obj),
                 ffi::PyDateTime_DELTA_GET_MICROSECONDS(obj),
             ];
-            parts.iter().for_each(|part| self.out.extend_from_slice(&part.to_le_bytes()));
+            for part in parts {
+                self.out.extend_from_slice(&part.to_le_bytes());
+            }
         }
     }
 

@@ -4,30 +4,13 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use super::decode_leaf::Maker;
-use super::decode_object::Odd;
+use super::frame::{Frame, NOWHERE, Place};
 use super::known::Known;
+use super::layout::Entry;
 use super::object::{Own, Raise, Raised};
 use super::reader::{Reader, damaged};
-use super::rebuild::Rebuild;
-use super::registry::{Entry, Layout, Registry};
+use super::registry::Registry;
 use super::{datetime, tags};
-
-/// A container whose values are being read.
-pub enum Frame {
-    List { list: Own, next: usize, len: usize },
-    Tuple { tuple: Own, next: usize, len: usize, place: Place, again: bool },
-    Dict { dict: Own, left: usize, key: Option<Own> },
-    Set { set: Own, left: usize, place: Place, again: bool },
-    Object { object: Own, layout: *const Layout, next: usize },
-    Odd(Box<Odd>),
-    Gather { tag: u8, values: Vec<Own>, want: usize, packed: u64, bytes: [u8; 12], place: Place },
-    Rebuild(Box<Rebuild>),
-}
-
-/// Where an object that references lead to is noted once it exists; [`NOWHERE`] when none do.
-pub type Place = usize;
-/// No reference leads there.
-pub const NOWHERE: Place = usize::MAX;
 
 /// One decoding. With `REFS`, positions are compared with those that references lead to, lists grow as they are
 /// filled (a rebuilt object may look at them), and without it nothing of that costs anything.
@@ -54,7 +37,7 @@ pub fn decode(py: Python<'_>, registry: &Registry, known: &'static Known, bytes:
             let mut decoder = Decoder::<false>::new(maker, bytes, Vec::new());
             decoder.run()
         }
-        Some(&(tags::FORMAT | tags::HAS_REFS)) => {
+        Some(&tags::FORMAT_WITH_REFS) => {
             let (bytes, targets) = targets(bytes)?;
             Decoder::<true>::new(maker, bytes, targets).run()
         }
@@ -98,18 +81,17 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     fn run(&mut self) -> Raise<Own> {
         let mut done = self.begin()?;
         loop {
-            done = match done {
-                None => self.begin()?,
-                Some(value) => match self.frames.pop() {
-                    Some(frame) => self.resume(frame, value)?,
-                    None => {
-                        if self.reader.left() > 0 {
-                            return Err(damaged("bytes follow the value"));
-                        }
-                        return Ok(value);
-                    }
-                },
-            }
+            let Some(value) = done else {
+                done = self.begin()?;
+                continue;
+            };
+            let Some(frame) = self.frames.pop() else {
+                if self.reader.left() > 0 {
+                    return Err(damaged("bytes follow the value"));
+                }
+                return Ok(value);
+            };
+            done = self.resume(frame, value)?;
         }
     }
 
@@ -171,7 +153,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         match tag {
             0x40..=0x5F => self.object(u32::from(tag - tags::OBJECT_SHORT), place),
             tags::OBJECT => {
-                let id = self.maker.id(&mut self.reader)?;
+                let id = self.reader.id()?;
                 self.object(id, place)
             }
             tags::OBJECT_PARTIAL | tags::OBJECT_OPEN => self.odd_object(tag, place),
@@ -195,7 +177,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             tags::REF => self.reference(at).map(Some),
             tags::REDUCE | tags::NEW | tags::NEW_KEYWORDS => {
                 let parts = self.reader.byte()?;
-                Ok(self.wait(Frame::Rebuild(Box::new(Rebuild::new(tag, parts, place)))))
+                Ok(self.wait(Frame::rebuild(tag, parts, place)))
             }
             tags::DATETIME_ZONE => {
                 let packed = self.reader.number(8)?;
@@ -296,7 +278,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     }
 
     fn named_tuple(&mut self, place: Place, again: bool) -> Raise<Option<Own>> {
-        let id = self.maker.id(&mut self.reader)?;
+        let id = self.reader.id()?;
         let Some(Entry::NamedTuple { class, len, .. }) = self.maker.registry.entry(id) else {
             return Err(damaged("an unknown class"));
         };

@@ -4,9 +4,10 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use super::known::Known;
+use super::layout::Entry;
 use super::object::{Own, Raise};
 use super::reader::{Reader, damaged};
-use super::registry::{Entry, Registry};
+use super::registry::Registry;
 use super::{datetime, tags, writer};
 
 /// What is needed to make leaves.
@@ -121,7 +122,7 @@ impl Maker<'_, '_> {
                 tags::DECIMAL => self.decimal(reader),
                 tags::UUID => self.uuid(reader),
                 tags::ENUM => self.member(reader),
-                tags::GLOBAL => match self.registry.entry(self.id(reader)?) {
+                tags::GLOBAL => match self.registry.entry(reader.id()?) {
                     Some(Entry::Global { object, .. }) => Ok(object.clone()),
                     _ => Err(damaged("an unknown class or function")),
                 },
@@ -143,16 +144,10 @@ impl Maker<'_, '_> {
         made.map(Some)
     }
 
-    /// A number of the registry.
-    #[inline(always)]
-    pub fn id(&self, reader: &mut Reader<'_>) -> Raise<u32> {
-        u32::try_from(reader.varint()?).map_err(|_| damaged("an unknown number"))
-    }
-
     fn array(&self, reader: &mut Reader<'_>) -> Raise<Own> {
         let code = reader.byte()?;
         let len = reader.varint()?;
-        reader.at = reader.at.next_multiple_of(8).min(reader.at + reader.left());
+        reader.take(reader.at.next_multiple_of(8) - reader.at)?;
         let items = reader.take(len)?;
         // SAFETY: strings and bytes with their lengths; held while they are passed on; new references or null with an
         // error. The method checks the length against the item size.
@@ -196,7 +191,7 @@ impl Maker<'_, '_> {
     }
 
     fn member(&self, reader: &mut Reader<'_>) -> Raise<Own> {
-        let entry = self.registry.entry(self.id(reader)?);
+        let entry = self.registry.entry(reader.id()?);
         let name = self.leaf(reader)?;
         let (Some(Entry::Enum { members, .. }), Some(name)) = (entry, name) else {
             return Err(damaged("an unknown enum"));

@@ -2,25 +2,13 @@
 
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use super::decode::{Decoder, Frame, Place};
+use super::decode::Decoder;
+use super::frame::{Frame, Odd, Place};
 use super::known::Known;
+use super::layout::{Entry, Layout};
 use super::object::{Own, Raise, Raised};
 use super::reader::damaged;
-use super::registry::{Entry, Layout};
 use super::{inline, plan, tags};
-
-/// An object that is being filled in an unusual way: unset slots, or attribute names inline.
-pub struct Odd {
-    object: Own,
-    layout: *const Layout,
-    /// Index of the next slot.
-    next: usize,
-    /// A bit for each slot that has a value.
-    bits: Vec<u8>,
-    /// Attributes with inline names still to be read, and the name of the one that is.
-    open: usize,
-    name: Option<Own>,
-}
 
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
     fn layout(&self, id: u32) -> Raise<&Layout> {
@@ -59,13 +47,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     }
 
     /// Gives an object the value that it waited for, and reads on.
-    pub fn resume_object(
-        &mut self,
-        object: Own,
-        layout: *const Layout,
-        next: usize,
-        value: Own,
-    ) -> Raise<Option<Own>> {
+    pub fn resume_object(&mut self, object: Own, layout: *const Layout, next: usize, value: Own) -> Raise<Option<Own>> {
         // SAFETY: layouts live as long as the registry.
         let fields = unsafe { &*layout };
         match fields.offsets.get(next) {
@@ -77,7 +59,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
 
     /// An object with unset slots, or with attribute names inline.
     pub fn odd_object(&mut self, tag: u8, place: Place) -> Raise<Option<Own>> {
-        let id = self.maker.id(&mut self.reader)?;
+        let id = self.reader.id()?;
         let layout: *const Layout = self.layout(id)?;
         // SAFETY: layouts live as long as the registry.
         let (object, slots) = unsafe { (allocate(&*layout, self.maker.known)?, (*layout).slots()) };
@@ -161,14 +143,14 @@ fn put_slot(object: &Own, offset: isize, value: Own) {
 fn put_attribute(object: &Own, layout: &Layout, i: usize, value: Own) -> Raise<()> {
     let class: *mut PyTypeObject = layout.class.ptr().cast();
     let index = layout.indices.get(i - layout.slots()).copied();
-    // SAFETY: an instance of the layout's class that no other thread has seen; indices are only remembered for classes
-    // whose instances have the known layout, and shared keys are never taken back.
     let value = match index {
+        None => value,
+        // SAFETY: an instance of the layout's class that no other thread has seen; indices are only remembered for
+        // classes whose instances have the known layout, and shared keys are never taken back.
         Some(index) => match unsafe { inline::set(object.ptr(), index, value) } {
             Ok(()) => return Ok(()),
             Err(value) => value,
         },
-        None => value,
     };
     let name = &layout.names[i];
     if layout.plain_at != 0 && layout.plain_at == plan::version(class) {

@@ -14,7 +14,7 @@ use super::memo::{Memo, UNDER_CONSTRUCTION};
 use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
 use super::plan::Kind;
 use super::registry::Registry;
-use super::{global, tags, writer};
+use super::{analyse, global, tags, writer};
 
 /// Something still to be written.
 pub enum Todo {
@@ -49,6 +49,7 @@ pub const IN_PLACE: isize = 1;
 
 /// The scratch of this thread, or a new one when an encoding on this thread is using it (a reducer that encodes).
 #[cold]
+#[expect(clippy::unnecessary_box_returns, reason = "the box is what the thread keeps")]
 fn take_scratch() -> Box<Scratch> {
     let kept = SCRATCH.try_with(Cell::take).ok().flatten();
     kept.unwrap_or_else(|| Box::new(Scratch { todo: Vec::new(), memo: Memo::new(), targets: Vec::new() }))
@@ -248,9 +249,11 @@ impl Encoder<'_, '_> {
     /// and object on the way is in the memo, so it ends. That needs a memo of everything, so without one the encoding
     /// starts again. A third round means that nothing on the way is in the memo, and that there is no end.
     ///
+    /// `twice` is false for values whose encoding has no such second form.
+    ///
     /// # Safety
     /// `obj` is held by the stack or by the caller of `encode`.
-    pub unsafe fn construct(&mut self, obj: *mut PyObject) -> Raise<bool> {
+    pub unsafe fn construct(&mut self, obj: *mut PyObject, twice: bool) -> Raise<bool> {
         let start = self.position();
         // SAFETY: held by the caller.
         let held = unsafe { Own::share(obj) };
@@ -261,11 +264,11 @@ impl Encoder<'_, '_> {
                 self.reference(at);
                 return Ok(true);
             }
-            Some(_) if !self.exact => {
+            Some(_) if twice && !self.exact => {
                 self.restart = true;
                 return Err(Raised);
             }
-            Some(at) if at == UNDER_CONSTRUCTION => self.scratch().memo.set(obj, at + 1),
+            Some(at) if twice && at == UNDER_CONSTRUCTION => self.scratch().memo.set(obj, at + 1),
             Some(_) => {
                 return Err(refuse(&format!(
                     "cannot store an object of class {}: the values it is constructed from contain itself",
@@ -302,7 +305,7 @@ impl Encoder<'_, '_> {
     unsafe fn compound(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
         // SAFETY: live by the caller's word; each arm's function is for the class that the plan names.
         unsafe {
-            let plan = self.registry.plan(self.known, ffi::Py_TYPE(obj))?;
+            let plan = analyse::plan(self.registry, self.known, ffi::Py_TYPE(obj))?;
             match &plan.kind {
                 Kind::Slots(layout) => self.slots(obj, limit, &**layout),
                 Kind::Attributes(attributes) => self.attributes(obj, limit, attributes),
@@ -378,7 +381,7 @@ impl Encoder<'_, '_> {
                 self.header(tags::TUPLE_SHORT, tags::TUPLE_SHORT_MAX, tags::TUPLE, len);
                 return self.sequence(items);
             }
-            if self.construct(obj)? {
+            if self.construct(obj, true)? {
                 return Ok(());
             }
             writer::tag_varint(self.out, tags::TUPLE_SHARED, len);
@@ -392,7 +395,7 @@ impl Encoder<'_, '_> {
             if ffi::PyTuple_GET_SIZE(obj) as usize != len {
                 return self.reduce(obj, limit, false);
             }
-            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj)? {
+            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, true)? {
                 return Ok(());
             }
             writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize);
@@ -454,7 +457,7 @@ impl Encoder<'_, '_> {
     unsafe fn frozenset(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
         // SAFETY: an exact frozenset, held.
         unsafe {
-            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj)? {
+            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, true)? {
                 return Ok(());
             }
             self.elements(obj, tags::FROZENSET)

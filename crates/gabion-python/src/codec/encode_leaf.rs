@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use pyo3::ffi::{self, PyObject};
 
 use super::encode::Encoder;
-use super::object::{Own, Raise, Raised, Section};
+use super::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
 use super::plan::Kind;
 use super::{datetime, global, tags, writer};
 
@@ -233,7 +233,12 @@ impl Encoder<'_, '_> {
     pub unsafe fn scalar(&mut self, obj: *mut PyObject, limit: isize, kind: &Kind) -> Raise<()> {
         // SAFETY: as the caller promised.
         unsafe {
-            if self.met(obj, limit) {
+            let holds_others = matches!(kind, Kind::DateTime | Kind::Time | Kind::TimeZone | Kind::Range | Kind::Slice);
+            if holds_others {
+                if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, false)? {
+                    return Ok(());
+                }
+            } else if self.met(obj, limit) {
                 return Ok(());
             }
             match kind {
@@ -252,10 +257,8 @@ impl Encoder<'_, '_> {
                 }
                 Kind::Range | Kind::Slice => {
                     writer::byte(self.out, if matches!(kind, Kind::Range) { tags::RANGE } else { tags::SLICE });
-                    let parts = [c"start", c"stop", c"step"].map(|name| super::object::attribute(obj, name));
-                    let [start, stop, step] = parts;
-                    let parts = [start?, stop?, step?];
-                    self.postpone(parts.iter().map(Own::ptr));
+                    let [first, end, stride] = [c"start", c"stop", c"step"].map(|name| attribute(obj, name));
+                    self.postpone([first?, end?, stride?].iter().map(Own::ptr));
                 }
                 Kind::Enum(id) => return self.member(obj, *id),
                 Kind::Decimal => {
@@ -281,7 +284,7 @@ impl Encoder<'_, '_> {
         let names = &self.known.names;
         // SAFETY: an enum member, held; its attributes are held here.
         unsafe {
-            let Some(super::registry::Entry::Enum { members, .. }) = self.registry.entry(id) else {
+            let Some(super::layout::Entry::Enum { members, .. }) = self.registry.entry(id) else {
                 return Err(Raised);
             };
             let name = Own::take(ffi::PyObject_GetAttr(obj, names.value_name.ptr()))?;
@@ -332,7 +335,7 @@ impl Encoder<'_, '_> {
         // SAFETY: an array, held; the buffer is released on every path.
         unsafe {
             let mut view = std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed();
-            let code = super::object::attribute(obj, c"typecode")?;
+            let code = attribute(obj, c"typecode")?;
             let code = *ffi::PyUnicode_DATA(code.ptr()).cast::<u8>();
             if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_SIMPLE) < 0 {
                 return Err(Raised);
@@ -383,15 +386,14 @@ impl Encoder<'_, '_> {
                 writer::tagged(self.out, tags::TYPE_OF, u64::from(*tag), 1);
                 return Ok(());
             }
-            let entry = match self.registry.global(obj) {
-                Some(entry) => entry,
-                None => {
-                    let held = Own::share(obj);
-                    global::check(self.known, &held)?;
-                    self.registry.add_global(&held)
-                }
+            let entry = if let Some(entry) = self.registry.global(obj) {
+                entry
+            } else {
+                let held = Own::share(obj);
+                global::check(self.known, &held)?;
+                self.registry.add_global(&held)
             };
-            let super::registry::Entry::Global { id, .. } = entry else { return Err(Raised) };
+            let super::layout::Entry::Global { id, .. } = entry else { return Err(Raised) };
             writer::tag_varint(self.out, tags::GLOBAL, *id as usize);
         }
         Ok(())

@@ -3,10 +3,10 @@
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use super::encode::{Encoder, IN_PLACE};
+use super::layout::Layout;
 use super::object::{Own, Raise, Section};
 use super::plan::Attributes;
-use super::registry::Layout;
-use super::{inline, tags, writer};
+use super::{inline, shape, tags, writer};
 
 /// The object in a slot, borrowed, or null.
 ///
@@ -41,7 +41,8 @@ impl Encoder<'_, '_> {
             }
             Section::hold(obj, || {
                 if layout.offsets.iter().any(|&offset| slot(obj, offset).is_null()) {
-                    return self.partial(obj, layout);
+                    self.partial(obj, layout);
+                    return Ok(());
                 }
                 self.object_tag(layout);
                 for (i, &offset) in layout.offsets.iter().enumerate() {
@@ -59,14 +60,13 @@ impl Encoder<'_, '_> {
     ///
     /// # Safety
     /// As [`Encoder::slots`], and `obj` is locked.
-    unsafe fn partial(&mut self, obj: *mut PyObject, layout: &Layout) -> Raise<()> {
+    unsafe fn partial(&mut self, obj: *mut PyObject, layout: &Layout) {
         writer::tag_varint(self.out, tags::OBJECT_PARTIAL, layout.id as usize);
         // SAFETY: as the caller promised.
         unsafe {
             self.slot_bits(obj, layout);
             self.postpone(layout.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null()));
         }
-        Ok(())
     }
 
     /// A bit for each slot, set when the slot is, low bits first.
@@ -101,6 +101,17 @@ impl Encoder<'_, '_> {
                     return result;
                 }
             }
+            if full && attributes.inline {
+                let dict = Section::hold(obj, || {
+                    let dict = inline::made_dict(obj);
+                    (!dict.is_null()).then(|| Own::share(dict))
+                });
+                if let Some(dict) = dict
+                    && let Some(result) = self.dict_of_known_names(dict.ptr(), attributes)
+                {
+                    return result;
+                }
+            }
             let (names, values) = contents(obj, attributes)?;
             let texts = names.iter().all(|name| ffi::PyUnicode_CheckExact(name.ptr()) != 0);
             if full && texts {
@@ -109,7 +120,7 @@ impl Encoder<'_, '_> {
                     own.len() == names.len() && own.iter().zip(&names).all(|(a, b)| a.ptr() == b.ptr())
                 };
                 let known = attributes.shapes().find(same);
-                let layout = known.or_else(|| attributes.learn(self.registry, &interned(&names), Vec::new()));
+                let layout = known.or_else(|| shape::learn(attributes, self.registry, &interned(&names), &[]));
                 if let Some(layout) = layout {
                     self.object_tag(layout);
                     self.postpone(values.iter().map(Own::ptr));
@@ -117,8 +128,43 @@ impl Encoder<'_, '_> {
                     return Ok(());
                 }
             }
-            self.open(obj, base, names, values)
+            self.open(obj, base, &names, &values);
+            Ok(())
         }
+    }
+
+    /// An object without slots whose `__dict__` was made, if its set of names is remembered.
+    unsafe fn dict_of_known_names(&mut self, dict: *mut PyObject, attributes: &Attributes) -> Option<Raise<()>> {
+        // SAFETY: both are held by the caller; the dict's contents are borrowed under its lock, leaves run no code.
+        unsafe {
+            if ffi::PyDict_CheckExact(dict) == 0 || !(*attributes.base).offsets.is_empty() {
+                return None;
+            }
+            Section::hold(dict, || {
+                let layout = attributes.shapes().find(|layout| has_names(dict, &layout.names))?;
+                self.object_tag(layout);
+                Some(self.values(dict))
+            })
+        }
+    }
+
+    /// The values of a dict that is locked.
+    unsafe fn values(&mut self, dict: *mut PyObject) -> Raise<()> {
+        let (mut at, mut value) = (0, std::ptr::null_mut());
+        // SAFETY: as `dict_of_known_names`.
+        unsafe {
+            while ffi::PyDict_Next(dict, &raw mut at, std::ptr::null_mut(), &raw mut value) != 0 {
+                if !self.leaf(value, IN_PLACE)? {
+                    let mut rest = vec![value];
+                    while ffi::PyDict_Next(dict, &raw mut at, std::ptr::null_mut(), &raw mut value) != 0 {
+                        rest.push(value);
+                    }
+                    self.postpone(rest.into_iter());
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The slots of an object, all set, onto the stack.
@@ -187,13 +233,13 @@ impl Encoder<'_, '_> {
             let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
             let names: Vec<Own> = indices.iter().map(|&index| Own::share(inline::key(class, index))).collect();
             // Layouts belong to the registry, which lives as long as the plan that `attributes` is part of.
-            let layout: *const Layout = attributes.learn(self.registry, &names, indices)?;
+            let layout: *const Layout = shape::learn(attributes, self.registry, &names, &indices)?;
             Some(&*layout)
         }
     }
 
     /// An object with its attribute names inline.
-    unsafe fn open(&mut self, obj: *mut PyObject, base: &Layout, names: Vec<Own>, values: Vec<Own>) -> Raise<()> {
+    unsafe fn open(&mut self, obj: *mut PyObject, base: &Layout, names: &[Own], values: &[Own]) {
         writer::tag_varint(self.out, tags::OBJECT_OPEN, base.id as usize);
         // SAFETY: as `attributes`; names and values are held here.
         unsafe {
@@ -203,11 +249,10 @@ impl Encoder<'_, '_> {
                 set.map(|value| Own::share(value)).collect::<Vec<_>>()
             });
             writer::varint(self.out, names.len() as u64);
-            let pairs: Vec<*mut PyObject> = names.iter().zip(&values).flat_map(|(a, b)| [a.ptr(), b.ptr()]).collect();
+            let pairs: Vec<*mut PyObject> = names.iter().zip(values).flat_map(|(a, b)| [a.ptr(), b.ptr()]).collect();
             self.postpone(pairs.into_iter());
             self.postpone(slots.iter().map(Own::ptr));
         }
-        Ok(())
     }
 }
 
@@ -241,6 +286,18 @@ unsafe fn contents(obj: *mut PyObject, attributes: &Attributes) -> Raise<(Vec<Ow
         }
         let dict = Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?;
         Ok(Section::hold(dict.ptr(), || items(dict.ptr())))
+    }
+}
+
+/// Whether the keys of a dict that is locked are these strings, in this order.
+unsafe fn has_names(dict: *mut PyObject, names: &[Own]) -> bool {
+    let (mut at, mut key) = (0, std::ptr::null_mut());
+    // SAFETY: an exact dict, held by the caller.
+    unsafe {
+        ffi::PyDict_Size(dict) as usize == names.len()
+            && names.iter().all(|name| {
+                ffi::PyDict_Next(dict, &raw mut at, &raw mut key, std::ptr::null_mut()) != 0 && key == name.ptr()
+            })
     }
 }
 

@@ -6,9 +6,10 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::decode::decode_part;
 use super::known::Known;
+use super::layout::{Entry, Layout};
 use super::object::{Own, Raise, Raised, explain};
 use super::reader::Reader;
-use super::registry::{Entry, Layout, Registry};
+use super::registry::Registry;
 use super::{Codec, RawView, plan, tags};
 
 /// See [`Codec::decode_fields`].
@@ -59,11 +60,11 @@ impl Search<'_, '_> {
         let tag = reader.byte()?;
         let complete = match tag {
             0x40..=0x5F | tags::OBJECT => {
-                let id = if tag == tags::OBJECT { reader.varint()? as u32 } else { u32::from(tag - tags::OBJECT_SHORT) };
+                let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
                 self.object(id, &mut reader, &mut wanted)?
             }
             tags::NAMED_TUPLE => {
-                let id = reader.varint()? as u32;
+                let id = reader.id()?;
                 self.named_tuple(id, &mut reader, &mut wanted)?
             }
             0x98..=0x9F => self.dict((tag - tags::DICT_SHORT) as usize, &mut reader, &mut wanted)?,
@@ -206,7 +207,7 @@ impl Search<'_, '_> {
     fn inside(&self, tag: u8, reader: &mut Reader<'_>) -> Raise<Option<usize>> {
         Ok(Some(match tag {
             0x40..=0x5F | tags::OBJECT => {
-                let id = if tag == tags::OBJECT { reader.varint()? as u32 } else { u32::from(tag - tags::OBJECT_SHORT) };
+                let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
                 match self.registry.entry(id) {
                     Some(Entry::Object(layout)) => layout.len(),
                     _ => return Ok(None),
@@ -222,7 +223,7 @@ impl Search<'_, '_> {
                 reader.varint()?;
                 1
             }
-            tags::NAMED_TUPLE => match self.registry.entry(reader.varint()? as u32) {
+            tags::NAMED_TUPLE => match self.registry.entry(reader.id()?) {
                 Some(Entry::NamedTuple { len, .. }) => *len,
                 _ => return Ok(None),
             },

@@ -75,13 +75,11 @@ fn intern_dot() -> Raise<Own> {
 pub fn repr(object: *mut PyObject) -> String {
     // SAFETY: callers hold the object; new references or null with an error, which is dropped.
     unsafe {
-        match Own::take(ffi::PyObject_Repr(object)) {
-            Ok(found) => text(found.ptr()),
-            Err(Raised) => {
-                ffi::PyErr_Clear();
-                class_name(object)
-            }
+        if let Ok(found) = Own::take(ffi::PyObject_Repr(object)) {
+            return text(found.ptr());
         }
+        ffi::PyErr_Clear();
+        class_name(object)
     }
 }
 

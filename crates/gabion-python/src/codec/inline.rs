@@ -164,7 +164,7 @@ pub unsafe fn view(obj: *mut PyObject) -> Option<View> {
 ///
 /// # Safety
 /// As [`view`].
-unsafe fn made_dict(obj: *mut PyObject) -> *mut PyObject {
+pub unsafe fn made_dict(obj: *mut PyObject) -> *mut PyObject {
     #[cfg(not(Py_3_14))]
     // SAFETY: as the caller promised; in 3.12 the word is marked when it is no dict.
     unsafe {
@@ -223,8 +223,8 @@ pub unsafe fn key(class: *mut PyTypeObject, index: u8) -> *mut PyObject {
     // SAFETY: shared keys are only ever appended to and live as long as the class. Header of 32 bytes, the hash
     // indices, then pairs of key and (unused) value.
     unsafe {
-        let keys = (*class.cast::<ffi::PyHeapTypeObject>()).ht_cached_keys.cast::<u8>();
-        let entries = keys.add(32 + (1usize << *keys.add(9)));
+        let keys = (*class.cast::<ffi::PyHeapTypeObject>()).ht_cached_keys;
+        let entries = keys.byte_add(32 + (1usize << *keys.cast::<u8>().add(9)));
         *entries.cast::<*mut PyObject>().add(2 * index as usize)
     }
 }

@@ -35,7 +35,6 @@ names! {
     fields = c"_fields",
     int = c"int",
     is_safe = c"is_safe",
-    extend = c"extend",
     append = c"append",
 }
 
@@ -55,7 +54,6 @@ pub struct Known {
     /// The code object that every `namedtuple` class shares for `__getnewargs__`.
     pub named_tuple_code: Own,
     pub array: Own,
-    pub array_rebuild: Own,
     pub which_module: Own,
     decimal: PyOnceLock<Own>,
     uuid: PyOnceLock<(Own, Own)>,
@@ -115,7 +113,6 @@ impl Known {
             enum_reduce_ex,
             named_tuple_code,
             array: import(c"array", c"array")?,
-            array_rebuild: import(c"array", c"_array_reconstructor")?,
             which_module: import(c"pickle", c"whichmodule")?,
             decimal: PyOnceLock::new(),
             uuid: PyOnceLock::new(),

@@ -7,34 +7,45 @@
 //! ```
 //!
 //! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`,
-//! `known`, `inline`, `global`, `plan`, `registry` (what is known about classes), `memo`, `encode*`, `reduce` (out),
-//! `decode*`, `rebuild` (in), `datetime` (both ways), `fields` (parts of an object), `python` (for tests).
+//! `inline`, `known`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape` (what is known about classes), `encode`,
+//! `datetime`, `encode_leaf`, `encode_object`, `reduce` (out), `decode_leaf`, `frame`, `decode`, `decode_object`, `rebuild`
+//! (in), `fields` (parts of an object), `python` (for tests).
 //!
 //! What holds: a value's bytes start with its tag and say where it ends, without knowledge of what surrounds it; a
 //! reference leads to an earlier position; nothing in an encoding is an address.
 
-mod datetime;
-mod decode;
-mod decode_leaf;
-mod decode_object;
-mod encode;
-mod encode_leaf;
-mod encode_object;
-mod fields;
-mod global;
-mod inline;
-mod known;
-mod memo;
+#![allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "the interpreter counts in isize what Rust counts in usize; no object is larger than either"
+)]
+
 mod object;
-mod plan;
-mod python;
-mod reader;
-mod rebuild;
-mod reduce;
-mod registry;
-mod table;
 mod tags;
 mod writer;
+mod reader;
+mod table;
+mod inline;
+mod known;
+mod global;
+mod layout;
+mod plan;
+mod memo;
+mod registry;
+mod analyse;
+mod shape;
+mod encode;
+mod datetime;
+mod encode_leaf;
+mod encode_object;
+mod reduce;
+mod decode_leaf;
+mod frame;
+mod decode;
+mod decode_object;
+mod rebuild;
+mod fields;
+mod python;
 
 pub(crate) use encode_leaf::small as small_int;
 pub(crate) use python::register;
@@ -107,7 +118,7 @@ impl Codec {
         let result = Known::get(py).and_then(|known| decode::decode(py, &self.registry, known, bytes));
         match result {
             // SAFETY: an owned reference.
-            Ok(value) => Ok(unsafe { Py::from_owned_ptr(py, value.into_ptr()) }),
+            Ok(value) => Ok(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }.unbind()),
             Err(Raised) => Err(object::explain(py, "cannot rebuild the stored object")),
         }
     }

@@ -79,6 +79,12 @@ impl<'a> Reader<'a> {
         Err(damaged("a number is too long"))
     }
 
+    /// A number of the registry.
+    #[inline(always)]
+    pub fn id(&mut self) -> Raise<u32> {
+        u32::try_from(self.varint()?).map_err(|_| damaged("an unknown number"))
+    }
+
     /// Notes that `n` values follow, somewhere before the end.
     #[inline(always)]
     pub fn claim(&mut self, n: usize) -> Raise<()> {

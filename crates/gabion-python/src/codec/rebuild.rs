@@ -2,58 +2,11 @@
 
 use pyo3::ffi::{self, PyObject};
 
-use super::decode::{Decoder, Frame, Place};
+use super::decode::Decoder;
+use super::frame::{Frame, Rebuild, Stage};
 use super::object::{Own, Raise, Raised, attribute_or_none};
 use super::reader::damaged;
 use super::tags;
-
-/// What is expected next.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Callable,
-    Arguments,
-    Keywords,
-    Again,
-    Items,
-    Key,
-    Value,
-    State,
-    Setter,
-}
-
-/// A reduced object that is being rebuilt.
-pub struct Rebuild {
-    tag: u8,
-    parts: u8,
-    place: Place,
-    stage: Stage,
-    callable: Option<Own>,
-    arguments: Option<Own>,
-    object: Option<Own>,
-    items: Vec<Own>,
-    /// A key, then a state.
-    kept: Option<Own>,
-}
-
-impl Rebuild {
-    pub fn new(tag: u8, parts: u8, place: Place) -> Rebuild {
-        Rebuild {
-            tag,
-            parts,
-            place,
-            stage: Stage::Callable,
-            callable: None,
-            arguments: None,
-            object: None,
-            items: Vec::new(),
-            kept: None,
-        }
-    }
-
-    fn object(&self) -> Raise<&Own> {
-        self.object.as_ref().ok_or_else(|| damaged("a part before its object"))
-    }
-}
 
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
     /// Gives the object its next part.
@@ -74,7 +27,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                     rebuild.stage = Stage::Again;
                     return Ok(self.wait(Frame::Rebuild(rebuild)));
                 }
-                let made = self.construct(&rebuild, &value, None)?;
+                let made = Self::call(&rebuild, &value, None)?;
                 self.constructed(&mut rebuild, made);
             }
             Stage::Keywords => {
@@ -83,7 +36,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                     return Ok(self.wait(Frame::Rebuild(rebuild)));
                 }
                 let arguments = rebuild.arguments.take().ok_or_else(|| damaged("no arguments"))?;
-                let made = self.construct(&rebuild, &arguments, Some(&value))?;
+                let made = Self::call(&rebuild, &arguments, Some(&value))?;
                 self.constructed(&mut rebuild, made);
             }
             Stage::Again => self.constructed(&mut rebuild, value),
@@ -164,7 +117,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
         Ok(self.wait(Frame::Rebuild(rebuild)))
     }
 
-    fn construct(&self, rebuild: &Rebuild, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
+    fn call(rebuild: &Rebuild, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
         let callable = rebuild.callable.as_ref().ok_or_else(|| damaged("a missing part"))?;
         // SAFETY: held; checked for being a tuple and a dict; a new reference or null with an error.
         unsafe {

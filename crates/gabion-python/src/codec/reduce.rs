@@ -22,10 +22,8 @@ impl Encoder<'_, '_> {
         }
         // SAFETY: as the caller promised.
         unsafe {
-            if self.exact || !super::object::referenced_at_most(obj, limit) {
-                if self.construct(obj)? {
-                    return Ok(());
-                }
+            if (self.exact || !super::object::referenced_at_most(obj, limit)) && self.construct(obj, true)? {
+                return Ok(());
             }
             self.reduce_noted(obj)
         }
@@ -42,7 +40,7 @@ impl Encoder<'_, '_> {
             if ffi::PyUnicode_Check(parts.ptr()) != 0 {
                 global::check_name(self.known, obj, parts.ptr())?;
                 let held = Own::share(obj);
-                let super::registry::Entry::Global { id, .. } = self.registry.add_global(&held) else {
+                let super::layout::Entry::Global { id, .. } = self.registry.add_global(&held) else {
                     return Err(Raised);
                 };
                 writer::tag_varint(self.out, tags::GLOBAL, *id as usize);

@@ -7,68 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::PyTraverseError;
 use pyo3::ffi::{PyObject, PyTypeObject};
 use pyo3::gc::PyVisit;
-use pyo3::prelude::*;
 
 use super::known::Known;
-use super::object::{Own, Raise};
+use super::layout::{Entry, as_py};
+use super::object::Own;
 use super::plan::{self, Plan};
 use super::table::{Retired, Table};
-
-/// How instances of one class lie in an encoding: slot values, then attribute values, in this order.
-pub struct Layout {
-    /// Number in the registry.
-    pub id: u32,
-    pub class: Own,
-    /// Names of the slots, then of the attributes in `__dict__`.
-    pub names: Vec<Own>,
-    /// Byte offset of each slot in the instance.
-    pub offsets: Vec<isize>,
-    /// For each attribute its index in the class's shared keys; empty when unknown.
-    pub indices: Vec<u8>,
-    /// The class's version at which setting an attribute was found to run no user code.
-    pub plain_at: u32,
-}
-
-impl Layout {
-    /// Values in an encoding.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Slots among them.
-    #[inline(always)]
-    pub fn slots(&self) -> usize {
-        self.offsets.len()
-    }
-}
-
-/// What a number in an encoding stands for.
-pub enum Entry {
-    Object(Layout),
-    NamedTuple { id: u32, class: Own, len: usize },
-    Enum { id: u32, class: Own, members: Own },
-    Global { id: u32, object: Own },
-}
-
-impl Entry {
-    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match self {
-            Entry::Object(layout) => visit.call(as_py(&layout.class)),
-            Entry::NamedTuple { class, .. } => visit.call(as_py(class)),
-            Entry::Enum { class, members, .. } => {
-                visit.call(as_py(class))?;
-                visit.call(as_py(members))
-            }
-            Entry::Global { object, .. } => visit.call(as_py(object)),
-        }
-    }
-}
-
-fn as_py(own: &Own) -> &Py<PyAny> {
-    // SAFETY: both are transparent over a non-null pointer to an owned object.
-    unsafe { &*std::ptr::from_ref(own).cast() }
-}
 
 /// Entries by number, in chunks of 32, 64, 128 … that never move.
 struct Entries {
@@ -144,35 +88,24 @@ impl Registry {
         self.reducers.store(size, Ordering::Relaxed); // Relaxed: as in `check_reducers`.
     }
 
-    /// How to encode instances of `class`.
-    ///
-    /// # Safety
-    /// `class` is a live class.
+    /// The plan for instances of `class`, if it holds for the class as it is now.
     #[inline(always)]
-    pub unsafe fn plan(&self, known: &Known, class: *mut PyTypeObject) -> Raise<&Plan> {
-        let plan = self.plans.get(class as usize);
-        if !plan.is_null() {
-            // SAFETY: plans are freed with the registry only.
-            let plan = unsafe { &*plan };
-            if plan.version == plan::ANY_VERSION || plan.version == plan::version(class) {
-                return Ok(plan);
-            }
-        }
-        // SAFETY: as the caller promised.
-        unsafe { self.analyse(known, class) }
+    pub fn plan(&self, class: *mut PyTypeObject) -> Option<&Plan> {
+        // SAFETY: plans are freed with the registry only.
+        let plan = unsafe { self.plans.get(class as usize).as_ref()? };
+        (plan.version == plan::ANY_VERSION || plan.version == plan::version(class)).then_some(plan)
     }
 
-    #[cold]
-    unsafe fn analyse(&self, known: &Known, class: *mut PyTypeObject) -> Raise<&Plan> {
-        // SAFETY: as the caller promised.
-        let plan = Box::new(unsafe { plan::analyse(self, known, class)? });
+    /// Keeps a plan, in place of the one before.
+    pub fn add_plan(&self, class: *mut PyTypeObject, plan: Plan) -> &Plan {
+        let mut plan = Box::new(plan);
+        let raw: *mut Plan = &raw mut *plan;
         let mut writer = self.lock();
         writer.plans.push(plan);
-        let plan: *mut Plan = writer.plans.last_mut().map_or(std::ptr::null_mut(), |plan| &raw mut **plan);
-        let retired = self.plans.insert(class as usize, plan);
+        let retired = self.plans.insert(class as usize, raw);
         writer.retired_plans.extend(retired);
-        // SAFETY: just pushed; boxed, so it stays where it is.
-        Ok(unsafe { &*plan })
+        // SAFETY: boxed and kept by the writer, so it stays where it is.
+        unsafe { &*raw }
     }
 
     /// The entry of a number, if there is one. O(1).

@@ -10,7 +10,7 @@ struct Cell<T> {
 struct Cells<T> {
     mask: usize,
     used: AtomicUsize,
-    cells: Box<[Cell<T>]>,
+    all: Box<[Cell<T>]>,
 }
 
 /// Open addressing with linear probing, at most half full. Writers are serialised by the owner (see [`Table::insert`]);
@@ -21,10 +21,10 @@ pub struct Table<T> {
 }
 
 impl<T> Cells<T> {
-    fn new(size: usize) -> Box<Cells<T>> {
-        let cells =
+    fn boxed(size: usize) -> Box<Cells<T>> {
+        let all =
             (0..size).map(|_| Cell { key: AtomicUsize::new(0), value: AtomicPtr::new(std::ptr::null_mut()) }).collect();
-        Box::new(Cells { mask: size - 1, used: AtomicUsize::new(0), cells })
+        Box::new(Cells { mask: size - 1, used: AtomicUsize::new(0), all })
     }
 
     #[inline(always)]
@@ -37,7 +37,7 @@ impl<T> Cells<T> {
 
 impl<T> Table<T> {
     pub fn new() -> Table<T> {
-        Table { current: AtomicPtr::new(Box::into_raw(Cells::new(64))) }
+        Table { current: AtomicPtr::new(Box::into_raw(Cells::boxed(64))) }
     }
 
     /// What is stored under `key`, or null. O(1).
@@ -49,7 +49,7 @@ impl<T> Table<T> {
         let cells = unsafe { &*self.current.load(Ordering::Acquire) };
         let mut index = cells.start(key);
         loop {
-            let cell = &cells.cells[index & cells.mask];
+            let cell = &cells.all[index & cells.mask];
             // Acquire: a key is stored after its value.
             let found = cell.key.load(Ordering::Acquire);
             if found == key {
@@ -69,12 +69,12 @@ impl<T> Table<T> {
         let raw = self.current.load(Ordering::Relaxed); // Relaxed: only this writer stores it.
         // SAFETY: as in `get`.
         let cells = unsafe { &*raw };
-        if (cells.used.load(Ordering::Relaxed) + 1) * 2 <= cells.cells.len() {
+        if (cells.used.load(Ordering::Relaxed) + 1) * 2 <= cells.all.len() {
             Self::place(cells, key, value);
             return None;
         }
-        let grown = Cells::new(cells.cells.len() * 2);
-        for cell in &cells.cells {
+        let grown = Cells::boxed(cells.all.len() * 2);
+        for cell in &cells.all {
             // Relaxed: written by this or an earlier holder of the lock.
             let (key, value) = (cell.key.load(Ordering::Relaxed), cell.value.load(Ordering::Relaxed));
             if key != 0 {
@@ -91,7 +91,7 @@ impl<T> Table<T> {
     fn place(cells: &Cells<T>, key: usize, value: *mut T) {
         let mut index = cells.start(key);
         loop {
-            let cell = &cells.cells[index & cells.mask];
+            let cell = &cells.all[index & cells.mask];
             let found = cell.key.load(Ordering::Relaxed); // Relaxed: only the writer stores keys.
             if found == 0 || found == key {
                 // Release twice: the value's memory before its pointer, the pointer before the key.
@@ -109,7 +109,7 @@ impl<T> Table<T> {
     /// Forgets everything; readers may still stand in what is returned, so it must be kept like an outgrown table.
     /// Serialised with `insert`.
     pub fn clear(&self) -> Retired<T> {
-        let raw = self.current.swap(Box::into_raw(Cells::new(64)), Ordering::AcqRel);
+        let raw = self.current.swap(Box::into_raw(Cells::boxed(64)), Ordering::AcqRel);
         // SAFETY: made by `Box::into_raw`, now unreachable.
         Retired(unsafe { Box::from_raw(raw) })
     }

@@ -3,6 +3,8 @@
 /// First byte of an encoding: bit 0 says that references occur and that a table of their targets ends the encoding;
 /// the other bits number the format.
 pub const FORMAT: u8 = 0x00;
+/// First byte of an encoding with references.
+pub const FORMAT_WITH_REFS: u8 = FORMAT | HAS_REFS;
 /// Bit 0 of the first byte: references occur.
 pub const HAS_REFS: u8 = 0x01;
 
@@ -59,19 +61,19 @@ tags! {
     ARRAY = 0xB7, "`array.array`: format, length in bytes, padding, items.";
     TUPLE = 0xB8, "A tuple: count, values.";
     TUPLE_SHARED = 0xB9, "A tuple that may be referred to: count, values.";
-    TUPLE_AGAIN = 0xBA, "As TUPLE_SHARED, but dropped in favour of the reference that follows the values.";
+    TUPLE_AGAIN = 0xBA, "As `TUPLE_SHARED`, but dropped in favour of the reference that follows the values.";
     LIST = 0xBB, "A list: count, values.";
     DICT = 0xBC, "A dict: count, key and value in turn.";
     SET = 0xBD, "A set: count, values.";
     FROZENSET = 0xBE, "A frozenset: count, values.";
-    FROZENSET_AGAIN = 0xBF, "As FROZENSET, but dropped in favour of the reference that follows the values.";
+    FROZENSET_AGAIN = 0xBF, "As `FROZENSET`, but dropped in favour of the reference that follows the values.";
     REF = 0xC0, "The value that starts the given distance before this tag.";
     DATETIME = 0xC1, "A naive datetime: 8 bytes.";
     DATETIME_SECONDS = 0xC2, "A naive datetime of whole seconds, fold 0: 5 bytes.";
-    DATETIME_ZONE = 0xC3, "An aware datetime: 8 bytes, tzinfo.";
+    DATETIME_ZONE = 0xC3, "An aware datetime: 8 bytes, `tzinfo`.";
     DATE = 0xC4, "A date: 4 bytes.";
     TIME = 0xC5, "A naive time: 6 bytes and fold.";
-    TIME_ZONE = 0xC6, "An aware time: 6 bytes, fold, tzinfo.";
+    TIME_ZONE = 0xC6, "An aware time: 6 bytes, fold, `tzinfo`.";
     TIMEDELTA = 0xC7, "A timedelta: days, seconds, microseconds as 3 x 4 bytes.";
     UTC = 0xC8, "`datetime.timezone.utc`.";
     TIMEZONE = 0xC9, "A `datetime.timezone`: offset as 3 x 4 bytes, then its name or None.";
@@ -87,9 +89,9 @@ tags! {
     GLOBAL = 0xD3, "A class or function: its number.";
     TYPE_OF = 0xD4, "The class of the value that follows: None, Ellipsis, NotImplemented.";
     REDUCE = 0xD5, "A rebuilt object: parts, callable, arguments, then the parts named.";
-    NEW = 0xD6, "As REDUCE through `cls.__new__(cls, *arguments)`.";
-    NEW_KEYWORDS = 0xD7, "As NEW, with a dict of keywords after the arguments.";
-    NAMED_TUPLE_AGAIN = 0xD9, "As NAMED_TUPLE, but dropped in favour of the reference that follows the values.";
+    NEW = 0xD6, "As `REDUCE` through `cls.__new__(cls, *arguments)`.";
+    NEW_KEYWORDS = 0xD7, "As `NEW`, with a dict of keywords after the arguments.";
+    NAMED_TUPLE_AGAIN = 0xD9, "As `NAMED_TUPLE`, but dropped in favour of the reference that follows the values.";
     END = 0xD8, "Ends the items of a rebuilt object.";
 }
 

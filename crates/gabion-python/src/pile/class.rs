@@ -1,77 +1,21 @@
-//! The class `gabion.Pile` and its everyday methods.
+//! The everyday methods of `gabion.Pile`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use gabion_pile::{PileOptions, Pointer};
-use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
+use gabion_pile::PileOptions;
+use pyo3::exceptions::PyNotImplementedError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use super::gate::detached;
 use super::iterator::PileIterator;
+use super::refusal::{Failure, or_default};
 use super::scratch::with_payload;
+use super::state::Pile;
 use super::stats::PileStats;
 use super::view::PileView;
 use super::{many, number, refusal};
 use crate::codec::Codec;
-use crate::errors::Errors;
 use crate::size;
-
-/// A pile of live Python objects, kept outside the heap that the garbage collector walks.
-///
-/// Pile(*, max_bytes=None)
-///
-/// put() copies an object graph into the pile and returns a pointer, a plain int; get() builds an equal object from
-/// it. A stored object costs its encoding and about 10 bytes more, no reference counts, no collector pauses, and its
-/// pointers fit into an array('Q') or a NumPy array. Any object that pickle can store can be put, without a schema.
-///
-/// max_bytes (int, or text such as "4 GiB") bounds what the pile takes, counted in pages of 64 KiB; by default it is
-/// what the process may use at all: physical memory, or the limit of its cgroup. A put that would exceed it raises
-/// LimitError and leaves the pile as it was.
-///
-/// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
-/// PointerError for ever after; so are pointers of other piles and made-up numbers. All methods may be called from any
-/// thread at any time; readers take no lock.
-///
-/// >>> import gabion
-/// >>> with gabion.Pile() as pile:
-/// ...     pointer = pile.put({"name": "Ada", "born": 1815})
-/// ...     pile.get(pointer)
-/// {'name': 'Ada', 'born': 1815}
-#[pyclass(frozen, weakref, module = "gabion", name = "Pile")]
-pub(super) struct Pile {
-    pub(super) pile: Arc<gabion_pile::Pile>,
-    pub(super) codec: Codec,
-    closed: AtomicBool,
-}
-
-impl Pile {
-    /// The pile, unless it was closed.
-    #[inline]
-    pub(super) fn open(&self, py: Python<'_>) -> PyResult<&gabion_pile::Pile> {
-        // Relaxed: a call that runs beside close() may come before or after it.
-        if self.closed.load(Ordering::Relaxed) { Err(refusal::closed(py)) } else { Ok(&self.pile) }
-    }
-
-    /// Builds the object behind a pointer.
-    #[inline]
-    pub(super) fn build(&self, py: Python<'_>, pointer: Pointer) -> PyResult<Py<PyAny>> {
-        let pile = self.open(py)?;
-        with_payload(|buffer| {
-            let payload = pile.read(pointer, buffer).map_err(|error| refusal::raise(py, &error))?;
-            self.codec.decode(py, payload)
-        })
-    }
-
-    /// `default` in place of a `PointerError`, when there is one.
-    pub(super) fn or_default<T>(py: Python<'_>, result: PyResult<T>, default: Option<T>) -> PyResult<T> {
-        match (result, default) {
-            (Err(error), Some(default)) if error.is_instance(py, Errors::get(py)?.pointer.bind(py)) => Ok(default),
-            (result, _) => result,
-        }
-    }
-}
 
 /// Without a global lock every processor may write at one time; with one, a second shard would only cost memory.
 fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
@@ -83,10 +27,25 @@ fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
     Ok(locked.then_some(1))
 }
 
+/// Formats that a memoryview can show.
+const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
+
+/// The default that a call was given, if any.
+fn only_default(given: &Bound<'_, PyTuple>, name: &str) -> PyResult<Option<Py<PyAny>>> {
+    match given.as_slice() {
+        [] => Ok(None),
+        [default] => Ok(Some(default.clone().unbind())),
+        more => {
+            let text = format!("{name}() takes one default: {} positional arguments given", more.len() + 1);
+            Err(refusal::type_error(given.py(), &text))
+        }
+    }
+}
+
 #[pymethods]
 impl Pile {
     #[new]
-    #[pyo3(signature = (*, max_bytes = None, path = None, types = None), text_signature = "(*, max_bytes=None)")]
+    #[pyo3(signature = (*, max_bytes = None, path = None, types = None), text_signature = "(*, max_bytes=None, path=None, types=None)")]
     fn new(
         py: Python<'_>,
         max_bytes: Option<&Bound<'_, PyAny>>,
@@ -100,7 +59,7 @@ impl Pile {
         let max_bytes = max_bytes.map(|value| size::parse("max_bytes", value)).transpose()?;
         let options = PileOptions { max_bytes, shards: shards(py)?, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::no_pile(py, &error))?;
-        Ok(Self { pile: Arc::new(pile), codec: Codec::new(), closed: AtomicBool::new(false) })
+        Ok(Self::empty(pile))
     }
 
     /// pop(ptr[, default])
@@ -112,41 +71,40 @@ impl Pile {
     /// >>> pile = gabion.Pile()
     /// >>> pile.pop(pile.put("once"))
     /// 'once'
-    #[pyo3(signature = (ptr, default = None, /), text_signature = "($self, ptr, default=..., /)")]
-    fn pop(&self, ptr: &Bound<'_, PyAny>, default: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (ptr, /, *default), text_signature = "($self, ptr, default=..., /)")]
+    fn pop(&self, ptr: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let py = ptr.py();
-        let pointer = number::pointer(ptr);
-        let pile = self.open(py)?;
-        let popped = pointer.and_then(|pointer| {
+        let default = only_default(default, "pop")?;
+        let pop = || -> Result<Py<PyAny>, Failure> {
+            let pointer = number::pointer(ptr)?;
             with_payload(|buffer| {
                 loop {
-                    let payload = pile.read(pointer, buffer).map_err(|error| refusal::raise(py, &error))?;
-                    let object = self.codec.decode(py, payload)?;
-                    if pile.remove_unchanged(pointer, buffer).map_err(|error| refusal::raise(py, &error))? {
+                    let object = self.codec.decode(py, self.open(py)?.read(pointer, buffer)?)?;
+                    if self.open(py)?.remove_unchanged(pointer, buffer)? {
                         return Ok(object);
                     }
                 }
             })
-        });
-        Self::or_default(py, popped, default)
+        };
+        self.open(py)?;
+        or_default(py, pop(), default)
     }
 
     /// Remove the object if the pointer is live. Returns whether it was; never raises PointerError.
     #[pyo3(signature = (ptr, /))]
     fn discard(&self, ptr: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let py = ptr.py();
-        let pointer = number::pointer(ptr);
-        let pile = self.open(py)?;
-        let removed = pointer.and_then(|pointer| pile.remove(pointer).map_err(|error| refusal::raise(py, &error)));
-        Self::or_default(py, removed.map(|()| true), Some(false))
+        let pile = self.open(ptr.py())?;
+        let removed = number::pointer(ptr).and_then(|pointer| Ok(pile.remove(pointer)?));
+        or_default(ptr.py(), removed.map(|()| true), Some(false))
     }
 
     /// Bytes of the object's encoding: what it takes in the pile without rounding and the 8 bytes of its slot's word.
     /// Raises PointerError when the pointer is not live.
     #[pyo3(signature = (ptr, /))]
     fn size_of(&self, ptr: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let pointer = number::pointer(ptr)?;
-        self.open(ptr.py())?.size_of(pointer).map_err(|error| refusal::raise(ptr.py(), &error))
+        let pile = self.open(ptr.py())?;
+        let size = number::pointer(ptr).and_then(|pointer| Ok(pile.size_of(pointer)?));
+        or_default(ptr.py(), size, None)
     }
 
     /// A read-only memoryview of a stored bytes, bytearray or array.array, in place: nothing is copied.
@@ -163,13 +121,13 @@ impl Pile {
     #[pyo3(signature = (ptr, /))]
     fn view<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = ptr.py();
-        let pointer = number::pointer(ptr)?;
         self.open(py)?;
-        let view = self.pile.view(pointer).map_err(|error| refusal::raise(py, &error))?;
-        let Some(raw) = Codec::raw_view(&view) else {
-            return Err(PyTypeError::new_err(
-                "view() needs a stored bytes, bytearray or array.array; get() reads every other object",
-            ));
+        let view = number::pointer(ptr).and_then(|pointer| Ok(self.pile.view(pointer)?));
+        let view = or_default(py, view, None)?;
+        let raw = Codec::raw_view(&view).filter(|raw| VIEWABLE.contains(&raw.format));
+        let Some(raw) = raw else {
+            let text = "view() needs a stored bytes, bytearray or array.array of numbers; get() reads every other object";
+            return Err(refusal::type_error(py, text));
         };
         let owner = Bound::new(py, PileView::new(view, raw.offset, raw.len))?;
         let bytes = pyo3::types::PyMemoryView::from(owner.as_any())?.into_any();
@@ -192,12 +150,12 @@ impl Pile {
     #[pyo3(signature = (ptr, /, *names))]
     fn fields<'py>(&self, ptr: &Bound<'py, PyAny>, names: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
         let py = ptr.py();
-        let pointer = number::pointer(ptr)?;
         let pile = self.open(py)?;
-        with_payload(|buffer| {
-            let payload = pile.read(pointer, buffer).map_err(|error| refusal::raise(py, &error))?;
-            self.codec.decode_fields(py, payload, names.as_slice())
-        })
+        let fields = || -> Result<_, Failure> {
+            let pointer = number::pointer(ptr)?;
+            with_payload(|buffer| Ok(self.codec.decode_fields(py, pile.read(pointer, buffer)?, names.as_slice())?))
+        };
+        or_default(py, fields(), None)
     }
 
     /// put_many(iterable)
@@ -220,13 +178,13 @@ impl Pile {
     /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers
     /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
     /// live; without, the first of them raises PointerError. Pointers come as array('Q'), NumPy uint64 or ints.
-    #[pyo3(signature = (ptrs, default = None, /), text_signature = "($self, ptrs, default=..., /)")]
+    #[pyo3(signature = (ptrs, /, *default), text_signature = "($self, ptrs, default=..., /)")]
     fn get_many<'py>(
         &self,
         ptrs: &Bound<'py, PyAny>,
-        default: Option<&Bound<'py, PyAny>>,
+        default: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyList>> {
-        many::get_many(self, ptrs, default)
+        many::get_many(self, ptrs, only_default(default, "get_many")?.as_ref())
     }
 
     /// remove_many(ptrs)
@@ -246,7 +204,7 @@ impl Pile {
     /// Remove all objects and give their memory back to the system. Their pointers are refused from now on.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
-        py.detach(|| pile.clear());
+        detached(py, || pile.clear());
         Ok(())
     }
 
@@ -254,27 +212,28 @@ impl Pile {
     /// Pointers stay valid. Returns the bytes given back. Linear in the pile; other threads go on meanwhile.
     fn compact(&self, py: Python<'_>) -> PyResult<u64> {
         let pile = self.open(py)?;
-        Ok(py.detach(|| pile.compact()))
+        Ok(detached(py, || pile.compact()))
     }
 
     /// Check every equation of the pile's structure; raises AssertionError with the first that does not hold. For tests.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
-        py.detach(|| pile.validate()).map_err(|wrong| pyo3::exceptions::PyAssertionError::new_err(wrong.to_string()))
+        detached(py, || pile.validate()).map_err(|wrong| pyo3::exceptions::PyAssertionError::new_err(wrong.to_string()))
     }
 
     /// Remove all objects and refuse every further call with ClosedError. Closing twice does nothing. Views that are
     /// alive keep what they show.
-    fn close(&self, py: Python<'_>) {
-        if !self.closed.swap(true, Ordering::AcqRel) {
-            py.detach(|| self.pile.clear());
+    #[pyo3(name = "close")]
+    fn close_and_clear(&self, py: Python<'_>) {
+        if self.close() {
+            detached(py, || self.pile.clear());
         }
     }
 
     /// True after close().
     #[getter]
     fn closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.is_closed()
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
@@ -284,7 +243,7 @@ impl Pile {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
-        self.close(py);
+        self.close_and_clear(py);
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -297,9 +256,8 @@ impl Pile {
     }
 
     fn __contains__(&self, ptr: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let found = number::pointer(ptr).map(|pointer| self.pile.contains(pointer));
-        self.open(ptr.py())?;
-        Self::or_default(ptr.py(), found, Some(false))
+        let pile = self.open(ptr.py())?;
+        or_default(ptr.py(), number::pointer(ptr).map(|pointer| pile.contains(pointer)), Some(false))
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<PileIterator> {
@@ -308,7 +266,7 @@ impl Pile {
     }
 
     fn __repr__(&self) -> String {
-        if self.closed() {
+        if self.is_closed() {
             return "<gabion.Pile closed>".to_owned();
         }
         let stats = self.pile.stats();

@@ -7,14 +7,15 @@
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use gabion_pile::Pile as Store;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
-use super::class::Pile;
-use super::scratch::with_encoded;
-use super::{number, refusal};
+use super::number;
+use super::refusal::{Failure, exception, or_default, type_error};
+use super::state::Pile;
 
 /// A method table entry whose strings live for ever.
 struct Method(ffi::PyMethodDef);
@@ -157,8 +158,8 @@ unsafe fn call(
 }
 
 #[cold]
-fn wrong_count(usage: &str, given: usize) -> PyErr {
-    PyTypeError::new_err(format!("{usage}: {given} positional arguments given"))
+fn wrong_count(py: Python<'_>, usage: &str, given: isize) -> PyErr {
+    type_error(py, &format!("{usage}: {given} positional arguments given"))
 }
 
 fn none(py: Python<'_>) -> *mut PyObject {
@@ -179,17 +180,21 @@ unsafe extern "C" fn put(
     };
     let work = |py: Python<'_>, this: &Pile, all: &[Bound<'_, PyAny>]| {
         let (positional, values) = all.split_at(count as usize);
-        let [object] = positional else { return Err(wrong_count("put(obj, *, reserve=0)", count as usize)) };
+        let [object] = positional else { return Err(wrong_count(py, "put(obj, *, reserve=0)", count)) };
         // SAFETY: `names` is a tuple of str when there are keywords.
         let reserve = if keywords == 0 { 0 } else { unsafe { reserve(py, names, values)? } };
-        let pile = this.open(py)?;
-        with_encoded(|encoded| {
-            // SAFETY: the interpreter holds the argument over the call.
-            unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
-            let pointer = pile.put(encoded, reserve).map_err(|error| refusal::raise(py, &error))?;
+        let put = |pile: &Store, encoding: &[u8]| {
+            let pointer = pile.put(encoding, reserve).map_err(|error| Failure::Refused(error).raise(py))?;
             // SAFETY: attached; a new reference, or null with an error set, as this function's own result.
-            Ok(unsafe { ffi::PyLong_FromUnsignedLongLong(pointer.to_bits()) })
-        })
+            let number = unsafe { ffi::PyLong_FromUnsignedLongLong(pointer.to_bits()) };
+            if number.is_null() {
+                // No memory for the number: nobody would ever have the pointer.
+                let _ = pile.remove(pointer);
+            }
+            Ok(number)
+        };
+        // SAFETY: the interpreter holds the argument over the call.
+        unsafe { this.encoded(py, object.as_ptr(), put) }
     };
     // SAFETY: called by the interpreter; the values of keywords follow the positional arguments.
     unsafe { call(slf, args, count + keywords, work) }
@@ -207,15 +212,15 @@ unsafe fn reserve(py: Python<'_>, names: *mut PyObject, values: &[Bound<'_, PyAn
     for (name, value) in names.iter().zip(values) {
         let name: String = name.extract()?;
         if name != "reserve" {
-            return Err(PyTypeError::new_err(format!(
-                "put() got an unexpected keyword argument '{name}'; it takes reserve"
-            )));
+            let text = format!("put() got an unexpected keyword argument '{name}'; it takes reserve");
+            return Err(type_error(py, &text));
         }
         reserve = value.extract().map_err(|error: PyErr| {
-            if error.is_instance_of::<PyTypeError>(py) {
+            if !error.is_instance_of::<PyOverflowError>(py) {
                 return error;
             }
-            PyValueError::new_err(format!("reserve={value}: not a number of bytes; pass 0 or more"))
+            let text = format!("reserve={value}: not a number of bytes; pass 0 or more");
+            exception(&py.get_type::<PyValueError>(), &text)
         })?;
     }
     Ok(reserve)
@@ -226,13 +231,13 @@ unsafe extern "C" fn get(slf: *mut PyObject, args: *mut *mut PyObject, count: is
         let (ptr, default) = match args {
             [ptr] => (ptr, None),
             [ptr, default] => (ptr, Some(default)),
-            _ => return Err(wrong_count("get(ptr[, default])", count as usize)),
+            _ => return Err(wrong_count(py, "get(ptr[, default])", count)),
         };
-        let mut object = number::pointer(ptr).and_then(|pointer| this.build(py, pointer));
-        if object.is_err() {
-            object = Pile::or_default(py, object, default.map(|default| default.clone().unbind()));
+        this.open(py)?;
+        match number::pointer(ptr).and_then(|pointer| this.build(py, pointer)) {
+            Ok(object) => Ok(object.into_ptr()),
+            failed => or_default(py, failed, default.map(|default| default.clone().unbind())).map(Py::into_ptr),
         }
-        object.map(Py::into_ptr)
     };
     // SAFETY: called by the interpreter.
     unsafe { call(slf, args, count, work) }
@@ -240,15 +245,15 @@ unsafe extern "C" fn get(slf: *mut PyObject, args: *mut *mut PyObject, count: is
 
 unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
     let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
-        let [ptr, object] = args else { return Err(wrong_count("replace(ptr, obj)", count as usize)) };
-        let pointer = number::pointer(ptr)?;
-        let pile = this.open(py)?;
-        with_encoded(|encoded| {
-            // SAFETY: the interpreter holds the argument over the call.
-            unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
-            pile.replace(pointer, encoded).map_err(|error| refusal::raise(py, &error))?;
+        let [ptr, object] = args else { return Err(wrong_count(py, "replace(ptr, obj)", count)) };
+        this.open(py)?;
+        let pointer = or_default(py, number::pointer(ptr), None)?;
+        let replace = |pile: &Store, encoding: &[u8]| {
+            pile.replace(pointer, encoding).map_err(|error| Failure::Refused(error).raise(py))?;
             Ok(none(py))
-        })
+        };
+        // SAFETY: the interpreter holds the argument over the call.
+        unsafe { this.encoded(py, object.as_ptr(), replace) }
     };
     // SAFETY: called by the interpreter.
     unsafe { call(slf, args, count, work) }
@@ -256,9 +261,9 @@ unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count
 
 unsafe extern "C" fn remove(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
     let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
-        let [ptr] = args else { return Err(wrong_count("remove(ptr)", count as usize)) };
-        let pointer = number::pointer(ptr)?;
-        this.open(py)?.remove(pointer).map_err(|error| refusal::raise(py, &error))?;
+        let [ptr] = args else { return Err(wrong_count(py, "remove(ptr)", count)) };
+        let pile = this.open(py)?;
+        or_default(py, number::pointer(ptr).and_then(|pointer| Ok(pile.remove(pointer)?)), None)?;
         Ok(none(py))
     };
     // SAFETY: called by the interpreter.

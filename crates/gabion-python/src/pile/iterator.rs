@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use gabion_pile::Cursor;
 use pyo3::prelude::*;
 
-use super::class::Pile;
+use super::state::Pile;
 
 /// Iterates over pointers beside running writers: every object that is there from begin to end is seen exactly once.
 #[pyclass(frozen, module = "gabion")]

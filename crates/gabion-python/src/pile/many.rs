@@ -1,72 +1,85 @@
 //! Many objects in one call.
 
 use gabion_pile::Pointer;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyList;
 
-use super::class::Pile;
-use super::scratch::with_encoded;
-use super::{number, refusal};
+use super::gate::detached;
+use super::number;
+use super::refusal::{Failure, or_default};
+use super::state::Pile;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
 const AHEAD: usize = 8;
+
+/// Room made ahead for what an iterable says it holds; what it says may be wrong.
+const ROOM_AHEAD: usize = 1 << 16;
 
 /// `Pile.put_many`
 pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = iterable.py();
     this.open(py)?;
-    let mut pointers: Vec<Pointer> = Vec::with_capacity(iterable.len().unwrap_or(0));
+    let mut pointers: Vec<Pointer> = Vec::with_capacity(iterable.len().unwrap_or(0).min(ROOM_AHEAD));
     let stored = iterable.try_iter()?.try_for_each(|object| {
         let object = object?;
-        let pile = this.open(py)?;
-        with_encoded(|encoded| {
-            // SAFETY: `object` holds a reference over the call.
-            unsafe { this.codec.encode(py, object.as_ptr(), encoded)? };
-            pointers.push(pile.put(encoded, 0).map_err(|error| refusal::raise(py, &error))?);
-            Ok(())
-        })
+        let put = |pile: &gabion_pile::Pile, encoding: &[u8]| {
+            pile.put(encoding, 0).map_err(|error| Failure::Refused(error).raise(py))
+        };
+        // SAFETY: `object` holds a reference over the call.
+        pointers.push(unsafe { this.encoded(py, object.as_ptr(), put)? });
+        Ok(())
     });
-    if let Err(error) = stored {
-        for pointer in pointers {
+    stored.and_then(|()| array(py, &pointers)).inspect_err(|_| {
+        for &pointer in &pointers {
             // Another thread may have removed what it found by iterating; gone is what we want.
             let _ = this.pile.remove(pointer);
         }
-        return Err(error);
-    }
-    array(py, &pointers)
+    })
 }
 
 /// `Pile.get_many`
 pub(super) fn get_many<'py>(
     this: &Pile,
     ptrs: &Bound<'py, PyAny>,
-    default: Option<&Bound<'py, PyAny>>,
+    default: Option<&Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = ptrs.py();
     let pointers = number::pointers(ptrs)?;
     let pile = this.open(py)?;
-    for &pointer in pointers.iter().take(AHEAD) {
-        pile.prefetch(pointer);
+    for pointer in pointers.iter().take(AHEAD).flatten() {
+        pile.prefetch(*pointer);
     }
-    let mut objects = Vec::with_capacity(pointers.len());
-    for (index, &pointer) in pointers.iter().enumerate() {
-        if let Some(&ahead) = pointers.get(index + AHEAD) {
-            pile.prefetch(ahead);
+    let list = new_list(py, pointers.len())?;
+    for (index, pointer) in pointers.iter().enumerate() {
+        if let Some(Some(ahead)) = pointers.get(index + AHEAD) {
+            pile.prefetch(*ahead);
         }
+        // One that is not live, whatever its number was.
+        let pointer = pointer.unwrap_or(Pointer::from_bits(u64::MAX));
         let mut object = this.build(py, pointer);
         if object.is_err() {
-            object = Pile::or_default(py, object, default.map(|default| default.clone().unbind()));
+            object = or_default(py, object, default.map(|default| default.clone_ref(py))).map_err(Failure::Raised);
         }
-        objects.push(object?);
+        let object = object.map_err(|failure| failure.raise(py))?;
+        // SAFETY: the list is new and nobody else's, the index below its length, the reference is given away.
+        unsafe { ffi::PyList_SET_ITEM(list.as_ptr(), index as isize, object.into_ptr()) };
     }
-    PyList::new(py, objects)
+    Ok(list)
+}
+
+/// A list with room for `length` objects, each still to be set.
+fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
+    // SAFETY: attached; a new reference or null with an error set.
+    Ok(unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length as isize))?.cast_into_unchecked() })
 }
 
 /// `Pile.remove_many`
 pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let pointers = number::pointers(ptrs)?;
+    let pointers: Vec<Pointer> = number::pointers(ptrs)?.into_iter().flatten().collect();
     let pile = this.open(ptrs.py())?;
-    Ok(ptrs.py().detach(|| {
+    Ok(detached(ptrs.py(), || {
         let removed = |index: usize| {
             if let Some(&ahead) = pointers.get(index + AHEAD) {
                 pile.prefetch(ahead);
@@ -79,11 +92,27 @@ pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<usiz
 
 /// Pointers as an array('Q').
 fn array<'py>(py: Python<'py>, pointers: &[Pointer]) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyBytes::new_with(py, pointers.len() * 8, |bytes| {
-        for (place, pointer) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(pointers) {
-            *place = pointer.to_bits().to_ne_bytes();
-        }
-        Ok(())
-    })?;
-    py.import("array")?.getattr("array")?.call1(("Q", bytes))
+    let bytes: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_bits().to_ne_bytes()).collect();
+    // SAFETY: attached; the bytes are copied; a new reference or null with an error set.
+    let bytes = unsafe {
+        let made = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize);
+        Bound::from_owned_ptr_or_err(py, made)?
+    };
+    let (class, code) = array_maker(py)?;
+    let null = std::ptr::null_mut::<ffi::PyObject>();
+    // SAFETY: attached; a callable and its arguments, ended by null; a new reference or null with an error set.
+    unsafe {
+        let made = ffi::PyObject_CallFunctionObjArgs(class.as_ptr(), code.as_ptr(), bytes.as_ptr(), null);
+        Bound::from_owned_ptr_or_err(py, made)
+    }
+}
+
+/// `array.array` and "Q". Asked for once when the module is made, so that a put_many needs no more memory at its end
+/// than its result takes.
+pub(super) fn array_maker(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
+    static MAKER: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
+    MAKER.get_or_try_init(py, || {
+        let class = py.import("array")?.getattr("array")?;
+        Ok((class.unbind(), pyo3::types::PyString::intern(py, "Q").into_any().unbind()))
+    })
 }

@@ -2,15 +2,21 @@
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | `refusal` | the pile's errors as Python exceptions |
+//! | `refusal` | what a call can fail with, and how Python is told |
+//! | `gate` | between long work and `os.fork` |
 //! | `scratch` | buffers that a thread reuses from call to call |
 //! | `number` | pointers as Python passes them: ints, arrays, iterables |
 //! | `stats` | `gabion.PileStats` |
 //! | `view` | what stands behind the memoryview of `Pile.view` |
-//! | `class`, with `iterator` and `many` | the class, its everyday methods, iteration, many objects in one call |
+//! | `state` | the class and what its methods are made of |
+//! | `iterator` | iteration over pointers |
+//! | `many` | many objects in one call |
+//! | `class` | the everyday methods |
 //! | `hot` | `put`, `get`, `replace`, `remove`, written against the C API |
 
 mod refusal;
+
+mod gate;
 
 mod scratch;
 
@@ -20,11 +26,13 @@ mod stats;
 
 mod view;
 
-mod class;
+mod state;
 
 mod iterator;
 
 mod many;
+
+mod class;
 
 mod hot;
 
@@ -32,7 +40,9 @@ use pyo3::prelude::*;
 
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<class::Pile>()?;
+    m.add_class::<state::Pile>()?;
     m.add_class::<stats::PileStats>()?;
-    hot::install(&m.py().get_type::<class::Pile>())
+    gate::register(m)?;
+    many::array_maker(m.py())?;
+    hot::install(&m.py().get_type::<state::Pile>())
 }

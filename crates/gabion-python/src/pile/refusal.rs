@@ -1,37 +1,98 @@
-//! The pile's errors as Python exceptions.
+//! What a call on a pile can fail with, and how Python is told.
 
+use std::ffi::CString;
+
+use gabion_blocks::BlockError;
 use gabion_pile::PileError;
-use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::errors::Errors;
 
-/// The exception for a refusal: its class by kind, its text as the pile says it.
-#[cold]
-pub(super) fn raise(py: Python<'_>, error: &PileError) -> PyErr {
-    let text = error.to_string();
-    match (Errors::get(py), error) {
-        (Err(error), _) => error,
-        (Ok(errors), PileError::Pointer { .. }) => PyErr::from_type(errors.pointer.bind(py).clone(), text),
-        (Ok(errors), _) => PyErr::from_type(errors.limit.bind(py).clone(), text),
+/// Why a call failed. A pointer that is not live is kept apart from what the code of a stored class raises, so that a
+/// default stands in for the one and never hides the other.
+pub(super) enum Failure {
+    /// The pile refused.
+    Refused(PileError),
+    /// An int that no pointer can be: negative, or beyond 64 bits.
+    Impossible(Py<PyAny>),
+    /// Something was raised.
+    Raised(PyErr),
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Self {
+        Self::Raised(error)
     }
 }
 
-/// For an int that no pointer can be: negative, or beyond 64 bits.
-#[cold]
-pub(super) fn impossible(py: Python<'_>, number: &Bound<'_, PyAny>) -> PyErr {
-    let text = format!("{number} is not a pointer: no pile gives out such a number; pass what put() returned");
-    match Errors::get(py) {
-        Err(error) => error,
-        Ok(errors) => PyErr::from_type(errors.pointer.bind(py).clone(), text),
+impl From<PileError> for Failure {
+    fn from(error: PileError) -> Self {
+        Self::Refused(error)
     }
+}
+
+impl Failure {
+    /// True when the pointer is not live.
+    pub fn is_dead_pointer(&self) -> bool {
+        matches!(self, Self::Impossible(_) | Self::Refused(PileError::Pointer { .. }))
+    }
+
+    /// The exception: its class by kind, its text as the pile says it.
+    #[cold]
+    pub fn raise(self, py: Python<'_>) -> PyErr {
+        let errors = match Errors::get(py) {
+            Ok(errors) => errors,
+            Err(error) => return error,
+        };
+        match self {
+            Self::Raised(error) => error,
+            Self::Refused(error @ PileError::Pointer { .. }) => exception(errors.pointer.bind(py), &error.to_string()),
+            Self::Refused(error) => exception(errors.limit.bind(py), &error.to_string()),
+            Self::Impossible(number) => {
+                let number = number.bind(py).str().map_or_else(|_| "this int".to_owned(), |text| text.to_string());
+                let text = "is not a pointer: no pile gives out such a number; pass what put() returned";
+                exception(errors.pointer.bind(py), &format!("{number} {text}"))
+            }
+        }
+    }
+}
+
+/// `default` in place of the error of a pointer that is not live, when there is one.
+pub(super) fn or_default<T>(py: Python<'_>, result: Result<T, Failure>, default: Option<T>) -> PyResult<T> {
+    match (result, default) {
+        (Ok(value), _) => Ok(value),
+        (Err(failure), Some(default)) if failure.is_dead_pointer() => Ok(default),
+        (Err(failure), _) => Err(failure.raise(py)),
+    }
+}
+
+/// An exception made at once. Where there is no memory for it, it is the `MemoryError` that the interpreter keeps ready.
+#[cold]
+pub(super) fn exception(class: &Bound<'_, PyType>, text: &str) -> PyErr {
+    let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+    // SAFETY: attached (the class is bound), a class of exceptions and a C string; sets some error in every case.
+    unsafe { ffi::PyErr_SetString(class.as_ptr(), text.as_ptr()) };
+    PyErr::fetch(class.py())
+}
+
+/// A `TypeError`.
+#[cold]
+pub(super) fn type_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<pyo3::exceptions::PyTypeError>(), text)
+}
+
+/// The name of a value's class, for messages.
+#[cold]
+pub(super) fn class_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
 }
 
 /// For what is not an int at all.
 #[cold]
 pub(super) fn not_an_int(value: &Bound<'_, PyAny>) -> PyErr {
-    let given = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-    PyTypeError::new_err(format!("a pointer is an int, as put() returned it, not {given}"))
+    type_error(value.py(), &format!("a pointer is an int, as put() returned it, not {}", class_name(value)))
 }
 
 /// For a pile that was closed.
@@ -39,18 +100,17 @@ pub(super) fn not_an_int(value: &Bound<'_, PyAny>) -> PyErr {
 pub(super) fn closed(py: Python<'_>) -> PyErr {
     match Errors::get(py) {
         Err(error) => error,
-        Ok(errors) => PyErr::from_type(
-            errors.closed.bind(py).clone(),
-            "this pile was closed: its objects are gone; make a new gabion.Pile()",
-        ),
+        Ok(errors) => {
+            exception(errors.closed.bind(py), "this pile was closed: its objects are gone; make a new gabion.Pile()")
+        }
     }
 }
 
 /// For a pile that could not be made.
 #[cold]
-pub(super) fn no_pile(py: Python<'_>, error: &gabion_blocks::BlockError) -> PyErr {
+pub(super) fn no_pile(py: Python<'_>, error: &BlockError) -> PyErr {
     match Errors::get(py) {
         Err(error) => error,
-        Ok(errors) => PyErr::from_type(errors.limit.bind(py).clone(), format!("no new pile: {error}")),
+        Ok(errors) => exception(errors.limit.bind(py), &format!("no new pile: {error}")),
     }
 }

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         table = _read(options, Path(folder, "rows.spool"), most, console)
         objects = options.objects or (QUICK_OBJECTS if options.quick else 0)
         objects = _fitting(table, objects)
-        console.print(f"keeping {objects:,} of them in each of three stores, one after the other")
+        console.print(f"keeping {objects:,} of them in each of three stores, one after the other", soft_wrap=True)
         results = runner.run(table, objects, options.seed, console)
     if options.json:
         print(json.dumps(_as_json(table, results, options.seed), indent=2))
@@ -80,7 +80,7 @@ def _read(options: argparse.Namespace, spool: Path, most: int, console: Console)
         most = round(QUICK_OBJECTS * (1 + REPLACED_SHARE))
     with console.status(f"reading {name}"):
         table = records.read(options.records, spool, most) if options.records else flights.read(spool, most)
-    console.print(f"{table.rows:,} records of {len(table.columns)} fields from {table.source}")
+    console.print(f"{table.rows:,} records of {len(table.columns)} fields from {table.source}", soft_wrap=True)
     return table
 
 

@@ -54,19 +54,23 @@ def describe(table: Table, objects: int, replaced: int) -> str:
 def show(console: Console, table: Table, results: Sequence[Result]) -> None:
     """Print the figures, the pauses over time, and the headline."""
     first = results[0]
-    grid = Grid(title=describe(table, first.objects, first.replaced), title_justify="left", title_style="")
-    grid.add_column("")
+    grid = Grid()
+    grid.add_column("", no_wrap=True)
     for result in results:
         grid.add_column(LABELS[result.store], justify="right", style=STYLES[result.store])
     for label, read in ROWS:
         grid.add_row(label, *(read(result) for result in results))
     console.print()
+    console.print(describe(table, first.objects, first.replaced), soft_wrap=True)
     console.print(grid)
     _show_lanes(console, results)
-    console.print(Text(headline(results), style="bold"))
-    console.print("Plain objects need no put or get: a reference is kept and given. The others build a new object.")
+    console.print(Text(headline(results), style="bold"), soft_wrap=True)
+    console.print(
+        "Plain objects need no put or get: a reference is kept and given. The others build a new object.",
+        soft_wrap=True,
+    )
     if first.objects < FEW_OBJECTS:
-        console.print(f"With fewer than {FEW_OBJECTS:,} objects, memory and pauses are mostly noise.")
+        console.print(f"With fewer than {FEW_OBJECTS:,} objects, memory and pauses are mostly noise.", soft_wrap=True)
 
 
 def _show_lanes(console: Console, results: Sequence[Result]) -> None:

@@ -1,0 +1,430 @@
+//! What a class allows: which of the ways to encode its instances gives what pickle gives.
+
+#![expect(
+    unpredictable_function_pointer_comparisons,
+    reason = "slots of classes hold the interpreter's own functions, each of which has one address"
+)]
+
+use std::ffi::c_int;
+
+use pyo3::ffi::{self, PyObject, PyTypeObject};
+
+use super::known::Known;
+use super::layout::{Entry, Layout};
+use super::object::{Own, Raise, attribute, attribute_or_none, import};
+use super::plan::{_PyType_Lookup, ANY_VERSION, Attributes, Kind, Plan, Uuid, version};
+use super::registry::Registry;
+use super::{global, inline};
+
+/// How to encode instances of `class`: as found before, unless the class was modified since.
+///
+/// # Safety
+/// `class` is a live class.
+#[inline(always)]
+pub unsafe fn plan<'a>(registry: &'a Registry, known: &Known, class: *mut PyTypeObject) -> Raise<&'a Plan> {
+    match registry.plan(class) {
+        Some(plan) => Ok(plan),
+        // SAFETY: as the caller promised.
+        None => unsafe { Ok(registry.add_plan(class, analyse(registry, known, class)?)) },
+    }
+}
+
+/// Analyses a class.
+///
+/// # Safety
+/// `class` is a live class.
+#[cold]
+unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) -> Raise<Plan> {
+    // SAFETY: live by the caller's word; `held` keeps it so.
+    unsafe {
+        let held = Own::share(class.cast());
+        if known.reducer(class.cast())?.is_some() {
+            return Ok(Plan { class: held, version: ANY_VERSION, kind: Kind::Reduce { user_code: true } });
+        }
+        if let Some(kind) = built_in(known, class) {
+            return Ok(Plan { class: held, version: ANY_VERSION, kind });
+        }
+        // The lookup numbers the class's present state; whatever changes it from here on changes the number.
+        _PyType_Lookup(class, known.names.reduce_ex.ptr());
+        let version = version(class);
+        if version == 0 {
+            // Modified too often to be numbered: nothing would tell that it was modified again.
+            return Ok(Plan { class: held, version, kind: Kind::Reduce { user_code: true } });
+        }
+        let inspect = Inspect { registry, known, class };
+        let kind = match inspect.special()? {
+            Some(kind) => kind,
+            None => Kind::Reduce { user_code: inspect.runs_user_code() },
+        };
+        Ok(Plan { class: held, version, kind })
+    }
+}
+
+unsafe fn built_in(known: &Known, class: *mut PyTypeObject) -> Option<Kind> {
+    // SAFETY: addresses of static classes; the datetime interface was loaded with the codec; `class` is live.
+    unsafe {
+        let api = &*ffi::PyDateTimeAPI();
+        let is = |other: *mut PyTypeObject| class == other;
+        Some(if is(&raw mut ffi::PyList_Type) {
+            Kind::List
+        } else if is(&raw mut ffi::PyTuple_Type) {
+            Kind::Tuple
+        } else if is(&raw mut ffi::PyDict_Type) {
+            Kind::Dict
+        } else if is(&raw mut ffi::PySet_Type) {
+            Kind::Set
+        } else if is(&raw mut ffi::PyFrozenSet_Type) {
+            Kind::FrozenSet
+        } else if is(&raw mut ffi::PyBytes_Type) {
+            Kind::Bytes
+        } else if is(&raw mut ffi::PyByteArray_Type) {
+            Kind::ByteArray
+        } else if is(&raw mut ffi::PyComplex_Type) {
+            Kind::Complex
+        } else if is(&raw mut ffi::PyRange_Type) {
+            Kind::Range
+        } else if is(&raw mut ffi::PySlice_Type) {
+            Kind::Slice
+        } else if is(&raw mut ffi::PyFunction_Type) || ffi::PyType_IsSubtype(class, &raw mut ffi::PyType_Type) != 0 {
+            Kind::Global
+        } else if is(api.DateTimeType) {
+            Kind::DateTime
+        } else if is(api.DateType) {
+            Kind::Date
+        } else if is(api.TimeType) {
+            Kind::Time
+        } else if is(api.DeltaType) {
+            Kind::TimeDelta
+        } else if is(ffi::Py_TYPE(api.TimeZone_UTC)) {
+            Kind::TimeZone
+        } else if is(&raw mut PyPickleBuffer_Type) {
+            Kind::PickleBuffer
+        } else if class.cast() == known.array.ptr() {
+            Kind::Array
+        } else {
+            return None;
+        })
+    }
+}
+
+unsafe extern "C" {
+    static mut PyPickleBuffer_Type: PyTypeObject;
+}
+
+/// A member descriptor, to read where a slot lies.
+#[repr(C)]
+struct MemberDescriptor {
+    base: PyObject,
+    class: *mut PyTypeObject,
+    name: *mut PyObject,
+    qualname: *mut PyObject,
+    member: *const ffi::PyMemberDef,
+}
+
+struct Inspect<'a> {
+    registry: &'a Registry,
+    known: &'a Known,
+    class: *mut PyTypeObject,
+}
+
+// Every method: the class is live, held by `analyse`.
+impl Inspect<'_> {
+    fn lookup(&self, name: &Own) -> *mut PyObject {
+        // SAFETY: live class, exact string; borrowed from the class.
+        unsafe { _PyType_Lookup(self.class, name.ptr()) }
+    }
+
+    fn is_default(&self, name: &Own, default: &Own) -> bool {
+        self.lookup(name) == default.ptr()
+    }
+
+    /// A way that needs no `__reduce_ex__`, if the class allows one.
+    fn special(&self) -> Raise<Option<Kind>> {
+        let known = self.known;
+        let names = &known.names;
+        // SAFETY: live class.
+        let (getattr, meta) = unsafe { ((*self.class).tp_getattro, ffi::Py_TYPE(self.class.cast())) };
+        // A class with its own `__getattribute__` or `__getattr__` may answer pickle's questions as it likes.
+        if getattr != Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc) {
+            return Ok(None);
+        }
+        // SAFETY: both are live classes.
+        if unsafe { ffi::PyType_IsSubtype(meta, known.enum_meta.ptr().cast()) } != 0 {
+            return self.enumeration();
+        }
+        if !self.is_default(&names.reduce_ex, &known.object_reduce_ex) {
+            return Ok(None);
+        }
+        // SAFETY: live class, static string inside it.
+        match unsafe { std::ffi::CStr::from_ptr((*self.class).tp_name) }.to_bytes() {
+            b"decimal.Decimal" => return self.decimal(),
+            b"UUID" => return self.uuid(),
+            _ => {}
+        }
+        if !self.is_default(&names.reduce, &known.object_reduce) || !self.lookup(&names.getnewargs_ex).is_null() {
+            return Ok(None);
+        }
+        // SAFETY: live classes.
+        if unsafe { (*self.class).tp_base } == &raw mut ffi::PyTuple_Type {
+            return self.named_tuple();
+        }
+        self.object()
+    }
+
+    fn enumeration(&self) -> Raise<Option<Kind>> {
+        let (known, names) = (self.known, &self.known.names);
+        if !self.is_default(&names.reduce_ex, &known.enum_reduce_ex) {
+            return Ok(None);
+        }
+        // SAFETY: live class; the map is held by the entry; a class that cannot be imported is refused.
+        unsafe {
+            let class = Own::share(self.class.cast());
+            let members = Own::take(ffi::PyObject_GetAttr(class.ptr(), names.member_map.ptr()))?;
+            if ffi::PyDict_CheckExact(members.ptr()) == 0 {
+                return Ok(None);
+            }
+            global::check(known, &class)?;
+            let entry = self.registry.find_or_add(
+                class.ptr(),
+                |entry| matches!(entry, Entry::Enum { .. }),
+                |id| Entry::Enum { id, class: class.clone(), members: members.clone() },
+            );
+            Ok(match entry {
+                Entry::Enum { id, .. } => Some(Kind::Enum(*id)),
+                _ => None,
+            })
+        }
+    }
+
+    fn decimal(&self) -> Raise<Option<Kind>> {
+        // SAFETY: codec functions run attached.
+        let py = unsafe { pyo3::Python::assume_attached() };
+        Ok((self.known.decimal(py)?.ptr() == self.class.cast()).then_some(Kind::Decimal))
+    }
+
+    fn uuid(&self) -> Raise<Option<Kind>> {
+        // SAFETY: codec functions run attached.
+        let py = unsafe { pyo3::Python::assume_attached() };
+        if self.known.uuid(py)?.0.ptr() != self.class.cast() {
+            return Ok(None);
+        }
+        let names = &self.known.names;
+        Ok(match (self.slot(names.int.ptr()), self.slot(names.is_safe.ptr())) {
+            (Some(int), Some(is_safe)) => Some(Kind::Uuid(Uuid { int, is_safe })),
+            _ => None,
+        })
+    }
+
+    /// A class made by `collections.namedtuple` or `typing.NamedTuple`, with nothing of its own beside the items.
+    fn named_tuple(&self) -> Raise<Option<Kind>> {
+        let (known, names) = (self.known, &self.known.names);
+        // SAFETY: live class; borrowed lookups are shared before anything else runs.
+        unsafe {
+            let (fields, newargs, new) =
+                (self.lookup(&names.fields), self.lookup(&names.getnewargs), self.lookup(&names.new));
+            let plain = (*self.class).tp_dictoffset == 0
+                && (*self.class).tp_basicsize == ffi::PyTuple_Type.tp_basicsize
+                && self.is_default(&names.getstate, &known.object_getstate)
+                && self.lookup(&names.setstate).is_null();
+            if !plain || fields.is_null() || newargs.is_null() || new.is_null() || ffi::PyTuple_Check(fields) == 0 {
+                return Ok(None);
+            }
+            let len = ffi::PyTuple_Size(fields) as usize;
+            let newargs = Own::share(newargs);
+            let Some(code) = attribute_or_none(newargs.ptr(), c"__code__")? else { return Ok(None) };
+            let class = Own::share(self.class.cast());
+            let new = attribute(class.ptr(), c"__new__")?;
+            let Some(globals) = attribute_or_none(new.ptr(), c"__globals__")? else { return Ok(None) };
+            let made = ffi::PyMapping_HasKeyString(globals.ptr(), c"_tuple_new".as_ptr()) != 0;
+            if code.ptr() != known.named_tuple_code.ptr() || !made {
+                return Ok(None);
+            }
+            global::check(known, &class)?;
+            let entry = self.registry.find_or_add(
+                class.ptr(),
+                |entry| matches!(entry, Entry::NamedTuple { len: old, .. } if *old == len),
+                |id| Entry::NamedTuple { id, class: class.clone(), len },
+            );
+            Ok(match entry {
+                Entry::NamedTuple { id, .. } => Some(Kind::NamedTuple { id: *id, len }),
+                _ => None,
+            })
+        }
+    }
+
+    /// An ordinary Python class: nothing but slots and a `__dict__`.
+    fn object(&self) -> Raise<Option<Kind>> {
+        let (known, names) = (self.known, &self.known.names);
+        // SAFETY: live class, static base class.
+        unsafe {
+            let class = &*self.class;
+            let base = &raw mut ffi::PyBaseObject_Type;
+            let flags = ffi::PyType_GetFlags(self.class);
+            let ordinary = flags & ffi::Py_TPFLAGS_HEAPTYPE != 0
+                && flags & ffi::Py_TPFLAGS_IS_ABSTRACT == 0
+                && class.tp_new == (*base).tp_new
+                && class.tp_alloc == Some(ffi::PyType_GenericAlloc)
+                && class.tp_itemsize == 0
+                && self.lookup(&names.getnewargs).is_null()
+                && self.lookup(&names.class) == _PyType_Lookup(base, names.class.ptr());
+            if !ordinary {
+                return Ok(None);
+            }
+            let own_state =
+                !self.is_default(&names.getstate, &known.object_getstate) || !self.lookup(&names.setstate).is_null();
+            let has_dict = class.tp_dictoffset != 0 || flags & (1 << 4) != 0;
+            let slots = if own_state {
+                if has_dict {
+                    return Ok(None);
+                }
+                self.frozen_dataclass_fields()?
+            } else {
+                self.slot_names()?
+            };
+            let Some(slots) = slots else { return Ok(None) };
+            let Some(offsets) = self.offsets(&slots, own_state) else { return Ok(None) };
+            let held = Own::share(self.class.cast());
+            if has_dict && !self.ordinary_dict() {
+                return Ok(None);
+            }
+            global::check(known, &held)?;
+            let layout = self.layout(&held, &slots, &offsets);
+            Ok(layout.map(|base| {
+                if has_dict {
+                    Kind::Attributes(Attributes::new(base, inline::usable(self.class)))
+                } else {
+                    Kind::Slots(base)
+                }
+            }))
+        }
+    }
+
+    fn layout(&self, class: &Own, slots: &[Own], offsets: &[isize]) -> Option<*const Layout> {
+        let entry = self.registry.find_or_add(
+            class.ptr(),
+            |entry| match entry {
+                Entry::Object(old) => old.names.len() == slots.len() && old.offsets == offsets,
+                _ => false,
+            },
+            |id| {
+                Entry::Object(Layout {
+                    id,
+                    class: class.clone(),
+                    names: slots.to_vec(),
+                    offsets: offsets.to_vec(),
+                    indices: Vec::new(),
+                    plain_at: 0,
+                })
+            },
+        );
+        match entry {
+            Entry::Object(layout) => Some(std::ptr::from_ref(layout)),
+            _ => None,
+        }
+    }
+
+    /// Names of all slots, as `copyreg` lists them: inherited ones too, private names mangled.
+    fn slot_names(&self) -> Raise<Option<Vec<Own>>> {
+        // SAFETY: live class; a new reference or null with an error; items are strings held by the list.
+        unsafe {
+            let list = Own::take(ffi::PyObject_CallOneArg(self.known.slot_names.ptr(), self.class.cast()))?;
+            if ffi::PyList_Check(list.ptr()) == 0 {
+                return Ok(None);
+            }
+            let mut names: Vec<Own> = Vec::new();
+            for i in 0..ffi::PyList_Size(list.ptr()) {
+                let name = Own::share(ffi::PyList_GetItem(list.ptr(), i));
+                if ffi::PyUnicode_CheckExact(name.ptr()) == 0 {
+                    return Ok(None);
+                }
+                let mut raw = name.into_ptr();
+                ffi::PyUnicode_InternInPlace(&raw mut raw);
+                let name = Own::take(raw)?;
+                if names.iter().all(|old| old.ptr() != name.ptr()) {
+                    names.push(name);
+                }
+            }
+            Ok(Some(names))
+        }
+    }
+
+    /// Field names, when the state methods are those that `dataclass(frozen=True, slots=True)` adds.
+    fn frozen_dataclass_fields(&self) -> Raise<Option<Vec<Own>>> {
+        let names = &self.known.names;
+        // SAFETY: live class; lookups are borrowed and compared by address only; the rest are held references.
+        unsafe {
+            if _PyType_Lookup(self.class, super::object::intern(c"__dataclass_fields__")?.ptr()).is_null() {
+                return Ok(None);
+            }
+            let (getter, setter) =
+                (import(c"dataclasses", c"_dataclass_getstate"), import(c"dataclasses", c"_dataclass_setstate"));
+            let (Ok(getter), Ok(setter)) = (getter, setter) else {
+                ffi::PyErr_Clear();
+                return Ok(None);
+            };
+            if !self.is_default(&names.getstate, &getter) || !self.is_default(&names.setstate, &setter) {
+                return Ok(None);
+            }
+            let list = import(c"dataclasses", c"fields")?;
+            let fields = Own::take(ffi::PyObject_CallOneArg(list.ptr(), self.class.cast()))?;
+            let mut found = Vec::new();
+            for i in 0..ffi::PyTuple_Size(fields.ptr()) {
+                let mut raw = attribute(ffi::PyTuple_GetItem(fields.ptr(), i), c"name")?.into_ptr();
+                ffi::PyUnicode_InternInPlace(&raw mut raw);
+                found.push(Own::take(raw)?);
+            }
+            Ok(Some(found))
+        }
+    }
+
+    /// Offset of a name that is a slot's descriptor and nothing else.
+    fn slot(&self, name: *mut PyObject) -> Option<isize> {
+        // SAFETY: live class; the descriptor is borrowed from it; the cast is checked by its exact class.
+        unsafe {
+            let found = _PyType_Lookup(self.class, name);
+            if found.is_null() || ffi::Py_TYPE(found) != &raw mut ffi::PyMemberDescr_Type {
+                return None;
+            }
+            let descriptor = &*found.cast::<MemberDescriptor>();
+            let member = &*descriptor.member;
+            let ours = ffi::PyType_IsSubtype(self.class, descriptor.class) != 0;
+            let plain = member.type_code == ffi::Py_T_OBJECT_EX as c_int && member.flags == 0 && ours;
+            plain.then_some(member.offset)
+        }
+    }
+
+    /// Offsets of all slots, provided that they and the standard parts are everything in an instance.
+    fn offsets(&self, slots: &[Own], some: bool) -> Option<Vec<isize>> {
+        let offsets: Vec<isize> = slots.iter().map(|name| self.slot(name.ptr())).collect::<Option<_>>()?;
+        // SAFETY: live class.
+        let class = unsafe { &*self.class };
+        let word = size_of::<usize>() as isize;
+        let mut expected = size_of::<PyObject>() as isize + word * offsets.len() as isize;
+        expected += if class.tp_dictoffset > 0 { word } else { 0 };
+        expected += if class.tp_weaklistoffset > 0 { word } else { 0 };
+        (some || class.tp_basicsize <= expected).then_some(offsets)
+    }
+
+    /// Whether `__dict__` is the interpreter's own attribute.
+    fn ordinary_dict(&self) -> bool {
+        // SAFETY: borrowed lookup, compared by its exact class.
+        unsafe {
+            let found = self.lookup(&self.known.names.dict);
+            !found.is_null() && ffi::Py_TYPE(found) == &raw mut ffi::PyGetSetDescr_Type
+        }
+    }
+
+    /// Whether `__reduce_ex__` of this class runs Python code.
+    fn runs_user_code(&self) -> bool {
+        let names = &self.known.names;
+        let native = |name: &Own| {
+            let found = self.lookup(name);
+            // SAFETY: borrowed lookup, compared by its exact class.
+            found.is_null() || unsafe { ffi::Py_TYPE(found) == &raw mut ffi::PyMethodDescr_Type }
+        };
+        // SAFETY: live class.
+        let ordinary = unsafe { (*self.class).tp_getattro } == Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc);
+        let methods = [&names.reduce_ex, &names.reduce, &names.getstate, &names.getnewargs, &names.getnewargs_ex];
+        !(ordinary && methods.into_iter().all(native))
+    }
+}

@@ -1,0 +1,56 @@
+//! The gate between long work and `os.fork`.
+//!
+//! A thread that is attached to the interpreter never stops while it holds a lock of a pile, so no lock is held when
+//! another thread forks. Work that runs detached may be stopped anywhere: it goes through this gate, and a fork waits
+//! until nobody is inside. So a child always starts with free locks.
+
+use std::cell::Cell;
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+static GATE: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// Held by the forking thread from before the fork until after it, in the parent and in the child.
+    static CLOSED: Cell<Option<RwLockWriteGuard<'static, ()>>> = const { Cell::new(None) };
+}
+
+/// Runs `work` without the interpreter, so that other threads go on.
+pub(super) fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+    py.detach(|| {
+        // Poison says nothing here: the lock guards no data.
+        let _inside = GATE.read().unwrap_or_else(PoisonError::into_inner);
+        work()
+    })
+}
+
+#[pyfunction]
+fn before_fork(py: Python<'_>) {
+    let closed = loop {
+        match GATE.try_write() {
+            Ok(closed) => break closed,
+            Err(TryLockError::Poisoned(closed)) => break closed.into_inner(),
+            // Whoever is inside may need the interpreter to get out.
+            Err(TryLockError::WouldBlock) => py.detach(|| drop(GATE.write())),
+        }
+    };
+    CLOSED.set(Some(closed));
+}
+
+#[pyfunction]
+fn after_fork() {
+    CLOSED.take();
+}
+
+/// Has the interpreter close the gate around every fork.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let hooks = PyDict::new(m.py());
+    hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
+    let after = wrap_pyfunction!(after_fork, m)?;
+    hooks.set_item("after_in_parent", &after)?;
+    hooks.set_item("after_in_child", after)?;
+    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
+    Ok(())
+}

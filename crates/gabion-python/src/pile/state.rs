@@ -1,0 +1,90 @@
+//! The state of a `gabion.Pile`, and what its methods are made of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gabion_pile::Pointer;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::refusal::{self, Failure};
+use super::scratch::{with_encoded, with_payload};
+use crate::codec::Codec;
+
+/// A pile of live Python objects, kept outside the heap that the garbage collector walks.
+///
+/// put() copies an object graph into the pile and returns a pointer, a plain int; get() builds an equal object from
+/// it. A stored object costs its encoding and about 10 bytes more, no reference counts, no collector pauses, and its
+/// pointers fit into an array('Q') or a NumPy array. Any object that pickle can store can be put, without a schema.
+///
+/// max_bytes (int, or text such as "4 GiB") bounds what the pile takes, counted in pages of 64 KiB; by default it is
+/// what the process may use at all: physical memory, or the limit of its cgroup. A put that would exceed it raises
+/// LimitError and leaves the pile as it was.
+///
+/// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
+/// PointerError for ever after; so are pointers of other piles and made-up numbers. All methods may be called from any
+/// thread at any time; readers take no lock.
+///
+/// >>> import gabion
+/// >>> with gabion.Pile() as pile:
+/// ...     pointer = pile.put({"name": "Ada", "born": 1815})
+/// ...     pile.get(pointer)
+/// {'name': 'Ada', 'born': 1815}
+#[pyclass(frozen, weakref, module = "gabion", name = "Pile")]
+pub(super) struct Pile {
+    pub(super) pile: Arc<gabion_pile::Pile>,
+    pub(super) codec: Codec,
+    closed: AtomicBool,
+}
+
+impl Pile {
+    /// A pile with nothing in it.
+    pub(super) fn empty(pile: gabion_pile::Pile) -> Self {
+        Self { pile: Arc::new(pile), codec: Codec::new(), closed: AtomicBool::new(false) }
+    }
+
+    /// The pile, unless it was closed.
+    #[inline]
+    pub(super) fn open(&self, py: Python<'_>) -> PyResult<&gabion_pile::Pile> {
+        if self.is_closed() { Err(refusal::closed(py)) } else { Ok(&self.pile) }
+    }
+
+    /// True after `close`.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        // Relaxed: a call that runs beside `close` may come before or after it.
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Closes; true when it was open.
+    pub(super) fn close(&self) -> bool {
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Builds the object behind a pointer.
+    #[inline]
+    pub(super) fn build(&self, py: Python<'_>, pointer: Pointer) -> Result<Py<PyAny>, Failure> {
+        let pile = self.open(py)?;
+        with_payload(|buffer| Ok(self.codec.decode(py, pile.read(pointer, buffer)?)?))
+    }
+
+    /// Encodes an object and hands the pile and the encoding on. The pile is asked for only after the object's own
+    /// code has run, which may have closed it.
+    ///
+    /// # Safety
+    /// `object` is alive and stays so over the call.
+    #[inline]
+    pub(super) unsafe fn encoded<R>(
+        &self,
+        py: Python<'_>,
+        object: *mut ffi::PyObject,
+        work: impl FnOnce(&gabion_pile::Pile, &[u8]) -> PyResult<R>,
+    ) -> PyResult<R> {
+        self.open(py)?;
+        with_encoded(|encoding| {
+            // SAFETY: as the caller promised.
+            unsafe { self.codec.encode(py, object, encoding)? };
+            work(self.open(py)?, encoding)
+        })
+    }
+}

@@ -1,0 +1,208 @@
+"""Piles and forked processes: the child has a copy of its own, the parent's stays as it was."""
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from model import LONG, Plain, check_equations, person
+
+import gabion
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
+    pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning"),
+]
+
+
+def in_child(body: Callable[[], Any], timeout: float = 60) -> None:
+    """Runs `body` in a forked child; fails when it raises, crashes or hangs there."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            body()
+            status = 0
+        except BaseException as error:  # noqa: BLE001
+            os.write(write_end, repr(error).encode()[:4000])
+        finally:
+            os._exit(status)
+    os.close(write_end)
+    end = time.monotonic() + timeout
+    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            raise AssertionError("the child hangs")
+        time.sleep(0.002)
+    with os.fdopen(read_end) as text:
+        said = text.read()
+    assert done[1] == 0, f"the child ended with {done[1]}: {said}"
+
+
+def test_the_child_reads_what_the_parent_stored(pile: gabion.Pile) -> None:
+    pointers = pile.put_many(person(i) for i in range(2000))
+    big = pile.put(b"b" * 3_000_000)
+    view = pile.view(big)
+
+    def child() -> None:
+        assert pile.get_many(pointers) == [person(i) for i in range(2000)]
+        assert bytes(view) == pile.get(big) == b"b" * 3_000_000
+        pile.validate()
+        check_equations(pile)
+        assert sorted(pile) == sorted([*pointers, big])
+
+    in_child(child)
+
+
+def test_what_the_child_writes_stays_with_the_child(pile: gabion.Pile) -> None:
+    sizes = (0, 10, 500, 1000, 3000, 70_000, 1_100_000)
+    values = {pile.put(bytes([i]) * size): bytes([i]) * size for i in range(20) for size in sizes}
+    view = pile.view(next(iter(values)))
+    before = pile.stats().as_dict()
+
+    def child() -> None:
+        for number, pointer in enumerate(values):
+            if number % 3 == 0:
+                pile.replace(pointer, b"from the child" * (number % 200))
+            elif number % 3 == 1:
+                pile.remove(pointer)
+        own = [pile.put(b"o" * size) for size in sizes for _ in range(50)]
+        pile.validate()
+        assert all(set(pile.get(pointer)) <= {ord("o")} for pointer in own)
+        pile.compact()
+        pile.validate()
+        pile.clear()
+        other = gabion.Pile()
+        assert other.get(other.put("new pile")) == "new pile"
+
+    in_child(child)
+    assert pile.stats().as_dict() == before
+    pile.validate()
+    assert all(pile.get(pointer) == value for pointer, value in values.items())
+    assert bytes(view) == next(iter(values.values()))
+    pile.put("after")
+
+
+def test_views_and_iterators_in_the_child(pile: gabion.Pile) -> None:
+    pointers = pile.put_many(b"v" * size for size in (0, 100, 2000, 2_000_000))
+    views = [pile.view(pointer) for pointer in pointers]
+    iterator = iter(pile)
+    next(iterator)
+
+    def child() -> None:
+        assert len(list(iterator)) == 3
+        pile.close()
+        assert all(set(view) <= {ord("v")} for view in views)
+        while views:
+            views.pop().release()
+
+    in_child(child)
+    assert len(list(iterator)) == 3
+    assert all(set(view) <= {ord("v")} for view in views)
+
+
+def test_children_of_children(pile: gabion.Pile) -> None:
+    pointer = pile.put([0])
+
+    def generation(number: int) -> None:
+        assert pile.get(pointer) == [number]
+        pile.replace(pointer, [number + 1])
+        if number < 4:
+            in_child(lambda: generation(number + 1))
+        assert pile.get(pointer) == [number + 1]
+        pile.validate()
+
+    in_child(lambda: generation(0))
+    assert pile.get(pointer) == [0]
+
+
+def test_fork_while_other_threads_write() -> None:
+    pile = gabion.Pile()
+    kept = pile.put_many(Plain(a=i, b="x" * (i % 2000)) for i in range(300))
+    stop = threading.Event()
+
+    def write(seed: int) -> None:
+        mine = random.Random(seed)
+        own: list[int] = []
+        while not stop.is_set():
+            size = mine.choice((10, 500, 3000, 200_000))
+            own.append(pile.put(bytes([size % 256]) * size))
+            pile.replace(mine.choice(own), b"r" * mine.choice((5, 900, 5000)))
+            if len(own) > 50:
+                pile.remove(own.pop(mine.randrange(50)))
+            if mine.randrange(300) == 0:
+                pile.compact()
+
+    def child() -> None:
+        # The threads that wrote are gone. What they were in the midst of must block nobody.
+        assert [found.a for found in pile.get_many(kept)] == list(range(300))
+        own = [pile.put(b"c" * (i * 37 % 5000)) for i in range(300)]
+        pile.replace(own[0], b"d" * 100_000)
+        assert pile.get(own[7]) == b"c" * (7 * 37 % 5000)
+        pile.remove_many(own[1:])
+        for pointer in pile:
+            assert pile.get(pointer) is not None
+        other = gabion.Pile()
+        assert other.get(other.put("x")) == "x"
+        pile.clear()
+        assert len(pile) == 0
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(200 if LONG else 12):
+            in_child(child, timeout=20)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    pile.validate()
+    assert [found.a for found in pile.get_many(kept)] == list(range(300))
+
+
+PROCESSES = """
+import multiprocessing, sys
+import gabion
+
+pile = gabion.Pile()
+pointer = pile.put(["parent"])
+
+def work(number):
+    own = gabion.Pile()
+    mine = own.put({"number": number})
+    inherited = pile.get(pointer)
+    pile.replace(pointer, ["child", number])
+    return own.get(mine)["number"], inherited, pile.get(pointer)
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+        for number, (got, inherited, changed) in enumerate(pool.map(work, range(20), chunksize=20)):
+            assert got == number
+            assert changed == ["child", number]
+            assert inherited == (["parent"] if number == 0 else ["child", number - 1])
+    assert pile.get(pointer) == ["parent"]
+    pile.validate()
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(tmp_path: Any, method: str) -> None:
+    import multiprocessing
+    import subprocess
+
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    program = tmp_path / "processes.py"
+    program.write_text(PROCESSES)
+    done = subprocess.run(
+        [sys.executable, str(program), method], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

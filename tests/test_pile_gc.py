@@ -1,0 +1,384 @@
+"""Piles beside the collector, at the interpreter's end, and in sub-interpreters."""
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from model import Plain, Slotted, person
+
+import gabion
+
+
+def make_class(name: str = "Made") -> Any:
+    """A class that the module holds by name only until it is taken away."""
+    made = type(name, (Plain,), {"__module__": __name__})
+    globals()[name] = made
+    return made
+
+
+def test_a_cycle_of_class_pile_and_attribute_is_collected() -> None:
+    made = make_class()
+    made.pile = gabion.Pile()
+    pointer = made.pile.put(made(a=1))
+    assert type(made.pile.get(pointer)) is made
+    dies, pile_dies = weakref.ref(made), weakref.ref(made.pile)
+    del globals()["Made"], made
+    gc.collect()
+    assert dies() is None
+    assert pile_dies() is None
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_a_pile_holds_the_classes_of_what_it_stores_and_lets_go(slots: bool) -> None:
+    made: Any = type("Made", (), {"__module__": __name__, **({"__slots__": ("a",)} if slots else {})})
+    globals()["Made"] = made
+    pile = gabion.Pile()
+    thing = made()
+    thing.a = 1
+    pointer = pile.put(thing)
+    dies = weakref.ref(made)
+    del globals()["Made"], made, thing
+    gc.collect()
+    assert pile.get(pointer).a == 1
+    assert dies() is not None
+    del pile
+    gc.collect()
+    assert dies() is None
+
+
+def test_piles_in_cycles_and_with_iterators_and_views() -> None:
+    pile = gabion.Pile()
+    holder = Plain(pile=pile, iterator=iter(pile), view=pile.view(pile.put(b"x" * 2_000_000)))
+    holder.me = holder
+    dies = weakref.ref(pile)
+    del pile, holder
+    gc.collect()
+    assert dies() is None
+
+
+class UsesPile:
+    """A finalizer in a cycle with the pile that it uses."""
+
+    seen: list[Any] = []  # noqa: RUF012
+
+    def __init__(self, pile: gabion.Pile) -> None:
+        self.pile, self.pointer, self.me = pile, pile.put(Slotted(5)), self
+
+    def __del__(self) -> None:
+        self.seen.append(self.pile.get(self.pointer).number)
+        self.pile.put(self.seen)
+
+
+def test_a_finalizer_that_uses_a_pile_of_its_own_cycle() -> None:
+    UsesPile.seen.clear()
+    UsesPile(gabion.Pile())
+    gc.collect()
+    assert UsesPile.seen == [5]
+
+
+def test_a_pile_that_the_collector_has_already_cleared() -> None:
+    # An object without a collector's header is finalized while the cycle is being cleared, when the pile may have
+    # let go of its classes.
+    seen: list[Any] = []
+
+    class Cycle:
+        pass
+
+    def leaf_class(pile: gabion.Pile, pointer: int) -> type:
+        def finalize(self: Any) -> None:
+            for call in (
+                lambda: pile.get(pointer), lambda: pile.put(Slotted(1)), lambda: pile.put(person(1)),
+                lambda: pile.fields(pointer, "number"), pile.stats, pile.validate, lambda: list(pile),
+            ):  # fmt: skip
+                try:
+                    seen.append(call())
+                except Exception as error:  # noqa: BLE001
+                    seen.append(error)
+
+        return type("Leaf", (), {"__slots__": (), "__del__": finalize})
+
+    for order in range(6):
+        pile = gabion.Pile()
+        pointer = pile.put(Slotted(3))
+        pile.get(pointer)
+        cycle = Cycle()
+        parts = {"pile": pile, "leaf": leaf_class(pile, pointer)(), "me": cycle}
+        for name in sorted(parts, key=lambda name, order=order: hash((name, order))):
+            setattr(cycle, name, parts[name])
+        del pile, parts, cycle
+        gc.collect()
+    assert len(seen) == 6 * 7
+
+
+def test_stored_objects_are_nothing_to_the_collector() -> None:
+    pile = gabion.Pile()
+    pointers = pile.put_many(person(i) for i in range(10))
+    pile.get_many(pointers)
+    gc.collect()
+    before = len(gc.get_objects())
+    pointers = pile.put_many({"id": i, "tags": [str(i)], "thing": Slotted(i)} for i in range(100_000))
+    gc.collect()
+    assert abs(len(gc.get_objects()) - before) < 50
+    assert pile.get(pointers[-1])["id"] == 99_999
+
+
+def test_built_objects_are_collected_like_others() -> None:
+    pile = gabion.Pile()
+    loop = Plain()
+    loop.me = [loop]
+    pointer = pile.put(loop)
+    found = pile.get(pointer)
+    assert gc.is_tracked(found)
+    dies = weakref.ref(found)
+    del found
+    gc.collect()
+    assert dies() is None
+
+
+def test_a_pile_freed_in_another_thread() -> None:
+    for size in (10, 3000, 2_000_000):
+        pile = gabion.Pile()
+        pile.put(b"x" * size)
+        view = pile.view(next(iter(pile)))
+        box = [pile]
+        dies = weakref.ref(pile)
+        del pile
+        thread = threading.Thread(target=box.clear)
+        thread.start()
+        thread.join()
+        assert dies() is None
+        assert view == b"x" * size
+
+
+def test_collections_in_the_midst_of_building(pile: gabion.Pile) -> None:
+    value = [Plain(a=i, b=[Slotted(i, "x", {"k": (i, [i])})]) for i in range(300)]
+    pointer = pile.put(value)
+    old = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for _ in range(3):
+            assert pile.get(pointer) == value
+            assert pile.get(pile.put(value)) == value
+    finally:
+        gc.set_threshold(*old)
+
+
+def test_references_to_half_built_objects_are_harmless(pile: gabion.Pile) -> None:
+    for slots in (True, False):
+
+        class Peeks:
+            def __getstate__(self) -> int:
+                return 1
+
+            def __setstate__(self, state: int) -> None:
+                for found in gc.get_objects():
+                    if type(found) in (Slotted, Plain, list, dict, tuple) and len(str(type(found))) > 0:
+                        repr(type(found))
+                        if type(found) in (Slotted, Plain):
+                            repr(found)
+                            gc.get_referents(found)
+
+        Peeks.__qualname__ = "Peeks"
+        globals()["Peeks"] = Peeks
+        inner = Slotted(1, "text", None) if slots else Plain(a=1)
+        inner.note = [Peeks(), inner]
+        found = pile.get(pile.put([inner, (Peeks(), inner)]))
+        assert found[0].note[1] is found[0] is found[1][1]
+
+
+EXIT = {
+    "live piles, views and iterators": """
+        import gabion
+        pile = gabion.Pile()
+        pointers = pile.put_many([1, "two", {3: [4]}, b"x" * 2_000_000])
+        view, iterator = pile.view(pointers[3]), iter(pile)
+        next(iterator)
+        """,
+    "everything in a cycle": """
+        import gabion, sys
+        class Holder: pass
+        holder = Holder()
+        holder.pile = gabion.Pile()
+        holder.pointer = holder.pile.put(holder.__class__)
+        holder.view = holder.pile.view(holder.pile.put(b"x" * 100))
+        holder.me = holder
+        sys.modules["kept"] = holder
+        """,
+    "used by finalizers and exit functions": """
+        import atexit, gabion
+        pile = gabion.Pile()
+        pointer = pile.put([1])
+        class Last:
+            def __del__(self):
+                assert pile is None or pile.get(pointer) == [1]
+        last = Last()
+        pile.last = None if hasattr(pile, "last") else None if False else None
+        """.replace('pile.last = None if hasattr(pile, "last") else None if False else None', "").rstrip(),
+    "daemon threads": """
+        import gabion, threading, time
+        pile = gabion.Pile()
+        class Thing:
+            def __init__(self): self.a = [1]
+        def work():
+            own = []
+            while True:
+                own.append(pile.put(Thing()))
+                pile.get(own[-1])
+                pile.replace(own[0], b"x" * 3000)
+                for found in zip(range(5), pile): pass
+                view = pile.view(pile.put(b"view" * 100))
+                if len(own) > 50: pile.remove_many(own[:40]); del own[:40]
+        for _ in range(3): threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.15)
+        """,
+    "an exception": """
+        import gabion, sys
+        def main():
+            pile = gabion.Pile()
+            view = pile.view(pile.put(b"x" * 100))
+            sys.exit(0)
+        main()
+        """,
+    "exit functions": """
+        import atexit, gabion
+        pile = gabion.Pile()
+        pointer = pile.put([1])
+        @atexit.register
+        def last():
+            assert pile.get(pointer) == [1]
+            pile.put("late")
+            pile.close()
+        """,
+    "a module that is imported again": """
+        import sys, gabion
+        first = gabion.Pile
+        pile = gabion.Pile(); pointer = pile.put([1])
+        for name in [name for name in sys.modules if name.startswith("gabion")]: del sys.modules[name]
+        try:
+            import gabion as again
+        except ImportError:
+            again = None
+        assert pile.get(pointer) == [1]
+        if again is not None:
+            other = again.Pile()
+            assert other.get(other.put([2])) == [2]
+            assert pile.get(pointer) == [1]
+        """,
+}
+
+
+@pytest.mark.parametrize("case", EXIT)
+def test_the_interpreter_ends_in_silence(script: Callable[..., str], case: str) -> None:
+    script(EXIT[case])
+    script(EXIT[case], "-X", "dev", "-W", "error")
+
+
+def test_development_mode_finds_nothing(script: Callable[..., str]) -> None:
+    script(
+        """
+        import gc
+        import gabion
+        from model import some_of_everything, person, SIZES
+        with gabion.Pile(max_bytes="64 MiB") as pile:
+            for _ in range(3):
+                pointers = pile.put_many(some_of_everything())
+                assert pile.get_many(pointers) == some_of_everything()
+                for pointer, size in zip(pointers, SIZES):
+                    pile.replace(pointer, b"x" * size)
+                    pile.view(pointer)
+                pile.fields(pile.put(person(1)), "id", "note")
+                for bad in ((i for i in ()), lambda: 1):
+                    try:
+                        pile.put([bad])
+                    except gabion.CodecError:
+                        pass
+                pile.remove_many(pointers)
+                gc.collect()
+                pile.compact()
+                pile.validate()
+        """,
+        "-X",
+        "dev",
+        "-W",
+        "error",
+        "-b",
+    )
+
+
+def test_sub_interpreters_are_refused_or_served(script: Callable[..., str]) -> None:
+    script(
+        """
+        import sys
+        import gabion
+        pile = gabion.Pile()
+        pointer = pile.put([1])
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            try:
+                import _xxsubinterpreters as interpreters
+            except ImportError:
+                sys.exit(0)
+        program = '''
+try:
+    import gabion
+except ImportError:
+    pass
+else:
+    pile = gabion.Pile()
+    class Here:
+        pass
+    pointers = pile.put_many([1, "x", {2: [3]}])
+    assert pile.get_many(pointers) == [1, "x", {2: [3]}]
+    pile.close()
+'''
+        for _ in range(3):
+            made = interpreters.create()
+            run = getattr(interpreters, "run_string", None) or interpreters.exec
+            failed = run(made, program)
+            assert not failed, failed
+            interpreters.destroy(made)
+            assert pile.get(pointer) == [1]
+            pile.put({"still": ["works"]})
+        """
+    )
+
+
+def test_reference_counts_are_what_they_were(pile: gabion.Pile) -> None:
+    value = [Plain(a="canary" * 3), Slotted(10**20, "canary text", None), ("tuple", 1.5), {"k": b"canary bytes"}]
+    watched = [value, *value, value[0].a, value[1].number, value[1].first, Plain, Slotted, *value[3].values()]
+    pointer = pile.put(value)
+
+    def use() -> None:
+        for _ in range(200):
+            other = pile.put(value)
+            pile.replace(other, [value, value])
+            pile.get(other)
+            pile.get_many([other, pointer])
+            pile.put_many([value, value])
+            pile.pop(other)
+            pile.fields(pile.put(value[0]), "a")
+            try:
+                pile.put([value, (i for i in ())])
+            except gabion.CodecError:
+                pass
+            try:
+                pile.get(other)
+            except gabion.PointerError:
+                pass
+            pile.get(other, value)
+            pile.get_many([other], value)
+            pile.view(pile.put(value[3]["k"]))
+            other in pile  # noqa: B015
+
+    use()
+    gc.collect()
+    before = [sys.getrefcount(thing) for thing in watched]
+    use()
+    gc.collect()
+    after = [sys.getrefcount(thing) for thing in watched]
+    assert all(abs(a - b) < 20 for a, b in zip(after, before)), (before, after)

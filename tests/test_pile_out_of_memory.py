@@ -1,0 +1,154 @@
+"""No memory at step n, for every n: each call works or raises, and nothing stored is lost."""
+
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("_testcapi")
+
+PROGRAM = """
+import os, sys, _testcapi
+from array import array
+from model import Plain, Slotted, Person, Point, Colour, person, Money
+from decimal import Decimal
+from datetime import datetime, timezone, timedelta
+import gabion
+
+class Reduced:
+    def __init__(self, value=1): self.value, self.more = value, [1]
+    def __reduce__(self): return (Reduced, (self.value,), {"more": [1]})
+    def __eq__(self, other): return self.__dict__ == other.__dict__
+    __hash__ = None
+
+class Stateful(Plain):
+    def __getstate__(self): return dict(self.__dict__)
+    def __setstate__(self, state): self.__dict__.update(state)
+
+shared = ["shared"]
+GRAPHS = {
+    "scalars": lambda: [1, 2**70, 1.5, 1j, None, "text", "Stein", b"bytes", True],
+    "containers": lambda: {"a": [1, (2, {3, 4})], "b": {"c": frozenset([5])}, "d": bytearray(b"x")},
+    "slots": lambda: Slotted(1, "one", [Slotted(2)]),
+    "person": lambda: [person(5), person(6)],
+    "attributes": lambda: Plain(a=1, b=[2], c=Plain(d="x")),
+    "shared": lambda: [shared, shared, {"s": shared}],
+    "cycle": None,
+    "leaves": lambda: [Decimal("1.5"), datetime(2020, 1, 1, tzinfo=timezone(timedelta(hours=1))), Colour.RED, int,
+                       Point(1, 2), array("d", [1, 2])],
+    "reduced": lambda: [Reduced(), Reduced([2]), Stateful(a=1), Money(Decimal(1), "EUR")],
+    "long": lambda: ["x" * 3000, list(range(300))],
+    "huge": lambda: b"y" * 1_500_000,
+    "many": lambda: [Plain(**{f"name{i}": i}) for i in range(20)],
+}
+loop = [1]
+loop.append({"loop": loop})
+value = GRAPHS["KIND"]() if GRAPHS["KIND"] else loop
+same = (lambda a: a == value) if GRAPHS["KIND"] else (lambda a: a[1]["loop"] is a)
+
+CALLS = {
+    "put": lambda pile, p: pile.put(value),
+    "put with reserve": lambda pile, p: pile.put(value, reserve=2000),
+    "get": lambda pile, p: pile.get(p),
+    "get with default": lambda pile, p: pile.get(p, None),
+    "stale get with default": lambda pile, p: pile.get(p + 1, None),
+    "stale get": lambda pile, p: pile.get(p + 1),
+    "replace": lambda pile, p: pile.replace(p, value),
+    "replace longer": lambda pile, p: pile.replace(p, [value, "z" * 2000]),
+    "put_many": lambda pile, p: pile.put_many([value, 1, value]),
+    "get_many": lambda pile, p: pile.get_many([p, p, p]),
+    "fields": lambda pile, p: pile.fields(p, "number", "a"),
+    "view": lambda pile, p: pile.view(p),
+    "pop": lambda pile, p: pile.pop(p),
+    "remove_many": lambda pile, p: pile.remove_many([p, 5]),
+    "the rest": lambda pile, p: (pile.stats().as_dict(), repr(pile), list(pile), p in pile, len(pile), pile.size_of(p)),
+    "new pile": lambda pile, p: gabion.Pile(max_bytes="8 MiB").put(value),
+}
+EXPECTED = (MemoryError, gabion.PointerError, TypeError, AttributeError, KeyError)
+
+problems = []
+
+def check(holds, *where):
+    if not holds:
+        problems.append((*where, "another object"))
+
+def campaign(name, fresh):
+    call = CALLS[name]
+    pile = gabion.Pile()
+    kept = {pile.put(other): other for other in ("a", [1], b"x" * 5000)}
+    pointer = pile.put(value)
+    step = fails = quiet = 0
+    while quiet < 3 and step < STEPS:
+        if fresh:
+            pile = gabion.Pile()
+            kept = {pile.put(other): other for other in ("a", [1], b"x" * 5000)}
+            pointer = pile.put(value) if name.startswith(("get", "fields", "view", "pop", "remove", "replace")) else 0
+        before = len(pile), pile.stats().used_bytes
+        error = result = None
+        _testcapi.set_nomemory(step, step + SPAN if SPAN else 0)
+        try:
+            result = call(pile, pointer)
+        except BaseException as raised:
+            error = raised
+        finally:
+            _testcapi.remove_mem_hooks()
+        pile.validate()
+        if error is not None:
+            causes = (error, error.__cause__, error.__context__)
+            if not any(isinstance(cause, EXPECTED) for cause in causes):
+                problems.append((name, fresh, step, repr(error)))
+            if (len(pile), pile.stats().used_bytes) != before:
+                problems.append((name, fresh, step, repr(error), "left something stored"))
+        if isinstance(error, MemoryError) or isinstance(getattr(error, "__cause__", None), MemoryError):
+            fails += 1
+            quiet = 0
+        else:
+            quiet += 1
+        if error is None and name in ("put", "put with reserve"):
+            check(same(pile.pop(result)), name, fresh, step)
+        elif error is None and name == "put_many":
+            check(same(pile.get(result[0])) and same(pile.get(result[2])), name, fresh, step)
+            pile.remove_many(result)
+        elif error is None and name == "get":
+            check(same(result), name, fresh, step)
+        elif error is None and name in ("pop", "remove_many") and not fresh:
+            pointer = pile.put(value)
+        elif error is None and name == "replace longer":
+            pile.replace(pointer, value)
+        if pointer:
+            result = None
+            check(pointer not in pile or same(pile.get(pointer)), name, fresh, step)
+        for old, other in kept.items():
+            check(pile.get(old) == other, name, fresh, step)
+        step += 1
+    return fails
+
+crashed, read_end, write_end = [], *os.pipe()
+for name in CALLS:
+    # A child each, so that one crash does not hide the others.
+    child = os.fork()
+    if child == 0:
+        fails = campaign(name, fresh=False) + campaign(name, fresh=True)
+        if problems:
+            print(f"{len(problems)} problems: {problems[:9]}", file=sys.stderr, flush=True)
+        os.write(write_end, b"." * bool(fails))
+        os._exit(bool(problems))
+    status = os.waitpid(child, 0)[1]
+    if status:
+        crashed.append((name, f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "problems, see above"))
+os.close(write_end)
+assert not crashed, crashed
+assert len(os.read(read_end, 100)) > 8, "most calls met a step without memory"
+"""
+
+LONG_ONLY = ("containers", "slots", "cycle", "long", "huge", "many")
+KINDS = [
+    *("scalars", "person", "attributes", "shared", "leaves", "reduced"),
+    *(pytest.param(kind, marks=pytest.mark.long) for kind in LONG_ONLY),
+]
+
+
+@pytest.mark.parametrize("span", [0, 1], ids=["from step n on", "at step n only"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_memory_at_any_step(script: Callable[..., str], kind: str, span: int) -> None:
+    program = PROGRAM.replace("KIND", kind).replace("STEPS", "300").replace("SPAN", str(span))
+    script(program, silent=False)
