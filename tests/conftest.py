@@ -29,9 +29,7 @@ def script(request: pytest.FixtureRequest) -> Callable[..., str]:
     def run(source: str, *options: str, timeout: float = 60, silent: bool = True) -> str:
         command = [sys.executable, "-X", "faulthandler", *options, "-c", textwrap.dedent(source)]
         environment = {**os.environ, "PYTHONPATH": str(request.path.parent)}
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=timeout, env=environment
-        )
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout, env=environment)
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         if silent:
             assert done.stderr == ""

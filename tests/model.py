@@ -1,4 +1,4 @@
-"""What a pile must look like from outside: a dict from pointer to the object's value, and the classes it is filled with."""
+"""What a pile must look like from outside, a dict from pointer to value, and the objects that tests fill it with."""
 
 import enum
 import os

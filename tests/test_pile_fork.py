@@ -28,7 +28,7 @@ def in_child(body: Callable[[], Any], timeout: float = 60) -> None:
         try:
             body()
             status = 0
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             os.write(write_end, repr(error).encode()[:4000])
         finally:
             os._exit(status)

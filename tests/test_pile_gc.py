@@ -1,5 +1,6 @@
 """Piles beside the collector, at the interpreter's end, and in sub-interpreters."""
 
+import contextlib
 import gc
 import sys
 import threading
@@ -13,6 +14,10 @@ from model import Plain, Slotted, person
 import gabion
 
 
+# CPython 3.13 without the global lock makes every class immortal as soon as a second thread has run.
+CLASSES_DIE = getattr(sys, "_is_gil_enabled", lambda: True)() or sys.version_info >= (3, 14)
+
+
 def make_class(name: str = "Made") -> Any:
     """A class that the module holds by name only until it is taken away."""
     made = type(name, (Plain,), {"__module__": __name__})
@@ -20,6 +25,7 @@ def make_class(name: str = "Made") -> Any:
     return made
 
 
+@pytest.mark.skipif(not CLASSES_DIE, reason="classes are immortal")
 def test_a_cycle_of_class_pile_and_attribute_is_collected() -> None:
     made = make_class()
     made.pile = gabion.Pile()
@@ -32,6 +38,7 @@ def test_a_cycle_of_class_pile_and_attribute_is_collected() -> None:
     assert pile_dies() is None
 
 
+@pytest.mark.skipif(not CLASSES_DIE, reason="classes are immortal")
 @pytest.mark.parametrize("slots", [False, True])
 def test_a_pile_holds_the_classes_of_what_it_stores_and_lets_go(slots: bool) -> None:
     made: Any = type("Made", (), {"__module__": __name__, **({"__slots__": ("a",)} if slots else {})})
@@ -96,7 +103,7 @@ def test_a_pile_that_the_collector_has_already_cleared() -> None:
             ):  # fmt: skip
                 try:
                     seen.append(call())
-                except Exception as error:  # noqa: BLE001
+                except Exception as error:
                     seen.append(error)
 
         return type("Leaf", (), {"__slots__": (), "__del__": finalize})
@@ -208,16 +215,15 @@ EXIT = {
         holder.me = holder
         sys.modules["kept"] = holder
         """,
-    "used by finalizers and exit functions": """
-        import atexit, gabion
+    "a finalizer that uses a pile": """
+        import gabion
         pile = gabion.Pile()
         pointer = pile.put([1])
         class Last:
             def __del__(self):
                 assert pile is None or pile.get(pointer) == [1]
         last = Last()
-        pile.last = None if hasattr(pile, "last") else None if False else None
-        """.replace('pile.last = None if hasattr(pile, "last") else None if False else None', "").rstrip(),
+        """,
     "daemon threads": """
         import gabion, threading, time
         pile = gabion.Pile()
@@ -323,19 +329,11 @@ def test_sub_interpreters_are_refused_or_served(script: Callable[..., str]) -> N
                 import _xxsubinterpreters as interpreters
             except ImportError:
                 sys.exit(0)
-        program = '''
-try:
-    import gabion
-except ImportError:
-    pass
-else:
-    pile = gabion.Pile()
-    class Here:
-        pass
-    pointers = pile.put_many([1, "x", {2: [3]}])
-    assert pile.get_many(pointers) == [1, "x", {2: [3]}]
-    pile.close()
-'''
+        program = (
+            "try:\\n    import gabion\\nexcept ImportError:\\n    pass\\nelse:\\n"
+            "    pile = gabion.Pile()\\n    pointers = pile.put_many([1, 'x', {2: [3]}])\\n"
+            "    assert pile.get_many(pointers) == [1, 'x', {2: [3]}]\\n    pile.close()\\n"
+        )
         for _ in range(3):
             made = interpreters.create()
             run = getattr(interpreters, "run_string", None) or interpreters.exec
@@ -362,14 +360,10 @@ def test_reference_counts_are_what_they_were(pile: gabion.Pile) -> None:
             pile.put_many([value, value])
             pile.pop(other)
             pile.fields(pile.put(value[0]), "a")
-            try:
+            with contextlib.suppress(gabion.CodecError):
                 pile.put([value, (i for i in ())])
-            except gabion.CodecError:
-                pass
-            try:
+            with contextlib.suppress(gabion.PointerError):
                 pile.get(other)
-            except gabion.PointerError:
-                pass
             pile.get(other, value)
             pile.get_many([other], value)
             pile.view(pile.put(value[3]["k"]))

@@ -12,7 +12,13 @@ import gabion
 
 def test_from_every_kind_of_iterable(pile: gabion.Pile) -> None:
     values = some_of_everything()
-    for iterable in (values, tuple(values), iter(values), (value for value in values), dict(enumerate(values)).values()):
+    for iterable in (
+        values,
+        tuple(values),
+        iter(values),
+        (value for value in values),
+        dict(enumerate(values)).values(),
+    ):
         pointers = pile.put_many(iterable)
         assert type(pointers) is array
         assert pointers.typecode == "Q"

@@ -140,9 +140,9 @@ assert not crashed, crashed
 assert len(os.read(read_end, 100)) > 8, "most calls met a step without memory"
 """
 
-LONG_ONLY = ("containers", "slots", "cycle", "long", "huge", "many")
+LONG_ONLY = ("attributes", "leaves", "containers", "slots", "cycle", "long", "huge", "many")
 KINDS = [
-    *("scalars", "person", "attributes", "shared", "leaves", "reduced"),
+    *("scalars", "person", "shared", "reduced"),
     *(pytest.param(kind, marks=pytest.mark.long) for kind in LONG_ONLY),
 ]
 

@@ -4,6 +4,7 @@
 //! `gabion-bench churn gabion|floor COUNT replace|'remove + put'` print one line of JSON, `{"metrics": {name: [value, unit]}}`.
 //! A wrong answer panics, and the run then counts as failed.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::cast_precision_loss, reason = "counts and bytes stay far below 2^52")]
 
 mod churn;

@@ -11,7 +11,7 @@
 //!
 //! One store commits each change: a split writes the remainder's tag inside the still-free chunk first, then shrinks
 //! the chunk by its own tag; joining writes the survivor's tag last. `PREVIOUS_FREE` and the bins are derived.
-//! Bins follow TLSF (Masmano, Ripoll, Crespo, Real 2004): sixteen per doubling, a bitmap finds the first good one.
+//! Bins follow TLSF (Masmano, Ripoll, Crespo, Real 2004): thirty-two per doubling, a bitmap finds the first good one.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -36,7 +36,7 @@ const USED: u64 = 1 << 20;
 const PREVIOUS_FREE: u64 = 1 << 21;
 const LENGTH: u64 = USED - 1;
 
-const STEPS: usize = 16;
+const STEPS: usize = 32;
 const BINS: usize = (Loc::WORD_BITS as usize + 1) * STEPS;
 /// End of a bin's list, in the form of a [`Loc`]'s bits plus one.
 const NOWHERE: u64 = 0;
@@ -66,13 +66,14 @@ pub(crate) struct Chunks {
 /// The bin that a free chunk of `words` stands in: `words` is at least the bin's least size.
 fn bin_of(words: usize) -> usize {
     let log = words.ilog2() as usize;
-    log * STEPS + (words << 4 >> log) - STEPS
+    log * STEPS + (words * STEPS >> log) - STEPS
 }
 
-/// The first bin of which every chunk has at least `words`.
-fn bin_for(words: usize) -> usize {
+/// The least size of a bin that is at least `words`. Chunks are taken in these sizes, so that one that is freed is found
+/// again for the next thing of its size; it wastes 1.5 % on average.
+fn whole_bin(words: usize) -> usize {
     let step = (1_usize << words.ilog2()) / STEPS;
-    bin_of(words + step.saturating_sub(1))
+    words.next_multiple_of(step.max(2))
 }
 
 impl Chunks {
@@ -100,12 +101,12 @@ impl Chunks {
             let (asked, limit) = ((words as u64).saturating_mul(8), MOST_WORDS as u64 * 8);
             return Err(gabion_blocks::BlockError::Limit { asked, used: 0, limit }.into());
         }
-        let length = (words + 1).max(LEAST_WORDS).next_multiple_of(2);
-        let bin = if let Some(bin) = self.first_filled(bin_for(length)) {
+        let length = whole_bin((words + 1).max(LEAST_WORDS));
+        let bin = if let Some(bin) = self.first_filled(bin_of(length)) {
             bin
         } else {
             self.add_block(ground)?;
-            self.first_filled(bin_for(length)).expect("a fresh block has room for every chunk")
+            self.first_filled(bin_of(length)).expect("a fresh block has room for every chunk")
         };
         let free = Loc::from_bits(self.bins[bin] - 1);
         let (block, at) = (ground.blocks.block(free.number()).expect("a block of this heap"), free.word());

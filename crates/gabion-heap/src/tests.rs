@@ -236,3 +236,27 @@ fn absurd_chunks_are_refused_and_the_largest_is_served() {
         assert!(matches!(heap.take_chunk(ground, words), Err(HeapError::Blocks(_))));
     }
 }
+
+#[test]
+fn a_freed_chunk_is_taken_again_for_the_same_size() {
+    let (blocks, budget) = (BlockSet::new(gabion_blocks::system()).unwrap(), Budget::new(u64::MAX));
+    let ground = Ground { blocks: &blocks, budget: &budget };
+    let mut heap = Heap::new(0, u64::from, u32::MAX);
+    for words in [130, 189, 255, 256, 257, 1000, 6251, 65_537] {
+        let mut chunks: Vec<Loc> = (0..200).map(|_| heap.take_chunk(ground, words).unwrap().1).collect();
+        let start = budget.used();
+        for _ in 0..3 {
+            for at in chunks.iter().step_by(2) {
+                heap.free_chunk(ground, *at).unwrap();
+            }
+            for at in chunks.iter_mut().step_by(2) {
+                *at = heap.take_chunk(ground, words).unwrap().1;
+            }
+        }
+        assert_eq!(budget.used(), start, "{words} words");
+        heap.validate(ground).unwrap();
+        for at in chunks {
+            heap.free_chunk(ground, at).unwrap();
+        }
+    }
+}

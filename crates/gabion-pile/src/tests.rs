@@ -252,7 +252,9 @@ fn an_object_that_moved_out_comes_home() {
     let pile = Pile::new().unwrap();
     let pointers: Vec<_> = (0..1000).map(|_| pile.put(&[1; 500], 0).unwrap()).collect();
     for length in [5000, 500] {
-        pointers.iter().for_each(|&pointer| pile.replace(pointer, &vec![2; length]).unwrap());
+        for &pointer in &pointers {
+            pile.replace(pointer, &vec![2; length]).unwrap();
+        }
         pile.validate().unwrap();
         assert_eq!(pile.stats().moved_objects, if length == 500 { 0 } else { 1000 });
         assert_eq!(pile.stats().used_bytes, 1000 * length as u64);
@@ -280,10 +282,13 @@ fn two_full_shards_do_not_wait_for_each_other() {
 fn an_empty_pile_has_room_for_anything_within_its_limit() {
     let options = PileOptions { max_bytes: Some(4 << 20), shards: Some(2), os: None };
     let pile = Pile::with_options(options).unwrap();
-    for length in (0..64).map(|class| gabion_heap::slot_words(class) * 8 - 8).chain([50_000, 900_000, 3_000_000, 1000]) {
+    for length in (0..64).map(|class| gabion_heap::slot_words(class) * 8 - 8).chain([50_000, 900_000, 3_000_000, 1000])
+    {
         let pointers: Vec<_> = std::iter::from_fn(|| pile.put(&vec![1; length], 0).ok()).take(5000).collect();
         assert!(!pointers.is_empty(), "no room for {length} bytes: {:?}", pile.stats());
-        pointers.into_iter().for_each(|pointer| pile.remove(pointer).unwrap());
+        for pointer in pointers {
+            pile.remove(pointer).unwrap();
+        }
     }
 }
 

@@ -75,7 +75,7 @@ pub struct Uuid {
 pub struct Attributes {
     /// The layout without attributes.
     pub base: *const Layout,
-    /// Whether [`inline::view`] may be asked.
+    /// Whether `inline::view` may be asked.
     pub inline: bool,
     shapes: [AtomicPtr<Layout>; MAX_SHAPES],
     count: AtomicU32,

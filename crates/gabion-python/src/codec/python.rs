@@ -45,25 +45,6 @@ impl PyCodec {
         Codec::raw_view(data).map(|view| (view.offset, view.len, view.format as char))
     }
 
-    /// Encodes and drops the result `n` times: for measuring without the cost of calls.
-    fn _encode_loop(&self, obj: &Bound<'_, PyAny>, n: usize) -> PyResult<usize> {
-        let mut out = Vec::with_capacity(128);
-        for _ in 0..n {
-            out.clear();
-            // SAFETY: a live object, held by the caller.
-            unsafe { self.codec.encode(obj.py(), obj.as_ptr(), &mut out)? };
-        }
-        Ok(out.len())
-    }
-
-    /// Decodes and drops the result `n` times: for measuring without the cost of calls.
-    fn _decode_loop(&self, py: Python<'_>, data: &[u8], n: usize) -> PyResult<()> {
-        for _ in 0..n {
-            drop(self.codec.decode(py, data)?.into_bound(py));
-        }
-        Ok(())
-    }
-
     /// Layouts, classes and functions that have a number.
     #[getter]
     fn type_count(&self) -> usize {

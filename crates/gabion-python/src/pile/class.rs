@@ -4,6 +4,7 @@ use gabion_pile::PileOptions;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 
 use super::gate::detached;
@@ -13,18 +14,22 @@ use super::scratch::with_payload;
 use super::state::Pile;
 use super::stats::PileStats;
 use super::view::PileView;
-use super::{many, number, refusal};
+use super::{many, number, refusal, result};
 use crate::codec::Codec;
 use crate::size;
 
-/// Without a global lock every processor may write at one time; with one, a second shard would only cost memory.
-fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
-    let sys = py.import("sys")?;
-    let locked = match sys.getattr_opt("_is_gil_enabled")? {
-        Some(asked) => asked.call0()?.is_truthy()?,
-        None => true,
-    };
-    Ok(locked.then_some(1))
+/// How many shards a new pile has. Without a global lock every processor may write at one time; with one, a second
+/// shard would only cost memory.
+pub(super) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
+    static SHARDS: PyOnceLock<Option<usize>> = PyOnceLock::new();
+    let shards = SHARDS.get_or_try_init(py, || {
+        let locked = match py.import("sys")?.getattr_opt("_is_gil_enabled")? {
+            Some(asked) => asked.call0()?.is_truthy()?,
+            None => true,
+        };
+        PyResult::Ok(locked.then_some(1))
+    })?;
+    Ok(*shards)
 }
 
 /// Formats that a memoryview can show.
@@ -101,10 +106,10 @@ impl Pile {
     /// Bytes of the object's encoding: what it takes in the pile without rounding and the 8 bytes of its slot's word.
     /// Raises PointerError when the pointer is not live.
     #[pyo3(signature = (ptr, /))]
-    fn size_of(&self, ptr: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn size_of<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let pile = self.open(ptr.py())?;
         let size = number::pointer(ptr).and_then(|pointer| Ok(pile.size_of(pointer)?));
-        or_default(ptr.py(), size, None)
+        result::number(ptr.py(), or_default(ptr.py(), size, None)? as u64)
     }
 
     /// A read-only memoryview of a stored bytes, bytearray or array.array, in place: nothing is copied.
@@ -116,8 +121,8 @@ impl Pile {
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
     /// >>> view = pile.view(pile.put(b"stone"))
-    /// >>> bytes(view[1:3])
-    /// b'to'
+    /// >>> view.tobytes()
+    /// b'stone'
     #[pyo3(signature = (ptr, /))]
     fn view<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = ptr.py();
@@ -126,7 +131,8 @@ impl Pile {
         let view = or_default(py, view, None)?;
         let raw = Codec::raw_view(&view).filter(|raw| VIEWABLE.contains(&raw.format));
         let Some(raw) = raw else {
-            let text = "view() needs a stored bytes, bytearray or array.array of numbers; get() reads every other object";
+            let text =
+                "view() needs a stored bytes, bytearray or array.array of numbers; get() reads every other object";
             return Err(refusal::type_error(py, text));
         };
         let owner = Bound::new(py, PileView::new(view, raw.offset, raw.len))?;
@@ -179,11 +185,7 @@ impl Pile {
     /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
     /// live; without, the first of them raises PointerError. Pointers come as array('Q'), NumPy uint64 or ints.
     #[pyo3(signature = (ptrs, /, *default), text_signature = "($self, ptrs, default=..., /)")]
-    fn get_many<'py>(
-        &self,
-        ptrs: &Bound<'py, PyAny>,
-        default: &Bound<'py, PyTuple>,
-    ) -> PyResult<Bound<'py, PyList>> {
+    fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         many::get_many(self, ptrs, only_default(default, "get_many")?.as_ref())
     }
 
@@ -265,12 +267,12 @@ impl Pile {
         Ok(PileIterator::new(&slf))
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if self.is_closed() {
-            return "<gabion.Pile closed>".to_owned();
+            return result::text(py, "<gabion.Pile closed>");
         }
         let stats = self.pile.stats();
-        format!("<gabion.Pile of {} objects, {} bytes>", stats.objects, stats.used_bytes)
+        result::text(py, &format!("<gabion.Pile of {} objects, {} bytes>", stats.objects, stats.used_bytes))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

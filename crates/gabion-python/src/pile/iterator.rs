@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use gabion_pile::Cursor;
 use pyo3::prelude::*;
 
+use super::result;
 use super::state::Pile;
 
 /// Iterates over pointers beside running writers: every object that is there from begin to end is seen exactly once.
@@ -27,11 +28,13 @@ impl PileIterator {
         slf
     }
 
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let pile = self.pile.get().open(py)?;
         // No Python code runs under this lock, and the thread stays attached: it cannot be waited for in a circle.
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(pile.next_pointer(&mut cursor).map(gabion_pile::Pointer::to_bits))
+        let pointer = pile.next_pointer(&mut cursor);
+        drop(cursor);
+        pointer.map(|pointer| result::number(py, pointer.to_bits())).transpose()
     }
 
     fn __traverse__(&self, visit: pyo3::gc::PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {

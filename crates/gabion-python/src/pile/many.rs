@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 
-use super::gate::detached;
 use super::number;
 use super::refusal::{Failure, or_default};
 use super::state::Pile;
@@ -79,15 +78,13 @@ fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
 pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<usize> {
     let pointers: Vec<Pointer> = number::pointers(ptrs)?.into_iter().flatten().collect();
     let pile = this.open(ptrs.py())?;
-    Ok(detached(ptrs.py(), || {
-        let removed = |index: usize| {
-            if let Some(&ahead) = pointers.get(index + AHEAD) {
-                pile.prefetch(ahead);
-            }
-            pile.remove(pointers[index]).is_ok()
-        };
-        (0..pointers.len()).filter(|&index| removed(index)).count()
-    }))
+    let removed = |index: usize| {
+        if let Some(&ahead) = pointers.get(index + AHEAD) {
+            pile.prefetch(ahead);
+        }
+        pile.remove(pointers[index]).is_ok()
+    };
+    Ok((0..pointers.len()).filter(|&index| removed(index)).count())
 }
 
 /// Pointers as an array('Q').

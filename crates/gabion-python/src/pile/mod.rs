@@ -5,6 +5,7 @@
 //! | `refusal` | what a call can fail with, and how Python is told |
 //! | `gate` | between long work and `os.fork` |
 //! | `scratch` | buffers that a thread reuses from call to call |
+//! | `result` | results whose making may fail for lack of memory |
 //! | `number` | pointers as Python passes them: ints, arrays, iterables |
 //! | `stats` | `gabion.PileStats` |
 //! | `view` | what stands behind the memoryview of `Pile.view` |
@@ -19,6 +20,8 @@ mod refusal;
 mod gate;
 
 mod scratch;
+
+mod result;
 
 mod number;
 
@@ -44,5 +47,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<stats::PileStats>()?;
     gate::register(m)?;
     many::array_maker(m.py())?;
+    class::shards(m.py())?;
     hot::install(&m.py().get_type::<state::Pile>())
 }

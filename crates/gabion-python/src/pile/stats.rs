@@ -1,7 +1,8 @@
 //! `gabion.PileStats`.
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+
+use super::result;
 
 /// A pile's figures at one moment: `reserved_bytes = used_bytes + overhead_bytes`.
 ///
@@ -61,14 +62,16 @@ impl PileStats {
 #[pymethods]
 impl PileStats {
     /// The figures as a dict, in the order of their names above.
-    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
-        self.fields().iter().try_for_each(|(name, value)| dict.set_item(name, value))?;
+    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let dict = result::dict(py)?;
+        for (name, value) in self.fields() {
+            dict.set_item(result::text(py, name)?, result::number(py, value)?)?;
+        }
         Ok(dict)
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let fields: Vec<_> = self.fields().iter().map(|(name, value)| format!("{name}={value}")).collect();
-        format!("PileStats({})", fields.join(", "))
+        result::text(py, &format!("PileStats({})", fields.join(", ")))
     }
 }

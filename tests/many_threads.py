@@ -1,0 +1,43 @@
+"""How the tests run many threads at once."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from model import LONG
+
+SECONDS = 30.0 if LONG else 0.8
+LOCKED = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def run(*bodies: Callable[[], None]) -> None:
+    """Runs each body in a thread of its own; raises what one of them raised."""
+    errors: list[BaseException] = []
+    ready = threading.Barrier(len(bodies))
+
+    def guarded(body: Callable[[], None]) -> None:
+        try:
+            ready.wait()
+            body()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(body,)) for body in bodies]
+    old = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS * 10 + 60)
+            assert not thread.is_alive(), "a thread hangs"
+    finally:
+        sys.setswitchinterval(old)
+    if errors:
+        raise errors[0]
+
+
+def until(seconds: float) -> Callable[[], bool]:
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end

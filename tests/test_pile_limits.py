@@ -1,0 +1,198 @@
+"""max_bytes: what does not fit is refused, what is stored stays, and room comes back."""
+
+import random
+from typing import Any
+
+import pytest
+from model import SIZES, Plain, check_against, check_equations, person
+
+import gabion
+
+LIMITS = ("64 KiB", "128 KiB", "1 MiB", "5 MiB")
+
+
+def fill(pile: gabion.Pile, size: int, most: int = 10**6) -> list[int]:
+    pointers: list[int] = []
+    with pytest.raises(gabion.LimitError):
+        for i in range(most):
+            pointers.append(pile.put(bytes([i % 256]) * size))  # noqa: PERF401  (what was stored must not be lost)
+    return pointers
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("size", [10, 500, 1500, 50_000, 1_200_000])
+def test_a_put_at_the_limit_leaves_everything_as_it_was(limit: str, size: int) -> None:
+    with gabion.Pile(max_bytes=limit) as pile:
+        pointers = fill(pile, size)
+        stats = pile.stats()
+        for _ in range(5):
+            with pytest.raises(gabion.LimitError):
+                pile.put(b"x" * size)
+            with pytest.raises(MemoryError):
+                pile.put(b"x" * 6_000_000)
+        after = pile.stats()
+        assert (after.objects, after.used_bytes) == (stats.objects, stats.used_bytes)
+        assert after.reserved_bytes <= after.limit_bytes
+        pile.validate()
+        assert all(pile.get(pointer) == bytes([i % 256]) * size for i, pointer in enumerate(pointers))
+        if pointers:
+            pile.remove(pointers.pop())
+            pointers.append(pile.put(b"again" + b"x" * (size - 5)))
+            assert pile.get(pointers[-1])[:5] == b"again"
+        check_equations(pile)
+
+
+@pytest.mark.parametrize("size", [10, 500, 1500, 50_000, 1_200_000])
+def test_the_room_of_what_was_removed_is_used_again(size: int) -> None:
+    with gabion.Pile(max_bytes="8 MiB") as pile:
+        first = fill(pile, size)
+        for _ in range(3):
+            pile.remove_many(first[::2])
+            kept = first[1::2]
+            again = fill(pile, size)
+            assert len(kept) + len(again) >= len(first) * 0.99
+            first = kept + again
+        pile.validate()
+        # Memory of one size serves another size when it is empty.
+        for other in (700, 30, 20_000, 3_000_000, 100):
+            pile.remove_many(list(pile))
+            assert len(fill(pile, other)) * other > 0.5 * (6 << 20) or other == 3_000_000
+            pile.validate()
+
+
+def test_a_single_object_over_the_limit() -> None:
+    with gabion.Pile(max_bytes="4 MiB") as pile:
+        kept = pile.put("kept")
+        for size in (5 << 20, 50 << 20):
+            with pytest.raises(gabion.LimitError) as error:
+                pile.put(b"x" * size)
+            assert str(size >> 20)[:1] in str(error.value) or str(size)[:4] in str(error.value)
+            with pytest.raises(gabion.LimitError):
+                pile.replace(kept, b"x" * size)
+        check_against(pile, {kept: "kept"})
+
+
+@pytest.mark.parametrize("old_size", [0, 30, 900, 1100, 60_000, 1_100_000])
+def test_out_of_space_in_replace_leaves_the_old_object(old_size: int) -> None:
+    with gabion.Pile(max_bytes="6 MiB") as pile:
+        old = [pile.put(b"o" * old_size) for _ in range(3)]
+        grown = pile.put(b"g")
+        pile.replace(grown, b"g" * 5000)
+        fillers = fill(pile, 3000) + fill(pile, 400) + fill(pile, 1)
+        view = pile.view(old[0])
+        model = dict.fromkeys(old, b"o" * old_size) | {grown: b"g" * 5000}
+        refused = 0
+        for pointer in model:
+            for size in (2000, 100_000, 2_000_000):
+                try:
+                    pile.replace(pointer, b"n" * size)
+                except gabion.LimitError:
+                    refused += 1
+                    pile.validate()
+                else:
+                    model[pointer] = b"n" * size
+                assert pile.get(pointer) == model[pointer]
+        assert refused >= 4
+        assert view == b"o" * old_size
+        assert all(pile.get(pointer) == value for pointer, value in model.items())
+        assert len(pile) == 4 + len(fillers)
+        check_equations(pile)
+
+
+@pytest.mark.parametrize("reserve", [100, 900, 1100, 50_000, 500_000])
+def test_what_was_reserved_is_there_when_the_pile_is_full(reserve: int) -> None:
+    with gabion.Pile(max_bytes="6 MiB") as pile:
+        pointer = pile.put(b"", reserve=reserve)
+        for size in (100_000, 3000, 400, 1):
+            fill(pile, size)
+        for size in (reserve // 2, reserve - 20, 0, reserve - 20):
+            pile.replace(pointer, b"r" * size)
+            assert pile.get(pointer) == b"r" * size
+        pile.validate()
+
+
+def test_pop_get_view_and_remove_need_no_room() -> None:
+    with gabion.Pile(max_bytes="2 MiB") as pile:
+        pointers = [pile.put(person(i)) for i in range(100)]
+        payload = pile.put(b"p" * 2000)
+        fill(pile, 1)
+        view = pile.view(payload)
+        assert pile.get_many(pointers) == [person(i) for i in range(100)]
+        assert pile.fields(pointers[3], "id") == (3,)
+        assert pile.pop(pointers[0]) == person(0)
+        pile.remove(payload)
+        assert view == b"p" * 2000
+        pile.compact()
+        pile.validate()
+
+
+def test_smaller_always_fits_in_the_own_place() -> None:
+    with gabion.Pile(max_bytes="2 MiB") as pile:
+        pointers = [pile.put(b"x" * (900 + i % 50)) for i in range(500)]
+        fill(pile, 1)
+        for pointer in pointers:
+            pile.replace(pointer, b"y")
+            assert pile.get(pointer) == b"y"
+        pile.validate()
+
+
+def test_views_hold_room_until_they_are_gone() -> None:
+    with gabion.Pile(max_bytes="6 MiB") as pile:
+        views = [pile.view(pile.put(b"v" * 1_500_000)) for _ in range(3)]
+        pile.clear()
+        with pytest.raises(gabion.LimitError):
+            fill_all = [pile.put(b"x" * 1_500_000) for _ in range(4)]
+            del fill_all
+        pile.clear()
+        views.clear()
+        assert len([pile.put(b"x" * 1_500_000) for _ in range(3)]) == 3
+        pile.validate()
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_anything_at_the_limit_for_a_while(limit: str) -> None:
+    chooser = random.Random(limit)
+    with gabion.Pile(max_bytes=limit) as pile:
+        model: dict[int, Any] = {}
+        for step in range(2000):
+            value = bytes([step % 256]) * chooser.choice(SIZES[:40])
+            action = chooser.randrange(4)
+            try:
+                if action < 2 or not model:
+                    model[pile.put(value, reserve=chooser.choice((0, 0, 100, 3000)))] = value
+                elif action == 2:
+                    pointer = chooser.choice(list(model))
+                    pile.replace(pointer, value)
+                    model[pointer] = value
+            except gabion.LimitError:
+                for pointer in chooser.sample(list(model), len(model) // 3):
+                    assert pile.pop(pointer) == model.pop(pointer)
+            if step % 100 == 0:
+                pile.validate()
+                assert pile.stats().reserved_bytes <= pile.stats().limit_bytes
+        check_against(pile, model)
+        pile.clear()
+        pile.validate()
+        assert pile.stats().used_bytes == 0
+
+
+def test_limits_too_small_for_anything() -> None:
+    for limit in (0, 1, 100, "10 KiB"):
+        try:
+            pile = gabion.Pile(max_bytes=limit)
+        except (gabion.LimitError, ValueError):
+            continue
+        with pytest.raises(gabion.LimitError):
+            pile.put("x")
+        with pytest.raises(gabion.LimitError):
+            pile.put_many(["x"])
+        assert len(pile) == 0
+        pile.close()
+
+
+def test_a_plan_that_was_made_for_a_refused_object_serves_later() -> None:
+    with gabion.Pile(max_bytes="1 MiB") as pile:
+        with pytest.raises(gabion.LimitError):
+            pile.put(Plain(first="x" * 2_000_000, second=1))
+        found = pile.get(pile.put(Plain(first="x", second=2)))
+        assert (found.first, found.second) == ("x", 2)
