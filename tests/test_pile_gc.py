@@ -13,7 +13,6 @@ from model import Plain, Slotted, person
 
 import gabion
 
-
 # CPython 3.13 without the global lock makes every class immortal as soon as a second thread has run.
 CLASSES_DIE = getattr(sys, "_is_gil_enabled", lambda: True)() or sys.version_info >= (3, 14)
 

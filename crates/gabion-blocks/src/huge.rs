@@ -19,10 +19,14 @@ static PAYS: OnceLock<bool> = OnceLock::new();
 
 /// True when blocks should ask for huge pages. The first call measures (about a millisecond), later ones remember.
 pub fn pays(os: &dyn Os) -> bool {
-    *PAYS.get_or_init(|| match (first_touch(os, false), first_touch(os, true)) {
-        (Some(small), Some(huge)) => huge <= small * WORTH,
+    if let Some(&pays) = PAYS.get() {
+        return pays;
+    }
+    match (first_touch(os, false), first_touch(os, true)) {
+        (Some(small), Some(huge)) => *PAYS.get_or_init(|| huge <= small * WORTH),
+        // No memory to measure with: not now, and nothing is remembered.
         _ => false,
-    })
+    }
 }
 
 /// The time to touch every 4 KiB of a fresh block.

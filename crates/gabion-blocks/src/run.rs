@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use crate::error::BlockError;
 use crate::os::Os;
 
-/// What mappings are rounded up to.
-const OS_PAGE: usize = 4096;
+/// What mappings are rounded up to: a page of every kernel. What is never touched takes no memory.
+const OS_PAGE: usize = 64 << 10;
 
 /// Bytes in a mapping of their own: filled once, never changed, unmapped when dropped.
 pub struct Run {

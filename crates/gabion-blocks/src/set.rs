@@ -9,6 +9,9 @@ use crate::error::BlockError;
 use crate::os::Os;
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, huge};
 
+/// What of a block's first page is never given back.
+const HEADER_BYTES: usize = 4096;
+
 /// The blocks of one owner (a pile, say): maps them, finds them by number, gives their memory back.
 ///
 /// A block stays mapped until the set is dropped, because readers that take no lock may still look at it; its
@@ -16,19 +19,21 @@ use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, huge};
 pub struct BlockSet {
     owner: Owner,
     os: &'static dyn Os,
+    small: usize,
     numbers: Mutex<Vec<u32>>,
 }
 
 impl BlockSet {
-    /// An empty set that maps through `os`.
+    /// An empty set that maps through `os`. The first `small` blocks keep to small pages, so that a handful of objects
+    /// does not cost 2 MiB; later ones ask for huge pages where those pay.
     ///
     /// # Errors
     /// [`BlockError::Exhausted`] when four million sets are alive.
-    pub fn new(os: &'static dyn Os) -> Result<Self, BlockError> {
-        Ok(Self { owner: Owner::new()?, os, numbers: Mutex::new(Vec::new()) })
+    pub fn new(os: &'static dyn Os, small: usize) -> Result<Self, BlockError> {
+        Ok(Self { owner: Owner::new()?, os, small, numbers: Mutex::new(Vec::new()) })
     }
 
-    /// Maps a fresh, zeroed block and returns its number. From the second block on with huge pages where they pay.
+    /// Maps a fresh, zeroed block and returns its number.
     ///
     /// # Errors
     /// [`BlockError::Refused`] when the system gives no memory, [`BlockError::Exhausted`] when no number is left.
@@ -46,8 +51,7 @@ impl BlockSet {
             numbers.push(number);
             numbers.len()
         };
-        // A small set stays with small pages: a handful of objects should not cost 2 MiB.
-        if count > 1 && huge::pays(self.os) {
+        if count > self.small && huge::pays(self.os) {
             // SAFETY: the block is mapped and belongs to this set.
             unsafe { self.os.advise_huge(base, BLOCK_BYTES) };
         }
@@ -63,16 +67,18 @@ impl BlockSet {
         Some(unsafe { Block::new(base, number) })
     }
 
-    /// Gives back the memory of `pages` pages from page `first` on; they read as zero from then on.
+    /// Gives back the memory of `pages` pages from page `first` on; they read as zero from then on. Of page 0, the
+    /// first 4 KiB stay as they are: running readers look at the header there.
     ///
     /// # Panics
     /// When the range is not inside a block of this set.
     pub fn decommit(&self, number: u32, first: usize, pages: usize) {
         assert!(first <= PAGES_PER_BLOCK && pages <= PAGES_PER_BLOCK - first, "pages beyond the block");
-        let base = self.owner.find(number).and_then(|base| NonNull::new((base + first * PAGE_BYTES) as *mut u8));
+        let (start, end) = ((first * PAGE_BYTES).max(HEADER_BYTES), (first + pages) * PAGE_BYTES);
+        let base = self.owner.find(number).and_then(|base| NonNull::new((base + start) as *mut u8));
         let base = base.expect("a block of this set");
         // SAFETY: inside a mapped block of ours, whose words are accessed atomically only.
-        unsafe { self.os.decommit(base, pages * PAGE_BYTES) };
+        unsafe { self.os.decommit(base, end.saturating_sub(start)) };
     }
 
     /// The numbers of all blocks, in the order of their mapping.
@@ -126,20 +132,22 @@ mod tests {
 
     #[test]
     fn a_block_is_found_by_its_owner_only() {
-        let (mine, other) = (BlockSet::new(system()).unwrap(), BlockSet::new(system()).unwrap());
+        let (mine, other) = (BlockSet::new(system(), 1).unwrap(), BlockSet::new(system(), 1).unwrap());
         let number = mine.map().unwrap();
         mine.block(number).unwrap().word(7).store(42, Ordering::Relaxed);
         assert_eq!(mine.block(number).unwrap().word(7).load(Ordering::Relaxed), 42);
         assert!(other.block(number).is_none());
         assert!(mine.block(u32::MAX).is_none());
+        mine.block(number).unwrap().word(700).store(42, Ordering::Relaxed);
         mine.decommit(number, 0, 1);
-        assert_eq!(mine.block(number).unwrap().word(7).load(Ordering::Relaxed), 0);
+        assert_eq!(mine.block(number).unwrap().word(7).load(Ordering::Relaxed), 42);
+        assert_eq!(mine.block(number).unwrap().word(700).load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn a_refusal_leaves_everything_as_it_was() {
         let twin: &'static Twin = Box::leak(Box::default());
-        let set = BlockSet::new(twin).unwrap();
+        let set = BlockSet::new(twin, 1).unwrap();
         set.map().unwrap();
         twin.refuse_after(0);
         assert!(matches!(set.map(), Err(BlockError::Refused { .. })));
@@ -150,7 +158,7 @@ mod tests {
 
     #[test]
     fn words_and_bytes_agree() {
-        let set = BlockSet::new(system()).unwrap();
+        let set = BlockSet::new(system(), 1).unwrap();
         let number = set.map().unwrap();
         let block = set.block(number).unwrap();
         for len in 0..40 {

@@ -258,25 +258,28 @@ impl Chunks {
         Ok(())
     }
 
-    /// Gives back an empty block's memory, all but the page with its header. Returns bytes.
+    /// Gives back an empty block's memory, all but its header. Returns bytes.
     fn give_block_back(&mut self, ground: Ground<'_>, block: Block<'_>) -> u64 {
         self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
         let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
         for page in 0..PAGES_PER_BLOCK {
             turn_page(block, page, Kind::Free, 0);
         }
-        ground.blocks.decommit(block.number(), 1, PAGES_PER_BLOCK - 1);
+        ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
         let touched = std::mem::take(&mut self.blocks[ordinal].touched);
         ground.budget.give((touched * PAGE_BYTES) as u64);
         self.touched_pages -= touched as u64;
         self.blocks[ordinal].spare = true;
         self.spare.push(ordinal);
         self.empty -= 1;
-        (touched.saturating_sub(1) * PAGE_BYTES) as u64
+        (touched * PAGE_BYTES) as u64
     }
 
     pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
         let mut bytes = 0;
+        if self.empty == 0 {
+            return bytes;
+        }
         for ordinal in 0..self.blocks.len() {
             let block = ground.blocks.block(self.blocks[ordinal].number).expect("a block of this heap");
             let tag = block.word(FIRST).load(Relaxed);
@@ -300,7 +303,7 @@ impl Chunks {
             for page in 0..PAGES_PER_BLOCK {
                 turn_page(block, page, Kind::Free, 0);
             }
-            ground.blocks.decommit(block.number(), 1, PAGES_PER_BLOCK - 1);
+            ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
             let touched = std::mem::take(&mut self.blocks[ordinal].touched);
             ground.budget.give((touched * PAGE_BYTES) as u64);
             self.blocks[ordinal].spare = true;

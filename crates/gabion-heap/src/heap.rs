@@ -15,7 +15,7 @@ pub struct HeapCounts {
     pub slot_pages: u64,
     /// Pages of chunk blocks that have been touched.
     pub chunk_pages: u64,
-    /// Bytes in free chunks within touched pages and beyond.
+    /// Words in free chunks, within touched pages and beyond.
     pub free_chunk_words: u64,
     /// Blocks that belong to this heap.
     pub blocks: u64,
@@ -89,6 +89,12 @@ impl Heap {
         Chunks::room(block, chunk)
     }
 
+    /// Gives up what is kept warm for the next taker, so that its budget can serve another purpose.
+    pub fn release_warm(&mut self, ground: Ground<'_>) {
+        self.slots.release_active(ground);
+        self.chunks.trim(ground);
+    }
+
     /// Gives back the memory of all pages and chunk blocks of which nothing is taken. Returns bytes.
     pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
         self.slots.trim(ground) + self.chunks.trim(ground)
@@ -105,7 +111,7 @@ impl Heap {
         self.slots.pages()
     }
 
-    /// The numbers of all blocks that hold or held slots.
+    /// The numbers of all blocks that hold slots.
     pub fn slot_blocks(&self) -> impl Iterator<Item = u32> {
         self.slots.blocks()
     }

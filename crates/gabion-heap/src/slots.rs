@@ -196,13 +196,13 @@ impl Slots {
 
     /// The first block with a free page, mapped if there is none.
     fn block_with_free_page(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
-        while let Some(entry) = self.blocks.get_mut(self.first_free) {
+        while let Some(&entry) = self.blocks.get(self.first_free) {
             if entry.free != 0 && generation_floor(entry.number) >= self.floor_limit {
                 // Worn out: heads in new pages would have no generation left. Its pages stay empty for good.
                 self.free_pages -= u64::from(entry.free.count_ones());
-                entry.free = 0;
-            }
-            if entry.free != 0 {
+                self.decommit(ground, self.first_free);
+                self.blocks[self.first_free].free = 0;
+            } else if entry.free != 0 {
                 return Ok(self.first_free);
             }
             self.first_free += 1;
@@ -282,8 +282,7 @@ impl Slots {
     /// Gives the memory of a block's free pages back, run by run, and keeps its header. Returns bytes.
     fn decommit(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
         let entry = &mut self.blocks[ordinal];
-        // Page 0 also holds the header, which must not read as zero beside a running reader: it stays.
-        let mut left = entry.free & !entry.zero & !1;
+        let mut left = entry.free & !entry.zero;
         let mut bytes = 0;
         while left != 0 {
             let first = left.trailing_zeros();
@@ -291,13 +290,15 @@ impl Slots {
             ground.blocks.decommit(entry.number, first as usize, pages as usize);
             let done = (u64::MAX >> (64 - pages)) << first;
             left &= !done;
-            entry.zero |= done;
+            // Page 0 keeps its first 4 KiB, so it does not read as zero.
+            entry.zero |= done & !1;
             bytes += u64::from(pages) * PAGE_BYTES as u64;
         }
         bytes
     }
 
-    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
+    /// Lets the active pages go, so that empty ones are free.
+    pub fn release_active(&mut self, ground: Ground<'_>) {
         for class in 0..CLASSES {
             let id = self.shelves[class].active;
             if id != NONE {
@@ -307,6 +308,10 @@ impl Slots {
                 self.relist_whole(ground, id, class, page.shape.slots);
             }
         }
+    }
+
+    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
+        self.release_active(ground);
         (0..self.blocks.len()).map(|ordinal| self.decommit(ground, ordinal)).sum()
     }
 
@@ -330,7 +335,7 @@ impl Slots {
     }
 
     pub fn blocks(&self) -> impl Iterator<Item = u32> {
-        self.blocks.iter().map(|entry| entry.number)
+        self.blocks.iter().filter(|entry| entry.free != u64::MAX).map(|entry| entry.number)
     }
 
     pub fn page_count(&self) -> u64 {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use gabion_blocks::{Block, raise_generation_floor};
 use gabion_heap::{Descriptor, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, class_for_words, slot_words};
 
+use crate::large::ChargedRun;
 use crate::pins::Pinned;
 use crate::pointer::Pointer;
 use crate::protocol::{disturb, overwrite, reuse};
@@ -23,6 +24,13 @@ pub(crate) const CHUNK_PAYLOAD: usize = 1 << 20;
 /// quarter) or was asked for.
 fn sits_well(payload: usize, capacity: usize, reserved: bool) -> bool {
     payload <= capacity && (reserved || capacity - payload <= 64 || payload * 4 >= capacity * 3)
+}
+
+/// What is to be stored: the bytes, and the run that they already lie in when they are too long for anything else.
+#[derive(Clone, Copy)]
+pub(crate) struct Payload<'a> {
+    pub bytes: &'a [u8],
+    pub run: Option<&'a Arc<ChargedRun>>,
 }
 
 /// A payload that is away, in a slot or a chunk.
@@ -71,15 +79,16 @@ impl<'a> Guest<'a> {
 impl Inner {
     /// Stores a payload with room for `capacity` bytes.
     #[inline]
-    pub fn put(&mut self, ground: Ground<'_>, payload: &[u8], capacity: usize) -> Result<Pointer, HeapError> {
+    pub fn put(&mut self, ground: Ground<'_>, payload: Payload<'_>, capacity: usize) -> Result<Pointer, HeapError> {
         let words = 1 + capacity.div_ceil(8);
-        let reserved = capacity > payload.len();
+        let bytes = payload.bytes;
+        let reserved = capacity > bytes.len();
         let pointer = if words <= MAX_SLOT_WORDS {
             let (block, at) = self.heap.take_slot(ground, class_for_words(words))?;
             let word = at.word();
             let generation = Word(block.word(word).load(Relaxed)).generation();
-            let commit = Word::inline(generation, payload.len(), reserved, self.next_version());
-            reuse((&block, word + 1), payload, (&block, word, commit.0));
+            let commit = Word::inline(generation, bytes.len(), reserved, self.next_version());
+            reuse((&block, word + 1), bytes, (&block, word, commit.0));
             Pointer::new(at, generation)
         } else {
             let (block, at) = self.heap.take_slot(ground, 0)?;
@@ -92,7 +101,7 @@ impl Inner {
             Pointer::new(at, generation)
         };
         self.objects += 1;
-        self.used_bytes += payload.len() as u64;
+        self.used_bytes += bytes.len() as u64;
         Ok(pointer)
     }
 
@@ -102,21 +111,21 @@ impl Inner {
         ground: Ground<'_>,
         owner: Loc,
         generation: u32,
-        payload: &[u8],
+        payload: Payload<'_>,
         capacity: usize,
     ) -> Result<Word, HeapError> {
+        if let Some(run) = payload.run {
+            return Ok(Word::large(generation, self.large.add(Arc::clone(run))));
+        }
         let words = 1 + capacity.div_ceil(8);
+        let payload = payload.bytes;
         let reserved = capacity > payload.len();
         let (block, at, kind) = if words < MAX_SLOT_WORDS {
             let (block, at) = self.heap.take_body(ground, class_for_words(words + 1))?;
             (block, at, Kind::Slots)
-        } else if capacity <= CHUNK_PAYLOAD {
+        } else {
             let (block, at) = self.heap.take_chunk(ground, words)?;
             (block, at, Kind::Chunks)
-        } else {
-            let budget = Arc::clone(&self.budget);
-            let index = self.large.add(ground, &budget, payload)?;
-            return Ok(Word::large(generation, index));
         };
         let header = guest_header(kind, at);
         let commit = GuestHeader::new(payload.len(), owner);
@@ -125,31 +134,35 @@ impl Inner {
         Ok(Word::away(generation, at, reserved))
     }
 
-    /// Gives the object of `slot` another payload. The pointer stays valid; on an error the old payload stays.
+    /// Gives the object of `slot` another payload, and returns the run that the old one had, if any. The pointer stays
+    /// valid; on an error the old payload stays.
     pub fn replace(
         &mut self,
         ground: Ground<'_>,
         slot: &Slot<'_>,
         word: Word,
-        payload: &[u8],
-    ) -> Result<(), HeapError> {
+        payload: Payload<'_>,
+    ) -> Result<Option<Arc<ChargedRun>>, HeapError> {
         let before = self.length(ground, word);
+        let mut old = None;
         match word.state() {
-            State::Inline { reserved, pinned, .. } => {
-                self.replace_inline(ground, slot, word, payload, reserved, pinned)?;
-            }
+            State::Inline { .. } => self.replace_inline(ground, slot, word, payload)?,
             State::Away { at, reserved } => self.replace_away(ground, slot, word, payload, at, reserved)?,
             State::Large { index } => {
-                if !self.come_home(ground, slot, word, payload, false) {
-                    let away = self.move_out(ground, slot.at, word.generation(), payload, payload.len())?;
-                    slot.block.word(slot.at.word()).store(away.0, Release);
+                if !self.come_home(ground, slot, word, payload.bytes, false) {
+                    let moved = self.move_out(ground, slot.at, word.generation(), payload, payload.bytes.len());
+                    match moved {
+                        Ok(away) => slot.block.word(slot.at.word()).store(away.0, Release),
+                        Err(_) if self.come_home(ground, slot, word, payload.bytes, true) => {}
+                        Err(error) => return Err(error),
+                    }
                 }
-                self.large.free(index);
+                old = self.large.free(index);
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         }
-        self.used_bytes = self.used_bytes + payload.len() as u64 - before as u64;
-        Ok(())
+        self.used_bytes = self.used_bytes + payload.bytes.len() as u64 - before as u64;
+        Ok(old)
     }
 
     fn replace_inline(
@@ -157,13 +170,14 @@ impl Inner {
         ground: Ground<'_>,
         slot: &Slot<'_>,
         word: Word,
-        payload: &[u8],
-        reserved: bool,
-        pinned: bool,
+        payload: Payload<'_>,
     ) -> Result<(), HeapError> {
-        let (capacity, at) = (slot.capacity(), slot.at.word());
-        if pinned || !sits_well(payload.len(), capacity, reserved) {
-            match self.move_out(ground, slot.at, word.generation(), payload, payload.len()) {
+        let State::Inline { reserved, pinned, .. } = word.state() else { unreachable!("the caller saw it inline") };
+        let (capacity, at, bytes) = (slot.capacity(), slot.at.word(), payload.bytes);
+        if pinned || !sits_well(bytes.len(), capacity, reserved) {
+            // A reserve moves with its object.
+            let room = if reserved { bytes.len().max(capacity) } else { bytes.len() };
+            match self.move_out(ground, slot.at, word.generation(), payload, room) {
                 Ok(away) => {
                     slot.block.word(at).store(away.0, Release);
                     if pinned {
@@ -173,14 +187,14 @@ impl Inner {
                     }
                     return Ok(());
                 }
-                Err(error) if pinned || payload.len() > capacity => return Err(error),
+                Err(error) if pinned || bytes.len() > capacity => return Err(error),
                 // No room elsewhere: it fits here, if not well.
                 Err(_) => {}
             }
         }
-        let commit = Word::inline(word.generation(), payload.len(), reserved, self.next_version());
+        let commit = Word::inline(word.generation(), bytes.len(), reserved, self.next_version());
         let busy = Word::busy(word.generation());
-        overwrite((&slot.block, at + 1), payload, busy.0, (&slot.block, at, commit.0));
+        overwrite((&slot.block, at + 1), bytes, busy.0, (&slot.block, at, commit.0));
         Ok(())
     }
 
@@ -189,32 +203,38 @@ impl Inner {
         ground: Ground<'_>,
         slot: &Slot<'_>,
         word: Word,
-        payload: &[u8],
+        payload: Payload<'_>,
         at: Loc,
         reserved: bool,
     ) -> Result<(), HeapError> {
-        if !reserved && self.come_home(ground, slot, word, payload, false) {
+        let bytes = payload.bytes;
+        if !reserved && self.come_home(ground, slot, word, bytes, false) {
             self.free_guest(ground, at);
             return Ok(());
         }
         let guest = Guest::find(ground, at);
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
-        if pinned || !sits_well(payload.len(), capacity, reserved) {
-            match self.move_out(ground, slot.at, word.generation(), payload, payload.len()) {
+        if pinned || !sits_well(bytes.len(), capacity, reserved) {
+            let room = if reserved { bytes.len().max(capacity) } else { bytes.len() };
+            match self.move_out(ground, slot.at, word.generation(), payload, room) {
                 Ok(away) => {
                     slot.block.word(slot.at.word()).store(away.0, Release);
                     self.free_guest(ground, at);
                     return Ok(());
                 }
-                Err(error) if pinned || payload.len() > capacity => return Err(error),
+                Err(_) if self.come_home(ground, slot, word, bytes, true) => {
+                    self.free_guest(ground, at);
+                    return Ok(());
+                }
+                Err(error) if pinned || bytes.len() > capacity => return Err(error),
                 Err(_) => {}
             }
         }
         let busy = Word::busy(word.generation());
         slot.block.word(slot.at.word()).store(busy.0, Relaxed);
         guest.disturb();
-        let commit = GuestHeader::new(payload.len(), slot.at);
-        reuse((&guest.block, guest.header + 1), payload, (&guest.block, guest.header, commit.0));
+        let commit = GuestHeader::new(bytes.len(), slot.at);
+        reuse((&guest.block, guest.header + 1), bytes, (&guest.block, guest.header, commit.0));
         slot.block.word(slot.at.word()).store(word.0, Release);
         Ok(())
     }
@@ -241,8 +261,9 @@ impl Inner {
         true
     }
 
-    /// Removes the object of `slot`.
-    pub fn remove(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) {
+    /// Removes the object of `slot`, and returns the run that it had, if any.
+    pub fn remove(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> Option<Arc<ChargedRun>> {
+        let mut run = None;
         self.used_bytes -= self.length(ground, word) as u64;
         self.objects -= 1;
         let generation = word.generation() + 1;
@@ -261,7 +282,7 @@ impl Inner {
                 false
             }
             State::Large { index, .. } => {
-                self.large.free(index);
+                run = self.large.free(index);
                 false
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
@@ -270,6 +291,7 @@ impl Inner {
         if !retired || body {
             self.heap.free_slot(ground, slot.at, !retired, body).expect("the word said that it is taken");
         }
+        run
     }
 
     /// Frees a payload's place outside its slot; a pinned one is left to its views.

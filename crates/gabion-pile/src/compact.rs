@@ -16,7 +16,7 @@ impl Pile {
     /// back to the system. Returns bytes given back. Pointers stay valid: a slot never moves, so a page with a live
     /// slot stays.
     ///
-    /// Linear in the pile; locks one shard for one page at a time, so that writers wait microseconds.
+    /// Linear in the pile; locks one shard for one page at a time, and for the giving back.
     pub fn compact(&self) -> u64 {
         let mut bytes = 0;
         for shard in self.shards() {

@@ -53,13 +53,21 @@ impl Pile {
         let descriptor = Descriptor::of(block, page);
         let begin = found.len();
         for at in slots_in_page(class, page) {
-            // Acquire: the check of the descriptor comes after the word.
-            let word = Word(block.word(at).load(Acquire));
-            let now = Descriptor::from_bits(descriptor.load(Relaxed));
-            if now.kind() != Kind::Slots || now.class() != class {
-                // Put to another use meanwhile: what was there is gone, what is there now came after the begin.
-                break;
-            }
+            let word = loop {
+                // Acquire: as in `Slot::find`.
+                let seen = descriptor.load(Acquire);
+                let now = Descriptor::from_bits(seen);
+                if now.kind() != Kind::Slots || now.class() != class {
+                    // Put to another use meanwhile: what was there is gone, what is there now came after the begin.
+                    found[begin..].reverse();
+                    return;
+                }
+                // Acquire: the second look at the descriptor comes after the word.
+                let word = Word(block.word(at).load(Acquire));
+                if descriptor.load(Relaxed) == seen {
+                    break word;
+                }
+            };
             if word.state() != State::Free {
                 found.push(Pointer::new(Loc::new(number, at), word.generation()));
             }

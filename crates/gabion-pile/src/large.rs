@@ -8,26 +8,31 @@ use gabion_heap::Ground;
 /// A run and its charge: both go back with the last user, be it the pile, a reader or a view.
 #[derive(Debug)]
 pub(crate) struct ChargedRun {
-    run: Run,
+    /// `None` only while it is dropped.
+    run: Option<Run>,
+    charge: u64,
     budget: Arc<Budget>,
 }
 
 impl ChargedRun {
-    fn new(ground: Ground<'_>, budget: &Arc<Budget>, bytes: &[u8]) -> Result<Self, BlockError> {
+    /// Maps and fills a run. Takes as long as the bytes do: no lock is held meanwhile.
+    pub fn new(ground: Ground<'_>, budget: &Arc<Budget>, bytes: &[u8]) -> Result<Arc<Self>, BlockError> {
         let mapped = Run::mapped_bytes(bytes.len()) as u64;
         budget.take(mapped)?;
         let run = Run::new(ground.blocks.os(), bytes).inspect_err(|_| budget.give(mapped))?;
-        Ok(Self { run, budget: Arc::clone(budget) })
+        Ok(Arc::new(Self { run: Some(run), charge: mapped, budget: Arc::clone(budget) }))
     }
 
     pub fn bytes(&self) -> &[u8] {
-        self.run.bytes()
+        self.run.as_ref().map_or(&[], Run::bytes)
     }
 }
 
 impl Drop for ChargedRun {
     fn drop(&mut self) {
-        self.budget.give(Run::mapped_bytes(self.run.bytes().len()) as u64);
+        // Unmapped first: the budget never promises what is still taken.
+        drop(self.run.take());
+        self.budget.give(self.charge);
     }
 }
 
@@ -41,25 +46,27 @@ pub(crate) struct LargeTable {
 }
 
 impl LargeTable {
-    pub fn add(&mut self, ground: Ground<'_>, budget: &Arc<Budget>, bytes: &[u8]) -> Result<u32, BlockError> {
-        let run = Some(Arc::new(ChargedRun::new(ground, budget, bytes)?));
+    pub fn add(&mut self, run: Arc<ChargedRun>) -> u32 {
+        let run = Some(run);
         self.count += 1;
         if let Some(index) = self.back.pop() {
             self.runs[index as usize] = run;
-            return Ok(index);
+            return index;
         }
         self.runs.push(run);
-        Ok(self.runs.len() as u32 - 1)
+        self.runs.len() as u32 - 1
     }
 
     pub fn get(&self, index: u32) -> Option<&Arc<ChargedRun>> {
         self.runs.get(index as usize)?.as_ref()
     }
 
-    pub fn free(&mut self, index: u32) {
+    /// Takes a run out. Whoever drops it last unmaps it: not under a lock.
+    pub fn free(&mut self, index: u32) -> Option<Arc<ChargedRun>> {
         let run = self.runs.get_mut(index as usize).and_then(Option::take);
         debug_assert!(run.is_some(), "a word names a run in use");
         self.count -= 1;
         self.back.push(index);
+        run
     }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gabion_blocks::{BlockError, BlockSet, Budget, Os, generation_floor, limits, raise_generation_floor, system};
 use gabion_heap::{Ground, HeapError, Loc, shard_of, slots_in_page};
 
-use crate::change::CHUNK_PAYLOAD;
+use crate::change::{CHUNK_PAYLOAD, Payload};
 use crate::error::{PileError, PointerFault};
-use crate::large::LargeTable;
+use crate::large::ChargedRun;
 use crate::pointer::Pointer;
 use crate::shard::{Locked, Shard};
 use crate::slot::Slot;
@@ -58,8 +58,8 @@ impl Pile {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let shards = options.shards.unwrap_or_else(processors).clamp(1, MOST_SHARDS).next_power_of_two();
         let budget = Arc::new(Budget::new(options.max_bytes.unwrap_or_else(|| limits::read().usable())));
-        let blocks = BlockSet::new(options.os.unwrap_or(system()))?;
-        let shards = (0..shards as u32).map(|number| Shard::new(number, &budget)).collect();
+        let blocks = BlockSet::new(options.os.unwrap_or(system()), shards)?;
+        let shards = (0..shards as u32).map(Shard::new).collect();
         Ok(Self { blocks, budget, shards })
     }
 
@@ -102,8 +102,8 @@ impl Pile {
     }
 
     /// Stores a copy of `payload` and returns its pointer. `reserve` more bytes are kept free behind it, so that
-    /// [`Pile::replace`] can grow it by so much in place even when the pile is full (payloads over 1 MiB are
-    /// replaced whole and take no reserve).
+    /// [`Pile::replace`] can grow it by so much in place even when the pile is full. Room is reserved up to 1 MiB in all:
+    /// longer payloads are replaced whole.
     ///
     /// Constant time. The object costs `8 + payload` bytes, rounded up to its size class.
     ///
@@ -113,6 +113,8 @@ impl Pile {
     pub fn put(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
         let capacity = payload.len().saturating_add(reserve).min(payload.len().max(CHUNK_PAYLOAD));
         let own = self.own_shard();
+        let run = self.run_for(payload)?;
+        let payload = Payload { bytes: payload, run: run.as_ref() };
         // The lock is let go before another shard is tried: two full shards must not wait for each other.
         let put = self.shards[own].lock().put(self.ground(), payload, capacity);
         put.or_else(|error| self.put_elsewhere(own, payload, capacity, error))
@@ -123,7 +125,7 @@ impl Pile {
     fn put_elsewhere(
         &self,
         own: usize,
-        payload: &[u8],
+        payload: Payload<'_>,
         capacity: usize,
         error: HeapError,
     ) -> Result<Pointer, PileError> {
@@ -133,16 +135,33 @@ impl Pile {
             .clone()
             .find_map(put)
             .or_else(|| {
-                self.trim();
+                self.release_warm();
                 put(own).or_else(|| others.clone().find_map(put))
             })
-            .ok_or_else(|| PileError::memory(payload.len(), error))
+            .ok_or_else(|| PileError::memory(payload.bytes.len(), error))
     }
 
-    /// Gives back what every shard keeps warm.
-    fn trim(&self) {
+    /// The run that a payload too long for a chunk is stored in, mapped and filled before any lock is taken.
+    #[inline]
+    fn run_for(&self, payload: &[u8]) -> Result<Option<Arc<ChargedRun>>, PileError> {
+        if payload.len() <= CHUNK_PAYLOAD { Ok(None) } else { self.new_run(payload).map(Some) }
+    }
+
+    #[cold]
+    fn new_run(&self, payload: &[u8]) -> Result<Arc<ChargedRun>, PileError> {
+        let make = || ChargedRun::new(self.ground(), &self.budget, payload);
+        make()
+            .or_else(|_| {
+                self.release_warm();
+                make()
+            })
+            .map_err(|error| PileError::memory(payload.len(), error.into()))
+    }
+
+    /// Gives up what every shard keeps warm.
+    fn release_warm(&self) {
         for shard in &self.shards {
-            shard.lock().heap.trim(self.ground());
+            shard.lock().heap.release_warm(self.ground());
         }
     }
 
@@ -155,17 +174,22 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no room; the old
     /// payload stays then.
     pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
+        let run = self.run_for(payload)?;
+        let payload = Payload { bytes: payload, run: run.as_ref() };
         if self.try_replace(pointer, payload)?.is_ok() {
             return Ok(());
         }
-        self.trim();
-        self.try_replace(pointer, payload)?.map_err(|error| PileError::memory(payload.len(), error))
+        self.release_warm();
+        self.try_replace(pointer, payload)?.map_err(|error| PileError::memory(payload.bytes.len(), error))
     }
 
     #[inline]
-    fn try_replace(&self, pointer: Pointer, payload: &[u8]) -> Result<Result<(), HeapError>, PileError> {
+    fn try_replace(&self, pointer: Pointer, payload: Payload<'_>) -> Result<Result<(), HeapError>, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
-        Ok(locked.replace(self.ground(), &slot, word, payload))
+        let replaced = locked.replace(self.ground(), &slot, word, payload);
+        // The old run goes only after the lock: unmapping takes its time.
+        drop(locked);
+        Ok(replaced.map(drop))
     }
 
     /// Removes the object. Its pointer is refused from now on.
@@ -174,7 +198,10 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live.
     pub fn remove(&self, pointer: Pointer) -> Result<(), PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
-        locked.remove(self.ground(), &slot, word);
+        let run = locked.remove(self.ground(), &slot, word);
+        // Unmapping takes its time: not under the lock.
+        drop(locked);
+        drop(run);
         Ok(())
     }
 
@@ -192,8 +219,10 @@ impl Pile {
                 raise_generation_floor(number, generation_floor(number) + 1);
             }
             locked.heap.clear(ground);
-            locked.large = LargeTable::default();
+            let runs = std::mem::take(&mut locked.large);
             (locked.objects, locked.used_bytes, locked.moved) = (0, 0, 0);
+            drop(locked);
+            drop(runs);
         }
     }
 
@@ -226,7 +255,7 @@ impl Pile {
 
     /// True when the pointer's object is live.
     pub fn contains(&self, pointer: Pointer) -> bool {
-        Slot::find(&self.blocks, pointer).and_then(|slot| slot.word(pointer)).is_ok()
+        Slot::live(&self.blocks, pointer).is_ok()
     }
 
     /// Bytes of the object's payload.

@@ -15,7 +15,7 @@ pub(crate) enum Pinned {
 
 #[derive(Debug, Default)]
 struct Pin {
-    views: u32,
+    views: u64,
     /// The object is gone: the last view frees the memory.
     orphan: bool,
 }

@@ -83,6 +83,9 @@ pub fn second_guard<M: Memory>(first: (&M, usize, u64), second: (&M, usize)) -> 
 pub fn disturb<M: Memory>(guard: (&M, usize), value: u64) {
     // Release: see `second_guard`.
     guard.0.store(guard.1, value, Release);
+    // Release: whatever is written over the payload from now on, be it a payload or the heap's own links, a reader that
+    // sees it also sees the guard. (The store above orders what came before it, not what comes after.)
+    M::fence(Release);
 }
 
 /// Writes a payload into room that a reader may still be copying as somebody else's: the guard that freed it was

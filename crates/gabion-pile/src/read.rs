@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
-use gabion_blocks::WORDS_PER_BLOCK;
+use gabion_blocks::{Block, WORDS_PER_BLOCK};
 use gabion_heap::{Descriptor, Kind, Loc};
 
 use crate::change::{CHUNK_PAYLOAD, Guest};
@@ -17,26 +17,27 @@ use crate::word::{GuestHeader, State, Word};
 
 /// Room that payloads are copied into, reused from read to read.
 ///
-/// It grows to the longest payload read and keeps that size; payloads over 1 MiB are not copied at all, it then holds
-/// on to their run until the next read.
+/// It grows to the longest payload read and keeps that size. Payloads over 1 MiB are not copied at all: it holds on to
+/// their run, which counts in the pile's limit, until the next read or [`ReadBuf::let_go`].
 #[derive(Debug)]
 pub struct ReadBuf {
     bytes: Vec<u8>,
     run: Option<Arc<ChargedRun>>,
-    seen: Seen,
-}
-
-/// What stood in the pile when the payload was read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Seen {
-    word: u64,
-    descriptor: u64,
+    length: usize,
 }
 
 impl ReadBuf {
     /// An empty buffer; it takes memory at the first read.
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), run: None, seen: Seen { word: 0, descriptor: 0 } }
+        Self { bytes: Vec::new(), run: None, length: 0 }
+    }
+
+    /// The payload that was read last.
+    pub fn payload(&self) -> &[u8] {
+        match &self.run {
+            Some(run) => run.bytes(),
+            None => &self.bytes[..self.length],
+        }
     }
 
     /// Bytes that the buffer keeps.
@@ -71,118 +72,109 @@ impl Default for ReadBuf {
     }
 }
 
-/// How one attempt to read ended.
-enum Attempt {
-    /// That many bytes lie in the buffer.
-    Copied(usize),
-    /// The buffer holds the run.
-    Held,
-    /// A writer was at it: again.
-    Disturbed,
-}
+/// How many times a read is tried beside writers before it asks for the lock.
+const ATTEMPTS: u32 = 64;
 
 impl Pile {
-    /// Copies the object's payload into `buf` and returns it. Takes no lock (payloads over 1 MiB: a short one), and
-    /// waits only while the very object is being overwritten.
+    /// Copies the object's payload into `buf` and returns it. Takes no lock, unless writers disturb it again and again,
+    /// or the payload is over 1 MiB: then for a moment.
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
     #[inline]
     pub fn read<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
         buf.run = None;
-        let mut attempts = 0_u32;
-        loop {
+        for _ in 0..ATTEMPTS {
             let slot = Slot::find(&self.blocks, pointer)?;
             let word = slot.word(pointer)?;
-            let attempt = match word.state() {
+            let whole = match word.state() {
                 State::Inline { length, .. } => Self::read_inline(&slot, word, length, buf),
                 State::Away { at, .. } => self.read_away(&slot, word, at, buf),
-                State::Large { index, .. } => self.read_large(pointer, word, index, buf),
-                State::Busy | State::Free => Attempt::Disturbed,
+                State::Large { .. } => break,
+                State::Busy | State::Free => false,
             };
-            match attempt {
-                Attempt::Copied(length) => return Ok(&buf.bytes[..length]),
-                Attempt::Held => return Ok(buf.run.as_ref().map_or(&[], |run| run.bytes())),
-                Attempt::Disturbed => wait(&mut attempts),
+            if whole {
+                return Ok(&buf.bytes[..buf.length]);
             }
+            std::hint::spin_loop();
         }
+        self.read_locked(pointer, buf)
+    }
+
+    /// Reads under the shard's lock: nothing is written meanwhile, and nobody waits for ever.
+    #[cold]
+    fn read_locked<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
+        let (locked, slot, word) = self.lock_slot(pointer)?;
+        buf.length = locked.length(self.ground(), word);
+        match word.state() {
+            State::Inline { length, .. } => slot.block.read(slot.at.word() + 1, buf.room(length)),
+            State::Away { at, .. } => {
+                let guest = Guest::find(self.ground(), at);
+                let length = buf.length;
+                guest.block.read(guest.header + 1, buf.room(length));
+            }
+            State::Large { index } => buf.run = locked.large.get(index).cloned(),
+            State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
+        }
+        drop(locked);
+        Ok(buf.payload())
     }
 
     #[inline]
-    fn read_inline(slot: &Slot<'_>, word: Word, length: usize, buf: &mut ReadBuf) -> Attempt {
+    fn read_inline(slot: &Slot<'_>, word: Word, length: usize, buf: &mut ReadBuf) -> bool {
         if length > slot.capacity() {
-            return Attempt::Disturbed;
+            return false;
         }
-        buf.seen = Seen { word: word.0, descriptor: 0 };
+        buf.length = length;
         let (block, at) = (&slot.block, slot.at.word());
         let guards = [(block, at, word.0), (block, slot.at.page(), slot.descriptor.bits())];
-        if copy_unless_changed((block, at + 1), buf.room(length), guards) {
-            Attempt::Copied(length)
-        } else {
-            Attempt::Disturbed
-        }
+        copy_unless_changed((block, at + 1), buf.room(length), guards)
     }
 
-    fn read_away(&self, slot: &Slot<'_>, word: Word, at: Loc, buf: &mut ReadBuf) -> Attempt {
-        let Some(host) = self.blocks.block(at.number()) else { return Attempt::Disturbed };
+    fn read_away(&self, slot: &Slot<'_>, word: Word, at: Loc, buf: &mut ReadBuf) -> bool {
+        let Some(host) = self.blocks.block(at.number()) else { return false };
         let first = (&slot.block, slot.at.word(), word.0);
-        let Some(descriptor) = second_guard(first, (&host, at.page())) else { return Attempt::Disturbed };
+        let Some(descriptor) = second_guard(first, (&host, at.page())) else { return false };
         let descriptor = Descriptor::from_bits(descriptor);
         if descriptor.kind() == Kind::Free {
-            return Attempt::Disturbed;
+            return false;
         }
         let header = guest_header(descriptor.kind(), at);
         // Acquire: the payload was committed by the header's store.
         let length = GuestHeader(host.word(header).load(Acquire)).length();
         if length > CHUNK_PAYLOAD || header + 1 + length.div_ceil(8) > WORDS_PER_BLOCK {
-            return Attempt::Disturbed;
+            return false;
         }
-        buf.seen = Seen { word: word.0, descriptor: descriptor.bits() };
+        buf.length = length;
         let guards =
             [first, (&slot.block, slot.at.page(), slot.descriptor.bits()), (&host, at.page(), descriptor.bits())];
-        if copy_unless_changed((&host, header + 1), buf.room(length), guards) {
-            Attempt::Copied(length)
-        } else {
-            Attempt::Disturbed
-        }
+        copy_unless_changed((&host, header + 1), buf.room(length), guards)
     }
 
-    #[cold]
-    fn read_large(&self, pointer: Pointer, word: Word, index: u32, buf: &mut ReadBuf) -> Attempt {
-        let Ok((locked, _, now)) = self.lock_slot(pointer) else { return Attempt::Disturbed };
-        if now != word {
-            return Attempt::Disturbed;
-        }
-        buf.run = locked.large.get(index).cloned();
-        buf.seen = Seen { word: word.0, descriptor: 0 };
-        Attempt::Held
-    }
-
-    /// Removes the object if it is still what `buf` was last read from; false when it was replaced meanwhile.
+    /// Removes the object if its payload is still what `buf` was last read from; false when it was replaced meanwhile.
     ///
-    /// For "read, make sense of it, and only then remove": nothing is lost when making sense fails. A false may also
-    /// be a false alarm: read again.
+    /// For "read, make sense of it, and only then remove": nothing is lost when making sense fails. Takes time linear
+    /// in the payload.
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
     pub fn remove_unchanged(&self, pointer: Pointer, buf: &ReadBuf) -> Result<bool, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
-        let same_run = match (word.state(), &buf.run) {
-            (State::Large { index, .. }, Some(run)) => locked.large.get(index).is_some_and(|now| Arc::ptr_eq(now, run)),
-            (State::Large { .. }, None) | (_, Some(_)) => false,
-            _ => true,
-        };
-        let descriptor = match word.state() {
+        let unchanged = match word.state() {
+            State::Inline { length, .. } => holds(slot.block, slot.at.word() + 1, length, buf.payload()),
             State::Away { at, .. } => {
-                let host = Guest::find(self.ground(), at).block;
-                Descriptor::of(host, at.page()).load(Acquire)
+                let guest = Guest::find(self.ground(), at);
+                holds(guest.block, guest.header + 1, guest.read_header().length(), buf.payload())
             }
-            _ => 0,
+            State::Large { index } => match (locked.large.get(index), &buf.run) {
+                (Some(now), Some(run)) => Arc::ptr_eq(now, run),
+                _ => false,
+            },
+            State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         };
-        let unchanged = same_run && buf.seen == (Seen { word: word.0, descriptor });
-        if unchanged {
-            locked.remove(self.ground(), &slot, word);
-        }
+        let run = if unchanged { locked.remove(self.ground(), &slot, word) } else { None };
+        drop(locked);
+        drop(run);
         Ok(unchanged)
     }
 
@@ -192,12 +184,9 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live.
     pub fn pop<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
         loop {
-            let length = self.read(pointer, buf)?.len();
+            self.read(pointer, buf)?;
             if self.remove_unchanged(pointer, buf)? {
-                return Ok(match &buf.run {
-                    Some(run) => run.bytes(),
-                    None => &buf.bytes[..length],
-                });
+                return Ok(buf.payload());
             }
         }
     }
@@ -213,13 +202,13 @@ impl Pile {
     }
 }
 
-/// Waits a moment for a writer: spins first, then lets other threads run.
-#[cold]
-fn wait(attempts: &mut u32) {
-    *attempts += 1;
-    if (*attempts).is_multiple_of(64) {
-        std::thread::yield_now();
-    } else {
-        std::hint::spin_loop();
-    }
+/// Whether `length` bytes from word `at` of a block are these. The block's shard is locked.
+fn holds(block: Block<'_>, at: usize, length: usize, bytes: &[u8]) -> bool {
+    let mut piece = [0; 512];
+    length == bytes.len()
+        && bytes.chunks(piece.len()).enumerate().all(|(index, chunk)| {
+            let piece = &mut piece[..chunk.len()];
+            block.read(at + index * 64, piece);
+            piece == chunk
+        })
 }

@@ -1,9 +1,8 @@
 //! A shard: a heap and what is known about its objects, behind one lock for writers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gabion_blocks::Budget;
 use gabion_heap::Heap;
 
 use crate::large::LargeTable;
@@ -22,8 +21,6 @@ pub(crate) struct Inner {
     pub heap: Heap,
     pub large: LargeTable,
     pub pins: Pins,
-    /// What runs are charged to; they may outlive the pile's own use of them.
-    pub budget: Arc<Budget>,
     /// Live objects.
     pub objects: u64,
     /// Bytes of all payloads.
@@ -34,11 +31,10 @@ pub(crate) struct Inner {
 }
 
 impl Shard {
-    pub fn new(number: u32, budget: &Arc<Budget>) -> Self {
+    pub fn new(number: u32) -> Self {
         let heap = Heap::new(number, |floor| Word::free(floor).0, LAST_GENERATION);
         let (large, pins) = (LargeTable::default(), Pins::default());
-        let budget = Arc::clone(budget);
-        let inner = Inner { heap, large, pins, budget, objects: 0, used_bytes: 0, moved: 0, version: 0 };
+        let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, version: 0 };
         Self { inner: Mutex::new(inner), objects: AtomicU64::new(0) }
     }
 
@@ -46,7 +42,11 @@ impl Shard {
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
         // A panic under the lock would be a bug of this crate; the words in the blocks are whole at every instant.
-        Locked { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), objects: &self.objects }
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        // Release: orders the guards that another thread changed under this lock before whatever this one writes into
+        // the room that became free (see `protocol`).
+        fence(Ordering::Release);
+        Locked { inner, objects: &self.objects }
     }
 
     /// Live objects, without the lock.

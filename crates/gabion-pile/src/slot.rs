@@ -1,6 +1,6 @@
 //! From a pointer to its slot, with everything checked that a forged pointer could get wrong.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use gabion_blocks::{Block, BlockSet};
 use gabion_heap::{Descriptor, Kind, Loc, slot_at, slot_words};
@@ -46,6 +46,19 @@ impl<'a> Slot<'a> {
             return Err(PileError::pointer(pointer, PointerFault::Stale));
         }
         Ok(word)
+    }
+
+    /// Finds the slot and its word, both of one moment.
+    pub fn live(blocks: &'a BlockSet, pointer: Pointer) -> Result<(Self, Word), PileError> {
+        loop {
+            let slot = Self::find(blocks, pointer)?;
+            let word = slot.word(pointer)?;
+            // Relaxed: the word's acquire load keeps this one behind it. With another descriptor, what was taken for a
+            // word may be some object's payload.
+            if Descriptor::of(slot.block, slot.at.page()).load(Relaxed) == slot.descriptor.bits() {
+                return Ok((slot, word));
+            }
+        }
     }
 
     /// Bytes that the slot's own body can hold.

@@ -1,6 +1,6 @@
 //! What a pile tells about itself.
 
-/// A pile's figures at one moment. `reserved_bytes = used_bytes + overhead_bytes`.
+/// A pile's figures. Without writers beside it, `reserved_bytes = used_bytes + overhead_bytes`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PileStats {

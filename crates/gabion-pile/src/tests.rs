@@ -321,6 +321,49 @@ fn a_reserve_is_room_that_a_full_pile_still_has() {
 }
 
 #[test]
+fn a_reserve_moves_with_its_object_when_a_view_holds_the_old_place() {
+    let options = PileOptions { max_bytes: Some(256 << 10), shards: Some(1), os: None };
+    let pile = Arc::new(Pile::with_options(options).unwrap());
+    for reserve in [900, 5000] {
+        let pointer = pile.put(&[1; 10], reserve).unwrap();
+        let view = pile.view(pointer).unwrap();
+        pile.replace(pointer, &[2; 20]).unwrap();
+        assert_eq!(*view, [1; 10]);
+        drop(view);
+        let fill: Vec<_> = std::iter::from_fn(|| pile.put(&[0; 900], 0).ok()).collect();
+        pile.replace(pointer, &vec![3; reserve]).unwrap();
+        pile.validate().unwrap();
+        for pointer in fill.into_iter().chain([pointer]) {
+            pile.remove(pointer).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_read_ends_beside_a_neighbour_that_never_rests() {
+    let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
+    let hole = pile.put(&[1; 1200], 0).unwrap();
+    let long = pile.put(&vec![2; 1_000_000], 0).unwrap();
+    pile.remove(hole).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Each round frees something in the page where the long payload begins.
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let pointer = pile.put(&[3; 1200], 0).unwrap();
+                pile.remove(pointer).unwrap();
+            }
+        });
+        let mut buf = ReadBuf::new();
+        for _ in 0..20 {
+            assert_eq!(pile.read(long, &mut buf).unwrap().len(), 1_000_000);
+        }
+        assert_eq!(pile.pop(long, &mut buf).unwrap().len(), 1_000_000);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn replacing_at_random_sizes_does_not_grow_the_pile() {
     for by_remove in [false, true] {
         let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();

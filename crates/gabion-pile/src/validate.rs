@@ -16,7 +16,7 @@ struct Tally(u64, u64, u64);
 
 impl Pile {
     /// Walks everything and checks the equations: every heap's own; objects, bytes and moved objects as counted; each
-    /// payload that is away names its slot; no generation above its block's floor; the budget as charged. Locks one
+    /// payload that is away names its slot; no generation above its block's floor. Locks one
     /// shard after the other; meant for tests. Linear in the pile.
     ///
     /// # Errors

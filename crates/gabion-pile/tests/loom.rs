@@ -108,6 +108,17 @@ fn a_body_left_to_a_guest_is_not_mistaken() {
 }
 
 #[test]
+fn a_freed_chunk_whose_room_takes_links_is_not_mistaken() {
+    check(None, |words| {
+        // The object moves elsewhere; its old place is freed and the heap writes into it, without a payload's fence.
+        words.store(WORD, 2, Release);
+        disturb((words, DESCRIPTOR), 1);
+        words.store(OTHER, 9, Release);
+        words.store(PAYLOAD, 0xDEAD, Relaxed);
+    });
+}
+
+#[test]
 fn a_guest_overwritten_in_place_is_found_out_by_the_descriptor() {
     check(Some(5), |words| {
         // Busy, disturbed, written, and the very same word again: only the descriptor tells.

@@ -1,9 +1,10 @@
 use std::io;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Os;
 
-/// Linux and other Unixes: anonymous private mappings.
+/// Anonymous private mappings, as Linux has them and other Unixes nearly do.
 pub(super) struct Unix;
 
 fn errno() -> i32 {
@@ -59,9 +60,18 @@ unsafe impl Os for Unix {
     }
 
     unsafe fn decommit(&self, at: NonNull<u8>, bytes: usize) {
-        // SAFETY: the range is mapped (caller's duty); for anonymous private memory MADV_DONTNEED means zero pages at
-        // the next touch, which atomic readers may see at any time.
-        unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
+        // SAFETY: the range is mapped (caller's duty); for anonymous private memory Linux reads zero pages at the next
+        // touch, which atomic readers may see at any time.
+        let done =
+            cfg!(target_os = "linux") && unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) } == 0;
+        if !done {
+            // Locked memory is refused, and other systems promise less: the memory stays, but reads as zero.
+            // SAFETY: mapped, aligned to pages, and accessed by atomic operations only (caller's duty).
+            let words = unsafe { std::slice::from_raw_parts(at.as_ptr().cast::<AtomicU64>(), bytes / 8) };
+            for word in words {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
     }
 
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize) {
@@ -72,5 +82,27 @@ unsafe impl Os for Unix {
         };
         #[cfg(not(target_os = "linux"))]
         let _ = (at, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locked_memory_reads_as_zero_too() {
+        let bytes = 16 << 10;
+        let at = Unix.map(bytes, 1 << 16).unwrap();
+        // SAFETY: fresh memory of that size, ours alone until it is unmapped.
+        let (locked, words) = unsafe {
+            let locked = libc::mlock(at.as_ptr().cast(), bytes) == 0;
+            (locked, std::slice::from_raw_parts(at.as_ptr().cast::<AtomicU64>(), bytes / 8))
+        };
+        words[777].store(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { Unix.decommit(at, bytes) };
+        assert_eq!(words[777].load(Ordering::Relaxed), 0, "locked: {locked}");
+        // SAFETY: the range of the map; the words are not used again.
+        unsafe { Unix.unmap(at, bytes) };
     }
 }
