@@ -96,11 +96,11 @@ def test_steady_churn_stays_dense(script: Callable[..., str]) -> None:
         + """
 chooser = random.Random(7)
 pile = gabion.Pile()
-count = 20_000
+count = 100_000  # a page of each of 60 classes is open: they are few only beside many
 payloads = [bytes(size) for size in range(2, 1001)]
 pointers = [pile.put(chooser.choice(payloads)) for _ in range(count)]
 start = pile.stats().reserved_bytes
-for turn in range(48 if LONG else 12):
+for turn in range(48 if LONG else 10):
     for _ in range(count):
         pile.replace(pointers[int(chooser.random() * count)], payloads[int(chooser.random() * 999)])
 stats = pile.stats()

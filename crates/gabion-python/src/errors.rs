@@ -1,6 +1,6 @@
 //! The exception classes of the package: one tree under `gabion.GabionError`.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use pyo3::exceptions::{PyException, PyLookupError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::ffi;
@@ -81,6 +81,16 @@ fn class(py: Python<'_>, name: &CStr, doc: &CStr, bases: &[Bound<'_, PyType>]) -
         )?
     };
     Ok(made.cast_into::<PyType>()?.unbind())
+}
+
+/// An exception made at once. Where there is no memory for it, it is the `MemoryError` that the interpreter keeps
+/// ready; PyO3's own way to make one panics there.
+#[cold]
+pub(crate) fn exception(class: &Bound<'_, PyType>, text: &str) -> PyErr {
+    let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+    // SAFETY: attached (the class is bound), a class of exceptions and a C string; sets some error in every case.
+    unsafe { ffi::PyErr_SetString(class.as_ptr(), text.as_ptr()) };
+    PyErr::fetch(class.py())
 }
 
 /// Adds the classes to the extension module.

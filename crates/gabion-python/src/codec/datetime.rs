@@ -124,7 +124,7 @@ pub fn naive(packed: u64) -> Raise<Own> {
 
 /// Refuses what is no `tzinfo`: the interpreter's constructors take it unchecked.
 fn zone(tz: &Own) -> Raise<()> {
-    // SAFETY: held.
+    // SAFETY: `tz` holds a reference to a live object.
     if unsafe { ffi::PyTZInfo_Check(tz.ptr()) } == 0 {
         return Err(refuse("stored bytes are damaged: a tzinfo is expected"));
     }

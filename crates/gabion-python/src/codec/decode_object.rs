@@ -154,7 +154,7 @@ fn put_attribute(object: &Own, layout: &Layout, i: usize, value: Own) -> Raise<(
     };
     let name = &layout.names[i];
     if layout.plain_at != 0 && layout.plain_at == plan::version(class) {
-        // SAFETY: held.
+        // SAFETY: `object`, the name and `value` are references held over the call.
         let failed = unsafe { ffi::PyObject_GenericSetAttr(object.ptr(), name.ptr(), value.ptr()) < 0 };
         return if failed { Err(Raised) } else { Ok(()) };
     }

@@ -27,7 +27,7 @@ pub fn decode_fields<'py>(
             return PyTuple::new(py, values.collect::<Vec<_>>());
         }
         Ok(None) => {}
-        Err(Raised) => return Err(explain(py, "cannot rebuild a part of the stored object")),
+        Err(Raised) => return Err(explain(py, || "cannot rebuild a part of the stored object".to_owned())),
     }
     let whole = codec.decode(py, bytes)?.into_bound(py);
     let get = |name: &Bound<'py, PyAny>| {

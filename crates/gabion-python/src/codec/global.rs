@@ -42,6 +42,9 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
                 text(name)
             ))),
             Err(Raised) => {
+                if ffi::PyErr_ExceptionMatches(ffi::PyExc_MemoryError) != 0 {
+                    return Err(Raised);
+                }
                 ffi::PyErr_Clear();
                 Err(refuse(&format!(
                     "cannot store {} by reference: it is not found as {}.{}; define it at the top level of a module",

@@ -165,7 +165,7 @@ impl Known {
         if self.uuid.get(py).is_none() {
             let class = import(c"uuid", c"UUID")?;
             let safe = import(c"uuid", c"SafeUUID")?;
-            // SAFETY: held.
+            // SAFETY: `safe` holds a reference to a live object.
             let unknown = unsafe { super::object::attribute(safe.ptr(), c"unknown")? };
             let _ = self.uuid.set(py, (class, unknown));
         }

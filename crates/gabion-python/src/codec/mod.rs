@@ -105,7 +105,7 @@ impl Codec {
             unsafe { encode::encode(py, &self.registry, known, obj, out) }
         });
         result.map_err(|Raised| {
-            object::explain(py, &format!("cannot store an object of class {}", global::class_name(obj)))
+            object::explain(py, || format!("cannot store an object of class {}", global::class_name(obj)))
         })
     }
 
@@ -119,7 +119,7 @@ impl Codec {
         match result {
             // SAFETY: an owned reference.
             Ok(value) => Ok(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }.unbind()),
-            Err(Raised) => Err(object::explain(py, "cannot rebuild the stored object")),
+            Err(Raised) => Err(object::explain(py, || "cannot rebuild the stored object".to_owned())),
         }
     }
 

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
-use crate::errors::Errors;
+use crate::errors::{Errors, exception};
 
 /// A Python error is set in this thread.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +84,7 @@ pub fn refuse(message: &str) -> Raised {
     // SAFETY: codec functions run attached.
     let py = unsafe { Python::assume_attached() };
     match Errors::get(py) {
-        Ok(errors) => PyErr::from_type(errors.codec.bind(py).clone(), message.to_owned()).restore(py),
+        Ok(errors) => exception(errors.codec.bind(py), message).restore(py),
         Err(error) => error.restore(py),
     }
     Raised
@@ -93,10 +93,11 @@ pub fn refuse(message: &str) -> Raised {
 /// Turns the error that is set into a `CodecError` with that error as its cause. Errors that are no fault of the
 /// object pass unchanged: `CodecError` itself, `MemoryError`, and what is not an `Exception` (an interrupt).
 #[cold]
-pub fn explain(py: Python<'_>, what: &str) -> PyErr {
+pub fn explain(py: Python<'_>, what: impl FnOnce() -> String) -> PyErr {
     let error = PyErr::fetch(py);
     let Ok(errors) = Errors::get(py) else { return error };
-    let passes = error.matches(py, errors.base.bind(py)).unwrap_or(true)
+    // Nothing here may need memory: a lack of it is one of the errors that pass.
+    let passes = error.is_instance(py, errors.base.bind(py))
         || error.is_instance_of::<pyo3::exceptions::PyMemoryError>(py)
         || !error.is_instance_of::<pyo3::exceptions::PyException>(py);
     if passes {
@@ -104,7 +105,7 @@ pub fn explain(py: Python<'_>, what: &str) -> PyErr {
     }
     let kind = error.get_type(py).qualname().map_or_else(|_| "error".into(), |name| name.to_string());
     let text = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
-    let wrapped = PyErr::from_type(errors.codec.bind(py).clone(), format!("{what}: {kind}: {text}"));
+    let wrapped = exception(errors.codec.bind(py), &format!("{}: {kind}: {text}", what()));
     wrapped.set_cause(py, Some(error));
     wrapped
 }

@@ -48,7 +48,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             }
             Stage::Value => {
                 let key = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
-                // SAFETY: held.
+                // SAFETY: the object, `key` and `value` are references held over the call.
                 if unsafe { ffi::PyObject_SetItem(rebuild.object()?.ptr(), key.ptr(), value.ptr()) } < 0 {
                     return Err(Raised);
                 }

@@ -8,14 +8,15 @@ use std::ffi::{CStr, c_char};
 use std::ptr;
 
 use gabion_pile::Pile as Store;
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PySystemError, PyValueError};
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 use super::number;
-use super::refusal::{Failure, exception, or_default, type_error};
+use super::refusal::{Failure, or_default, type_error};
 use super::state::Pile;
+use crate::errors::exception;
 
 /// A method table entry whose strings live for ever.
 struct Method(ffi::PyMethodDef);
@@ -150,8 +151,8 @@ unsafe fn call(
             ptr::null_mut()
         }
         Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map_or("a bug in gabion: panic", |text| text);
-            pyo3::panic::PanicException::new_err(text.to_owned()).restore(py);
+            let text = panic.downcast_ref::<&str>().copied().unwrap_or("panic");
+            exception(&py.get_type::<PySystemError>(), &format!("a bug in gabion: {text}")).restore(py);
             ptr::null_mut()
         }
     }

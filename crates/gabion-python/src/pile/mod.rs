@@ -48,5 +48,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     gate::register(m)?;
     many::array_maker(m.py())?;
     class::shards(m.py())?;
+    // Made now, because making a class where there is no memory left would be the end of the process.
+    let _ = (m.py().get_type::<iterator::PileIterator>(), m.py().get_type::<view::PileView>());
     hot::install(&m.py().get_type::<state::Pile>())
 }

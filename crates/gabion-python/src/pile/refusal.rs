@@ -1,14 +1,10 @@
 //! What a call on a pile can fail with, and how Python is told.
 
-use std::ffi::CString;
-
 use gabion_blocks::BlockError;
 use gabion_pile::PileError;
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
-use crate::errors::Errors;
+use crate::errors::{Errors, exception};
 
 /// Why a call failed. A pointer that is not live is kept apart from what the code of a stored class raises, so that a
 /// default stands in for the one and never hides the other.
@@ -66,15 +62,6 @@ pub(super) fn or_default<T>(py: Python<'_>, result: Result<T, Failure>, default:
         (Err(failure), Some(default)) if failure.is_dead_pointer() => Ok(default),
         (Err(failure), _) => Err(failure.raise(py)),
     }
-}
-
-/// An exception made at once. Where there is no memory for it, it is the `MemoryError` that the interpreter keeps ready.
-#[cold]
-pub(super) fn exception(class: &Bound<'_, PyType>, text: &str) -> PyErr {
-    let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
-    // SAFETY: attached (the class is bound), a class of exceptions and a C string; sets some error in every case.
-    unsafe { ffi::PyErr_SetString(class.as_ptr(), text.as_ptr()) };
-    PyErr::fetch(class.py())
 }
 
 /// A `TypeError`.
