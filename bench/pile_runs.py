@@ -51,11 +51,11 @@ def _fill(store, kind: type, keys: array) -> float:
     seconds = 0.0
     for start in range(0, len(keys), CHUNK):
         objects = list(people.people(kind, start, min(start + CHUNK, len(keys))))
-        kept = array("Q")
+        kept: list[int] = []
         began = perf_counter()
         store.put_each(objects, kept.append)
         seconds += perf_counter() - began
-        keys[start : start + len(kept)] = kept
+        keys[start : start + len(kept)] = array("Q", kept)
     return seconds
 
 

@@ -1,5 +1,5 @@
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, SupportsIndex, final, overload
 

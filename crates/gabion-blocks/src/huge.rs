@@ -1,49 +1,66 @@
-//! Whether huge pages pay on this machine.
+//! Whether huge pages pay here and now.
 //!
-//! They make random access cheaper everywhere, but on some machines the first touch of a 2 MiB page costs several
-//! times what the same bytes cost in 4 KiB pages. So the first touch is timed once per process, both ways.
+//! They make random access cheaper everywhere, but what their first touch costs differs by machine and by the hour: a
+//! tenth of small pages' where the system has whole ones ready, several times as much where it must first find or fetch
+//! them. So each block that asks for huge pages has its first touch timed, and when that was too dear the next blocks
+//! go without.
 
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::BLOCK_BYTES;
-use crate::block::{Block, WORDS_PER_BLOCK};
+use crate::PAGE_BYTES;
 use crate::os::Os;
 
-/// Huge pages are taken when their first touch costs at most this many times that of small pages: what they save in
-/// address translation is paid back within a few reads of each object.
+/// A huge page is worth this many times the first touch of the same bytes in small pages: what it saves in address
+/// translation is paid back within a few reads of each object.
 const WORTH: u32 = 2;
 
-static PAYS: OnceLock<bool> = OnceLock::new();
+/// How many blocks go without after a first touch that was too dear.
+const REST: u32 = 31;
 
-/// True when blocks should ask for huge pages. The first call measures (about a millisecond), later ones remember.
-pub fn pays(os: &dyn Os) -> bool {
-    if let Some(&pays) = PAYS.get() {
-        return pays;
+const SMALL_PAGE: usize = 4096;
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Blocks that still go without. Process-wide, like the memory they come from; a race costs a wrong guess.
+static RESTING: AtomicU32 = AtomicU32::new(0);
+
+/// What a huge page may cost, from the first touch of small pages, measured once.
+static BOUND: OnceLock<Duration> = OnceLock::new();
+
+/// True when the next block should ask for huge pages.
+pub(crate) fn wanted(os: &dyn Os) -> bool {
+    // Relaxed: nothing hangs on the order of guesses.
+    let resting = RESTING.load(Ordering::Relaxed);
+    if resting > 0 {
+        RESTING.store(resting - 1, Ordering::Relaxed);
+        return false;
     }
-    match (first_touch(os, false), first_touch(os, true)) {
-        (Some(small), Some(huge)) => *PAYS.get_or_init(|| huge <= small * WORTH),
-        // No memory to measure with: not now, and nothing is remembered.
-        _ => false,
+    bound(os).is_some()
+}
+
+/// Times the first touch of a block that has asked for huge pages, and draws the lesson for the next ones.
+pub(crate) fn touch(os: &dyn Os, first_word: &AtomicU64) {
+    let start = Instant::now();
+    first_word.store(0, Ordering::Relaxed);
+    if bound(os).is_some_and(|bound| start.elapsed() > bound) {
+        RESTING.store(REST, Ordering::Relaxed);
     }
 }
 
-/// The time to touch every 4 KiB of a fresh block.
-fn first_touch(os: &dyn Os, huge: bool) -> Option<Duration> {
-    let base = os.map(BLOCK_BYTES, BLOCK_BYTES).ok()?;
-    if huge {
-        // SAFETY: the block was just mapped and is ours.
-        unsafe { os.advise_huge(base, BLOCK_BYTES) };
+fn bound(os: &dyn Os) -> Option<Duration> {
+    if let Some(&bound) = BOUND.get() {
+        return Some(bound);
     }
-    // SAFETY: mapped above, unmapped below after the last use of the view.
-    let block = unsafe { Block::new(base, 0) };
+    // No memory to measure with: not now, and nothing is remembered.
+    let base = os.map(PAGE_BYTES, SMALL_PAGE).ok()?;
     let start = Instant::now();
-    for word in (0..WORDS_PER_BLOCK).step_by(512) {
-        block.word(word).store(1, Ordering::Relaxed);
+    for page in 0..PAGE_BYTES / SMALL_PAGE {
+        // SAFETY: inside the mapping just made, which is ours alone and aligned to pages.
+        unsafe { base.add(page * SMALL_PAGE).cast::<AtomicU64>().as_ref() }.store(1, Ordering::Relaxed);
     }
     let took = start.elapsed();
-    // SAFETY: the range of the map above; the view is not used again.
-    unsafe { os.unmap(base, BLOCK_BYTES) };
-    Some(took)
+    // SAFETY: the range of the map above, not used again.
+    unsafe { os.unmap(base, PAGE_BYTES) };
+    Some(*BOUND.get_or_init(|| took * (HUGE_PAGE / PAGE_BYTES) as u32 * WORTH))
 }

@@ -12,7 +12,7 @@
 //! | [`budget`] | a byte budget that several threads draw on |
 //! | [`directory`] | block number → address and owner; generations that a number has used up |
 //! | [`run`] | one object larger than any chunk, in a mapping of its own |
-//! | [`huge`] | whether huge pages pay on this machine, decided by measurement |
+//! | [`huge`] | whether huge pages pay here and now, decided by measurement |
 //! | [`set`] | the blocks of one owner: mapping, giving back, unmapping |
 //!
 //! Nothing here takes memory from malloc for payload, and nothing stored inside a block is a raw address.

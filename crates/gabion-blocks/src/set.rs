@@ -51,9 +51,13 @@ impl BlockSet {
             numbers.push(number);
             numbers.len()
         };
-        if count > self.small && huge::pays(self.os) {
+        if count > self.small && huge::wanted(self.os) {
             // SAFETY: the block is mapped and belongs to this set.
-            unsafe { self.os.advise_huge(base, BLOCK_BYTES) };
+            let block = unsafe {
+                self.os.advise_huge(base, BLOCK_BYTES);
+                Block::new(base, number)
+            };
+            huge::touch(self.os, block.word(0));
         }
         Ok(number)
     }
@@ -65,6 +69,15 @@ impl BlockSet {
         // SAFETY: the directory holds addresses of mapped blocks only, and this one is ours: it stays mapped until
         // this set is dropped, which the borrow of self rules out.
         Some(unsafe { Block::new(base, number) })
+    }
+
+    /// Has the memory of a page made ready in one step, before it is written to. A hint.
+    pub fn populate(&self, number: u32, page: usize) {
+        let base = self.owner.find(number).and_then(|base| NonNull::new((base + page * PAGE_BYTES) as *mut u8));
+        if let Some(base) = base.filter(|_| page < PAGES_PER_BLOCK) {
+            // SAFETY: inside a mapped block of ours.
+            unsafe { self.os.populate(base, PAGE_BYTES) };
+        }
     }
 
     /// Gives back the memory of `pages` pages from page `first` on; they read as zero from then on. Of page 0, the

@@ -185,6 +185,10 @@ impl Slots {
         entry.zero &= !(1 << index);
         let block = ground.blocks.block(number).expect("a block of this heap");
         let page = Page::new(block, index, class);
+        if reads_zero {
+            // Sixteen faults in one: the page is about to be filled.
+            ground.blocks.populate(number, index);
+        }
         page.clear((self.head)(generation_floor(number)), reads_zero);
         turn_page(block, index, Kind::Slots, class);
         let id = ordinal * PAGES_PER_BLOCK + index;

@@ -36,6 +36,12 @@ pub unsafe trait Os: Send + Sync {
     /// The range lies inside one live mapping, and is accessed by atomic operations only.
     unsafe fn decommit(&self, at: NonNull<u8>, bytes: usize);
 
+    /// Makes the range's memory ready, as a first touch of each page would, in one step. A hint: nothing is promised.
+    ///
+    /// # Safety
+    /// The range lies inside one live mapping.
+    unsafe fn populate(&self, at: NonNull<u8>, bytes: usize);
+
     /// Asks for huge pages under the range. A hint: nothing is promised.
     ///
     /// # Safety

@@ -70,6 +70,11 @@ unsafe impl Os for Twin {
         self.decommitted.fetch_add(bytes as u64, Ordering::SeqCst);
     }
 
+    unsafe fn populate(&self, at: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's duty, passed on.
+        unsafe { system().populate(at, bytes) };
+    }
+
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller's duty, passed on.
         unsafe { system().advise_huge(at, bytes) };

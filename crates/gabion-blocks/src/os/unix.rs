@@ -74,6 +74,16 @@ unsafe impl Os for Unix {
         }
     }
 
+    unsafe fn populate(&self, at: NonNull<u8>, bytes: usize) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range is mapped (caller's duty); contents stay as they are. Older kernels refuse, to no harm.
+        unsafe {
+            libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE)
+        };
+        #[cfg(not(target_os = "linux"))]
+        let _ = (at, bytes);
+    }
+
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize) {
         #[cfg(target_os = "linux")]
         // SAFETY: the range is mapped (caller's duty); the advice changes no content. A refusal is of no consequence.
