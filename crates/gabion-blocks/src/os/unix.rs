@@ -67,6 +67,7 @@ unsafe impl Os for Unix {
         if !done {
             // Locked memory is refused, and other systems promise less: the memory stays, but reads as zero.
             // SAFETY: mapped, aligned to pages, and accessed by atomic operations only (caller's duty).
+            #[expect(clippy::cast_ptr_alignment, reason = "the range is aligned to pages")]
             let words = unsafe { std::slice::from_raw_parts(at.as_ptr().cast::<AtomicU64>(), bytes / 8) };
             for word in words {
                 word.store(0, Ordering::Relaxed);
@@ -96,6 +97,7 @@ unsafe impl Os for Unix {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_ptr_alignment, reason = "mapped memory is aligned to pages")]
 mod tests {
     use super::*;
 
