@@ -66,7 +66,7 @@ pub(crate) struct Chunks {
 /// The bin that a free chunk of `words` stands in: `words` is at least the bin's least size.
 fn bin_of(words: usize) -> usize {
     let log = words.ilog2() as usize;
-    log * STEPS + (words * STEPS >> log) - STEPS
+    log * STEPS + ((words * STEPS) >> log) - STEPS
 }
 
 /// The least size of a bin that is at least `words`. Chunks are taken in these sizes, so that one that is freed is found
