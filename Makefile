@@ -129,6 +129,6 @@ $(VENV)/.bench: bench/requirements.lock $(VENV)/.tools
 	@touch $@
 
 $(VENV)/.extension: $(sources) $(VENV)/.tools
-	@command -v cargo >/dev/null || { echo "gabion needs Rust 1.85 or newer to be built: https://rustup.rs" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "gabion needs Rust 1.88 or newer to be built: https://rustup.rs" >&2; exit 1; }
 	$(maturin) develop --release --locked
 	@touch $@

@@ -33,6 +33,9 @@ pub struct PileOptions {
 ///
 /// All methods take `&self` and may be called from any thread at any time. An object costs its payload, rounded up to
 /// 8 bytes, and 8 bytes more.
+///
+/// A child that was forked while another thread wrote to a pile inherits that shard's lock taken, for ever, as with any
+/// lock; fork while no thread writes. (The Python package sees to that itself.)
 pub struct Pile {
     pub(crate) blocks: BlockSet,
     pub(crate) budget: Arc<Budget>,
