@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Acquire;
 use gabion_blocks::{Block, WORDS_PER_BLOCK};
 use gabion_heap::{Descriptor, Kind, Loc};
 
-use crate::change::{CHUNK_PAYLOAD, Guest};
+use crate::change::Guest;
 use crate::error::PileError;
 use crate::large::ChargedRun;
 use crate::pile::Pile;
@@ -142,7 +142,8 @@ impl Pile {
         let header = guest_header(descriptor.kind(), at);
         // Acquire: the payload was committed by the header's store.
         let length = GuestHeader(host.word(header).load(Acquire)).length();
-        if length > CHUNK_PAYLOAD || header + 1 + length.div_ceil(8) > WORDS_PER_BLOCK {
+        // A mixture may say anything; what fits the block is copied, and the guards decide.
+        if header + 1 + length.div_ceil(8) > WORDS_PER_BLOCK {
             return false;
         }
         buf.length = length;

@@ -340,6 +340,18 @@ fn a_reserve_moves_with_its_object_when_a_view_holds_the_old_place() {
 }
 
 #[test]
+fn a_payload_may_fill_its_chunk_to_the_last_byte() {
+    // A chunk is rounded up, so a reserve of 1 MiB leaves room for a payload that would otherwise get a run.
+    let pile = Pile::new().unwrap();
+    let pointer = pile.put(&[1; 10], 1 << 20).unwrap();
+    for length in [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 20) + 16_000, (1 << 20) + 40_000, 5] {
+        pile.replace(pointer, &vec![7; length]).unwrap();
+        assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), vec![7; length]);
+        pile.validate().unwrap();
+    }
+}
+
+#[test]
 fn a_read_ends_beside_a_neighbour_that_never_rests() {
     let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
     let hole = pile.put(&[1; 1200], 0).unwrap();
