@@ -94,7 +94,10 @@ pub fn refuse(message: &str) -> Raised {
 /// object pass unchanged: `CodecError` itself, `MemoryError`, and what is not an `Exception` (an interrupt).
 #[cold]
 pub fn explain(py: Python<'_>, what: impl FnOnce() -> String) -> PyErr {
-    let error = PyErr::fetch(py);
+    // Where memory is short, the interpreter has been seen to fail without saying why.
+    let error = PyErr::take(py).unwrap_or_else(|| {
+        exception(&py.get_type::<pyo3::exceptions::PySystemError>(), "the interpreter failed without an exception")
+    });
     let Ok(errors) = Errors::get(py) else { return error };
     // Nothing here may need memory: a lack of it is one of the errors that pass.
     let passes = error.is_instance(py, errors.base.bind(py))
