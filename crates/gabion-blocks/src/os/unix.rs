@@ -66,8 +66,8 @@ unsafe impl Os for Unix {
             cfg!(target_os = "linux") && unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) } == 0;
         if !done {
             // Locked memory is refused, and other systems promise less: the memory stays, but reads as zero.
-            // SAFETY: mapped, aligned to pages, and accessed by atomic operations only (caller's duty).
             #[expect(clippy::cast_ptr_alignment, reason = "the range is aligned to pages")]
+            // SAFETY: mapped, aligned to pages, and accessed by atomic operations only (caller's duty).
             let words = unsafe { std::slice::from_raw_parts(at.as_ptr().cast::<AtomicU64>(), bytes / 8) };
             for word in words {
                 word.store(0, Ordering::Relaxed);
