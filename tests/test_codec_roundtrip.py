@@ -115,6 +115,17 @@ def test_floats_of_cents(whole):
     assert repr(CODEC.decode(data)) == repr(value)
 
 
+@pytest.mark.parametrize("length", range(140))
+def test_text_of_every_length(codec, length):
+    text = "".join(chr(32 + (length + i * 7) % 95) for i in range(length))
+    latin, wide = text[:-1] + "\xe9", text[:-1] + "\U0001f9f1"
+    alone = [text[:1] + text[1:], latin, wide]
+    assert through(codec, alone) == alone
+    # At every distance from the end of the output's room, before values that would show what was overwritten.
+    rows = [[text[: length - cut] + "|", cut - 60, 0.25 * cut, text] for cut in range(min(length, 40))]
+    assert through(codec, rows) == rows
+
+
 def test_singletons_stay(codec):
     for value in (None, True, False, ..., NotImplemented, "", (), cases.Color.RED, cases.Access.WRITE, int, len):
         assert through(codec, value) is value

@@ -38,7 +38,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`HeapError::Blocks`] when the budget or the system does not give another page.
-    #[inline]
+    #[inline(always)]
     pub fn take_slot<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
         self.slots.take(ground, class)
     }

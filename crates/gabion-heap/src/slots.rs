@@ -63,7 +63,7 @@ impl Slots {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn take<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
         let found = self.next_whole(ground, class)?;
         found.page.mark(found.index, Taken { head: true, body: true });
@@ -121,7 +121,7 @@ impl Slots {
     }
 
     /// The next whole-free slot of a class, taken off the active page's count but not yet marked.
-    #[inline]
+    #[inline(always)]
     fn next_whole<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<Found<'a>, HeapError> {
         loop {
             let shelf = &mut self.shelves[class];

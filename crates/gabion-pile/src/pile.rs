@@ -114,13 +114,28 @@ impl Pile {
     /// [`PileError::Memory`] when the limit or the system leaves no room; the pile is unchanged.
     #[inline]
     pub fn put(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
-        let capacity = payload.len().saturating_add(reserve).min(payload.len().max(CHUNK_PAYLOAD));
-        let own = self.own_shard();
+        if payload.len() > CHUNK_PAYLOAD {
+            return self.put_run(payload);
+        }
+        let capacity = payload.len().saturating_add(reserve).min(CHUNK_PAYLOAD);
+        self.put_payload(Payload { bytes: payload, run: None }, capacity)
+    }
+
+    #[cold]
+    fn put_run(&self, payload: &[u8]) -> Result<Pointer, PileError> {
         let run = self.run_for(payload)?;
-        let payload = Payload { bytes: payload, run: run.as_ref() };
+        self.put_payload(Payload { bytes: payload, run: run.as_ref() }, payload.len())
+    }
+
+    #[inline(always)]
+    fn put_payload(&self, payload: Payload<'_>, capacity: usize) -> Result<Pointer, PileError> {
+        let own = self.own_shard();
         // The lock is let go before another shard is tried: two full shards must not wait for each other.
         let put = self.shards[own].lock().put(self.ground(), payload, capacity);
-        put.or_else(|error| self.put_elsewhere(own, payload, capacity, error))
+        match put {
+            Ok(pointer) => Ok(pointer),
+            Err(error) => self.put_elsewhere(own, payload, capacity, error),
+        }
     }
 
     /// The own shard is full: another may have room left in its pages, or keep empty pages warm.

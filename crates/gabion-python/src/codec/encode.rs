@@ -126,12 +126,19 @@ pub unsafe fn encode(
     }
 }
 
+/// True for instances of classes that were made at run time: leaves are of the interpreter's own classes.
+#[inline(always)]
+unsafe fn never_leaf(obj: *mut PyObject) -> bool {
+    // SAFETY: the caller's object is live.
+    unsafe { (*ffi::Py_TYPE(obj)).tp_flags as std::ffi::c_ulong & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
+}
+
 impl Encoder<'_, '_> {
     unsafe fn run(&mut self, obj: *mut PyObject) -> Raise<()> {
         // SAFETY: `obj` is kept alive by the caller of `encode`, and values on the stack by the stack.
         unsafe {
             // The caller holds at least one reference that is not the graph's, so no count proves anything here.
-            if !self.leaf(obj, 0)? {
+            if never_leaf(obj) || !self.leaf(obj, 0)? {
                 self.compound(obj, -1)?;
             }
             if self.scratch.is_some() {
@@ -148,7 +155,7 @@ impl Encoder<'_, '_> {
             unsafe {
                 match todo {
                     Todo::Value(value) => {
-                        if !self.leaf(value.ptr(), FROM_STACK)? {
+                        if never_leaf(value.ptr()) || !self.leaf(value.ptr(), FROM_STACK)? {
                             self.compound(value.ptr(), FROM_STACK)?;
                         }
                     }
@@ -361,11 +368,9 @@ impl Encoder<'_, '_> {
     unsafe fn sequence(&mut self, items: &[*mut PyObject]) -> Raise<()> {
         // SAFETY: the caller keeps the items alive while this runs.
         unsafe {
-            for (i, &item) in items.iter().enumerate() {
-                if !self.leaf(item, IN_PLACE)? {
-                    self.postpone(items[i..].iter().copied());
-                    break;
-                }
+            let written = self.leaves(items.len(), |i| items[i])?;
+            if written < items.len() {
+                self.postpone(items[written..].iter().copied());
             }
         }
         Ok(())

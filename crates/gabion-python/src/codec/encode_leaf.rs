@@ -4,45 +4,11 @@ use std::ffi::c_int;
 
 use pyo3::ffi::{self, PyObject};
 
-use super::encode::Encoder;
+use super::encode::{Encoder, IN_PLACE};
 use super::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
 use super::plan::Kind;
-use super::{datetime, global, tags, writer};
-
-/// The start of an `int` object.
-#[repr(C)]
-struct Int {
-    base: PyObject,
-    /// 3.12 on: digits << 3 | sign. Before: signed count of digits.
-    size: isize,
-    digits: [u32; 3],
-}
-
-/// The value of an integer of at most two digits (60 bits).
-///
-/// # Safety
-/// `obj` is an exact `int`.
-#[inline(always)]
-pub(crate) unsafe fn small(obj: *mut PyObject) -> Option<i64> {
-    const { assert!(cfg!(target_pointer_width = "64"), "digits of 30 bits are assumed") };
-    // SAFETY: an `int` has room for the digits that it says to have.
-    unsafe {
-        let int = obj.cast::<Int>();
-        #[cfg(Py_3_12)]
-        let (count, negative) = ((*int).size as usize >> 3, (*int).size & 3 == 2);
-        #[cfg(not(Py_3_12))]
-        let (count, negative) = ((*int).size.unsigned_abs(), (*int).size < 0);
-        let digits = &raw const (*int).digits;
-        let digit = |i: usize| i64::from(*digits.cast::<u32>().add(i));
-        let magnitude = match count {
-            0 => 0,
-            1 => digit(0),
-            2 => digit(0) | digit(1) << 30,
-            _ => return None,
-        };
-        Some(if negative { -magnitude } else { magnitude })
-    }
-}
+use super::quick::{self, is_ascii};
+use super::{global, tags, writer};
 
 #[cfg(Py_3_13)]
 unsafe extern "C" {
@@ -77,40 +43,87 @@ unsafe fn int_bytes(obj: *mut PyObject, bytes: &mut [u8], low_first: bool) -> Ra
     if result < 0 { Err(Raised) } else { Ok(()) }
 }
 
-/// The float as a number of cents, when it is exactly what a division by 100 gives.
-#[inline(always)]
-fn cents(value: f64) -> Option<i32> {
-    // Half away from zero, by truncation: a wrong neighbour only fails the comparison. Saturating, with 0 for a NaN:
-    // these fail it too.
-    let whole = (value * 100.0 + 0.5f64.copysign(value)) as i32;
-    (f64::from(whole) / 100.0).to_bits().eq(&value.to_bits()).then_some(whole)
-}
-
 impl Encoder<'_, '_> {
+    /// Writes leaves one after another and says how many were written before the first value that is none. `item` gives
+    /// each, read in its owner.
+    ///
+    /// # Safety
+    /// Every item is a live object, and stays so while this runs.
+    #[inline(always)]
+    pub unsafe fn leaves(&mut self, count: usize, item: impl Fn(usize) -> *mut PyObject) -> Raise<usize> {
+        let limit = self.limit(IN_PLACE);
+        let mut cursor = writer::Cursor::new(self.out);
+        for i in 0..count {
+            let obj = item(i);
+            cursor.make_room(self.out, quick::ROOM);
+            // SAFETY: live by the caller's word; the room was just made.
+            let end = unsafe { quick::leaf(cursor.at(), obj, limit) };
+            if end.is_null() {
+                cursor.settle(self.out);
+                // SAFETY: live by the caller's word.
+                if !unsafe { self.rarer_leaf(obj, IN_PLACE)? } {
+                    return Ok(i);
+                }
+                cursor = writer::Cursor::new(self.out);
+            } else {
+                // SAFETY: all bytes up to there are written.
+                unsafe { cursor.advance_to(end) };
+            }
+        }
+        cursor.settle(self.out);
+        Ok(count)
+    }
+
     /// Writes a leaf and says so, or writes nothing and says no. Runs no Python code.
     ///
     /// # Safety
     /// `obj` is a live object, and stays so while this runs.
     #[inline]
     pub unsafe fn leaf(&mut self, obj: *mut PyObject, limit: isize) -> Raise<bool> {
+        let unshared = self.limit(limit);
+        // SAFETY: live by the caller's word.
+        unsafe { if self.quick_leaf(obj, unshared) { Ok(true) } else { self.rarer_leaf(obj, limit) } }
+    }
+
+    /// The most references that an object may have which is not looked for among those already met.
+    #[inline(always)]
+    fn limit(&self, limit: isize) -> isize {
+        if self.exact { -1 } else { limit }
+    }
+
+    /// See [`quick::leaf`].
+    #[inline(always)]
+    unsafe fn quick_leaf(&mut self, obj: *mut PyObject, limit: isize) -> bool {
+        let mut cursor = writer::Cursor::new(self.out);
+        cursor.make_room(self.out, quick::ROOM);
+        // SAFETY: live by the caller's word; the room was just made, and is written as far as the end says.
+        unsafe {
+            let end = quick::leaf(cursor.at(), obj, limit);
+            if end.is_null() {
+                return false;
+            }
+            cursor.advance_to(end);
+        }
+        cursor.settle(self.out);
+        true
+    }
+
+    /// The leaves that [`quick::leaf`] leaves.
+    #[inline(never)]
+    unsafe fn rarer_leaf(&mut self, obj: *mut PyObject, limit: isize) -> Raise<bool> {
         // SAFETY: live by the caller's word; each arm is for the exact class that it names.
         unsafe {
             let class = ffi::Py_TYPE(obj);
             if class == &raw mut ffi::PyUnicode_Type {
-                self.string(obj, limit);
-            } else if class == &raw mut ffi::PyLong_Type {
-                match small(obj) {
-                    Some(value) => self.int(value),
-                    None => return self.big_int(obj),
+                if !self.met(obj, limit) && !self.quick_leaf(obj, isize::MAX) {
+                    self.wide_string(obj, ffi::PyUnicode_GET_LENGTH(obj) as usize);
                 }
-            } else if obj == ffi::Py_None() {
-                writer::byte(self.out, tags::NONE);
-            } else if class == &raw mut ffi::PyFloat_Type {
-                self.float(ffi::PyFloat_AS_DOUBLE(obj));
-            } else if class == &raw mut ffi::PyBool_Type {
-                writer::byte(self.out, if obj == ffi::Py_True() { tags::TRUE } else { tags::FALSE });
+            } else if class == &raw mut ffi::PyLong_Type {
+                return self.big_int(obj);
             } else if class == (*ffi::PyDateTimeAPI()).DateTimeType {
-                return Ok(self.naive_datetime(obj, limit));
+                // One with a time zone is no leaf.
+                let naive = (*obj.cast::<ffi::PyDateTime_DateTime>()).hastzinfo == 0;
+                return Ok(naive && (self.met(obj, limit) || self.quick_leaf(obj, isize::MAX)));
             } else if class == &raw mut ffi::PyBytes_Type {
                 if !self.met(obj, limit) {
                     let len = ffi::PyBytes_Size(obj) as usize;
@@ -128,18 +141,6 @@ impl Encoder<'_, '_> {
         Ok(true)
     }
 
-    #[inline(always)]
-    fn int(&mut self, value: i64) {
-        if (tags::INT_SMALL_MIN..=tags::INT_SMALL_MAX).contains(&value) {
-            writer::byte(self.out, tags::INT_SMALL + (value - tags::INT_SMALL_MIN) as u8);
-            return;
-        }
-        // Bits of the magnitude and one for the sign, in whole bytes.
-        let bits = 65 - (value ^ (value >> 63)).leading_zeros();
-        let n = bits.div_ceil(8);
-        writer::tagged(self.out, tags::INT + (n as u8 - 1), value as u64, n as usize);
-    }
-
     #[cold]
     unsafe fn big_int(&mut self, obj: *mut PyObject) -> Raise<bool> {
         // SAFETY: an exact `int`, live.
@@ -147,7 +148,10 @@ impl Encoder<'_, '_> {
             let mut overflow = 0;
             let value = ffi::PyLong_AsLongLongAndOverflow(obj, &raw mut overflow);
             if overflow == 0 {
-                self.int(value);
+                let mut cursor = writer::Cursor::new(self.out);
+                cursor.make_room(self.out, quick::ROOM);
+                cursor.advance_to(quick::int(cursor.at(), value));
+                cursor.settle(self.out);
                 return Ok(true);
             }
             let n = ffi::_PyLong_NumBits(obj) / 8 + 1;
@@ -157,38 +161,6 @@ impl Encoder<'_, '_> {
             let bytes = std::slice::from_raw_parts_mut(self.out.as_mut_ptr().add(start), n);
             int_bytes(obj, bytes, true)?;
             Ok(true)
-        }
-    }
-
-    #[inline(always)]
-    fn float(&mut self, value: f64) {
-        match cents(value) {
-            Some(whole) => writer::tagged(self.out, tags::FLOAT_CENTS, u64::from(whole as u32), 4),
-            None => writer::tagged(self.out, tags::FLOAT, value.to_bits(), 8),
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn string(&mut self, obj: *mut PyObject, limit: isize) {
-        // SAFETY: an exact `str`, live; data and length are read by its own kind.
-        unsafe {
-            let len = ffi::PyUnicode_GET_LENGTH(obj) as usize;
-            let ascii = is_ascii(obj);
-            // Strings of at most one character are singletons, which come back as such.
-            if !(len <= 1 && ascii) && self.met(obj, limit) {
-                return;
-            }
-            if ascii {
-                let data = obj.cast::<u8>().add(size_of::<ffi::PyASCIIObject>());
-                if len <= tags::STR_SHORT_MAX {
-                    writer::short(self.out, len as u8, data, len);
-                } else {
-                    writer::tag_varint(self.out, tags::STR_ASCII, len);
-                    writer::raw(self.out, data, len);
-                }
-                return;
-            }
-            self.wide_string(obj, len);
         }
     }
 
@@ -204,25 +176,6 @@ impl Encoder<'_, '_> {
             };
             writer::tag_varint(self.out, tag, len);
             writer::raw(self.out, ffi::PyUnicode_DATA(obj).cast(), len * width);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn naive_datetime(&mut self, obj: *mut PyObject, limit: isize) -> bool {
-        // SAFETY: an exact datetime, live, immutable.
-        unsafe {
-            let value = obj.cast::<ffi::PyDateTime_DateTime>();
-            if (*value).hastzinfo != 0 {
-                return false;
-            }
-            if !self.met(obj, limit) {
-                let packed = datetime::pack(&(*value).data, (*value).fold);
-                match datetime::whole_seconds(packed) {
-                    Some(seconds) => writer::tagged(self.out, tags::DATETIME_SECONDS, seconds, 5),
-                    None => writer::tagged(self.out, tags::DATETIME, packed, 8),
-                }
-            }
-            true
         }
     }
 
@@ -398,11 +351,4 @@ impl Encoder<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// Whether a string is ASCII in the compact form, whose characters follow the short header.
-#[inline(always)]
-unsafe fn is_ascii(obj: *mut PyObject) -> bool {
-    // SAFETY: an exact `str`.
-    unsafe { ffi::PyUnicode_IS_COMPACT_ASCII(obj) != 0 }
 }

@@ -45,11 +45,10 @@ impl Encoder<'_, '_> {
                     return Ok(());
                 }
                 self.object_tag(layout);
-                for (i, &offset) in layout.offsets.iter().enumerate() {
-                    if !self.leaf(slot(obj, offset), IN_PLACE)? {
-                        self.postpone(layout.offsets[i..].iter().map(|&offset| slot(obj, offset)));
-                        break;
-                    }
+                let offsets = &*layout.offsets;
+                let written = self.leaves(offsets.len(), |i| slot(obj, offsets[i]))?;
+                if written < offsets.len() {
+                    self.postpone(offsets[written..].iter().map(|&offset| slot(obj, offset)));
                 }
                 Ok(())
             })
@@ -195,26 +194,20 @@ impl Encoder<'_, '_> {
                 None => self.learn(obj, &view, attributes)?,
             };
             self.object_tag(layout);
-            for (i, &offset) in layout.offsets.iter().enumerate() {
-                match self.leaf(slot(obj, offset), IN_PLACE) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.postpone(layout.indices.iter().map(|&index| view.value(index)));
-                        self.postpone(layout.offsets[i..].iter().map(|&offset| slot(obj, offset)));
-                        return Some(Ok(()));
-                    }
-                    Err(error) => return Some(Err(error)),
+            let (offsets, indices) = (&*layout.offsets, &*layout.indices);
+            match self.leaves(offsets.len(), |i| slot(obj, offsets[i])) {
+                Ok(written) if written == offsets.len() => {}
+                Ok(written) => {
+                    self.postpone(indices.iter().map(|&index| view.value(index)));
+                    self.postpone(offsets[written..].iter().map(|&offset| slot(obj, offset)));
+                    return Some(Ok(()));
                 }
+                Err(error) => return Some(Err(error)),
             }
-            for (i, &index) in layout.indices.iter().enumerate() {
-                match self.leaf(view.value(index), IN_PLACE) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.postpone(layout.indices[i..].iter().map(|&index| view.value(index)));
-                        break;
-                    }
-                    Err(error) => return Some(Err(error)),
-                }
+            match self.leaves(indices.len(), |i| view.value(indices[i])) {
+                Ok(written) if written == indices.len() => {}
+                Ok(written) => self.postpone(indices[written..].iter().map(|&index| view.value(index))),
+                Err(error) => return Some(Err(error)),
             }
             Some(Ok(()))
         }

@@ -36,6 +36,7 @@ mod analyse;
 mod shape;
 mod encode;
 mod datetime;
+mod quick;
 mod encode_leaf;
 mod encode_object;
 mod reduce;
@@ -47,8 +48,8 @@ mod rebuild;
 mod fields;
 mod python;
 
-pub(crate) use encode_leaf::small as small_int;
 pub(crate) use python::register;
+pub(crate) use quick::small as small_int;
 
 use pyo3::PyTraverseError;
 use pyo3::ffi;

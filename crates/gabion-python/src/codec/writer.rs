@@ -10,6 +10,55 @@ fn room(out: &mut Vec<u8>, n: usize) -> *mut u8 {
     unsafe { out.as_mut_ptr().add(out.len()) }
 }
 
+/// Where the next byte goes while several values are written, in registers: the output learns of them at the end.
+pub struct Cursor {
+    at: *mut u8,
+    end: *mut u8,
+}
+
+impl Cursor {
+    /// A cursor at the end of the output.
+    #[inline(always)]
+    pub fn new(out: &mut Vec<u8>) -> Cursor {
+        let start = out.as_mut_ptr();
+        Cursor { at: start.wrapping_add(out.len()), end: start.wrapping_add(out.capacity()) }
+    }
+
+    /// Makes room for `room` bytes.
+    #[inline(always)]
+    pub fn make_room(&mut self, out: &mut Vec<u8>, room: usize) {
+        if (self.end as usize - self.at as usize) < room {
+            self.settle(out);
+            grow(out, room);
+            *self = Cursor::new(out);
+        }
+    }
+
+    /// Where to write.
+    #[inline(always)]
+    pub fn at(&self) -> *mut u8 {
+        self.at
+    }
+
+    /// Goes on to `end`.
+    ///
+    /// # Safety
+    /// `end` lies within the room made, and everything before it is written.
+    #[inline(always)]
+    pub unsafe fn advance_to(&mut self, end: *mut u8) {
+        self.at = end;
+    }
+
+    /// Tells the output what was written.
+    #[inline(always)]
+    pub fn settle(&self, out: &mut Vec<u8>) {
+        let len = self.at as usize - out.as_ptr() as usize;
+        // SAFETY: the cursor moves over written bytes within the capacity only (duty of `advance_to`), and the output
+        // has not moved since the cursor was made: whatever else writes to it comes after a `settle`.
+        unsafe { out.set_len(len) };
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn grow(out: &mut Vec<u8>, n: usize) {
