@@ -95,6 +95,9 @@ impl Pile {
     /// Finds a live pointer's slot and locks its shard.
     pub(crate) fn lock_slot(&self, pointer: Pointer) -> Result<(Locked<'_>, Slot<'_>, Word), PileError> {
         let slot = Slot::find(&self.blocks, pointer)?;
+        // Taking the lock keeps later loads waiting, not this: the line is on its way meanwhile, and for a row of calls
+        // already while the one before still ends.
+        slot.block.prefetch(slot.at.word());
         let shard = self.shards.get(shard_of(slot.block) as usize);
         let shard = shard.ok_or_else(|| PileError::pointer(pointer, PointerFault::Elsewhere))?;
         let locked = shard.lock();

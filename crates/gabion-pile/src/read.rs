@@ -83,7 +83,23 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live.
     #[inline]
     pub fn read<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
-        buf.run = None;
+        if buf.run.is_some() {
+            buf.let_go();
+        }
+        // Nearly every object lies in its own slot and is not written to at this moment.
+        let slot = Slot::find(&self.blocks, pointer)?;
+        let word = slot.word(pointer)?;
+        if let State::Inline { length, .. } = word.state()
+            && Self::read_inline(&slot, word, length, buf)
+        {
+            return Ok(&buf.bytes[..length]);
+        }
+        self.read_elsewhere(pointer, buf)
+    }
+
+    /// Reads what lies elsewhere, or is being written to.
+    #[inline(never)]
+    fn read_elsewhere<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
         for _ in 0..ATTEMPTS {
             let slot = Slot::find(&self.blocks, pointer)?;
             let word = slot.word(pointer)?;
