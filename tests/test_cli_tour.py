@@ -2,13 +2,14 @@
 
 import itertools
 import pickle
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gabion.cli.tour import flights, lanes, records
+from gabion.cli.tour import flights, lanes, picture, records
 from gabion.cli.tour.measure import Measurement, Plan
 from gabion.cli.tour.result import Pauses, Result
 from gabion.cli.tour.stores import STORES
@@ -118,7 +119,16 @@ def test_heights_are_logarithmic() -> None:
     results = [result_with("plain", Pauses([0.0], [1500.0], 2.0)), result_with("gabion", Pauses([], [], 1.0))]
     assert lanes.decades(results) == (-1, 4)
     assert lanes.text_lane(results[0].pauses, 2.0, 4, -1, 4) == "▇   "
-    assert "longest 1.50 s" in lanes.svg(results)
+    drawn = picture.svg(results)
+    assert "longest 1.50 s" in drawn
+    assert "var(--gabion)" in drawn
+    assert "#00000" not in drawn, "every colour is the page's"
+
+
+def test_a_page_without_matplotlib_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    drawn = picture.svg([result_with("plain", Pauses([0.0], [1500.0], 2.0))])
+    assert "gabion[tour]" in drawn
 
 
 def test_durations_read_well() -> None:

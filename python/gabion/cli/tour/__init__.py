@@ -12,7 +12,8 @@ The parts, lowest first; each uses only those above it.
 | `result` | what was measured in one store |
 | `measure` | one store's measurement, run in a process of its own |
 | `runner` | starts those processes and shows their progress |
-| `lanes` | the picture of pauses over time |
+| `lanes` | pauses over time, as a row of characters |
+| `picture` | the same as an SVG |
 | `terminal` | the report in the terminal |
 | `page` | the report as one HTML page |
 | `command` | options in, exit code out |

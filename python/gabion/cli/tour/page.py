@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
-from gabion.cli.tour.lanes import duration, svg
+from gabion.cli.tour.lanes import duration
+from gabion.cli.tour.picture import svg
 from gabion.cli.tour.records import Table
 from gabion.cli.tour.result import Result
 from gabion.cli.tour.stores import LABELS
