@@ -68,6 +68,21 @@ impl Heap {
         self.slots.free(ground, slot, head, body)
     }
 
+    /// Frees a slot of which head and body are taken, and whose class and index are known.
+    ///
+    /// # Errors
+    /// As [`Heap::free_slot`].
+    #[inline]
+    pub fn free_whole_slot(
+        &mut self,
+        ground: Ground<'_>,
+        slot: Loc,
+        class: usize,
+        index: usize,
+    ) -> Result<(), HeapError> {
+        self.slots.free_whole(ground, slot, class, index)
+    }
+
     /// Takes a chunk of at least `words` words. Constant time.
     ///
     /// # Errors

@@ -84,6 +84,21 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Frees head and body of a slot; false when one of them is free already, and nothing is changed then.
+    #[inline]
+    pub fn free_whole(&self, index: usize) -> bool {
+        let (word, bit) = (index / 64, 1_u64 << (index % 64));
+        let (heads, bodies) = (self.block.word(self.head_word(word)), self.block.word(self.body_word(word)));
+        // Relaxed: as in `mark`.
+        let (head_bits, body_bits) = (heads.load(Relaxed), bodies.load(Relaxed));
+        if head_bits & body_bits & bit == 0 {
+            return false;
+        }
+        heads.store(head_bits & !bit, Relaxed);
+        bodies.store(body_bits & !bit, Relaxed);
+        true
+    }
+
     /// Makes every slot free: bitmaps cleared, heads set to `head`. A page that reads as zero needs neither, if
     /// `head` is zero too.
     pub fn clear(&self, head: u64, reads_zero: bool) {

@@ -6,6 +6,13 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Pages are sorted by quarters of fullness.
 pub(crate) const BUCKETS: usize = 4;
 
+/// The bucket of a page of which `taken` of `slots` are taken, not all: `⌊BUCKETS × taken / slots⌋` without a division.
+#[inline]
+pub(crate) fn bucket(taken: u16, slots: u16) -> usize {
+    let parts = usize::from(taken) * BUCKETS;
+    (1..BUCKETS).map(|bound| usize::from(parts >= bound * usize::from(slots))).sum()
+}
+
 /// What the heap knows of a page outside the block. For a page of slots
 /// `slots = whole + annex + (body taken, head free) + (both taken)`.
 #[derive(Debug, Clone, Copy)]
@@ -94,4 +101,18 @@ pub(crate) fn unlink(pages: &mut [PageMeta], list: List, first: &mut u32, page: 
 pub(crate) fn walk(pages: &[PageMeta], list: List, first: u32) -> impl Iterator<Item = u32> {
     let step = move |page: u32| (page != NONE).then_some(page);
     std::iter::successors(step(first), move |&page| step(pages[page as usize].links[list as usize].next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_quarters_of_fullness() {
+        for slots in 1..=8192 {
+            for taken in (0..slots).step_by(1 + slots as usize / 60) {
+                assert_eq!(bucket(taken, slots), taken as usize * BUCKETS / slots as usize, "{taken} of {slots}");
+            }
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::error::{HeapError, Invalid, ensure};
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 use crate::page::{Page, Taken};
-use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, link, unlink, walk};
+use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, bucket, link, unlink, walk};
 
 /// Free pages kept warm before whole blocks are given back: one block's worth.
 const WARM_PAGES: u64 = PAGES_PER_BLOCK as u64;
@@ -117,6 +117,22 @@ impl Slots {
             self.relist_annex(id, class);
         }
         self.relist_whole(ground, id, class, page.shape.slots);
+        Ok(())
+    }
+
+    #[inline]
+    pub fn free_whole(&mut self, ground: Ground<'_>, slot: Loc, class: usize, index: usize) -> Result<(), HeapError> {
+        let block = ground.blocks.block(slot.number()).ok_or(HeapError::NotTaken)?;
+        // Relaxed: written once, when the block became this heap's.
+        let ordinal = block.word(ORDINAL_WORD).load(Ordering::Relaxed) as usize;
+        let id = ordinal * PAGES_PER_BLOCK + slot.page();
+        let meta = self.pages.get_mut(id).filter(|meta| meta.class == Some(class as u8)).ok_or(HeapError::NotTaken)?;
+        let page = Page::new(block, slot.page(), class);
+        if !page.free_whole(index) {
+            return Err(HeapError::NotTaken);
+        }
+        meta.whole += 1;
+        self.relist_whole(ground, id as u32, class, page.shape.slots);
         Ok(())
     }
 
@@ -229,13 +245,14 @@ impl Slots {
     }
 
     /// Lists a page under its fullness, or gives it back when it is empty. The active page is left alone.
+    #[inline]
     fn relist_whole(&mut self, ground: Ground<'_>, id: u32, class: usize, slots: u16) {
         let meta = self.pages[id as usize];
         if self.shelves[class].active == id || meta.whole == 0 {
             return;
         }
         let empty = meta.whole == slots;
-        let bucket = (slots - meta.whole) as usize * BUCKETS / slots as usize;
+        let bucket = bucket(slots - meta.whole, slots);
         if !empty && meta.bucket == Some(bucket as u8) {
             return;
         }

@@ -7,7 +7,7 @@ use gabion_blocks::os::Twin;
 use gabion_blocks::{BlockSet, Budget};
 use proptest::prelude::*;
 
-use crate::{Ground, Heap, HeapError, Loc, slot_words};
+use crate::{Ground, Heap, HeapError, Loc, slot_at, slot_words};
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -161,6 +161,10 @@ fn step(heap: &mut Heap, model: &mut Model, ground: Ground<'_>, operation: &Oper
 
 fn free(heap: &mut Heap, ground: Ground<'_>, at: Loc, piece: Piece) -> Result<(), HeapError> {
     match piece {
+        // Both ways to free a slot, whichever the place says.
+        Piece::Slot { class, body: true } if at.word() % 2 == 1 => {
+            heap.free_whole_slot(ground, at, class, slot_at(class, at.word()).unwrap())
+        }
         Piece::Slot { body, .. } => heap.free_slot(ground, at, true, body),
         Piece::Body { .. } => heap.free_slot(ground, at, false, true),
         Piece::Chunk { .. } => heap.free_chunk(ground, at),

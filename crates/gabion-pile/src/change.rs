@@ -262,15 +262,43 @@ impl Inner {
     }
 
     /// Removes the object of `slot`, and returns the run that it had, if any.
+    #[inline]
     pub fn remove(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> Option<Arc<ChargedRun>> {
-        let mut run = None;
-        self.used_bytes -= self.length(ground, word) as u64;
-        self.objects -= 1;
         let generation = word.generation() + 1;
         let retired = generation > LAST_GENERATION;
-        // Release: a reader that sees this word refuses; what is freed below is written only behind a release fence.
+        if let State::Inline { pinned: false, length, .. } = word.state()
+            && !retired
+        {
+            self.used_bytes -= length as u64;
+            self.retract(slot, generation);
+            self.heap.free_whole_slot(ground, slot.at, slot.class, slot.index).expect("the word said that it is taken");
+            return None;
+        }
+        self.remove_other(ground, slot, word, generation, retired)
+    }
+
+    /// Makes every pointer to the slot's object stale.
+    #[inline]
+    fn retract(&mut self, slot: &Slot<'_>, generation: u32) {
+        self.objects -= 1;
+        // Release: a reader that sees this word refuses; what is freed next is written only behind a release fence.
         slot.block.word(slot.at.word()).store(Word::free(generation).0, Release);
         raise_generation_floor(slot.at.number(), generation);
+    }
+
+    /// Removes an object that lies elsewhere, or is looked at, or was the last of its slot.
+    #[cold]
+    fn remove_other(
+        &mut self,
+        ground: Ground<'_>,
+        slot: &Slot<'_>,
+        word: Word,
+        generation: u32,
+        retired: bool,
+    ) -> Option<Arc<ChargedRun>> {
+        let mut run = None;
+        self.used_bytes -= self.length(ground, word) as u64;
+        self.retract(slot, generation);
         let body = match word.state() {
             State::Inline { pinned: true, .. } => {
                 self.pins.orphan(Pinned::Body(slot.at));

@@ -93,16 +93,19 @@ impl Pile {
     }
 
     /// Finds a live pointer's slot and locks its shard.
+    #[inline]
     pub(crate) fn lock_slot(&self, pointer: Pointer) -> Result<(Locked<'_>, Slot<'_>, Word), PileError> {
-        let slot = Slot::find(&self.blocks, pointer)?;
+        let mut slot = Slot::find(&self.blocks, pointer)?;
         // Taking the lock keeps later loads waiting, not this: the line is on its way meanwhile, and for a row of calls
         // already while the one before still ends.
         slot.block.prefetch(slot.at.word());
         let shard = self.shards.get(shard_of(slot.block) as usize);
         let shard = shard.ok_or_else(|| PileError::pointer(pointer, PointerFault::Elsewhere))?;
         let locked = shard.lock();
-        // Once more under the lock: the page may have been put to another use meanwhile.
-        let slot = Slot::find(&self.blocks, pointer)?;
+        // The page may have been put to another use before the lock was taken.
+        if !slot.stands() {
+            slot = Slot::find(&self.blocks, pointer)?;
+        }
         let word = slot.word(pointer)?;
         Ok((locked, slot, word))
     }

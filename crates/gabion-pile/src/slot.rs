@@ -15,6 +15,8 @@ pub(crate) struct Slot<'a> {
     pub block: Block<'a>,
     pub at: Loc,
     pub class: usize,
+    /// Which slot of its page it is.
+    pub index: usize,
     /// The page's descriptor as it was when the slot was found.
     pub descriptor: Descriptor,
 }
@@ -33,8 +35,15 @@ impl<'a> Slot<'a> {
             return Err(fault(PointerFault::Elsewhere));
         }
         let class = descriptor.class();
-        slot_at(class, at.word()).ok_or_else(|| fault(PointerFault::Misaligned))?;
-        Ok(Self { block, at, class, descriptor })
+        let index = slot_at(class, at.word()).ok_or_else(|| fault(PointerFault::Misaligned))?;
+        Ok(Self { block, at, class, index, descriptor })
+    }
+
+    /// Whether the page is still what it was when the slot was found.
+    #[inline]
+    pub fn stands(&self) -> bool {
+        // Relaxed: asked under the shard's lock, which orders the descriptor's changes.
+        Descriptor::of(self.block, self.at.page()).load(Relaxed) == self.descriptor.bits()
     }
 
     /// The word, if the pointer's object is live.
