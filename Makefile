@@ -60,7 +60,7 @@ test-rust: $(VENV)/.python
 
 .PHONY: test-loom
 test-loom:
-	$(if $(wildcard crates/gabion-pile/tests/loom.rs),$(loom))
+	$(loom)
 
 .PHONY: test-python
 test-python: $(VENV)/.extension $(VENV)/.check
@@ -68,7 +68,7 @@ test-python: $(VENV)/.extension $(VENV)/.check
 
 # A target folder of its own, because the flag would make cargo build everything anew, twice at every change of side.
 loom = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
-	cargo test --quiet --locked --release -p gabion-pile --test loom
+	cargo test --quiet --locked --release -p gabion-blocks -p gabion-pile --test loom
 
 .PHONY: test-all-pythons
 test-all-pythons: $(VENV)/.tools  ## the Python tests in every interpreter at hand (PYTHONS="…" names them)
@@ -77,8 +77,12 @@ test-all-pythons: $(VENV)/.tools  ## the Python tests in every interpreter at ha
 .PHONY: long
 long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases, deeper interleavings, stress
 	PROPTEST_CASES=20000 cargo test --quiet --locked --release --workspace --exclude gabion-python
-	$(if $(wildcard crates/gabion-pile/tests/loom.rs),LOOM_MAX_PREEMPTIONS=4 $(loom))
+	LOOM_MAX_PREEMPTIONS=4 $(loom)
 	GABION_LONG=1 $(python) -m pytest -m "long or not long" --timeout 3600
+
+.PHONY: fuzz
+fuzz: $(VENV)/.python  ## fuzz the pile and the decoder, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
+	scripts/fuzz $(python) $(or $(FUZZ_SECONDS),300)
 
 ##@ Measure it
 .PHONY: bench-setup
@@ -102,7 +106,7 @@ lock: $(VENV)/.check  ## renew requirements/*.lock from pyproject.toml
 .PHONY: clean
 clean:  ## remove everything that the commands above have made
 	rm -rf $(CARGO_TARGET_DIR) $(VENV) .venv-* dist gabion-tour.html python/gabion/*.so
-	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis fuzz/target
 
 .PHONY: help
 help:

@@ -28,12 +28,17 @@ DEFAULT_ROUNDS = 5
 
 @dataclass
 class Options:
-    """What the command line asked for."""
+    """What the command line asked for; ``minutes`` is the length of a load, where a benchmark has one."""
 
     quick: bool = False
     rounds: int = DEFAULT_ROUNDS
     installed: bool = False
     cases: list[str] = field(default_factory=list)
+    minutes: float | None = None
+
+    def wants(self, case: str) -> bool:
+        """Whether ``case`` is to run."""
+        return not self.cases or any(text in case for text in self.cases)
 
 
 @dataclass
@@ -84,12 +89,13 @@ class Bar:
 
 @dataclass
 class Plan:
-    """What a benchmark will do."""
+    """What a benchmark will do. The page shows a metric of ``pivots`` with a column for each subject."""
 
     runs: list[Run]
     bars: list[Bar]
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    pivots: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -105,6 +111,7 @@ class Result:
     notes: list[str]
     failures: list[str]
     extras: dict[tuple[str, str], list[dict]]
+    pivots: list[str]
 
     def row(self, key: tuple[str, str, str]) -> dict | None:
         """The row of ``(case, subject, metric)``, where the subject may lack its version."""
@@ -117,7 +124,7 @@ class Result:
 
 def run_rounds(plan: Plan, options: Options) -> tuple[list[dict], list[str], dict]:
     """Run the plan round by round; return rows, failures, and what runs reported beside their metrics."""
-    wanted = [run for run in plan.runs if not options.cases or any(case in run.case for case in options.cases)]
+    wanted = [run for run in plan.runs if options.wants(run.case)]
     found: dict[tuple[str, str, str, str], list[float]] = {}
     extras: dict[tuple[str, str], list[dict]] = {}
     failed: dict[int, str] = {}

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import Bar, Result
 
-_LOWER_IS_BETTER_UNITS = ("B", "ms", "s")
-_LOWER_IS_BETTER = ("memory_vs_start", "reserved_vs_start")
+_LOWER_IS_BETTER_UNITS = ("B", "MiB", "µs", "ms", "s")
+_LOWER_IS_BETTER = ("memory_vs_start", "reserved_vs_start", "idle_vs_start")
 # gc_share: who does the rest faster spends the larger share in the collector.
-_UNCOMPARED = ("collections", "gc_share", "objects", "longest_op", "ops_over_1_ms", "bytes_per_object_with_pointers")
+# start_rss, peak_live: what the load is, not what the subject makes of it. round_min, round_max: how evenly
+# the threads went, which the mean does not tell; rss_left: some pages more or less; cpu_per_op: ops_per_s says it.
+_UNCOMPARED = (
+    "collections",
+    "gc_share",
+    "objects",
+    "longest_op",
+    "ops_over_1_ms",
+    "bytes_per_object_with_pointers",
+    "start_rss",
+    "peak_live",
+    "round_min",
+    "round_max",
+    "rss_left",
+    "cpu_per_op",
+)
 
 
 @dataclass
@@ -47,7 +63,8 @@ def losses(result: Result) -> list[str]:
     """Every row where a peer's whole range is better than gabion's, in words."""
     found = []
     for row in result.rows:
-        if row["subject"] in ("gabion", "floor", "empty process") or row["metric"] in _UNCOMPARED:
+        own = row["subject"].startswith("gabion")
+        if own or row["subject"] in ("floor", "empty process") or row["metric"] in _UNCOMPARED:
             continue
         ours = result.row((row["case"], "gabion", row["metric"]))
         if ours is None:
@@ -92,13 +109,21 @@ def _name_of_other(bar: Bar) -> str:
     return metric if metric != bar.row[2] else case
 
 
-def cells(result: Result) -> list[tuple[str, ...]]:
-    """The table: a heading and one line for each row, bars beside their rows."""
-    bars_of: dict[int, list[Outcome]] = {}
+def _bars_of_rows(result: Result) -> dict[int, str]:
+    """The identity of a row to what its bars say."""
+    found: dict[int, list[str]] = {}
     for outcome in judge(result):
-        bars_of.setdefault(id(result.row(outcome.bar.row)), []).append(outcome)
+        found.setdefault(id(result.row(outcome.bar.row)), []).append(_bar_text(outcome, result))
+    return {row: "; ".join(texts) for row, texts in found.items()}
+
+
+def cells(result: Result, without: Collection[str] = ()) -> list[tuple[str, ...]]:
+    """The table: a heading and one line for each row, bars beside their rows; metrics in ``without`` are left out."""
+    bars = _bars_of_rows(result)
     lines = [("case", "subject", "metric", "median", "min – max", "rounds", "bar")]
     for row in result.rows:
+        if row["metric"] in without:
+            continue
         unit = row["unit"]
         lines.append(
             (
@@ -108,10 +133,26 @@ def cells(result: Result) -> list[tuple[str, ...]]:
                 number(row["median"], unit),
                 f"{number(row['min'], unit)} – {number(row['max'], unit)}",
                 str(row["rounds"]),
-                "; ".join(_bar_text(out, result) for out in bars_of.get(id(row), [])),
+                bars.get(id(row), ""),
             )
         )
     return lines
+
+
+def pivoted(result: Result, metric: str) -> list[list[tuple[str, ...]]]:
+    """One table for each set of subjects: a line for each case, a column for each subject's median of ``metric``."""
+    bars = _bars_of_rows(result)
+    lines_of: dict[str, list[dict]] = {}
+    for row in result.rows:
+        if row["metric"] == metric:
+            lines_of.setdefault(row["case"], []).append(row)
+    tables: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for case, rows in lines_of.items():
+        subjects = tuple(row["subject"] for row in rows)
+        table = tables.setdefault(subjects, [(f"case: {metric}", *subjects, "bar")])
+        medians = (number(row["median"], row["unit"]) for row in rows)
+        table.append((case, *medians, "; ".join(bars[id(row)] for row in rows if id(row) in bars)))
+    return list(tables.values())
 
 
 def _summary(result: Result) -> list[tuple[str, list[str]]]:
@@ -171,8 +212,11 @@ def write_page(results: list[Result], pictures: dict[str, list[Path]], page: Pat
         text += [f"## {result.name} — {result.title}", ""]
         for picture in pictures.get(result.name, []):
             text += [f"![{result.name}]({picture.relative_to(page.parent).as_posix()})", ""]
-        heading, *lines = cells(result)
-        text += [_markdown_line(heading), _markdown_line(("---",) * len(heading)), *map(_markdown_line, lines), ""]
+        tables = [table for metric in result.pivots for table in pivoted(result, metric)]
+        for heading, *lines in [*tables, cells(result, result.pivots)]:
+            if lines:
+                rule = _markdown_line(("---",) * len(heading))
+                text += [_markdown_line(heading), rule, *map(_markdown_line, lines), ""]
         for title, items in _summary(result):
             if items or title.endswith("missed"):
                 text += [f"**{title[0].upper()}{title[1:]}:**" + ("" if items else " none."), ""]

@@ -14,7 +14,13 @@ import report
 from harness import DEFAULT_ROUNDS, Options, Result, run_rounds
 
 # Benchmark name to the module that plans it.
-BENCHMARKS = {"pile": "pile", "gc": "gc_pauses"}
+BENCHMARKS = {
+    "pile": "pile",
+    "gc": "gc_pauses",
+    "pool": "pool",
+    "numpy": "numpy_hook",
+    "arenas-pool": "arenas_pool",
+}
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
@@ -23,11 +29,10 @@ def main() -> int:
     arguments = _parse()
     if arguments.list:
         for name, module in BENCHMARKS.items():
-            print(f"{name:8} {importlib.import_module(module).TITLE}")
+            print(f"{name:12} {importlib.import_module(module).TITLE}")
         return 0
-    options = Options(
-        arguments.quick, arguments.rounds, arguments.installed, arguments.case + ["scale"] * arguments.scale
-    )
+    cases = arguments.case + ["scale"] * arguments.scale
+    options = Options(arguments.quick, arguments.rounds, arguments.installed, cases, arguments.minutes)
     results, pictures = [], {}
     for name in BENCHMARKS if arguments.all else [arguments.name]:
         try:
@@ -49,11 +54,9 @@ def run_benchmark(name: str, options: Options) -> Result:
     described = machine.describe()
     plan = module.plan(options)
     rows, failures, extras = run_rounds(plan, options)
-    bars = plan.bars
-    if options.cases:
-        bars = [bar for bar in bars if any(case in bar.row[0] for case in options.cases)]
+    bars = [bar for bar in plan.bars if options.wants(bar.row[0])]
     described["missing"] = sorted(set(plan.missing))
-    return Result(name, module.TITLE, rows, described, bars, plan.missing, plan.notes, failures, extras)
+    return Result(name, module.TITLE, rows, described, bars, plan.missing, plan.notes, failures, extras, plan.pivots)
 
 
 def _draw(result: Result, arguments: argparse.Namespace) -> list[Path]:
@@ -86,6 +89,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS, help=f"rounds (default {DEFAULT_ROUNDS})")
     parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases that contain TEXT")
     parser.add_argument("--scale", action="store_true", help="gc: only the row that fills 20 GiB")
+    parser.add_argument("--minutes", type=float, metavar="N", help="pool: how long the load of its rss case lasts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows (with --all: a list of them)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write a page with tables and pictures")
     parser.add_argument("--installed", action="store_true", help="measure gabion as installed instead of building it")
@@ -96,6 +100,8 @@ def _parse() -> argparse.Namespace:
         parser.error("say which benchmark (--list names them) or --all")
     if arguments.rounds < 1:
         parser.error("--rounds must be at least 1")
+    if arguments.minutes is not None and not 0 < arguments.minutes <= 24 * 60:
+        parser.error("--minutes must be more than 0, and a day at most")
     return arguments
 
 

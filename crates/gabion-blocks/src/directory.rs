@@ -8,10 +8,10 @@
 //! remembers, for each number, the highest generation handed out under it (the *generation floor*).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How many blocks a process can have at one time: 2²⁰ blocks of 4 MiB are 4 TiB.
 pub const BLOCK_NUMBERS: u32 = 1 << 20;
@@ -47,9 +47,15 @@ impl Numbers {
 static BLOCKS: Mutex<Numbers> = Mutex::new(Numbers::new(0, BLOCK_NUMBERS));
 static OWNERS: Mutex<Numbers> = Mutex::new(Numbers::new(1, BLOCK_BYTES as u32));
 
-fn lock(numbers: &'static Mutex<Numbers>) -> MutexGuard<'static, Numbers> {
-    // A panic cannot leave a number list half changed: the data is whole even when poisoned.
-    numbers.lock().unwrap_or_else(PoisonError::into_inner)
+/// The held locks of both number lists, for a fork.
+pub(crate) struct HeldNumbers {
+    _blocks: MutexGuard<'static, Numbers>,
+    _owners: MutexGuard<'static, Numbers>,
+}
+
+/// Takes the locks of both number lists and keeps them.
+pub(crate) fn hold_numbers() -> HeldNumbers {
+    HeldNumbers { _blocks: lock(&BLOCKS), _owners: lock(&OWNERS) }
 }
 
 /// One owner of blocks: a number that is this owner's alone for as long as the value lives.

@@ -1,10 +1,11 @@
 use std::fmt;
+use std::time::Duration;
 
-/// Why memory was not given.
+/// Why memory was not given. All sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockError {
-    /// A budget would have been exceeded. All sizes in bytes.
+    /// A budget would have been exceeded.
     Limit {
         /// What was asked for.
         asked: u64,
@@ -12,6 +13,46 @@ pub enum BlockError {
         used: u64,
         /// The budget's limit.
         limit: u64,
+    },
+    /// One request asked for more than a single request may.
+    TooLarge {
+        /// What was asked for.
+        asked: u64,
+        /// The most that one request may ask for.
+        limit: u64,
+    },
+    /// The pool's total limit leaves no room, and nothing idle is left to give back.
+    Total {
+        /// What was asked for.
+        asked: u64,
+        /// What is mapped for buffers and groups.
+        used: u64,
+        /// The pool's total limit.
+        limit: u64,
+    },
+    /// The pool's total limit left no room for as long as the request would wait.
+    TimedOut {
+        /// What was asked for.
+        asked: u64,
+        /// What is mapped for buffers and groups.
+        used: u64,
+        /// The pool's total limit.
+        limit: u64,
+        /// How long it was waited.
+        waited: Duration,
+    },
+    /// Whoever waited for room was told to stop.
+    Interrupted,
+    /// The operating system has no more memory, and the pool has given back all that was idle.
+    NoMemory {
+        /// Bytes asked for.
+        asked: u64,
+        /// What the pool has lent.
+        in_use: u64,
+        /// What is idle in the pool and cannot be given back, because it shares its blocks with what is in use.
+        idle: u64,
+        /// The system's error number (`errno`).
+        errno: i32,
     },
     /// The operating system refused to map memory.
     Refused {
@@ -25,6 +66,11 @@ pub enum BlockError {
         /// Which numbers ran out.
         what: &'static str,
     },
+    /// A setting or a request makes no sense.
+    Setting {
+        /// What it should be.
+        what: &'static str,
+    },
 }
 
 impl fmt::Display for BlockError {
@@ -33,6 +79,28 @@ impl fmt::Display for BlockError {
             Self::Limit { asked, used, limit } => {
                 write!(f, "{asked} bytes asked for, {used} of {limit} bytes in use: remove objects or raise the limit")
             }
+            Self::TooLarge { asked, limit } => {
+                write!(
+                    f,
+                    "{asked} bytes asked for, {limit} allowed in one request: ask for less or raise allocation_limit"
+                )
+            }
+            Self::Total { asked, used, limit } => write!(
+                f,
+                "{asked} bytes asked for, {used} of {limit} bytes in use: release buffers, wait with a timeout, \
+                 or raise total_limit"
+            ),
+            Self::TimedOut { asked, used, limit, waited } => write!(
+                f,
+                "{asked} bytes asked for, {used} of {limit} bytes in use and none returned within {waited:?}: \
+                 release buffers, wait longer, or raise total_limit"
+            ),
+            Self::Interrupted => f.write_str("told to stop while waiting for memory: ask again"),
+            Self::NoMemory { asked, in_use, idle, errno } => write!(
+                f,
+                "the operating system has no {asked} bytes left (errno {errno}); the pool has lent {in_use} bytes and \
+                 keeps {idle} idle beside them: release buffers or lower the load"
+            ),
             Self::Refused { asked, errno } => write!(
                 f,
                 "the operating system refused to map {asked} bytes (errno {errno}): free memory or lower the load"
@@ -40,6 +108,7 @@ impl fmt::Display for BlockError {
             Self::Exhausted { what } => {
                 write!(f, "all {what} of this process are taken: drop what is no longer used")
             }
+            Self::Setting { what } => f.write_str(what),
         }
     }
 }

@@ -6,16 +6,20 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | `sync` | the one door to locks and atomics |
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
 //! | [`directory`] | block number → address and owner; generations that a number has used up |
-//! | [`run`] | one object larger than any chunk, in a mapping of its own |
 //! | [`huge`] | whether huge pages pay here and now, decided by measurement |
-//! | [`set`] | the blocks of one owner: mapping, giving back, unmapping |
+//! | [`pool`] | warm memory for buffers and groups, and the blocks of everything else |
+//! | [`run`] | one object larger than any chunk, in a run of the pool |
+//! | [`set`] | the blocks of one owner |
 //!
 //! Nothing here takes memory from malloc for payload, and nothing stored inside a block is a raw address.
+
+mod sync;
 
 pub mod os;
 
@@ -29,9 +33,11 @@ pub mod budget;
 
 pub mod directory;
 
-pub mod run;
-
 pub mod huge;
+
+pub mod pool;
+
+pub mod run;
 
 pub mod set;
 
@@ -40,6 +46,7 @@ pub use budget::Budget;
 pub use directory::{BLOCK_NUMBERS, generation_floor, raise_generation_floor};
 pub use error::BlockError;
 pub use os::{Os, system};
+pub use pool::{Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
 pub use run::Run;
 pub use set::BlockSet;
 

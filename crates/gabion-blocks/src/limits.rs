@@ -27,45 +27,76 @@ pub fn read() -> MemoryLimits {
     read_from(Path::new("/"))
 }
 
+/// Memory and swap of the machine in bytes: more than this can never be touched. `u64::MAX` where nothing is told.
+pub(crate) fn memory_and_swap() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let swap = meminfo_bytes(&meminfo, "SwapTotal:").unwrap_or(0);
+    meminfo_bytes(&meminfo, "MemTotal:").map_or(u64::MAX, |physical| physical.saturating_add(swap))
+}
+
 /// As [`read`], with another root in front of `/proc` and `/sys`, so that tests can bring their own system.
 pub fn read_from(root: &Path) -> MemoryLimits {
     let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let physical = meminfo_bytes(&text("proc/meminfo"), "MemTotal:").unwrap_or(u64::MAX);
-    let membership = text("proc/self/cgroup");
-    let limits = membership.lines().filter_map(|line| {
-        let mut fields = line.splitn(3, ':');
-        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let path = path.trim_start_matches('/');
-        if controllers.is_empty() {
-            tightest(&root.join("sys/fs/cgroup"), path, &["memory.max", "memory.high"])
-        } else if controllers.split(',').any(|name| name == "memory") {
-            tightest(&root.join("sys/fs/cgroup/memory"), path, &["memory.limit_in_bytes"])
-        } else {
-            None
-        }
+    let limits = memberships(&text("proc/self/cgroup")).into_iter().filter_map(|group| match group.version {
+        Version::Two => tightest(&root.join("sys/fs/cgroup"), &group.path, &["memory.max", "memory.high"]),
+        Version::One => tightest(&root.join("sys/fs/cgroup/memory"), &group.path, &["memory.limit_in_bytes"]),
     });
     MemoryLimits { physical, cgroup: limits.min() }
 }
 
-/// The smallest of the named files' numbers in `top/path` and every folder above it up to `top`.
-fn tightest(top: &Path, path: &str, names: &[&str]) -> Option<u64> {
-    let mut folder: PathBuf = top.join(path);
-    let mut least: Option<u64> = None;
-    loop {
-        for name in names {
-            let number = fs::read_to_string(folder.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok());
-            // "max" does not parse: no limit at this level.
-            if let Some(number) = number {
-                least = Some(least.map_or(number, |least| least.min(number)));
-            }
-        }
-        if folder == top || !folder.pop() {
-            return least;
-        }
-    }
+/// The two kinds of cgroup hierarchies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    One,
+    Two,
 }
 
-fn meminfo_bytes(text: &str, key: &str) -> Option<u64> {
+/// A cgroup that this process belongs to and that may limit its memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub version: Version,
+    /// Below the hierarchy's top, without a slash in front.
+    pub path: String,
+}
+
+/// The memberships that `/proc/self/cgroup` lists.
+pub(crate) fn memberships(text: &str) -> Vec<Membership> {
+    let of = |line: &str| {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let version = if controllers.is_empty() {
+            Version::Two
+        } else if controllers.split(',').any(|name| name == "memory") {
+            Version::One
+        } else {
+            return None;
+        };
+        Some(Membership { version, path: path.trim_start_matches('/').to_owned() })
+    };
+    text.lines().filter_map(of).collect()
+}
+
+/// `own` and every folder above it up to `top`.
+pub(crate) fn ancestors(top: &Path, own: PathBuf) -> impl Iterator<Item = PathBuf> {
+    let top = top.to_owned();
+    std::iter::successors(
+        Some(own),
+        move |folder| {
+            if *folder == top { None } else { folder.parent().map(Path::to_owned) }
+        },
+    )
+}
+
+/// The smallest of the named files' numbers in `top/path` and every folder above it up to `top`.
+fn tightest(top: &Path, path: &str, names: &[&str]) -> Option<u64> {
+    // "max" does not parse: no limit at this level.
+    let number = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let folders = ancestors(top, top.join(path));
+    folders.flat_map(|folder| names.iter().filter_map(move |name| number(folder.join(name)))).min()
+}
+
+pub(crate) fn meminfo_bytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(key))?;
     let kib: u64 = line[key.len()..].trim().trim_end_matches(" kB").parse().ok()?;
     Some(kib * 1024)

@@ -1,54 +1,36 @@
-//! One object larger than any chunk, in a mapping of its own.
-
-use std::ptr::NonNull;
+//! One object larger than any chunk, in a run of the pool.
 
 use crate::error::BlockError;
-use crate::os::Os;
+use crate::pool::{HeldSpan, Pool};
 
-/// What mappings are rounded up to: a page of every kernel. What is never touched takes no memory.
-const OS_PAGE: usize = 64 << 10;
-
-/// Bytes in a mapping of their own: filled once, never changed, unmapped when dropped.
+/// Bytes in a run of the pool: filled once, never changed, given back when dropped. As with block sets, what is held so
+/// counts apart from the pool's buffers.
 pub struct Run {
-    at: NonNull<u8>,
+    span: HeldSpan,
     len: usize,
-    os: &'static dyn Os,
 }
 
-// SAFETY: a run is an owned, immutable byte slice.
-unsafe impl Send for Run {}
-// SAFETY: as above.
-unsafe impl Sync for Run {}
-
 impl Run {
-    /// Maps room for `bytes` and copies them in.
+    /// Takes room for `bytes` and copies them in.
     ///
     /// # Errors
-    /// [`BlockError::Refused`] when the system gives no memory.
-    pub fn new(os: &'static dyn Os, bytes: &[u8]) -> Result<Self, BlockError> {
-        let mapped = Self::mapped_bytes(bytes.len());
-        let at = os.map(mapped, OS_PAGE).map_err(|errno| BlockError::Refused { asked: mapped as u64, errno })?;
-        // SAFETY: fresh memory of at least `bytes.len()` bytes that nobody else knows.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.as_ptr(), bytes.len()) };
-        Ok(Self { at, len: bytes.len(), os })
+    /// [`BlockError::NoMemory`] when the system gives no memory.
+    pub fn new(pool: &Pool, bytes: &[u8]) -> Result<Self, BlockError> {
+        let (span, _) = HeldSpan::take(pool, Self::mapped_bytes(bytes.len()), false)?;
+        // SAFETY: the span has at least `bytes.len()` bytes and is this run's alone.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.base().as_ptr(), bytes.len()) };
+        Ok(Self { span, len: bytes.len() })
     }
 
-    /// What a run of `len` bytes takes from the system.
+    /// What a run of `len` bytes takes from the pool: at most 1/32 more.
     pub fn mapped_bytes(len: usize) -> usize {
-        len.max(1).next_multiple_of(OS_PAGE)
+        HeldSpan::bytes_for(len)
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped and filled in `new`, never written again, unmapped only by drop.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        // SAFETY: the range of the map in `new`; `&mut self` proves that no slice of it is left.
-        unsafe { self.os.unmap(self.at, Self::mapped_bytes(self.len)) };
+        // SAFETY: filled in `new`, never written again, and the run's alone until it is dropped.
+        unsafe { std::slice::from_raw_parts(self.span.base().as_ptr(), self.len) }
     }
 }
 
@@ -62,12 +44,14 @@ impl std::fmt::Debug for Run {
 mod tests {
     use super::*;
     use crate::os::Twin;
+    use crate::pool::Settings;
 
     #[test]
     fn holds_what_it_was_given_and_goes_back() {
         let twin: &'static Twin = Box::leak(Box::default());
         let bytes: Vec<u8> = (0..5_000_000_u32).map(|n| n as u8).collect();
-        let run = Run::new(twin, &bytes).unwrap();
+        let pool = Pool::new(twin, Settings::unpooled()).unwrap();
+        let run = Run::new(&pool, &bytes).unwrap();
         assert_eq!(run.bytes(), bytes);
         assert_eq!(twin.mapped(), Run::mapped_bytes(bytes.len()) as u64);
         drop(run);

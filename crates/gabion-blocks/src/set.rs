@@ -1,65 +1,68 @@
 //! The blocks of one owner.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
 
 use crate::block::Block;
 use crate::directory::Owner;
 use crate::error::BlockError;
 use crate::os::Os;
+use crate::pool::{HeldSpan, Pool, note_holes};
+use crate::sync::{Mutex, lock};
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, huge};
 
-/// What of a block's first page is never given back.
+/// What of a block's first page reads as zero at first, and is never given back.
 const HEADER_BYTES: usize = 4096;
 
-/// The blocks of one owner (a pile, say): maps them, finds them by number, gives their memory back.
+/// The blocks of one owner (a pile, say): takes them from a pool, finds them by number, gives their memory back.
 ///
-/// A block stays mapped until the set is dropped, because readers that take no lock may still look at it; its
-/// *memory* goes back earlier, by [`BlockSet::decommit`], and reads as zero from then on.
+/// A block stays in the set until the set is dropped, because readers that take no lock may still look at it; its
+/// *memory* goes back earlier, by [`BlockSet::decommit`], and reads as zero from then on. What the set holds counts
+/// apart from the pool's buffers and draws on none of the pool's limits.
 pub struct BlockSet {
     owner: Owner,
-    os: &'static dyn Os,
+    pool: Pool,
     small: usize,
-    numbers: Mutex<Vec<u32>>,
+    blocks: Mutex<Vec<(u32, HeldSpan)>>,
 }
 
 impl BlockSet {
-    /// An empty set that maps through `os`. The first `small` blocks keep to small pages, so that a handful of objects
-    /// does not cost 2 MiB; later ones ask for huge pages where those pay.
+    /// An empty set that draws on `pool`. The first `small` blocks are fresh and keep to small pages, so that a handful
+    /// of objects costs a few pages; later ones are what the pool has warm, or fresh with huge pages where those pay.
     ///
     /// # Errors
     /// [`BlockError::Exhausted`] when four million sets are alive.
-    pub fn new(os: &'static dyn Os, small: usize) -> Result<Self, BlockError> {
-        Ok(Self { owner: Owner::new()?, os, small, numbers: Mutex::new(Vec::new()) })
+    pub fn new(pool: &Pool, small: usize) -> Result<Self, BlockError> {
+        Ok(Self { owner: Owner::new()?, pool: pool.clone(), small, blocks: Mutex::new(Vec::new()) })
     }
 
-    /// Maps a fresh, zeroed block and returns its number.
+    /// Adds a block and returns its number, and whether all of it reads as zero. Its first 4 KiB do in any case; the rest
+    /// of a warm block is whatever an earlier user left.
     ///
     /// # Errors
-    /// [`BlockError::Refused`] when the system gives no memory, [`BlockError::Exhausted`] when no number is left.
-    pub fn map(&self) -> Result<u32, BlockError> {
-        let base = self
-            .os
-            .map(BLOCK_BYTES, BLOCK_BYTES)
-            .map_err(|errno| BlockError::Refused { asked: BLOCK_BYTES as u64, errno })?;
-        let number = self.owner.enter(base.as_ptr() as usize).inspect_err(|_| {
-            // SAFETY: mapped just above and entered nowhere.
-            unsafe { self.os.unmap(base, BLOCK_BYTES) };
-        })?;
-        let count = {
-            let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-            numbers.push(number);
-            numbers.len()
-        };
-        if count > self.small && huge::wanted(self.os) {
+    /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Exhausted`] when no number is left.
+    pub fn map(&self) -> Result<(u32, bool), BlockError> {
+        let small = self.len() < self.small;
+        let (span, zero) = HeldSpan::take(&self.pool, BLOCK_BYTES, small)?;
+        let base = span.base();
+        if !zero {
+            // SAFETY: the block was just taken from the pool, and nobody else knows it.
+            unsafe { base.write_bytes(0, HEADER_BYTES) };
+        }
+        if small {
+            // Most of it will never be touched, and none of it has huge pages: nothing to keep warm.
+            note_holes(base);
+        }
+        let number = self.owner.enter(base.addr().get())?;
+        if !small && zero && huge::wanted(self.os()) {
             // SAFETY: the block is mapped and belongs to this set.
             let block = unsafe {
-                self.os.advise_huge(base, BLOCK_BYTES);
+                self.os().advise_huge(base, BLOCK_BYTES);
                 Block::new(base, number)
             };
-            huge::touch(self.os, block.word(0));
+            huge::touch(self.os(), block.word(0));
         }
-        Ok(number)
+        lock(&self.blocks).push((number, span));
+        Ok((number, zero))
     }
 
     /// The block behind a number, or `None` when there is none or when it is another owner's. One load.
@@ -76,7 +79,7 @@ impl BlockSet {
         let base = self.owner.find(number).and_then(|base| NonNull::new((base + page * PAGE_BYTES) as *mut u8));
         if let Some(base) = base.filter(|_| page < PAGES_PER_BLOCK) {
             // SAFETY: inside a mapped block of ours.
-            unsafe { self.os.populate(base, PAGE_BYTES) };
+            unsafe { self.os().populate(base, PAGE_BYTES) };
         }
     }
 
@@ -90,41 +93,42 @@ impl BlockSet {
         let (start, end) = ((first * PAGE_BYTES).max(HEADER_BYTES), (first + pages) * PAGE_BYTES);
         let base = self.owner.find(number).and_then(|base| NonNull::new((base + start) as *mut u8));
         let base = base.expect("a block of this set");
+        note_holes(base);
         // SAFETY: inside a mapped block of ours, whose words are accessed atomically only.
-        unsafe { self.os.decommit(base, end.saturating_sub(start)) };
+        unsafe { self.os().decommit(base, end.saturating_sub(start)) };
     }
 
-    /// The numbers of all blocks, in the order of their mapping.
+    /// The numbers of all blocks, in the order in which they came.
     pub fn numbers(&self) -> Vec<u32> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.blocks).iter().map(|(number, _)| *number).collect()
     }
 
-    /// How many blocks are mapped.
+    /// How many blocks there are.
     pub fn len(&self) -> usize {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).len()
+        lock(&self.blocks).len()
     }
 
-    /// True when no block is mapped.
+    /// True when there is no block.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The door that this set maps through.
-    pub fn os(&self) -> &'static dyn Os {
-        self.os
+    /// The pool that this set draws on.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn os(&self) -> &'static dyn Os {
+        self.pool.os()
     }
 }
 
 impl Drop for BlockSet {
     fn drop(&mut self) {
-        let numbers = std::mem::take(self.numbers.get_mut().unwrap_or_else(PoisonError::into_inner));
-        for number in numbers {
-            let base = self.owner.find(number).and_then(|base| NonNull::new(base as *mut u8));
+        // `&mut self` proves that no view is left. Struck out first: nobody finds a block that is the pool's again.
+        for (number, span) in std::mem::take(&mut *lock(&self.blocks)) {
             self.owner.strike(number);
-            if let Some(base) = base {
-                // SAFETY: mapped by this set with this size; `&mut self` proves that no view is left.
-                unsafe { self.os.unmap(base, BLOCK_BYTES) };
-            }
+            drop(span);
         }
     }
 }
@@ -141,12 +145,17 @@ mod tests {
 
     use super::*;
     use crate::os::Twin;
+    use crate::pool::{Request, Settings};
     use crate::system;
+
+    fn unpooled(os: &'static dyn Os) -> Pool {
+        Pool::new(os, Settings::unpooled()).unwrap()
+    }
 
     #[test]
     fn a_block_is_found_by_its_owner_only() {
-        let (mine, other) = (BlockSet::new(system(), 1).unwrap(), BlockSet::new(system(), 1).unwrap());
-        let number = mine.map().unwrap();
+        let (mine, other) = (BlockSet::new(Pool::global(), 1).unwrap(), BlockSet::new(Pool::global(), 1).unwrap());
+        let number = mine.map().unwrap().0;
         mine.block(number).unwrap().word(7).store(42, Ordering::Relaxed);
         assert_eq!(mine.block(number).unwrap().word(7).load(Ordering::Relaxed), 42);
         assert!(other.block(number).is_none());
@@ -160,10 +169,10 @@ mod tests {
     #[test]
     fn a_refusal_leaves_everything_as_it_was() {
         let twin: &'static Twin = Box::leak(Box::default());
-        let set = BlockSet::new(twin, 1).unwrap();
+        let set = BlockSet::new(&unpooled(twin), 1).unwrap();
         set.map().unwrap();
         twin.refuse_after(0);
-        assert!(matches!(set.map(), Err(BlockError::Refused { .. })));
+        assert!(matches!(set.map(), Err(BlockError::NoMemory { .. })));
         assert_eq!(set.len(), 1);
         drop(set);
         assert_eq!(twin.mapped(), 0);
@@ -171,8 +180,8 @@ mod tests {
 
     #[test]
     fn words_and_bytes_agree() {
-        let set = BlockSet::new(system(), 1).unwrap();
-        let number = set.map().unwrap();
+        let set = BlockSet::new(&unpooled(system()), 1).unwrap();
+        let (number, _) = set.map().unwrap();
         let block = set.block(number).unwrap();
         for len in 0..40 {
             let bytes: Vec<u8> = (1..=len).collect();
@@ -181,5 +190,52 @@ mod tests {
             block.read(100, &mut back);
             assert_eq!(back, bytes);
         }
+    }
+    #[test]
+    fn blocks_are_taken_warm_and_say_whether_they_are_zero() {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let mut settings = Settings::unpooled();
+        settings.pool_bytes = 1 << 30;
+        let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+        let mut used: Vec<_> = (0..3).map(|_| pool.rent(&Request::new(BLOCK_BYTES)).unwrap()).collect();
+        for buffer in &mut used {
+            buffer.as_mut_slice().fill(0xFF);
+        }
+        drop(used);
+        let set = BlockSet::new(&pool, 1).unwrap();
+        for round in 0..5 {
+            let (number, zero) = set.map().unwrap();
+            let block = set.block(number).unwrap();
+            assert_eq!(zero, !(1..4).contains(&round));
+            let end = if zero { BLOCK_BYTES } else { HEADER_BYTES } / 8;
+            assert!((0..end).all(|word| block.word(word).load(Ordering::Relaxed) == 0));
+            block.word(12_345).store(9, Ordering::Relaxed);
+        }
+        // The first is fresh, then come the three that were warm.
+        assert_eq!((pool.stats().fresh, pool.stats().held, pool.stats().mapped), (5, 20 << 20, 0));
+        let numbers = set.numbers();
+        pool.validate().unwrap();
+        drop(set);
+        assert!(BlockSet::new(&pool, 1).unwrap().block(numbers[0]).is_none());
+        // All but the first, of which little was touched.
+        assert_eq!((pool.stats().held, pool.stats().idle), (0, 16 << 20));
+        let again = pool.rent(&Request::new(BLOCK_BYTES).clean()).unwrap();
+        assert!(again.as_slice().iter().all(|&byte| byte == 0));
+        pool.validate().unwrap();
+        drop((again, pool));
+        assert_eq!(twin.mapped(), 0);
+    }
+
+    #[test]
+    fn a_set_draws_on_none_of_the_pools_limits() {
+        let mut settings = Settings::unpooled();
+        (settings.total_limit, settings.allocation_limit) = (0, 0);
+        let pool = Pool::new(system(), settings).unwrap();
+        let set = BlockSet::new(&pool, 1).unwrap();
+        set.map().unwrap();
+        set.map().unwrap();
+        assert!(pool.rent(&Request::new(1)).is_err());
+        assert_eq!(pool.stats().held, 8 << 20);
+        pool.validate().unwrap();
     }
 }

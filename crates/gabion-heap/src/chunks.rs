@@ -240,7 +240,7 @@ impl Chunks {
         let ordinal = if let Some(ordinal) = self.spare.pop() {
             ordinal
         } else {
-            let number = ground.blocks.map()?;
+            let (number, _) = ground.blocks.map()?;
             self.blocks.push(ChunkBlock { number, touched: 0, spare: true });
             self.blocks.len() - 1
         };

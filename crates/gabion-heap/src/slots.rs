@@ -227,17 +227,17 @@ impl Slots {
             }
             self.first_free += 1;
         }
-        let number = loop {
-            let number = ground.blocks.map()?;
+        let (number, zero) = loop {
+            let (number, zero) = ground.blocks.map()?;
             if generation_floor(number) < self.floor_limit {
-                break number;
+                break (number, zero);
             }
         };
         let ordinal = self.blocks.len();
         let block = ground.blocks.block(number).expect("just mapped");
         block.word(SHARD_WORD).store(u64::from(self.shard), Ordering::Relaxed);
         block.word(ORDINAL_WORD).store(ordinal as u64, Ordering::Relaxed);
-        self.blocks.push(SlotBlock { number, free: u64::MAX, zero: u64::MAX });
+        self.blocks.push(SlotBlock { number, free: u64::MAX, zero: if zero { u64::MAX } else { 0 } });
         self.pages.resize(self.pages.len() + PAGES_PER_BLOCK, PageMeta::UNUSED);
         self.free_pages += PAGES_PER_BLOCK as u64;
         self.first_free = ordinal;
@@ -303,7 +303,9 @@ impl Slots {
     /// Gives the memory of a block's free pages back, run by run, and keeps its header. Returns bytes.
     fn decommit(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
         let entry = &mut self.blocks[ordinal];
-        let mut left = entry.free & !entry.zero;
+        let before = entry.zero;
+        // A huge page brings memory for pages that were never used, too.
+        let mut left = entry.free;
         let mut bytes = 0;
         while left != 0 {
             let first = left.trailing_zeros();
@@ -313,7 +315,7 @@ impl Slots {
             left &= !done;
             // Page 0 keeps its first 4 KiB, so it does not read as zero.
             entry.zero |= done & !1;
-            bytes += u64::from(pages) * PAGE_BYTES as u64;
+            bytes += u64::from((done & !before).count_ones()) * PAGE_BYTES as u64;
         }
         bytes
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::os::Twin;
-use gabion_blocks::{BlockSet, Budget};
+use gabion_blocks::{BlockSet, Budget, Pool, Settings};
 use proptest::prelude::*;
 
 use crate::{Ground, Heap, HeapError, Loc, slot_at, slot_words};
@@ -79,7 +79,8 @@ impl Model {
 fn run(operations: &[Operation], budget: u64, refuse_after: i64) {
     let twin: &'static Twin = Box::leak(Box::default());
     twin.refuse_after(refuse_after);
-    let (blocks, budget) = (BlockSet::new(twin, 1).unwrap(), Budget::new(budget));
+    let (blocks, budget) =
+        (BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap(), Budget::new(budget));
     let ground = Ground { blocks: &blocks, budget: &budget };
     let mut heap = Heap::new(3, u64::from, u32::MAX);
     let mut model = Model { taken: Vec::new(), stamps: HashMap::new(), next: 0 };
@@ -207,7 +208,7 @@ proptest! {
 
 #[test]
 fn steady_churn_reuses_what_it_frees() {
-    let (blocks, budget) = (BlockSet::new(gabion_blocks::system(), 1).unwrap(), Budget::new(u64::MAX));
+    let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let ground = Ground { blocks: &blocks, budget: &budget };
     let mut heap = Heap::new(0, u64::from, u32::MAX);
     let class_of = |step: usize| 1 + step.wrapping_mul(0x9E37_79B9) % 60;
@@ -229,7 +230,7 @@ fn steady_churn_reuses_what_it_frees() {
 
 #[test]
 fn absurd_chunks_are_refused_and_the_largest_is_served() {
-    let (blocks, budget) = (BlockSet::new(gabion_blocks::system(), 1).unwrap(), Budget::new(u64::MAX));
+    let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let ground = Ground { blocks: &blocks, budget: &budget };
     let mut heap = Heap::new(0, u64::from, u32::MAX);
     for words in [1 << 18, 1 << 17, 1, 100_000] {
@@ -243,7 +244,7 @@ fn absurd_chunks_are_refused_and_the_largest_is_served() {
 
 #[test]
 fn a_freed_chunk_is_taken_again_for_the_same_size() {
-    let (blocks, budget) = (BlockSet::new(gabion_blocks::system(), 1).unwrap(), Budget::new(u64::MAX));
+    let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let ground = Ground { blocks: &blocks, budget: &budget };
     let mut heap = Heap::new(0, u64::from, u32::MAX);
     for words in [130, 189, 255, 256, 257, 1000, 6251, 65_537] {

@@ -15,11 +15,11 @@ pub(crate) struct ChargedRun {
 }
 
 impl ChargedRun {
-    /// Maps and fills a run. Takes as long as the bytes do: no lock is held meanwhile.
+    /// Takes and fills a run. Takes as long as the bytes do: no lock is held meanwhile.
     pub fn new(ground: Ground<'_>, budget: &Arc<Budget>, bytes: &[u8]) -> Result<Arc<Self>, BlockError> {
         let mapped = Run::mapped_bytes(bytes.len()) as u64;
         budget.take(mapped)?;
-        let run = Run::new(ground.blocks.os(), bytes).inspect_err(|_| budget.give(mapped))?;
+        let run = Run::new(ground.blocks.pool(), bytes).inspect_err(|_| budget.give(mapped))?;
         Ok(Arc::new(Self { run: Some(run), charge: mapped, budget: Arc::clone(budget) }))
     }
 
@@ -30,7 +30,7 @@ impl ChargedRun {
 
 impl Drop for ChargedRun {
     fn drop(&mut self) {
-        // Unmapped first: the budget never promises what is still taken.
+        // Given back first: the budget never promises what is still taken.
         drop(self.run.take());
         self.budget.give(self.charge);
     }

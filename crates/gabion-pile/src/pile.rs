@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gabion_blocks::{BlockError, BlockSet, Budget, Os, generation_floor, limits, raise_generation_floor, system};
+use gabion_blocks::{
+    BlockError, BlockSet, Budget, Os, Pool, Settings, generation_floor, limits, raise_generation_floor,
+};
 use gabion_heap::{Ground, HeapError, Loc, shard_of, slots_in_page};
 
 use crate::change::{CHUNK_PAYLOAD, Payload};
@@ -25,7 +27,7 @@ pub struct PileOptions {
     pub max_bytes: Option<u64>,
     /// How many writers can work at one time. `None`: the number of processors. Rounded up to a power of two.
     pub shards: Option<usize>,
-    /// Where memory comes from. `None`: the operating system.
+    /// Where memory comes from. `None`: the pool of this process; otherwise straight from this door, and back to it.
     pub os: Option<&'static dyn Os>,
 }
 
@@ -61,7 +63,10 @@ impl Pile {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let shards = options.shards.unwrap_or_else(processors).clamp(1, MOST_SHARDS).next_power_of_two();
         let budget = Arc::new(Budget::new(options.max_bytes.unwrap_or_else(|| limits::read().usable())));
-        let blocks = BlockSet::new(options.os.unwrap_or(system()), shards)?;
+        let blocks = match options.os {
+            None => BlockSet::new(Pool::global(), shards)?,
+            Some(os) => BlockSet::new(&Pool::new(os, Settings::unpooled())?, shards)?,
+        };
         let shards = (0..shards as u32).map(Shard::new).collect();
         Ok(Self { blocks, budget, shards })
     }

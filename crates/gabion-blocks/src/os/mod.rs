@@ -16,7 +16,7 @@ pub use twin::Twin;
 ///
 /// # Safety
 /// An implementation promises that `map` returns fresh, zeroed, readable and writable memory of `bytes` bytes at a
-/// multiple of `align`, shared with nobody, that stays so until `unmap` is called with the same range.
+/// multiple of `align`, shared with nobody, that stays so until `unmap` is called with it.
 pub unsafe trait Os: Send + Sync {
     /// Maps zeroed memory. `align` is a power of two.
     ///
@@ -24,10 +24,10 @@ pub unsafe trait Os: Send + Sync {
     /// The system's error number.
     fn map(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, i32>;
 
-    /// Gives the whole mapping back, addresses and all.
+    /// Gives a mapping back, addresses and all; or its end, and the rest is a mapping of its own from then on.
     ///
     /// # Safety
-    /// `at` and `bytes` are those of one `map`, and nobody reads or writes the range any more.
+    /// `at` and `bytes` are those of one `map`, or the last pages of it, and nobody reads or writes the range any more.
     unsafe fn unmap(&self, at: NonNull<u8>, bytes: usize);
 
     /// Gives the physical memory back and keeps the addresses: the range reads as zero from then on.
@@ -47,6 +47,16 @@ pub unsafe trait Os: Send + Sync {
     /// # Safety
     /// The range lies inside one live mapping.
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize);
+}
+
+/// Has three functions called at every fork from now on: in the parent before it, in the parent after it, in the child.
+pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+    unix::at_fork(before, in_parent, in_child);
+}
+
+/// The processor time that this thread has used.
+pub(crate) fn thread_time() -> std::time::Duration {
+    unix::thread_time()
 }
 
 /// The operating system that this process runs on.

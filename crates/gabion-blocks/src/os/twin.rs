@@ -1,9 +1,13 @@
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::{Os, system};
+use crate::sync::{Mutex, lock};
 
-/// The door's twin for tests: counts what is mapped and refuses the *n*-th `map` and all after it.
+/// The door's twin for tests: knows what is mapped, and refuses the *n*-th `map` and all after it, or some of them.
+///
+/// It panics when something is unmapped, decommitted or advised that is not mapped.
 ///
 /// ```
 /// use gabion_blocks::os::{Os, Twin};
@@ -15,19 +19,55 @@ use super::{Os, system};
 #[derive(Debug)]
 pub struct Twin {
     left: AtomicI64,
+    /// How many refusals follow when `left` is used up.
+    refusals: AtomicI64,
     mapped: AtomicU64,
     decommitted: AtomicU64,
+    peak: AtomicU64,
+    maps: AtomicU64,
+    ranges: Mutex<BTreeMap<usize, usize>>,
 }
 
 impl Twin {
     /// A twin that refuses nothing yet.
     pub fn new() -> Self {
-        Self { left: AtomicI64::new(i64::MAX), mapped: AtomicU64::new(0), decommitted: AtomicU64::new(0) }
+        Self {
+            left: AtomicI64::new(i64::MAX),
+            refusals: AtomicI64::new(i64::MAX),
+            mapped: AtomicU64::new(0),
+            decommitted: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            maps: AtomicU64::new(0),
+            ranges: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// Lets `steps` more mappings through, then refuses.
     pub fn refuse_after(&self, steps: i64) {
+        self.refuse_some_after(steps, i64::MAX);
+    }
+
+    /// Lets `steps` more mappings through, refuses the `count` after them, and then refuses nothing.
+    pub fn refuse_some_after(&self, steps: i64, count: i64) {
+        self.refusals.store(count, Ordering::SeqCst);
         self.left.store(steps, Ordering::SeqCst);
+    }
+
+    /// The most bytes that were mapped at one time.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::SeqCst)
+    }
+
+    /// How many mappings were made.
+    pub fn maps(&self) -> u64 {
+        self.maps.load(Ordering::SeqCst)
+    }
+
+    /// Panics unless the range lies in one mapping.
+    fn check(&self, at: NonNull<u8>, bytes: usize) {
+        let (start, ranges) = (at.addr().get(), lock(&self.ranges));
+        let inside = ranges.range(..=start).next_back().is_some_and(|(base, size)| start + bytes <= base + size);
+        assert!(inside, "{bytes} bytes at {at:?} are not mapped");
     }
 
     /// Bytes mapped at this moment.
@@ -50,32 +90,49 @@ impl Default for Twin {
 // SAFETY: every promise is kept by the real system, to which each call is passed on or refused.
 unsafe impl Os for Twin {
     fn map(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, i32> {
-        if self.left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+        if self.left.fetch_sub(1, Ordering::SeqCst) <= 0 && self.refusals.fetch_sub(1, Ordering::SeqCst) > 0 {
             return Err(libc::ENOMEM);
         }
         let at = system().map(bytes, align)?;
-        self.mapped.fetch_add(bytes as u64, Ordering::SeqCst);
+        lock(&self.ranges).insert(at.addr().get(), bytes);
+        let mapped = self.mapped.fetch_add(bytes as u64, Ordering::SeqCst) + bytes as u64;
+        self.peak.fetch_max(mapped, Ordering::SeqCst);
+        self.maps.fetch_add(1, Ordering::SeqCst);
         Ok(at)
     }
 
     unsafe fn unmap(&self, at: NonNull<u8>, bytes: usize) {
+        let start = at.addr().get();
+        {
+            let mut ranges = lock(&self.ranges);
+            let found = ranges.range(..=start).next_back().map(|(base, size)| (*base, *size));
+            let (base, size) = found.filter(|(base, size)| base + size == start + bytes).expect("the end of a mapping");
+            if base == start {
+                ranges.remove(&base);
+            } else {
+                ranges.insert(base, size - bytes);
+            }
+        }
         // SAFETY: the caller's duty, passed on.
         unsafe { system().unmap(at, bytes) };
         self.mapped.fetch_sub(bytes as u64, Ordering::SeqCst);
     }
 
     unsafe fn decommit(&self, at: NonNull<u8>, bytes: usize) {
+        self.check(at, bytes);
         // SAFETY: the caller's duty, passed on.
         unsafe { system().decommit(at, bytes) };
         self.decommitted.fetch_add(bytes as u64, Ordering::SeqCst);
     }
 
     unsafe fn populate(&self, at: NonNull<u8>, bytes: usize) {
+        self.check(at, bytes);
         // SAFETY: the caller's duty, passed on.
         unsafe { system().populate(at, bytes) };
     }
 
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize) {
+        self.check(at, bytes);
         // SAFETY: the caller's duty, passed on.
         unsafe { system().advise_huge(at, bytes) };
     }

@@ -1,6 +1,7 @@
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::Os;
 
@@ -9,6 +10,20 @@ pub(super) struct Unix;
 
 fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM)
+}
+
+/// See [`super::at_fork`].
+pub(super) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+    // SAFETY: the functions live as long as the program. Without memory for the entry, forks are as they were.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
+/// See [`super::thread_time`].
+pub(super) fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one `timespec`, which is ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// Unmaps a range that is known to be mapped; a failure would mean a broken invariant, so it is checked in debug builds.

@@ -1,0 +1,133 @@
+//! What the pool reports of itself, and the equations that must hold.
+
+use std::collections::HashSet;
+
+use super::addresses;
+use super::shared::Shared;
+use super::size::piece_bytes;
+use super::span::{Span, Use, records_of};
+use super::stats::{ArenaStats, PoolStats};
+use crate::BLOCK_BYTES;
+use crate::sync::{AtomicU64, Ordering};
+
+impl Shared {
+    /// The figures, gathered arena by arena.
+    pub fn stats(&self) -> PoolStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let caches = self.all_caches();
+        let indices = self.arenas().map(|arena| arena.index).chain(caches.iter().map(|cache| cache.arena()));
+        let used = indices.max().map_or(0, |last| last + 1);
+        let mut stats = PoolStats {
+            peak: self.ledger.peak(),
+            held: self.ledger.held(),
+            fresh: read(&self.tallies.fresh),
+            trimmed: read(&self.tallies.trimmed),
+            refused: read(&self.tallies.refused),
+            waited: read(&self.tallies.waited),
+            retries: read(&self.tallies.retries),
+            arenas: vec![ArenaStats::default(); used],
+            ..PoolStats::default()
+        };
+        for arena in self.arenas() {
+            let counts = arena.lock().counts;
+            stats.in_use += counts.lent + counts.pieces_out;
+            stats.hits_cache += counts.hits_cache;
+            stats.hits_piece += counts.hits_piece;
+            stats.hits_block += counts.hits_block;
+            stats.hits_run += counts.hits_run;
+            stats.stolen += counts.stolen;
+            stats.arenas[arena.index] = ArenaStats {
+                rented: counts.rented,
+                returned: counts.returned,
+                stolen: counts.stolen,
+                out: counts.lent + counts.pieces_out,
+                idle: counts.idle,
+            };
+        }
+        for cache in caches {
+            let stacks = cache.lock();
+            stats.cached += stacks.bytes as u64;
+            stats.hits_cache += stacks.hits;
+            if let Some(arena) = stats.arenas.get_mut(cache.arena()) {
+                arena.rented += stacks.rented;
+                arena.returned += stacks.returned;
+            }
+        }
+        stats.requests = stats.arenas.iter().map(|arena| arena.rented).sum();
+        let returned: u64 = stats.arenas.iter().map(|arena| arena.returned).sum();
+        stats.live = stats.requests.saturating_sub(returned);
+        stats.in_use = stats.in_use.saturating_sub(stats.cached);
+        // Last: memory that was mapped meanwhile is idle rather than missing.
+        stats.mapped = self.ledger.mapped().max(stats.in_use);
+        stats.idle = stats.mapped - stats.in_use;
+        stats
+    }
+
+    /// Checks every equation. While no other thread uses the pool, all of them hold.
+    pub fn validate(&self) -> Result<(), String> {
+        let spans = records_of(self.number);
+        let sum = |state: Use, home: Option<usize>| {
+            let of = |span: &&&Span| span.state() == state && home.is_none_or(|home| span.home() == home);
+            spans.iter().filter(of).map(|span| span.bytes() as u64).sum::<u64>()
+        };
+        let mut cached = HashSet::new();
+        for cache in self.all_caches() {
+            let stacks = cache.lock();
+            let mut bytes = 0;
+            for piece in stacks.pieces() {
+                bytes += piece_bytes(piece.span().piece_class());
+                if !cached.insert((piece.address(), piece.span().piece_class())) {
+                    return Err(format!("a piece of {:?} is cached twice", piece.span()));
+                }
+            }
+            if bytes != stacks.bytes {
+                return Err(format!("{bytes} bytes in a cache, {} counted", stacks.bytes));
+            }
+        }
+        for arena in self.arenas() {
+            let home = arena.index;
+            let shelves = arena.lock();
+            shelves.check(home)?;
+            let counts = shelves.counts;
+            let (mut pieces, mut cold) = (0, 0);
+            for span in spans.iter().filter(|span| span.state() == Use::Cut && span.home() == home) {
+                // SAFETY: the lock of the span's home is held.
+                let cut = unsafe { span.cut() };
+                let bytes = piece_bytes(span.piece_class());
+                pieces += ((cut.pieces - cut.free) * bytes) as u64;
+                cold += if bytes >= super::shelves::SMALLEST_COLD_PIECE { cut.warm() as u64 } else { 0 };
+                if (0..cut.pieces).any(|index| cut.is_free(index) && cached.contains(&at(span, index))) {
+                    return Err(format!("a piece of {span:?} is free and cached"));
+                }
+            }
+            let found = (sum(Use::Lent, Some(home)), sum(Use::Held, Some(home)), sum(Use::Cut, Some(home)));
+            if found != (counts.lent, counts.held, counts.cut) || sum(Use::Idle, Some(home)) != counts.idle {
+                return Err(format!("arena {home}: found {found:?}, counted {counts:?}"));
+            }
+            if (pieces, cold) != (counts.pieces_out, counts.cold_pieces) {
+                return Err(format!("arena {home}: {pieces} bytes of pieces out, {cold} cold, counted {counts:?}"));
+            }
+        }
+        let mapped = sum(Use::Idle, None) + sum(Use::Lent, None) + sum(Use::Cut, None);
+        if (mapped, sum(Use::Held, None)) != (self.ledger.mapped(), self.ledger.held()) {
+            return Err(format!("{mapped} bytes mapped, the ledger says {:?}", self.ledger));
+        }
+        let taken = sum(Use::Lent, None) + sum(Use::Cut, None) + sum(Use::Held, None);
+        if taken != self.ledger.taken() {
+            return Err(format!("{taken} bytes taken, the ledger says {:?}", self.ledger));
+        }
+        for span in &spans {
+            for offset in (0..span.bytes()).step_by(BLOCK_BYTES).chain([span.bytes() - 1]) {
+                let found = addresses::find(span.base().as_ptr().wrapping_add(offset));
+                if !found.is_some_and(|found| std::ptr::eq(found, *span)) {
+                    return Err(format!("the address map does not know byte {offset} of {span:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn at(span: &'static Span, index: usize) -> (std::ptr::NonNull<u8>, usize) {
+    (super::cache::Piece::new(span, index, false).address(), span.piece_class())
+}

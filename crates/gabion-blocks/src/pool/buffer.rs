@@ -1,0 +1,195 @@
+//! One piece of memory that is lent.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use super::addresses;
+use super::cache::Piece;
+use super::shared::Shared;
+use super::size::{BLOCK_CLASS, LARGEST_PIECE, SYSTEM_PAGE, piece_at, piece_bytes, piece_class, stagger};
+use super::span::{NO_CLASS, Span, Use};
+use super::whole::{CLOSE, Plan};
+use crate::error::BlockError;
+use crate::sync::Ordering;
+
+/// Contiguous memory of the pool, owned: it goes back when the buffer is dropped, once, whichever thread drops it.
+///
+/// What it holds at first is zero when it was asked for `clean`, and otherwise whatever an earlier user left.
+pub struct Buffer {
+    at: NonNull<u8>,
+    len: usize,
+    span: &'static Span,
+    shared: &'static Shared,
+}
+
+// SAFETY: a buffer is an owned byte slice; what it refers to beside is shared by all threads anyway.
+unsafe impl Send for Buffer {}
+// SAFETY: as above, and shared references only read.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// The first byte, at a multiple of 64 at least. Valid until the buffer is dropped; also for writing, as far as no
+    /// reference to the bytes is alive.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+
+    /// How many bytes were asked for.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when no byte was asked for.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many bytes may be used from [`Buffer::as_ptr`] on; at least [`Buffer::len`].
+    pub fn capacity(&self) -> usize {
+        usable(self.span, self.at.as_ptr())
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: lent to this buffer alone until it is dropped, and initialised: zero, or an earlier user's bytes.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
+    }
+
+    /// The bytes, for writing.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`, and `&mut self` proves that no other reference is alive.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.len) }
+    }
+
+    /// True when dropping the buffer would keep its memory warm, as things stand: no system call is made then.
+    pub fn drops_warm(&self) -> bool {
+        self.span.class() != NO_CLASS && self.shared.keeps()
+    }
+
+    /// Lets go of the buffer and keeps its memory lent. Give it back by [`Pool::return_raw`](super::Pool::return_raw).
+    pub fn into_raw(self) -> NonNull<u8> {
+        ManuallyDrop::new(self).at
+    }
+}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        self.shared.give(self.span, self.at.as_ptr());
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("len", &self.len).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// How many bytes of what is lent there may be used from `at` on.
+fn usable(span: &Span, at: *const u8) -> usize {
+    let offset = at.addr() - span.base().addr().get();
+    if span.state() == Use::Cut {
+        let class = span.piece_class();
+        (piece_at(class, offset) + 1) * piece_bytes(class) - offset
+    } else {
+        span.bytes() - offset
+    }
+}
+
+impl Shared {
+    /// Lends `bytes` bytes, as soon as there is room for them.
+    ///
+    /// # Errors
+    /// [`BlockError::Total`] when there is none, [`BlockError::NoMemory`] when the system has none.
+    #[inline]
+    pub fn lend(&'static self, bytes: usize, clean: bool) -> Result<Buffer, BlockError> {
+        if bytes > LARGEST_PIECE {
+            let plan = Plan::of(bytes);
+            return Ok(self.buffer_of(self.rent_whole(bytes, plan)?, bytes, clean));
+        }
+        match self.rent_piece(bytes, piece_class(bytes), clean) {
+            Ok(piece) => {
+                let buffer = Buffer { at: piece.address(), len: bytes, span: piece.span(), shared: self };
+                Ok(if clean && !piece.reads_zero() { cleared(buffer) } else { buffer })
+            }
+            // No room for a block more to cut, but there may be for the bytes alone.
+            Err(BlockError::Total { .. }) => {
+                let span = self.rent_exactly(bytes, bytes.max(1).next_multiple_of(SYSTEM_PAGE))?;
+                Ok(self.buffer_of(span, bytes, clean))
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// A buffer of `bytes` bytes on a span that was lent whole.
+    pub fn buffer_of(&'static self, span: &'static Span, bytes: usize, clean: bool) -> Buffer {
+        // Even no bytes have a place of their own.
+        let slack = span.bytes() - bytes.max(1);
+        // Blocks only as far as they have room to spare; where a span's user begins never changes, so that pages stay
+        // warm.
+        let slack = if span.class() == BLOCK_CLASS { slack.min(BLOCK_STAGGER) } else { slack };
+        let start = stagger(span.colour.load(Ordering::Relaxed), slack);
+        // SAFETY: `start` is at most the slack, so it and `bytes` bytes from there on lie inside the span.
+        let at = unsafe { span.base().add(start) };
+        let zero = span.zero.swap(false, Ordering::Relaxed);
+        let buffer = Buffer { at, len: bytes, span, shared: self };
+        if clean && !zero { cleared(buffer) } else { buffer }
+    }
+
+    /// Lends idle memory as it is: without a system call, and without clearing more than [`LITTLE`].
+    pub fn lend_warm(&'static self, bytes: usize, clean: bool) -> Option<Buffer> {
+        if clean && bytes > LITTLE {
+            return None;
+        }
+        if bytes > LARGEST_PIECE {
+            return Some(self.buffer_of(self.rent_warm(Plan::of(bytes), CLOSE)?, bytes, clean));
+        }
+        let piece = self.rent_warm_piece(piece_class(bytes), clean)?;
+        let buffer = Buffer { at: piece.address(), len: bytes, span: piece.span(), shared: self };
+        Some(if clean && !piece.reads_zero() { cleared(buffer) } else { buffer })
+    }
+
+    /// Takes back what is lent at `at` in a span.
+    #[inline]
+    fn give(&'static self, span: &'static Span, at: *const u8) {
+        if span.state() == Use::Cut {
+            let offset = at.addr() - span.base().addr().get();
+            self.return_piece(Piece::new(span, piece_at(span.piece_class(), offset), false));
+        } else {
+            self.return_whole(span);
+        }
+    }
+
+    /// See [`Pool::owns`](super::Pool::owns).
+    #[inline]
+    pub fn owns(&self, at: *const u8) -> Option<usize> {
+        let span = addresses::find(at).filter(|span| span.pool() == self.number)?;
+        matches!(span.state(), Use::Lent | Use::Cut).then(|| usable(span, at))
+    }
+
+    /// Takes back what `Buffer::into_raw` let go.
+    ///
+    /// # Panics
+    /// When the memory is not this pool's.
+    pub fn return_raw(&'static self, at: NonNull<u8>) {
+        let span = addresses::find(at.as_ptr()).filter(|span| span.pool() == self.number);
+        self.give(span.expect("memory of this pool"), at.as_ptr());
+    }
+}
+
+/// What is cleared in no time.
+const LITTLE: usize = 64 << 10;
+
+/// How far the starts of buffers in blocks may lie apart.
+const BLOCK_STAGGER: usize = 256 << 10;
+
+fn cleared(mut buffer: Buffer) -> Buffer {
+    buffer.as_mut_slice().fill(0);
+    buffer
+}

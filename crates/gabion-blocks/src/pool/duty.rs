@@ -1,0 +1,40 @@
+//! One thread on duty, as long as there is work: taken up by whoever brings work, left when none is there.
+
+use crate::sync::{AtomicBool, Ordering};
+
+/// Whether somebody is on duty.
+#[derive(Debug, Default)]
+pub(crate) struct Duty(AtomicBool);
+
+impl Duty {
+    /// True when nobody is on duty, as far as this thread can see. To be asked after work was brought under a lock.
+    #[inline]
+    pub fn vacant(&self) -> bool {
+        // Relaxed: ordered by that lock; see `leave`.
+        !self.0.load(Ordering::Relaxed)
+    }
+
+    /// Goes on duty; false when somebody else is.
+    pub fn take(&self) -> bool {
+        // AcqRel: the one who takes over sees what the one who left has done.
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+
+    /// Leaves, unless there is work. `nothing_left` looks for it under the lock that it is brought under. False: still on
+    /// duty.
+    ///
+    /// The second look comes after the duty was given up. Whoever brings work later has taken the lock after that look,
+    /// and so sees that nobody is on duty; whoever brought it before is seen by the look. `tests/loom.rs` tries both.
+    pub fn leave(&self, nothing_left: impl Fn() -> bool) -> bool {
+        if !nothing_left() {
+            return false;
+        }
+        self.0.store(false, Ordering::Release);
+        nothing_left() || !self.take()
+    }
+
+    /// For the child of a fork, where nobody is on duty; and when none could be found.
+    pub fn vacate(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,107 @@
+//! A forked child begins with locks that nobody holds.
+//!
+//! Before the fork every lock of every pool is taken, in this order: the list of pools; then of each pool the settings,
+//! the growth lock, the list of caches, the caches, the arenas, the watch, the waiting room, the trimmer; then the
+//! records and the block numbers. Elsewhere a thread never holds two of them, so no order is wrong. After the fork both sides let go, and the child
+//! takes back what the threads that it does not have kept in their caches.
+
+use std::cell::RefCell;
+use std::sync::Once;
+
+use super::admission;
+use super::cache::Stacks;
+use super::seat;
+use super::settings::Settings;
+use super::shared::{LockedArena, Shared, Watch, pools};
+use super::span::{HeldRecords, hold_records};
+use crate::directory::{HeldNumbers, hold_numbers};
+use crate::os;
+use crate::sync::{MutexGuard, lock};
+
+/// All locks of one pool. Let go in the order of the fields.
+struct HeldPool {
+    _nudges: MutexGuard<'static, u64>,
+    _waiting: admission::Held<'static>,
+    _watch: MutexGuard<'static, Watch>,
+    _arenas: Vec<LockedArena<'static>>,
+    _stacks: Vec<MutexGuard<'static, Stacks>>,
+    _caches: MutexGuard<'static, super::cache::Caches>,
+    _growth: MutexGuard<'static, ()>,
+    _settings: MutexGuard<'static, Settings>,
+}
+
+/// All locks.
+struct HeldAll {
+    _numbers: HeldNumbers,
+    _records: HeldRecords,
+    _each: Vec<HeldPool>,
+    _pools: MutexGuard<'static, Vec<&'static Shared>>,
+}
+
+thread_local! {
+    /// What the forking thread holds between the two sides of a fork.
+    static HELD: RefCell<Option<HeldAll>> = const { RefCell::new(None) };
+}
+
+/// Makes forks safe, from now on and for all pools.
+pub(crate) fn watch_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| os::at_fork(before, in_parent, in_child));
+}
+
+fn hold(shared: &'static Shared) -> HeldPool {
+    let settings = lock(&shared.settings);
+    let growth = lock(&shared.growth);
+    let caches = lock(&shared.caches);
+    let stacks = caches.all.iter().map(|cache| cache.lock()).collect();
+    HeldPool {
+        _stacks: stacks,
+        _caches: caches,
+        _growth: growth,
+        _settings: settings,
+        _arenas: shared.arenas().map(super::shared::Arena::lock).collect(),
+        _watch: lock(&shared.watch),
+        _waiting: shared.admission.hold(),
+        _nudges: lock(&shared.trimmer.nudges),
+    }
+}
+
+extern "C" fn before() {
+    let pools = pools();
+    let each = pools.iter().map(|shared| hold(shared)).collect();
+    let held = HeldAll { _numbers: hold_numbers(), _records: hold_records(), _each: each, _pools: pools };
+    // A thread that ends while it forks has no place to keep the locks; then the child must do without them.
+    let _ = HELD.try_with(|place| *place.borrow_mut() = Some(held));
+}
+
+extern "C" fn in_parent() {
+    let _ = HELD.try_with(|place| drop(place.take()));
+}
+
+extern "C" fn in_child() {
+    in_parent();
+    let pools = pools().clone();
+    for shared in pools {
+        shared.begin_anew();
+    }
+}
+
+impl Shared {
+    /// In a forked child: the threads that waited, trimmed and kept pieces are gone.
+    fn begin_anew(&'static self) {
+        self.admission.forget_all();
+        self.trimmer.duty.vacate();
+        let own = seat::existing_cache(self);
+        let (all, spare) = {
+            let caches = lock(&self.caches);
+            (caches.all.clone(), caches.spare.clone())
+        };
+        let has = |cache: &&'static super::cache::Cache| {
+            own.is_none_or(|own| !std::ptr::eq(own, *cache)) && !spare.iter().any(|other| std::ptr::eq(*other, *cache))
+        };
+        for cache in all.into_iter().filter(has) {
+            self.leave_cache(cache);
+        }
+        self.ledger.forget_leaving();
+    }
+}

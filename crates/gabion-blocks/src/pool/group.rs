@@ -1,0 +1,171 @@
+//! Memory in parts.
+
+use super::buffer::Buffer;
+use super::shared::Shared;
+use super::size::LARGEST_PIECE;
+use super::whole::{CLOSE, Plan};
+use crate::BLOCK_BYTES;
+use crate::error::BlockError;
+
+/// Memory in parts, each contiguous: every part but the last has [`Group::part_bytes`] bytes, and no row is cut by the
+/// end of a part.
+///
+/// ```text
+/// │ row 0 │ row 1 │ row 2 │  part 0     part_bytes = rows in a part · row_bytes ≤ 4 MiB
+/// │ row 3 │ row 4 │ row 5 │  part 1
+/// │ row 6 │ row 7 │          the last part: as long as it must be
+/// ```
+///
+/// A row longer than a block has a part, and a run, of its own.
+#[derive(Debug)]
+pub struct Group {
+    parts: Vec<Buffer>,
+    len: usize,
+    row_bytes: usize,
+    part_bytes: usize,
+}
+
+/// How long the parts are for rows of `row_bytes`: as many whole rows as fit a block, at least one.
+fn part_bytes(row_bytes: usize) -> usize {
+    (BLOCK_BYTES / row_bytes).max(1) * row_bytes
+}
+
+impl Group {
+    /// How many bytes were asked for: the sum of the parts' lengths.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when no byte was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The length of a row; 1 when none was given.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// The length of every part but the last.
+    pub fn part_bytes(&self) -> usize {
+        self.part_bytes
+    }
+
+    /// The parts in their order.
+    pub fn parts(&self) -> &[Buffer] {
+        &self.parts
+    }
+
+    /// The parts in their order, for writing.
+    pub fn parts_mut(&mut self) -> &mut [Buffer] {
+        &mut self.parts
+    }
+
+    /// The parts, each on its own from now on.
+    pub fn into_parts(self) -> Vec<Buffer> {
+        self.parts
+    }
+
+    /// How many rows there are; the last may be short.
+    pub fn rows(&self) -> usize {
+        self.len.div_ceil(self.row_bytes)
+    }
+
+    /// Row `y`, or `None` when there is none. Constant time.
+    pub fn row(&self, y: usize) -> Option<&[u8]> {
+        let (part, start, end) = self.place(y)?;
+        self.parts.get(part)?.as_slice().get(start..end)
+    }
+
+    /// Row `y` for writing, or `None` when there is none. Constant time.
+    pub fn row_mut(&mut self, y: usize) -> Option<&mut [u8]> {
+        let (part, start, end) = self.place(y)?;
+        self.parts.get_mut(part)?.as_mut_slice().get_mut(start..end)
+    }
+
+    fn place(&self, y: usize) -> Option<(usize, usize, usize)> {
+        if y >= self.rows() {
+            return None;
+        }
+        let rows_in_part = self.part_bytes / self.row_bytes;
+        let part = y / rows_in_part;
+        let start = y % rows_in_part * self.row_bytes;
+        Some((part, start, (start + self.row_bytes).min(self.parts.get(part)?.len())))
+    }
+}
+
+impl Shared {
+    /// Lends `bytes` bytes in parts, as soon as there is room for all of them: warm memory as far as there is some, fresh
+    /// memory for the rest. When it fails, whatever was taken is idle again.
+    ///
+    /// # Errors
+    /// As [`Shared::lend`].
+    pub fn lend_group(&'static self, bytes: usize, row_bytes: usize, clean: bool) -> Result<Group, BlockError> {
+        let part = part_bytes(row_bytes);
+        let (whole, tail) = (bytes / part, bytes % part);
+        let mut parts = Vec::new();
+        if parts.try_reserve_exact(whole + 1).is_err() {
+            return Err(self.no_memory(bytes as u64, libc::ENOMEM));
+        }
+        let plan = Plan::of(if whole > 0 { part } else { 1 });
+        self.precheck(bytes, whole, plan, tail)?;
+        while parts.len() < whole
+            && let Some(span) = if part > LARGEST_PIECE { self.rent_warm(plan, CLOSE) } else { None }
+        {
+            parts.push(self.buffer_of(span, part, clean));
+        }
+        self.add_fresh(&mut parts, whole, plan, part, bytes)?;
+        if tail > 0 {
+            parts.push(self.lend(tail, clean)?);
+        }
+        Ok(Group { parts, len: bytes, row_bytes, part_bytes: part })
+    }
+
+    /// Refuses before anything is touched what would not fit even if nothing were idle.
+    fn precheck(&self, bytes: usize, whole: usize, plan: Plan, tail: usize) -> Result<(), BlockError> {
+        let limit = self.total_limit();
+        // Pieces of the tail may come from a block that is cut already.
+        let need = (whole as u64).saturating_mul(plan.exact as u64).saturating_add(if tail > LARGEST_PIECE {
+            tail as u64
+        } else {
+            0
+        });
+        let fits = |shared: &Self| {
+            let used = shared.ledger.mapped().saturating_sub(shared.idle() + shared.ledger.leaving());
+            used.saturating_add(need) <= limit
+        };
+        if limit == u64::MAX || fits(self) || (self.flush_caches() > 0 && fits(self)) {
+            return Ok(());
+        }
+        Err(BlockError::Total { asked: bytes as u64, used: self.ledger.mapped(), limit })
+    }
+
+    /// Adds parts of fresh memory until there are `whole`. What they take is drawn on the ledger in one step.
+    fn add_fresh(
+        &'static self,
+        parts: &mut Vec<Buffer>,
+        whole: usize,
+        plan: Plan,
+        part: usize,
+        asked: usize,
+    ) -> Result<(), BlockError> {
+        let asked = asked as u64;
+        let missing = whole - parts.len();
+        if missing == 0 {
+            return Ok(());
+        }
+        let roomy = self.reserve(asked, (missing * plan.bytes) as u64).is_ok();
+        let (bytes, class) = if roomy { (plan.bytes, plan.class) } else { (plan.exact, super::span::NO_CLASS) };
+        if !roomy {
+            self.reserve(asked, (missing * bytes) as u64)?;
+        }
+        for left in (0..missing).rev() {
+            let span = self.map_reserved(asked, bytes, class).inspect_err(|_| {
+                self.ledger.give((left * bytes) as u64);
+                self.admission.room_made();
+            })?;
+            parts.push(self.buffer_of(self.lend_fresh(span, part), part, false));
+        }
+        Ok(())
+    }
+}

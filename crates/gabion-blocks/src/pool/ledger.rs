@@ -1,0 +1,126 @@
+//! How many bytes are mapped, and whether more may be.
+//!
+//! `mapped` rises before memory is mapped and falls after it is unmapped, so it is never less than the truth, and
+//! never more than the limit that it was drawn under.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// The pool's bytes. All orderings are relaxed: each number is its whole message, and no memory is published by it.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    /// Mapped for buffers and groups, lent or idle.
+    mapped: AtomicU64,
+    /// The most that `mapped` has been.
+    peak: AtomicU64,
+    /// Part of `mapped` that some thread is unmapping at this moment: whoever needs room waits for it.
+    leaving: AtomicU64,
+    /// Lent to block sets and runs of piles; not part of `mapped`.
+    held: AtomicU64,
+    /// Bytes of all spans that are not idle: lent, cut or held.
+    taken: AtomicU64,
+    /// The most that `taken` has been in the slot of the policy at hand.
+    mark: AtomicU64,
+    /// The highest mark of the slots before.
+    past: AtomicU64,
+}
+
+impl Ledger {
+    pub fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { mapped: zero(), peak: zero(), leaving: zero(), held: zero(), taken: zero(), mark: zero(), past: zero() }
+    }
+
+    /// Draws `bytes` under a limit; fails with what is mapped, and draws nothing then.
+    pub fn take(&self, bytes: u64, limit: u64) -> Result<(), u64> {
+        let taken = self.mapped.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |mapped| {
+            mapped.checked_add(bytes).filter(|&sum| sum <= limit)
+        });
+        self.peak.fetch_max(taken? + bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns `bytes` that are mapped no longer.
+    pub fn give(&self, bytes: u64) {
+        let before = self.mapped.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "more unmapped than mapped");
+    }
+
+    /// Says that `bytes` of idle memory are about to be unmapped.
+    pub fn leave(&self, bytes: u64) {
+        self.leaving.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Says that they are; after [`Ledger::give`].
+    pub fn left(&self, bytes: u64) {
+        // Release: whoever sees this sum also sees what was given before.
+        self.leaving.fetch_sub(bytes, Ordering::Release);
+    }
+
+    /// Bytes about to be unmapped.
+    pub fn leaving(&self) -> u64 {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// For the child of a fork, where the threads that were unmapping are gone. What they had in hand stays mapped and
+    /// counted.
+    pub fn forget_leaving(&self) {
+        self.leaving.store(0, Ordering::Relaxed);
+    }
+
+    /// Moves `bytes` of mapped memory to what block sets hold.
+    pub fn hold(&self, bytes: u64) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Moves them out again.
+    pub fn let_go(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Says that `bytes` of spans are idle no longer.
+    #[inline]
+    pub fn went_out(&self, bytes: u64) {
+        let taken = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if taken > self.mark.load(Ordering::Relaxed) {
+            self.mark.fetch_max(taken, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that they are idle again, or gone.
+    #[inline]
+    pub fn came_back(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Ends a slot: begins a new mark and returns the old one. A request beside it may count for either.
+    pub fn next_mark(&self) -> u64 {
+        self.mark.swap(self.taken(), Ordering::Relaxed)
+    }
+
+    /// Sets the highest mark of the slots before this one.
+    pub fn set_past(&self, mark: u64) {
+        self.past.store(mark, Ordering::Relaxed);
+    }
+
+    /// The highest mark of all slots that count.
+    pub fn highest(&self) -> u64 {
+        self.past.load(Ordering::Relaxed).max(self.mark.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub fn mapped(&self) -> u64 {
+        self.mapped.load(Ordering::Relaxed)
+    }
+
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+}

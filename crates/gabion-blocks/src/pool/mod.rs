@@ -1,0 +1,104 @@
+//! The pool: warm memory for buffers and groups, and the blocks of everything else.
+//!
+//! ```text
+//!   rent 64 KiB         rent 3 MiB      rent 40 MiB         rent_group 36 MiB
+//!        │                   │               │                     │
+//!    a piece              a block          a run          blocks, warm ones first
+//!        │                   │               │                     │
+//!  thread's cache            └───────┬───────┴─────────────────────┘
+//!        │                           │
+//!   cut blocks ── whole again ──► shelves       of the thread's arena, then of its neighbours
+//!        └──────────────┬────────────┘
+//!                 a fresh mapping               within the limits, after idle memory made room
+//! ```
+//!
+//! A *span* is one mapping. Threads take turns at the arenas; a span goes back to its *home*, the arena that lent it
+//! last, whichever thread drops it. What comes back is idle, the last returned on top, and is given back to the system from
+//! the cold end: by the policy, under pressure, or when room is needed.
+//!
+//! Equations: `mapped = in use + idle`; each arena's `idle`, `lent`, `held` and `cut` are the sums over its spans;
+//! the address map knows each byte that is mapped and nothing else. [`Pool::validate`] checks them.
+//!
+//! No lock is held during a system call, while memory is freed or cleared, or while anybody waits; and no thread holds
+//! two of the pool's locks at one time, except to fork.
+//!
+//! The rooms, lowest first:
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`settings`] | what a pool can be told, and what can be asked of it |
+//! | `size` | classes of pieces and spans, staggered starts |
+//! | `policy` | how much idle memory to keep: a pure function |
+//! | `pressure` | whether the system is short of memory |
+//! | `ledger`, `admission`, `duty` | what is mapped under which limit; waiting for room; one thread on duty |
+//! | `cut`, `span`, `addresses` | what is known about each mapping, and which one an address lies in |
+//! | `cache`, `shelves`, `shared` | a thread's pieces, an arena's memory, and what all handles share |
+//! | `room`, `seat`, `pieces`, `whole` | giving back to make room; lending and taking back |
+//! | `tick`, `trimmer` | when to trim, and the thread that does |
+//! | [`buffer`], [`group`] | what users hold |
+//! | [`stats`], `books` | reports, and the check of all equations |
+//! | `fork` | a child with working locks |
+//! | `pool`, `held` | the calls on it; memory for block sets and runs of piles |
+
+pub mod settings;
+
+pub mod stats;
+
+mod size;
+
+mod policy;
+
+mod pressure;
+
+mod ledger;
+
+mod admission;
+
+mod duty;
+
+mod cut;
+
+mod span;
+
+mod addresses;
+
+mod cache;
+
+mod shelves;
+
+mod shared;
+
+mod room;
+
+mod tick;
+
+mod trimmer;
+
+mod seat;
+
+mod pieces;
+
+mod whole;
+
+pub mod buffer;
+
+pub mod group;
+
+mod books;
+
+mod fork;
+
+#[expect(clippy::module_inception, reason = "the room's own calls")]
+mod pool;
+
+mod held;
+
+#[cfg(test)]
+mod tests;
+
+pub use buffer::Buffer;
+pub use group::Group;
+pub(crate) use held::{HeldSpan, note_holes};
+pub use pool::Pool;
+pub use settings::{Change, GroupRequest, MOST_ARENAS, Request, Settings};
+pub use stats::{ArenaStats, PoolStats};

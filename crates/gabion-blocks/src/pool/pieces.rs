@@ -1,0 +1,192 @@
+//! Lending pieces of blocks.
+
+use super::cache::{MOST_MOVED, Piece, batch};
+use super::cut::Cut;
+use super::seat;
+use super::shared::{Arena, LockedArena, Shared};
+use super::size::BLOCK_CLASS;
+use super::span::{Span, Use};
+use crate::BLOCK_BYTES;
+use crate::error::BlockError;
+use crate::sync::Ordering;
+
+impl Shared {
+    /// Takes a free piece of a class, from this thread's cache when there is one in it.
+    ///
+    /// # Errors
+    /// [`BlockError::Total`] when the total limit leaves no room for a block more to cut, and what `map_reserved` says.
+    #[inline]
+    pub fn rent_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
+        self.rent_warm_piece(class, clean).map_or_else(|| self.rent_cut_piece(asked, class, clean), Ok)
+    }
+
+    /// Takes a free piece of this thread's cache or of its arena's blocks, if there is one.
+    #[inline]
+    pub fn rent_warm_piece(&'static self, class: usize, clean: bool) -> Option<Piece> {
+        if let Some(cache) = seat::cache(self) {
+            let mut stacks = cache.lock();
+            if let Some(piece) = stacks.pop(class) {
+                stacks.rented += 1;
+                stacks.hits += 1;
+                stacks.used = true;
+                return Some(piece);
+            }
+        }
+        let mut pieces = [None; MOST_MOVED];
+        let most = &mut pieces[..batch(class)];
+        let taken = {
+            let mut shelves = self.arena(seat::arena(self)).lock();
+            let taken = shelves.take_pieces(class, clean, self.tick(), most);
+            shelves.counts.rented += u64::from(taken > 0);
+            shelves.counts.hits_piece += u64::from(taken > 0);
+            taken
+        };
+        self.keep_all_but_one(&mut pieces[..taken], class)
+    }
+
+    #[cold]
+    fn rent_cut_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
+        let mut pieces = [None; MOST_MOVED];
+        let taken = self.cut_or_steal(asked, class, clean, &mut pieces[..batch(class)])?;
+        Ok(self.keep_all_but_one(&mut pieces[..taken], class).expect("one piece at least"))
+    }
+
+    /// The last of the pieces; the others go into this thread's cache.
+    fn keep_all_but_one(&'static self, pieces: &mut [Option<Piece>], class: usize) -> Option<Piece> {
+        let (last, others) = pieces.split_last_mut()?;
+        if !others.is_empty() {
+            self.keep_pieces(others, class);
+        }
+        *last
+    }
+
+    /// Puts pieces that were just taken into this thread's cache; what does not fit goes back.
+    fn keep_pieces(&'static self, pieces: &[Option<Piece>], class: usize) {
+        let mut kept = 0;
+        if let Some(cache) = seat::cache(self) {
+            let mut stacks = cache.lock();
+            stacks.used = true;
+            let pieces = if self.keeps() { pieces } else { &[] };
+            // The last one in is the first one out: the lowest address.
+            kept = pieces.iter().rev().flatten().take_while(|&&piece| stacks.push(class, piece)).count();
+        }
+        self.give_pieces(&pieces[..pieces.len() - kept]);
+        self.wants_trimmer();
+    }
+
+    /// This arena has no cut block left: cuts an idle one, takes pieces or a block of a neighbour, or maps a block.
+    fn cut_or_steal(
+        &'static self,
+        asked: usize,
+        class: usize,
+        clean: bool,
+        into: &mut [Option<Piece>],
+    ) -> Result<usize, BlockError> {
+        let home = self.arena(seat::arena(self));
+        let own = home.lock().take_exactly(BLOCK_CLASS, false);
+        if own.is_none() {
+            let taken = self.steal_pieces(home, class, clean, into);
+            if taken > 0 {
+                return Ok(taken);
+            }
+        }
+        let warm = own.or_else(|| self.steal(home, |shelves| shelves.take_exactly(BLOCK_CLASS, false)));
+        let span = if let Some(span) = warm {
+            span
+        } else {
+            self.reserve(asked as u64, BLOCK_BYTES as u64)?;
+            self.map_reserved(asked as u64, BLOCK_BYTES, BLOCK_CLASS)?
+        };
+        self.cut(span, home, asked, class, clean, into)
+    }
+
+    /// Takes free pieces of a neighbour's cut blocks; they stay that neighbour's.
+    fn steal_pieces(&self, home: &Arena, class: usize, clean: bool, into: &mut [Option<Piece>]) -> usize {
+        for other in self.arenas_from(home.index).skip(1) {
+            let take = |mut shelves: LockedArena<'_>| shelves.take_pieces(class, clean, self.tick(), into);
+            let taken = other.try_lock().map_or(0, take);
+            if taken > 0 {
+                let mut shelves = home.lock();
+                shelves.counts.rented += 1;
+                shelves.counts.hits_piece += 1;
+                shelves.counts.stolen += 1;
+                return taken;
+            }
+        }
+        0
+    }
+
+    /// Cuts a block that is this thread's alone and takes the first pieces.
+    fn cut(
+        &'static self,
+        span: &'static Span,
+        home: &Arena,
+        asked: usize,
+        class: usize,
+        clean: bool,
+        into: &mut [Option<Piece>],
+    ) -> Result<usize, BlockError> {
+        let Ok(fresh) = Cut::new(class, span.zero.load(Ordering::Relaxed)) else {
+            self.unmap(span);
+            return Err(self.no_memory(asked as u64, libc::ENOMEM));
+        };
+        // SAFETY: the block was taken off its shelf or mapped by this thread, and nobody else knows it.
+        let cut = unsafe { span.cut() };
+        drop(std::mem::replace(cut, fresh));
+        span.set_piece_class(class);
+        span.set_home(home.index);
+        let mut taken = 0;
+        // One piece at least stays free, so that the block is found again.
+        while taken < into.len().min(cut.pieces - 1) {
+            into[taken] = cut.take(clean).map(|(index, zero)| Piece::new(span, index, zero));
+            taken += 1;
+        }
+        span.stamp.store(self.tick(), Ordering::Relaxed);
+        span.set_state(Use::Cut);
+        self.ledger.went_out(span.bytes() as u64);
+        let mut shelves = home.lock();
+        shelves.add_cut(span, taken);
+        shelves.counts.rented += 1;
+        Ok(taken)
+    }
+
+    /// Takes a lent piece back, into this thread's cache when there is room.
+    #[inline]
+    pub fn return_piece(&'static self, piece: Piece) {
+        let class = piece.span().piece_class();
+        if let Some(cache) = seat::cache(self) {
+            let mut stacks = cache.lock();
+            // Looked at under the lock: whoever waits for room empties this cache after having said so.
+            if self.keeps() {
+                stacks.used = true;
+                if stacks.push(class, piece) {
+                    stacks.returned += 1;
+                    drop(stacks);
+                    self.wants_trimmer();
+                    return;
+                }
+                let mut pieces = [None; MOST_MOVED];
+                let taken = stacks.make_room(class, &mut pieces);
+                let pushed = stacks.push(class, piece);
+                stacks.returned += 1;
+                drop(stacks);
+                self.give_pieces(&pieces[..taken]);
+                if !pushed {
+                    self.give_pieces(&[Some(piece)]);
+                }
+                self.wants_trimmer();
+                return;
+            }
+            stacks.returned += 1;
+            let cached = stacks.bytes;
+            drop(stacks);
+            if cached > 0 {
+                self.flush(cache);
+            }
+        } else {
+            self.arena(piece.span().home()).lock().counts.returned += 1;
+        }
+        self.give_pieces(&[Some(piece)]);
+        self.wants_trimmer();
+    }
+}

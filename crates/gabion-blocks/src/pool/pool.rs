@@ -1,0 +1,312 @@
+//! The pool itself: the calls on it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::buffer::Buffer;
+use super::fork::watch_forks;
+use super::group::Group;
+use super::settings::{Change, GroupRequest, Request, Settings, default_pool_bytes};
+use super::shared::{Shared, count};
+use super::stats::PoolStats;
+use crate::error::BlockError;
+use crate::os::{Os, system};
+use crate::sync::{Ordering, lock};
+
+/// How often whoever waits is asked whether to go on.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// Warm memory for all threads. See the [module's documentation](super). Cheap to clone: all clones are one pool.
+///
+/// ```
+/// use gabion_blocks::{Pool, Request};
+/// let pool = Pool::global();
+/// let mut buffer = pool.rent(&Request::new(1_000_000).clean())?;
+/// buffer.as_mut_slice()[7] = 42;
+/// drop(buffer); // its memory stays warm for the next one
+/// # Ok::<(), gabion_blocks::BlockError>(())
+/// ```
+#[derive(Clone)]
+pub struct Pool {
+    shared: &'static Shared,
+    _life: Arc<Life>,
+}
+
+/// Closes the pool with the last handle.
+struct Life(&'static Shared);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Pool {
+    /// The pool of this process, made at its first use with the default settings.
+    #[inline]
+    pub fn global() -> &'static Self {
+        static GLOBAL: OnceLock<Pool> = OnceLock::new();
+        GLOBAL.get_or_init(|| Self::new(system(), Settings::default()).expect("the default settings are sound"))
+    }
+
+    /// A pool of its own, on another door to the system if need be. Buffers may outlive its last handle; what they
+    /// give back after that is unmapped at once.
+    ///
+    /// # Errors
+    /// [`BlockError::Setting`] when the settings make no sense.
+    pub fn new(os: &'static dyn Os, settings: Settings) -> Result<Self, BlockError> {
+        Self::with_root(os, settings, PathBuf::from("/"))
+    }
+
+    /// As [`Pool::new`], with another root in front of `/proc` and `/sys`, so that tests can bring their own pressure.
+    ///
+    /// # Errors
+    /// As [`Pool::new`].
+    pub fn with_root(os: &'static dyn Os, settings: Settings, root: PathBuf) -> Result<Self, BlockError> {
+        watch_forks();
+        let shared = Shared::new(os, settings, root)?;
+        Ok(Self { shared, _life: Arc::new(Life(shared)) })
+    }
+
+    /// Lends contiguous memory: up to 1 MiB a piece of a block, up to 4 MiB a block, beyond that a run of its own.
+    ///
+    /// Constant time, without a lock that others want, when there is warm memory of the size; otherwise it takes the
+    /// time of a mapping. A buffer takes at most a quarter more than was asked for up to 1 MiB, a block up to 4 MiB,
+    /// and at most an eighth more beyond that.
+    ///
+    /// # Errors
+    /// [`BlockError::TooLarge`], [`BlockError::Total`] or [`BlockError::TimedOut`] when a limit forbids it, before anything
+    /// is touched; [`BlockError::NoMemory`] when the system has none, after all idle memory was given back.
+    #[inline]
+    pub fn rent(&self, request: &Request) -> Result<Buffer, BlockError> {
+        self.admit(request.bytes, request.timeout, &mut || true, || self.shared.lend(request.bytes, request.clean))
+    }
+
+    /// Lends idle memory that needs no system call and no clearing to speak of, or nothing: never waits, never fails.
+    pub fn rent_warm(&self, request: &Request) -> Option<Buffer> {
+        let fits = request.bytes as u64 <= self.shared.largest();
+        if fits { self.shared.lend_warm(request.bytes, request.clean) } else { None }
+    }
+
+    /// As [`Pool::rent`]; while it waits for room, `keep_waiting` is asked about every 50 ms whether to go on.
+    ///
+    /// # Errors
+    /// As [`Pool::rent`], and [`BlockError::Interrupted`] when `keep_waiting` said no.
+    pub fn rent_while(&self, request: &Request, keep_waiting: &mut dyn FnMut() -> bool) -> Result<Buffer, BlockError> {
+        self.admit(request.bytes, request.timeout, keep_waiting, || self.shared.lend(request.bytes, request.clean))
+    }
+
+    /// Lends memory in parts: warm blocks as far as there are some, fresh ones for the rest.
+    ///
+    /// # Errors
+    /// As [`Pool::rent`], and [`BlockError::Setting`] when `row_bytes` is 0. Whatever was taken is idle again then.
+    pub fn rent_group(&self, request: &GroupRequest) -> Result<Group, BlockError> {
+        self.rent_group_while(request, &mut || true)
+    }
+
+    /// As [`Pool::rent_group`]; see [`Pool::rent_while`].
+    ///
+    /// # Errors
+    /// As [`Pool::rent_group`], and [`BlockError::Interrupted`] when `keep_waiting` said no.
+    pub fn rent_group_while(
+        &self,
+        request: &GroupRequest,
+        keep_waiting: &mut dyn FnMut() -> bool,
+    ) -> Result<Group, BlockError> {
+        let row_bytes = request.row_bytes.unwrap_or(1);
+        if row_bytes == 0 {
+            return Err(BlockError::Setting { what: "row_bytes must be 1 or more" });
+        }
+        self.admit(request.bytes, request.timeout, keep_waiting, || {
+            self.shared.lend_group(request.bytes, row_bytes, request.clean)
+        })
+    }
+
+    #[inline]
+    fn admit<T>(
+        &self,
+        bytes: usize,
+        timeout: Option<Duration>,
+        keep_waiting: &mut dyn FnMut() -> bool,
+        attempt: impl Fn() -> Result<T, BlockError>,
+    ) -> Result<T, BlockError> {
+        let done = if bytes as u64 > self.shared.largest() {
+            Err(self.too_large(bytes as u64))
+        } else if let Some(timeout) = timeout {
+            self.admit_patiently(bytes as u64, timeout, keep_waiting, attempt)
+        } else {
+            attempt()
+        };
+        done.inspect_err(|_| count(&self.shared.tallies.refused, 1))
+    }
+
+    #[cold]
+    fn too_large(&self, asked: u64) -> BlockError {
+        let limit = self.settings().allocation_limit;
+        // Within the limit, but beyond the machine: the system would promise it and could not keep its word.
+        if asked <= limit { self.shared.no_memory(asked, libc::ENOMEM) } else { BlockError::TooLarge { asked, limit } }
+    }
+
+    /// Who would wait goes behind those who wait already.
+    #[cold]
+    fn admit_patiently<T>(
+        &self,
+        asked: u64,
+        timeout: Duration,
+        keep_waiting: &mut dyn FnMut() -> bool,
+        attempt: impl Fn() -> Result<T, BlockError>,
+    ) -> Result<T, BlockError> {
+        let admission = &self.shared.admission;
+        if !admission.anyone() {
+            match attempt() {
+                Err(BlockError::Total { .. }) => {}
+                other => return other,
+            }
+        }
+        let start = Instant::now();
+        let waiter = admission.queue_up();
+        count(&self.shared.tallies.waited, 1);
+        loop {
+            let (seen, first) = waiter.look();
+            let limit = self.shared.total_limit();
+            if first || asked > limit {
+                match attempt() {
+                    // No waiting would help.
+                    Err(error @ BlockError::Total { .. }) if asked > limit => return Err(error),
+                    Err(BlockError::Total { .. }) => {}
+                    other => return other,
+                }
+            }
+            let waited = start.elapsed();
+            if waited >= timeout {
+                return Err(BlockError::TimedOut { asked, used: self.shared.ledger.mapped(), limit, waited: timeout });
+            }
+            if !keep_waiting() {
+                return Err(BlockError::Interrupted);
+            }
+            waiter.sleep(seen, ASK_EVERY.min(timeout.saturating_sub(waited)));
+        }
+    }
+
+    /// Gives idle memory back to the system: all of it, or what the policy has no use for now. Returns bytes.
+    ///
+    /// Pieces smaller than 16 KiB go back with their whole block only.
+    pub fn trim(&self, all: bool) -> u64 {
+        if all { self.shared.give_all() } else { self.shared.look(self.shared.now()) }
+    }
+
+    /// What a full collection calls: has the policy look at the clock and at the system, at most once a second. Returns
+    /// bytes that were given back.
+    pub fn check(&self) -> u64 {
+        self.shared.check(self.shared.now())
+    }
+
+    /// The pool's figures. Takes each arena's lock for a moment.
+    pub fn stats(&self) -> PoolStats {
+        self.shared.stats()
+    }
+
+    /// Changes settings while the pool is in use. A smaller pool gives back what is idle beyond it at once; limits hold
+    /// from the next request on.
+    ///
+    /// # Errors
+    /// [`BlockError::Setting`] when the change makes no sense; nothing is changed then.
+    pub fn configure(&self, change: &Change) -> Result<(), BlockError> {
+        let shared = self.shared;
+        {
+            let mut settings = lock(&shared.settings);
+            *settings = settings.changed(change)?;
+            shared.publish(&settings);
+        }
+        for cache in shared.all_caches() {
+            shared.settle(cache);
+            cache.belong(cache.turn(), shared.arena_of_turn(cache.turn()));
+        }
+        shared.shrink();
+        let surplus = shared.ledger.mapped().saturating_sub(shared.total_limit());
+        if surplus > 0 {
+            shared.flush_caches();
+            shared.evict(surplus);
+        }
+        shared.nudge_trimmer();
+        shared.admission.room_made();
+        Ok(())
+    }
+
+    /// Lets `pool_bytes` follow the limits of this process again, as it does until it is set.
+    pub fn follow_limits(&self) {
+        let bytes = default_pool_bytes();
+        {
+            let mut settings = lock(&self.shared.settings);
+            (settings.pool_bytes, settings.follows) = (bytes, true);
+            self.shared.publish(&settings);
+        }
+        self.shared.shrink();
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        *lock(&self.shared.settings)
+    }
+
+    /// Whether live memory at `at` was lent by this pool, and how many bytes may be used from there on. Three loads.
+    ///
+    /// `at` may be any address that is valid and stays so meanwhile, whoever it came from.
+    #[inline]
+    pub fn owns(&self, at: *const u8) -> Option<usize> {
+        self.shared.owns(at)
+    }
+
+    /// Gives back what [`Buffer::into_raw`] let go.
+    ///
+    /// # Safety
+    /// `at` came from [`Buffer::into_raw`] of this pool, is given back once, and nobody uses the memory any more.
+    ///
+    /// # Panics
+    /// When the memory is not this pool's at all.
+    #[inline]
+    pub unsafe fn return_raw(&self, at: NonNull<u8>) {
+        self.shared.return_raw(at);
+    }
+
+    /// Checks every equation of the pool's books. They hold while no other thread uses the pool.
+    ///
+    /// # Errors
+    /// Which one does not hold.
+    pub fn validate(&self) -> Result<(), String> {
+        self.shared.validate()
+    }
+
+    /// The door to the system that this pool maps through.
+    pub(crate) fn os(&self) -> &'static dyn Os {
+        self.shared.os
+    }
+
+    pub(crate) fn shared(&self) -> &'static Shared {
+        self.shared
+    }
+}
+
+impl Shared {
+    /// Keeps nothing from now on.
+    fn close(&'static self) {
+        // Relaxed: who misses it keeps a little until the trimmer's last look.
+        self.closed.store(true, Ordering::Relaxed);
+        {
+            let mut settings = lock(&self.settings);
+            (settings.pool_bytes, settings.follows) = (0, false);
+            self.publish(&settings);
+        }
+        self.give_all();
+        self.nudge_trimmer();
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("ledger", &self.shared.ledger).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,295 @@
+//! Making room: mapping, unmapping, and giving idle memory back first.
+
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use super::addresses;
+use super::cache::{Cache, MOST_MOVED, Piece};
+use super::policy::{excess, surplus};
+use super::shared::{Arena, Shared, count};
+use super::shelves::SMALLEST_COLD_PIECE;
+use super::size::{PIECE_CLASSES, piece_bytes};
+use super::span::{self, Span};
+use crate::BLOCK_BYTES;
+use crate::error::BlockError;
+use crate::sync::{Ordering, lock};
+
+/// The longest sleep between two attempts when the system is out of memory.
+const LONGEST_NAP: Duration = Duration::from_millis(32);
+
+impl Shared {
+    // --- giving back -----------------------------------------------------------------------------
+
+    /// Unmaps a span that is nobody's any more and that counts as mapped.
+    pub fn unmap(&self, span: &'static Span) {
+        let bytes = span.bytes() as u64;
+        self.unmap_uncounted(span);
+        self.ledger.give(bytes);
+        self.admission.room_made();
+    }
+
+    /// Unmaps the end of an idle span that was just taken off its shelf, so that `bytes` bytes of `class` are left. They stay
+    /// as warm as they were.
+    pub fn shorten(&self, span: &'static Span, bytes: usize, class: usize) {
+        let end = span.bytes() - bytes;
+        addresses::shorten(span, bytes);
+        span.shorten(bytes, class);
+        // SAFETY: the last pages of the mapping; the span is this thread's alone, and ends before them now.
+        unsafe { self.os.unmap(span.base().add(bytes), end) };
+        self.ledger.give(end as u64);
+        count(&self.tallies.trimmed, end as u64);
+        self.admission.room_made();
+    }
+
+    /// Unmaps a span that is nobody's any more and that the ledger does not know.
+    pub fn unmap_uncounted(&self, span: &'static Span) {
+        let (base, bytes) = (span.base(), span.bytes());
+        addresses::strike(span);
+        // SAFETY: mapped by `map_span` with this size; the caller was its last user.
+        unsafe { self.os.unmap(base, bytes) };
+        span::free_record(span);
+    }
+
+    /// Unmaps spans that `next` takes from a shelf, until it has none or `want` bytes are free. Returns bytes.
+    fn give_back(&self, want: u64, mut next: impl FnMut(&Self) -> Option<&'static Span>) -> u64 {
+        let mut freed = 0;
+        while freed < want {
+            let Some(span) = next(self) else { break };
+            let bytes = span.bytes() as u64;
+            self.unmap(span);
+            self.ledger.left(bytes);
+            freed += bytes;
+        }
+        count(&self.tallies.trimmed, freed);
+        freed
+    }
+
+    /// Unmaps idle spans, the coldest of all arenas first, until `want` bytes are free or nothing is idle. Returns bytes.
+    pub fn evict(&self, want: u64) -> u64 {
+        self.give_back(want, |shared| shared.take_coldest(u64::MAX))
+    }
+
+    /// Unmaps idle spans that the policy has no use for, the coldest of all arenas first. Returns bytes.
+    pub fn trim_excess(&self) -> u64 {
+        self.give_back(u64::MAX, |shared| {
+            let ledger = &shared.ledger;
+            shared.take_coldest(excess(shared.idle(), ledger.taken(), ledger.highest()))
+        })
+    }
+
+    /// Takes the coldest span of all arenas, if it has at most `most` bytes.
+    fn take_coldest(&self, most: u64) -> Option<&'static Span> {
+        let coldest = |arena: &'static Arena| Some((arena.lock().coldest()?, arena.index));
+        loop {
+            let (stamp, index) = self.arenas().filter(|arena| arena.idle() > 0).filter_map(coldest).min()?;
+            let mut shelves = self.arena(index).lock();
+            if let Some(span) = shelves.take_coldest(most) {
+                // Under the lock: whoever finds the shelf empty afterwards also sees that something is leaving.
+                self.ledger.leave(span.bytes() as u64);
+                return Some(span);
+            }
+            // Too large; or somebody was faster, and then another is the coldest.
+            if shelves.coldest() == Some(stamp) {
+                return None;
+            }
+        }
+    }
+
+    /// Gives back all that is idle: what threads have in their caches, whole spans, and large free pieces. Returns bytes.
+    pub fn give_all(&self) -> u64 {
+        self.flush_caches();
+        self.evict(u64::MAX) + self.decommit_pieces(u64::MAX)
+    }
+
+    /// Gives back the memory of large free pieces in blocks that were not used since tick `before`. Returns bytes.
+    pub fn decommit_pieces(&self, before: u64) -> u64 {
+        let mut freed = 0;
+        let classes = || (0..PIECE_CLASSES).filter(|&class| piece_bytes(class) >= SMALLEST_COLD_PIECE);
+        for (arena, class) in self.arenas().flat_map(|arena| classes().map(move |class| (arena, class))) {
+            loop {
+                let mut pieces = [None; MOST_MOVED];
+                let taken = arena.lock().take_cold_pieces(class, before, &mut pieces);
+                if taken == 0 {
+                    break;
+                }
+                for piece in pieces.iter_mut().flatten() {
+                    let at = piece.address();
+                    // SAFETY: inside a cut block, and the piece was just taken: nobody else uses it.
+                    unsafe { self.os.decommit(at, piece_bytes(class)) };
+                    *piece = Piece::new(piece.span(), piece.index(), true);
+                }
+                self.give_pieces(&pieces[..taken]);
+                freed += (taken * piece_bytes(class)) as u64;
+            }
+        }
+        count(&self.tallies.trimmed, freed);
+        freed
+    }
+
+    /// Empties every thread's cache into the arenas. Returns how many pieces that were.
+    pub fn flush_caches(&self) -> usize {
+        self.all_caches().into_iter().map(|cache| self.flush(cache)).sum()
+    }
+
+    /// Empties one cache into the arenas. Returns how many pieces that were.
+    pub fn flush(&self, cache: &Cache) -> usize {
+        let mut flushed = 0;
+        loop {
+            let mut pieces = [None; MOST_MOVED];
+            let taken = cache.lock().take_out(&mut pieces);
+            if taken == 0 {
+                return flushed;
+            }
+            self.give_pieces(&pieces[..taken]);
+            flushed += taken;
+        }
+    }
+
+    /// Takes pieces back into the arenas that they came from; blocks that are whole again are kept or unmapped.
+    pub fn give_pieces(&self, pieces: &[Option<Piece>]) {
+        let tick = self.tick();
+        let mut left = pieces.iter().flatten().copied().peekable();
+        while let Some(&first) = left.peek() {
+            let keep = self.keeps();
+            let arena = self.arena(first.span().home());
+            let mut surplus = None;
+            let mut shelves = arena.lock();
+            while surplus.is_none()
+                && let Some(piece) = left.next_if(|piece| piece.span().home() == arena.index)
+            {
+                let Some(span) = shelves.give_piece(piece, tick) else { continue };
+                self.ledger.came_back(span.bytes() as u64);
+                if keep {
+                    shelves.shelve(span, tick);
+                } else {
+                    surplus = Some(span);
+                }
+            }
+            drop(shelves);
+            if let Some(span) = surplus {
+                self.unmap(span);
+            }
+        }
+        self.admission.room_made();
+    }
+
+    // --- room ------------------------------------------------------------------------------------
+
+    /// How many idle bytes should go before `bytes` more are mapped: what would be more than the pool may keep, and what
+    /// the policy would not keep beside them.
+    pub fn surplus(&self, bytes: u64) -> u64 {
+        let ledger = &self.ledger;
+        let mapped = ledger.mapped();
+        let beyond_pool = (mapped + bytes).saturating_sub(self.pool_bytes());
+        beyond_pool.max(surplus(mapped + ledger.held(), ledger.taken(), bytes, ledger.highest()))
+    }
+
+    /// Draws `bytes` on the ledger for something to be mapped. Gives idle memory back where the pool's size or the
+    /// total limit ask for it, and refuses only when that would not be enough.
+    ///
+    /// # Errors
+    /// [`BlockError::Total`]; nothing is drawn then.
+    pub fn reserve(&self, asked: u64, bytes: u64) -> Result<(), BlockError> {
+        let surplus = self.surplus(bytes);
+        if surplus > 0 && self.idle() > 0 {
+            self.evict(surplus);
+        }
+        let mut flushed = false;
+        loop {
+            let limit = self.total_limit();
+            let Err(used) = self.ledger.take(bytes, limit) else { return Ok(()) };
+            let short = (used + bytes).saturating_sub(limit);
+            // In this order: what moves from one to the other meanwhile is counted twice rather than not at all.
+            let within_reach = self.idle() + self.ledger.leaving();
+            if bytes <= limit && within_reach >= short {
+                if self.evict(short) == 0 {
+                    // Another thread is about to unmap it.
+                    std::thread::yield_now();
+                }
+            } else if bytes <= limit && !flushed {
+                // What threads keep to themselves may make whole blocks.
+                self.flush_caches();
+                flushed = true;
+            } else if bytes > limit || self.ledger.mapped() >= used {
+                return Err(BlockError::Total { asked, used, limit });
+            }
+        }
+    }
+
+    /// Maps a span of `bytes` bytes that are drawn on the ledger already. They are returned to it when this fails.
+    ///
+    /// # Errors
+    /// [`BlockError::NoMemory`], after all that is idle was given back and the pool's patience is at its end.
+    pub fn map_reserved(&self, asked: u64, bytes: usize, class: usize) -> Result<&'static Span, BlockError> {
+        self.map_patiently(bytes, class).map_err(|errno| {
+            self.ledger.give(bytes as u64);
+            self.admission.room_made();
+            self.no_memory(asked, errno)
+        })
+    }
+
+    fn map_patiently(&self, bytes: usize, class: usize) -> Result<&'static Span, i32> {
+        if let Ok(span) = self.map_span(bytes, class) {
+            return Ok(span);
+        }
+        self.give_all();
+        let patience = lock(&self.settings).patience;
+        let (start, mut nap) = (Instant::now(), Duration::from_millis(1));
+        let waiter = self.admission.stand_by();
+        loop {
+            let (seen, _) = waiter.look();
+            count(&self.tallies.retries, 1);
+            match self.map_span(bytes, class) {
+                Ok(span) => return Ok(span),
+                Err(errno) if start.elapsed() >= patience => return Err(errno),
+                Err(_) => {}
+            }
+            waiter.sleep(seen, nap.min(patience.saturating_sub(start.elapsed())));
+            nap = (nap * 2).min(LONGEST_NAP);
+        }
+    }
+
+    /// Maps a span that the ledger need not know. It is idle memory's turn to go when the system has none left, but
+    /// nothing waits.
+    ///
+    /// # Errors
+    /// The system's error number.
+    pub fn map_at_once(&self, bytes: usize, class: usize) -> Result<&'static Span, i32> {
+        self.map_span(bytes, class).or_else(|_| {
+            self.give_all();
+            count(&self.tallies.retries, 1);
+            self.map_span(bytes, class)
+        })
+    }
+
+    fn map_span(&self, bytes: usize, class: usize) -> Result<&'static Span, i32> {
+        let record = span::new_record()?;
+        let base: NonNull<u8> = self.os.map(bytes, BLOCK_BYTES).inspect_err(|_| span::free_record(record))?;
+        record.stand_for(base, bytes, class, self.number, self.tallies.fresh.fetch_add(1, Ordering::Relaxed) as u32);
+        addresses::enter(record).inspect_err(|_| {
+            // SAFETY: mapped just above and shown to nobody.
+            unsafe { self.os.unmap(base, bytes) };
+            span::free_record(record);
+        })?;
+        Ok(record)
+    }
+
+    /// What to say when the system has no memory left.
+    #[cold]
+    pub fn no_memory(&self, asked: u64, errno: i32) -> BlockError {
+        let (in_use, idle) = self.in_use_and_idle();
+        BlockError::NoMemory { asked, in_use, idle, errno }
+    }
+
+    /// Bytes lent to buffers, and bytes mapped beside them.
+    fn in_use_and_idle(&self) -> (u64, u64) {
+        let cached = self.all_caches().into_iter().map(|cache| cache.lock().bytes as u64).sum::<u64>();
+        let (mut out, mut within) = (0, 0);
+        for arena in self.arenas() {
+            let counts = arena.lock().counts;
+            out += counts.lent + counts.pieces_out;
+            within += counts.idle + counts.cut - counts.pieces_out;
+        }
+        (out.saturating_sub(cached), within + cached)
+    }
+}

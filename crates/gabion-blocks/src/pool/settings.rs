@@ -1,0 +1,145 @@
+//! What a pool can be told, and what can be asked of it.
+
+use std::time::Duration;
+
+use crate::error::BlockError;
+use crate::limits;
+
+/// The most arenas that a pool can have.
+pub const MOST_ARENAS: usize = 256;
+
+/// What a process may use of memory at most, divided by this, is what a pool keeps when nothing else is said.
+const POOL_SHARE: u64 = 8;
+
+/// How a pool behaves. All sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// How much memory, lent or idle, the pool keeps mapped: what comes back beyond it is unmapped at once, and 0 keeps
+    /// nothing. What is lent may be more. Default: 1/8 of what this process may really use (cgroup limits count), read
+    /// again from time to time.
+    pub pool_bytes: u64,
+    /// How many arenas threads are spread over, a power of two up to [`MOST_ARENAS`]. Default: four for each
+    /// processor, at least 16.
+    pub arenas: usize,
+    /// Over which time the need for memory is judged: idle memory that neither this period nor the last one needed is
+    /// given back. Default: 60 s.
+    pub trim_period: Duration,
+    /// The most that one request may ask for. Default: no limit (`u64::MAX`).
+    pub allocation_limit: u64,
+    /// The most that the pool maps for buffers and groups, idle memory included. Default: no limit (`u64::MAX`).
+    pub total_limit: u64,
+    /// How long a request waits when the system is out of memory and the pool has nothing left to give back.
+    /// Default: 100 ms.
+    pub patience: Duration,
+    /// True while `pool_bytes` follows the limits of this process.
+    pub(crate) follows: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            pool_bytes: default_pool_bytes(),
+            arenas: (processors * 4).next_power_of_two().clamp(16, MOST_ARENAS),
+            trim_period: Duration::from_secs(60),
+            allocation_limit: u64::MAX,
+            total_limit: u64::MAX,
+            patience: Duration::from_millis(100),
+            follows: true,
+        }
+    }
+}
+
+impl Settings {
+    /// The default settings, but nothing is kept: what comes back is unmapped at once.
+    pub fn unpooled() -> Self {
+        Self { pool_bytes: 0, follows: false, patience: Duration::ZERO, ..Self::default() }
+    }
+
+    /// The settings after a change.
+    ///
+    /// # Errors
+    /// [`BlockError::Setting`] when the change asks for nonsense.
+    pub fn changed(mut self, change: &Change) -> Result<Self, BlockError> {
+        if let Some(bytes) = change.pool_bytes {
+            (self.pool_bytes, self.follows) = (bytes, false);
+        }
+        self.arenas = change.arenas.unwrap_or(self.arenas);
+        self.trim_period = change.trim_period.unwrap_or(self.trim_period);
+        self.allocation_limit = change.allocation_limit.unwrap_or(self.allocation_limit);
+        self.total_limit = change.total_limit.unwrap_or(self.total_limit);
+        self.checked()
+    }
+
+    /// The settings, when they make sense.
+    pub(crate) fn checked(self) -> Result<Self, BlockError> {
+        if !self.arenas.is_power_of_two() || self.arenas > MOST_ARENAS {
+            return Err(BlockError::Setting { what: "arenas must be a power of two from 1 to 256" });
+        }
+        if self.trim_period.is_zero() {
+            return Err(BlockError::Setting {
+                what: "trim_period must be longer than 0; pool_bytes = 0 keeps nothing",
+            });
+        }
+        Ok(self)
+    }
+}
+
+/// What the pool keeps by default, as the system stands now.
+pub(crate) fn default_pool_bytes() -> u64 {
+    limits::read().usable() / POOL_SHARE
+}
+
+/// A change of [`Settings`]: `None` leaves a setting as it is. A limit is lifted by `u64::MAX`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Change {
+    /// See [`Settings::pool_bytes`].
+    pub pool_bytes: Option<u64>,
+    /// See [`Settings::arenas`].
+    pub arenas: Option<usize>,
+    /// See [`Settings::trim_period`].
+    pub trim_period: Option<Duration>,
+    /// See [`Settings::allocation_limit`].
+    pub allocation_limit: Option<u64>,
+    /// See [`Settings::total_limit`].
+    pub total_limit: Option<u64>,
+}
+
+/// Asks for one piece of contiguous memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Request {
+    /// How many bytes. 0 is allowed.
+    pub bytes: usize,
+    /// True when the memory must read as zero; otherwise it may hold what an earlier user left.
+    pub clean: bool,
+    /// How long to wait for room below the total limit; `None` refuses at once. Who waits is served in order of arrival.
+    pub timeout: Option<Duration>,
+}
+
+impl Request {
+    /// Asks for `bytes` bytes with any content, without waiting.
+    pub fn new(bytes: usize) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
+    /// The same, reading as zero.
+    #[must_use]
+    pub fn clean(self) -> Self {
+        Self { clean: true, ..self }
+    }
+}
+
+/// Asks for memory in parts, each contiguous.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupRequest {
+    /// How many bytes in all. 0 gives a group of no parts.
+    pub bytes: usize,
+    /// The length of a row: no row is cut by the end of a part. Rows longer than a block get a part each. `None`: bytes
+    /// are rows.
+    pub row_bytes: Option<usize>,
+    /// As [`Request::clean`].
+    pub clean: bool,
+    /// As [`Request::timeout`].
+    pub timeout: Option<Duration>,
+}

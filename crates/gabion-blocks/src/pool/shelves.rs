@@ -1,0 +1,255 @@
+//! One arena's memory: idle spans on shelves, cut blocks with free pieces, and the counts of both.
+
+use super::cache::Piece;
+use super::size::{BLOCK_CLASS, PIECE_CLASSES, SPAN_CLASSES, piece_bytes};
+use super::span::{List, NO_CLASS, Neighbours, Span, Use};
+use crate::sync::Ordering;
+
+/// Counts of one arena. Sizes are bytes of spans whose home it is; the others count since the pool was made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    /// On the shelves.
+    pub idle: u64,
+    /// Lent whole to buffers.
+    pub lent: u64,
+    /// Lent to block sets and runs of piles.
+    pub held: u64,
+    /// Cut into pieces.
+    pub cut: u64,
+    /// Pieces that are out: lent, or in a thread's cache.
+    pub pieces_out: u64,
+    /// Large free pieces whose memory is warm, in cut blocks.
+    pub cold_pieces: u64,
+    pub rented: u64,
+    pub returned: u64,
+    pub stolen: u64,
+    pub hits_cache: u64,
+    pub hits_piece: u64,
+    pub hits_block: u64,
+    pub hits_run: u64,
+}
+
+/// Free pieces from this size on are given back alone, while their block stays in use.
+pub(crate) const SMALLEST_COLD_PIECE: usize = 16 << 10;
+
+/// What an arena's lock guards.
+pub(crate) struct Shelves {
+    /// Idle spans by class, the last returned first.
+    classes: [List; SPAN_CLASSES],
+    /// All idle spans, the last returned first.
+    ages: List,
+    /// Cut blocks with free pieces, by class.
+    cuts: [List; PIECE_CLASSES],
+    pub counts: Counts,
+}
+
+fn shelf(span: &'static Span) -> &'static Neighbours {
+    &span.shelf
+}
+
+fn age(span: &'static Span) -> &'static Neighbours {
+    &span.age
+}
+
+impl Shelves {
+    pub const fn new() -> Self {
+        Self {
+            classes: [const { List::new() }; SPAN_CLASSES],
+            ages: List::new(),
+            cuts: [const { List::new() }; PIECE_CLASSES],
+            counts: Counts {
+                idle: 0,
+                lent: 0,
+                held: 0,
+                cut: 0,
+                pieces_out: 0,
+                cold_pieces: 0,
+                rented: 0,
+                returned: 0,
+                stolen: 0,
+                hits_cache: 0,
+                hits_piece: 0,
+                hits_block: 0,
+                hits_run: 0,
+            },
+        }
+    }
+
+    /// Puts a span on its shelf, at the hot end.
+    pub fn shelve(&mut self, span: &'static Span, stamp: u64) {
+        debug_assert!(span.class() < SPAN_CLASSES);
+        span.set_state(Use::Idle);
+        span.stamp.store(stamp, Ordering::Relaxed);
+        self.classes[span.class()].push_front(span, shelf);
+        self.ages.push_front(span, age);
+        self.counts.idle += span.bytes() as u64;
+    }
+
+    fn unshelve(&mut self, span: &'static Span) -> &'static Span {
+        self.classes[span.class()].remove(span, shelf);
+        self.ages.remove(span, age);
+        self.counts.idle -= span.bytes() as u64;
+        span
+    }
+
+    /// Takes the last returned span of a class, or of the first of up to `wider` classes above it that has one. A block
+    /// is a block: only runs are given more than they need.
+    pub fn take(&mut self, class: usize, wider: usize) -> Option<&'static Span> {
+        let last = if class > BLOCK_CLASS { (class + wider).min(SPAN_CLASSES - 1) } else { class };
+        let span = self.classes[class..=last].iter().find_map(|list| list.first.get())?;
+        Some(self.unshelve(span))
+    }
+
+    /// Takes a span of exactly this class, one that reads as zero if `zero` asks for it.
+    pub fn take_exactly(&mut self, class: usize, zero: bool) -> Option<&'static Span> {
+        // A short look: what is known to be zero was never used, so it lies at the cold end or nowhere.
+        let fits = |span: &&'static Span| !zero || span.zero.load(Ordering::Relaxed);
+        let span = self.classes[class].iter(shelf).take(8).find(fits)?;
+        Some(self.unshelve(span))
+    }
+
+    /// When the coldest span was returned.
+    pub fn coldest(&self) -> Option<u64> {
+        self.ages.last.get().map(|span| span.stamp.load(Ordering::Relaxed))
+    }
+
+    /// Takes the coldest span, if it has at most `most` bytes.
+    pub fn take_coldest(&mut self, most: u64) -> Option<&'static Span> {
+        let span = self.ages.last.get().filter(|span| span.bytes() as u64 <= most)?;
+        Some(self.unshelve(span))
+    }
+
+    /// Counts a span that was lent whole.
+    pub fn lend(&mut self, span: &'static Span) {
+        span.set_state(Use::Lent);
+        self.counts.lent += span.bytes() as u64;
+        self.counts.rented += 1;
+    }
+
+    /// Counts a span that a block set has taken.
+    pub fn hold(&mut self, span: &'static Span) {
+        span.set_state(Use::Held);
+        self.counts.held += span.bytes() as u64;
+    }
+
+    /// Adds a block that was just cut and has free pieces left, `out` of its pieces being taken already.
+    pub fn add_cut(&mut self, span: &'static Span, out: usize) {
+        let class = span.piece_class();
+        span.set_state(Use::Cut);
+        self.counts.cut += span.bytes() as u64;
+        self.counts.pieces_out += (out * piece_bytes(class)) as u64;
+        self.cuts[class].push_front(span, shelf);
+        // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
+        self.count_cold(class, 0, unsafe { span.cut() }.warm());
+    }
+
+    /// Keeps count of large pieces that are free and warm: a block had `before`, and has `after` now.
+    fn count_cold(&mut self, class: usize, before: usize, after: usize) {
+        if piece_bytes(class) >= SMALLEST_COLD_PIECE {
+            self.counts.cold_pieces = self.counts.cold_pieces + after as u64 - before as u64;
+        }
+    }
+
+    /// Takes up to `into.len()` free pieces of a class; returns how many.
+    pub fn take_pieces(&mut self, class: usize, clean: bool, stamp: u64, into: &mut [Option<Piece>]) -> usize {
+        let mut taken = 0;
+        while let (Some(span), true) = (self.cuts[class].first.get(), taken < into.len()) {
+            // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
+            let cut = unsafe { span.cut() };
+            let warm = cut.warm();
+            while let Some(place) = into.get_mut(taken) {
+                let Some((index, zero)) = cut.take(clean) else { break };
+                *place = Some(Piece::new(span, index, zero));
+                taken += 1;
+            }
+            span.stamp.store(stamp, Ordering::Relaxed);
+            if cut.free == 0 {
+                self.cuts[class].remove(span, shelf);
+            }
+            self.count_cold(class, warm, cut.warm());
+        }
+        self.counts.pieces_out += (taken * piece_bytes(class)) as u64;
+        taken
+    }
+
+    /// Takes a piece back. Returns its block when that is whole again: it is nobody's then and no longer cut.
+    ///
+    /// # Panics
+    /// When the piece is free already.
+    pub fn give_piece(&mut self, piece: Piece, stamp: u64) -> Option<&'static Span> {
+        let (span, class) = (piece.span(), piece.span().piece_class());
+        // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
+        let cut = unsafe { span.cut() };
+        let warm = cut.warm();
+        assert!(cut.give(piece.index(), piece.reads_zero()), "a piece was given back twice");
+        span.stamp.store(stamp, Ordering::Relaxed);
+        self.counts.pieces_out -= piece_bytes(class) as u64;
+        if cut.free == 1 {
+            // Nearly full: the front of the list, so that emptier blocks may become whole again.
+            self.cuts[class].push_front(span, shelf);
+        }
+        let whole = cut.free == cut.pieces;
+        self.count_cold(class, warm, if whole { 0 } else { cut.warm() });
+        whole.then(|| {
+            span.zero.store(cut.zero == cut.pieces, Ordering::Relaxed);
+            self.cuts[class].remove(span, shelf);
+            self.counts.cut -= span.bytes() as u64;
+            span
+        })
+    }
+
+    /// Takes free pieces of a class out whose memory is warm and that lie in blocks not used since `before`.
+    pub fn take_cold_pieces(&mut self, class: usize, before: u64, into: &mut [Option<Piece>]) -> usize {
+        let mut taken = 0;
+        let mut next = self.cuts[class].first.get();
+        while let Some(span) = next {
+            next = span.shelf.after.get();
+            if span.stamp.load(Ordering::Relaxed) >= before {
+                continue;
+            }
+            // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
+            let cut = unsafe { span.cut() };
+            let warm = cut.warm();
+            while cut.warm() > 0
+                && let Some(place) = into.get_mut(taken)
+            {
+                *place = cut.take(false).map(|(index, zero)| Piece::new(span, index, zero));
+                taken += 1;
+            }
+            if cut.free == 0 {
+                self.cuts[class].remove(span, shelf);
+            }
+            self.count_cold(class, warm, cut.warm());
+        }
+        self.counts.pieces_out += (taken * piece_bytes(class)) as u64;
+        taken
+    }
+
+    /// Checks the lists against the counts. `home` is the arena's index.
+    pub fn check(&self, home: usize) -> Result<(), String> {
+        let mut idle = 0;
+        for (class, list) in self.classes.iter().enumerate() {
+            for span in list.iter(shelf) {
+                idle += span.bytes() as u64;
+                if span.class() != class || span.home() != home || span.state() != Use::Idle {
+                    return Err(format!("{span:?} is on the wrong shelf"));
+                }
+            }
+        }
+        let aged: u64 = self.ages.iter(age).map(|span| span.bytes() as u64).sum();
+        if (idle, aged) != (self.counts.idle, idle) {
+            return Err(format!("{idle} bytes on shelves, {aged} by age, {} counted", self.counts.idle));
+        }
+        for (class, list) in self.cuts.iter().enumerate() {
+            for span in list.iter(shelf) {
+                // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
+                let cut = unsafe { span.cut() };
+                let listed = cut.holds() && cut.free > 0 && cut.free < cut.pieces;
+                if !listed || span.piece_class() != class || span.home() != home || span.class() == NO_CLASS {
+                    return Err(format!("{span:?} is cut wrongly: {} of {} free", cut.free, cut.pieces));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,315 @@
+//! Spans: what the pool knows about each of its mappings, outside of it.
+//!
+//! A *span* is one mapping: a block, a run, or memory of an exact size. Its record is never freed, only used again for
+//! another mapping, so that a reference to one is always good; which mapping it stands for is the business of whoever
+//! owns that mapping, or holds the lock of the arena where it is idle.
+
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+
+use super::cut::Cut;
+use crate::os::system;
+use crate::sync::{Mutex, MutexGuard, Ordering, lock};
+
+/// What a span is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// The record stands for no mapping.
+    Nothing,
+    /// On a shelf of its home arena.
+    Idle,
+    /// Lent whole.
+    Lent,
+    /// Lent to a block set or a run of a pile.
+    Held,
+    /// Cut into pieces.
+    Cut,
+}
+
+/// The class of spans that are never kept.
+pub(crate) const NO_CLASS: usize = u32::MAX as usize;
+
+/// The record of one mapping. All its atomics are relaxed: they change only in the hands of the mapping's one owner or
+/// under its home arena's lock, and whoever reads them got the span by way of one of these.
+#[repr(align(64))]
+pub(crate) struct Span {
+    base: AtomicPtr<u8>,
+    bytes: AtomicUsize,
+    pool: AtomicU64,
+    home: AtomicU32,
+    class: AtomicU32,
+    state: AtomicU32,
+    /// Class of the pieces, of a cut block.
+    pieces: AtomicU32,
+    /// Where its user begins: see `size::stagger`.
+    pub colour: AtomicU32,
+    /// True when all of it is known to be zero.
+    pub zero: AtomicBool,
+    /// True when much of its memory is not there, though it was held: it is not warm then.
+    pub holes: AtomicBool,
+    /// The trimmer's tick of the last use.
+    pub stamp: AtomicU64,
+    /// On a shelf: the neighbours of its class. Cut: the neighbours with free pieces of its class.
+    pub shelf: Neighbours,
+    /// On a shelf: the neighbours in order of return.
+    pub age: Neighbours,
+    cut: UnsafeCell<Cut>,
+}
+
+// SAFETY: the cut is reached through `Span::cut` only, whose callers prove that they are alone; all else is atomic.
+unsafe impl Sync for Span {}
+
+impl Span {
+    const fn new() -> Self {
+        Self {
+            base: AtomicPtr::new(ptr::null_mut()),
+            bytes: AtomicUsize::new(0),
+            pool: AtomicU64::new(0),
+            home: AtomicU32::new(0),
+            class: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            pieces: AtomicU32::new(0),
+            colour: AtomicU32::new(0),
+            zero: AtomicBool::new(false),
+            holes: AtomicBool::new(false),
+            stamp: AtomicU64::new(0),
+            shelf: Neighbours::new(),
+            age: Neighbours::new(),
+            cut: UnsafeCell::new(Cut::NONE),
+        }
+    }
+
+    /// The mapping's first byte, at a multiple of 4 MiB.
+    #[inline]
+    pub fn base(&self) -> NonNull<u8> {
+        NonNull::new(self.base.load(Ordering::Relaxed)).expect("a span in use")
+    }
+
+    /// Bytes mapped.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The number of the pool that it belongs to.
+    #[inline]
+    pub fn pool(&self) -> u64 {
+        self.pool.load(Ordering::Relaxed)
+    }
+
+    /// The arena that it goes back to.
+    #[inline]
+    pub fn home(&self) -> usize {
+        self.home.load(Ordering::Relaxed) as usize
+    }
+
+    /// Gives it another home. For its one owner.
+    pub fn set_home(&self, home: usize) {
+        self.home.store(home as u32, Ordering::Relaxed);
+    }
+
+    /// Makes it end after `bytes` bytes, which are those of `class`. For its one owner.
+    pub fn shorten(&self, bytes: usize, class: usize) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.class.store(class as u32, Ordering::Relaxed);
+    }
+
+    /// Its shelf's class, or [`NO_CLASS`].
+    #[inline]
+    pub fn class(&self) -> usize {
+        self.class.load(Ordering::Relaxed) as usize
+    }
+
+    /// The class of its pieces, when it is cut.
+    #[inline]
+    pub fn piece_class(&self) -> usize {
+        self.pieces.load(Ordering::Relaxed) as usize
+    }
+
+    pub fn set_piece_class(&self, class: usize) {
+        self.pieces.store(class as u32, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn state(&self) -> Use {
+        match self.state.load(Ordering::Relaxed) {
+            0 => Use::Nothing,
+            1 => Use::Idle,
+            2 => Use::Lent,
+            3 => Use::Held,
+            _ => Use::Cut,
+        }
+    }
+
+    pub fn set_state(&self, state: Use) {
+        self.state.store(state as u32, Ordering::Relaxed);
+    }
+
+    /// Makes the record stand for a fresh mapping, which nobody else knows yet.
+    pub fn stand_for(&self, base: NonNull<u8>, bytes: usize, class: usize, pool: u64, colour: u32) {
+        self.base.store(base.as_ptr(), Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.class.store(class as u32, Ordering::Relaxed);
+        self.pool.store(pool, Ordering::Relaxed);
+        self.colour.store(colour, Ordering::Relaxed);
+        self.zero.store(true, Ordering::Relaxed);
+        self.holes.store(false, Ordering::Relaxed);
+    }
+
+    /// How the block is cut.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the span's home arena, or is the only one who knows the span; and drops the
+    /// reference before either ends, and before asking again.
+    #[expect(clippy::mut_from_ref, reason = "the lock that guards the cut is the arena's")]
+    pub unsafe fn cut(&self) -> &mut Cut {
+        // SAFETY: the caller's duty rules out any other reference.
+        unsafe { &mut *self.cut.get() }
+    }
+}
+
+impl std::fmt::Debug for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (state, bytes) = (self.state(), self.bytes());
+        f.debug_struct("Span").field("state", &state).field("bytes", &bytes).finish_non_exhaustive()
+    }
+}
+
+/// A reference to a span, or none. Changed under a lock only.
+pub(crate) struct Link(AtomicPtr<Span>);
+
+impl Link {
+    pub const fn none() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    #[inline]
+    pub fn get(&self) -> Option<&'static Span> {
+        // SAFETY: only `set` stores here, and records are never freed.
+        unsafe { self.0.load(Ordering::Relaxed).as_ref() }
+    }
+
+    #[inline]
+    pub fn set(&self, span: Option<&'static Span>) {
+        // Relaxed: the lock that guards the list orders this.
+        self.0.store(span.map_or(ptr::null_mut(), |span| ptr::from_ref(span).cast_mut()), Ordering::Relaxed);
+    }
+}
+
+/// A span's neighbours in one list.
+pub(crate) struct Neighbours {
+    pub before: Link,
+    pub after: Link,
+}
+
+impl Neighbours {
+    const fn new() -> Self {
+        Self { before: Link::none(), after: Link::none() }
+    }
+}
+
+/// A list of spans, through one of their pairs of neighbours. All steps take constant time.
+pub(crate) struct List {
+    pub first: Link,
+    pub last: Link,
+}
+
+type Pair = fn(&'static Span) -> &'static Neighbours;
+
+impl List {
+    pub const fn new() -> Self {
+        Self { first: Link::none(), last: Link::none() }
+    }
+
+    pub fn push_front(&self, span: &'static Span, pair: Pair) {
+        let first = self.first.get();
+        pair(span).before.set(None);
+        pair(span).after.set(first);
+        first.map_or(&self.last, |first| &pair(first).before).set(Some(span));
+        self.first.set(Some(span));
+    }
+
+    pub fn remove(&self, span: &'static Span, pair: Pair) {
+        let (before, after) = (pair(span).before.get(), pair(span).after.get());
+        before.map_or(&self.first, |before| &pair(before).after).set(after);
+        after.map_or(&self.last, |after| &pair(after).before).set(before);
+        pair(span).before.set(None);
+        pair(span).after.set(None);
+    }
+
+    /// From the front on.
+    pub fn iter(&self, pair: Pair) -> impl Iterator<Item = &'static Span> {
+        std::iter::successors(self.first.get(), move |span| pair(span).after.get())
+    }
+}
+
+/// Records that stand for nothing, and every slab of records that was ever made.
+struct Records {
+    free: List,
+    slabs: Vec<&'static [Span]>,
+}
+
+static RECORDS: Mutex<Records> = Mutex::new(Records { free: List::new(), slabs: Vec::new() });
+
+const SLAB_BYTES: usize = 64 << 10;
+
+fn shelf(span: &'static Span) -> &'static Neighbours {
+    &span.shelf
+}
+
+/// A record that stands for nothing.
+///
+/// # Errors
+/// The system's error number when it has no memory for more records.
+pub(crate) fn new_record() -> Result<&'static Span, i32> {
+    loop {
+        {
+            let records = lock(&RECORDS);
+            if let Some(span) = records.free.first.get() {
+                records.free.remove(span, shelf);
+                return Ok(span);
+            }
+        }
+        let count = SLAB_BYTES / size_of::<Span>();
+        let at = system().map(SLAB_BYTES, align_of::<Span>().max(4096))?.cast::<Span>();
+        // SAFETY: fresh memory for `count` aligned records that stays mapped for ever; each is written before the
+        // slice is made.
+        let slab: &'static [Span] = unsafe {
+            for index in 0..count {
+                at.add(index).write(Span::new());
+            }
+            NonNull::slice_from_raw_parts(at, count).as_ref()
+        };
+        let mut records = lock(&RECORDS);
+        for span in slab {
+            records.free.push_front(span, shelf);
+        }
+        records.slabs.push(slab);
+    }
+}
+
+/// Takes a record back whose mapping is gone.
+pub(crate) fn free_record(span: &'static Span) {
+    span.set_state(Use::Nothing);
+    // SAFETY: the mapping is gone, so nobody but the caller knows the span.
+    drop(std::mem::replace(unsafe { span.cut() }, Cut::NONE));
+    lock(&RECORDS).free.push_front(span, shelf);
+}
+
+/// All records of a pool that stand for a mapping.
+pub(crate) fn records_of(pool: u64) -> Vec<&'static Span> {
+    let slabs = lock(&RECORDS).slabs.clone();
+    let all = slabs.into_iter().flatten();
+    all.filter(|span| span.state() != Use::Nothing && span.pool() == pool).collect()
+}
+
+/// The held lock of the records, for a fork.
+pub(crate) struct HeldRecords {
+    _guard: MutexGuard<'static, Records>,
+}
+
+/// Takes the lock of the records and keeps it.
+pub(crate) fn hold_records() -> HeldRecords {
+    HeldRecords { _guard: lock(&RECORDS) }
+}

@@ -1,0 +1,64 @@
+//! What a pool reports.
+
+/// A pool's figures at one moment. Sizes are bytes; the others count since the pool was made.
+///
+/// `mapped = in_use + idle`, as exactly as figures gathered while other threads work can be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Bytes that live buffers and groups take, rounded up to what they were served from.
+    pub in_use: u64,
+    /// Bytes that are mapped and lent to nobody.
+    pub idle: u64,
+    /// Bytes mapped for buffers and groups.
+    pub mapped: u64,
+    /// The most that `mapped` has been.
+    pub peak: u64,
+    /// Bytes of `idle` that lie in threads' own caches.
+    pub cached: u64,
+    /// Bytes lent to block sets and runs (piles), which count apart from all the others.
+    pub held: u64,
+    /// Buffers that are alive; each part of a group is one.
+    pub live: u64,
+    /// Buffers asked for; each part of a group is one.
+    pub requests: u64,
+    /// Served from a thread's own cache.
+    pub hits_cache: u64,
+    /// Served by a piece of a block that was already cut.
+    pub hits_piece: u64,
+    /// Served by an idle block.
+    pub hits_block: u64,
+    /// Served by an idle run.
+    pub hits_run: u64,
+    /// Mappings made.
+    pub fresh: u64,
+    /// Idle memory that an arena took from another one.
+    pub stolen: u64,
+    /// Bytes given back to the system by trimming, eviction and pressure.
+    pub trimmed: u64,
+    /// Requests refused, for whatever reason.
+    pub refused: u64,
+    /// Requests that waited for room.
+    pub waited: u64,
+    /// Attempts made again because the system was out of memory.
+    pub retries: u64,
+    /// One entry for each arena in use.
+    pub arenas: Vec<ArenaStats>,
+}
+
+/// One arena's part in [`PoolStats`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArenaStats {
+    /// Buffers lent through this arena.
+    pub rented: u64,
+    /// Buffers that came back through this arena: to the arena that they came from, or into the cache of a thread that
+    /// belongs to this one.
+    pub returned: u64,
+    /// Idle memory taken from other arenas.
+    pub stolen: u64,
+    /// Bytes out of this arena: lent, or in threads' caches.
+    pub out: u64,
+    /// Bytes of whole blocks and runs that are idle here.
+    pub idle: u64,
+}

@@ -1,0 +1,188 @@
+//! Threads and arenas: hand-over, threads that end, one-shot threads, settings and figures per arena and in all.
+
+use std::collections::HashSet;
+use std::sync::mpsc;
+
+use super::{MIB, close, pool, pool_with, rent};
+use crate::pool::{Buffer, Change, Pool};
+
+/// One size for each tier.
+const TIERS: [usize; 4] = [1000, 700_000, 3 * MIB, 7 * MIB];
+
+/// Runs `body` in a thread of its own, to its very end.
+fn in_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(body).join().unwrap())
+}
+
+fn rented(pool: &Pool) -> Vec<u64> {
+    pool.stats().arenas.iter().map(|arena| arena.rented).collect()
+}
+
+#[test]
+fn threads_are_assigned_in_turn() {
+    let (pool, twin) = pool();
+    for _ in 0..8 {
+        in_thread(|| drop(rent(&pool, 3 * MIB)));
+    }
+    // Other tests' threads take turns in between, so the order is theirs too; but nobody has two arenas.
+    let counts = rented(&pool);
+    assert_eq!(counts.iter().sum::<u64>(), 8);
+    assert!(counts.len() <= 4);
+    close(pool, twin);
+}
+
+#[test]
+fn memory_goes_back_to_the_arena_that_it_came_from() {
+    let (pool, twin) = pool();
+    for bytes in TIERS {
+        let (home, buffer) = in_thread(|| {
+            let before = pool.stats().arenas;
+            let buffer = rent(&pool, bytes);
+            let after = pool.stats().arenas;
+            let grew = |index: &usize| after[*index].out > before.get(*index).map_or(0, |arena| arena.out);
+            ((0..after.len()).find(grew).unwrap(), buffer)
+        });
+        let out = pool.stats().arenas[home].out;
+        for _ in 0..3 {
+            // Threads of other arenas pass by.
+            in_thread(|| assert_eq!(buffer.len(), bytes));
+        }
+        in_thread(move || drop(buffer));
+        let stats = pool.stats();
+        assert!(stats.arenas[home].out < out, "{bytes} bytes did not come home: {stats:?}");
+        assert_eq!((stats.live, stats.in_use, stats.cached), (0, 0, 0));
+        pool.validate().unwrap();
+    }
+    close(pool, twin);
+}
+
+#[test]
+fn buffers_outlive_their_thread() {
+    let (pool, twin) = pool();
+    let mut live: Vec<Buffer> = TIERS.iter().map(|&bytes| in_thread(|| rent(&pool, bytes))).collect();
+    for (stamp, buffer) in live.iter_mut().enumerate() {
+        buffer.as_mut_slice().fill(stamp as u8);
+    }
+    assert_eq!(pool.stats().live, TIERS.len() as u64);
+    for (stamp, buffer) in live.iter().enumerate() {
+        assert!(buffer.as_slice().iter().all(|&byte| byte == stamp as u8));
+    }
+    drop(live);
+    assert_eq!(pool.stats().in_use, 0);
+    close(pool, twin);
+}
+
+#[test]
+fn one_shot_threads_by_the_thousand_leave_nothing() {
+    let (pool, twin) = pool();
+    let mut kept = Vec::new();
+    for round in 0..2000_usize {
+        let bytes = [100, 5000, 70_000, 2 * MIB][round % 4];
+        let buffer = in_thread(|| {
+            drop(rent(&pool, bytes));
+            rent(&pool, bytes)
+        });
+        if round % 100 == 0 {
+            kept.push(buffer);
+        }
+    }
+    let stats = pool.stats();
+    assert_eq!(stats.live, kept.len() as u64);
+    // This thread's own cache has what it dropped; the others' are empty.
+    let cached = crate::pool::seat::existing_cache(pool.shared()).map_or(0, |cache| cache.lock().bytes);
+    assert_eq!(stats.cached, cached as u64);
+    // Four tiers, four arenas, and what is kept: not one mapping for each thread.
+    assert!(stats.fresh <= 24, "{stats:?}");
+    assert!(pool.shared().all_caches().len() <= 4, "caches are used again");
+    pool.validate().unwrap();
+    drop(kept);
+    close(pool, twin);
+}
+
+#[test]
+fn an_empty_arena_takes_from_its_neighbours_before_it_maps() {
+    for bytes in TIERS {
+        let (pool, twin) = pool();
+        let blocks: Vec<Buffer> = (0..3).map(|_| rent(&pool, bytes)).collect();
+        let fresh = pool.stats().fresh;
+        drop(blocks);
+        for _ in 0..4 {
+            // At least three of these threads belong to other arenas.
+            in_thread(|| drop(rent(&pool, bytes)));
+        }
+        let stats = pool.stats();
+        assert_eq!(stats.fresh, fresh, "{bytes} bytes were mapped although idle: {stats:?}");
+        assert!(stats.stolen >= 1, "{stats:?}");
+        pool.validate().unwrap();
+        close(pool, twin);
+    }
+}
+
+#[test]
+fn figures_of_the_arenas_add_up() {
+    let (pool, twin) = pool();
+    let live: Vec<Buffer> = (0..40).map(|index| in_thread(|| rent(&pool, TIERS[index % 4]))).step_by(2).collect();
+    let stats = pool.stats();
+    assert_eq!(stats.requests, stats.arenas.iter().map(|arena| arena.rented).sum::<u64>());
+    assert_eq!(stats.live, live.len() as u64);
+    let returned: u64 = stats.arenas.iter().map(|arena| arena.returned).sum();
+    assert_eq!(stats.requests - returned, stats.live);
+    assert_eq!(stats.stolen, stats.arenas.iter().map(|arena| arena.stolen).sum::<u64>());
+    assert_eq!(stats.in_use + stats.cached, stats.arenas.iter().map(|arena| arena.out).sum::<u64>());
+    assert_eq!(stats.mapped, stats.in_use + stats.idle);
+    drop(live);
+    close(pool, twin);
+}
+
+#[test]
+fn the_number_of_arenas_changes_while_buffers_live() {
+    let (pool, twin) = pool_with(|settings| settings.arenas = 1);
+    let mut live: Vec<Buffer> = TIERS.iter().map(|&bytes| rent(&pool, bytes)).collect();
+    for arenas in [8, 256, 2, 1] {
+        pool.configure(&Change { arenas: Some(arenas), ..Change::default() }).unwrap();
+        for bytes in TIERS {
+            live.push(in_thread(|| rent(&pool, bytes)));
+            live.push(rent(&pool, bytes));
+        }
+        live.drain(..4);
+        pool.validate().unwrap();
+    }
+    drop(live);
+    assert_eq!((pool.stats().in_use, pool.stats().live), (0, 0));
+    close(pool, twin);
+}
+
+#[test]
+fn hand_over_in_a_chain_mixes_nothing_up() {
+    let (pool, twin) = pool();
+    let seen = std::sync::Mutex::new(HashSet::new());
+    std::thread::scope(|scope| {
+        let (send, mut receive) = mpsc::sync_channel::<(Buffer, u8)>(4);
+        let first = &pool;
+        scope.spawn(move || {
+            for round in 0..500_usize {
+                let mut buffer = rent(first, [300, 20_000, 300_000, 2 * MIB][round % 4]);
+                buffer.as_mut_slice().fill(round as u8);
+                send.send((buffer, round as u8)).unwrap();
+            }
+        });
+        for _ in 0..3 {
+            let (send, next) = mpsc::sync_channel(4);
+            let receive = std::mem::replace(&mut receive, next);
+            scope.spawn(move || {
+                for (mut buffer, stamp) in receive {
+                    assert!(buffer.as_slice().iter().all(|&byte| byte == stamp));
+                    let next = stamp.wrapping_add(1);
+                    buffer.as_mut_slice().fill(next);
+                    send.send((buffer, next)).unwrap();
+                }
+            });
+        }
+        for (buffer, _) in receive {
+            seen.lock().unwrap().insert(buffer.as_ptr() as usize);
+        }
+    });
+    assert!(pool.stats().fresh < 100, "hand-over keeps using the same memory: {:?}", pool.stats());
+    assert_eq!(pool.stats().live, 0);
+    close(pool, twin);
+}

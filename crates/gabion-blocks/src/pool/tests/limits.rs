@@ -1,0 +1,265 @@
+//! Limits are exact, refuse before anything is touched, and can be waited for.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{MIB, close, pool, pool_with, rent};
+use crate::BLOCK_BYTES;
+use crate::error::BlockError;
+use crate::pool::{Buffer, Change, GroupRequest, Pool, Request, Settings};
+
+fn patient(bytes: usize) -> Request {
+    Request { timeout: Some(Duration::from_secs(20)), ..Request::new(bytes) }
+}
+
+fn total(pool: &Pool, bytes: usize) {
+    pool.configure(&Change { total_limit: Some(bytes as u64), ..Change::default() }).unwrap();
+}
+
+#[test]
+fn one_request_is_limited_to_the_byte() {
+    let (pool, twin) = pool_with(|settings| settings.allocation_limit = 4 << 20);
+    assert_eq!(rent(&pool, 4 * MIB).len(), 4 * MIB);
+    let error = pool.rent(&Request::new(4 * MIB + 1)).unwrap_err();
+    assert_eq!(error, BlockError::TooLarge { asked: (4 << 20) + 1, limit: 4 << 20 });
+    assert!(error.to_string().contains("4194305") && error.to_string().contains("allocation_limit"), "{error}");
+    let group = GroupRequest { bytes: 5 * MIB, ..GroupRequest::default() };
+    assert!(matches!(pool.rent_group(&group), Err(BlockError::TooLarge { .. })));
+    pool.configure(&Change { allocation_limit: Some(u64::MAX), ..Change::default() }).unwrap();
+    assert!(pool.rent_group(&group).is_ok());
+    close(pool, twin);
+}
+
+#[test]
+fn the_total_is_limited_to_the_page() {
+    for limit in [4096, 3 * MIB, 4 * MIB, 10 * MIB, 33 * MIB] {
+        let (pool, twin) = pool_with(|settings| settings.total_limit = limit as u64);
+        let whole = rent(&pool, limit);
+        assert_eq!(twin.mapped(), limit as u64);
+        let error = pool.rent(&Request::new(1)).unwrap_err();
+        assert_eq!(error, BlockError::Total { asked: 1, used: limit as u64, limit: limit as u64 });
+        drop(whole);
+        let group = GroupRequest { bytes: limit, ..GroupRequest::default() };
+        let group = pool.rent_group(&group).unwrap();
+        assert!(pool.rent(&Request::new(4096)).is_err());
+        drop(group);
+        assert!(pool.rent(&Request::new(limit + 1)).is_err());
+        assert!(twin.peak() <= limit as u64);
+        close(pool, twin);
+    }
+}
+
+#[test]
+fn refusal_touches_nothing() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 20 << 20);
+    let kept = rent(&pool, 10 * MIB);
+    let maps = twin.maps();
+    for _ in 0..3 {
+        assert!(pool.rent(&Request::new(12 * MIB)).is_err());
+        assert!(pool.rent_group(&GroupRequest { bytes: 16 * MIB, ..GroupRequest::default() }).is_err());
+    }
+    assert_eq!((twin.maps(), pool.stats().refused), (maps, 6));
+    drop(kept);
+    // What is idle is kept when giving it back would not help.
+    let idle = pool.stats().idle;
+    assert!(idle > 0 && pool.rent(&Request::new(21 * MIB)).is_err());
+    assert_eq!(pool.stats().idle, idle);
+    close(pool, twin);
+}
+
+#[test]
+fn idle_memory_makes_room_before_anything_is_refused() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 20 << 20);
+    for bytes in [16 * MIB, 3 * MIB, 300_000, 100, 18 * MIB, 20 * MIB, 64] {
+        drop(rent(&pool, bytes));
+    }
+    assert!(twin.peak() <= 20 << 20);
+    close(pool, twin);
+}
+
+#[test]
+fn small_buffers_are_served_where_no_block_fits() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 64 << 10);
+    let live: Vec<Buffer> = (0..16).map(|_| rent(&pool, 4000)).collect();
+    assert!(pool.rent(&Request::new(1)).is_err());
+    drop(live);
+    assert_eq!(twin.mapped(), 0, "what no shelf takes goes back at once");
+    close(pool, twin);
+}
+
+#[test]
+fn the_pool_keeps_no_more_than_it_may() {
+    let (pool, twin) = pool_with(|settings| settings.pool_bytes = 3 * BLOCK_BYTES as u64);
+    let live: Vec<Buffer> = (0..5).map(|_| rent(&pool, BLOCK_BYTES)).collect();
+    drop(live);
+    assert_eq!(pool.stats().idle, 3 * BLOCK_BYTES as u64);
+    // Fresh memory of another size: what is cold goes first.
+    let run = rent(&pool, 2 * BLOCK_BYTES);
+    assert!(pool.stats().mapped <= 3 * BLOCK_BYTES as u64);
+    drop(run);
+    let none = Change { pool_bytes: Some(0), ..Change::default() };
+    pool.configure(&none).unwrap();
+    assert_eq!(twin.mapped(), 0, "a smaller pool gives back at once");
+    for bytes in [100, 65_536, MIB, 4 * MIB, 40 * MIB] {
+        drop(rent(&pool, bytes));
+        assert_eq!(twin.mapped(), 0, "{bytes} bytes: served and given back");
+    }
+    close(pool, twin);
+}
+
+#[test]
+fn settings_change_at_run_time_or_not_at_all() {
+    let (pool, twin) = pool();
+    let before = pool.settings();
+    for arenas in [0, 3, 512] {
+        let change = Change { arenas: Some(arenas), pool_bytes: Some(1), ..Change::default() };
+        assert!(matches!(pool.configure(&change), Err(BlockError::Setting { .. })));
+    }
+    let never = Change { trim_period: Some(Duration::ZERO), ..Change::default() };
+    assert!(matches!(pool.configure(&never), Err(BlockError::Setting { .. })));
+    assert_eq!(pool.settings(), before);
+    let change = Change {
+        pool_bytes: Some(1 << 30),
+        arenas: Some(8),
+        trim_period: Some(Duration::from_secs(5)),
+        allocation_limit: Some(1 << 20),
+        total_limit: Some(1 << 21),
+    };
+    pool.configure(&change).unwrap();
+    let after = pool.settings();
+    assert_eq!((after.pool_bytes, after.arenas, after.trim_period), (1 << 30, 8, Duration::from_secs(5)));
+    assert_eq!((after.allocation_limit, after.total_limit), (1 << 20, 1 << 21));
+    pool.follow_limits();
+    assert_eq!(pool.settings().pool_bytes, Settings::default().pool_bytes);
+    close(pool, twin);
+}
+
+#[test]
+fn limits_hold_while_sixteen_threads_ask() {
+    let limit = 24 * MIB;
+    let (pool, twin) = pool_with(|settings| settings.total_limit = limit as u64);
+    std::thread::scope(|scope| {
+        for thread in 0..16_usize {
+            let pool = &pool;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let bytes = [100, 70_000, MIB, 4 * MIB, 6 * MIB][(thread + round) % 5];
+                    if let Ok(buffer) = pool.rent(&Request::new(bytes)) {
+                        assert_eq!(buffer.len(), bytes);
+                    }
+                }
+            });
+        }
+    });
+    assert!(twin.peak() <= limit as u64, "{} bytes at one time", twin.peak());
+    close(pool, twin);
+}
+
+// --- waiting -------------------------------------------------------------------------------------
+
+#[test]
+fn who_waits_is_served_when_memory_comes_back() {
+    for bytes in [1000, MIB, 3 * MIB, 8 * MIB] {
+        let (pool, twin) = pool_with(|settings| settings.total_limit = 8 << 20);
+        let all = rent(&pool, 8 * MIB);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| pool.rent(&patient(bytes)).unwrap());
+            while pool.stats().waited == 0 {
+                std::thread::yield_now();
+            }
+            drop(all);
+            assert_eq!(waiting.join().unwrap().len(), bytes);
+        });
+        assert!(twin.peak() <= 8 << 20);
+        close(pool, twin);
+    }
+}
+
+#[test]
+fn who_waits_is_served_in_order_of_arrival() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 8 << 20);
+    let all = rent(&pool, 8 * MIB);
+    let served = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for turn in 0..6 {
+            let (pool, served) = (&pool, &served);
+            scope.spawn(move || {
+                // The first asks for all of it, the others for less: they must not overtake it, nor fit together.
+                let buffer = pool.rent(&patient(if turn == 0 { 8 * MIB } else { 5 * MIB + turn })).unwrap();
+                assert_eq!(served.fetch_add(1, Ordering::SeqCst), turn);
+                drop(buffer);
+            });
+            while pool.stats().waited <= turn as u64 {
+                std::thread::yield_now();
+            }
+        }
+        drop(all);
+    });
+    assert_eq!(served.load(Ordering::SeqCst), 6);
+    close(pool, twin);
+}
+
+#[test]
+fn waiting_ends_with_the_timeout_or_when_told_to() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 4 << 20);
+    let all = rent(&pool, 4 * MIB);
+    let start = Instant::now();
+    let short = Request { timeout: Some(Duration::from_millis(30)), ..Request::new(MIB) };
+    let error = pool.rent(&short).unwrap_err();
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    assert!(matches!(error, BlockError::TimedOut { used: 4_194_304, .. }), "{error}");
+    assert!(error.to_string().contains("30ms"), "{error}");
+    let mut asked = 0;
+    let stop = pool.rent_while(&patient(MIB), &mut || {
+        asked += 1;
+        asked < 3
+    });
+    assert_eq!((stop.unwrap_err(), asked), (BlockError::Interrupted, 3));
+    let group = GroupRequest { bytes: MIB, timeout: Some(Duration::ZERO), ..GroupRequest::default() };
+    assert!(matches!(pool.rent_group(&group), Err(BlockError::TimedOut { .. })));
+    let never = pool.rent(&patient(5 * MIB)).unwrap_err();
+    assert!(matches!(never, BlockError::Total { .. }), "no waiting makes room for more than the limit");
+    drop(all);
+    assert!(pool.rent(&short).is_ok());
+    close(pool, twin);
+}
+
+#[test]
+fn a_higher_limit_wakes_who_waits() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 4 << 20);
+    let all = rent(&pool, 4 * MIB);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| pool.rent(&patient(4 * MIB)).unwrap().len());
+        while pool.stats().waited == 0 {
+            std::thread::yield_now();
+        }
+        total(&pool, 8 * MIB);
+        assert_eq!(waiting.join().unwrap(), 4 * MIB);
+    });
+    drop(all);
+    close(pool, twin);
+}
+
+#[test]
+fn a_crowd_gets_through_a_narrow_door() {
+    // The limit is a fifth of what they would take together; nobody fails, and it is never exceeded.
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 12 << 20);
+    let start = Barrier::new(12);
+    std::thread::scope(|scope| {
+        for thread in 0..12_usize {
+            let (pool, start) = (&pool, &start);
+            scope.spawn(move || {
+                start.wait();
+                for round in 0..40 {
+                    let bytes = [5 * MIB, 200_000, 4 * MIB, 2 * MIB][(thread + round) % 4];
+                    let mut buffer = pool.rent(&patient(bytes)).unwrap();
+                    buffer.as_mut_slice()[bytes - 1] = 1;
+                }
+            });
+        }
+    });
+    assert!(twin.peak() <= 12 << 20);
+    assert_eq!(pool.stats().refused, 0);
+    close(pool, twin);
+}

@@ -1,0 +1,51 @@
+//! The pool's own tests: one file for each of its promises.
+
+mod arenas;
+mod failures;
+mod groups;
+mod limits;
+mod model;
+mod sizes;
+mod trimming;
+
+use std::time::Duration;
+
+use super::{Buffer, Pool, Request, Settings};
+use crate::os::Twin;
+
+const MIB: usize = 1 << 20;
+const PERIOD: Duration = Duration::from_secs(3600);
+
+/// Settings under which nothing happens by itself and nothing waits long.
+fn quiet() -> Settings {
+    let mut settings = Settings::default();
+    (settings.pool_bytes, settings.follows) = (256 << 20, false);
+    (settings.arenas, settings.trim_period, settings.patience) = (4, PERIOD, Duration::ZERO);
+    settings
+}
+
+/// A pool on a twin of the system, without memory pressure and without a trimmer.
+fn pool_with(change: impl FnOnce(&mut Settings)) -> (Pool, &'static Twin) {
+    let twin: &'static Twin = Box::leak(Box::default());
+    let mut settings = quiet();
+    change(&mut settings);
+    let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+    // As if one were at work: nobody trims but the test.
+    assert!(pool.shared().trimmer.duty.take());
+    (pool, twin)
+}
+
+fn pool() -> (Pool, &'static Twin) {
+    pool_with(|_| {})
+}
+
+fn rent(pool: &Pool, bytes: usize) -> Buffer {
+    pool.rent(&Request::new(bytes)).unwrap()
+}
+
+/// Drops the pool and checks that nothing is left of it.
+fn close(pool: Pool, twin: &Twin) {
+    pool.validate().unwrap();
+    drop(pool);
+    assert_eq!(twin.mapped(), 0, "memory was not given back");
+}

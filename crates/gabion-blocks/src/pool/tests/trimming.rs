@@ -1,0 +1,245 @@
+//! What is idle goes back: by the policy, under pressure, on request; and nothing that is in use.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{MIB, PERIOD, close, pool, quiet, rent};
+use crate::os::Twin;
+use crate::pool::{Buffer, Change, Pool};
+
+/// Lets the policy look, `periods` after the pool was made.
+fn look(pool: &Pool, periods: f64) -> u64 {
+    pool.shared().look(PERIOD.mul_f64(periods))
+}
+
+fn burst(pool: &Pool) {
+    let live: Vec<Buffer> =
+        (0..12).map(|index| rent(pool, [500, 100_000, MIB, 4 * MIB, 4 * MIB, 10 * MIB][index % 6])).collect();
+    drop(live);
+}
+
+fn fill(buffers: &mut [Buffer], stamp: u8) {
+    for buffer in buffers {
+        buffer.as_mut_slice().fill(stamp);
+    }
+}
+
+#[test]
+fn idle_memory_is_gone_two_periods_after_the_load() {
+    let (pool, twin) = pool();
+    burst(&pool);
+    let load = pool.stats().mapped;
+    assert!(load > 40 << 20);
+    for quarter in 1..7 {
+        let needed = quarter <= 4;
+        look(&pool, f64::from(quarter) / 4.0);
+        assert!(!needed || pool.stats().mapped > 40 << 20, "this period or the last one needed it");
+    }
+    assert_eq!((pool.stats().mapped, twin.mapped()), (0, 0));
+    assert!(pool.stats().trimmed >= 40 << 20);
+    close(pool, twin);
+}
+
+#[test]
+fn a_steady_load_keeps_its_memory() {
+    let (pool, twin) = pool();
+    burst(&pool);
+    let fresh = pool.stats().fresh;
+    for quarter in 1..40 {
+        look(&pool, f64::from(quarter) / 4.0);
+        burst(&pool);
+    }
+    assert_eq!(pool.stats().fresh, fresh, "warm memory was given back under a steady load");
+    close(pool, twin);
+}
+
+#[test]
+fn half_the_load_keeps_half_the_memory() {
+    let (pool, twin) = pool();
+    drop((0..10).map(|_| rent(&pool, 4 * MIB)).collect::<Vec<_>>());
+    for quarter in 1..14 {
+        look(&pool, f64::from(quarter) / 4.0);
+        drop((0..5).map(|_| rent(&pool, 4 * MIB)).collect::<Vec<_>>());
+    }
+    assert_eq!(pool.stats().idle, 20 << 20);
+    close(pool, twin);
+}
+
+#[test]
+fn the_cold_end_goes_first() {
+    let (pool, twin) = pool();
+    let (cold, hot) = (rent(&pool, 4 * MIB), rent(&pool, 4 * MIB));
+    let (at, kept) = (cold.as_ptr(), hot.as_ptr());
+    drop(cold);
+    drop(hot);
+    assert_eq!(pool.shared().evict(1), 4 << 20);
+    assert!(pool.owns(at).is_none());
+    assert_eq!(rent(&pool, 4 * MIB).as_ptr(), kept);
+    close(pool, twin);
+}
+
+#[test]
+fn trimming_takes_all_that_is_idle_and_nothing_else() {
+    let (pool, twin) = pool();
+    let mut live: Vec<Buffer> = [300, 100_000, 3 * MIB, 9 * MIB].map(|bytes| rent(&pool, bytes)).into();
+    fill(&mut live, 7);
+    burst(&pool);
+    let in_use = pool.stats().in_use;
+    assert!(pool.trim(true) > 0);
+    let stats = pool.stats();
+    assert_eq!((stats.in_use, stats.cached), (in_use, 0));
+    // Two blocks are cut for the live pieces; all else is gone.
+    assert!(stats.idle <= 8 << 20, "{stats:?}");
+    assert_eq!(pool.trim(true), 0, "once is enough");
+    assert!(live.iter().all(|buffer| buffer.as_slice().iter().all(|&byte| byte == 7)));
+    drop(live);
+    pool.trim(true);
+    assert_eq!(twin.mapped(), 0);
+    close(pool, twin);
+}
+
+#[test]
+fn large_free_pieces_go_back_while_their_block_is_in_use() {
+    let (pool, twin) = pool();
+    let mut live: Vec<Buffer> = (0..16).map(|_| rent(&pool, 256 << 10)).collect();
+    fill(&mut live, 1);
+    live.truncate(1);
+    assert_eq!(pool.trim(true), 15 * (256 << 10));
+    assert_eq!(twin.decommitted(), 15 * (256 << 10));
+    pool.validate().unwrap();
+    // They are zero now, so a clean one is not cleared.
+    let clean = rent(&pool, 256 << 10);
+    assert!(clean.as_slice().iter().all(|&byte| byte == 0));
+    // By the policy too, when a block's pieces were not used for a whole period.
+    live.extend((0..15).map(|_| rent(&pool, 256 << 10)));
+    fill(&mut live, 1);
+    live.truncate(1);
+    for periods in [1.1, 2.2, 3.3, 4.4] {
+        look(&pool, periods);
+    }
+    assert!(twin.decommitted() >= 2 * 14 * (256 << 10), "{}", twin.decommitted());
+    drop((live, clean));
+    close(pool, twin);
+}
+
+#[test]
+fn caches_that_are_not_used_are_emptied() {
+    let (pool, twin) = pool();
+    drop((0..10).map(|_| rent(&pool, 2000)).collect::<Vec<_>>());
+    assert!(pool.stats().cached > 0);
+    look(&pool, 0.1);
+    assert!(pool.stats().cached > 0, "used since the last look");
+    look(&pool, 0.2);
+    assert_eq!(pool.stats().cached, 0);
+    close(pool, twin);
+}
+
+#[test]
+fn a_check_looks_at_most_once_a_second() {
+    let (pool, twin) = pool();
+    let shared = pool.shared();
+    let ticks = || shared.tick();
+    let start = ticks();
+    for milliseconds in [0, 1, 999, 1000, 1500, 1999, 2000] {
+        shared.check(Duration::from_millis(milliseconds));
+    }
+    assert_eq!(ticks() - start, 3);
+    pool.check();
+    close(pool, twin);
+}
+
+// --- pressure ------------------------------------------------------------------------------------
+
+struct System(PathBuf);
+
+impl System {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("gabion-trimming-{}-{name}", std::process::id())))
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn pool(&self) -> (Pool, &'static Twin) {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let pool = Pool::with_root(twin, quiet(), self.0.clone()).unwrap();
+        assert!(pool.shared().trimmer.duty.take());
+        (pool, twin)
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn under_pressure_everything_idle_goes() {
+    type File = (&'static str, &'static str);
+    let cases: [(&str, &[File], File); 3] = [
+        (
+            "v1",
+            &[
+                ("proc/meminfo", "MemTotal: 1000 kB\n"),
+                ("proc/self/cgroup", "4:memory:/x\n"),
+                ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "100000"),
+                ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "1000"),
+            ],
+            ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "99000"),
+        ),
+        (
+            "v2",
+            &[("proc/self/cgroup", "0::/x\n"), ("sys/fs/cgroup/x/memory.pressure", "some avg10=0.00\n")],
+            ("sys/fs/cgroup/x/memory.pressure", "some avg10=55.00\n"),
+        ),
+        ("machine", &[("proc/pressure/memory", "some avg10=0.00\n")], ("proc/pressure/memory", "some avg10=10.00\n")),
+    ];
+    for (name, calm, tight) in cases {
+        let system = System::new(name);
+        for (path, text) in calm {
+            system.write(path, text);
+        }
+        let (pool, twin) = system.pool();
+        let mut kept = rent(&pool, 5000);
+        kept.as_mut_slice().fill(3);
+        burst(&pool);
+        look(&pool, 0.1);
+        assert!(pool.stats().idle > 40 << 20, "{name}: calm");
+        system.write(tight.0, tight.1);
+        assert!(pool.check() > 0);
+        let stats = pool.stats();
+        assert_eq!((stats.cached, stats.arenas.iter().map(|arena| arena.idle).sum::<u64>()), (0, 0), "{name}");
+        assert!(kept.as_slice().iter().all(|&byte| byte == 3));
+        drop(kept);
+        close(pool, twin);
+    }
+}
+
+#[test]
+fn the_trimmer_works_by_itself_and_ends() {
+    let twin: &'static Twin = Box::leak(Box::default());
+    let mut settings = quiet();
+    settings.trim_period = Duration::from_millis(40);
+    let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+    let running = || !pool.shared().trimmer.duty.vacant();
+    assert!(!running(), "nothing is idle yet");
+    for _ in 0..2 {
+        burst(&pool);
+        assert!(running());
+        let start = std::time::Instant::now();
+        while running() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", pool.stats());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!((pool.stats().idle, twin.mapped()), (0, 0));
+    }
+    // A longer period is taken up at once, and so is the end of the pool.
+    pool.configure(&Change { trim_period: Some(PERIOD), ..Change::default() }).unwrap();
+    burst(&pool);
+    close(pool, twin);
+}

@@ -1,0 +1,101 @@
+//! Looking at the clock and at the system: what the policy does with both.
+
+use std::time::Duration;
+
+use super::policy::SLOTS;
+use super::pressure::Readings;
+use super::settings::default_pool_bytes;
+use super::shared::Shared;
+use crate::sync::{Ordering, lock};
+
+/// A collection asks at most this often.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Time since the pool was made.
+    pub fn now(&self) -> Duration {
+        self.born.elapsed()
+    }
+
+    /// Gives back what the policy has no use for at the time `now`; all that is idle, when memory is short. Returns
+    /// bytes.
+    pub fn look(&self, now: Duration) -> u64 {
+        let tick = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        let period = self.follow_limits();
+        if Readings::read(&self.root).tight() {
+            return self.give_all();
+        }
+        self.flush_unused_caches();
+        let (slots, before) = self.end_slots(now, period, tick);
+        let freed = self.trim_excess();
+        // What was not used for a whole period; nothing new can have become so within a slot.
+        if slots > 0 { freed + self.decommit_pieces(before) } else { freed }
+    }
+
+    /// Ends the policy's slots that are over. Returns how many, and the tick of one period ago.
+    fn end_slots(&self, now: Duration, period: Duration, tick: u64) -> (u64, u64) {
+        let mut watch = lock(&self.watch);
+        let slots = watch.slots.ended(now, period);
+        if slots > 0 {
+            watch.demand.roll(slots, self.ledger.next_mark(), self.ledger.taken());
+            self.ledger.set_past(watch.demand.highest());
+        }
+        let before = watch.ends[watch.ends.len() - 1];
+        for _ in 0..slots.min(u64::from(SLOTS)) {
+            watch.ends.rotate_right(1);
+            watch.ends[0] = tick;
+        }
+        (slots, before)
+    }
+
+    /// [`Shared::look`], but at most once a second.
+    pub fn check(&self, now: Duration) -> u64 {
+        let due = {
+            let mut watch = lock(&self.watch);
+            let due = watch.last_check.is_none_or(|last| now.saturating_sub(last) >= CHECK_EVERY);
+            if due {
+                watch.last_check = Some(now);
+            }
+            due
+        };
+        if due { self.look(now) } else { 0 }
+    }
+
+    /// Lets the pool's size follow the limits of this process, unless it was set. Returns the trim period.
+    fn follow_limits(&self) -> Duration {
+        let (follows, period) = {
+            let settings = lock(&self.settings);
+            (settings.follows, settings.trim_period)
+        };
+        if follows {
+            let bytes = default_pool_bytes();
+            let mut settings = lock(&self.settings);
+            if settings.follows {
+                settings.pool_bytes = bytes;
+                self.publish(&settings);
+            }
+        }
+        self.shrink();
+        period
+    }
+
+    /// Gives back what is idle beyond the pool's size. Returns bytes.
+    pub fn shrink(&self) -> u64 {
+        let surplus = self.ledger.mapped().saturating_sub(self.pool_bytes());
+        if surplus == 0 {
+            return 0;
+        }
+        self.flush_caches();
+        self.evict(surplus)
+    }
+
+    /// Empties the caches that their threads have not used since the last look.
+    fn flush_unused_caches(&self) {
+        for cache in self.all_caches() {
+            let used = std::mem::take(&mut cache.lock().used);
+            if !used {
+                self.flush(cache);
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The thread that trims: it begins when something is idle and ends when nothing is.
+
+use std::time::Duration;
+
+use super::policy::until_next;
+use super::shared::Shared;
+use crate::sync::{Ordering, lock};
+
+impl Shared {
+    /// Sees to it that somebody will trim. To be called after something has become idle.
+    #[inline]
+    pub fn wants_trimmer(&'static self) {
+        if self.trimmer.duty.vacant() {
+            self.start_trimmer();
+        }
+    }
+
+    #[cold]
+    fn start_trimmer(&'static self) {
+        // Relaxed: a closed pool keeps nothing that would have to be trimmed.
+        if self.closed.load(Ordering::Relaxed) || !self.trimmer.duty.take() {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("gabion-trim".to_owned()).stack_size(256 << 10);
+        if thread.spawn(|| self.trim_until_idle()).is_err() {
+            // No thread to be had now: collections and later returns ask again.
+            self.trimmer.duty.vacate();
+        }
+    }
+
+    fn trim_until_idle(&'static self) {
+        loop {
+            let period = lock(&self.settings).trim_period;
+            self.rest(until_next(self.now(), period));
+            self.look(self.now());
+            if self.trimmer.duty.leave(|| self.nothing_idle()) {
+                return;
+            }
+        }
+    }
+
+    /// True when there is nothing that a trimmer could ever give back.
+    fn nothing_idle(&self) -> bool {
+        self.all_caches().into_iter().all(|cache| cache.lock().bytes == 0)
+            && self.arenas().all(|arena| {
+                let counts = arena.lock().counts;
+                counts.idle == 0 && counts.cold_pieces == 0
+            })
+    }
+
+    /// Sleeps for `most`, or until it is nudged.
+    fn rest(&self, most: Duration) {
+        let nudges = lock(&self.trimmer.nudges);
+        let seen = *nudges;
+        // A poisoned lock wakes at once, and the next rest is a whole one: the number is whole anyway.
+        drop(self.trimmer.nudged.wait_timeout_while(nudges, most, |nudges| *nudges == seen));
+    }
+
+    /// Has the trimmer look at once, because the settings have changed or the pool is closed.
+    pub fn nudge_trimmer(&self) {
+        *lock(&self.trimmer.nudges) += 1;
+        self.trimmer.nudged.notify_all();
+    }
+}

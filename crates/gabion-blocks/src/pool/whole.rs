@@ -1,0 +1,225 @@
+//! Lending whole spans: blocks, runs, and memory of an exact size; and blocks for block sets.
+
+use super::seat;
+use super::shared::{Arena, Shared};
+use super::shelves::Shelves;
+use super::size::{BLOCK_CLASS, SPAN_CLASSES, SYSTEM_PAGE, span_bytes, span_class, stagger_room};
+use super::span::{NO_CLASS, Span, Use};
+use crate::BLOCK_BYTES;
+use crate::error::BlockError;
+use crate::huge::{self, HUGE_PAGE};
+use crate::sync::Ordering;
+
+/// What whole memory a request is served by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The shelf, or [`NO_CLASS`] when the size is beyond all classes.
+    pub class: usize,
+    /// What a fresh span would take.
+    pub bytes: usize,
+    /// The least that would do.
+    pub exact: usize,
+}
+
+impl Plan {
+    /// How `bytes` bytes are served by whole memory.
+    pub fn of(bytes: usize) -> Self {
+        let exact = bytes.max(1).next_multiple_of(SYSTEM_PAGE);
+        if bytes <= BLOCK_BYTES {
+            return Self { class: BLOCK_CLASS, bytes: BLOCK_BYTES, exact };
+        }
+        let class = span_class(bytes + stagger_room(bytes));
+        Self { class: class.unwrap_or(NO_CLASS), bytes: class.map_or(exact, span_bytes), exact }
+    }
+}
+
+/// How many classes larger than need be a warm run may be: with its own class and its stagger, 1/8 in all.
+pub(crate) const CLOSE: usize = 1;
+
+/// The same where a fresh run would have to push out idle ones: half as much again at most. What is lent so is mapped
+/// anyway, and warm.
+const LOOSE: usize = 16;
+
+impl Shared {
+    /// Takes whole memory for a buffer: of this arena, of another one, or fresh.
+    ///
+    /// # Errors
+    /// As `reserve` and `map_reserved`.
+    pub fn rent_whole(&'static self, asked: usize, plan: Plan) -> Result<&'static Span, BlockError> {
+        if let Some(span) = self.rent_warm(plan, CLOSE) {
+            return Ok(span);
+        }
+        // Rather a run that is somewhat too large, or a part of one, than to throw one away and map another.
+        if self.surplus(plan.bytes as u64) > 0
+            && let Some(span) = self.rent_warm(plan, LOOSE).or_else(|| self.rent_part(plan))
+        {
+            return Ok(span);
+        }
+        let span = match self.reserve(asked as u64, plan.bytes as u64) {
+            Ok(()) => self.map_reserved(asked as u64, plan.bytes, plan.class)?,
+            // The class does not fit, but its smallest part might.
+            Err(_) => return self.rent_exactly(asked, plan.exact),
+        };
+        Ok(self.lend_fresh(span, plan.exact))
+    }
+
+    /// Takes memory of an exact size, which is not kept when it comes back.
+    ///
+    /// # Errors
+    /// As `reserve` and `map_reserved`.
+    pub fn rent_exactly(&'static self, asked: usize, exact: usize) -> Result<&'static Span, BlockError> {
+        self.reserve(asked as u64, exact as u64)?;
+        Ok(self.lend_fresh(self.map_reserved(asked as u64, exact, NO_CLASS)?, exact))
+    }
+
+    /// Takes idle memory for a buffer, if there is some; of runs, up to `wider` classes larger than need be.
+    pub fn rent_warm(&'static self, plan: Plan, wider: usize) -> Option<&'static Span> {
+        if plan.class == NO_CLASS {
+            return None;
+        }
+        let home = self.arena(seat::arena(self));
+        let own = {
+            let mut shelves = home.lock();
+            let span = shelves.take(plan.class, wider);
+            if let Some(span) = span {
+                lend_warm(&mut shelves, span);
+            }
+            span
+        };
+        let span = own.or_else(|| {
+            let span = self.steal(home, |shelves| shelves.take(plan.class, wider))?;
+            lend_warm(&mut home.lock(), span);
+            Some(span)
+        })?;
+        self.ledger.went_out(span.bytes() as u64);
+        Some(span)
+    }
+
+    /// Takes a longer idle run of this arena or another one and gives its end back.
+    fn rent_part(&'static self, plan: Plan) -> Option<&'static Span> {
+        let home = self.arena(seat::arena(self));
+        let own = home.lock().take(plan.class, SPAN_CLASSES);
+        let span = own.or_else(|| self.steal(home, |shelves| shelves.take(plan.class, SPAN_CLASSES)))?;
+        if span.bytes() > plan.bytes {
+            self.shorten(span, plan.bytes, plan.class);
+        }
+        lend_warm(&mut home.lock(), span);
+        self.ledger.went_out(span.bytes() as u64);
+        Some(span)
+    }
+
+    /// Takes idle memory out of another arena; `home` is where it belongs from now on.
+    pub fn steal(
+        &'static self,
+        home: &Arena,
+        take: impl Fn(&mut Shelves) -> Option<&'static Span>,
+    ) -> Option<&'static Span> {
+        let others = self.arenas_from(home.index).skip(1).filter(|other| other.idle() > 0);
+        let span = others.filter_map(Arena::try_lock).find_map(|mut shelves| take(&mut shelves))?;
+        span.set_home(home.index);
+        home.lock().counts.stolen += 1;
+        Some(span)
+    }
+
+    /// Lends a span that was just mapped and of which `bytes` bytes are asked for.
+    pub fn lend_fresh(&'static self, span: &'static Span, bytes: usize) -> &'static Span {
+        let home = self.arena(seat::arena(self));
+        span.set_home(home.index);
+        if bytes >= HUGE_PAGE && huge::wanted(self.os) {
+            // SAFETY: a fresh mapping that is nobody's yet; its words are aligned, and zero is what they are.
+            unsafe {
+                self.os.advise_huge(span.base(), span.bytes());
+                huge::touch(self.os, span.base().cast().as_ref());
+            }
+        }
+        self.ledger.went_out(span.bytes() as u64);
+        home.lock().lend(span);
+        span
+    }
+
+    /// Takes whole memory back from a buffer: onto the shelf that it came from, or back to the system.
+    pub fn return_whole(&'static self, span: &'static Span) {
+        let keep = span.class() != NO_CLASS && self.keeps();
+        let (arena, tick) = (self.arena(span.home()), self.tick());
+        {
+            let mut shelves = arena.lock();
+            assert!(span.state() == Use::Lent, "memory was given back twice");
+            shelves.counts.lent -= span.bytes() as u64;
+            shelves.counts.returned += 1;
+            self.ledger.came_back(span.bytes() as u64);
+            if keep {
+                shelves.shelve(span, tick);
+            }
+        }
+        if keep {
+            self.wants_trimmer();
+            self.admission.room_made();
+        } else {
+            self.unmap(span);
+        }
+    }
+
+    // --- for block sets --------------------------------------------------------------------------
+
+    /// Takes a block, or a run of exactly `bytes` bytes, for an owner outside the pool's limits. With `zero`, it is known
+    /// to read as zero; otherwise `Span::zero` says whether it does.
+    ///
+    /// # Errors
+    /// [`BlockError::NoMemory`]; nothing waits.
+    pub fn hold(&'static self, bytes: usize, zero: bool) -> Result<&'static Span, BlockError> {
+        let class = span_class(bytes).filter(|&class| span_bytes(class) == bytes);
+        let home = self.arena(seat::arena(self));
+        let take = |shelves: &mut Shelves| shelves.take_exactly(class?, zero);
+        let own = take(&mut home.lock());
+        let warm = own.or_else(|| self.steal(home, take));
+        let span = if let Some(span) = warm {
+            self.ledger.give(bytes as u64);
+            self.admission.room_made();
+            span
+        } else {
+            self.map_at_once(bytes, class.unwrap_or(NO_CLASS)).map_err(|errno| self.no_memory(bytes as u64, errno))?
+        };
+        span.set_home(home.index);
+        self.ledger.hold(bytes as u64);
+        self.ledger.went_out(bytes as u64);
+        home.lock().hold(span);
+        Ok(span)
+    }
+
+    /// Takes back what [`Shared::hold`] gave, if it is warm and as far as the pool may keep it.
+    pub fn let_go(&'static self, span: &'static Span) {
+        let bytes = span.bytes() as u64;
+        let (arena, tick) = (self.arena(span.home()), self.tick());
+        let fits = |limit: u64| self.ledger.mapped() + bytes <= limit;
+        let keep = span.class() != NO_CLASS
+            && !span.holes.load(Ordering::Relaxed)
+            && fits(self.pool_bytes())
+            && !self.admission.anyone()
+            && self.ledger.take(bytes, self.total_limit()).is_ok();
+        {
+            let mut shelves = arena.lock();
+            assert!(span.state() == Use::Held, "a block was given back twice");
+            shelves.counts.held -= bytes;
+            self.ledger.came_back(bytes);
+            if keep {
+                shelves.shelve(span, tick);
+            }
+        }
+        self.ledger.let_go(bytes);
+        if keep {
+            self.wants_trimmer();
+        } else {
+            self.unmap_uncounted(span);
+        }
+        self.admission.room_made();
+    }
+}
+
+fn lend_warm(shelves: &mut Shelves, span: &'static Span) {
+    shelves.lend(span);
+    if span.class() == BLOCK_CLASS {
+        shelves.counts.hits_block += 1;
+    } else {
+        shelves.counts.hits_run += 1;
+    }
+}

@@ -1,0 +1,12 @@
+//! The one door to locks and atomics. The model checker's tests bring their own in its place.
+
+use std::sync::PoisonError;
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// Takes a lock. What the locks of this crate guard is whole at every instant, so a panic elsewhere is no reason to stop.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
