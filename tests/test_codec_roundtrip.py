@@ -179,6 +179,13 @@ def test_cycles(codec):
     assert through(codec, deque)[0] is not None
 
 
+def test_tuples_hash_as_before(codec):
+    for value in ((), (1, "two"), cases.Point(1, "two"), frozenset([(1, 2), cases.Point(3, 4)])):
+        back = through(codec, value)
+        assert hash(back) == hash(value)
+        assert {value: "found"}[back] == "found"
+
+
 def test_constructed_from_itself_is_refused(codec):
     from gabion._native import CodecError
 

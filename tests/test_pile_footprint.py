@@ -5,14 +5,18 @@ from collections.abc import Callable
 import pytest
 
 HEAD = """
-import gc, os, random, sys
-import gabion
+import ctypes, gc, os, random, sys
+import gabion, gabion.memory
 from model import Plain, Slotted, person
 LONG = os.environ.get("GABION_LONG") == "1"
 # Without the global lock Python's own allocator keeps what was freed for a while.
 SLACK = 4e6 if getattr(sys, "_is_gil_enabled", lambda: True)() else 64e6
+# What malloc keeps free for the next call is no use of ours, and how much that is differs from run to run.
+malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda keep: None)
 def rss():
     gc.collect()
+    gabion.memory.trim(all=True)  # what a pile no longer needs, the pool keeps warm for a while
+    malloc_trim(0)
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * 4096
 """

@@ -240,6 +240,49 @@ EXIT = {
         for _ in range(3): threading.Thread(target=work, daemon=True).start()
         time.sleep(0.15)
         """,
+    "daemon threads in the code of what they store": """
+        import gabion, threading, time
+        pile = gabion.Pile()
+        def run():
+            for _ in range(200): pass
+            time.sleep(0)
+        class Reduced:
+            def __reduce__(self): run(); return (make, ())
+            def __del__(self): run()
+        def make(): run(); return Stateful()
+        class Stateful:
+            def __getstate__(self): run(); return 1
+            def __setstate__(self, state): run()
+            @property
+            def field(self): run(); return 2
+        class Key:
+            def __hash__(self): run(); return 3
+            def __eq__(self, other): run(); return True
+        class Pointer:
+            def __index__(self): run(); return fixed
+        class Listed(list):
+            def append(self, item): run(); super().append(item)
+            def __len__(self): run(); return super().__len__()
+        def some():
+            for _ in range(9): run(); yield Reduced()
+        fixed = pile.put(Stateful())
+        keyed = pile.put({Key(): 1, "field": Stateful()})
+        work = [
+            lambda: pile.get(pile.put(Reduced())),
+            lambda: pile.remove_many(pile.put_many(some())),
+            lambda: pile.get_many(fixed for _ in some()),
+            lambda: pile.fields(fixed, "field"),
+            lambda: pile.fields(keyed, "field"),
+            lambda: pile.get(Pointer()),
+            lambda: pile.replace(fixed, Stateful()),
+            lambda: pile.pop(pile.put([Listed([Reduced(), {Key()}])])),
+            lambda: (pile.compact(), pile.validate()),
+        ]
+        def forever(step):
+            while True: step()
+        for step in work: threading.Thread(target=forever, args=(step,), daemon=True).start()
+        time.sleep(0.2)
+        """,
     "an exception": """
         import gabion, sys
         def main():

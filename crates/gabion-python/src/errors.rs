@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString};
 
 use pyo3::exceptions::{PyException, PyLookupError, PyMemoryError, PyOSError, PyValueError};
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
+
+use crate::ffi;
 
 /// The exception classes of the package, made once per process.
 pub(crate) struct Errors {

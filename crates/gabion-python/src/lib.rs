@@ -2,10 +2,14 @@
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | `ffi` | the interpreter's C functions, safe to be in when the interpreter ends |
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
+//! | `detached` | work without the interpreter |
 //! | `size` | sizes as callers write them: 4096, "4 GiB" |
 //! | `codec` | any picklable graph of Python objects to bytes and back |
 //! | `pile` | `gabion.Pile` |
+//! | `memory` | `gabion.memory`: buffers and groups from the pool |
+//! | `numpy_hook` | what `gabion.numpy` has NumPy call for the memory of its arrays |
 
 // Docstrings are Python's and follow its habits; sizes and counts cross the boundary as C's signed and unsigned types.
 #![allow(
@@ -20,13 +24,21 @@
     clippy::trivially_copy_pass_by_ref
 )]
 
+mod ffi;
+
 mod errors;
+
+mod detached;
 
 mod size;
 
 mod codec;
 
 mod pile;
+
+mod memory;
+
+mod numpy_hook;
 
 use pyo3::prelude::*;
 
@@ -35,5 +47,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::register(m)?;
     codec::register(m)?;
-    pile::register(m)
+    pile::register(m)?;
+    memory::register(m)?;
+    numpy_hook::register(m)
 }

@@ -4,6 +4,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 
+use crate::errors::exception;
+
 /// Unit names and what they stand for, longest first within a letter.
 const UNITS: [(&str, u64); 11] = [
     ("kib", 1 << 10),
@@ -26,16 +28,16 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
     let Ok(text) = value.cast::<PyString>() else {
         let given = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!(
-            "{name} must be an int (bytes) or text such as \"4 GiB\", not {given}"
-        )));
+        let text = format!("{name} must be an int (bytes) or text such as \"4 GiB\", not {given}");
+        return Err(exception(&value.py().get_type::<PyTypeError>(), &text));
     };
     bytes(text.to_str()?).ok_or_else(|| refused(name, value))
 }
 
 fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let given = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
-    PyValueError::new_err(format!("{name}={given}: not a size; pass bytes (0 or more) or text such as \"4 GiB\""))
+    let text = format!("{name}={given}: not a size; pass bytes (0 or more) or text such as \"4 GiB\"");
+    exception(&value.py().get_type::<PyValueError>(), &text)
 }
 
 fn bytes(text: &str) -> Option<u64> {

@@ -7,14 +7,13 @@
 
 use std::ffi::c_int;
 
-use pyo3::ffi::{self, PyObject, PyTypeObject};
-
 use super::known::Known;
 use super::layout::{Entry, Layout};
 use super::object::{Own, Raise, attribute, attribute_or_none, import};
-use super::plan::{_PyType_Lookup, ANY_VERSION, Attributes, Kind, Plan, Uuid, version};
+use super::plan::{ANY_VERSION, Attributes, Kind, Plan, Uuid, version};
 use super::registry::Registry;
 use super::{global, inline};
+use crate::ffi::{self, PyObject, PyTypeObject};
 
 /// How to encode instances of `class`: as found before, unless the class was modified since.
 ///
@@ -45,7 +44,7 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
             return Ok(Plan { class: held, version: ANY_VERSION, kind });
         }
         // The lookup numbers the class's present state; whatever changes it from here on changes the number.
-        _PyType_Lookup(class, known.names.reduce_ex.ptr());
+        ffi::PyType_Lookup(class, known.names.reduce_ex.ptr());
         let version = version(class);
         if version == 0 {
             // Modified too often to be numbered: nothing would tell that it was modified again.
@@ -131,7 +130,7 @@ struct Inspect<'a> {
 impl Inspect<'_> {
     fn lookup(&self, name: &Own) -> *mut PyObject {
         // SAFETY: live class, exact string; borrowed from the class.
-        unsafe { _PyType_Lookup(self.class, name.ptr()) }
+        unsafe { ffi::PyType_Lookup(self.class, name.ptr()) }
     }
 
     fn is_default(&self, name: &Own, default: &Own) -> bool {
@@ -266,7 +265,7 @@ impl Inspect<'_> {
                 && class.tp_alloc == Some(ffi::PyType_GenericAlloc)
                 && class.tp_itemsize == 0
                 && self.lookup(&names.getnewargs).is_null()
-                && self.lookup(&names.class) == _PyType_Lookup(base, names.class.ptr());
+                && self.lookup(&names.class) == ffi::PyType_Lookup(base, names.class.ptr());
             if !ordinary {
                 return Ok(None);
             }
@@ -353,7 +352,7 @@ impl Inspect<'_> {
         let names = &self.known.names;
         // SAFETY: live class; lookups are borrowed and compared by address only; the rest are held references.
         unsafe {
-            if _PyType_Lookup(self.class, super::object::intern(c"__dataclass_fields__")?.ptr()).is_null() {
+            if ffi::PyType_Lookup(self.class, super::object::intern(c"__dataclass_fields__")?.ptr()).is_null() {
                 return Ok(None);
             }
             let (getter, setter) =
@@ -381,7 +380,7 @@ impl Inspect<'_> {
     fn slot(&self, name: *mut PyObject) -> Option<isize> {
         // SAFETY: live class; the descriptor is borrowed from it; the cast is checked by its exact class.
         unsafe {
-            let found = _PyType_Lookup(self.class, name);
+            let found = ffi::PyType_Lookup(self.class, name);
             if found.is_null() || ffi::Py_TYPE(found) != &raw mut ffi::PyMemberDescr_Type {
                 return None;
             }

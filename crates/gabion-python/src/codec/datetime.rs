@@ -5,12 +5,11 @@
 
 use std::ffi::c_int;
 
-use pyo3::ffi::{self, PyObject};
-
 use super::encode::Encoder;
 use super::object::{Own, Raise, refuse};
 use super::plan::Kind;
 use super::{tags, writer};
+use crate::ffi::{self, PyObject};
 
 const SUBSECOND_BITS: u32 = 21;
 
@@ -212,8 +211,11 @@ pub fn timezone(offset: &Own, name: &Own) -> Raise<Own> {
     // SAFETY: as `aware`; arguments are held.
     unsafe {
         let class: *mut PyObject = ffi::Py_TYPE((*ffi::PyDateTimeAPI()).TimeZone_UTC).cast();
-        let name = if name.ptr() == ffi::Py_None() { std::ptr::null_mut() } else { name.ptr() };
-        Own::take(ffi::PyObject_CallFunctionObjArgs(class, offset.ptr(), name, std::ptr::null_mut::<PyObject>()))
+        Own::take(if name.ptr() == ffi::Py_None() {
+            ffi::call(class, [offset.ptr()])
+        } else {
+            ffi::call(class, [offset.ptr(), name.ptr()])
+        })
     }
 }
 
@@ -277,7 +279,7 @@ impl Encoder<'_, '_> {
                 writer::byte(self.out, tags::UTC);
                 return Ok(());
             }
-            let args = Own::take(ffi::PyObject_CallMethod(obj, c"__getinitargs__".as_ptr(), std::ptr::null()))?;
+            let args = Own::take(ffi::call_method(obj, c"__getinitargs__"))?;
             writer::byte(self.out, tags::TIMEZONE);
             self.delta(ffi::PyTuple_GetItem(args.ptr(), 0));
             let name =

@@ -1,6 +1,5 @@
 //! Decoding: as the encoder walked, with its own stack.
 
-use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use super::decode_leaf::Maker;
@@ -11,6 +10,7 @@ use super::object::{Own, Raise, Raised};
 use super::reader::{Reader, damaged};
 use super::registry::Registry;
 use super::{datetime, tags};
+use crate::ffi::{self, PyObject};
 
 /// One decoding. With `REFS`, positions are compared with those that references lead to, lists grow as they are
 /// filled (a rebuilt object may look at them), and without it nothing of that costs anything.
@@ -286,6 +286,11 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         // SAFETY: a subclass of `tuple` without anything of its own (see its plan), which `tuple.__new__` allocates so
         // too; held by the registry.
         let tuple = unsafe { Own::take(ffi::PyType_GenericAlloc(class.ptr().cast(), *len as isize))? };
+        #[cfg(Py_3_14)]
+        // SAFETY: a new tuple, which no code has seen; -1 says that its hash is not known yet.
+        unsafe {
+            (*tuple.ptr().cast::<ffi::PyTupleObject>()).ob_hash = -1;
+        }
         self.fill_tuple(tuple, 0, *len, place, again)
     }
 
@@ -394,15 +399,7 @@ fn put_element(set: &Own, value: &Own) -> Raise<()> {
 fn combine(tag: u8, values: &[Own], packed: u64, bytes: &[u8; 12]) -> Raise<Own> {
     let three = |class: *mut PyObject| {
         // SAFETY: a class of the interpreter and three held arguments; a new reference or null with an error.
-        unsafe {
-            Own::take(ffi::PyObject_CallFunctionObjArgs(
-                class,
-                values[0].ptr(),
-                values[1].ptr(),
-                values[2].ptr(),
-                std::ptr::null_mut::<PyObject>(),
-            ))
-        }
+        unsafe { Own::take(ffi::call(class, [values[0].ptr(), values[1].ptr(), values[2].ptr()])) }
     };
     match tag {
         tags::DATETIME_ZONE => datetime::aware(packed, &values[0]),

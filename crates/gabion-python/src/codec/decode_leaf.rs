@@ -1,6 +1,5 @@
 //! Values that hold no others, and the making of strings and numbers.
 
-use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use super::known::Known;
@@ -9,6 +8,7 @@ use super::object::{Own, Raise};
 use super::reader::{Reader, damaged};
 use super::registry::Registry;
 use super::{datetime, tags, writer};
+use crate::ffi::{self, PyObject};
 
 /// What is needed to make leaves.
 #[derive(Clone, Copy)]

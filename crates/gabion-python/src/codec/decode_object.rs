@@ -1,7 +1,5 @@
 //! Making ordinary objects: allocated as `object.__new__` does, then filled without `__init__`, as pickle does.
 
-use pyo3::ffi::{self, PyObject, PyTypeObject};
-
 use super::decode::Decoder;
 use super::frame::{Frame, Odd, Place};
 use super::known::Known;
@@ -9,6 +7,7 @@ use super::layout::{Entry, Layout};
 use super::object::{Own, Raise, Raised};
 use super::reader::damaged;
 use super::{inline, plan, tags};
+use crate::ffi::{self, PyObject, PyTypeObject};
 
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
     fn layout(&self, id: u32) -> Raise<&Layout> {
@@ -118,7 +117,7 @@ fn allocate(layout: &Layout, known: &Known) -> Raise<Own> {
         if ffi::PyType_GetFlags(class) & inline::MANAGED_DICT != 0
             && let Some(new) = (*class).tp_new
         {
-            return Own::take(new(class, known.no_arguments.ptr(), std::ptr::null_mut()));
+            return Own::take(ffi::call_new(new, class, known.no_arguments.ptr(), std::ptr::null_mut()));
         }
         let _ = known;
         Own::take(ffi::PyType_GenericAlloc(class, 0))

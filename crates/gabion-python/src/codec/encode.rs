@@ -6,7 +6,6 @@
 
 use std::cell::Cell;
 
-use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use super::known::Known;
@@ -15,6 +14,7 @@ use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
 use super::plan::Kind;
 use super::registry::Registry;
 use super::{analyse, global, tags, writer};
+use crate::ffi::{self, PyObject};
 
 /// Something still to be written.
 pub enum Todo {
@@ -130,7 +130,7 @@ pub unsafe fn encode(
 #[inline(always)]
 unsafe fn never_leaf(obj: *mut PyObject) -> bool {
     // SAFETY: the caller's object is live.
-    unsafe { (*ffi::Py_TYPE(obj)).tp_flags as std::ffi::c_ulong & ffi::Py_TPFLAGS_HEAPTYPE != 0 }
+    unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(obj), ffi::Py_TPFLAGS_HEAPTYPE) != 0 }
 }
 
 impl Encoder<'_, '_> {
@@ -349,8 +349,9 @@ impl Encoder<'_, '_> {
             }
             Section::hold(obj, || {
                 let len = ffi::PyList_GET_SIZE(obj) as usize;
-                let items =
-                    std::slice::from_raw_parts((*obj.cast::<ffi::PyListObject>()).ob_item, len * usize::from(len > 0));
+                let first = (*obj.cast::<ffi::PyListObject>()).ob_item;
+                // An empty list has no items at all, not even a place for them.
+                let items = if len == 0 { &[] } else { std::slice::from_raw_parts(first, len) };
                 self.header(tags::LIST_SHORT, tags::LIST_SHORT_MAX, tags::LIST, len);
                 self.sequence(items)
             })

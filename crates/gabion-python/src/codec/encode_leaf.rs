@@ -2,13 +2,12 @@
 
 use std::ffi::c_int;
 
-use pyo3::ffi::{self, PyObject};
-
 use super::encode::{Encoder, IN_PLACE};
 use super::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
 use super::plan::Kind;
 use super::quick::{self, is_ascii};
 use super::{global, tags, writer};
+use crate::ffi::{self, PyObject};
 
 #[cfg(Py_3_13)]
 unsafe extern "C" {

@@ -1,12 +1,11 @@
 //! Encoding of ordinary objects: slots and `__dict__`.
 
-use pyo3::ffi::{self, PyObject, PyTypeObject};
-
 use super::encode::{Encoder, IN_PLACE};
 use super::layout::Layout;
 use super::object::{Own, Raise, Section};
 use super::plan::Attributes;
 use super::{inline, shape, tags, writer};
+use crate::ffi::{self, PyObject, PyTypeObject};
 
 /// The object in a slot, borrowed, or null.
 ///

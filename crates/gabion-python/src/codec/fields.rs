@@ -1,8 +1,7 @@
 //! Parts of an object without the whole.
 
-use pyo3::ffi::{self, PyObject, PyTypeObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::PyTuple;
 
 use super::decode::decode_part;
 use super::known::Known;
@@ -11,6 +10,7 @@ use super::object::{Own, Raise, Raised, explain};
 use super::reader::Reader;
 use super::registry::Registry;
 use super::{Codec, RawView, plan, tags};
+use crate::ffi::{self, PyObject, PyTypeObject};
 
 /// See [`Codec::decode_fields`].
 pub fn decode_fields<'py>(
@@ -21,19 +21,37 @@ pub fn decode_fields<'py>(
 ) -> PyResult<Bound<'py, PyTuple>> {
     let found = Known::get(py).and_then(|known| Search { py, known, registry: &codec.registry, bytes }.find(names));
     match found {
-        Ok(Some(found)) => {
-            // SAFETY: owned references.
-            let values = found.into_iter().map(|value| unsafe { Bound::from_owned_ptr(py, value.into_ptr()) });
-            return PyTuple::new(py, values.collect::<Vec<_>>());
-        }
+        Ok(Some(found)) => return tuple(py, found),
         Ok(None) => {}
         Err(Raised) => return Err(explain(py, || "cannot rebuild a part of the stored object".to_owned())),
     }
-    let whole = codec.decode(py, bytes)?.into_bound(py);
+    let whole = codec.decode(py, bytes)?;
     let get = |name: &Bound<'py, PyAny>| {
-        if whole.is_instance_of::<PyDict>() { whole.get_item(name) } else { whole.getattr(name.cast::<PyString>()?) }
+        let (whole, name) = (whole.as_ptr(), name.as_ptr());
+        // SAFETY: both are held; a new reference or null with an error.
+        unsafe {
+            Own::take(if ffi::PyDict_Check(whole) != 0 {
+                ffi::PyObject_GetItem(whole, name)
+            } else {
+                ffi::PyObject_GetAttr(whole, name)
+            })
+        }
     };
-    PyTuple::new(py, names.iter().map(get).collect::<PyResult<Vec<_>>>()?)
+    match names.iter().map(get).collect::<Raise<Vec<_>>>() {
+        Ok(values) => tuple(py, values),
+        Err(Raised) => Err(PyErr::fetch(py)),
+    }
+}
+
+fn tuple(py: Python<'_>, values: Vec<Own>) -> PyResult<Bound<'_, PyTuple>> {
+    // SAFETY: a new tuple or null with an error; each of its places is filled once, with an owned reference.
+    unsafe {
+        let made = Bound::from_owned_ptr_or_err(py, ffi::PyTuple_New(values.len() as isize))?;
+        for (i, value) in values.into_iter().enumerate() {
+            ffi::PyTuple_SET_ITEM(made.as_ptr(), i as isize, value.into_ptr());
+        }
+        Ok(made.cast_into_unchecked())
+    }
 }
 
 struct Search<'a, 'py> {

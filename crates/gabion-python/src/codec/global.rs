@@ -1,9 +1,8 @@
 //! Classes and functions by reference: what can be found again under its module and qualified name.
 
-use pyo3::ffi::{self, PyObject};
-
 use super::known::Known;
 use super::object::{Own, Raise, Raised, attribute, attribute_or_none, refuse};
+use crate::ffi::{self, PyObject};
 
 /// Checks that the object is what its module and qualified name lead to.
 ///
@@ -27,12 +26,7 @@ pub fn check(known: &Known, object: &Own) -> Raise<()> {
 pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObject) -> Raise<()> {
     // SAFETY: live by the caller's word; the rest is held here.
     unsafe {
-        let module = Own::take(ffi::PyObject_CallFunctionObjArgs(
-            known.which_module.ptr(),
-            object,
-            name,
-            std::ptr::null_mut::<PyObject>(),
-        ))?;
+        let module = Own::take(ffi::call(known.which_module.ptr(), [object, name]))?;
         match find(module.ptr(), name) {
             Ok(found) if found.ptr() == object => Ok(()),
             Ok(_) => Err(refuse(&format!(

@@ -8,10 +8,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::ffi::{self, PyObject, PyTypeObject};
 use pyo3::prelude::*;
 
 use super::object::Own;
+use crate::ffi::{self, PyObject, PyTypeObject};
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
 

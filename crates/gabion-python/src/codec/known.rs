@@ -1,11 +1,11 @@
 //! Objects of the interpreter that the codec recognises, found once per process.
 
-use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::inline;
 use super::object::{Own, Raise, Raised, import, intern};
+use crate::ffi::{self, PyObject};
 
 /// Declares a struct of interned names.
 macro_rules! names {
@@ -43,6 +43,7 @@ pub struct Known {
     pub names: Names,
     dispatch_table: Own,
     pub slot_names: Own,
+    #[cfg_attr(Py_3_13, allow(dead_code))]
     pub no_arguments: Own,
     pub new_obj: Own,
     pub new_obj_ex: Own,
@@ -175,6 +176,7 @@ impl Known {
 
 fn named_tuple_class() -> Raise<Own> {
     let make = import(c"collections", c"namedtuple")?;
-    // SAFETY: `make` is held; two strings; a new reference or null with an error.
-    unsafe { Own::take(ffi::PyObject_CallFunction(make.ptr(), c"ss".as_ptr(), c"Point".as_ptr(), c"x".as_ptr())) }
+    let (name, fields) = (intern(c"Point")?, intern(c"x")?);
+    // SAFETY: all are held; a new reference or null with an error.
+    unsafe { Own::take(ffi::call(make.ptr(), [name.ptr(), fields.ptr()])) }
 }

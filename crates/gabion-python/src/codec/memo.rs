@@ -1,6 +1,6 @@
 //! Which objects this encoding has already met, and where.
 
-use pyo3::ffi::{self, PyObject};
+use crate::ffi::{self, PyObject};
 
 #[derive(Clone, Copy)]
 struct Cell {

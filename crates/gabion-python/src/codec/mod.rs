@@ -48,11 +48,11 @@ mod rebuild;
 mod fields;
 mod python;
 
+pub(crate) use object::Own;
 pub(crate) use python::register;
 pub(crate) use quick::small as small_int;
 
 use pyo3::PyTraverseError;
-use pyo3::ffi;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -60,6 +60,8 @@ use pyo3::types::PyTuple;
 use known::Known;
 use object::Raised;
 use registry::Registry;
+
+use crate::ffi;
 
 /// Encodes and decodes object graphs; remembers the classes that it met. Any number of threads may use one at once.
 ///
@@ -86,6 +88,15 @@ impl Default for Codec {
 }
 
 impl Codec {
+    /// Finds what every codec needs of the interpreter, which imports modules the first time. Otherwise the first
+    /// encoding does.
+    ///
+    /// # Errors
+    /// Those of the imports.
+    pub fn prepare(py: Python<'_>) -> PyResult<()> {
+        Known::get(py).map(|_| ()).map_err(|Raised| PyErr::fetch(py))
+    }
+
     /// A codec that knows no class yet.
     pub fn new() -> Codec {
         Codec { registry: Registry::new() }

@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
-use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 
 use crate::errors::{Errors, exception};
+use crate::ffi::{self, PyObject};
 
 /// A Python error is set in this thread.
 #[derive(Debug, Clone, Copy)]

@@ -3,16 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use pyo3::ffi::{PyObject, PyTypeObject};
-
 use super::layout::Layout;
 use super::object::Own;
-
-unsafe extern "C" {
-    /// Finds a name in the classes of a class's resolution order; borrowed, null when absent, no error set. It also
-    /// gives the class a version number when it has none.
-    pub fn _PyType_Lookup(class: *mut PyTypeObject, name: *mut PyObject) -> *mut PyObject;
-}
+use crate::ffi::PyTypeObject;
 
 /// A plan that holds whatever happens to the class.
 pub const ANY_VERSION: u32 = u32::MAX;

@@ -3,12 +3,11 @@
 //! An encoder that asked its output for room and told it the new length at every field would wait for its own stores
 //! each time. So room for a whole leaf is made ahead, and the leaf is written without looking back.
 
-use pyo3::ffi::{self, PyObject};
-
 use super::object::referenced_at_most;
 #[cfg(Py_GIL_DISABLED)]
 use super::writer;
 use super::{datetime, tags};
+use crate::ffi::{self, PyObject};
 
 /// Room that one such leaf needs: a tag, 63 characters, and what a copy may write beyond them.
 pub const ROOM: usize = 96;

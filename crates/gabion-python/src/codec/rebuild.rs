@@ -1,12 +1,11 @@
 //! Rebuilding what a reducer took apart, as `pickle` does.
 
-use pyo3::ffi::{self, PyObject};
-
 use super::decode::Decoder;
 use super::frame::{Frame, Rebuild, Stage};
 use super::object::{Own, Raise, Raised, attribute_or_none};
 use super::reader::damaged;
 use super::tags;
+use crate::ffi::{self, PyObject};
 
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
     /// Gives the object its next part.
@@ -67,9 +66,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                 let state = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
                 // SAFETY: held; a new reference or null with an error.
                 unsafe {
-                    let none = std::ptr::null_mut::<PyObject>();
-                    let object = rebuild.object()?.ptr();
-                    Own::take(ffi::PyObject_CallFunctionObjArgs(value.ptr(), object, state.ptr(), none))?;
+                    Own::take(ffi::call(value.ptr(), [rebuild.object()?.ptr(), state.ptr()]))?;
                 }
                 return Ok(rebuild.object);
             }
@@ -136,7 +133,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             let Some(new) = (*callable.ptr().cast::<ffi::PyTypeObject>()).tp_new else {
                 return Err(damaged("a class that cannot be instantiated"));
             };
-            Own::take(new(callable.ptr().cast(), arguments.ptr(), keywords))
+            Own::take(ffi::call_new(new, callable.ptr().cast(), arguments.ptr(), keywords))
         }
     }
 

@@ -1,10 +1,9 @@
 //! Encoding through `__reduce_ex__`, for whatever has no form of its own.
 
-use pyo3::ffi::{self, PyObject};
-
 use super::encode::{Encoder, Todo};
 use super::object::{Own, Raise, Raised, refuse};
 use super::{global, tags, writer};
+use crate::ffi::{self, PyObject};
 
 /// The protocol that reducers are asked for.
 const PROTOCOL: i32 = 5;

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::PyTraverseError;
-use pyo3::ffi::{PyObject, PyTypeObject};
 use pyo3::gc::PyVisit;
 
 use super::known::Known;
@@ -13,6 +12,7 @@ use super::layout::{Entry, as_py};
 use super::object::Own;
 use super::plan::{self, Plan};
 use super::table::{Retired, Table};
+use crate::ffi::{PyObject, PyTypeObject};
 
 /// Entries by number, in chunks of 32, 64, 128 … that never move.
 struct Entries {

@@ -1,11 +1,10 @@
 //! Sets of attribute names: which of them get a layout.
 
-use pyo3::ffi::{self, PyTypeObject};
-
 use super::layout::{Entry, Layout};
 use super::object::Own;
-use super::plan::{_PyType_Lookup, Attributes, version};
+use super::plan::{Attributes, version};
 use super::registry::Registry;
+use crate::ffi::{self, PyTypeObject};
 
 /// The layout for instances with these attribute names, if there may be one.
 ///
@@ -79,9 +78,9 @@ fn is_special(name: &Own) -> bool {
 unsafe fn plain_version(class: *mut PyTypeObject, names: &[Own]) -> u32 {
     // SAFETY: the caller holds the class; lookups borrow from it.
     unsafe {
-        let ordinary = (*class).tp_setattro == Some(ffi::PyObject_GenericSetAttr);
+        let ordinary = (*class).tp_setattro == Some(pyo3::ffi::PyObject_GenericSetAttr);
         let descriptor = |name: &Own| {
-            let found = _PyType_Lookup(class, name.ptr());
+            let found = ffi::PyType_Lookup(class, name.ptr());
             !found.is_null() && (*ffi::Py_TYPE(found)).tp_descr_set.is_some()
         };
         if ordinary && !names.iter().any(descriptor) { version(class) } else { 0 }

@@ -1,7 +1,7 @@
 //! The everyday methods of `gabion.Pile`.
 
 use gabion_pile::PileOptions;
-use pyo3::exceptions::PyNotImplementedError;
+use pyo3::exceptions::{PyAssertionError, PyNotImplementedError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -9,14 +9,16 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::gate::detached;
 use super::iterator::PileIterator;
-use super::refusal::{Failure, or_default};
+use super::refusal::{Failure, Fallback, or_default};
+use super::result::{self, Figure};
 use super::scratch::with_payload;
 use super::state::Pile;
 use super::stats::PileStats;
 use super::view::PileView;
-use super::{many, number, refusal, result};
+use super::{many, number, refusal};
 use crate::codec::Codec;
-use crate::size;
+use crate::errors::exception;
+use crate::{ffi, size};
 
 /// How many shards a new pile has. Without a global lock every processor may write at one time; with one, a second
 /// shard would only cost memory.
@@ -35,18 +37,6 @@ pub(super) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
 /// Formats that a memoryview can show.
 const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
 
-/// The default that a call was given, if any.
-fn only_default(given: &Bound<'_, PyTuple>, name: &str) -> PyResult<Option<Py<PyAny>>> {
-    match given.as_slice() {
-        [] => Ok(None),
-        [default] => Ok(Some(default.clone().unbind())),
-        more => {
-            let text = format!("{name}() takes one default: {} positional arguments given", more.len() + 1);
-            Err(refusal::type_error(given.py(), &text))
-        }
-    }
-}
-
 #[pymethods]
 impl Pile {
     #[new]
@@ -59,9 +49,10 @@ impl Pile {
     ) -> PyResult<Self> {
         if path.is_some() || types.is_some() {
             let text = "path= and types= belong to piles in files, which this version does not have: leave them out";
-            return Err(PyNotImplementedError::new_err(text));
+            return Err(exception(&py.get_type::<PyNotImplementedError>(), text));
         }
         let max_bytes = max_bytes.map(|value| size::parse("max_bytes", value)).transpose()?;
+        Codec::prepare(py)?;
         let options = PileOptions { max_bytes, shards: shards(py)?, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::no_pile(py, &error))?;
         Ok(Self::empty(pile))
@@ -76,10 +67,9 @@ impl Pile {
     /// >>> pile = gabion.Pile()
     /// >>> pile.pop(pile.put("once"))
     /// 'once'
-    #[pyo3(signature = (ptr, /, *default), text_signature = "($self, ptr, default=..., /)")]
-    fn pop(&self, ptr: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (ptr, default = Fallback::Absent, /), text_signature = "($self, ptr, default=..., /)")]
+    fn pop(&self, ptr: &Bound<'_, PyAny>, default: Fallback<'_>) -> PyResult<Py<PyAny>> {
         let py = ptr.py();
-        let default = only_default(default, "pop")?;
         let pop = || -> Result<Py<PyAny>, Failure> {
             let pointer = number::pointer(ptr)?;
             with_payload(|buffer| {
@@ -92,7 +82,7 @@ impl Pile {
             })
         };
         self.open(py)?;
-        or_default(py, pop(), default)
+        or_default(py, pop(), default.object())
     }
 
     /// Remove the object if the pointer is live. Returns whether it was; never raises PointerError.
@@ -140,7 +130,13 @@ impl Pile {
         if raw.format == b'B' {
             return Ok(bytes);
         }
-        bytes.call_method1("cast", (char::from(raw.format).to_string(),))
+        let format = result::text(py, char::from(raw.format).encode_utf8(&mut [0; 4]))?;
+        // SAFETY: attached; a callable and its argument, both held; new references, or null with an error set.
+        unsafe {
+            let cast = ffi::PyObject_GetAttrString(bytes.as_ptr(), c"cast".as_ptr());
+            let cast = Bound::from_owned_ptr_or_err(py, cast)?;
+            Bound::from_owned_ptr_or_err(py, ffi::call(cast.as_ptr(), [format.as_ptr()]))
+        }
     }
 
     /// fields(ptr, *names)
@@ -184,9 +180,9 @@ impl Pile {
     /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers
     /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
     /// live; without, the first of them raises PointerError. Pointers come as array('Q'), NumPy uint64 or ints.
-    #[pyo3(signature = (ptrs, /, *default), text_signature = "($self, ptrs, default=..., /)")]
-    fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
-        many::get_many(self, ptrs, only_default(default, "get_many")?.as_ref())
+    #[pyo3(signature = (ptrs, default = Fallback::Absent, /), text_signature = "($self, ptrs, default=..., /)")]
+    fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Fallback<'py>) -> PyResult<Bound<'py, PyList>> {
+        many::get_many(self, ptrs, default)
     }
 
     /// remove_many(ptrs)
@@ -194,7 +190,7 @@ impl Pile {
     /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are passed
     /// over.
     #[pyo3(signature = (ptrs, /))]
-    fn remove_many(&self, ptrs: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn remove_many(&self, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
         many::remove_many(self, ptrs)
     }
 
@@ -212,15 +208,16 @@ impl Pile {
 
     /// Bring objects that outgrew their place back where they fit again, and give empty memory back to the system.
     /// Pointers stay valid. Returns the bytes given back. Linear in the pile; other threads go on meanwhile.
-    fn compact(&self, py: Python<'_>) -> PyResult<u64> {
+    fn compact(&self, py: Python<'_>) -> PyResult<Figure> {
         let pile = self.open(py)?;
-        Ok(detached(py, || pile.compact()))
+        Ok(Figure(detached(py, || pile.compact())))
     }
 
     /// Check every equation of the pile's structure; raises AssertionError with the first that does not hold. For tests.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
-        detached(py, || pile.validate()).map_err(|wrong| pyo3::exceptions::PyAssertionError::new_err(wrong.to_string()))
+        detached(py, || pile.validate())
+            .map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong.to_string()))
     }
 
     /// Remove all objects and refuse every further call with ClosedError. Closing twice does nothing. Views that are

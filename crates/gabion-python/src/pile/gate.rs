@@ -10,6 +10,8 @@ use std::sync::{PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::detached;
+
 static GATE: RwLock<()> = RwLock::new(());
 
 thread_local! {
@@ -17,9 +19,9 @@ thread_local! {
     static CLOSED: Cell<Option<RwLockWriteGuard<'static, ()>>> = const { Cell::new(None) };
 }
 
-/// Runs `work` without the interpreter, so that other threads go on.
+/// Runs `work` without the interpreter, inside the gate.
 pub(super) fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
-    py.detach(|| {
+    detached::detached(py, || {
         // Poison says nothing here: the lock guards no data.
         let _inside = GATE.read().unwrap_or_else(PoisonError::into_inner);
         work()
@@ -33,7 +35,7 @@ fn before_fork(py: Python<'_>) {
             Ok(closed) => break closed,
             Err(TryLockError::Poisoned(closed)) => break closed.into_inner(),
             // Whoever is inside may need the interpreter to get out.
-            Err(TryLockError::WouldBlock) => py.detach(|| drop(GATE.write())),
+            Err(TryLockError::WouldBlock) => detached::detached(py, || drop(GATE.write())),
         }
     };
     CLOSED.set(Some(closed));

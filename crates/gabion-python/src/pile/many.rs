@@ -1,14 +1,16 @@
 //! Many objects in one call.
 
 use gabion_pile::Pointer;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 
+use super::each::{announced, each, iterator};
 use super::number;
-use super::refusal::{Failure, or_default};
+use super::refusal::{Failure, Fallback, or_default};
+use super::result::Figure;
 use super::state::Pile;
+use crate::ffi;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
 const AHEAD: usize = 8;
@@ -20,14 +22,13 @@ const ROOM_AHEAD: usize = 1 << 16;
 pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = iterable.py();
     this.open(py)?;
-    let mut pointers: Vec<Pointer> = Vec::with_capacity(iterable.len().unwrap_or(0).min(ROOM_AHEAD));
-    let stored = iterable.try_iter()?.try_for_each(|object| {
-        let object = object?;
+    let mut pointers: Vec<Pointer> = Vec::with_capacity(announced(iterable).min(ROOM_AHEAD));
+    let stored = each(py, &iterator(iterable)?, |object| {
         let put = |pile: &gabion_pile::Pile, encoding: &[u8]| {
             pile.put(encoding, 0).map_err(|error| Failure::Refused(error).raise(py))
         };
         // SAFETY: `object` holds a reference over the call.
-        pointers.push(unsafe { this.encoded(py, object.as_ptr(), put)? });
+        pointers.push(unsafe { this.encoded(py, object.ptr(), put)? });
         Ok(())
     });
     stored.and_then(|()| array(py, &pointers)).inspect_err(|_| {
@@ -42,7 +43,7 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
 pub(super) fn get_many<'py>(
     this: &Pile,
     ptrs: &Bound<'py, PyAny>,
-    default: Option<&Py<PyAny>>,
+    default: Fallback<'py>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = ptrs.py();
     let pointers = number::pointers(ptrs)?;
@@ -59,7 +60,7 @@ pub(super) fn get_many<'py>(
         let pointer = pointer.unwrap_or(Pointer::from_bits(u64::MAX));
         let mut object = this.build(py, pointer);
         if object.is_err() {
-            object = or_default(py, object, default.map(|default| default.clone_ref(py))).map_err(Failure::Raised);
+            object = or_default(py, object, default.object()).map_err(Failure::Raised);
         }
         let object = object.map_err(|failure| failure.raise(py))?;
         // SAFETY: the list is new and nobody else's, the index below its length, the reference is given away.
@@ -75,7 +76,7 @@ fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
 }
 
 /// `Pile.remove_many`
-pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<usize> {
+pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
     let pointers: Vec<Pointer> = number::pointers(ptrs)?.into_iter().flatten().collect();
     let pile = this.open(ptrs.py())?;
     let removed = |index: usize| {
@@ -84,7 +85,7 @@ pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<usiz
         }
         pile.remove(pointers[index]).is_ok()
     };
-    Ok((0..pointers.len()).filter(|&index| removed(index)).count())
+    Ok(Figure((0..pointers.len()).filter(|&index| removed(index)).count() as u64))
 }
 
 /// Pointers as an array('Q').
@@ -96,12 +97,8 @@ fn array<'py>(py: Python<'py>, pointers: &[Pointer]) -> PyResult<Bound<'py, PyAn
         Bound::from_owned_ptr_or_err(py, made)?
     };
     let (class, code) = array_maker(py)?;
-    let null = std::ptr::null_mut::<ffi::PyObject>();
-    // SAFETY: attached; a callable and its arguments, ended by null; a new reference or null with an error set.
-    unsafe {
-        let made = ffi::PyObject_CallFunctionObjArgs(class.as_ptr(), code.as_ptr(), bytes.as_ptr(), null);
-        Bound::from_owned_ptr_or_err(py, made)
-    }
+    // SAFETY: attached; a callable and its arguments, all held; a new reference or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(class.as_ptr(), [code.as_ptr(), bytes.as_ptr()])) }
 }
 
 /// `array.array` and "Q". Asked for once when the module is made, so that a put_many needs no more memory at its end

@@ -6,6 +6,7 @@
 //! | `gate` | between long work and `os.fork` |
 //! | `scratch` | buffers that a thread reuses from call to call |
 //! | `result` | results whose making may fail for lack of memory |
+//! | `each` | going through an iterable |
 //! | `number` | pointers as Python passes them: ints, arrays, iterables |
 //! | `stats` | `gabion.PileStats` |
 //! | `view` | what stands behind the memoryview of `Pile.view` |
@@ -22,6 +23,8 @@ mod gate;
 mod scratch;
 
 mod result;
+
+mod each;
 
 mod number;
 

@@ -3,11 +3,12 @@
 use gabion_pile::Pointer;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::each::{each, iterator};
 use super::refusal::{self, Failure};
 use crate::codec::small_int;
+use crate::ffi;
 
 /// Reads a pointer out of an int, or out of what turns into one without loss (`__index__`: NumPy integers).
 #[inline]
@@ -46,18 +47,25 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Pointer
     {
         return Ok(buffer.to_vec(values.py())?.into_iter().map(|bits| Some(Pointer::from_bits(bits))).collect());
     }
-    let many = values.try_iter().map_err(|error| {
-        if !error.is_instance_of::<PyTypeError>(values.py()) {
+    let py = values.py();
+    let iterator = iterator(values).map_err(|error| {
+        if !error.is_instance_of::<PyTypeError>(py) {
             return error;
         }
         let given = refusal::class_name(values);
         let text = format!("pointers are passed as an array('Q') or another iterable of ints, not {given}");
-        refusal::type_error(values.py(), &text)
+        refusal::type_error(py, &text)
     })?;
-    many.map(|value| match pointer(&value?) {
-        Ok(pointer) => Ok(Some(pointer)),
-        Err(failure) if failure.is_dead_pointer() => Ok(None),
-        Err(failure) => Err(failure.raise(values.py())),
-    })
-    .collect()
+    let mut many = Vec::new();
+    each(py, &iterator, |value| {
+        // SAFETY: a live object, borrowed over the call.
+        let value = unsafe { Borrowed::from_ptr(py, value.ptr()) };
+        many.push(match pointer(&value) {
+            Ok(pointer) => Some(pointer),
+            Err(failure) if failure.is_dead_pointer() => None,
+            Err(failure) => return Err(failure.raise(py)),
+        });
+        Ok(())
+    })?;
+    Ok(many)
 }

@@ -1,5 +1,7 @@
 //! What a call on a pile can fail with, and how Python is told.
 
+use std::convert::Infallible;
+
 use gabion_blocks::BlockError;
 use gabion_pile::PileError;
 use pyo3::prelude::*;
@@ -51,6 +53,30 @@ impl Failure {
                 let text = "is not a pointer: no pile gives out such a number; pass what put() returned";
                 exception(errors.pointer.bind(py), &format!("{number} {text}"))
             }
+        }
+    }
+}
+
+/// The default that a call was given. `None` is one like any other, so `Option` will not do.
+pub(super) enum Fallback<'py> {
+    Absent,
+    Given(Bound<'py, PyAny>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Fallback<'py> {
+    type Error = Infallible;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self, Infallible> {
+        Ok(Self::Given(object.to_owned()))
+    }
+}
+
+impl Fallback<'_> {
+    /// The object to return, if there is one.
+    pub fn object(&self) -> Option<Py<PyAny>> {
+        match self {
+            Self::Absent => None,
+            Self::Given(object) => Some(object.clone().unbind()),
         }
     }
 }

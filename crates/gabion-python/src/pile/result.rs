@@ -1,12 +1,27 @@
 //! Results made so that a lack of memory is a `MemoryError`: the usual conversions panic there.
 
-use pyo3::ffi;
 use pyo3::prelude::*;
+
+use crate::ffi;
 
 /// An int.
 pub(super) fn number(py: Python<'_>, value: u64) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: attached; a new reference or null with an error set.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromUnsignedLongLong(value)) }
+}
+
+/// A figure that Python sees as an int.
+#[derive(Clone, Copy)]
+pub(super) struct Figure(pub u64);
+
+impl<'py> IntoPyObject<'py> for Figure {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        number(py, self.0)
+    }
 }
 
 /// A str.

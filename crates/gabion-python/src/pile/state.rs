@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gabion_pile::Pointer;
-use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::refusal::{self, Failure};
 use super::scratch::{with_encoded, with_payload};
 use crate::codec::Codec;
+use crate::ffi;
 
 /// A pile of live Python objects, kept outside the heap that the garbage collector walks.
 ///

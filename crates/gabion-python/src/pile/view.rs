@@ -5,8 +5,10 @@ use std::ptr;
 
 use gabion_pile::View;
 use pyo3::exceptions::PyBufferError;
-use pyo3::ffi;
 use pyo3::prelude::*;
+
+use crate::errors::exception;
+use crate::ffi;
 
 /// Exports a stored payload, read-only, in place. Lives as long as a memoryview of it.
 #[pyclass(frozen, module = "gabion")]
@@ -28,7 +30,8 @@ impl PileView {
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
             // SAFETY: the interpreter passes a buffer structure to fill; null means "nothing exported".
             unsafe { (*view).obj = ptr::null_mut() };
-            return Err(PyBufferError::new_err("a view of a pile is read-only: put() or replace() a changed copy"));
+            let text = "a view of a pile is read-only: put() or replace() a changed copy";
+            return Err(exception(&slf.py().get_type::<PyBufferError>(), text));
         }
         let this = slf.get();
         let bytes = &this.view[this.offset..this.offset + this.length];

@@ -1,0 +1,242 @@
+//! The functions of `gabion.memory`.
+
+use gabion_blocks::pool::{Change, GroupRequest, Pool, Request, Settings};
+use pyo3::exceptions::PyAssertionError;
+use pyo3::prelude::*;
+
+use super::argument::{self, bytes, duration};
+use super::buffer::Buffer;
+use super::group::Group;
+use super::stats::MemoryStats;
+use super::{refusal, waiting};
+use crate::detached::detached;
+use crate::errors::exception;
+
+/// Rent contiguous, writable memory from the process-wide pool; returns a Buffer.
+///
+/// nbytes is an int, or text such as "4 MiB". Memory comes warm from the pool where it has some: it was touched before,
+/// and using it costs no page faults. What the pool does not have is mapped.
+///
+/// clean=True makes all bytes zero; otherwise they are whatever an earlier user of this process left. Fresh memory is
+/// known to be zero and not cleared again.
+///
+/// contiguous=False says that one piece is not needed. A Buffer is one piece all the same; rent_group() gives memory in
+/// blocks.
+///
+/// timeout (seconds, or a timedelta) lets the call wait for room when configure(total_limit=...) leaves none; who waits
+/// is served in order of arrival, other threads run meanwhile, and signals such as Ctrl-C are handled. By default, and
+/// with 0, the call does not wait.
+///
+/// Raises LimitError when a limit does not allow it (nothing is touched then), MemoryError when the system is out of
+/// memory and giving back the pool's own idle memory did not help, TypeError or ValueError for what is no size.
+///
+/// Constant time when warm, about a microsecond; clearing takes time linear in nbytes.
+///
+/// >>> import gabion.memory
+/// >>> buffer = gabion.memory.rent("64 KiB", clean=True)
+/// >>> len(buffer), memoryview(buffer)[100]
+/// (65536, 0)
+/// >>> buffer.release()
+#[pyfunction]
+#[pyo3(signature = (nbytes, *, clean = false, contiguous = true, timeout = None))]
+fn rent(
+    py: Python<'_>,
+    nbytes: &Bound<'_, PyAny>,
+    clean: bool,
+    contiguous: bool,
+    timeout: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Buffer> {
+    let _ = contiguous; // a buffer always is
+    let bytes = argument::bytes("nbytes", nbytes)?;
+    let timeout = timeout.map(|value| duration("timeout", value)).transpose()?;
+    let request = Request { bytes, clean, timeout };
+    let memory = match Pool::global().rent_warm(&request) {
+        Some(memory) => memory,
+        None => waiting::patiently(py, |pool, go_on| pool.rent_while(&request, go_on))?,
+    };
+    Buffer::new(py, memory)
+}
+
+/// Rent memory in blocks of up to 4 MiB; returns a Group.
+///
+/// This is for images and tables: large, worked on row by row, and not worth one contiguous piece. Blocks that the pool
+/// has warm are used, and only the missing ones are mapped.
+///
+/// row_bytes is the length of a row in bytes: no row is cut by the end of a block, and Group.row(y) shows one. A row
+/// longer than a block gets a piece of its own.
+///
+/// nbytes, clean, timeout and the errors are as with rent().
+///
+/// >>> import gabion.memory
+/// >>> group = gabion.memory.rent_group("9 MiB")
+/// >>> [len(block) for block in group]
+/// [4194304, 4194304, 1048576]
+/// >>> group.release()
+#[pyfunction]
+#[pyo3(signature = (nbytes, *, row_bytes = None, clean = false, timeout = None))]
+fn rent_group(
+    py: Python<'_>,
+    nbytes: &Bound<'_, PyAny>,
+    row_bytes: Option<&Bound<'_, PyAny>>,
+    clean: bool,
+    timeout: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Group> {
+    let bytes = argument::bytes("nbytes", nbytes)?;
+    let row_bytes = row_bytes.map(|value| argument::bytes("row_bytes", value)).transpose()?;
+    if row_bytes == Some(0) {
+        return Err(refusal::value_error(
+            py,
+            "row_bytes=0: a row has at least 1 byte; leave row_bytes out for no rows",
+        ));
+    }
+    let timeout = timeout.map(|value| duration("timeout", value)).transpose()?;
+    let request = GroupRequest { bytes, row_bytes, clean, timeout };
+    let memory = waiting::patiently(py, |pool, go_on| pool.rent_group_while(&request, go_on))?;
+    Group::new(py, memory, row_bytes)
+}
+
+/// An argument of `configure`.
+enum Setting<'py> {
+    /// Left out: stays as it is.
+    Kept,
+    /// None: the default.
+    Default,
+    Given(Bound<'py, PyAny>),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Setting<'py> {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        Ok(if value.is_none() {
+            Self::Default
+        } else if value.is(value.py().Ellipsis()) {
+            Self::Kept
+        } else {
+            Self::Given(value.to_owned())
+        })
+    }
+}
+
+impl<'py> Setting<'py> {
+    fn read<T>(self, default: T, read: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<T>) -> PyResult<Option<T>> {
+        match self {
+            Self::Kept => Ok(None),
+            Self::Default => Ok(Some(default)),
+            Self::Given(value) => read(&value).map(Some),
+        }
+    }
+
+    /// A limit in bytes; 0 is none.
+    fn limit(self, name: &str) -> PyResult<Option<u64>> {
+        self.read(u64::MAX, |value| Ok(Some(bytes(name, value)? as u64).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Change how the pool behaves, at once and for the whole process. What is left out stays as it is; None stands for the
+/// default.
+///
+/// pool_bytes: how much memory the pool keeps mapped at most when it is not all in use, as int or text such as "1 GiB".
+/// What comes back beyond it goes to the system at once; 0 keeps nothing. Default: 1/8 of what this process may use
+/// (the limit of its cgroup counts).
+///
+/// arenas: how many arenas threads are spread over, a power of two from 1 to 256. Default: four for each processor, at
+/// least 16. LimitError when it comes too late, after the pool was used with another number.
+///
+/// trim_period: seconds, or a timedelta. Idle memory that neither this period nor the last one needed goes back to the
+/// system. Default: 60.
+///
+/// allocation_limit: the most bytes that one rent() may ask for. total_limit: the most that is mapped for buffers and
+/// groups in all, idle memory included, which is given back before anything is refused. Refused requests raise
+/// LimitError before anything is touched. Default, and 0: no limit.
+///
+/// Lowering pool_bytes or total_limit trims at once; what is in use stays.
+///
+/// >>> import gabion.memory
+/// >>> gabion.memory.configure(allocation_limit="1 GiB")
+/// >>> gabion.memory.rent("2 GiB")
+/// Traceback (most recent call last):
+///     ...
+/// gabion.LimitError: ...
+/// >>> gabion.memory.configure(allocation_limit=None)
+#[pyfunction]
+#[pyo3(
+    signature = (
+        *, pool_bytes = Setting::Kept, arenas = Setting::Kept, trim_period = Setting::Kept,
+        allocation_limit = Setting::Kept, total_limit = Setting::Kept
+    ),
+    text_signature = "(*, pool_bytes=..., arenas=..., trim_period=..., allocation_limit=..., total_limit=...)"
+)]
+fn configure(
+    py: Python<'_>,
+    pool_bytes: Setting<'_>,
+    arenas: Setting<'_>,
+    trim_period: Setting<'_>,
+    allocation_limit: Setting<'_>,
+    total_limit: Setting<'_>,
+) -> PyResult<()> {
+    let default = Settings::default();
+    let follow = matches!(pool_bytes, Setting::Default);
+    let change = Change {
+        pool_bytes: pool_bytes.read(default.pool_bytes, |value| Ok(bytes("pool_bytes", value)? as u64))?,
+        arenas: arenas.read(default.arenas, |value| bytes("arenas", value))?,
+        trim_period: trim_period.read(default.trim_period, |value| duration("trim_period", value))?,
+        allocation_limit: allocation_limit.limit("allocation_limit")?,
+        total_limit: total_limit.limit("total_limit")?,
+    };
+    detached(py, || {
+        Pool::global().configure(&change)?;
+        if follow {
+            Pool::global().follow_limits();
+        }
+        Ok(())
+    })
+    .map_err(|error| refusal::refused(py, &error))
+}
+
+/// The pool's figures at this moment, as a MemoryStats: in_use, idle, mapped, peak, per arena and more.
+///
+/// >>> import gabion.memory
+/// >>> figures = gabion.memory.stats()
+/// >>> figures.mapped == figures.in_use + figures.idle
+/// True
+#[pyfunction]
+fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
+    let (stats, settings) = detached(py, || (Pool::global().stats(), Pool::global().settings()));
+    MemoryStats::new(py, &stats, &settings)
+}
+
+/// trim(all=False)
+///
+/// Give idle memory back to the system: what neither this trim period nor the last one needed, or with all=True
+/// everything that is idle. Returns the bytes given back. The pool does the former by itself, too.
+#[pyfunction]
+#[pyo3(signature = (all = false))]
+fn trim(py: Python<'_>, all: bool) -> u64 {
+    detached(py, || Pool::global().trim(all))
+}
+
+/// A size as the package's own Python code reads it.
+#[pyfunction]
+fn _size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    bytes(name, value)
+}
+
+/// Checks every equation of the pool's books; raises AssertionError with the first that does not hold. For tests, while
+/// no other thread uses the pool.
+#[pyfunction]
+fn _memory_validate(py: Python<'_>) -> PyResult<()> {
+    let wrong = detached(py, || Pool::global().validate());
+    wrong.map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong))
+}
+
+/// Adds the functions to the extension module.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(rent, m)?)?;
+    m.add_function(wrap_pyfunction!(rent_group, m)?)?;
+    m.add_function(wrap_pyfunction!(configure, m)?)?;
+    m.add_function(wrap_pyfunction!(stats, m)?)?;
+    m.add_function(wrap_pyfunction!(trim, m)?)?;
+    m.add_function(wrap_pyfunction!(_memory_validate, m)?)?;
+    m.add_function(wrap_pyfunction!(_size, m)?)
+}

@@ -1,0 +1,37 @@
+//! A full garbage collection is a moment at which memory may be short: it has the pool look at its idle memory.
+
+use gabion_blocks::pool::Pool;
+use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
+
+use crate::detached::detached;
+
+/// The generation that a full collection names.
+const FULL: i64 = 2;
+
+/// Called by the interpreter before and after every collection.
+#[pyfunction]
+#[pyo3(signature = (phase, info, /))]
+fn _after_collection(phase: &Bound<'_, PyAny>, info: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = phase.py();
+    // Without a global lock every collection is a full one, whatever generation it names.
+    if phase.eq("stop")? && (cfg!(Py_GIL_DISABLED) || info.get_item("generation")?.extract::<i64>()? == FULL) {
+        detached(py, || Pool::global().check());
+    }
+    Ok(())
+}
+
+/// Has the interpreter call the pool after full collections, until it ends.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    let check: Bound<'_, PyCFunction> = wrap_pyfunction!(_after_collection, m)?;
+    let callbacks = py.import("gc")?.getattr("callbacks")?;
+    callbacks.call_method1("append", (&check,))?;
+    let (callbacks, check) = (callbacks.unbind(), check.unbind());
+    let end = PyCFunction::new_closure(py, None, None, move |args, _| {
+        // Somebody else may have removed it before.
+        let _ = callbacks.call_method1(args.py(), "remove", (&check,));
+    })?;
+    py.import("atexit")?.call_method1("register", (end,))?;
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Rented memory as a DLPack tensor: one dimension of uint8, writable, on the CPU. The layouts are those of DLPack 0.8
+//! (`dltensor`) and 1.0 (`dltensor_versioned`).
+
+use std::ffi::{CStr, c_void};
+use std::ptr;
+
+use pyo3::prelude::*;
+
+use super::lease::{Hold, Place};
+use crate::ffi;
+
+/// The kind number of a CPU in DLPack.
+pub(super) const CPU: i32 = 1;
+
+const UNSIGNED: u8 = 1;
+const IS_COPIED: u64 = 1 << 1;
+const LEGACY: &CStr = c"dltensor";
+const VERSIONED: &CStr = c"dltensor_versioned";
+
+#[repr(C)]
+struct Device {
+    kind: i32,
+    number: i32,
+}
+
+#[repr(C)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    dimensions: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct Managed {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+#[repr(C)]
+struct ManagedVersioned {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut ManagedVersioned)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// What a consumer's pointer points to: the structure that it knows, and behind it what that needs.
+#[repr(C)]
+struct Export<M> {
+    managed: M,
+    shape: i64,
+    stride: i64,
+    hold: Hold,
+}
+
+/// A capsule for the bytes at `place`, which `hold` keeps alive. `versioned` when the consumer knows DLPack 1.
+pub(super) fn capsule(py: Python<'_>, place: Place, hold: Hold, versioned: bool, copied: bool) -> PyResult<Py<PyAny>> {
+    let (shape, stride) = (place.length as i64, 1);
+    let tensor = Tensor {
+        data: place.start.as_ptr().cast(),
+        device: Device { kind: CPU, number: 0 },
+        dimensions: 1,
+        dtype: DataType { code: UNSIGNED, bits: 8, lanes: 1 },
+        shape: ptr::null_mut(),
+        strides: ptr::null_mut(),
+        byte_offset: 0,
+    };
+    if versioned {
+        let flags = if copied { IS_COPIED } else { 0 };
+        let (context, deleter) = (ptr::null_mut(), Some(delete::<ManagedVersioned> as _));
+        let managed = ManagedVersioned { version: [1, 0], context, deleter, flags, tensor };
+        wrap(py, Export { managed, shape, stride, hold }, VERSIONED, forget_versioned)
+    } else {
+        let managed = Managed { tensor, context: ptr::null_mut(), deleter: Some(delete::<Managed> as _) };
+        wrap(py, Export { managed, shape, stride, hold }, LEGACY, forget_legacy)
+    }
+}
+
+/// The two forms of a managed tensor.
+trait Form {
+    fn tensor(&mut self) -> &mut Tensor;
+}
+
+impl Form for Managed {
+    fn tensor(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+impl Form for ManagedVersioned {
+    fn tensor(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+fn wrap<M: Form>(
+    py: Python<'_>,
+    export: Export<M>,
+    name: &'static CStr,
+    forget: unsafe extern "C" fn(*mut ffi::PyObject),
+) -> PyResult<Py<PyAny>> {
+    let export = Box::into_raw(Box::new(export));
+    // SAFETY: the box was made here and nobody else knows it. Shape and stride lie in it, so they stay where they are
+    // until it is deleted.
+    unsafe {
+        let (shape, stride) = (&raw mut (*export).shape, &raw mut (*export).stride);
+        let tensor = (*export).managed.tensor();
+        (tensor.shape, tensor.strides) = (shape, stride);
+    }
+    // SAFETY: attached; the pointer is not null, the name static; the destructor has the form that capsules ask for.
+    let capsule = unsafe { ffi::PyCapsule_New(export.cast(), name.as_ptr(), Some(forget)) };
+    if capsule.is_null() {
+        // SAFETY: no capsule took the box over.
+        drop(unsafe { Box::from_raw(export) });
+        return Err(PyErr::fetch(py));
+    }
+    // SAFETY: attached; a new reference.
+    Ok(unsafe { Bound::from_owned_ptr(py, capsule) }.unbind())
+}
+
+/// Ends an export. Consumers call it once, on any thread, with or without the interpreter.
+unsafe extern "C" fn delete<M>(managed: *mut M) {
+    // SAFETY: the structure is the first field of an `Export<M>` (repr C) that `wrap` put into a box, and a consumer
+    // calls its deleter once.
+    drop(unsafe { Box::from_raw(managed.cast::<Export<M>>()) });
+}
+
+unsafe extern "C" fn forget_legacy(capsule: *mut ffi::PyObject) {
+    // SAFETY: called by the interpreter with a capsule that holds this kind of structure.
+    unsafe { forget::<Managed>(capsule, LEGACY) }
+}
+
+unsafe extern "C" fn forget_versioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: called by the interpreter with a capsule that holds this kind of structure.
+    unsafe { forget::<ManagedVersioned>(capsule, VERSIONED) }
+}
+
+/// The end of a capsule: of its tensor, too, unless a consumer has taken that over, which it says by another name.
+///
+/// # Safety
+/// `capsule` is a capsule that `wrap` made with an `Export<M>`.
+unsafe fn forget<M>(capsule: *mut ffi::PyObject, name: &CStr) {
+    // SAFETY: attached, as the interpreter is when it destroys an object; the capsule is alive.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 1 {
+        // SAFETY: a capsule under its first name still owns the structure (duty of the caller says which).
+        unsafe { delete::<M>(ffi::PyCapsule_GetPointer(capsule, name.as_ptr()).cast()) };
+    }
+}

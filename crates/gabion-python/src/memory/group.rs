@@ -1,0 +1,185 @@
+//! `gabion.memory.Group`.
+
+use std::sync::Arc;
+
+use gabion_blocks::pool;
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyIterator, PyTuple};
+
+use super::buffer::Buffer;
+use super::lease::{Lease, Memory, Place, Refused};
+use super::{refusal, tracking};
+use crate::detached::detached;
+use crate::errors::exception;
+use crate::ffi;
+
+/// Rented memory in several blocks, each contiguous: for what is too large to be worth one piece, and is worked on
+/// block by block or row by row.
+///
+/// Made by rent_group(). A group is a sequence of its blocks: len(), iteration, indexing; each is a Buffer, all but
+/// the last of one size. With row_bytes, no row is cut by the end of a block, and row(y) shows one as a memoryview.
+///
+/// Lives, limits and threads are as with Buffer: release(), with, or the end of the last reference to the group and
+/// its blocks gives all of the memory back, once; views of any block keep it.
+///
+/// >>> import gabion.memory
+/// >>> with gabion.memory.rent_group("10 MiB", row_bytes=3 * 1000, clean=True) as group:
+/// ...     group.row(7)[:3] = b"rgb"
+/// ...     len(group), group.rows, bytes(group.row(7)[:4])
+/// (3, 3496, b'rgb\x00')
+#[pyclass(frozen, weakref, sequence, module = "gabion.memory")]
+pub(super) struct Group {
+    lease: Arc<Lease>,
+    places: Box<[Place]>,
+    nbytes: usize,
+    /// The length of every block but the last.
+    part_bytes: usize,
+    row_bytes: Option<usize>,
+    blocks: PyOnceLock<Py<PyTuple>>,
+}
+
+impl Group {
+    /// The group of memory that was just rented.
+    pub(super) fn new(py: Python<'_>, memory: pool::Group, row_bytes: Option<usize>) -> PyResult<Self> {
+        let (nbytes, part_bytes) = (memory.len(), memory.part_bytes());
+        let places: Box<[Place]> = memory.parts().iter().map(Place::of).collect();
+        let record = tracking::record(py, "Group", nbytes)?;
+        let lease = Lease::new(Memory::Group(memory), record);
+        Ok(Self { lease, places, nbytes, part_bytes, row_bytes, blocks: PyOnceLock::new() })
+    }
+
+    #[cold]
+    fn refused(py: Python<'_>, refused: Refused) -> PyErr {
+        match refused {
+            Refused::Released => refusal::released(py, "group"),
+            Refused::Exported(views) => refusal::exported(py, "group", views),
+        }
+    }
+
+    fn open(&self, py: Python<'_>) -> PyResult<&Self> {
+        if self.lease.is_released() { Err(Self::refused(py, Refused::Released)) } else { Ok(self) }
+    }
+
+    fn all_blocks<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyTuple>> {
+        let made = self.open(py)?.blocks.get_or_try_init(py, || {
+            let blocks: PyResult<Vec<_>> =
+                self.places.iter().map(|place| Bound::new(py, Buffer::part(&self.lease, *place))).collect();
+            PyResult::Ok(PyTuple::new(py, blocks?)?.unbind())
+        })?;
+        Ok(made.bind(py))
+    }
+
+    fn row_count(&self) -> Option<usize> {
+        self.row_bytes.map(|row| self.nbytes.div_ceil(row))
+    }
+}
+
+#[pymethods]
+impl Group {
+    /// The blocks, a tuple of Buffer. They keep the group's memory alive, and are released with it.
+    #[getter]
+    fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        self.all_blocks(py).cloned()
+    }
+
+    /// How many bytes it has in all: what was asked for.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.nbytes
+    }
+
+    /// The length of a row as it was asked for, or None.
+    #[getter]
+    fn row_bytes(&self) -> Option<usize> {
+        self.row_bytes
+    }
+
+    /// How many rows there are, or None without row_bytes. The last may be shorter than the others.
+    #[getter]
+    fn rows(&self) -> Option<usize> {
+        self.row_count()
+    }
+
+    /// True after release().
+    #[getter]
+    fn released(&self) -> bool {
+        self.lease.is_released()
+    }
+
+    /// row(y)
+    ///
+    /// Row y as a writable memoryview, in place; negative y counts from the end. Constant time. Raises IndexError when
+    /// there is no such row, ValueError for a group that was rented without row_bytes.
+    #[pyo3(signature = (y, /))]
+    fn row<'py>(&self, py: Python<'py>, y: isize) -> PyResult<Bound<'py, PyAny>> {
+        let (Some(row), Some(rows)) = (self.open(py)?.row_bytes, self.row_count()) else {
+            let text = "this group has no rows: pass row_bytes to rent_group()";
+            return Err(refusal::value_error(py, text));
+        };
+        let index = if y < 0 { y.checked_add_unsigned(rows) } else { Some(y) };
+        let Some(index) = index.and_then(|y| usize::try_from(y).ok()).filter(|y| *y < rows) else {
+            let text = format!("row {y} of a group of {rows} rows");
+            return Err(exception(&py.get_type::<PyIndexError>(), &text));
+        };
+        // A part holds whole rows, so that a row begins and ends in one.
+        let (block, offset) = (self.places[index * row / self.part_bytes], index * row % self.part_bytes);
+        let length = row.min(block.length - offset);
+        // SAFETY: the subtraction has shown that the row begins inside the block.
+        let place = Place { start: unsafe { block.start.add(offset) }, length };
+        let row = Bound::new(py, Buffer::part(&self.lease, place))?;
+        // SAFETY: attached; a new reference or null with an error set.
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(row.as_ptr())) }
+    }
+
+    /// Give the memory of all blocks back to the pool. Releasing twice does nothing. Raises BufferError, and changes
+    /// nothing, while views of a block or a row are alive.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let memory = self.lease.release().map_err(|refused| Self::refused(py, refused))?;
+        detached(py, || drop(memory));
+        Ok(())
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.open(py)?.places.len())
+    }
+
+    /// A group is true, even one of 0 bytes.
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.all_blocks(index.py())?.as_any().get_item(index)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.all_blocks(py)?.as_any().try_iter()
+    }
+
+    fn __repr__(&self) -> String {
+        if self.lease.is_released() {
+            return "<gabion.memory.Group, released>".to_owned();
+        }
+        format!("<gabion.memory.Group, {} bytes in {} blocks>", self.nbytes, self.places.len())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().open(slf.py())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.release(py)
+    }
+
+    /// Refuses, for pickle and copy.
+    #[pyo3(signature = (_protocol, /))]
+    fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        let text = "a gabion.memory.Group cannot be pickled or copied: it is memory of this process; pickle the bytes of \
+                    its blocks";
+        Err(refusal::type_error(py, text))
+    }
+}

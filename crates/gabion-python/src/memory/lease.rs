@@ -1,0 +1,158 @@
+//! One piece of rented memory: who uses it, and when it goes back.
+//!
+//! The state is one word: `RELEASED | ESCAPED | exports`. An *export* is a consumer that says when it is done: a buffer
+//! view, a DLPack tensor, an Arrow array. Equations:
+//! - memory is present  ⇔  not RELEASED, or ESCAPED;
+//! - RELEASED is set once, by whoever finds `exports = 0`; it is never cleared, and no export begins after it;
+//! - the memory goes back exactly once: by that release, or with the last holder of the lease.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gabion_blocks::pool;
+
+use super::tracking;
+
+/// The memory was released by hand: nothing may be exported any more.
+const RELEASED: usize = 1 << (usize::BITS - 1);
+/// The address was given to somebody who does not say when he is done, but keeps the Python object alive. A release
+/// ends the use from Python; the memory itself waits for the object's end.
+const ESCAPED: usize = 1 << (usize::BITS - 2);
+const EXPORTS: usize = ESCAPED - 1;
+
+/// Why a lease does not do what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It was released before.
+    Released,
+    /// So many exports are alive.
+    Exported(usize),
+}
+
+/// Bytes of a lease.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub start: NonNull<u8>,
+    pub length: usize,
+}
+
+impl Place {
+    /// The bytes of a pool's buffer.
+    pub(super) fn of(memory: &pool::Buffer) -> Self {
+        // A pool's buffer has an address even when it has no bytes.
+        Self { start: NonNull::new(memory.as_ptr()).unwrap_or(NonNull::dangling()), length: memory.len() }
+    }
+
+    /// Copies the bytes.
+    ///
+    /// # Safety
+    /// The place is alive, and there is room for its length at `to`, which is other memory.
+    pub(super) unsafe fn copy_to(&self, to: *mut u8) {
+        // SAFETY: as the caller promised.
+        unsafe { self.start.as_ptr().copy_to_nonoverlapping(to, self.length) };
+    }
+}
+
+// SAFETY: a place is an address and a length, without any right to use them; those who use them hold a lease.
+unsafe impl Send for Place {}
+// SAFETY: as above; it is never changed.
+unsafe impl Sync for Place {}
+
+/// What is rented.
+pub(super) enum Memory {
+    Buffer(pool::Buffer),
+    Group(#[expect(dead_code, reason = "held to be dropped; its bytes are reached by their places")] pool::Group),
+}
+
+/// Rented memory, shared by the Python object and every export.
+pub(super) struct Lease {
+    state: AtomicUsize,
+    /// Taken out by the one that sets RELEASED, or dropped with the lease.
+    memory: UnsafeCell<Option<Memory>>,
+    /// The record of where it was rented, if there is one.
+    record: Option<tracking::Record>,
+}
+
+// SAFETY: pool memory may be dropped on any thread (`pool::Buffer` and `pool::Group` are Send and Sync), and the cell
+// is written only by the one thread that sets RELEASED, which happens once, and by drop, which has no company.
+unsafe impl Send for Lease {}
+// SAFETY: as above.
+unsafe impl Sync for Lease {}
+
+impl Lease {
+    pub(super) fn new(memory: Memory, record: Option<tracking::Record>) -> Arc<Self> {
+        Arc::new(Self { state: AtomicUsize::new(0), memory: UnsafeCell::new(Some(memory)), record })
+    }
+
+    /// True after a release by hand.
+    pub(super) fn is_released(&self) -> bool {
+        // Relaxed: a call beside release() may come before or after it; whoever uses the memory begins an export.
+        self.state.load(Ordering::Relaxed) & RELEASED != 0
+    }
+
+    /// Counts one export more.
+    pub(super) fn begin_export(&self) -> Result<(), Refused> {
+        let more = |state| if state & RELEASED == 0 { Some(state + 1) } else { None };
+        // Acquire: what follows is not moved before the count. A count above zero holds off every release.
+        match self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, more) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Refused::Released),
+        }
+    }
+
+    /// Takes back one export.
+    pub(super) fn end_export(&self) {
+        // Release: what the consumer did to the memory comes before the release() that finds a count of zero.
+        let before = self.state.fetch_sub(1, Ordering::Release);
+        debug_assert!(before & EXPORTS > 0);
+    }
+
+    /// Marks the address as known to somebody who does not count.
+    pub(super) fn escape(&self) -> Result<(), Refused> {
+        let mark = |state| if state & RELEASED == 0 { Some(state | ESCAPED) } else { None };
+        // Relaxed: only release() reads the mark, by a later operation on the same word.
+        match self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Refused::Released),
+        }
+    }
+
+    /// Ends the use from Python. Gives the memory to the caller, to be dropped where that suits; nothing when it was
+    /// released before or when it must wait for the object's end.
+    pub(super) fn release(&self) -> Result<Option<Memory>, Refused> {
+        let end = |state| if state & (RELEASED | EXPORTS) == 0 { Some(state | RELEASED) } else { None };
+        // Acquire: the uses of all exports (their end_export is a Release) come before the memory goes back.
+        let before = match self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, end) {
+            Ok(before) => before,
+            Err(state) if state & RELEASED != 0 => return Ok(None),
+            Err(state) => return Err(Refused::Exported(state & EXPORTS)),
+        };
+        if let Some(record) = &self.record {
+            record.strike();
+        }
+        if before & ESCAPED != 0 {
+            return Ok(None);
+        }
+        // SAFETY: RELEASED was set by this call and is set once, so no other call comes here; drop() needs the only
+        // reference, and `self` is one.
+        Ok(unsafe { (*self.memory.get()).take() })
+    }
+}
+
+/// One export, as consumers outside the interpreter hold it: it ends without the interpreter, on any thread.
+pub(super) struct Hold(Arc<Lease>);
+
+impl Hold {
+    pub(super) fn new(lease: &Arc<Lease>) -> Result<Self, Refused> {
+        lease.begin_export()?;
+        Ok(Self(Arc::clone(lease)))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.end_export();
+    }
+}

@@ -1,0 +1,62 @@
+//! `gabion.memory`: rented memory, its lives and its limits, as Python sees them.
+//!
+//! ```text
+//!  Python         Buffer / Group      memoryview · DLPack · Arrow
+//!                      │                     │ each holds one export
+//!                      └──────► Lease ◄──────┘
+//!                                 │ owns until released, or until the last holder is gone
+//!                       gabion_blocks::pool::{Buffer, Group}
+//! ```
+//! | room | what it holds |
+//! |---|---|
+//! | `refusal` | what the pool can refuse with, and how Python is told |
+//! | `argument` | sizes and times as callers write them |
+//! | `tracking` | where memory was rented, while somebody wants to know |
+//! | `lease` | one piece of rented memory: exports, release, end |
+//! | `waiting` | renting without holding the interpreter, interruptible |
+//! | `dlpack` | a lease as a DLPack capsule |
+//! | `arrow` | a lease as Arrow C data |
+//! | `buffer` | `gabion.memory.Buffer` |
+//! | `group` | `gabion.memory.Group` |
+//! | `stats` | `gabion.memory.MemoryStats` |
+//! | `calls` | the functions of the module |
+//! | `collect` | a full garbage collection asks the pool to look at its idle memory |
+
+#![allow(rustdoc::broken_intra_doc_links, reason = "docstrings are Python's, whose slices look like links")]
+
+mod refusal;
+
+mod argument;
+
+mod tracking;
+
+mod lease;
+
+mod waiting;
+
+mod dlpack;
+
+mod arrow;
+
+mod buffer;
+
+mod group;
+
+mod stats;
+
+mod calls;
+
+mod collect;
+
+use pyo3::prelude::*;
+
+/// Adds the classes and functions to the extension module.
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<buffer::Buffer>()?;
+    m.add_class::<group::Group>()?;
+    m.add_class::<stats::MemoryStats>()?;
+    m.add_class::<stats::ArenaStats>()?;
+    calls::register(m)?;
+    tracking::register(m)?;
+    collect::register(m)
+}

@@ -1,0 +1,33 @@
+//! Going through an iterable.
+
+use pyo3::prelude::*;
+
+use crate::codec::Own;
+use crate::ffi;
+
+/// An iterable's iterator.
+pub(super) fn iterator(iterable: &Bound<'_, PyAny>) -> PyResult<Own> {
+    // SAFETY: attached; held by the caller; a new reference, or null with an error set.
+    unsafe { Own::take(ffi::PyObject_GetIter(iterable.as_ptr())).map_err(|_| PyErr::fetch(iterable.py())) }
+}
+
+/// Calls `take` with each item of an iterator, until there is none left or an error is raised.
+pub(super) fn each(py: Python<'_>, iterator: &Own, mut take: impl FnMut(&Own) -> PyResult<()>) -> PyResult<()> {
+    // SAFETY: attached; an iterator; a new reference, or null: with an error set, or without one at the end.
+    while let Ok(item) = unsafe { Own::take(ffi::PyIter_Next(iterator.ptr())) } {
+        take(&item)?;
+    }
+    PyErr::take(py).map_or(Ok(()), Err)
+}
+
+/// How many items an iterable says it holds; 0 when it does not say.
+pub(super) fn announced(iterable: &Bound<'_, PyAny>) -> usize {
+    // SAFETY: attached; the object is held by the caller; an error is set with a negative result, and dropped.
+    unsafe {
+        let length = ffi::PyObject_Size(iterable.as_ptr());
+        if length < 0 {
+            ffi::PyErr_Clear();
+        }
+        usize::try_from(length).unwrap_or(0)
+    }
+}
