@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -43,9 +44,9 @@ def measured(memory: str, seconds: float, tell: Callable[[dict[str, Any]], None]
     peak = before
     for count, (text, mebibytes, calculate, a, b) in enumerate(_cases(np)):
         tell({"part": count / (len(MEBIBYTES) * len(expressions(np))), "phase": f"{text}, {mebibytes} MiB"})
-        operations.append(_timed(text, mebibytes, lambda: calculate(a, b), seconds))
+        operations.append(_timed(text, mebibytes, partial(calculate, a, b), seconds))
         peak = max(peak, resident_bytes())
-        del a, b
+    del a, b
     time.sleep(2.5 * TRIM_PERIOD)
     return ArraysResult(memory, operations, peak - before, resident_bytes() - before)
 

@@ -138,9 +138,7 @@ def _command(options: argparse.Namespace, objects: int) -> str:
     return shlex.join([*words, "--records", str(options.records)] if options.records else words)
 
 
-def _as_json(
-    table: Table, results: list[Result], calculated: list[ArraysResult], seed: int
-) -> dict[str, Any]:
+def _as_json(table: Table, results: list[Result], calculated: list[ArraysResult], seed: int) -> dict[str, Any]:
     stores = []
     for result in results:
         figures = asdict(result)

@@ -103,7 +103,8 @@ def array_rows(results: Sequence[ArraysResult]) -> list[tuple[str, ...]]:
 def idle_line(results: Sequence[ArraysResult]) -> str:
     """What is left of the memory when the arrays are gone."""
     told = (
-        f"{arrays.LABELS[one.memory]} {one.peak_bytes / 2**20:,.0f} MiB at most, {one.idle_bytes / 2**20:,.0f} when idle"
+        f"{arrays.LABELS[one.memory]} {one.peak_bytes / 2**20:,.0f} MiB at most,"
+        f" {one.idle_bytes / 2**20:,.0f} MiB when idle"
         for one in results
     )
     return "resident memory: " + "; ".join(told)
