@@ -7,6 +7,7 @@
 'Ada'
 """
 
+from gabion import memory, numpy
 from gabion._native import (
     ClosedError,
     CodecError,
@@ -29,4 +30,6 @@ __all__ = [
     "PileStats",
     "PointerError",
     "__version__",
+    "memory",
+    "numpy",
 ]

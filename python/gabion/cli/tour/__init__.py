@@ -9,8 +9,9 @@ The parts, lowest first; each uses only those above it.
 | `records` | a CSV or JSON Lines file as typed rows, spooled to disk |
 | `flights` | the table that is taken when none is named |
 | `stores` | the three ways to keep objects: a list, a dict of pickles, a pile |
-| `result` | what was measured in one store |
+| `result` | what was measured |
 | `measure` | one store's measurement, run in a process of its own |
+| `arrays` | NumPy's arithmetic with one source of memory, run in a process of its own |
 | `runner` | starts those processes and shows their progress |
 | `lanes` | pauses over time, as a row of characters |
 | `picture` | the same as an SVG |

@@ -20,11 +20,13 @@ from gabion.cli.tour.failure import TourError
 from gabion.cli.tour.measure import REPLACED_SHARE
 from gabion.cli.tour.page import page
 from gabion.cli.tour.records import Table
-from gabion.cli.tour.result import Result
+from gabion.cli.tour.result import ArraysResult, Result
 
 MOST_OBJECTS = 2_000_000
 QUICK_OBJECTS = 50_000
 RUN_SECONDS = 75
+# For each expression and size of NumPy's arithmetic.
+ARRAY_SECONDS, QUICK_SECONDS = 0.5, 0.02
 SAMPLE = 2_000
 # Of the memory that is free, the part that a run may plan to use.
 MEMORY_SHARE = 0.7
@@ -32,13 +34,17 @@ MEMORY_SHARE = 0.7
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare `tour` and its options."""
-    about = "Keep real records as plain objects, as pickles and in a pile; measure memory, speed and collector pauses."
+    about = (
+        "Keep real records as plain objects, as pickles and in a pile; measure memory, speed and collector pauses."
+        " Then calculate with NumPy on fresh memory and on the pool's."
+    )
     tour = commands.add_parser("tour", help="a live tour on real records, with one page at the end", description=about)
     tour.add_argument("--records", type=Path, metavar="FILE", help="a .csv or .jsonl file (default: flights of 2013)")
     tour.add_argument("--objects", type=_count, metavar="N", help="how many to keep (default: what 1–2 minutes allow)")
     tour.add_argument("--quick", action="store_true", help=f"a few seconds: {QUICK_OBJECTS:,} objects")
     tour.add_argument("--seed", type=int, default=1, metavar="S", help="of every random choice (default: 1)")
     tour.add_argument("--out", type=Path, default=Path("gabion-tour.html"), metavar="PAGE", help="default: %(default)s")
+    tour.add_argument("--no-arrays", action="store_true", help="leave out NumPy's arithmetic on the pool")
     tour.add_argument("--no-page", action="store_true", help="write no page")
     tour.add_argument("--json", action="store_true", help="print the figures as JSON and nothing else on stdout")
     tour.set_defaults(run=run)
@@ -63,12 +69,15 @@ def run(options: argparse.Namespace) -> int:
         objects = _fitting(table, objects)
         console.print(f"keeping {objects:,} of them in each of three stores, one after the other", soft_wrap=True)
         results = runner.run(table, objects, options.seed, console)
+        seconds = QUICK_SECONDS if options.quick or objects < MOST_OBJECTS // 20 else ARRAY_SECONDS
+        calculated = [] if options.no_arrays else runner.run_arrays(seconds, Path(folder), console)
     if options.json:
-        print(json.dumps(_as_json(table, results, options.seed), indent=2))
+        print(json.dumps(_as_json(table, results, calculated, options.seed), indent=2))
     else:
         terminal.show(console, table, results)
+        terminal.show_arrays(console, calculated)
     if not options.no_page:
-        text = page(table, results, machine.describe(), _command(options, objects))
+        text = page(table, results, calculated, machine.describe(), _command(options, objects))
         options.out.write_text(text, encoding="utf-8")
         console.print(f"page: {options.out.resolve().as_uri()}", soft_wrap=True)
     return 0
@@ -129,7 +138,7 @@ def _command(options: argparse.Namespace, objects: int) -> str:
     return shlex.join([*words, "--records", str(options.records)] if options.records else words)
 
 
-def _as_json(table: Table, results: list[Result], seed: int) -> dict[str, Any]:
+def _as_json(table: Table, results: list[Result], calculated: list[ArraysResult], seed: int) -> dict[str, Any]:
     stores = []
     for result in results:
         figures = asdict(result)
@@ -137,4 +146,6 @@ def _as_json(table: Table, results: list[Result], seed: int) -> dict[str, Any]:
         stores.append(figures)
     columns = dict(zip(table.columns, table.types, strict=True))
     about = {"source": table.source, "rows": table.rows, "columns": columns}
-    return {"name": "tour", "seed": seed, "table": about, "stores": stores, "machine": machine.describe()}
+    arrays = [asdict(one) for one in calculated]
+    told = {"name": "tour", "seed": seed, "table": about, "stores": stores, "arrays": arrays}
+    return told | {"machine": machine.describe()}

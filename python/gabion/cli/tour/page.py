@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
+from gabion.cli.tour import arrays
 from gabion.cli.tour.lanes import duration
 from gabion.cli.tour.picture import svg
 from gabion.cli.tour.records import Table
-from gabion.cli.tour.result import Result
+from gabion.cli.tour.result import ArraysResult, Result
 from gabion.cli.tour.stores import LABELS
-from gabion.cli.tour.terminal import ROWS, describe, headline, rate
+from gabion.cli.tour.terminal import ROWS, array_rows, describe, headline, idle_line, rate
 
 HOW = """Each store ran in a process of its own, one after the other, with the same objects in the same order. Objects
 were made in requests of 5,000; making them and checking what came back is not part of any rate. Put: all objects, one
@@ -19,7 +20,13 @@ process, divided by the objects; the pile's pointers are part of it. A pause is 
 garbage collector with its default settings, timed by gc.callbacks; the last full collection was asked for."""
 
 
-def page(table: Table, results: Sequence[Result], machine: Mapping[str, str], command: str) -> str:
+def page(
+    table: Table,
+    results: Sequence[Result],
+    calculated: Sequence[ArraysResult],
+    machine: Mapping[str, str],
+    command: str,
+) -> str:
     """The whole document."""
     by_store = {result.store: result for result in results}
     plain, pile = by_store["plain"], by_store["gabion"]
@@ -66,6 +73,7 @@ build a new object at each get.</p>
 <h2>All figures</h2>
 {_figures(results)}
 </section>
+{_arrays(calculated)}
 <section>
 <h2>What was measured</h2>
 <p>{escape(HOW)}</p>
@@ -100,9 +108,25 @@ def _bars(title: str, results: Sequence[Result], read: Callable[[Result], float]
 
 
 def _figures(results: Sequence[Result]) -> str:
+    head = ["", *(LABELS[result.store] for result in results)]
+    return _table(head, ([label, *(read(result) for result in results)] for label, read in ROWS))
+
+
+def _arrays(calculated: Sequence[ArraysResult]) -> str:
+    if not calculated:
+        return ""
+    head = ["", *(arrays.LABELS[one.memory] for one in calculated), "page faults each"]
+    return f"""<section>
+<h2>NumPy on warm memory</h2>
+<p>Each result is a new array. Memory that comes fresh from the system costs a page fault for every 4 KiB;
+<code>gabion.numpy.install()</code> takes it from the pool, where it is warm. {escape(idle_line(calculated))}.</p>
+{_table(head, array_rows(calculated))}
+</section>"""
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     def line(tag: str, cells: Iterable[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-    head = line("th", ["", *(LABELS[result.store] for result in results)])
-    body = "".join(line("td", [label, *(read(result) for result in results)]) for label, read in ROWS)
-    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+    body = "".join(line("td", cells) for cells in rows)
+    return f"<table><thead>{line('th', head)}</thead><tbody>{body}</tbody></table>"

@@ -35,3 +35,23 @@ class Result:
     bytes_per_object_after: float  # after the replacements
     collect_ms: float  # one full collection, asked for at the end
     pauses: Pauses
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One NumPy expression on arrays of one size; what an execution of it takes, at the median and on average."""
+
+    expression: str
+    mebibytes: int
+    ms: float
+    faults: float  # page faults
+
+
+@dataclass(frozen=True)
+class ArraysResult:
+    """NumPy's arithmetic with one source of memory."""
+
+    memory: str  # "stock" or "pooled"
+    operations: list[Operation]
+    peak_bytes: int  # resident, above the process before its first array
+    idle_bytes: int  # the same when all arrays are gone and two trim periods have passed

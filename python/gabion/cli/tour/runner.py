@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from gabion.cli.tour import arrays
 from gabion.cli.tour.failure import TourError
 from gabion.cli.tour.measure import Plan
 from gabion.cli.tour.records import Table
-from gabion.cli.tour.result import Pauses, Result
+from gabion.cli.tour.result import ArraysResult, Operation, Pauses, Result
 from gabion.cli.tour.stores import LABELS
 
 
@@ -76,33 +78,71 @@ def run(table: Table, objects: int, seed: int, console: Console) -> list[Result]
     return results
 
 
+def run_arrays(seconds: float, folder: Path, console: Console) -> list[ArraysResult]:
+    """NumPy's arithmetic without the pool and with it, `seconds` per expression and size; nothing without NumPy."""
+    results = []
+    for memory, label in arrays.LABELS.items():
+        with console.status(f"{label}: starting") as status:
+            command = [sys.executable, "-P", "-m", "gabion.cli.tour.arrays", memory, str(seconds)]
+            result: dict[str, Any] = {}
+            try:
+                for line in _lines(command, folder / "arrays.stderr", f"the arithmetic of {label}"):
+                    if "missing" in line:
+                        console.print("arrays: left out, because NumPy is not installed")
+                        return []
+                    if "phase" in line:
+                        status.update(f"{label}: {line['phase']}")
+                    else:
+                        result = line["result"]
+            except Killed:
+                raise TourError("memory ran out beside arrays of 128 MiB; free some, or try --no-arrays") from None
+        operations = [Operation(**operation) for operation in result["operations"]]
+        results.append(ArraysResult(**{**result, "operations": operations}))
+        console.print(f"{label}: done", highlight=False)
+    return results
+
+
 def _measured(plan: Plan, at: Path, board: Board) -> Result:
     at.write_text(json.dumps(asdict(plan)), encoding="utf-8")
-    with at.with_suffix(".stderr").open("w+", encoding="utf-8", errors="replace") as complaints:
-        command = [sys.executable, "-P", "-m", "gabion.cli.tour.measure", str(at)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, text=True, encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "gabion.cli.tour.measure", str(at)]
+    result: dict[str, Any] = {}
+    try:
+        for line in _lines(command, at.with_suffix(".stderr"), f"the measurement of {LABELS[plan.store]}"):
+            if "phase" in line:
+                board.step(plan.store, line)
+            elif "result" in line:
+                result = line["result"]
+            else:
+                raise TourError(_too_little_memory(plan))
+    except Killed:
+        raise TourError(_too_little_memory(plan)) from None
+    return Result(**{**result, "pauses": Pauses(**result["pauses"])})
+
+
+class Killed(Exception):
+    """The system ended a process: its answer to memory that is not there."""
+
+
+def _lines(command: list[str], complaints: Path, what: str) -> Iterator[dict[str, Any]]:
+    """What a process prints, line by line. Its last line is a result, or TourError says what it complained about."""
+    with complaints.open("w+", encoding="utf-8", errors="replace") as stderr:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, encoding="utf-8")
         assert process.stdout is not None
-        result: dict[str, Any] | None = None
+        line: dict[str, Any] = {}
         try:
-            for line in process.stdout:
-                news = json.loads(line)
-                if "phase" in news:
-                    board.step(plan.store, news)
-                elif "result" in news:
-                    result = news["result"]
-                else:
-                    raise TourError(_too_little_memory(plan))
+            for text in process.stdout:
+                line = json.loads(text)
+                yield line
             process.wait()
         finally:
             process.kill()
             process.wait()
-        if result is None:
-            if process.returncode == -9:  # the system's answer to memory that is not there
-                raise TourError(_too_little_memory(plan))
-            complaints.seek(0)
-            last = (complaints.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-            raise TourError(f"the measurement of {LABELS[plan.store]} failed: {last}")
-    return Result(**{**result, "pauses": Pauses(**result["pauses"])})
+        if process.returncode == -9:
+            raise Killed
+        if process.returncode != 0 or "phase" in line or not line:
+            stderr.seek(0)
+            last = (stderr.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+            raise TourError(f"{what} failed: {last}")
 
 
 def _too_little_memory(plan: Plan) -> str:

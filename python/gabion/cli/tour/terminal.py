@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from gabion.cli.tour import arrays
 from gabion.cli.tour.lanes import LOWEST_MS, decades, duration, text_lane
 from gabion.cli.tour.records import Table
-from gabion.cli.tour.result import Result
+from gabion.cli.tour.result import ArraysResult, Result
 from gabion.cli.tour.stores import LABELS
 
 FEW_OBJECTS = 20_000
@@ -71,6 +72,42 @@ def show(console: Console, table: Table, results: Sequence[Result]) -> None:
     )
     if first.objects < FEW_OBJECTS:
         console.print(f"With fewer than {FEW_OBJECTS:,} objects, memory and pauses are mostly noise.", soft_wrap=True)
+
+
+def show_arrays(console: Console, results: Sequence[ArraysResult]) -> None:
+    """Print what NumPy's arithmetic took on fresh and on warm memory."""
+    if not results:
+        return
+    grid = Grid(title="NumPy's arithmetic, one execution at the median", title_justify="left")
+    for text in ("", *(arrays.LABELS[one.memory] for one in results), "page faults each"):
+        grid.add_column(text, justify="right" if text else "left", no_wrap=not text)
+    for cells in array_rows(results):
+        grid.add_row(*cells)
+    console.print()
+    console.print(grid)
+    console.print(idle_line(results), soft_wrap=True)
+
+
+def array_rows(results: Sequence[ArraysResult]) -> list[tuple[str, ...]]:
+    """A row for each expression and size: what it is, its time with each memory, its page faults."""
+    return [
+        (
+            f"{same[0].expression}, {same[0].mebibytes} MiB",
+            *(duration(one.ms) for one in same),
+            " / ".join(f"{one.faults:,.0f}" for one in same),
+        )
+        for same in zip(*(result.operations for result in results), strict=True)
+    ]
+
+
+def idle_line(results: Sequence[ArraysResult]) -> str:
+    """What is left of the memory when the arrays are gone."""
+    told = (
+        f"{arrays.LABELS[one.memory]} {one.peak_bytes / 2**20:,.0f} MiB at most,"
+        f" {one.idle_bytes / 2**20:,.0f} MiB when idle"
+        for one in results
+    )
+    return "resident memory: " + "; ".join(told)
 
 
 def _show_lanes(console: Console, results: Sequence[Result]) -> None:
