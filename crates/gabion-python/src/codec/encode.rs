@@ -44,6 +44,8 @@ thread_local! {
 
 /// References to a value that lies on the stack: its owner's and the stack's.
 pub const FROM_STACK: isize = 2;
+/// In the place of a count: the object is the whole that is encoded, and nothing was written of it yet.
+pub const WHOLE: isize = -1;
 /// References to a value read in its owner.
 pub const IN_PLACE: isize = 1;
 
@@ -139,7 +141,7 @@ impl Encoder<'_, '_> {
         unsafe {
             // The caller holds at least one reference that is not the graph's, so no count proves anything here.
             if never_leaf(obj) || !self.leaf(obj, 0)? {
-                self.compound(obj, -1)?;
+                self.compound(obj, WHOLE)?;
             }
             if self.scratch.is_some() {
                 self.drain()?;
@@ -217,6 +219,12 @@ impl Encoder<'_, '_> {
         }
     }
 
+    /// Notes the object that is encoded as met, without a table.
+    #[inline(always)]
+    pub fn begin_with(&mut self, obj: *mut PyObject) {
+        self.root = obj;
+    }
+
     #[inline(never)]
     unsafe fn met_again(&mut self, obj: *mut PyObject) -> bool {
         let at = self.position();
@@ -228,8 +236,8 @@ impl Encoder<'_, '_> {
             return true;
         }
         if at == 1 {
-            // The whole object: noted without a table. A leaf never gets here twice.
-            self.root = obj;
+            // A leaf never gets here twice.
+            self.begin_with(obj);
             return false;
         }
         // SAFETY: live by the caller's word.

@@ -1,6 +1,6 @@
 //! Encoding of ordinary objects: slots and `__dict__`.
 
-use super::encode::{Encoder, IN_PLACE};
+use super::encode::{Encoder, IN_PLACE, WHOLE};
 use super::layout::Layout;
 use super::object::{Own, Raise, Section};
 use super::plan::Attributes;
@@ -35,7 +35,9 @@ impl Encoder<'_, '_> {
     pub unsafe fn slots(&mut self, obj: *mut PyObject, limit: isize, layout: &Layout) -> Raise<()> {
         // SAFETY: an instance of the layout's class, held; slots are borrowed under its lock, leaves run no code.
         unsafe {
-            if self.met(obj, limit) {
+            if limit == WHOLE {
+                self.begin_with(obj);
+            } else if self.met(obj, limit) {
                 return Ok(());
             }
             Section::hold(obj, || {

@@ -50,7 +50,7 @@ mod python;
 
 pub(crate) use object::Own;
 pub(crate) use python::register;
-pub(crate) use quick::small as small_int;
+pub(crate) use quick::{small as small_int, two_digits as two_digit_int};
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;

@@ -47,6 +47,37 @@ pub(crate) unsafe fn small(obj: *mut PyObject) -> Option<i64> {
     }
 }
 
+#[cfg(not(Py_3_14))]
+unsafe extern "C" {
+    /// An `int` with room for that many digits, sign and count set.
+    fn _PyLong_New(digits: isize) -> *mut PyObject;
+}
+
+/// An `int` of 31 to 60 bits: exactly two digits. A new reference, or null with an error set.
+///
+/// # Safety
+/// Attached, and the value is in that range.
+#[inline(always)]
+pub(crate) unsafe fn two_digits(value: u64) -> *mut PyObject {
+    debug_assert!((1 << 30..1 << 60).contains(&value));
+    #[cfg(not(Py_3_14))]
+    // SAFETY: a new int with room for two digits, which nobody has seen yet.
+    unsafe {
+        let made = _PyLong_New(2);
+        if !made.is_null() {
+            let digits = (&raw mut (*made.cast::<Int>()).digits).cast::<u32>();
+            digits.write(value as u32 & ((1 << 30) - 1));
+            digits.add(1).write((value >> 30) as u32);
+        }
+        made
+    }
+    #[cfg(Py_3_14)]
+    // SAFETY: attached.
+    unsafe {
+        ffi::PyLong_FromUnsignedLongLong(value)
+    }
+}
+
 /// The float as a number of cents, when it is exactly what a division by 100 gives.
 #[inline(always)]
 fn cents(value: f64) -> Option<i32> {

@@ -187,7 +187,7 @@ unsafe extern "C" fn put(
         let put = |pile: &Store, encoding: &[u8]| {
             let pointer = pile.put(encoding, reserve).map_err(|error| Failure::Refused(error).raise(py))?;
             // SAFETY: attached; a new reference, or null with an error set, as this function's own result.
-            let number = unsafe { ffi::PyLong_FromUnsignedLongLong(pointer.to_bits()) };
+            let number = unsafe { number::object(pointer) };
             if number.is_null() {
                 // No memory for the number: nobody would ever have the pointer.
                 let _ = pile.remove(pointer);

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::each::{each, iterator};
 use super::refusal::{self, Failure};
-use crate::codec::small_int;
+use crate::codec::{small_int, two_digit_int};
 use crate::ffi;
 
 /// Reads a pointer out of an int, or out of what turns into one without loss (`__index__`: NumPy integers).
@@ -22,6 +22,16 @@ pub(super) fn pointer(value: &Bound<'_, PyAny>) -> Result<Pointer, Failure> {
         return Ok(Pointer::from_bits(number as u64));
     }
     unusual(value)
+}
+
+/// A pointer as an int; null with an error set when there is no memory for it.
+///
+/// # Safety
+/// Attached.
+#[inline(always)]
+pub(super) unsafe fn object(pointer: Pointer) -> *mut ffi::PyObject {
+    // SAFETY: attached (duty of the caller); a pointer that a pile gave out has 40 to 60 bits.
+    unsafe { two_digit_int(pointer.to_bits()) }
 }
 
 #[cold]
