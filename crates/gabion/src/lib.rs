@@ -10,13 +10,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Warm memory for pixels and arrays comes from the same place:
+//!
+//! ```
+//! use gabion::{Pool, Request};
+//!
+//! let mut buffer = Pool::global().rent(&Request::new(8 << 20))?;
+//! buffer.as_mut_slice()[..5].copy_from_slice(b"stone");
+//! drop(buffer); // back to the pool, whichever thread does it
+//! Pool::global().trim(true); // to the system, at once
+//! # Ok::<(), gabion::BlockError>(())
+//! ```
+//!
 //! | name | what it is |
 //! |---|---|
 //! | [`Pile`] | byte objects behind 64-bit [`Pointer`]s with generations |
 //! | [`View`] | a stored payload in place, without a copy |
+//! | [`Pool`] | warm memory with arenas, trimming and limits |
+//! | [`Buffer`], [`Group`] | contiguous memory, and memory in blocks, owned until dropped |
 //! | [`blocks`] | the 4 MiB blocks that everything is built from |
 
 #![forbid(unsafe_code)]
 
 pub use gabion_blocks as blocks;
+pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
 pub use gabion_pile::{Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View};
