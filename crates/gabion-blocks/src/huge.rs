@@ -2,9 +2,11 @@
 //!
 //! They make random access cheaper everywhere, but what their first touch costs differs by machine and by the hour: a
 //! tenth of small pages' where the system has whole ones ready, several times as much where it must first find or fetch
-//! them. So each block that asks for huge pages has its first touch timed, and when that was too dear the next blocks
-//! go without. It is timed by the thread's own clock: waiting for a processor says nothing about memory.
+//! them. So the first huge page of each mapping that asks for them has its first touch timed. When that was too dear,
+//! the rest of the mapping and the next ones go without, twice as many each time in a row. It is timed by the thread's
+//! own clock: waiting for a processor says nothing about memory.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,22 +17,53 @@ use crate::os::{Os, thread_time};
 /// translation is paid back within a few reads of each object.
 const WORTH: u32 = 2;
 
-/// How many blocks go without after a first touch that was too dear.
-const REST: u32 = 31;
+/// How many mappings go without after a first touch that was too dear, and at most after many in a row.
+const REST: u32 = 32;
+const LONGEST_REST: u32 = 1024;
 
 const SMALL_PAGE: usize = 4096;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Blocks that still go without. Process-wide, like the memory they come from; a race costs a wrong guess.
+/// Mappings that still go without. Process-wide, like the memory they come from; a race costs a wrong guess.
 static RESTING: AtomicU32 = AtomicU32::new(0);
+
+/// How many will go without after the next first touch that is too dear.
+static NEXT_REST: AtomicU32 = AtomicU32::new(REST);
 
 /// What a huge page may cost in nanoseconds, from the first touch of small pages, measured once; 0 before that. A plain
 /// number, because a forked child could wait for ever for another thread's measurement.
 static BOUND: AtomicU64 = AtomicU64::new(0);
 
-/// True when the next block should ask for huge pages.
-pub(crate) fn wanted(os: &dyn Os) -> bool {
-    // Relaxed: nothing hangs on the order of guesses.
+/// Asks for huge pages under a fresh mapping, where they pay.
+///
+/// # Safety
+/// The mapping is `bytes` long, at least [`HUGE_PAGE`]; it begins at a multiple of that, reads as zero, and is nobody's
+/// yet.
+pub(crate) unsafe fn prepare(os: &dyn Os, base: NonNull<u8>, bytes: usize) {
+    if !wanted(os) {
+        return;
+    }
+    // SAFETY: inside the mapping (duty of the caller), whose first word is aligned and zero already.
+    let dear = unsafe {
+        os.advise_huge(base, HUGE_PAGE);
+        too_dear(os, base.cast().as_ref())
+    };
+    if dear {
+        let rest = NEXT_REST.load(Ordering::Relaxed);
+        RESTING.store(rest, Ordering::Relaxed);
+        NEXT_REST.store((2 * rest).min(LONGEST_REST), Ordering::Relaxed);
+        return;
+    }
+    NEXT_REST.store(REST, Ordering::Relaxed);
+    if bytes > HUGE_PAGE {
+        // SAFETY: as above.
+        unsafe { os.advise_huge(base.add(HUGE_PAGE), bytes - HUGE_PAGE) };
+    }
+}
+
+/// True when the next mapping should ask for huge pages.
+fn wanted(os: &dyn Os) -> bool {
+    // Relaxed, here and above: nothing hangs on the order of guesses.
     let resting = RESTING.load(Ordering::Relaxed);
     if resting > 0 {
         RESTING.store(resting - 1, Ordering::Relaxed);
@@ -39,13 +72,11 @@ pub(crate) fn wanted(os: &dyn Os) -> bool {
     bound(os).is_some()
 }
 
-/// Times the first touch of a block that has asked for huge pages, and draws the lesson for the next ones.
-pub(crate) fn touch(os: &dyn Os, first_word: &AtomicU64) {
+/// Times the first touch of a huge page.
+fn too_dear(os: &dyn Os, first_word: &AtomicU64) -> bool {
     let start = thread_time();
     first_word.store(0, Ordering::Relaxed);
-    if bound(os).is_some_and(|bound| thread_time().saturating_sub(start) > bound) {
-        RESTING.store(REST, Ordering::Relaxed);
-    }
+    bound(os).is_some_and(|bound| thread_time().saturating_sub(start) > bound)
 }
 
 fn bound(os: &dyn Os) -> Option<Duration> {

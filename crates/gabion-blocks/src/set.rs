@@ -53,13 +53,9 @@ impl BlockSet {
             note_holes(base);
         }
         let number = self.owner.enter(base.addr().get())?;
-        if !small && zero && huge::wanted(self.os()) {
-            // SAFETY: the block is mapped and belongs to this set.
-            let block = unsafe {
-                self.os().advise_huge(base, BLOCK_BYTES);
-                Block::new(base, number)
-            };
-            huge::touch(self.os(), block.word(0));
+        if !small && zero {
+            // SAFETY: a block that reads as zero, which nobody else knows the number of yet.
+            unsafe { huge::prepare(self.os(), base, BLOCK_BYTES) };
         }
         lock(&self.blocks).push((number, span));
         Ok((number, zero))

@@ -125,12 +125,9 @@ impl Shared {
     pub fn lend_fresh(&'static self, span: &'static Span, bytes: usize) -> &'static Span {
         let home = self.arena(seat::arena(self));
         span.set_home(home.index);
-        if bytes >= HUGE_PAGE && huge::wanted(self.os) {
-            // SAFETY: a fresh mapping that is nobody's yet; its words are aligned, and zero is what they are.
-            unsafe {
-                self.os.advise_huge(span.base(), span.bytes());
-                huge::touch(self.os, span.base().cast().as_ref());
-            }
+        if bytes >= HUGE_PAGE {
+            // SAFETY: a fresh mapping of at least a block that is nobody's yet.
+            unsafe { huge::prepare(self.os, span.base(), span.bytes()) };
         }
         self.ledger.went_out(span.bytes() as u64);
         home.lock().lend(span);
