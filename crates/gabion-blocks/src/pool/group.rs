@@ -2,7 +2,8 @@
 
 use super::buffer::Buffer;
 use super::shared::Shared;
-use super::size::LARGEST_PIECE;
+use super::size::{LARGEST_PIECE, SYSTEM_PAGE};
+use super::span::NO_CLASS;
 use super::whole::{CLOSE, Plan};
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
@@ -102,11 +103,18 @@ impl Shared {
     /// As [`Shared::lend`].
     pub fn lend_group(&'static self, bytes: usize, row_bytes: usize, clean: bool) -> Result<Group, BlockError> {
         let part = part_bytes(row_bytes);
+        let parts = match self.parts(bytes, part, clean) {
+            // Whole blocks do not fit, but what is really needed of them might.
+            Err(BlockError::Total { .. }) => self.exact_parts(bytes, part)?,
+            other => other?,
+        };
+        Ok(Group { parts, len: bytes, row_bytes, part_bytes: part })
+    }
+
+    /// Takes the parts of a group, warm ones first; whole blocks, but for a short last one.
+    fn parts(&'static self, bytes: usize, part: usize, clean: bool) -> Result<Vec<Buffer>, BlockError> {
         let (whole, tail) = (bytes / part, bytes % part);
-        let mut parts = Vec::new();
-        if parts.try_reserve_exact(whole + 1).is_err() {
-            return Err(self.no_memory(bytes as u64, libc::ENOMEM));
-        }
+        let mut parts = self.room_for_parts(bytes, whole + 1)?;
         let plan = Plan::of(if whole > 0 { part } else { 1 });
         self.precheck(bytes, whole, plan, tail)?;
         while parts.len() < whole
@@ -118,7 +126,35 @@ impl Shared {
         if tail > 0 {
             parts.push(self.lend(tail, clean)?);
         }
-        Ok(Group { parts, len: bytes, row_bytes, part_bytes: part })
+        Ok(parts)
+    }
+
+    /// Maps the parts of a group in memory of their exact sizes, drawn on the ledger in one step.
+    #[cold]
+    fn exact_parts(&'static self, bytes: usize, part: usize) -> Result<Vec<Buffer>, BlockError> {
+        let exact = |length: usize| length.next_multiple_of(SYSTEM_PAGE) as u64;
+        let (asked, whole, tail) = (bytes as u64, (bytes / part) as u64, bytes % part);
+        let mut drawn = whole.saturating_mul(exact(part)).saturating_add(exact(tail));
+        self.reserve(asked, drawn)?;
+        let undraw = |drawn: u64| {
+            self.ledger.give(drawn);
+            self.admission.room_made();
+        };
+        let mut parts = self.room_for_parts(bytes, bytes.div_ceil(part)).inspect_err(|_| undraw(drawn))?;
+        for length in (0..bytes).step_by(part).map(|start| part.min(bytes - start)) {
+            drawn -= exact(length);
+            let span = self.map_reserved(asked, exact(length) as usize, NO_CLASS).inspect_err(|_| undraw(drawn))?;
+            parts.push(self.buffer_of(self.lend_fresh(span, length), length, false));
+        }
+        Ok(parts)
+    }
+
+    fn room_for_parts(&self, bytes: usize, count: usize) -> Result<Vec<Buffer>, BlockError> {
+        let mut parts = Vec::new();
+        match parts.try_reserve_exact(count) {
+            Ok(()) => Ok(parts),
+            Err(_) => Err(self.no_memory(bytes as u64, libc::ENOMEM)),
+        }
     }
 
     /// Refuses before anything is touched what would not fit even if nothing were idle.
@@ -155,7 +191,7 @@ impl Shared {
             return Ok(());
         }
         let roomy = self.reserve(asked, (missing * plan.bytes) as u64).is_ok();
-        let (bytes, class) = if roomy { (plan.bytes, plan.class) } else { (plan.exact, super::span::NO_CLASS) };
+        let (bytes, class) = if roomy { (plan.bytes, plan.class) } else { (plan.exact, NO_CLASS) };
         if !roomy {
             self.reserve(asked, (missing * bytes) as u64)?;
         }

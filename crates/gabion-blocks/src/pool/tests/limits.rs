@@ -263,3 +263,20 @@ fn a_crowd_gets_through_a_narrow_door() {
     assert_eq!(pool.stats().refused, 0);
     close(pool, twin);
 }
+
+#[test]
+fn a_group_that_fits_only_without_the_slack_of_its_blocks_is_served() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 20 << 20);
+    // Five parts of 3 MiB would take five blocks, and leave nothing for the short last one.
+    let request = GroupRequest { bytes: 16_002_663, row_bytes: Some(3 * MIB), ..GroupRequest::default() };
+    let group = pool.rent_group(&request).unwrap();
+    assert_eq!(group.parts().len(), 6);
+    assert!(twin.mapped() <= 20 << 20);
+    drop(group);
+    // The same with memory that is warm, and with pieces in a thread's cache.
+    drop([rent(&pool, 0), rent(&pool, 4 * MIB), rent(&pool, 4 * MIB)]);
+    let group = pool.rent_group(&GroupRequest { clean: true, ..request }).unwrap();
+    assert!(group.parts().iter().all(|part| part.as_slice().iter().all(|&byte| byte == 0)));
+    drop(group);
+    close(pool, twin);
+}
