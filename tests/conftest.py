@@ -1,5 +1,6 @@
-"""Fixtures that the tests of the pile share."""
+"""Fixtures that the tests share."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import gabion
+from gabion import _native
 
 LONG = os.environ.get("GABION_LONG") == "1"
 
@@ -20,6 +22,17 @@ def pile() -> Iterator[gabion.Pile]:
         yield pile
         if not pile.closed:
             pile.validate()
+
+
+@pytest.fixture
+def balance() -> Iterator[None]:
+    """Fails when a test leaves rented memory behind, or the pool's books wrong."""
+    gc.collect()
+    before = gabion.memory.stats().live
+    yield
+    gc.collect()
+    assert gabion.memory.stats().live == before
+    _native._memory_validate()
 
 
 @pytest.fixture

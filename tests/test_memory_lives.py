@@ -1,10 +1,7 @@
 """Memory and the interpreter's life: cycles, resurrection, exit, threads that never end, forks, other processes."""
 
 import gc
-import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import warnings
 import weakref
@@ -13,25 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from child_processes import METHODS, in_child, run_as_program
 from many_threads import SECONDS, until
-from test_pile_fork import in_child
 
 import gabion.memory as memory
-from gabion import _native
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-
-
-@pytest.fixture
-def balance() -> Any:
-    """Fails when a test leaves memory behind."""
-    gc.collect()
-    before = memory.stats().live
-    yield
-    gc.collect()
-    assert memory.stats().live == before
-    _native._memory_validate()
 
 
 class Holder:
@@ -326,16 +311,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", METHODS)
 def test_multiprocessing(tmp_path: Path, method: str) -> None:
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip(f"no {method} here")
-    program = tmp_path / "processes.py"
-    program.write_text(PROCESSES)
-    done = subprocess.run(
-        [sys.executable, str(program), method], check=False, capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    run_as_program(PROCESSES, tmp_path, method)
 
 
 def test_a_full_collection_asks_the_pool() -> None:

@@ -12,17 +12,8 @@ from many_threads import SECONDS, run, until
 
 import gabion
 import gabion.memory as memory
-from gabion import _native
 
-
-@pytest.fixture(autouse=True)
-def balance() -> Any:
-    gc.collect()
-    before = memory.stats().live
-    yield
-    gc.collect()
-    assert memory.stats().live == before
-    _native._memory_validate()
+pytestmark = pytest.mark.usefixtures("balance")
 
 
 EXPORTS: dict[str, Callable[[memory.Buffer], Any]] = {

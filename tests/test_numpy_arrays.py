@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from child_processes import in_child
 from many_threads import SECONDS, run, until
 from model import LONG
-from test_pile_fork import in_child
 
 import gabion.memory
 import gabion.numpy

@@ -2,13 +2,11 @@
 
 import os
 import random
-import sys
 import threading
-import time
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import pytest
+from child_processes import METHODS, in_child, run_as_program
 from model import LONG, Plain, check_equations, person
 
 import gabion
@@ -17,32 +15,6 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
     pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning"),
 ]
-
-
-def in_child(body: Callable[[], Any], timeout: float = 60) -> None:
-    """Runs `body` in a forked child; fails when it raises, crashes or hangs there."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            body()
-            status = 0
-        except BaseException as error:
-            os.write(write_end, repr(error).encode()[:4000])
-        finally:
-            os._exit(status)
-    os.close(write_end)
-    end = time.monotonic() + timeout
-    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > end:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-            raise AssertionError("the child hangs")
-        time.sleep(0.002)
-    with os.fdopen(read_end) as text:
-        said = text.read()
-    assert done[1] == 0, f"the child ended with {done[1]}: {said}"
 
 
 def test_the_child_reads_what_the_parent_stored(pile: gabion.Pile) -> None:
@@ -193,16 +165,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing(tmp_path: Any, method: str) -> None:
-    import multiprocessing
-    import subprocess
-
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip(f"no {method} here")
-    program = tmp_path / "processes.py"
-    program.write_text(PROCESSES)
-    done = subprocess.run(
-        [sys.executable, str(program), method], check=False, capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+@pytest.mark.parametrize("method", METHODS)
+def test_multiprocessing(tmp_path: Path, method: str) -> None:
+    run_as_program(PROCESSES, tmp_path, method)

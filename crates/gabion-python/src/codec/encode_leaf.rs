@@ -114,8 +114,8 @@ impl Encoder<'_, '_> {
         unsafe {
             let class = ffi::Py_TYPE(obj);
             if class == &raw mut ffi::PyUnicode_Type {
-                if !self.met(obj, limit) && !self.quick_leaf(obj, isize::MAX) {
-                    self.wide_string(obj, ffi::PyUnicode_GET_LENGTH(obj) as usize);
+                if !self.met(obj, limit) {
+                    self.unmet_string(obj);
                 }
             } else if class == &raw mut ffi::PyLong_Type {
                 return self.big_int(obj);
@@ -160,6 +160,16 @@ impl Encoder<'_, '_> {
             let bytes = std::slice::from_raw_parts_mut(self.out.as_mut_ptr().add(start), n);
             int_bytes(obj, bytes, true)?;
             Ok(true)
+        }
+    }
+
+    /// A string that is not looked for among those already met.
+    unsafe fn unmet_string(&mut self, obj: *mut PyObject) {
+        // SAFETY: an exact `str`, live.
+        unsafe {
+            if !self.quick_leaf(obj, isize::MAX) {
+                self.wide_string(obj, ffi::PyUnicode_GET_LENGTH(obj) as usize);
+            }
         }
     }
 
@@ -247,22 +257,10 @@ impl Encoder<'_, '_> {
                 return self.reduce_noted(obj);
             }
             writer::tag_varint(self.out, tags::ENUM, id as usize);
-            let len = ffi::PyUnicode_GET_LENGTH(name.ptr()) as usize;
-            self.plain_string(name.ptr(), len);
+            // Without regard to identity: whoever reads the name only looks it up.
+            self.unmet_string(name.ptr());
         }
         Ok(())
-    }
-
-    /// A string without regard to identity.
-    unsafe fn plain_string(&mut self, obj: *mut PyObject, len: usize) {
-        // SAFETY: an exact `str`, held by the caller.
-        unsafe {
-            if is_ascii(obj) && len <= tags::STR_SHORT_MAX {
-                writer::short(self.out, len as u8, ffi::PyUnicode_DATA(obj).cast(), len);
-            } else {
-                self.wide_string(obj, len);
-            }
-        }
     }
 
     unsafe fn uuid(&mut self, obj: *mut PyObject, parts: &super::plan::Uuid) -> Raise<()> {

@@ -105,21 +105,6 @@ pub fn tag_varint(out: &mut Vec<u8>, tag: u8, value: usize) {
     varint(out, value as u64);
 }
 
-/// A tag and at most 63 bytes, copied in one or more fixed pieces where the source may be read a little beyond its end.
-///
-/// # Safety
-/// `from` points at `n` readable bytes.
-#[inline(always)]
-pub unsafe fn short(out: &mut Vec<u8>, tag: u8, from: *const u8, n: usize) {
-    // SAFETY: room for the tag and `n` bytes; the pieces lie within source and room.
-    unsafe {
-        let at = room(out, n + 1);
-        *at = tag;
-        copy_short(from, at.add(1), n);
-        out.set_len(out.len() + n + 1);
-    }
-}
-
 /// Copies a short run by overlapping words: no call, no loop below 33 bytes.
 ///
 /// # Safety
