@@ -74,6 +74,8 @@ CALLS = {
     "get no int": lambda pile, p: pile.get("x"),
     "get below 0": lambda pile, p: pile.get(-1),
     "put nothing": lambda pile, p: pile.put(),
+    "fields of nothing": lambda pile, p: pile.fields(),
+    "fields by a number": lambda pile, p: (sys._getframe(), pile.fields(p, 5)),
     "put with wrong reserve": lambda pile, p: pile.put(1, reserve=-1),
     "put_many of an int": lambda pile, p: pile.put_many(5),
     "get_many of an int": lambda pile, p: pile.get_many(5),

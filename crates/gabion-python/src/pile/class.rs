@@ -139,27 +139,6 @@ impl Pile {
         }
     }
 
-    /// fields(ptr, *names)
-    ///
-    /// Some fields of a stored object as a tuple, without building the object: attributes of an instance, fields of a
-    /// named tuple, values of a dict by str key. The others are skipped over. Raises AttributeError (KeyError for a
-    /// dict) when there is no such field, PointerError when the pointer is not live.
-    ///
-    /// >>> import gabion
-    /// >>> pile = gabion.Pile()
-    /// >>> pile.fields(pile.put({"name": "Ada", "born": 1815}), "born")
-    /// (1815,)
-    #[pyo3(signature = (ptr, /, *names))]
-    fn fields<'py>(&self, ptr: &Bound<'py, PyAny>, names: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyTuple>> {
-        let py = ptr.py();
-        let pile = self.open(py)?;
-        let fields = || -> Result<_, Failure> {
-            let pointer = number::pointer(ptr)?;
-            with_payload(|buffer| Ok(self.codec.decode_fields(py, pile.read(pointer, buffer)?, names.as_slice())?))
-        };
-        or_default(py, fields(), None)
-    }
-
     /// put_many(iterable)
     ///
     /// Store every object of an iterable and return their pointers in order, as an array('Q'). All or nothing: when

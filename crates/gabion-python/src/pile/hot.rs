@@ -1,4 +1,4 @@
-//! `put`, `get`, `replace`, `remove`: the calls that a program makes millions of times.
+//! `put`, `get`, `fields`, `replace`, `remove`: the calls that a program makes millions of times.
 //!
 //! They are written against the C API (fast call, no argument tuple, no wrapper) and added to the class when the
 //! module is made. Each function's duty towards the interpreter is the same: arguments are borrowed, the result is a
@@ -15,6 +15,7 @@ use pyo3::types::{PyTuple, PyType};
 
 use super::number;
 use super::refusal::{Failure, or_default, type_error};
+use super::scratch::with_payload;
 use super::state::Pile;
 use crate::errors::exception;
 
@@ -27,7 +28,7 @@ unsafe impl Sync for Method {}
 const FAST: i32 = ffi::METH_FASTCALL;
 const FAST_KEYWORDS: i32 = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
 
-static METHODS: [Method; 4] = [
+static METHODS: [Method; 5] = [
     Method::with_keywords(
         c"put",
         put,
@@ -59,6 +60,18 @@ was removed, the pointer is another pile's, or no pile's. Takes no lock and time
 >>> pile.remove(pointer)\n\
 >>> pile.get(pointer, 'gone')\n\
 'gone'\n",
+    ),
+    Method::fast(
+        c"fields",
+        fields,
+        c"fields($self, ptr, /, *names)\n--\n\n\
+Some fields of a stored object as a tuple, without building the object: attributes of an instance, fields of a\n\
+named tuple, values of a dict by str key. The others are skipped over.\n\n\
+Raises AttributeError (KeyError for a dict) when there is no such field, PointerError when the pointer is not live.\n\n\
+>>> import gabion\n\
+>>> pile = gabion.Pile()\n\
+>>> pile.fields(pile.put({'name': 'Ada', 'born': 1815}), 'born')\n\
+(1815,)\n",
     ),
     Method::fast(
         c"replace",
@@ -239,6 +252,20 @@ unsafe extern "C" fn get(slf: *mut PyObject, args: *mut *mut PyObject, count: is
             Ok(object) => Ok(object.into_ptr()),
             failed => or_default(py, failed, default.map(|default| default.clone().unbind())).map(Py::into_ptr),
         }
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call(slf, args, count, work) }
+}
+
+unsafe extern "C" fn fields(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
+        let Some((ptr, names)) = args.split_first() else { return Err(wrong_count(py, "fields(ptr, *names)", count)) };
+        let pile = this.open(py)?;
+        let fields = || -> Result<_, Failure> {
+            let pointer = number::pointer(ptr)?;
+            with_payload(|buffer| Ok(this.codec.decode_fields(py, pile.read(pointer, buffer)?, names)?))
+        };
+        Ok(or_default(py, fields(), None)?.into_any().into_ptr())
     };
     // SAFETY: called by the interpreter.
     unsafe { call(slf, args, count, work) }
