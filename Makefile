@@ -34,6 +34,11 @@ wheel: $(VENV)/.tools  ## build a wheel into dist/ and prove that it installs wi
 	rm -rf dist && $(maturin) build --release --locked --interpreter $(python) --out dist
 	scripts/check-wheel $(python) dist/gabion-*.whl
 
+.PHONY: install-c
+install-c:  ## install gabion.h, gabion.hpp and the libraries below PREFIX, for pkg-config and CMake
+	@test -n "$(PREFIX)" || { echo "say where: make install-c PREFIX=$$HOME/.local" >&2; exit 2; }
+	scripts/install-c "$(PREFIX)"
+
 ##@ Check it
 .PHONY: test
 test: lint test-rust test-loom test-python  ## every check: formatting, lints, types, docs, Rust tests, Python tests
@@ -54,9 +59,11 @@ lint-python: $(VENV)/.extension $(VENV)/.check
 	$(bin)/mypy
 	$(if $(wildcard python/gabion/_native.pyi),$(bin)/stubtest gabion._native --allowlist tests/stubtest_allowed.txt --ignore-unused-allowlist)
 
+# Checks at every free keep the fast paths of slots from running, so slots are tested once more without.
 .PHONY: test-rust
 test-rust: $(VENV)/.python
 	cargo test --quiet --locked --workspace --exclude gabion-python
+	cargo test --quiet --locked --release -p gabion-slots --lib --test stress --test fork
 
 .PHONY: test-loom
 test-loom:
@@ -68,7 +75,7 @@ test-python: $(VENV)/.extension $(VENV)/.check
 
 # A target folder of its own, because the flag would make cargo build everything anew, twice at every change of side.
 loom = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
-	cargo test --quiet --locked --release -p gabion-blocks -p gabion-pile --test loom
+	cargo test --quiet --locked --release -p gabion-blocks -p gabion-slots -p gabion-pile --test loom
 
 .PHONY: test-all-pythons
 test-all-pythons: $(VENV)/.tools  ## the Python tests in every interpreter at hand (PYTHONS="…" names them)

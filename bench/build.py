@@ -40,6 +40,66 @@ def rust_binary() -> Path:
     return target_folder() / "release" / "gabion-bench"
 
 
+# The allocators that `gabion-bench-scenegraph` can be built with, and what each takes.
+_SCENEGRAPH_PEERS = {
+    "mimalloc2": "a C compiler",
+    "mimalloc3": "a C compiler",
+    "jemalloc": "a C compiler and make",
+    "snmalloc": "a C++20 compiler and CMake",
+}
+
+
+def scenegraph_binaries(missing: list[str]) -> dict[str, Path]:
+    """Build ``gabion-bench-scenegraph`` by itself (``""``) and once with each peer. Raises ``BuildFailed``.
+
+    A peer that cannot be built is named in ``missing``. Each has a binary of its own, because two versions of one
+    allocator export the same names.
+    """
+    folder = target_folder() / "bench" / "scenegraph"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for peer in ("", *_SCENEGRAPH_PEERS):
+        command = ["cargo", "build", "--release", "--quiet", "-p", "gabion-bench-scenegraph"]
+        if peer:
+            # With line tables, as all is built here, snmalloc's build script takes a release for a debug build.
+            command += ["--features", peer, "--config", "profile.release.package.snmalloc-sys.debug=false"]
+        try:
+            _call(command)
+        except BuildFailed as error:
+            if not peer:
+                raise
+            print(f"building without {peer}: {error}", file=sys.stderr)
+            missing.append(f"{peer} (takes {_SCENEGRAPH_PEERS[peer]} to build; see bench/rust/scenegraph)")
+            continue
+        found[peer] = folder / (peer or "none")
+        shutil.copy2(target_folder() / "release" / "gabion-bench-scenegraph", found[peer])
+    return found
+
+
+def scenegraph_cpp(missing: list[str]) -> dict[str, Path]:
+    """Build the C++ runs on gabion's ``"static"`` and its ``"shared"`` library; nothing where there is no compiler.
+
+    Raises ``BuildFailed``.
+    """
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if not compiler:
+        missing.append("the C++ rows (take a C++17 compiler; CXX names it)")
+        return {}
+    folder = target_folder().resolve() / "bench" / "scenegraph-cpp"
+    installed = folder / "installed"
+    library = installed / "lib"
+    _call([str(ROOT / "scripts" / "install-c"), str(installed)])
+    source = str(ROOT / "bench" / "cpp" / "scenegraph.cpp")
+    command = [compiler, "-std=c++17", "-O3", "-DNDEBUG", f"-I{installed / 'include'}", source]
+    links = {
+        "static": [str(library / "libgabion.a"), "-lpthread", "-ldl", "-lm"],
+        "shared": [f"-L{library}", "-lgabion", f"-Wl,-rpath,{library}"],
+    }
+    for link, words in links.items():
+        _call([*command, *words, "-o", str(folder / link)])
+    return {link: folder / link for link in links}
+
+
 def site_for(python: str) -> Path:
     """A folder with gabion built for ``python``, made again only when a source has changed. Raises ``BuildFailed``."""
     folder = target_folder() / "bench" / _tag_of(python)

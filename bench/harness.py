@@ -24,6 +24,8 @@ from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
 DEFAULT_ROUNDS = 5
+# The other side of a bar that is against all peers; see `Bar`.
+BEST_PEER = "best peer"
 
 
 @dataclass
@@ -77,7 +79,8 @@ class Bar:
     """``row / against`` must be at least (or at most) ``limit``; without ``against``, the row itself must.
 
     A side is ``(case, subject, metric)``; a subject matches when a row's subject starts with it, so that a peer is
-    named without its version. ``floor`` is the row that shows what is possible.
+    named without its version. ``BEST_PEER`` on the other side is whichever peer does best there. ``floor`` is the row
+    that shows what is possible.
     """
 
     row: tuple[str, str, str]
@@ -120,6 +123,20 @@ class Result:
             if row["case"] == case and row["metric"] == metric and row["subject"].startswith(subject):
                 return row
         return None
+
+    def other_side(self, bar: Bar) -> dict | None:
+        """The row that ``bar`` is against."""
+        if bar.against is None or bar.against[1] != BEST_PEER:
+            return self.row(bar.against) if bar.against else None
+        case, _, metric = bar.against
+        peers = [
+            row
+            for row in self.rows
+            if (row["case"], row["metric"]) == (case, metric) and not row["subject"].startswith(("gabion", "floor"))
+        ]
+        # A bar from below is on something that is better when larger.
+        best = max if bar.sense == ">=" else min
+        return best(peers, key=lambda row: row["median"], default=None)
 
 
 def run_rounds(plan: Plan, options: Options) -> tuple[list[dict], list[str], dict]:

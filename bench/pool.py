@@ -60,6 +60,7 @@ def plan(options: Options) -> Plan:
         "floor: the same touch on buffers that are made once and stay warm, in huge pages where they fit.",
         "gabion, in groups: the same bytes in parts of 4 MiB, as images take them; all else is one contiguous buffer.",
         "cpu_per_op: CPU time of the process for each buffer; on few cores it shows what threads cost each other.",
+        "16 threads at 64 MiB: the floor loses against its own row of 1 thread, too: so much is the caches'.",
         "Below 32 MiB glibc serves a lone buffer from pages that it has kept, so there malloc is near the floor, too.",
         f"rss: {_SERVICE_PERIODS} trim periods of load, then two of idleness; one round.",
     ]

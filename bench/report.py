@@ -7,13 +7,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import Bar, Result
+from harness import BEST_PEER, Bar, Result
 
-_LOWER_IS_BETTER_UNITS = ("B", "MiB", "µs", "ms", "s")
-_LOWER_IS_BETTER = ("memory_vs_start", "reserved_vs_start", "idle_vs_start")
+_LOWER_IS_BETTER_UNITS = ("B", "MiB", "ns", "µs", "ms", "s")
+_LOWER_IS_BETTER = ("memory_vs_start", "reserved_vs_start", "idle_vs_start", "rss_growth")
 # gc_share: who does the rest faster spends the larger share in the collector.
 # start_rss, peak_live: what the load is, not what the subject makes of it. round_min, round_max: how evenly
-# the threads went, which the mean does not tell; rss_left: some pages more or less; cpu_per_op: ops_per_s says it.
+# the threads went, which the mean does not tell; rss_left, rss_back: some pages more or less; cpu_per_op: ops_per_s
+# says it.
 _UNCOMPARED = (
     "collections",
     "gc_share",
@@ -26,6 +27,7 @@ _UNCOMPARED = (
     "round_min",
     "round_max",
     "rss_left",
+    "rss_back",
     "cpu_per_op",
 )
 
@@ -46,7 +48,7 @@ def judge(result: Result) -> list[Outcome]:
 
 def _judge_one(bar: Bar, result: Result) -> Outcome:
     row = result.row(bar.row)
-    against = result.row(bar.against) if bar.against else None
+    against = result.other_side(bar)
     if row is None or (bar.against and against is None):
         return Outcome(bar, None, False)
     if against is None:
@@ -64,7 +66,7 @@ def losses(result: Result) -> list[str]:
     found = []
     for row in result.rows:
         own = row["subject"].startswith("gabion")
-        if own or row["subject"] in ("floor", "empty process") or row["metric"] in _UNCOMPARED:
+        if own or row["subject"].startswith(("floor", "empty process")) or row["metric"] in _UNCOMPARED:
             continue
         ours = result.row((row["case"], "gabion", row["metric"]))
         if ours is None:
@@ -97,13 +99,16 @@ def _bar_text(outcome: Outcome, result: Result) -> str:
     value = f"{outcome.value:.3g}×" if bar.against else number(outcome.value, unit)
     words = f"{'met' if outcome.met else 'MISSED'} {value} ({sign} {needed}"
     if bar.against:
-        words += " " + _name_of_other(bar)
+        words += " " + _name_of_other(bar, result)
     floor = result.row(bar.floor) if bar.floor else None
     return words + (f"; floor {number(floor['median'], unit)})" if floor else ")")
 
 
-def _name_of_other(bar: Bar) -> str:
+def _name_of_other(bar: Bar, result: Result) -> str:
     case, subject, metric = bar.against
+    if subject == BEST_PEER:
+        best = result.other_side(bar)
+        return f"{subject}, {best['subject']}" if best else subject
     if subject != bar.row[1]:
         return subject
     return metric if metric != bar.row[2] else case

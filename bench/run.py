@@ -20,6 +20,7 @@ BENCHMARKS = {
     "pool": "pool",
     "numpy": "numpy_hook",
     "arenas-pool": "arenas_pool",
+    "scenegraph": "scenegraph",
 }
 RESULTS = Path(__file__).resolve().parent / "results"
 

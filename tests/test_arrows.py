@@ -17,10 +17,10 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"gabion-blocks"},
     {"gabion-heap", "gabion-image"},
-    {"gabion-pile"},
+    {"gabion-pile", "gabion-slots"},
     {"gabion-cache"},
     {"gabion-python", "gabion-c", "gabion"},
-    {"gabion-bench"},
+    {"gabion-bench", "gabion-bench-scenegraph", "gabion-bench-cache"},
 ]
 RANK = {crate: rank for rank, layer in enumerate(LAYERS) for crate in layer}
 # Pictures stand on blocks alone, though the layers of objects are no higher than they are.

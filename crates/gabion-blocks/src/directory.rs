@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
+use crate::inside;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How many blocks a process can have at one time: 2²⁰ blocks of 4 MiB are 4 TiB.
@@ -88,12 +89,14 @@ impl Owner {
     pub(crate) fn strike(&self, number: u32) {
         debug_assert!(self.find(number).is_some());
         ENTRIES[number as usize].store(0, Ordering::Release);
+        let _inside = inside::enter();
         lock(&BLOCKS).back.push(number);
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        let _inside = inside::enter();
         lock(&OWNERS).back.push(self.0);
     }
 }

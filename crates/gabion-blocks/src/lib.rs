@@ -7,6 +7,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | `sync` | the one door to locks and atomics |
+//! | [`inside`] | whether this thread is in the middle of gabion's own books, for allocators under `malloc` |
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
 //! | [`block`] | a view of one block as 8-byte atomic words |
@@ -20,6 +21,8 @@
 //! Nothing here takes memory from malloc for payload, and nothing stored inside a block is a raw address.
 
 mod sync;
+
+pub mod inside;
 
 pub mod os;
 
@@ -46,7 +49,7 @@ pub use budget::Budget;
 pub use directory::{BLOCK_NUMBERS, generation_floor, raise_generation_floor};
 pub use error::BlockError;
 pub use os::{Os, system};
-pub use pool::{Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
+pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use run::Run;
 pub use set::BlockSet;
 

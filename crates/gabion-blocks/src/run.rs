@@ -1,12 +1,12 @@
 //! One object larger than any chunk, in a run of the pool.
 
 use crate::error::BlockError;
-use crate::pool::{HeldSpan, Pool};
+use crate::pool::{Held, Pool};
 
 /// Bytes in a run of the pool: filled once, never changed, given back when dropped. As with block sets, what is held so
 /// counts apart from the pool's buffers.
 pub struct Run {
-    span: HeldSpan,
+    span: Held,
     len: usize,
 }
 
@@ -16,7 +16,7 @@ impl Run {
     /// # Errors
     /// [`BlockError::NoMemory`] when the system gives no memory.
     pub fn new(pool: &Pool, bytes: &[u8]) -> Result<Self, BlockError> {
-        let (span, _) = HeldSpan::take(pool, Self::mapped_bytes(bytes.len()), false)?;
+        let (span, _) = Held::take(pool, Self::mapped_bytes(bytes.len()), false)?;
         // SAFETY: the span has at least `bytes.len()` bytes and is this run's alone.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.base().as_ptr(), bytes.len()) };
         Ok(Self { span, len: bytes.len() })
@@ -24,7 +24,7 @@ impl Run {
 
     /// What a run of `len` bytes takes from the pool: at most 1/32 more.
     pub fn mapped_bytes(len: usize) -> usize {
-        HeldSpan::bytes_for(len)
+        Held::bytes_for(len)
     }
 
     /// The bytes.

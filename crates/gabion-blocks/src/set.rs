@@ -6,8 +6,8 @@ use crate::block::Block;
 use crate::directory::Owner;
 use crate::error::BlockError;
 use crate::os::Os;
-use crate::pool::{HeldSpan, Pool, note_holes};
-use crate::sync::{Mutex, lock};
+use crate::pool::{Held, Pool, note_holes};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, huge};
 
 /// What of a block's first page reads as zero at first, and is never given back.
@@ -16,13 +16,14 @@ const HEADER_BYTES: usize = 4096;
 /// The blocks of one owner (a pile, say): takes them from a pool, finds them by number, gives their memory back.
 ///
 /// A block stays in the set until the set is dropped, because readers that take no lock may still look at it; its
-/// *memory* goes back earlier, by [`BlockSet::decommit`], and reads as zero from then on. What the set holds counts
+/// *memory* goes back earlier, by [`BlockSet::decommit`], and reads as zero from then on. Who knows that nobody looks
+/// gives it back whole, by [`BlockSet::give_back`]. What the set holds counts
 /// apart from the pool's buffers and draws on none of the pool's limits.
 pub struct BlockSet {
     owner: Owner,
     pool: Pool,
     small: usize,
-    blocks: Mutex<Vec<(u32, HeldSpan)>>,
+    blocks: Mutex<Vec<(u32, Held)>>,
 }
 
 impl BlockSet {
@@ -42,7 +43,7 @@ impl BlockSet {
     /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Exhausted`] when no number is left.
     pub fn map(&self) -> Result<(u32, bool), BlockError> {
         let small = self.len() < self.small;
-        let (span, zero) = HeldSpan::take(&self.pool, BLOCK_BYTES, small)?;
+        let (span, zero) = Held::take(&self.pool, BLOCK_BYTES, small)?;
         let base = span.base();
         if !zero {
             // SAFETY: the block was just taken from the pool, and nobody else knows it.
@@ -70,12 +71,44 @@ impl BlockSet {
         Some(unsafe { Block::new(base, number) })
     }
 
+    /// The first byte of a block, for owners that hand out addresses; as [`BlockSet::block`] otherwise.
+    #[inline]
+    pub fn base(&self, number: u32) -> Option<NonNull<u8>> {
+        NonNull::new(self.owner.find(number)? as *mut u8)
+    }
+
+    /// Gives a block back to the pool; its number may be another's from now on. Does nothing when it is not in this set.
+    /// Takes time in proportion to the number of blocks that came after it.
+    ///
+    /// # Safety
+    /// Nobody uses the block any more, by a [`Block`] or by its address.
+    pub unsafe fn give_back(&self, number: u32) {
+        let held = {
+            let mut blocks = lock(&self.blocks);
+            let Some(place) = blocks.iter().rposition(|block| block.0 == number) else { return };
+            // Struck out first: nobody finds a block that is the pool's again.
+            self.owner.strike(number);
+            blocks.swap_remove(place).1
+        };
+        drop(held);
+    }
+
+    /// Keeps the set's lock until the result is dropped, so that a fork finds it in order.
+    pub fn hold(&self) -> HeldSet<'_> {
+        HeldSet { _blocks: lock(&self.blocks) }
+    }
+
     /// Has the memory of a page made ready in one step, before it is written to. A hint.
     pub fn populate(&self, number: u32, page: usize) {
-        let base = self.owner.find(number).and_then(|base| NonNull::new((base + page * PAGE_BYTES) as *mut u8));
-        if let Some(base) = base.filter(|_| page < PAGES_PER_BLOCK) {
+        self.populate_pages(number, page, 1);
+    }
+
+    /// As [`BlockSet::populate`], for `pages` pages from page `first` on.
+    pub fn populate_pages(&self, number: u32, first: usize, pages: usize) {
+        let base = self.owner.find(number).and_then(|base| NonNull::new((base + first * PAGE_BYTES) as *mut u8));
+        if let Some(base) = base.filter(|_| first <= PAGES_PER_BLOCK && pages <= PAGES_PER_BLOCK - first) {
             // SAFETY: inside a mapped block of ours.
-            unsafe { self.os().populate(base, PAGE_BYTES) };
+            unsafe { self.os().populate(base, pages * PAGE_BYTES) };
         }
     }
 
@@ -94,7 +127,7 @@ impl BlockSet {
         unsafe { self.os().decommit(base, end.saturating_sub(start)) };
     }
 
-    /// The numbers of all blocks, in the order in which they came.
+    /// The numbers of all blocks, in the order in which they came as long as none was given back.
     pub fn numbers(&self) -> Vec<u32> {
         lock(&self.blocks).iter().map(|(number, _)| *number).collect()
     }
@@ -117,6 +150,11 @@ impl BlockSet {
     fn os(&self) -> &'static dyn Os {
         self.pool.os()
     }
+}
+
+/// The held lock of a set; see [`BlockSet::hold`].
+pub struct HeldSet<'a> {
+    _blocks: MutexGuard<'a, Vec<(u32, Held)>>,
 }
 
 impl Drop for BlockSet {
@@ -219,6 +257,25 @@ mod tests {
         assert!(again.as_slice().iter().all(|&byte| byte == 0));
         pool.validate().unwrap();
         drop((again, pool));
+        assert_eq!(twin.mapped(), 0);
+    }
+
+    #[test]
+    fn a_block_that_is_given_back_is_gone_and_the_others_stay() {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let set = BlockSet::new(&unpooled(twin), 1).unwrap();
+        let numbers: Vec<_> = (0..3).map(|_| set.map().unwrap().0).collect();
+        let base = set.base(numbers[1]).unwrap();
+        assert_eq!(base.addr().get() % BLOCK_BYTES, 0);
+        // SAFETY: nobody uses the block.
+        unsafe { set.give_back(numbers[1]) };
+        assert!(set.base(numbers[1]).is_none() && set.block(numbers[1]).is_none());
+        assert!(set.block(numbers[0]).is_some() && set.block(numbers[2]).is_some());
+        assert_eq!((set.len(), twin.mapped()), (2, 2 * BLOCK_BYTES as u64));
+        // SAFETY: as above; it is not there any more.
+        unsafe { set.give_back(numbers[1]) };
+        drop(set.hold());
+        drop(set);
         assert_eq!(twin.mapped(), 0);
     }
 

@@ -6,23 +6,26 @@
 #![cfg(loom)]
 #![allow(dead_code, reason = "the pool uses the rest")]
 
+use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64;
-use loom::sync::atomic::Ordering::SeqCst;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use loom::thread;
 
 #[path = "../src/pool/admission.rs"]
 mod admission;
 #[path = "../src/pool/duty.rs"]
 mod duty;
+#[path = "../src/pool/granules.rs"]
+mod granules;
 #[path = "../src/pool/ledger.rs"]
 mod ledger;
 
 /// The crate's door to locks and atomics, opened to the checker.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -32,6 +35,7 @@ mod sync {
 
 use admission::Admission;
 use duty::Duty;
+use granules::{Granules, Leaf};
 use ledger::Ledger;
 
 struct Room {
@@ -154,5 +158,112 @@ fn work_is_never_left_without_somebody_on_duty() {
         let on_duty = u64::from(!left) + begun.load(SeqCst);
         assert!(on_duty <= 1, "two on duty");
         assert!(*sync::lock(work) == 0 || on_duty == 1, "work, and nobody on duty");
+    });
+}
+
+/// An address map of two leaves with two granules each, and three records of mappings, as the pool keeps them: never
+/// freed, each number relaxed.
+struct Map {
+    granules: Granules<AtomicU64, 2, 2>,
+    records: [AtomicU64; 3],
+    /// Every leaf that was made, those for nothing too.
+    leaves: std::sync::Mutex<Vec<*mut Leaf<AtomicU64, 2>>>,
+}
+
+// SAFETY: the table's pointers are to its own records, which are atomic, and to leaves that live as long as the map.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    fn new() -> Arc<Self> {
+        let granules = Granules::of([(); 2].map(|()| AtomicPtr::new(ptr::null_mut())));
+        Arc::new(Self { granules, records: [(); 3].map(|()| AtomicU64::new(0)), leaves: std::sync::Mutex::default() })
+    }
+
+    /// What `addresses::enter` does for the mapping of record `index`, which `stands_for` something.
+    fn enter(&self, index: usize, granule: usize, stands_for: u64) {
+        let record = &self.records[index];
+        record.store(stands_for, Relaxed);
+        let fresh = || {
+            let leaf = Box::into_raw(Box::new(Leaf([(); 2].map(|()| AtomicPtr::new(ptr::null_mut())))));
+            self.leaves.lock().unwrap().push(leaf);
+            Ok(NonNull::new(leaf).unwrap())
+        };
+        // SAFETY: the leaf is empty, and lives as long as the map.
+        let made = unsafe { self.granules.make(granule, "beyond the table", fresh, |_| {}) };
+        made.unwrap();
+        self.granules.set(granule, ptr::from_ref(record).cast_mut());
+    }
+
+    /// What the record stands for that is found for a granule.
+    fn find(&self, granule: usize) -> Option<u64> {
+        // SAFETY: null, or one of the map's own records.
+        unsafe { self.granules.find(granule).as_ref() }.map(|record| record.load(Relaxed))
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        for leaf in self.leaves.get_mut().unwrap().drain(..) {
+            // SAFETY: made by `enter`; nobody is left to look.
+            drop(unsafe { Box::from_raw(leaf) });
+        }
+    }
+}
+
+#[test]
+fn who_finds_a_mapping_sees_what_is_known_about_it() {
+    // In a leaf of its own, and in one that is there already.
+    for leaf_is_made in [false, true] {
+        loom::model(move || {
+            let map = Map::new();
+            if leaf_is_made {
+                map.enter(1, 0, 5);
+            }
+            let other = Arc::clone(&map);
+            let reader = thread::spawn(move || other.find(1));
+            map.enter(0, 1, 7);
+            let found = reader.join().unwrap();
+            assert!(found.is_none_or(|found| found == 7), "a record was found before what it stands for: {found:?}");
+            assert_eq!((map.find(0), map.find(1)), (leaf_is_made.then_some(5), Some(7)));
+            assert_eq!((map.find(3), map.find(4)), (None, None));
+        });
+    }
+}
+
+#[test]
+fn two_mappings_in_one_leaf_are_both_entered() {
+    loom::model(|| {
+        let map = Map::new();
+        let other = Arc::clone(&map);
+        let mapper = thread::spawn(move || other.enter(0, 0, 7));
+        map.enter(1, 1, 8);
+        mapper.join().unwrap();
+        assert_eq!((map.find(0), map.find(1)), (Some(7), Some(8)));
+    });
+}
+
+#[test]
+fn memory_that_has_changed_hands_is_not_taken_for_ours() {
+    loom::model(|| {
+        let map = Map::new();
+        map.enter(0, 0, 7);
+        // Mapping orders whoever gets the addresses after whoever gave them back, as this flag does.
+        let (other, unmapped) = (Arc::clone(&map), Arc::new(AtomicBool::new(false)));
+        let gave_back = Arc::clone(&unmapped);
+        let pool = thread::spawn(move || {
+            other.granules.set(0, ptr::null_mut());
+            gave_back.store(true, Release);
+            // The record is used again, for a mapping elsewhere.
+            other.enter(0, 2, 9);
+        });
+        if unmapped.load(Acquire) {
+            assert_eq!(map.find(0), None, "somebody else's memory was taken for the pool's");
+        }
+        let elsewhere = map.find(2);
+        assert!(elsewhere.is_none_or(|found| found == 9), "{elsewhere:?}");
+        pool.join().unwrap();
+        assert_eq!((map.find(0), map.find(2)), (None, Some(9)));
     });
 }

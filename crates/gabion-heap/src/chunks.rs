@@ -4,16 +4,20 @@
 //! has, so the next tag is found from it, up to the end tag in the block's last word.
 //!
 //! ```text
-//! tag   = length in words with the tag (20 bits) │ USED │ PREVIOUS_FREE
+//! tag   = length in words with the tag (20 bits) │ USED │ PREVIOUS_FREE │ LEFT
 //! used  │ tag │ room …                                     │
 //! free  │ tag │ next in bin │ previous in bin │ … │ length │    the last word lets the follower find the tag
 //! ```
 //!
 //! One store commits each change: a split writes the remainder's tag inside the still-free chunk first, then shrinks
 //! the chunk by its own tag; joining writes the survivor's tag last. `PREVIOUS_FREE` and the bins are derived.
+//! Tags stand at odd words and lengths are even, so that every room begins at a multiple of 16 bytes.
+//!
+//! The owner works alone, but for one thing: any thread may *leave* a used chunk (`LEFT`), which the owner then takes
+//! back. So tags of used chunks change by atomic steps only.
 //! Bins follow TLSF (Masmano, Ripoll, Crespo, Real 2004): thirty-two per doubling, a bitmap finds the first good one.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 
@@ -23,17 +27,24 @@ use crate::error::{HeapError, Invalid, ensure};
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 
-const FIRST: usize = BLOCK_HEADER_WORDS;
+const FIRST: usize = BLOCK_HEADER_WORDS + 1;
 const END: usize = WORDS_PER_BLOCK - 1;
+/// What a block keeps of its memory when that is given back.
+const KEPT_WORDS: usize = 4096 / 8;
 /// Tag, two links, length.
 const LEAST_WORDS: usize = 4;
 /// The largest chunk: any is found by its bin in a fresh block.
 const MOST_WORDS: usize = WORDS_PER_BLOCK / 2;
+/// Every room begins at a multiple of so many words.
+const ROOM_ALIGN: usize = 2;
+const _: () = assert!(FIRST % ROOM_ALIGN == 1 && END % ROOM_ALIGN == 1);
 /// A remainder smaller than this stays with the chunk: nothing of interest would fit it.
 const LEAST_REMAINDER: usize = 16;
 
 const USED: u64 = 1 << 20;
 const PREVIOUS_FREE: u64 = 1 << 21;
+/// Freed by another thread, and still to be taken back.
+const LEFT: u64 = 1 << 22;
 const LENGTH: u64 = USED - 1;
 
 const STEPS: usize = 32;
@@ -50,7 +61,8 @@ struct ChunkBlock {
     spare: bool,
 }
 
-pub(crate) struct Chunks {
+/// The chunks of one owner, in blocks of their own. One thread at a time but for [`Chunks::leave`] and [`Chunks::room`].
+pub struct Chunks {
     shard: u32,
     blocks: Vec<ChunkBlock>,
     /// Ordinals of blocks whose memory was given back.
@@ -61,6 +73,17 @@ pub(crate) struct Chunks {
     free_words: u64,
     /// Blocks without a used chunk that are kept warm.
     empty: usize,
+}
+
+/// What [`Chunks::look`] finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A used chunk begins there.
+    Used,
+    /// It is free, or left by its user.
+    Free,
+    /// It is inside a used chunk.
+    Inside,
 }
 
 /// The bin that a free chunk of `words` stands in: `words` is at least the bin's least size.
@@ -76,7 +99,28 @@ fn whole_bin(words: usize) -> usize {
     words.next_multiple_of(step.max(2))
 }
 
+/// How long a chunk with room for `words` words is.
+fn length_for(words: usize) -> usize {
+    whole_bin((words + 1).max(LEAST_WORDS))
+}
+
+/// How long a free chunk must be so that one of `length` words fits in it whose room is at a multiple of `align` words.
+fn search_for(length: usize, align: usize) -> usize {
+    if align <= ROOM_ALIGN { length } else { whole_bin(length + align + LEAST_WORDS) }
+}
+
+/// Words in front of the tag of a room at a multiple of `align` words, in a free chunk at `at`: none, or a chunk's worth.
+fn front(at: usize, align: usize) -> usize {
+    let room = (at + 1).next_multiple_of(align);
+    match room - 1 - at {
+        0 => 0,
+        front if front < LEAST_WORDS => front + align,
+        front => front,
+    }
+}
+
 impl Chunks {
+    /// No chunks yet. `shard` is written into every block that is taken.
     pub fn new(shard: u32) -> Self {
         Self {
             shard,
@@ -92,52 +136,131 @@ impl Chunks {
 
     /// Words that a used chunk can hold.
     pub fn room(block: Block<'_>, chunk: Loc) -> usize {
-        (block.word(chunk.word() - 1).load(Relaxed) & LENGTH) as usize - 1
+        ((block.word(chunk.word() - 1).load(Relaxed) & LENGTH) as usize).saturating_sub(1)
     }
 
-    /// The returned place is the word after the tag.
+    /// Takes a chunk with room for `words` words. The returned place is the word after the tag. Constant time.
+    ///
+    /// # Errors
+    /// [`HeapError::Blocks`] when the budget or the system does not give another page.
     pub fn take<'a>(&mut self, ground: Ground<'a>, words: usize) -> Result<(Block<'a>, Loc), HeapError> {
-        if words > MOST_WORDS {
+        self.take_aligned(ground, words, ROOM_ALIGN)
+    }
+
+    /// As [`Chunks::take`], with the room at a multiple of `align` words, a power of two from 2 on. What lies in front of
+    /// it stays free.
+    ///
+    /// # Errors
+    /// As [`Chunks::take`]; `words + align` above half a block is beyond the limit.
+    pub fn take_aligned<'a>(
+        &mut self,
+        ground: Ground<'a>,
+        words: usize,
+        align: usize,
+    ) -> Result<(Block<'a>, Loc), HeapError> {
+        debug_assert!(align.is_power_of_two() && align >= ROOM_ALIGN);
+        if words.saturating_add(align - ROOM_ALIGN) > MOST_WORDS {
             let (asked, limit) = ((words as u64).saturating_mul(8), MOST_WORDS as u64 * 8);
             return Err(gabion_blocks::BlockError::Limit { asked, used: 0, limit }.into());
         }
-        let length = whole_bin((words + 1).max(LEAST_WORDS));
-        let bin = if let Some(bin) = self.first_filled(bin_of(length)) {
+        let length = length_for(words);
+        let search = search_for(length, align);
+        let bin = if let Some(bin) = self.first_filled(bin_of(search)) {
             bin
         } else {
             self.add_block(ground)?;
-            self.first_filled(bin_of(length)).expect("a fresh block has room for every chunk")
+            self.first_filled(bin_of(search)).expect("a fresh block has room for every chunk")
         };
         let free = Loc::from_bits(self.bins[bin] - 1);
         let (block, at) = (ground.blocks.block(free.number()).expect("a block of this heap"), free.word());
-        self.touch(ground, block, at + length)?;
+        self.touch(ground, block, at + search)?;
         let whole = (block.word(at).load(Relaxed) & LENGTH) as usize;
         if at == FIRST && whole == END - FIRST {
             self.empty -= 1;
         }
         self.unbin(ground, free, whole);
-        let previous = block.word(at).load(Relaxed) & PREVIOUS_FREE;
-        if whole - length >= LEAST_REMAINDER {
-            self.make_free(ground, Loc::new(free.number(), at + length), whole - length, 0);
-            block.word(at).store(length as u64 | USED | previous, Release);
+        let front = front(at, align);
+        let (own, left) = (at + front, whole - front);
+        let flags = USED | if front > 0 { PREVIOUS_FREE } else { 0 };
+        if left - length >= LEAST_REMAINDER {
+            self.make_free(ground, Loc::new(free.number(), own + length), left - length);
+            block.word(own).store(length as u64 | flags, Release);
         } else {
-            let next = block.word(at + whole);
-            next.store(next.load(Relaxed) & !PREVIOUS_FREE, Relaxed);
-            block.word(at).store(whole as u64 | USED | previous, Release);
+            block.word(own + left).fetch_and(!PREVIOUS_FREE, Relaxed);
+            block.word(own).store(left as u64 | flags, Release);
         }
-        Ok((block, Loc::new(free.number(), at + 1)))
+        if front > 0 {
+            self.make_free(ground, free, front);
+        }
+        Ok((block, Loc::new(free.number(), own + 1)))
     }
 
+    /// Frees a chunk and joins it with free neighbours. Constant time.
+    ///
+    /// # Errors
+    /// [`HeapError::NotTaken`] on a double free.
     pub fn free(&mut self, ground: Ground<'_>, chunk: Loc) -> Result<(), HeapError> {
-        let block = ground.blocks.block(chunk.number()).ok_or(HeapError::NotTaken)?;
-        let mut at = chunk.word().checked_sub(1).ok_or(HeapError::NotTaken)?;
-        let tag = block.word(at).load(Relaxed);
-        if tag & USED == 0 {
-            return Err(HeapError::NotTaken);
+        self.join(ground, chunk, USED)
+    }
+
+    /// Frees a chunk that somebody has left.
+    ///
+    /// # Errors
+    /// [`HeapError::NotTaken`] when nobody has.
+    pub fn free_left(&mut self, ground: Ground<'_>, chunk: Loc) -> Result<(), HeapError> {
+        self.join(ground, chunk, USED | LEFT)
+    }
+
+    /// Marks a used chunk as freed, from any thread; the owner takes it back by [`Chunks::free_left`]. Who has left a
+    /// chunk may write to its room until then.
+    ///
+    /// # Errors
+    /// [`HeapError::NotTaken`] when it is free or left already: a double free, found exactly.
+    pub fn leave(block: Block<'_>, chunk: Loc) -> Result<(), HeapError> {
+        Self::mark(block, chunk, USED, USED | LEFT).map(|_| ())
+    }
+
+    /// Changes the state in a chunk's tag, if it is `from`. Returns the tag before.
+    fn mark(block: Block<'_>, chunk: Loc, from: u64, to: u64) -> Result<u64, HeapError> {
+        let at = chunk.word().checked_sub(1).filter(|at| at % 2 == 1).ok_or(HeapError::NotTaken)?;
+        let word = block.word(at);
+        let mut tag = word.load(Relaxed);
+        loop {
+            let length = (tag & LENGTH) as usize;
+            if tag & (USED | LEFT) != from || length < LEAST_WORDS || at + length > END {
+                return Err(HeapError::NotTaken);
+            }
+            // Release: this store alone frees the chunk; what its user did comes before. Acquire: so does what the
+            // thread that left it did.
+            match word.compare_exchange_weak(tag, tag & !(USED | LEFT) | to, AcqRel, Relaxed) {
+                Ok(_) => return Ok(tag),
+                Err(now) => tag = now,
+            }
         }
-        // Release: this store alone frees the chunk; what follows only joins it. It also leaves no used tag inside a
-        // joined chunk, so that a second free of the same place is found.
-        block.word(at).store(tag & !USED, Release);
+    }
+
+    /// What lies at `chunk`. For the owner: walks the block's tags up to it.
+    pub fn look(block: Block<'_>, chunk: Loc) -> Found {
+        let (mut at, wanted) = (FIRST, chunk.word());
+        loop {
+            let tag = block.word(at).load(Relaxed);
+            let next = at + ((tag & LENGTH) as usize).max(ROOM_ALIGN);
+            if next >= wanted || next >= END {
+                return match tag & (USED | LEFT) {
+                    USED if at + 1 == wanted => Found::Used,
+                    USED => Found::Inside,
+                    _ => Found::Free,
+                };
+            }
+            at = next;
+        }
+    }
+
+    fn join(&mut self, ground: Ground<'_>, chunk: Loc, from: u64) -> Result<(), HeapError> {
+        let block = ground.blocks.block(chunk.number()).ok_or(HeapError::NotTaken)?;
+        // It also leaves no used tag inside a joined chunk, so that a second free of the same place is found.
+        let tag = Self::mark(block, chunk, from, 0)?;
+        let mut at = chunk.word() - 1;
         let mut length = (tag & LENGTH) as usize;
         let next_tag = block.word(at + length).load(Relaxed);
         if next_tag & USED == 0 {
@@ -145,14 +268,14 @@ impl Chunks {
             self.unbin(ground, Loc::new(chunk.number(), at + length), next_length);
             length += next_length;
         }
-        if tag & PREVIOUS_FREE != 0 {
+        if block.word(at).load(Relaxed) & PREVIOUS_FREE != 0 {
             let previous = block.word(at - 1).load(Relaxed) as usize;
             at -= previous;
             self.unbin(ground, Loc::new(chunk.number(), at), previous);
             length += previous;
         }
         // Two free chunks never touch, so the chunk before a free one is used.
-        self.make_free(ground, Loc::new(chunk.number(), at), length, 0);
+        self.make_free(ground, Loc::new(chunk.number(), at), length);
         if at == FIRST && length == END - FIRST {
             self.empty += 1;
             if self.empty > 1 {
@@ -163,7 +286,7 @@ impl Chunks {
     }
 
     /// Writes a free chunk: links, length at its end, its follower's flag, its tag last; and puts it into its bin.
-    fn make_free(&mut self, ground: Ground<'_>, at: Loc, length: usize, flags: u64) {
+    fn make_free(&mut self, ground: Ground<'_>, at: Loc, length: usize) {
         let block = ground.blocks.block(at.number()).expect("a block of this heap");
         let word = at.word();
         let bin = bin_of(length);
@@ -179,10 +302,10 @@ impl Chunks {
         self.filled[bin / 64] |= 1 << (bin % 64);
         self.free_words += length as u64;
         block.word(word + length - 1).store(length as u64, Relaxed);
-        let next = block.word(word + length);
-        next.store(next.load(Relaxed) | PREVIOUS_FREE, Relaxed);
+        // One step, because the follower may be left at the same moment.
+        block.word(word + length).fetch_or(PREVIOUS_FREE, Relaxed);
         // Release: the commit. A walk sees the old chunks or the new one.
-        block.word(word).store(length as u64 | flags, Release);
+        block.word(word).store(length as u64, Release);
     }
 
     /// Takes a free chunk out of its bin.
@@ -250,7 +373,7 @@ impl Chunks {
         block.word(SHARD_WORD).store(u64::from(self.shard), Relaxed);
         block.word(ORDINAL_WORD).store(ordinal as u64, Relaxed);
         block.word(END).store(1 | USED, Relaxed);
-        self.make_free(ground, Loc::new(number, FIRST), END - FIRST, 0);
+        self.make_free(ground, Loc::new(number, FIRST), END - FIRST);
         for page in 0..PAGES_PER_BLOCK {
             turn_page(block, page, Kind::Chunks, 0);
         }
@@ -275,6 +398,7 @@ impl Chunks {
         (touched * PAGE_BYTES) as u64
     }
 
+    /// Gives back the memory of blocks without a used chunk. Returns bytes.
     pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
         let mut bytes = 0;
         if self.empty == 0 {
@@ -290,6 +414,7 @@ impl Chunks {
         bytes
     }
 
+    /// Frees everything at once; the blocks stay, their memory goes back.
     pub fn clear(&mut self, ground: Ground<'_>) {
         self.bins = [NOWHERE; BINS];
         self.filled = [0; BINS.div_ceil(64)];
@@ -303,6 +428,10 @@ impl Chunks {
             for page in 0..PAGES_PER_BLOCK {
                 turn_page(block, page, Kind::Free, 0);
             }
+            // The first 4 KiB stay: no tag there may say that its chunk is used.
+            for word in FIRST..KEPT_WORDS {
+                block.word(word).store(0, Relaxed);
+            }
             ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
             let touched = std::mem::take(&mut self.blocks[ordinal].touched);
             ground.budget.give((touched * PAGE_BYTES) as u64);
@@ -312,6 +441,7 @@ impl Chunks {
         self.spare = (0..self.blocks.len()).collect();
     }
 
+    /// Blocks that were taken so far.
     pub fn block_count(&self) -> u64 {
         self.blocks.len() as u64
     }
@@ -321,6 +451,10 @@ impl Chunks {
         (self.touched_pages, self.free_words)
     }
 
+    /// Walks everything and checks the equations.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
     pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
         let (mut free_words, mut free_chunks, mut empty) = (0, 0, 0);
         for (ordinal, entry) in self.blocks.iter().enumerate() {
@@ -337,6 +471,9 @@ impl Chunks {
                 ensure(length >= LEAST_WORDS && at + length <= END, || format!("chunk at {at}: length {length}"))?;
                 ensure((tag & PREVIOUS_FREE != 0) == previous_free, || format!("chunk at {at}: wrong flag"))?;
                 ensure(used || !previous_free, || format!("chunk at {at}: two free chunks touch"))?;
+                ensure(!used || at + length <= entry.touched * WORDS_PER_PAGE, || {
+                    format!("chunk at {at}: {length} words, {} pages charged", entry.touched)
+                })?;
                 if !used {
                     free_words += length as u64;
                     free_chunks += 1;

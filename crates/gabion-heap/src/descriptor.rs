@@ -84,4 +84,7 @@ impl Descriptor {
 // The header also says whose the block is.
 pub(crate) const SHARD_WORD: usize = PAGES_PER_BLOCK;
 pub(crate) const ORDINAL_WORD: usize = PAGES_PER_BLOCK + 1;
-const _: () = assert!(ORDINAL_WORD < BLOCK_HEADER_WORDS);
+
+/// The word of a block's header that the heap leaves to its owner; 0 in a fresh block.
+pub const OWNER_WORD: usize = PAGES_PER_BLOCK + 2;
+const _: () = assert!(OWNER_WORD < BLOCK_HEADER_WORDS);

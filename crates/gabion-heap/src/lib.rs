@@ -42,8 +42,9 @@ mod heap;
 #[cfg(test)]
 mod tests;
 
+pub use chunks::{Chunks, Found};
 pub use class::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
-pub use descriptor::{Descriptor, Kind};
+pub use descriptor::{Descriptor, Kind, OWNER_WORD};
 pub use error::{HeapError, Invalid};
 pub use ground::{Ground, shard_of};
 pub use heap::{Heap, HeapCounts};

@@ -60,9 +60,18 @@ impl Pile {
     /// # Errors
     /// As [`Pile::new`].
     pub fn with_options(options: PileOptions) -> Result<Self, BlockError> {
+        let limit = options.max_bytes.unwrap_or_else(|| limits::read().usable());
+        Self::with_budget(options, Arc::new(Budget::new(limit)))
+    }
+
+    /// A pile that draws on a budget which the caller shares with something else. The budget's limit holds, not
+    /// `options.max_bytes`.
+    ///
+    /// # Errors
+    /// As [`Pile::new`].
+    pub fn with_budget(options: PileOptions, budget: Arc<Budget>) -> Result<Self, BlockError> {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let shards = options.shards.unwrap_or_else(processors).clamp(1, MOST_SHARDS).next_power_of_two();
-        let budget = Arc::new(Budget::new(options.max_bytes.unwrap_or_else(|| limits::read().usable())));
         let blocks = match options.os {
             None => BlockSet::new(Pool::global(), shards)?,
             Some(os) => BlockSet::new(&Pool::new(os, Settings::unpooled())?, shards)?,

@@ -19,6 +19,8 @@ pub(crate) struct Errors {
     pub limit: Py<PyType>,
     /// `gabion.CodecError(GabionError, ValueError)`.
     pub codec: Py<PyType>,
+    /// `gabion.ImageError(GabionError, ValueError)`.
+    pub image: Py<PyType>,
     /// `gabion.CorruptFileError(GabionError, OSError)`.
     pub corrupt_file: Py<PyType>,
     /// `gabion.ClosedError(GabionError, ValueError)`.
@@ -60,6 +62,11 @@ impl Errors {
                 c"The object cannot be stored, or the stored bytes cannot be read back.",
                 py.get_type::<PyValueError>(),
             )?,
+            image: under(
+                c"gabion.ImageError",
+                c"The image is damaged, of an unknown kind, or cannot be made or saved as asked.",
+                py.get_type::<PyValueError>(),
+            )?,
             corrupt_file: under(
                 c"gabion.CorruptFileError",
                 c"The file is not a file of gabion, or it is damaged.",
@@ -94,11 +101,29 @@ pub(crate) fn exception(class: &Bound<'_, PyType>, text: &str) -> PyErr {
     PyErr::fetch(class.py())
 }
 
+/// The system's text for the number of an error, without the number that Rust adds.
+pub(crate) fn system_text(number: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(number).to_string();
+    match text.rsplit_once(" (os error") {
+        Some((text, _)) => text.to_owned(),
+        None => text,
+    }
+}
+
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     let errors = Errors::get(py)?;
-    for class in [&errors.base, &errors.pointer, &errors.limit, &errors.codec, &errors.corrupt_file, &errors.closed] {
+    let classes = [
+        &errors.base,
+        &errors.pointer,
+        &errors.limit,
+        &errors.codec,
+        &errors.image,
+        &errors.corrupt_file,
+        &errors.closed,
+    ];
+    for class in classes {
         let class = class.bind(py);
         m.add(class.name()?, class)?;
     }

@@ -8,11 +8,15 @@
 //! | `size` | sizes as callers write them: 4096, "4 GiB" |
 //! | `codec` | any picklable graph of Python objects to bytes and back |
 //! | `pile` | `gabion.Pile` |
+//! | `cache` | what `gabion.Cache` and its tables stand on |
 //! | `memory` | `gabion.memory`: buffers and groups from the pool |
+//! | `streams` | `gabion.streams`: Python files through chunks of the pool |
+//! | `image` | `gabion.Image` |
 //! | `numpy_hook` | what `gabion.numpy` has NumPy call for the memory of its arrays |
 
 // Docstrings are Python's and follow its habits; sizes and counts cross the boundary as C's signed and unsigned types.
 #![allow(
+    rustdoc::broken_intra_doc_links,
     clippy::doc_markdown,
     clippy::doc_link_with_quotes,
     clippy::struct_field_names,
@@ -36,7 +40,13 @@ mod codec;
 
 mod pile;
 
+mod cache;
+
 mod memory;
+
+mod streams;
+
+mod image;
 
 mod numpy_hook;
 
@@ -48,6 +58,9 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(m)?;
     codec::register(m)?;
     pile::register(m)?;
+    cache::register(m)?;
     memory::register(m)?;
+    streams::register(m)?;
+    image::register(m)?;
     numpy_hook::register(m)
 }

@@ -22,12 +22,27 @@
 //! # Ok::<(), gabion::BlockError>(())
 //! ```
 //!
+//! Small objects of one kind lie together in slots, by themselves or under the collections that a program has:
+//!
+//! ```
+//! use gabion::{Affinity, Slots};
+//!
+//! let slots = Slots::global();
+//! let leaf = slots.within(Affinity::NODES).boxed([1_u64, 2, 3])?;
+//! assert_eq!(leaf.iter().sum::<u64>(), 6);
+//! # Ok::<(), gabion::SlotsError>(())
+//! ```
+//!
 //! | name | what it is |
 //! |---|---|
 //! | [`Pile`] | byte objects behind 64-bit [`Pointer`]s with generations |
 //! | [`View`] | a stored payload in place, without a copy |
 //! | [`Pool`] | warm memory with arenas, trimming and limits |
 //! | [`Buffer`], [`Group`] | contiguous memory, and memory in blocks, owned until dropped |
+//! | [`Slots`], [`Affinity`] | objects packed by kind: allocated, freed, released by affinity |
+//! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2` |
+//! | [`SlotBox`] | one value in a slot, owned |
+//! | [`Global`] | slots under a whole program, chosen at run time |
 //! | [`blocks`] | the 4 MiB blocks that everything is built from |
 
 #![forbid(unsafe_code)]
@@ -35,3 +50,7 @@
 pub use gabion_blocks as blocks;
 pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
 pub use gabion_pile::{Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View};
+pub use gabion_slots::{
+    Affinity, AffinitySettings, AffinityStats, Backing, FreeError, Global, Report, SlotBox, Slots, SlotsError,
+    SlotsStats, Within, WithinGlobal,
+};

@@ -1,12 +1,13 @@
-"""Arguments in, exit code out: 0 done, 2 wrong input or surroundings, 130 interrupted."""
+"""Arguments in, exit code out: 0 done, 1 done in part, 2 wrong input or surroundings, 130 interrupted."""
 
 import argparse
 import io
 import sys
 from importlib.metadata import version
 
+from gabion.cli.failure import CommandError
+from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.tour import command as tour
-from gabion.cli.tour.failure import TourError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -15,6 +16,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"gabion {version('gabion')}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     tour.add_to(commands)
+    thumbnails.add_to(commands)
     return top
 
 
@@ -30,7 +32,7 @@ def run(argv: list[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", and the work is not lost
     try:
         code: int = options.run(options)
-    except TourError as error:
+    except CommandError as error:
         print(f"gabion: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -8,10 +8,22 @@ use std::io;
 /// # Panics
 /// On a system without that clock.
 pub fn cpu_seconds() -> f64 {
+    seconds_of(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Seconds of CPU time that the calling thread has used.
+///
+/// # Panics
+/// On a system without that clock.
+pub fn cpu_seconds_of_thread() -> f64 {
+    seconds_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn seconds_of(clock: libc::clockid_t) -> f64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec of ours, which the call fills.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
-    assert_eq!(failed, 0, "the system has a clock of the process's CPU time");
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    assert_eq!(failed, 0, "the system has a clock of CPU time");
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 

@@ -3,8 +3,11 @@
 //! Everything that maps, advises or gives back memory goes through [`Os`]. [`system`] is the real one; the twin
 //! (feature `twin`) stands in its place in tests and refuses at a chosen step.
 
+mod stock;
+
 #[cfg(feature = "twin")]
 mod twin;
+
 mod unix;
 
 use std::ptr::NonNull;
@@ -50,7 +53,9 @@ pub unsafe trait Os: Send + Sync {
 }
 
 /// Has three functions called at every fork from now on: in the parent before it, in the parent after it, in the child.
-pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+///
+/// The calls before a fork are made in reverse order of these calls.
+pub fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
     unix::at_fork(before, in_parent, in_child);
 }
 

@@ -1,12 +1,16 @@
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Os;
+use super::stock::Stock;
+use crate::BLOCK_BYTES;
 
 /// Anonymous private mappings, as Linux has them and other Unixes nearly do.
 pub(super) struct Unix;
+
+static STOCK: Stock = Stock::new();
 
 fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM)
@@ -38,35 +42,62 @@ unsafe fn unmap_range(at: *mut u8, bytes: usize) {
     }
 }
 
-// SAFETY: mmap with MAP_ANONYMOUS returns zeroed private memory that stays mapped until munmap; alignment is made by
-// mapping `align` more than asked and cutting both ends off.
+/// What the kernel gives and takes memory in: 4 KiB on most processors, up to 64 on some.
+fn kernel_page() -> usize {
+    static BYTES: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: the number is the whole message, and always the same.
+    match BYTES.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: a plain question.
+            let bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(usize::MAX);
+            BYTES.store(bytes, Ordering::Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    }
+}
+
+/// Maps zeroed memory at a multiple of `align`: more than asked for, of which both ends are cut off.
+fn map_aligned(bytes: usize, align: usize) -> Result<NonNull<u8>, i32> {
+    let span = bytes.checked_add(align).ok_or(libc::ENOMEM)?;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    let start = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            span,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    let start = start.cast::<u8>();
+    let lead = start.align_offset(align);
+    let at = start.wrapping_add(lead);
+    // SAFETY: both cuts lie inside the mapping just made, outside the part that is returned, and are unused.
+    unsafe {
+        unmap_range(start, lead);
+        unmap_range(at.wrapping_add(bytes), span - lead - bytes);
+    }
+    NonNull::new(at).ok_or(libc::ENOMEM)
+}
+
+// SAFETY: mmap with MAP_ANONYMOUS returns zeroed private memory that stays mapped until munmap, which may be called for any
+// part of it: so a part of a batch of blocks is as good as a mapping of its own. The stock gives each block to one caller.
 unsafe impl Os for Unix {
     fn map(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, i32> {
         debug_assert!(align.is_power_of_two());
-        let span = bytes.checked_add(align).ok_or(libc::ENOMEM)?;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                span,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
+        if (bytes, align) != (BLOCK_BYTES, BLOCK_BYTES) {
+            return map_aligned(bytes, align);
+        }
+        let unmap = |rest: NonNull<u8>, blocks: usize| {
+            // SAFETY: the last blocks of a batch that was mapped just now and shown to nobody.
+            unsafe { unmap_range(rest.as_ptr(), blocks * BLOCK_BYTES) };
         };
-        if start == libc::MAP_FAILED {
-            return Err(errno());
-        }
-        let start = start.cast::<u8>();
-        let lead = start.align_offset(align);
-        let at = start.wrapping_add(lead);
-        // SAFETY: both cuts lie inside the mapping just made, outside the part that is returned, and are unused.
-        unsafe {
-            unmap_range(start, lead);
-            unmap_range(at.wrapping_add(bytes), span - lead - bytes);
-        }
-        NonNull::new(at).ok_or(libc::ENOMEM)
+        STOCK.take(|blocks| map_aligned(blocks * BLOCK_BYTES, BLOCK_BYTES), unmap)
     }
 
     unsafe fn unmap(&self, at: NonNull<u8>, bytes: usize) {
@@ -75,10 +106,12 @@ unsafe impl Os for Unix {
     }
 
     unsafe fn decommit(&self, at: NonNull<u8>, bytes: usize) {
+        // Where the kernel's pages are larger than what is given, it would take the neighbours along.
+        let whole = (at.addr().get() | bytes).is_multiple_of(kernel_page());
         // SAFETY: the range is mapped (caller's duty); for anonymous private memory Linux reads zero pages at the next
         // touch, which atomic readers may see at any time.
-        let done =
-            cfg!(target_os = "linux") && unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) } == 0;
+        let advise = || unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED) == 0 };
+        let done = cfg!(target_os = "linux") && whole && advise();
         if !done {
             // Locked memory is refused, and other systems promise less: the memory stays, but reads as zero.
             #[expect(clippy::cast_ptr_alignment, reason = "the range is aligned to pages")]

@@ -23,7 +23,7 @@ pub struct Buffer {
     shared: &'static Shared,
 }
 
-// SAFETY: a buffer is an owned byte slice; what it refers to beside is shared by all threads anyway.
+// SAFETY: a buffer is an owned byte slice; what it refers to beside is `Sync`, and takes memory back from any thread.
 unsafe impl Send for Buffer {}
 // SAFETY: as above, and shared references only read.
 unsafe impl Sync for Buffer {}
@@ -130,7 +130,7 @@ impl Shared {
     /// A buffer of `bytes` bytes on a span that was lent whole.
     pub fn buffer_of(&'static self, span: &'static Span, bytes: usize, clean: bool) -> Buffer {
         // Even no bytes have a place of their own.
-        let slack = span.bytes() - bytes.max(1);
+        let slack = span.bytes().checked_sub(bytes.max(1)).expect("a span that is long enough");
         // Blocks only as far as they have room to spare; where a span's user begins never changes, so that pages stay
         // warm.
         let slack = if span.class() == BLOCK_CLASS { slack.min(BLOCK_STAGGER) } else { slack };

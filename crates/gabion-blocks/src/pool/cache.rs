@@ -39,7 +39,8 @@ impl Piece {
     #[inline]
     pub fn address(self) -> NonNull<u8> {
         let offset = self.index() * piece_bytes(self.span.piece_class());
-        // SAFETY: a piece's index is below the count of its block, so the offset lies inside the mapping.
+        // SAFETY: whoever has a piece, or the lock under which it is free, keeps its block mapped and cut as it is. A piece's
+        // index is below the count of its block (`Cut::give` and `Cut::take` see to it), so the offset lies inside.
         unsafe { self.span.base().add(offset) }
     }
 

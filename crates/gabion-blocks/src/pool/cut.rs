@@ -4,16 +4,28 @@ use std::collections::TryReserveError;
 
 use super::size::pieces_in_block;
 
+/// 64 pieces: which of them are free, and which of these read as zero.
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    free: u64,
+    zero: u64,
+}
+
+impl Word {
+    fn warm(self) -> u64 {
+        self.free & !self.zero
+    }
+}
+
 /// Which pieces of a block are free, and which of these read as zero.
 ///
-/// `free = ones in free_bits`, `zero = ones in zero_bits`, and every zero bit is a free bit too.
+/// `free = free bits`, `zero = zero bits`, and every zero bit is a free bit too.
 #[derive(Debug)]
 pub(crate) struct Cut {
     pub pieces: usize,
     pub free: usize,
     pub zero: usize,
-    free_bits: Vec<u64>,
-    zero_bits: Vec<u64>,
+    words: Vec<Word>,
     /// No free piece that is warm lies in a word before this one.
     warm_from: usize,
     /// No piece that is zero lies in a word before this one.
@@ -22,8 +34,7 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// Of a block that is not cut.
-    pub const NONE: Self =
-        Self { pieces: 0, free: 0, zero: 0, free_bits: Vec::new(), zero_bits: Vec::new(), warm_from: 0, zero_from: 0 };
+    pub const NONE: Self = Self { pieces: 0, free: 0, zero: 0, words: Vec::new(), warm_from: 0, zero_from: 0 };
 
     /// All pieces of a class, all free; `zero` says that they read as zero.
     ///
@@ -31,19 +42,16 @@ impl Cut {
     /// When there is no memory for the bits.
     pub fn new(class: usize, zero: bool) -> Result<Self, TryReserveError> {
         let pieces = pieces_in_block(class);
-        let bits = |ones: usize| {
-            let mut bits = Vec::new();
-            bits.try_reserve_exact(pieces.div_ceil(64))?;
-            bits.extend((0..pieces.div_ceil(64)).map(|word| match ones.saturating_sub(word * 64) {
-                0 => 0,
+        let mut words = Vec::new();
+        words.try_reserve_exact(pieces.div_ceil(64))?;
+        words.extend((0..pieces.div_ceil(64)).map(|word| {
+            let free = match pieces - word * 64 {
                 count if count < 64 => (1 << count) - 1,
                 _ => u64::MAX,
-            }));
-            Ok::<_, TryReserveError>(bits)
-        };
-        let zeros = if zero { pieces } else { 0 };
-        let (free_bits, zero_bits) = (bits(pieces)?, bits(zeros)?);
-        Ok(Self { pieces, free: pieces, zero: zeros, free_bits, zero_bits, warm_from: 0, zero_from: 0 })
+            };
+            Word { free, zero: if zero { free } else { 0 } }
+        }));
+        Ok(Self { pieces, free: pieces, zero: if zero { pieces } else { 0 }, words, warm_from: 0, zero_from: 0 })
     }
 
     /// Takes a free piece: one that reads as zero when `clean` asks for it and there is one, else a warm one when there is
@@ -53,36 +61,37 @@ impl Cut {
             return None;
         }
         let zero = self.zero == self.free || (clean && self.zero > 0);
-        let start = if zero { self.zero_from } else { self.warm_from };
-        let mask = |word: usize| if zero { self.zero_bits[word] } else { self.free_bits[word] & !self.zero_bits[word] };
-        let word =
-            (start..self.free_bits.len()).find(|&word| mask(word) != 0).expect("the count says that there is one");
-        let bit = mask(word).trailing_zeros() as usize;
-        *(if zero { &mut self.zero_from } else { &mut self.warm_from }) = word;
-        self.free_bits[word] &= !(1 << bit);
+        let from = if zero { &mut self.zero_from } else { &mut self.warm_from };
+        let mask = |word: Word| if zero { word.zero } else { word.warm() };
+        let found = self.words[*from..].iter().position(|&word| mask(word) != 0);
+        *from += found.expect("the count says that there is one");
+        let (index, word) = (*from, &mut self.words[*from]);
+        let bit = mask(*word).trailing_zeros() as usize;
+        word.free &= !(1 << bit);
         self.free -= 1;
         if zero {
-            self.zero_bits[word] &= !(1 << bit);
+            word.zero &= !(1 << bit);
             self.zero -= 1;
         }
-        Some((word * 64 + bit, zero))
+        Some((index * 64 + bit, zero))
     }
 
     /// Takes a piece back. False when it is free already: then nothing was done.
     #[must_use]
     pub fn give(&mut self, index: usize, zero: bool) -> bool {
-        let (word, bit) = (index / 64, 1 << (index % 64));
-        if index >= self.pieces || self.free_bits[word] & bit != 0 {
+        let (at, bit) = (index / 64, 1 << (index % 64));
+        if index >= self.pieces || self.words[at].free & bit != 0 {
             return false;
         }
-        self.free_bits[word] |= bit;
+        let word = &mut self.words[at];
+        word.free |= bit;
         self.free += 1;
         if zero {
-            self.zero_bits[word] |= bit;
+            word.zero |= bit;
             self.zero += 1;
-            self.zero_from = self.zero_from.min(word);
+            self.zero_from = self.zero_from.min(at);
         } else {
-            self.warm_from = self.warm_from.min(word);
+            self.warm_from = self.warm_from.min(at);
         }
         true
     }
@@ -94,14 +103,15 @@ impl Cut {
 
     /// True when a piece is free.
     pub fn is_free(&self, index: usize) -> bool {
-        self.free_bits[index / 64] >> (index % 64) & 1 == 1
+        self.words[index / 64].free >> (index % 64) & 1 == 1
     }
 
     /// Whether the counts are those of the bits.
     pub fn holds(&self) -> bool {
-        let ones = |bits: &[u64]| bits.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-        let subset = self.free_bits.iter().zip(&self.zero_bits).all(|(free, zero)| zero & !free == 0);
-        ones(&self.free_bits) == self.free && ones(&self.zero_bits) == self.zero && subset && self.free <= self.pieces
+        let ones =
+            |bits: fn(&Word) -> u64| self.words.iter().map(|word| bits(word).count_ones() as usize).sum::<usize>();
+        let subset = self.words.iter().all(|word| word.zero & !word.free == 0);
+        ones(|word| word.free) == self.free && ones(|word| word.zero) == self.zero && subset && self.free <= self.pieces
     }
 }
 

@@ -15,6 +15,7 @@ use super::settings::Settings;
 use super::shared::{LockedArena, Shared, Watch, pools};
 use super::span::{HeldRecords, hold_records};
 use crate::directory::{HeldNumbers, hold_numbers};
+use crate::inside;
 use crate::os;
 use crate::sync::{MutexGuard, lock};
 
@@ -67,6 +68,7 @@ fn hold(shared: &'static Shared) -> HeldPool {
 }
 
 extern "C" fn before() {
+    let _inside = inside::enter();
     let pools = pools();
     let each = pools.iter().map(|shared| hold(shared)).collect();
     let held = HeldAll { _numbers: hold_numbers(), _records: hold_records(), _each: each, _pools: pools };
@@ -75,11 +77,13 @@ extern "C" fn before() {
 }
 
 extern "C" fn in_parent() {
+    let _inside = inside::enter();
     let _ = HELD.try_with(|place| drop(place.take()));
 }
 
 extern "C" fn in_child() {
     in_parent();
+    let _inside = inside::enter();
     let pools = pools().clone();
     for shared in pools {
         shared.begin_anew();

@@ -13,19 +13,19 @@ use crate::sync::Ordering;
 /// What mappings beyond all classes are rounded up to: a page of every kernel.
 const OS_PAGE: usize = 64 << 10;
 
-/// A block or a run, owned; it goes back to the pool when it is dropped.
-pub(crate) struct HeldSpan {
+/// Memory outside the pool's limits: a block, a run, or memory of an exact size. It goes back to the pool when dropped.
+pub struct Held {
     span: &'static Span,
     shared: &'static Shared,
 }
 
-impl HeldSpan {
+impl Held {
     /// What memory for `len` bytes takes.
     pub fn bytes_for(len: usize) -> usize {
         span_class(len).map_or_else(|| len.next_multiple_of(OS_PAGE), span_bytes)
     }
 
-    /// Takes a span of exactly `bytes` bytes, as [`HeldSpan::bytes_for`] gives them, and says whether it reads as zero;
+    /// Takes a span of exactly `bytes` bytes, as [`Held::bytes_for`] gives them, and says whether it reads as zero;
     /// with `zero`, it does.
     ///
     /// # Errors
@@ -37,9 +37,14 @@ impl HeldSpan {
         Ok((Self { span, shared }, reads_zero))
     }
 
-    /// Its first byte, at a multiple of 4 MiB.
+    /// Its first byte, at a multiple of 4 MiB. Nobody else has the memory while this value lives.
     pub fn base(&self) -> NonNull<u8> {
         self.span.base()
+    }
+
+    /// Bytes from there on.
+    pub fn bytes(&self) -> usize {
+        self.span.bytes()
     }
 }
 
@@ -50,8 +55,14 @@ pub(crate) fn note_holes(base: NonNull<u8>) {
     }
 }
 
-impl Drop for HeldSpan {
+impl Drop for Held {
     fn drop(&mut self) {
         self.shared.let_go(self.span);
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("base", &self.base()).field("bytes", &self.bytes()).finish_non_exhaustive()
     }
 }

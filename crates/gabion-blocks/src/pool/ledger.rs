@@ -1,5 +1,8 @@
 //! How many bytes are mapped, and whether more may be.
 //!
+//! Nothing here is written when warm memory is lent or comes back: threads would pull the counter out of each other's
+//! caches at every step. What is taken, each arena counts for itself.
+//!
 //! `mapped` rises before memory is mapped and falls after it is unmapped, so it is never less than the truth, and
 //! never more than the limit that it was drawn under.
 
@@ -16,9 +19,7 @@ pub(crate) struct Ledger {
     leaving: AtomicU64,
     /// Lent to block sets and runs of piles; not part of `mapped`.
     held: AtomicU64,
-    /// Bytes of all spans that are not idle: lent, cut or held.
-    taken: AtomicU64,
-    /// The most that `taken` has been in the slot of the policy at hand.
+    /// The most that was taken (lent, cut or held) in the slot of the policy at hand, as far as somebody added it up.
     mark: AtomicU64,
     /// The highest mark of the slots before.
     past: AtomicU64,
@@ -27,7 +28,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { mapped: zero(), peak: zero(), leaving: zero(), held: zero(), taken: zero(), mark: zero(), past: zero() }
+        Self { mapped: zero(), peak: zero(), leaving: zero(), held: zero(), mark: zero(), past: zero() }
     }
 
     /// Draws `bytes` under a limit; fails with what is mapped, and draws nothing then.
@@ -77,28 +78,17 @@ impl Ledger {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Says that `bytes` of spans are idle no longer.
-    #[inline]
-    pub fn went_out(&self, bytes: u64) {
-        let taken = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    /// Says that `taken` bytes are taken at this moment.
+    pub fn note(&self, taken: u64) {
         if taken > self.mark.load(Ordering::Relaxed) {
             self.mark.fetch_max(taken, Ordering::Relaxed);
         }
     }
 
-    /// Says that they are idle again, or gone.
-    #[inline]
-    pub fn came_back(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    /// Ends a slot: begins a new mark and returns the old one. A request beside it may count for either.
-    pub fn next_mark(&self) -> u64 {
-        self.mark.swap(self.taken(), Ordering::Relaxed)
+    /// Ends a slot: begins a new mark with the `taken` bytes of this moment and returns the old one. A request beside it
+    /// may count for either.
+    pub fn next_mark(&self, taken: u64) -> u64 {
+        self.mark.swap(taken, Ordering::Relaxed)
     }
 
     /// Sets the highest mark of the slots before this one.

@@ -31,7 +31,7 @@
 //! | `policy` | how much idle memory to keep: a pure function |
 //! | `pressure` | whether the system is short of memory |
 //! | `ledger`, `admission`, `duty` | what is mapped under which limit; waiting for room; one thread on duty |
-//! | `cut`, `span`, `addresses` | what is known about each mapping, and which one an address lies in |
+//! | `cut`, `span`, `granules`, `addresses` | what is known about each mapping, and which one an address lies in |
 //! | `cache`, `shelves`, `shared` | a thread's pieces, an arena's memory, and what all handles share |
 //! | `room`, `seat`, `pieces`, `whole` | giving back to make room; lending and taking back |
 //! | `tick`, `trimmer` | when to trim, and the thread that does |
@@ -59,6 +59,8 @@ mod duty;
 mod cut;
 
 mod span;
+
+mod granules;
 
 mod addresses;
 
@@ -98,7 +100,8 @@ mod tests;
 
 pub use buffer::Buffer;
 pub use group::Group;
-pub(crate) use held::{HeldSpan, note_holes};
+pub use held::Held;
+pub(crate) use held::note_holes;
 pub use pool::Pool;
 pub use settings::{Change, GroupRequest, MOST_ARENAS, Request, Settings};
 pub use stats::{ArenaStats, PoolStats};

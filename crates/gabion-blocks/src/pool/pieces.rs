@@ -5,7 +5,7 @@ use super::cut::Cut;
 use super::seat;
 use super::shared::{Arena, LockedArena, Shared};
 use super::size::BLOCK_CLASS;
-use super::span::{Span, Use};
+use super::span::Span;
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
 use crate::sync::Ordering;
@@ -126,14 +126,10 @@ impl Shared {
         clean: bool,
         into: &mut [Option<Piece>],
     ) -> Result<usize, BlockError> {
-        let Ok(fresh) = Cut::new(class, span.zero.load(Ordering::Relaxed)) else {
+        let Ok(mut cut) = Cut::new(class, span.zero.load(Ordering::Relaxed)) else {
             self.unmap(span);
             return Err(self.no_memory(asked as u64, libc::ENOMEM));
         };
-        // SAFETY: the block was taken off its shelf or mapped by this thread, and nobody else knows it.
-        let cut = unsafe { span.cut() };
-        drop(std::mem::replace(cut, fresh));
-        span.set_piece_class(class);
         span.set_home(home.index);
         let mut taken = 0;
         // One piece at least stays free, so that the block is found again.
@@ -142,11 +138,14 @@ impl Shared {
             taken += 1;
         }
         span.stamp.store(self.tick(), Ordering::Relaxed);
-        span.set_state(Use::Cut);
-        self.ledger.went_out(span.bytes() as u64);
-        let mut shelves = home.lock();
-        shelves.add_cut(span, taken);
-        shelves.counts.rented += 1;
+        {
+            let mut shelves = home.lock();
+            // SAFETY: it was taken off its shelf or mapped by this thread, and nobody else knows it. Its home was set above;
+            // blocks get another one only when they are taken off a shelf.
+            unsafe { shelves.add_cut(span, class, cut) };
+            shelves.counts.rented += 1;
+        }
+        self.note_demand();
         Ok(taken)
     }
 

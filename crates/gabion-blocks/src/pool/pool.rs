@@ -13,6 +13,7 @@ use super::settings::{Change, GroupRequest, Request, Settings, default_pool_byte
 use super::shared::{Shared, count};
 use super::stats::PoolStats;
 use crate::error::BlockError;
+use crate::inside;
 use crate::os::{Os, system};
 use crate::sync::{Ordering, lock};
 
@@ -167,7 +168,9 @@ impl Pool {
             }
         }
         let start = Instant::now();
+        let inside = inside::enter();
         let waiter = admission.queue_up();
+        drop(inside);
         count(&self.shared.tallies.waited, 1);
         loop {
             let (seen, first) = waiter.look();

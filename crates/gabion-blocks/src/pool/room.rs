@@ -45,7 +45,7 @@ impl Shared {
     pub fn unmap_uncounted(&self, span: &'static Span) {
         let (base, bytes) = (span.base(), span.bytes());
         addresses::strike(span);
-        // SAFETY: mapped by `map_span` with this size; the caller was its last user.
+        // SAFETY: mapped by `map_span`, and as long as that made it or `shorten` left it; the caller was its last user.
         unsafe { self.os.unmap(base, bytes) };
         span::free_record(span);
     }
@@ -73,7 +73,7 @@ impl Shared {
     pub fn trim_excess(&self) -> u64 {
         self.give_back(u64::MAX, |shared| {
             let ledger = &shared.ledger;
-            shared.take_coldest(excess(shared.idle(), ledger.taken(), ledger.highest()))
+            shared.take_coldest(excess(shared.idle(), shared.taken(), ledger.highest()))
         })
     }
 
@@ -114,7 +114,8 @@ impl Shared {
                 }
                 for piece in pieces.iter_mut().flatten() {
                     let at = piece.address();
-                    // SAFETY: inside a cut block, and the piece was just taken: nobody else uses it.
+                    // SAFETY: inside a block that stays cut and mapped while this piece of it is out; and it was just taken, so
+                    // nobody else uses its bytes.
                     unsafe { self.os.decommit(at, piece_bytes(class)) };
                     *piece = Piece::new(piece.span(), piece.index(), true);
                 }
@@ -152,21 +153,24 @@ impl Shared {
         while let Some(&first) = left.peek() {
             let keep = self.keeps();
             let arena = self.arena(first.span().home());
-            let mut surplus = None;
+            let mut whole = None;
             let mut shelves = arena.lock();
-            while surplus.is_none()
+            // One block at a time: what is said about its cut is freed with the lock let go.
+            while whole.is_none()
                 && let Some(piece) = left.next_if(|piece| piece.span().home() == arena.index)
             {
-                let Some(span) = shelves.give_piece(piece, tick) else { continue };
-                self.ledger.came_back(span.bytes() as u64);
-                if keep {
-                    shelves.shelve(span, tick);
-                } else {
-                    surplus = Some(span);
-                }
+                // SAFETY: a piece that is out keeps its block cut, so the block is on the list of its home, this arena.
+                whole = unsafe { shelves.give_piece(piece, tick) };
+            }
+            let Some(span) = whole else { continue };
+            // SAFETY: on the same list still, as the lock was not let go since; and all its pieces are free.
+            let cut = unsafe { shelves.end_cut(span) };
+            if keep {
+                shelves.shelve(span, tick);
             }
             drop(shelves);
-            if let Some(span) = surplus {
+            drop(cut);
+            if !keep {
                 self.unmap(span);
             }
         }
@@ -181,7 +185,7 @@ impl Shared {
         let ledger = &self.ledger;
         let mapped = ledger.mapped();
         let beyond_pool = (mapped + bytes).saturating_sub(self.pool_bytes());
-        beyond_pool.max(surplus(mapped + ledger.held(), ledger.taken(), bytes, ledger.highest()))
+        beyond_pool.max(surplus(mapped + ledger.held(), self.taken(), bytes, ledger.highest()))
     }
 
     /// Draws `bytes` on the ledger for something to be mapped. Gives idle memory back where the pool's size or the

@@ -5,6 +5,7 @@ use std::ptr;
 
 use super::cache::Cache;
 use super::shared::Shared;
+use crate::inside;
 use crate::sync::{AtomicUsize, Ordering, lock};
 
 type Place = (&'static Shared, &'static Cache);
@@ -94,6 +95,7 @@ impl Shared {
         let spare = lock(&self.caches).spare.pop();
         let cache = spare.unwrap_or_else(|| {
             let cache: &'static Cache = Box::leak(Box::new(Cache::new()));
+            let _inside = inside::enter();
             lock(&self.caches).all.push(cache);
             cache
         });
@@ -105,6 +107,7 @@ impl Shared {
     pub fn leave_cache(&self, cache: &'static Cache) {
         self.flush(cache);
         self.settle(cache);
+        let _inside = inside::enter();
         lock(&self.caches).spare.push(cache);
     }
 

@@ -13,6 +13,7 @@ use super::policy::{Demand, SLOTS, Slots};
 use super::settings::{MOST_ARENAS, Settings};
 use super::shelves::Shelves;
 use crate::error::BlockError;
+use crate::inside;
 use crate::limits;
 use crate::os::Os;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, lock};
@@ -26,17 +27,19 @@ pub(crate) struct Arena {
     shelves: Mutex<Shelves>,
     /// Bytes on the shelves, as of the last time the lock was let go. For those who look for something to take.
     idle: AtomicU64,
+    /// Bytes taken, as of then. For the policy.
+    taken: AtomicU64,
 }
 
 impl Arena {
     #[inline]
     pub fn lock(&self) -> LockedArena<'_> {
-        LockedArena { shelves: lock(&self.shelves), idle: &self.idle }
+        LockedArena { shelves: lock(&self.shelves), arena: self }
     }
 
     /// The lock, unless somebody has it.
     pub fn try_lock(&self) -> Option<LockedArena<'_>> {
-        Some(LockedArena { shelves: self.shelves.try_lock().ok()?, idle: &self.idle })
+        Some(LockedArena { shelves: self.shelves.try_lock().ok()?, arena: self })
     }
 
     #[inline]
@@ -46,10 +49,10 @@ impl Arena {
     }
 }
 
-/// A locked arena; says what is idle when it is let go.
+/// A locked arena; says what is idle and what is taken when it is let go.
 pub(crate) struct LockedArena<'a> {
     shelves: MutexGuard<'a, Shelves>,
-    idle: &'a AtomicU64,
+    arena: &'a Arena,
 }
 
 impl std::ops::Deref for LockedArena<'_> {
@@ -68,8 +71,10 @@ impl std::ops::DerefMut for LockedArena<'_> {
 impl Drop for LockedArena<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: see `Arena::idle`; only the lock's holder stores.
-        self.idle.store(self.shelves.counts.idle, Ordering::Release);
+        // Relaxed: a figure of its own, for a policy that guesses. Only the lock's holder stores, here and below.
+        self.arena.taken.store(self.shelves.counts.taken(), Ordering::Relaxed);
+        // Release: see `Arena::idle`.
+        self.arena.idle.store(self.shelves.counts.idle, Ordering::Release);
     }
 }
 
@@ -179,6 +184,7 @@ impl Shared {
             closed: AtomicBool::new(false),
         }));
         shared.publish(&settings);
+        let _inside = inside::enter();
         pools().push(shared);
         Ok(shared)
     }
@@ -235,7 +241,8 @@ impl Shared {
 
     #[cold]
     fn make_arena(&self, index: usize) -> &'static Arena {
-        let fresh = Box::new(Arena { index, shelves: Mutex::new(Shelves::new()), idle: AtomicU64::new(0) });
+        let (idle, taken) = (AtomicU64::new(0), AtomicU64::new(0));
+        let fresh = Box::new(Arena { index, shelves: Mutex::new(Shelves::new()), idle, taken });
         let growing = lock(&self.growth);
         let place = &self.arenas[index];
         // SAFETY: as in `arena`.
@@ -267,11 +274,24 @@ impl Shared {
 
     /// Every cache that was ever made.
     pub fn all_caches(&self) -> Vec<&'static Cache> {
+        let _inside = inside::enter();
         lock(&self.caches).all.clone()
     }
 
     /// Bytes on all shelves.
     pub fn idle(&self) -> u64 {
         self.arenas().map(Arena::idle).sum()
+    }
+
+    /// Bytes of all spans that are not idle: lent, cut or held. Beside other threads, about so many.
+    pub fn taken(&self) -> u64 {
+        // Relaxed: see `LockedArena::drop`.
+        self.arenas().map(|arena| arena.taken.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Adds up what is taken, for the policy. To be called with the arena unlocked that says so (`Shelves::tells`), and
+    /// after something fresh was lent: whatever demand was overlooked shows when memory is missing.
+    pub fn note_demand(&self) {
+        self.ledger.note(self.taken());
     }
 }

@@ -1,7 +1,8 @@
 //! One arena's memory: idle spans on shelves, cut blocks with free pieces, and the counts of both.
 
 use super::cache::Piece;
-use super::size::{BLOCK_CLASS, PIECE_CLASSES, SPAN_CLASSES, piece_bytes};
+use super::cut::Cut;
+use super::size::{BLOCK_CLASS, PIECE_CLASSES, SPAN_CLASSES, piece_bytes, pieces_in_block};
 use super::span::{List, NO_CLASS, Neighbours, Span, Use};
 use crate::sync::Ordering;
 
@@ -29,6 +30,17 @@ pub(crate) struct Counts {
     pub hits_run: u64,
 }
 
+impl Counts {
+    /// Bytes that are not idle.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.lent + self.held + self.cut
+    }
+}
+
+/// How many bytes an arena lends, at most, before it has all arenas' demand added up again.
+const UNTOLD: u64 = 1 << 30;
+
 /// Free pieces from this size on are given back alone, while their block stays in use.
 pub(crate) const SMALLEST_COLD_PIECE: usize = 16 << 10;
 
@@ -40,7 +52,14 @@ pub(crate) struct Shelves {
     ages: List,
     /// Cut blocks with free pieces, by class.
     cuts: [List; PIECE_CLASSES],
+    /// All cut blocks, the last cut first. While a block is on this list its `Span::cut` belongs to this arena's lock.
+    cut_blocks: List,
     pub counts: Counts,
+    /// The most that was taken here when all arenas' demand was added up since tick `told_at`.
+    told: u64,
+    told_at: u64,
+    /// Bytes lent since then.
+    untold: u64,
 }
 
 fn shelf(span: &'static Span) -> &'static Neighbours {
@@ -57,6 +76,7 @@ impl Shelves {
             classes: [const { List::new() }; SPAN_CLASSES],
             ages: List::new(),
             cuts: [const { List::new() }; PIECE_CLASSES],
+            cut_blocks: List::new(),
             counts: Counts {
                 idle: 0,
                 lent: 0,
@@ -72,6 +92,9 @@ impl Shelves {
                 hits_block: 0,
                 hits_run: 0,
             },
+            told: 0,
+            told_at: 0,
+            untold: 0,
         }
     }
 
@@ -126,21 +149,44 @@ impl Shelves {
         self.counts.rented += 1;
     }
 
+    /// Whether all arenas' demand should be added up, now that `bytes` bytes were taken: when more is taken here than at
+    /// any such time since the policy looked last, and now and then. So the mark is that of one thread to the byte, and
+    /// that of many about so; and a thread that takes and returns the same again writes nothing that others read.
+    #[inline]
+    #[must_use]
+    pub fn tells(&mut self, bytes: usize, tick: u64) -> bool {
+        let taken = self.counts.taken();
+        self.untold += bytes as u64;
+        if taken <= self.told && self.untold < UNTOLD && self.told_at == tick {
+            return false;
+        }
+        let told = if self.told_at == tick { self.told } else { 0 };
+        (self.told, self.told_at, self.untold) = (taken.max(told), tick, 0);
+        true
+    }
+
     /// Counts a span that a block set has taken.
     pub fn hold(&mut self, span: &'static Span) {
         span.set_state(Use::Held);
         self.counts.held += span.bytes() as u64;
     }
 
-    /// Adds a block that was just cut and has free pieces left, `out` of its pieces being taken already.
-    pub fn add_cut(&mut self, span: &'static Span, out: usize) {
-        let class = span.piece_class();
+    /// Cuts a block into pieces of `class`, of which some are free and the others out.
+    ///
+    /// # Safety
+    /// The block is on no list and the caller's alone. Its home is this arena, and stays so until the block is whole again.
+    pub unsafe fn add_cut(&mut self, span: &'static Span, class: usize, cut: Cut) {
+        let (out, warm) = (cut.pieces - cut.free, cut.warm());
+        span.set_piece_class(class);
         span.set_state(Use::Cut);
+        // SAFETY: the caller's alone (its duty), and put on this arena's list by the next line; `self` is what the lock
+        // guards.
+        unsafe { *span.cut() = cut };
+        self.cut_blocks.push_front(span, age);
+        self.cuts[class].push_front(span, shelf);
         self.counts.cut += span.bytes() as u64;
         self.counts.pieces_out += (out * piece_bytes(class)) as u64;
-        self.cuts[class].push_front(span, shelf);
-        // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
-        self.count_cold(class, 0, unsafe { span.cut() }.warm());
+        self.count_cold(class, 0, warm);
     }
 
     /// Keeps count of large pieces that are free and warm: a block had `before`, and has `after` now.
@@ -154,7 +200,7 @@ impl Shelves {
     pub fn take_pieces(&mut self, class: usize, clean: bool, stamp: u64, into: &mut [Option<Piece>]) -> usize {
         let mut taken = 0;
         while let (Some(span), true) = (self.cuts[class].first.get(), taken < into.len()) {
-            // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
+            // SAFETY: on this arena's list, whose lock is held: `self` is what it guards.
             let cut = unsafe { span.cut() };
             let warm = cut.warm();
             while let Some(place) = into.get_mut(taken) {
@@ -172,13 +218,16 @@ impl Shelves {
         taken
     }
 
-    /// Takes a piece back. Returns its block when that is whole again: it is nobody's then and no longer cut.
+    /// Takes a piece back. Returns its block when that is whole again, for [`Shelves::end_cut`].
     ///
     /// # Panics
     /// When the piece is free already.
-    pub fn give_piece(&mut self, piece: Piece, stamp: u64) -> Option<&'static Span> {
+    ///
+    /// # Safety
+    /// The piece's block is one of this arena's cut blocks.
+    pub unsafe fn give_piece(&mut self, piece: Piece, stamp: u64) -> Option<&'static Span> {
         let (span, class) = (piece.span(), piece.span().piece_class());
-        // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
+        // SAFETY: on this arena's list (duty of the caller), whose lock is held: `self` is what it guards.
         let cut = unsafe { span.cut() };
         let warm = cut.warm();
         assert!(cut.give(piece.index(), piece.reads_zero()), "a piece was given back twice");
@@ -188,14 +237,27 @@ impl Shelves {
             // Nearly full: the front of the list, so that emptier blocks may become whole again.
             self.cuts[class].push_front(span, shelf);
         }
-        let whole = cut.free == cut.pieces;
-        self.count_cold(class, warm, if whole { 0 } else { cut.warm() });
-        whole.then(|| {
-            span.zero.store(cut.zero == cut.pieces, Ordering::Relaxed);
-            self.cuts[class].remove(span, shelf);
-            self.counts.cut -= span.bytes() as u64;
-            span
-        })
+        self.count_cold(class, warm, cut.warm());
+        (cut.free == cut.pieces).then_some(span)
+    }
+
+    /// Takes a block off the lists that is whole again: it is the caller's alone then. Returns how it was cut, to be freed
+    /// when the lock is let go.
+    ///
+    /// # Safety
+    /// The block is one of this arena's cut blocks, and none of its pieces is out.
+    pub unsafe fn end_cut(&mut self, span: &'static Span) -> Cut {
+        // SAFETY: on this arena's list (duty of the caller), whose lock is held: `self` is what it guards.
+        let cut = std::mem::replace(unsafe { span.cut() }, Cut::NONE);
+        debug_assert!(cut.free == cut.pieces);
+        let class = span.piece_class();
+        self.count_cold(class, cut.warm(), 0);
+        span.zero.store(cut.zero == cut.pieces, Ordering::Relaxed);
+        span.set_state(Use::Nothing);
+        self.cuts[class].remove(span, shelf);
+        self.cut_blocks.remove(span, age);
+        self.counts.cut -= span.bytes() as u64;
+        cut
     }
 
     /// Takes free pieces of a class out whose memory is warm and that lie in blocks not used since `before`.
@@ -207,7 +269,7 @@ impl Shelves {
             if span.stamp.load(Ordering::Relaxed) >= before {
                 continue;
             }
-            // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
+            // SAFETY: on this arena's list, whose lock is held: `self` is what it guards.
             let cut = unsafe { span.cut() };
             let warm = cut.warm();
             while cut.warm() > 0
@@ -240,16 +302,70 @@ impl Shelves {
         if (idle, aged) != (self.counts.idle, idle) {
             return Err(format!("{idle} bytes on shelves, {aged} by age, {} counted", self.counts.idle));
         }
+        self.check_cuts(home)
+    }
+
+    /// Checks the cut blocks against the lists by class and the counts.
+    fn check_cuts(&self, home: usize) -> Result<(), String> {
+        let (mut bytes, mut out, mut cold, mut with_free, mut listed) = (0, 0, 0, 0, 0);
+        for (span, cut) in self.cut_blocks() {
+            let (class, piece) = (span.piece_class(), piece_bytes(span.piece_class()));
+            if span.state() != Use::Cut || span.home() != home || span.class() == NO_CLASS {
+                return Err(format!("{span:?} is no cut block of arena {home}"));
+            }
+            if !cut.holds() || cut.pieces != pieces_in_block(class) || cut.free == cut.pieces {
+                return Err(format!("{span:?} is cut wrongly: {} of {} free", cut.free, cut.pieces));
+            }
+            bytes += span.bytes() as u64;
+            out += ((cut.pieces - cut.free) * piece) as u64;
+            cold += if piece >= SMALLEST_COLD_PIECE { cut.warm() as u64 } else { 0 };
+            with_free += usize::from(cut.free > 0);
+        }
         for (class, list) in self.cuts.iter().enumerate() {
             for span in list.iter(shelf) {
-                // SAFETY: a span of this arena, whose lock is held: `self` is what it guards.
-                let cut = unsafe { span.cut() };
-                let listed = cut.holds() && cut.free > 0 && cut.free < cut.pieces;
-                if !listed || span.piece_class() != class || span.home() != home || span.class() == NO_CLASS {
-                    return Err(format!("{span:?} is cut wrongly: {} of {} free", cut.free, cut.pieces));
+                // SAFETY: on this arena's list, whose lock is held: `self` is what it guards.
+                let free = unsafe { span.cut() }.free;
+                if free == 0 || span.piece_class() != class {
+                    return Err(format!("{span:?} has {free} free pieces and is listed among class {class}"));
                 }
+                listed += 1;
             }
         }
+        let counts = &self.counts;
+        if (bytes, out, cold) != (counts.cut, counts.pieces_out, counts.cold_pieces) || listed != with_free {
+            let listed = format!("{listed} of {with_free} listed");
+            return Err(format!("{bytes} bytes cut, {out} out, {cold} cold, {listed}, counted {counts:?}"));
+        }
         Ok(())
+    }
+
+    /// All cut blocks, and how they are cut.
+    pub fn cut_blocks(&self) -> impl Iterator<Item = (&'static Span, &Cut)> {
+        // SAFETY: on this arena's list, whose lock is held: `self` is what it guards, and it is borrowed for as long as the
+        // references live. Whoever changes a cut has borrowed it for that alone.
+        self.cut_blocks.iter(age).map(|span| (span, unsafe { &*span.cut() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BLOCK_BYTES;
+
+    #[test]
+    fn demand_is_told_when_it_grows_when_a_slot_begins_and_now_and_then() {
+        let mut shelves = Shelves::new();
+        shelves.counts.lent = 100;
+        assert!(shelves.tells(100, 1));
+        for taken in [100, 0, 50, 100] {
+            shelves.counts.lent = taken;
+            assert!(!shelves.tells(1, 1), "{taken} bytes are no more than before");
+        }
+        (shelves.counts.held, shelves.counts.cut) = (1, 1);
+        assert!(shelves.tells(2, 1) && !shelves.tells(0, 1));
+        assert!(shelves.tells(0, 2), "the policy has looked since");
+        let block = BLOCK_BYTES as u64;
+        let told = (1..=2 * UNTOLD / block).filter(|_| shelves.tells(BLOCK_BYTES, 2)).count();
+        assert_eq!(told, 2, "as much was lent as may be lent untold, twice");
     }
 }

@@ -9,13 +9,14 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::cut::Cut;
+use crate::inside;
 use crate::os::system;
-use crate::sync::{Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 
 /// What a span is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// The record stands for no mapping.
+    /// The record stands for no mapping, or for one that a thread has in hand: fresh, or whole again.
     Nothing,
     /// On a shelf of its home arena.
     Idle,
@@ -23,15 +24,16 @@ pub(crate) enum Use {
     Lent,
     /// Lent to a block set or a run of a pile.
     Held,
-    /// Cut into pieces.
+    /// Cut into pieces, and on its home arena's list of cut blocks. Entered and left under that arena's lock only.
     Cut,
 }
 
 /// The class of spans that are never kept.
 pub(crate) const NO_CLASS: usize = u32::MAX as usize;
 
-/// The record of one mapping. All its atomics are relaxed: they change only in the hands of the mapping's one owner or
-/// under its home arena's lock, and whoever reads them got the span by way of one of these.
+/// The record of one mapping. Its atomics are relaxed: they change only in the hands of the mapping's one owner or
+/// under its home arena's lock, and whoever reads them got the span by way of one of these. Only [`records_of`] comes by
+/// no such way; for its sake the state is published.
 #[repr(align(64))]
 pub(crate) struct Span {
     base: AtomicPtr<u8>,
@@ -52,12 +54,14 @@ pub(crate) struct Span {
     pub stamp: AtomicU64,
     /// On a shelf: the neighbours of its class. Cut: the neighbours with free pieces of its class.
     pub shelf: Neighbours,
-    /// On a shelf: the neighbours in order of return.
+    /// On a shelf: the neighbours in order of return. Cut: the neighbours among its arena's cut blocks.
     pub age: Neighbours,
+    /// [`Cut::NONE`] unless the span is on an arena's list of cut blocks.
     cut: UnsafeCell<Cut>,
 }
 
-// SAFETY: the cut is reached through `Span::cut` only, whose callers prove that they are alone; all else is atomic.
+// SAFETY: all is atomic but the cut, which may be used by any thread, one at a time (plain numbers and vectors); and it is
+// reached through `Span::cut` only, whose callers prove that no other thread uses it.
 unsafe impl Sync for Span {}
 
 impl Span {
@@ -143,7 +147,8 @@ impl Span {
     }
 
     pub fn set_state(&self, state: Use) {
-        self.state.store(state as u32, Ordering::Relaxed);
+        // Release: see `records_of`.
+        self.state.store(state as u32, Ordering::Release);
     }
 
     /// Makes the record stand for a fresh mapping, which nobody else knows yet.
@@ -159,12 +164,15 @@ impl Span {
 
     /// How the block is cut.
     ///
+    /// What the span says of itself (state, home) proves nothing to somebody who has not got it from that list: it may be
+    /// another mapping's, or of a moment ago.
+    ///
     /// # Safety
-    /// The caller holds the lock of the span's home arena, or is the only one who knows the span; and drops the
-    /// reference before either ends, and before asking again.
+    /// The span is on the list of cut blocks of an arena whose lock the caller holds, or is being put there from no list
+    /// at all by the caller, whose alone it is. The reference is dropped before the lock is let go, and before asking again.
     #[expect(clippy::mut_from_ref, reason = "the lock that guards the cut is the arena's")]
     pub unsafe fn cut(&self) -> &mut Cut {
-        // SAFETY: the caller's duty rules out any other reference.
+        // SAFETY: a span is on one arena's list at most, so the caller's duty rules out any other reference.
         unsafe { &mut *self.cut.get() }
     }
 }
@@ -281,6 +289,7 @@ pub(crate) fn new_record() -> Result<&'static Span, i32> {
             }
             NonNull::slice_from_raw_parts(at, count).as_ref()
         };
+        let _inside = inside::enter();
         let mut records = lock(&RECORDS);
         for span in slab {
             records.free.push_front(span, shelf);
@@ -292,16 +301,22 @@ pub(crate) fn new_record() -> Result<&'static Span, i32> {
 /// Takes a record back whose mapping is gone.
 pub(crate) fn free_record(span: &'static Span) {
     span.set_state(Use::Nothing);
-    // SAFETY: the mapping is gone, so nobody but the caller knows the span.
-    drop(std::mem::replace(unsafe { span.cut() }, Cut::NONE));
     lock(&RECORDS).free.push_front(span, shelf);
 }
 
-/// All records of a pool that stand for a mapping.
+/// All records of a pool that stand for a mapping, as far as it is in nobody's hand. While other threads use the pool each may
+/// stand for another one, or none, at any moment: what it says then is a number and no more.
 pub(crate) fn records_of(pool: u64) -> Vec<&'static Span> {
+    let inside = inside::enter();
     let slabs = lock(&RECORDS).slabs.clone();
-    let all = slabs.into_iter().flatten();
-    all.filter(|span| span.state() != Use::Nothing && span.pool() == pool).collect()
+    drop(inside);
+    let stands = |span: &&'static Span| {
+        let some = span.state() != Use::Nothing;
+        // Acquire: pairs with the release in `set_state`. What the record stood for then is seen, or something later.
+        fence(Ordering::Acquire);
+        some && span.pool() == pool
+    };
+    slabs.into_iter().flatten().filter(stands).collect()
 }
 
 /// The held lock of the records, for a fork.

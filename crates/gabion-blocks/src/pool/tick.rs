@@ -37,7 +37,8 @@ impl Shared {
         let mut watch = lock(&self.watch);
         let slots = watch.slots.ended(now, period);
         if slots > 0 {
-            watch.demand.roll(slots, self.ledger.next_mark(), self.ledger.taken());
+            let taken = self.taken();
+            watch.demand.roll(slots, self.ledger.next_mark(taken), taken);
             self.ledger.set_past(watch.demand.highest());
         }
         let before = watch.ends[watch.ends.len() - 1];

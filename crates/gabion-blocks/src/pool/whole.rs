@@ -78,20 +78,18 @@ impl Shared {
             return None;
         }
         let home = self.arena(seat::arena(self));
+        let tick = self.tick();
         let own = {
             let mut shelves = home.lock();
-            let span = shelves.take(plan.class, wider);
-            if let Some(span) = span {
-                lend_warm(&mut shelves, span);
-            }
-            span
+            shelves.take(plan.class, wider).map(|span| (span, lend_warm(&mut shelves, span, tick)))
         };
-        let span = own.or_else(|| {
+        let (span, tells) = own.or_else(|| {
             let span = self.steal(home, |shelves| shelves.take(plan.class, wider))?;
-            lend_warm(&mut home.lock(), span);
-            Some(span)
+            Some((span, lend_warm(&mut home.lock(), span, tick)))
         })?;
-        self.ledger.went_out(span.bytes() as u64);
+        if tells {
+            self.note_demand();
+        }
         Some(span)
     }
 
@@ -103,8 +101,10 @@ impl Shared {
         if span.bytes() > plan.bytes {
             self.shorten(span, plan.bytes, plan.class);
         }
-        lend_warm(&mut home.lock(), span);
-        self.ledger.went_out(span.bytes() as u64);
+        let tells = lend_warm(&mut home.lock(), span, self.tick());
+        if tells {
+            self.note_demand();
+        }
         Some(span)
     }
 
@@ -125,12 +125,13 @@ impl Shared {
     pub fn lend_fresh(&'static self, span: &'static Span, bytes: usize) -> &'static Span {
         let home = self.arena(seat::arena(self));
         span.set_home(home.index);
-        if bytes >= HUGE_PAGE {
-            // SAFETY: a fresh mapping of at least a block that is nobody's yet.
+        if bytes.min(span.bytes()) >= HUGE_PAGE {
+            // SAFETY: a fresh mapping, so it begins at a multiple of a block, reads as zero and is nobody's yet; and it is
+            // long enough.
             unsafe { huge::prepare(self.os, span.base(), span.bytes()) };
         }
-        self.ledger.went_out(span.bytes() as u64);
         home.lock().lend(span);
+        self.note_demand();
         span
     }
 
@@ -143,7 +144,6 @@ impl Shared {
             assert!(span.state() == Use::Lent, "memory was given back twice");
             shelves.counts.lent -= span.bytes() as u64;
             shelves.counts.returned += 1;
-            self.ledger.came_back(span.bytes() as u64);
             if keep {
                 shelves.shelve(span, tick);
             }
@@ -178,8 +178,8 @@ impl Shared {
         };
         span.set_home(home.index);
         self.ledger.hold(bytes as u64);
-        self.ledger.went_out(bytes as u64);
         home.lock().hold(span);
+        self.note_demand();
         Ok(span)
     }
 
@@ -197,7 +197,6 @@ impl Shared {
             let mut shelves = arena.lock();
             assert!(span.state() == Use::Held, "a block was given back twice");
             shelves.counts.held -= bytes;
-            self.ledger.came_back(bytes);
             if keep {
                 shelves.shelve(span, tick);
             }
@@ -212,11 +211,13 @@ impl Shared {
     }
 }
 
-fn lend_warm(shelves: &mut Shelves, span: &'static Span) {
+/// Counts a warm span as lent; true when demand is to be added up.
+fn lend_warm(shelves: &mut Shelves, span: &'static Span, tick: u64) -> bool {
     shelves.lend(span);
     if span.class() == BLOCK_CLASS {
         shelves.counts.hits_block += 1;
     } else {
         shelves.counts.hits_run += 1;
     }
+    shelves.tells(span.bytes(), tick)
 }

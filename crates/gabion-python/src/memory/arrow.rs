@@ -1,17 +1,18 @@
-//! Rented memory as Arrow C data: an array of uint8 without nulls.
+//! Memory as Arrow C data: an array of uint8 without nulls, or of lists of so many.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
 use pyo3::prelude::*;
 
-use super::lease::{Hold, Place};
 use crate::ffi;
 
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
 /// uint8, in Arrow's letters.
 const UINT8: &CStr = c"C";
+/// Lists of two, three and four items.
+const LISTS: [&CStr; 3] = [c"+w:2", c"+w:3", c"+w:4"];
 
 #[repr(C)]
 struct Schema {
@@ -40,10 +41,12 @@ struct Array {
     private: *mut c_void,
 }
 
-/// What an exported array needs as long as it is alive: no bitmap of nulls, the bytes, and their lease.
-struct Export {
+/// What an exported array needs as long as it is alive: no bitmap of nulls, the bytes, and what keeps them alive. An
+/// array of lists has its items as a child.
+struct Export<H> {
     buffers: [*const c_void; 2],
-    _hold: Hold,
+    child: *mut Array,
+    _hold: H,
 }
 
 /// A structure of the C data interface in a capsule: the consumer moves it out and calls `release`; else the capsule
@@ -67,43 +70,88 @@ impl Structure for Array {
     }
 }
 
-/// The capsule of the type.
-pub(super) fn schema(py: Python<'_>) -> PyResult<Py<PyAny>> {
+/// The capsule of the type: uint8, or lists of `items` of them.
+pub(crate) fn schema(py: Python<'_>, items: usize) -> PyResult<Py<PyAny>> {
+    let bytes = Schema {
+        format: UINT8.as_ptr(),
+        name: c"".as_ptr(),
+        metadata: ptr::null(),
+        flags: 0,
+        child_count: 0,
+        children: ptr::null_mut(),
+        dictionary: ptr::null_mut(),
+        release: Some(release_schema),
+        private: ptr::null_mut(),
+    };
+    let Some(format) = LISTS.get(items.wrapping_sub(2)) else { return wrap(py, bytes) };
+    let child = Box::into_raw(Box::new(Schema { name: c"item".as_ptr(), ..bytes }));
+    // The list of the one child.
+    let children = Box::into_raw(Box::new(child));
+    let lists = Schema {
+        format: format.as_ptr(),
+        child_count: 1,
+        children,
+        release: Some(release_list_schema),
+        name: c"".as_ptr(),
+        metadata: ptr::null(),
+        flags: 0,
+        dictionary: ptr::null_mut(),
+        private: ptr::null_mut(),
+    };
+    wrap(py, lists)
+}
+
+/// The capsule of `length` bytes from `start` on, which `hold` keeps alive and whose end may be on any thread.
+pub(crate) fn array<H: Send>(py: Python<'_>, start: *mut u8, length: usize, hold: H) -> PyResult<Py<PyAny>> {
+    wrap(py, bytes(start, length, hold))
+}
+
+/// The capsule of `length` lists of `items` bytes from `start` on.
+pub(crate) fn lists<H: Send + Clone>(
+    py: Python<'_>,
+    start: *mut u8,
+    length: usize,
+    items: usize,
+    hold: H,
+) -> PyResult<Py<PyAny>> {
+    // Consumers may take the child away from the list: each has a hold of its own.
+    let child = Box::into_raw(Box::new(bytes(start, length * items, hold.clone())));
+    let export = Box::into_raw(Box::new(Export { buffers: [ptr::null(); 2], child, _hold: hold }));
+    // SAFETY: the box was made here; what is pointed to lies in it until `release_array` takes it back.
+    let (buffers, children) = unsafe { ((&raw mut (*export).buffers).cast(), &raw mut (*export).child) };
     wrap(
         py,
-        Schema {
-            format: UINT8.as_ptr(),
-            name: c"".as_ptr(),
-            metadata: ptr::null(),
-            flags: 0,
-            child_count: 0,
-            children: ptr::null_mut(),
+        Array {
+            length: length as i64,
+            null_count: 0,
+            offset: 0,
+            buffer_count: 1,
+            child_count: 1,
+            buffers,
+            children,
             dictionary: ptr::null_mut(),
-            release: Some(release_schema),
-            private: ptr::null_mut(),
+            release: Some(release_array::<H>),
+            private: export.cast(),
         },
     )
 }
 
-/// The capsule of the bytes at `place`, which `hold` keeps alive.
-pub(super) fn array(py: Python<'_>, place: Place, hold: Hold) -> PyResult<Py<PyAny>> {
-    let export = Box::into_raw(Box::new(Export { buffers: [ptr::null(), place.start.as_ptr().cast()], _hold: hold }));
-    wrap(
-        py,
-        Array {
-            length: place.length as i64,
-            null_count: 0,
-            offset: 0,
-            buffer_count: 2,
-            child_count: 0,
-            // SAFETY: the box was made here; the list lies in it until `release_array` takes it back.
-            buffers: unsafe { (&raw mut (*export).buffers).cast() },
-            children: ptr::null_mut(),
-            dictionary: ptr::null_mut(),
-            release: Some(release_array),
-            private: export.cast(),
-        },
-    )
+fn bytes<H>(start: *mut u8, length: usize, hold: H) -> Array {
+    let buffers = [ptr::null(), start.cast_const().cast()];
+    let export = Box::into_raw(Box::new(Export { buffers, child: ptr::null_mut(), _hold: hold }));
+    Array {
+        length: length as i64,
+        null_count: 0,
+        offset: 0,
+        buffer_count: 2,
+        child_count: 0,
+        // SAFETY: the box was made here; the list lies in it until `release_array` takes it back.
+        buffers: unsafe { (&raw mut (*export).buffers).cast() },
+        children: ptr::null_mut(),
+        dictionary: ptr::null_mut(),
+        release: Some(release_array::<H>),
+        private: export.cast(),
+    }
 }
 
 fn wrap<S: Structure>(py: Python<'_>, structure: S) -> PyResult<Py<PyAny>> {
@@ -143,11 +191,24 @@ unsafe extern "C" fn release_schema(schema: *mut Schema) {
     unsafe { (*schema).release = None };
 }
 
-/// Ends an export. Called once, on any thread, with or without the interpreter.
-unsafe extern "C" fn release_array(array: *mut Array) {
-    // SAFETY: called once with an array that is alive (possibly moved); `private` is the box of `array()`.
+unsafe extern "C" fn release_list_schema(schema: *mut Schema) {
+    // SAFETY: called once with a schema that is alive; `children` is the box of `schema()`, and the child one too.
     unsafe {
-        drop(Box::from_raw((*array).private.cast::<Export>()));
+        let children = Box::from_raw((*schema).children);
+        discard(*children);
+        (*schema).release = None;
+    }
+}
+
+/// Ends an export. Called once, on any thread, with or without the interpreter.
+unsafe extern "C" fn release_array<H>(array: *mut Array) {
+    // SAFETY: called once with an array that is alive (possibly moved); `private` is a box of `bytes()` or `lists()`, and
+    // so is its child, if it has one.
+    unsafe {
+        let export = Box::from_raw((*array).private.cast::<Export<H>>());
+        if !export.child.is_null() {
+            discard(export.child);
+        }
         (*array).release = None;
     }
 }

@@ -236,12 +236,13 @@ impl Buffer {
         }
         let copied = copy == Some(true);
         let (place, hold) = if copied { self.copied(py)? } else { (self.place, self.hold(py)?) };
-        dlpack::capsule(py, place, hold, max_version.is_some_and(|(major, _)| major >= 1), copied)
+        let versioned = max_version.is_some_and(|(major, _)| major >= 1);
+        dlpack::capsule(py, place.start.as_ptr(), [place.length as i64], hold, versioned, copied)
     }
 
     /// The Arrow type of the buffer, as a capsule: uint8.
     fn __arrow_c_schema__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        arrow::schema(py)
+        arrow::schema(py, 1)
     }
 
     /// The bytes as an Arrow array of uint8: capsules of its type and of itself. Arrow's users take arrays for
@@ -253,7 +254,7 @@ impl Buffer {
         requested_schema: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
         let _ = requested_schema;
-        Ok((arrow::schema(py)?, arrow::array(py, self.place, self.hold(py)?)?))
+        Ok((arrow::schema(py, 1)?, arrow::array(py, self.place.start.as_ptr(), self.place.length, self.hold(py)?)?))
     }
 
     /// Refuses, for pickle and copy.

@@ -1,16 +1,15 @@
-//! Rented memory as a DLPack tensor: one dimension of uint8, writable, on the CPU. The layouts are those of DLPack 0.8
-//! (`dltensor`) and 1.0 (`dltensor_versioned`).
+//! Memory as a DLPack tensor: uint8 in C order, writable, on the CPU. The layouts are those of DLPack 0.8 (`dltensor`) and
+//! 1.0 (`dltensor_versioned`).
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
 use pyo3::prelude::*;
 
-use super::lease::{Hold, Place};
 use crate::ffi;
 
 /// The kind number of a CPU in DLPack.
-pub(super) const CPU: i32 = 1;
+pub(crate) const CPU: i32 = 1;
 
 const UNSIGNED: u8 = 1;
 const IS_COPIED: u64 = 1 << 1;
@@ -59,20 +58,31 @@ struct ManagedVersioned {
 
 /// What a consumer's pointer points to: the structure that it knows, and behind it what that needs.
 #[repr(C)]
-struct Export<M> {
+struct Export<M, H, const N: usize> {
     managed: M,
-    shape: i64,
-    stride: i64,
-    hold: Hold,
+    shape: [i64; N],
+    strides: [i64; N],
+    hold: H,
 }
 
-/// A capsule for the bytes at `place`, which `hold` keeps alive. `versioned` when the consumer knows DLPack 1.
-pub(super) fn capsule(py: Python<'_>, place: Place, hold: Hold, versioned: bool, copied: bool) -> PyResult<Py<PyAny>> {
-    let (shape, stride) = (place.length as i64, 1);
+/// A capsule for the bytes from `start` on, in `shape` and without gaps, which `hold` keeps alive and whose end may be on
+/// any thread. `versioned` when the consumer knows DLPack 1.
+pub(crate) fn capsule<H: Send, const N: usize>(
+    py: Python<'_>,
+    start: *mut u8,
+    shape: [i64; N],
+    hold: H,
+    versioned: bool,
+    copied: bool,
+) -> PyResult<Py<PyAny>> {
+    let mut strides = [1; N];
+    for dimension in (1..N).rev() {
+        strides[dimension - 1] = strides[dimension] * shape[dimension];
+    }
     let tensor = Tensor {
-        data: place.start.as_ptr().cast(),
+        data: start.cast(),
         device: Device { kind: CPU, number: 0 },
-        dimensions: 1,
+        dimensions: N as i32,
         dtype: DataType { code: UNSIGNED, bits: 8, lanes: 1 },
         shape: ptr::null_mut(),
         strides: ptr::null_mut(),
@@ -80,12 +90,12 @@ pub(super) fn capsule(py: Python<'_>, place: Place, hold: Hold, versioned: bool,
     };
     if versioned {
         let flags = if copied { IS_COPIED } else { 0 };
-        let (context, deleter) = (ptr::null_mut(), Some(delete::<ManagedVersioned> as _));
+        let (context, deleter) = (ptr::null_mut(), Some(delete::<ManagedVersioned, H, N> as _));
         let managed = ManagedVersioned { version: [1, 0], context, deleter, flags, tensor };
-        wrap(py, Export { managed, shape, stride, hold }, VERSIONED, forget_versioned)
+        wrap(py, Export { managed, shape, strides, hold }, VERSIONED, forget_versioned::<H, N>)
     } else {
-        let managed = Managed { tensor, context: ptr::null_mut(), deleter: Some(delete::<Managed> as _) };
-        wrap(py, Export { managed, shape, stride, hold }, LEGACY, forget_legacy)
+        let managed = Managed { tensor, context: ptr::null_mut(), deleter: Some(delete::<Managed, H, N> as _) };
+        wrap(py, Export { managed, shape, strides, hold }, LEGACY, forget_legacy::<H, N>)
     }
 }
 
@@ -106,19 +116,19 @@ impl Form for ManagedVersioned {
     }
 }
 
-fn wrap<M: Form>(
+fn wrap<M: Form, H, const N: usize>(
     py: Python<'_>,
-    export: Export<M>,
+    export: Export<M, H, N>,
     name: &'static CStr,
     forget: unsafe extern "C" fn(*mut ffi::PyObject),
 ) -> PyResult<Py<PyAny>> {
     let export = Box::into_raw(Box::new(export));
-    // SAFETY: the box was made here and nobody else knows it. Shape and stride lie in it, so they stay where they are
+    // SAFETY: the box was made here and nobody else knows it. Shape and strides lie in it, so they stay where they are
     // until it is deleted.
     unsafe {
-        let (shape, stride) = (&raw mut (*export).shape, &raw mut (*export).stride);
+        let (shape, strides) = (&raw mut (*export).shape, &raw mut (*export).strides);
         let tensor = (*export).managed.tensor();
-        (tensor.shape, tensor.strides) = (shape, stride);
+        (tensor.shape, tensor.strides) = (shape.cast(), strides.cast());
     }
     // SAFETY: attached; the pointer is not null, the name static; the destructor has the form that capsules ask for.
     let capsule = unsafe { ffi::PyCapsule_New(export.cast(), name.as_ptr(), Some(forget)) };
@@ -132,30 +142,30 @@ fn wrap<M: Form>(
 }
 
 /// Ends an export. Consumers call it once, on any thread, with or without the interpreter.
-unsafe extern "C" fn delete<M>(managed: *mut M) {
-    // SAFETY: the structure is the first field of an `Export<M>` (repr C) that `wrap` put into a box, and a consumer
+unsafe extern "C" fn delete<M, H, const N: usize>(managed: *mut M) {
+    // SAFETY: the structure is the first field of an `Export<M, H, N>` (repr C) that `wrap` put into a box, and a consumer
     // calls its deleter once.
-    drop(unsafe { Box::from_raw(managed.cast::<Export<M>>()) });
+    drop(unsafe { Box::from_raw(managed.cast::<Export<M, H, N>>()) });
 }
 
-unsafe extern "C" fn forget_legacy(capsule: *mut ffi::PyObject) {
+unsafe extern "C" fn forget_legacy<H, const N: usize>(capsule: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with a capsule that holds this kind of structure.
-    unsafe { forget::<Managed>(capsule, LEGACY) }
+    unsafe { forget::<Managed, H, N>(capsule, LEGACY) }
 }
 
-unsafe extern "C" fn forget_versioned(capsule: *mut ffi::PyObject) {
+unsafe extern "C" fn forget_versioned<H, const N: usize>(capsule: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with a capsule that holds this kind of structure.
-    unsafe { forget::<ManagedVersioned>(capsule, VERSIONED) }
+    unsafe { forget::<ManagedVersioned, H, N>(capsule, VERSIONED) }
 }
 
 /// The end of a capsule: of its tensor, too, unless a consumer has taken that over, which it says by another name.
 ///
 /// # Safety
-/// `capsule` is a capsule that `wrap` made with an `Export<M>`.
-unsafe fn forget<M>(capsule: *mut ffi::PyObject, name: &CStr) {
+/// `capsule` is a capsule that `wrap` made with an `Export<M, H, N>`.
+unsafe fn forget<M, H, const N: usize>(capsule: *mut ffi::PyObject, name: &CStr) {
     // SAFETY: attached, as the interpreter is when it destroys an object; the capsule is alive.
     if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 1 {
         // SAFETY: a capsule under its first name still owns the structure (duty of the caller says which).
-        unsafe { delete::<M>(ffi::PyCapsule_GetPointer(capsule, name.as_ptr()).cast()) };
+        unsafe { delete::<M, H, N>(ffi::PyCapsule_GetPointer(capsule, name.as_ptr()).cast()) };
     }
 }

@@ -14,8 +14,8 @@
 //! | `tracking` | where memory was rented, while somebody wants to know |
 //! | `lease` | one piece of rented memory: exports, release, end |
 //! | `waiting` | renting without holding the interpreter, interruptible |
-//! | `dlpack` | a lease as a DLPack capsule |
-//! | `arrow` | a lease as Arrow C data |
+//! | `dlpack` | bytes as a DLPack capsule |
+//! | `arrow` | bytes as Arrow C data |
 //! | `buffer` | `gabion.memory.Buffer` |
 //! | `group` | `gabion.memory.Group` |
 //! | `stats` | `gabion.memory.MemoryStats` |
@@ -34,9 +34,9 @@ mod lease;
 
 mod waiting;
 
-mod dlpack;
+pub(crate) mod dlpack;
 
-mod arrow;
+pub(crate) mod arrow;
 
 mod buffer;
 
@@ -47,6 +47,10 @@ mod stats;
 mod calls;
 
 mod collect;
+
+pub(crate) use refusal::refused;
+pub(crate) use tracking::{Record, record};
+pub(crate) use waiting::patiently;
 
 use pyo3::prelude::*;
 

@@ -8,7 +8,7 @@ use crate::errors::{Errors, exception};
 
 /// The exception for a refusal of the pool: its class by kind, its text as the pool says it.
 #[cold]
-pub(super) fn refused(py: Python<'_>, error: &BlockError) -> PyErr {
+pub(crate) fn refused(py: Python<'_>, error: &BlockError) -> PyErr {
     let errors = match Errors::get(py) {
         Ok(errors) => errors,
         Err(error) => return error,

@@ -36,7 +36,7 @@ struct Entry {
 }
 
 /// A rent's number in the list. Struck when it is released or dropped.
-pub(super) struct Record(u64);
+pub(crate) struct Record(u64);
 
 impl Record {
     /// The memory is no longer in use.
@@ -61,7 +61,7 @@ fn live() -> MutexGuard<'static, BTreeMap<u64, Entry>> {
 
 /// Writes down a rent if a `track()` is open.
 #[inline]
-pub(super) fn record(py: Python<'_>, kind: &'static str, nbytes: usize) -> PyResult<Option<Record>> {
+pub(crate) fn record(py: Python<'_>, kind: &'static str, nbytes: usize) -> PyResult<Option<Record>> {
     // Relaxed: a rent beside the opening of a track() may belong to it or not.
     if OPEN.load(Ordering::Relaxed) == 0 { Ok(None) } else { enter(py, kind, nbytes).map(Some) }
 }

@@ -9,7 +9,7 @@ use crate::detached::Detached;
 
 /// Runs `rent` detached from the interpreter. It is handed the question whether to go on waiting, which is asked about
 /// every 50 ms and runs the handlers of signals: one that raises ends the waiting with what it raised.
-pub(super) fn patiently<R: Send>(
+pub(crate) fn patiently<R: Send>(
     py: Python<'_>,
     rent: impl FnOnce(&Pool, &mut dyn FnMut() -> bool) -> Result<R, BlockError> + Send,
 ) -> PyResult<R> {

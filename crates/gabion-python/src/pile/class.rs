@@ -22,7 +22,7 @@ use crate::{ffi, size};
 
 /// How many shards a new pile has. Without a global lock every processor may write at one time; with one, a second
 /// shard would only cost memory.
-pub(super) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
+pub(crate) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
     static SHARDS: PyOnceLock<Option<usize>> = PyOnceLock::new();
     let shards = SHARDS.get_or_try_init(py, || {
         let locked = match py.import("sys")?.getattr_opt("_is_gil_enabled")? {

@@ -20,12 +20,18 @@ thread_local! {
 }
 
 /// Runs `work` without the interpreter, inside the gate.
-pub(super) fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+pub(crate) fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
     detached::detached(py, || {
         // Poison says nothing here: the lock guards no data.
         let _inside = GATE.read().unwrap_or_else(PoisonError::into_inner);
         work()
     })
+}
+
+/// Runs `work` of a thread that was never with the interpreter, inside the gate.
+pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
+    let _inside = GATE.read().unwrap_or_else(PoisonError::into_inner);
+    work()
 }
 
 #[pyfunction]

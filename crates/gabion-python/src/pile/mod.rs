@@ -18,9 +18,9 @@
 
 mod refusal;
 
-mod gate;
+pub(crate) mod gate;
 
-mod scratch;
+pub(crate) mod scratch;
 
 mod result;
 
@@ -41,6 +41,9 @@ mod many;
 mod class;
 
 mod hot;
+
+pub(crate) use class::shards;
+pub(crate) use refusal::no_pile;
 
 use pyo3::prelude::*;
 

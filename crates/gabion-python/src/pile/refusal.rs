@@ -121,7 +121,7 @@ pub(super) fn closed(py: Python<'_>) -> PyErr {
 
 /// For a pile that could not be made.
 #[cold]
-pub(super) fn no_pile(py: Python<'_>, error: &BlockError) -> PyErr {
+pub(crate) fn no_pile(py: Python<'_>, error: &BlockError) -> PyErr {
     match Errors::get(py) {
         Err(error) => error,
         Ok(errors) => exception(errors.limit.bind(py), &format!("no new pile: {error}")),

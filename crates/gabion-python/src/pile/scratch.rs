@@ -17,7 +17,7 @@ thread_local! {
 
 /// Calls `work` with an empty buffer for an encoding.
 #[inline]
-pub(super) fn with_encoded<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+pub(crate) fn with_encoded<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     // A thread that is ending has no place left: a fresh buffer does as well.
     let mut buffer = ENCODED.try_with(Cell::take).ok().flatten().unwrap_or_default();
     buffer.clear();
@@ -30,7 +30,7 @@ pub(super) fn with_encoded<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 
 /// Calls `work` with a buffer for a payload.
 #[inline]
-pub(super) fn with_payload<R>(work: impl FnOnce(&mut ReadBuf) -> R) -> R {
+pub(crate) fn with_payload<R>(work: impl FnOnce(&mut ReadBuf) -> R) -> R {
     let mut buffer = PAYLOAD.try_with(Cell::take).ok().flatten().unwrap_or_default();
     let result = work(&mut buffer);
     if buffer.capacity() <= KEEP {

@@ -1,5 +1,7 @@
 """The error that ends a tour."""
 
+from gabion.cli.failure import CommandError
 
-class TourError(Exception):
+
+class TourError(CommandError):
     """Wrong input or surroundings. The message is one line: what was asked, what is the case, what to do."""

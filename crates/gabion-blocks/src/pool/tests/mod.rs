@@ -1,6 +1,7 @@
 //! The pool's own tests: one file for each of its promises.
 
 mod arenas;
+mod cuts;
 mod failures;
 mod groups;
 mod limits;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::time::Duration;
 
 use super::{MIB, PERIOD, close, pool, quiet, rent};
@@ -63,6 +64,30 @@ fn half_the_load_keeps_half_the_memory() {
         drop((0..5).map(|_| rent(&pool, 4 * MIB)).collect::<Vec<_>>());
     }
     assert_eq!(pool.stats().idle, 20 << 20);
+    close(pool, twin);
+}
+
+#[test]
+fn what_threads_take_at_one_time_adds_up() {
+    let (pool, twin) = pool();
+    let barrier = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let five: Vec<_> = (0..5).map(|_| rent(&pool, 4 * MIB)).collect();
+                barrier.wait();
+                drop(five);
+            });
+        }
+    });
+    assert_eq!((pool.shared().taken(), pool.shared().ledger.highest()), (0, 80 << 20));
+    for quarter in 1..=4 {
+        assert_eq!(look(&pool, f64::from(quarter) / 4.0), 0, "that many may be needed again");
+    }
+    // What one thread lends again and again is no new demand, however often it comes.
+    (0..1000).for_each(|_| drop(rent(&pool, 4 * MIB)));
+    look(&pool, 1.25);
+    assert_eq!((pool.shared().ledger.highest(), pool.stats().idle), (4 << 20, 4 << 20));
     close(pool, twin);
 }
 

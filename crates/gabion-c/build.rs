@@ -1,0 +1,16 @@
+//! Names the shared library as the loader will look for it: `scripts/install-c` puts it in place under that name.
+
+fn main() {
+    let [major, minor] = ["CARGO_PKG_VERSION_MAJOR", "CARGO_PKG_VERSION_MINOR"]
+        .map(|name| std::env::var(name).expect("cargo sets the version"));
+    // Before 1.0 a new minor version may change the interface.
+    let series = if major == "0" { format!("0.{minor}") } else { major };
+    match std::env::var("CARGO_CFG_TARGET_OS").as_deref() {
+        Ok("macos" | "ios") => {
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/libgabion.{series}.dylib");
+        }
+        Ok("windows") => {}
+        _ => println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libgabion.so.{series}"),
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+}

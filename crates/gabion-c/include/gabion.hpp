@@ -1,0 +1,304 @@
+// gabion for C++17, on top of gabion.h: nothing to link but the library itself.
+//
+//     struct node : gabion::in_slots<gabion::affinity::nodes> { node *child[4]; };      // new and delete use slots
+//     std::vector<int, gabion::allocator<int, gabion::affinity::data>> numbers;         // and so does a container
+//     gabion::memory_resource resource{gabion::affinity::data};                         // and std::pmr
+//     std::pmr::unordered_map<int, std::pmr::string> names{&resource};
+//
+// Exceptions are thrown only where C++ asks for them: std::bad_alloc by what allocates. Deallocation and destructors
+// never throw; what is wrong with a free is told by the checked build of the library and by gabion_last_error().
+// Everything may be used from any thread, as in gabion.h.
+#ifndef GABION_HPP
+#define GABION_HPP
+
+#include <gabion.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#if __has_include(<memory_resource>)
+#include <memory_resource>
+#endif
+
+namespace gabion {
+
+// The kinds that objects are packed by. slots::make_affinity makes more.
+enum class affinity : std::uint32_t {
+    objects = GABION_OBJECTS,
+    data = GABION_DATA,
+    nodes = GABION_NODES,
+    physics = GABION_PHYSICS,
+};
+
+namespace detail {
+
+// The slots of the process; looked up once.
+inline gabion_slots *global() noexcept {
+    static gabion_slots *const handle = gabion_slots_global();
+    return handle;
+}
+
+inline void *allocate(gabion_slots *slots, affinity kind, std::size_t size, std::size_t alignment) {
+    void *memory = nullptr;
+    if (gabion_slots_alloc(slots, static_cast<std::uint32_t>(kind), size, alignment, &memory) != GABION_OK) {
+        throw std::bad_alloc();
+    }
+    return memory;
+}
+
+inline void *try_allocate(gabion_slots *slots, affinity kind, std::size_t size, std::size_t alignment) noexcept {
+    void *memory = nullptr;
+    return gabion_slots_alloc(slots, static_cast<std::uint32_t>(kind), size, alignment, &memory) == GABION_OK ? memory
+                                                                                                              : nullptr;
+}
+
+inline void deallocate(gabion_slots *slots, affinity kind, void *memory, std::size_t size,
+                       std::size_t alignment) noexcept {
+    static_cast<void>(gabion_slots_free_sized(slots, static_cast<std::uint32_t>(kind), memory, size, alignment));
+}
+
+// What new asks for with a size alone: the affinity's own alignment, and 16 wherever the size is a multiple of 16.
+inline constexpr std::size_t natural = 0;
+
+// The alignment to ask for: the natural one where that is enough, because it is served faster. Every object is aligned
+// to 8, and one whose size is a multiple of 16 to 16.
+constexpr std::size_t asked(std::size_t size, std::size_t alignment) noexcept {
+    return alignment <= 8 || (alignment == 16 && size % 16 == 0) ? natural : alignment;
+}
+
+} // namespace detail
+
+// Slots of one's own, owned; or the slots of the process, which are never deleted.
+class slots {
+  public:
+    // Makes slots. They must outlive what is allocated in them. Throws std::bad_alloc.
+    slots() {
+        if (gabion_slots_new(&handle_) != GABION_OK) {
+            throw std::bad_alloc();
+        }
+    }
+
+    // The slots of the process. Never destroyed, so that the destructors of other statics may use them.
+    static slots &global() noexcept {
+        alignas(slots) static unsigned char room[sizeof(slots)];
+        static slots *const instance = new (static_cast<void *>(room)) slots(detail::global());
+        return *instance;
+    }
+
+    slots(slots &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    slots &operator=(slots &&other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    slots(const slots &) = delete;
+    slots &operator=(const slots &) = delete;
+
+    // Gives back all memory; what is still allocated is gone.
+    ~slots() {
+        if (handle_ != detail::global()) {
+            static_cast<void>(gabion_slots_delete(handle_));
+        }
+    }
+
+    // For the functions of gabion.h. Stays this object's.
+    gabion_slots *handle() const noexcept { return handle_; }
+
+    // Makes or finds an affinity; see gabion_slots_affinity.
+    gabion_status make_affinity(const char *name, affinity &out, std::size_t alignment = 0,
+                                std::uint64_t max_blocks = GABION_NO_LIMIT) noexcept {
+        std::uint32_t number = 0;
+        const gabion_status status = gabion_slots_affinity(handle_, name, alignment, max_blocks, &number);
+        if (status == GABION_OK) {
+            out = static_cast<affinity>(number);
+        }
+        return status;
+    }
+
+    // Allocates. Throws std::bad_alloc.
+    void *allocate(affinity kind, std::size_t size, std::size_t alignment = 0) {
+        return detail::allocate(handle_, kind, size, alignment);
+    }
+
+    // Allocates, or returns nullptr.
+    void *try_allocate(affinity kind, std::size_t size, std::size_t alignment = 0) noexcept {
+        return detail::try_allocate(handle_, kind, size, alignment);
+    }
+
+    // Frees what was allocated here.
+    gabion_status deallocate(void *memory) noexcept { return gabion_slots_free(handle_, memory); }
+
+    // The same, a little faster, for who knows what was asked for.
+    gabion_status deallocate(affinity kind, void *memory, std::size_t size, std::size_t alignment = 0) noexcept {
+        return gabion_slots_free_sized(handle_, static_cast<std::uint32_t>(kind), memory, size, alignment);
+    }
+
+    // Frees everything of one affinity; see gabion_slots_release. Returns bytes.
+    std::uint64_t release(affinity kind) noexcept {
+        std::uint64_t bytes = 0;
+        static_cast<void>(gabion_slots_release(handle_, static_cast<std::uint32_t>(kind), &bytes));
+        return bytes;
+    }
+
+    // Gives empty blocks back. Returns bytes.
+    std::uint64_t trim() noexcept { return gabion_slots_trim(handle_); }
+
+    // The figures of one affinity; all zero when there is none of that number.
+    gabion_slots_figures stats(affinity kind) const noexcept { return figures(static_cast<std::uint32_t>(kind)); }
+
+    // The figures of all affinities together.
+    gabion_slots_figures stats() const noexcept { return figures(GABION_ALL_AFFINITIES); }
+
+    // The figures as a table.
+    std::string report() const {
+        std::string text;
+        std::size_t needed = 0;
+        // Once more when another thread has made the table longer meanwhile.
+        while (gabion_slots_report(handle_, text.data(), text.size(), &needed) == GABION_TOO_SMALL) {
+            text.resize(needed);
+        }
+        text.resize(needed == 0 ? 0 : needed - 1);
+        return text;
+    }
+
+  private:
+    explicit slots(gabion_slots *handle) noexcept : handle_(handle) {}
+
+    gabion_slots_figures figures(std::uint32_t kind) const noexcept {
+        gabion_slots_figures figures{};
+        static_cast<void>(gabion_slots_stats(handle_, kind, &figures));
+        return figures;
+    }
+
+    gabion_slots *handle_ = nullptr;
+};
+
+#if defined(__cpp_lib_memory_resource) || __has_include(<memory_resource>)
+// One affinity of some slots as a std::pmr::memory_resource. The slots must outlive it.
+class memory_resource final : public std::pmr::memory_resource {
+  public:
+    explicit memory_resource(affinity kind = affinity::objects) noexcept : slots_(detail::global()), kind_(kind) {}
+    explicit memory_resource(slots &owner, affinity kind = affinity::objects) noexcept
+        : slots_(owner.handle()), kind_(kind) {}
+
+  private:
+    void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+        return detail::allocate(slots_, kind_, bytes, detail::asked(bytes, alignment));
+    }
+    void do_deallocate(void *memory, std::size_t bytes, std::size_t alignment) override {
+        detail::deallocate(slots_, kind_, memory, bytes, detail::asked(bytes, alignment));
+    }
+    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+        const auto *same = dynamic_cast<const memory_resource *>(&other);
+        return same != nullptr && same->slots_ == slots_ && same->kind_ == kind_;
+    }
+
+    gabion_slots *slots_;
+    affinity kind_;
+};
+#endif
+
+// An allocator for containers, on the slots of the process. Without state: all of one affinity are equal.
+template <class T, affinity Kind = affinity::objects> class allocator {
+  public:
+    using value_type = T;
+    using is_always_equal = std::true_type;
+    using propagate_on_container_move_assignment = std::true_type;
+    template <class U> struct rebind { using other = allocator<U, Kind>; };
+
+    allocator() noexcept = default;
+    template <class U> allocator(const allocator<U, Kind> &) noexcept {}
+
+    T *allocate(std::size_t count) {
+        if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
+            throw std::bad_array_new_length();
+        }
+        return static_cast<T *>(detail::allocate(detail::global(), Kind, count * sizeof(T), alignment));
+    }
+    void deallocate(T *memory, std::size_t count) noexcept {
+        detail::deallocate(detail::global(), Kind, memory, count * sizeof(T), alignment);
+    }
+
+    template <class U> bool operator==(const allocator<U, Kind> &) const noexcept { return true; }
+    template <class U> bool operator!=(const allocator<U, Kind> &) const noexcept { return false; }
+
+  private:
+    // A multiple of T's size is a multiple of T's alignment.
+    static constexpr std::size_t alignment = detail::asked(alignof(T), alignof(T));
+};
+
+namespace detail {
+
+inline void undo(void *memory) noexcept { static_cast<void>(gabion_slots_free(global(), memory)); }
+
+} // namespace detail
+
+// The forms of new, and of the deletes that go with them, that both classes below have. In each class anew, because
+// what a class declares hides all others, and because compilers want new and delete side by side.
+#define GABION_NEWS                                                                                                    \
+    static void *operator new(std::size_t size) {                                                                      \
+        return detail::allocate(detail::global(), Kind, size, detail::natural);                                        \
+    }                                                                                                                  \
+    static void *operator new(std::size_t size, std::align_val_t alignment) {                                          \
+        return detail::allocate(detail::global(), Kind, size, static_cast<std::size_t>(alignment));                    \
+    }                                                                                                                  \
+    static void *operator new(std::size_t size, const std::nothrow_t &) noexcept {                                     \
+        return detail::try_allocate(detail::global(), Kind, size, detail::natural);                                    \
+    }                                                                                                                  \
+    static void *operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept {         \
+        return detail::try_allocate(detail::global(), Kind, size, static_cast<std::size_t>(alignment));                \
+    }                                                                                                                  \
+    static void *operator new(std::size_t, void *place) noexcept { return place; }                                     \
+    static void *operator new[](std::size_t size) { return operator new(size); }                                       \
+    static void *operator new[](std::size_t size, std::align_val_t alignment) { return operator new(size, alignment); } \
+    static void *operator new[](std::size_t size, const std::nothrow_t &nothrow) noexcept {                            \
+        return operator new(size, nothrow);                                                                            \
+    }                                                                                                                  \
+    static void *operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t &nothrow) noexcept { \
+        return operator new(size, alignment, nothrow);                                                                 \
+    }                                                                                                                  \
+    static void *operator new[](std::size_t, void *place) noexcept { return place; }                                   \
+    /* When a constructor throws. */                                                                                   \
+    static void operator delete(void *memory, const std::nothrow_t &) noexcept { detail::undo(memory); }               \
+    static void operator delete(void *memory, std::align_val_t, const std::nothrow_t &) noexcept {                     \
+        detail::undo(memory);                                                                                          \
+    }                                                                                                                  \
+    static void operator delete(void *, void *) noexcept {}                                                            \
+    static void operator delete[](void *memory, const std::nothrow_t &) noexcept { detail::undo(memory); }             \
+    static void operator delete[](void *memory, std::align_val_t, const std::nothrow_t &) noexcept {                   \
+        detail::undo(memory);                                                                                          \
+    }                                                                                                                  \
+    static void operator delete[](void *, void *) noexcept {}                                                          \
+    /* The length of an array is in its memory, not in its type. */                                                    \
+    static void operator delete[](void *memory) noexcept { detail::undo(memory); }                                     \
+    static void operator delete[](void *memory, std::align_val_t) noexcept { detail::undo(memory); }
+
+// A base class whose heirs are allocated in the slots of the process by new, and freed by delete with the size that the
+// compiler knows. Heirs that are deleted through a base need a virtual destructor, as always in C++.
+// (Of a sized and an unsized form in one class, delete takes the unsized one; hence two classes.)
+template <affinity Kind = affinity::objects> struct in_slots {
+    GABION_NEWS
+    static void operator delete(void *memory, std::size_t size) noexcept {
+        detail::deallocate(detail::global(), Kind, memory, size, detail::natural);
+    }
+    static void operator delete(void *memory, std::size_t size, std::align_val_t alignment) noexcept {
+        detail::deallocate(detail::global(), Kind, memory, size, static_cast<std::size_t>(alignment));
+    }
+};
+
+// The same for classes whose deletes do not know the size: it is found by the address.
+template <affinity Kind = affinity::objects> struct in_slots_unsized {
+    GABION_NEWS
+    static void operator delete(void *memory) noexcept { detail::undo(memory); }
+    static void operator delete(void *memory, std::align_val_t) noexcept { detail::undo(memory); }
+};
+
+#undef GABION_NEWS
+
+} // namespace gabion
+
+#endif

@@ -1,0 +1,258 @@
+//! Piles of bytes for C: `gabion_pile_*`.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+
+use gabion_pile::{Pile, PileOptions, Pointer, ReadBuf};
+
+use crate::handle::{Handle, Held};
+use crate::status::{Failure, Status, call, value};
+use crate::text;
+
+impl Held for Pile {
+    const MARK: u64 = u64::from_le_bytes(*b"gab pile");
+    const NAME: &str = "pile";
+}
+
+/// What C calls `gabion_pile`.
+pub type PileHandle = Handle<Pile>;
+
+/// What C calls `gabion_pile_figures`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the header says what each is")]
+pub struct PileFigures {
+    pub objects: u64,
+    pub used_bytes: u64,
+    pub reserved_bytes: u64,
+    pub overhead_bytes: u64,
+    pub limit_bytes: u64,
+    pub blocks: u64,
+    pub large_objects: u64,
+}
+
+thread_local!(static BUFFER: RefCell<ReadBuf> = const { RefCell::new(ReadBuf::new()) });
+
+/// Gives a pile a buffer to read into: the thread's, so that reading takes no memory.
+fn with_buffer<T>(read: impl FnOnce(&mut ReadBuf) -> T) -> T {
+    let mut read = Some(read);
+    let mut once = |buffer: &mut ReadBuf| {
+        let done = read.take().map(|read| read(buffer));
+        // A large object's memory is not to be kept until the next call.
+        buffer.let_go();
+        done
+    };
+    let done = BUFFER.try_with(|buffer| buffer.try_borrow_mut().ok().and_then(|mut buffer| once(&mut buffer)));
+    // While the thread ends its own is gone.
+    done.ok().flatten().or_else(|| once(&mut ReadBuf::new())).expect("it was read one way or the other")
+}
+
+/// Makes a pile.
+///
+/// # Safety
+/// `out` is null or room for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_new(max_bytes: u64, out: *mut *mut PileHandle) -> Status {
+    call(|| {
+        text::check(out, "out")?;
+        let options = PileOptions { max_bytes: (max_bytes > 0).then_some(max_bytes), ..PileOptions::default() };
+        let handle = Handle::give(Pile::with_options(options)?);
+        // SAFETY: room for a pointer (caller's duty).
+        unsafe { text::write(out, handle, "out") }
+    })
+}
+
+/// Deletes a pile and all that is in it.
+///
+/// # Safety
+/// Null or a handle that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_delete(pile: *mut PileHandle) -> Status {
+    // SAFETY: the caller's duty is the same.
+    call(|| unsafe { Handle::take(pile) }.map(drop))
+}
+
+/// Stores bytes.
+///
+/// # Safety
+/// `pile` is a handle, `data` has `length` bytes, `out` is room for a number, or any of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_put(
+    pile: *mut PileHandle,
+    data: *const c_void,
+    length: usize,
+    reserve: usize,
+    out: *mut u64,
+) -> Status {
+    call(|| {
+        text::check(out, "out")?;
+        // SAFETY: the caller's duties are the same.
+        let (pile, data) = unsafe { (Handle::look(pile)?, text::bytes(data.cast(), length)?) };
+        let pointer = pile.put(data, reserve)?;
+        // SAFETY: room for a number (caller's duty).
+        unsafe { text::write(out, pointer.to_bits(), "out") }
+    })
+}
+
+/// Copies an object out.
+///
+/// # Safety
+/// `pile` is a handle, `buffer` has room for `capacity` bytes, `length` for a number, or any of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_get(
+    pile: *const PileHandle,
+    pointer: u64,
+    buffer: *mut c_void,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let pile = unsafe { Handle::look(pile) }?;
+        with_buffer(|own| {
+            let payload = pile.read(Pointer::from_bits(pointer), own)?;
+            // SAFETY: the caller's duty is the same.
+            unsafe { text::copy_out(payload, buffer.cast(), capacity, length) }
+        })
+    })
+}
+
+/// Copies an object out and removes it.
+///
+/// # Safety
+/// As [`gabion_pile_get`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_pop(
+    pile: *mut PileHandle,
+    pointer: u64,
+    buffer: *mut c_void,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let pile = unsafe { Handle::look(pile) }?;
+        with_buffer(|own| {
+            let pointer = Pointer::from_bits(pointer);
+            loop {
+                let payload = pile.read(pointer, own)?;
+                // SAFETY: the caller's duty is the same. Before it is removed: what does not fit must stay.
+                unsafe { text::copy_out(payload, buffer.cast(), capacity, length) }?;
+                if pile.remove_unchanged(pointer, own)? {
+                    return Ok(());
+                }
+            }
+        })
+    })
+}
+
+/// Gives an object other bytes.
+///
+/// # Safety
+/// `pile` is a handle, `data` has `length` bytes, or either of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_replace(
+    pile: *mut PileHandle,
+    pointer: u64,
+    data: *const c_void,
+    length: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's duties are the same.
+        let (pile, data) = unsafe { (Handle::look(pile)?, text::bytes(data.cast(), length)?) };
+        Ok(pile.replace(Pointer::from_bits(pointer), data)?)
+    })
+}
+
+/// Removes an object.
+///
+/// # Safety
+/// `pile` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_remove(pile: *mut PileHandle, pointer: u64) -> Status {
+    // SAFETY: the caller's duty is the same.
+    call(|| Ok(unsafe { Handle::look(pile) }?.remove(Pointer::from_bits(pointer))?))
+}
+
+/// Bytes of an object.
+///
+/// # Safety
+/// `pile` is a handle, `out` room for a number, or either of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_size_of(pile: *const PileHandle, pointer: u64, out: *mut usize) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let size = unsafe { Handle::look(pile) }?.size_of(Pointer::from_bits(pointer))?;
+        // SAFETY: the caller's duty is the same.
+        unsafe { text::write(out, size, "out") }
+    })
+}
+
+/// Whether a pointer is live.
+///
+/// # Safety
+/// `pile` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_contains(pile: *const PileHandle, pointer: u64) -> bool {
+    // SAFETY: the caller's duty is the same.
+    value(false, || Ok(unsafe { Handle::look(pile) }?.contains(Pointer::from_bits(pointer))))
+}
+
+/// Live objects.
+///
+/// # Safety
+/// `pile` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_len(pile: *const PileHandle) -> u64 {
+    // SAFETY: the caller's duty is the same.
+    value(0, || Ok(unsafe { Handle::look(pile) }?.len()))
+}
+
+/// Removes all objects.
+///
+/// # Safety
+/// `pile` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_clear(pile: *mut PileHandle) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        unsafe { Handle::look(pile) }?.clear();
+        Ok(())
+    })
+}
+
+/// The pile's figures.
+///
+/// # Safety
+/// `pile` is a handle, `out` room for figures, or either of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_stats(pile: *const PileHandle, out: *mut PileFigures) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let stats = unsafe { Handle::look(pile) }?.stats();
+        let figures = PileFigures {
+            objects: stats.objects,
+            used_bytes: stats.used_bytes,
+            reserved_bytes: stats.reserved_bytes,
+            overhead_bytes: stats.overhead_bytes,
+            limit_bytes: stats.limit_bytes,
+            blocks: stats.blocks,
+            large_objects: stats.large_objects,
+        };
+        // SAFETY: the caller's duty is the same.
+        unsafe { text::write(out, figures, "out") }
+    })
+}
+
+/// Checks the books.
+///
+/// # Safety
+/// `pile` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_validate(pile: *const PileHandle) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let checked = unsafe { Handle::look(pile) }?.validate();
+        checked.map_err(|error| Failure::new(Status::INVALID, format_args!("{error}")))
+    })
+}

@@ -1,0 +1,483 @@
+//! Slots for C: `gabion_slots_*`.
+
+use std::alloc::Layout;
+use std::ffi::{c_char, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+use gabion_blocks::Pool;
+use gabion_slots::{Affinity, AffinitySettings, AffinityStats, Slots, SlotsError};
+
+use crate::handle::{Handle, Held};
+use crate::status::{Failure, Status, call, value};
+use crate::text;
+
+impl Held for Slots {
+    const MARK: u64 = u64::from_le_bytes(*b"gabslots");
+    const NAME: &str = "slots";
+}
+
+/// What C calls `gabion_slots`.
+pub type SlotsHandle = Handle<Slots>;
+
+/// The affinities that every slots has, by their names in C.
+pub const AFFINITIES: [(&str, Affinity); 4] = [
+    ("GABION_OBJECTS", Affinity::OBJECTS),
+    ("GABION_DATA", Affinity::DATA),
+    ("GABION_NODES", Affinity::NODES),
+    ("GABION_PHYSICS", Affinity::PHYSICS),
+];
+
+/// Stands for every affinity where figures are asked for: `GABION_ALL_AFFINITIES`.
+pub const ALL_AFFINITIES: u32 = u32::MAX;
+
+/// Stands for the lack of a limit: `GABION_NO_LIMIT`.
+pub const NO_LIMIT: u64 = u64::MAX;
+
+/// What C calls `gabion_slots_figures`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the header says what each is")]
+pub struct SlotsFigures {
+    pub live_objects: u64,
+    pub live_bytes: u64,
+    pub peak_bytes: u64,
+    pub free_bytes: u64,
+    pub wasted_bytes: u64,
+    pub blocks: u64,
+    pub large_objects: u64,
+    pub large_bytes: u64,
+    pub mapped_bytes: u64,
+    pub late_double_frees: u64,
+}
+
+impl From<&AffinityStats> for SlotsFigures {
+    fn from(stats: &AffinityStats) -> Self {
+        Self {
+            live_objects: stats.live_objects,
+            live_bytes: stats.live_bytes,
+            peak_bytes: stats.peak_bytes,
+            free_bytes: stats.free_bytes,
+            wasted_bytes: stats.wasted_bytes,
+            blocks: stats.blocks,
+            large_objects: stats.large_objects,
+            large_bytes: stats.large_bytes,
+            mapped_bytes: stats.mapped_bytes,
+            late_double_frees: stats.late_double_frees,
+        }
+    }
+}
+
+#[inline]
+fn affinity(index: u32) -> Result<Affinity, Failure> {
+    u8::try_from(index).map(Affinity::from_index).map_err(|_| no_affinity(index))
+}
+
+#[cold]
+fn no_affinity(index: u32) -> Failure {
+    Failure::new(Status::BAD_ARGUMENT, format_args!("there is no affinity {index}: make it with gabion_slots_affinity"))
+}
+
+/// A request's layout; alignment 0 is the affinity's own.
+#[inline]
+fn layout(size: usize, alignment: usize) -> Result<Layout, Failure> {
+    Layout::from_size_align(size, alignment.max(1)).map_err(|_| no_layout(size, alignment))
+}
+
+#[cold]
+fn no_layout(size: usize, alignment: usize) -> Failure {
+    let bad_size = alignment <= 1 || alignment.is_power_of_two();
+    let status = if bad_size { Status::NO_MEMORY } else { Status::BAD_ARGUMENT };
+    Failure::new(
+        status,
+        format_args!(
+            "{size} bytes aligned to {alignment} were asked for: an alignment is 0 or a power of two, and no object is \
+             longer than half of the address space"
+        ),
+    )
+}
+
+fn settings(alignment: usize, max_blocks: u64) -> AffinitySettings {
+    let mut settings = AffinitySettings::default();
+    if alignment > 0 {
+        settings.alignment = alignment;
+    }
+    settings.max_blocks = (max_blocks != NO_LIMIT).then(|| usize::try_from(max_blocks).unwrap_or(usize::MAX));
+    settings
+}
+
+/// Makes slots of the caller's own.
+///
+/// # Safety
+/// `out` is null or room for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_new(out: *mut *mut SlotsHandle) -> Status {
+    call(|| {
+        text::check(out, "out")?;
+        let handle = Handle::give(Slots::new(Pool::global())?);
+        // SAFETY: looked at above, and room for a pointer (caller's duty).
+        unsafe { text::write(out, handle, "out") }
+    })
+}
+
+/// The slots of the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn gabion_slots_global() -> *mut SlotsHandle {
+    static GLOBAL: OnceLock<SlotsHandle> = OnceLock::new();
+    value(ptr::null_mut(), || Ok(ptr::from_ref(GLOBAL.get_or_init(|| Handle::new(Slots::global().clone()))).cast_mut()))
+}
+
+/// Deletes slots.
+///
+/// # Safety
+/// Null or a handle that nobody uses any more, nor anything in these slots.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_delete(slots: *mut SlotsHandle) -> Status {
+    call(|| {
+        if !slots.is_null() && slots == gabion_slots_global() {
+            return Err(Failure::argument("the slots of the process are never deleted"));
+        }
+        // SAFETY: the caller's duty is the same.
+        unsafe { Handle::take(slots) }.map(drop)
+    })
+}
+
+/// Makes or finds an affinity.
+///
+/// # Safety
+/// `slots` is a handle, `name` a string, `out` room for a number, or any of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_affinity(
+    slots: *mut SlotsHandle,
+    name: *const c_char,
+    alignment: usize,
+    max_blocks: u64,
+    out: *mut u32,
+) -> Status {
+    call(|| {
+        text::check(out, "out")?;
+        // SAFETY: the caller's duties are the same.
+        let (slots, name) = unsafe { (Handle::look(slots)?, text::string(name)?) };
+        let made = slots.affinity(name, settings(alignment, max_blocks))?;
+        // SAFETY: room for a number (caller's duty).
+        unsafe { text::write(out, u32::from(made.index()), "out") }
+    })
+}
+
+/// Tells an affinity its alignment and budget.
+///
+/// # Safety
+/// `slots` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_configure(
+    slots: *mut SlotsHandle,
+    index: u32,
+    alignment: usize,
+    max_blocks: u64,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let slots = unsafe { Handle::look(slots) }?;
+        Ok(slots.configure(affinity(index)?, settings(alignment, max_blocks))?)
+    })
+}
+
+/// Allocates.
+///
+/// # Safety
+/// `slots` is a handle, `out` room for a pointer, or either of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_alloc(
+    slots: *mut SlotsHandle,
+    index: u32,
+    size: usize,
+    alignment: usize,
+    out: *mut *mut c_void,
+) -> Status {
+    call(|| {
+        text::check(out, "out")?;
+        // SAFETY: the caller's duty is the same.
+        let slots = unsafe { Handle::look(slots) }?;
+        // A constant alignment shortens what the optimizer leaves of the way to a slot.
+        let at = if alignment == 0 {
+            slots.alloc(affinity(index)?, layout(size, 0)?)?
+        } else {
+            alloc_aligned(slots, affinity(index)?, layout(size, alignment)?)?
+        };
+        // SAFETY: room for a pointer (caller's duty).
+        unsafe { text::write(out, at.as_ptr().cast(), "out") }
+    })
+}
+
+#[inline(never)]
+fn alloc_aligned(slots: &Slots, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
+    slots.alloc(affinity, layout)
+}
+
+/// Allocates memory that reads as zero.
+///
+/// # Safety
+/// As [`gabion_slots_alloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_alloc_zeroed(
+    slots: *mut SlotsHandle,
+    index: u32,
+    size: usize,
+    alignment: usize,
+    out: *mut *mut c_void,
+) -> Status {
+    call(|| {
+        text::check(out, "out")?;
+        // SAFETY: the caller's duty is the same.
+        let slots = unsafe { Handle::look(slots) }?;
+        let at = slots.alloc_zeroed(affinity(index)?, layout(size, alignment)?)?;
+        // SAFETY: room for a pointer (caller's duty).
+        unsafe { text::write(out, at.as_ptr().cast(), "out") }
+    })
+}
+
+/// Gives an object another size.
+///
+/// # Safety
+/// As [`gabion_slots_alloc`], and `object` is null or a live object of these slots and this affinity, which nobody else uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_realloc(
+    slots: *mut SlotsHandle,
+    index: u32,
+    object: *mut c_void,
+    size: usize,
+    alignment: usize,
+    out: *mut *mut c_void,
+) -> Status {
+    call(|| {
+        text::check(out, "out")?;
+        // SAFETY: the caller's duty is the same.
+        let slots = unsafe { Handle::look(slots) }?;
+        let (affinity, new) = (affinity(index)?, layout(size, alignment)?);
+        let at = match NonNull::new(object.cast::<u8>()) {
+            None => slots.alloc(affinity, new)?,
+            // SAFETY: the caller's duty.
+            Some(old) => unsafe { resize(slots, affinity, old, new) }?,
+        };
+        // SAFETY: room for a pointer (caller's duty).
+        unsafe { text::write(out, at.as_ptr().cast(), "out") }
+    })
+}
+
+/// What is longer lies in no slot.
+const LARGEST_SLOT: usize = 1024;
+
+/// Callers of C's `realloc` do not tell the old size, so the room that the object has stands for it.
+///
+/// # Safety
+/// `old` is a live object of these slots and this affinity, which nobody else uses.
+unsafe fn resize(slots: &Slots, affinity: Affinity, old: NonNull<u8>, new: Layout) -> Result<NonNull<u8>, Failure> {
+    if !slots.owns(old.as_ptr()) {
+        return Err(gabion_slots::FreeError::Foreign.into());
+    }
+    // SAFETY: owned by these slots, and live (caller's duty).
+    let room = unsafe { slots.usable_size(old) };
+    let fits = new.size() <= room && old.addr().get().is_multiple_of(new.align());
+    // What would leave more than half of its room empty moves. So does what is small: `gabion_slots_free_sized` infers from
+    // the new size what kind of memory it is, so it has to be of that kind.
+    if fits && new.size() > room / 2 && new.size() > LARGEST_SLOT {
+        return Ok(old);
+    }
+    let moved = slots.alloc(affinity, new)?;
+    // SAFETY: both have that much room, and they do not overlap; the old one is the caller's to give up.
+    unsafe {
+        moved.copy_from_nonoverlapping(old, room.min(new.size()));
+        if let Err(error) = slots.free(old) {
+            // It was free already: then nothing has moved.
+            let _ = slots.free(moved);
+            return Err(error.into());
+        }
+    }
+    Ok(moved)
+}
+
+/// Frees an object.
+///
+/// # Safety
+/// `slots` is a handle or null; `object` is null, or an object of these slots that nobody uses any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_free(slots: *mut SlotsHandle, object: *mut c_void) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let slots = unsafe { Handle::look(slots) }?;
+        match NonNull::new(object.cast()) {
+            // SAFETY: the caller's duty is the same.
+            Some(at) => Ok(unsafe { slots.free(at) }?),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Frees an object of known affinity, size and alignment.
+///
+/// # Safety
+/// As [`gabion_slots_free`], and the object was asked for with the same numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_free_sized(
+    slots: *mut SlotsHandle,
+    index: u32,
+    object: *mut c_void,
+    size: usize,
+    alignment: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let slots = unsafe { Handle::look(slots) }?;
+        let Some(at) = NonNull::new(object.cast()) else { return Ok(()) };
+        let layout = if alignment == 0 { layout(size, 0)? } else { layout(size, alignment)? };
+        // SAFETY: the caller's duty is the same.
+        Ok(unsafe { slots.free_sized(affinity(index)?, at, layout) }?)
+    })
+}
+
+/// The room that an object has.
+///
+/// # Safety
+/// `slots` is a handle or null; `object` is null or a live object of these slots.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_usable_size(slots: *const SlotsHandle, object: *const c_void) -> usize {
+    value(0, || {
+        // SAFETY: the caller's duty is the same.
+        let slots = unsafe { Handle::look(slots) }?;
+        match NonNull::new(object.cast_mut().cast::<u8>()) {
+            // SAFETY: owned by these slots, and live (caller's duty).
+            Some(at) if slots.owns(at.as_ptr()) => Ok(unsafe { slots.usable_size(at) }),
+            Some(_) => Err(gabion_slots::FreeError::Foreign.into()),
+            None => Ok(0),
+        }
+    })
+}
+
+/// Whether an address lies in memory of these slots.
+///
+/// # Safety
+/// `slots` is a handle or null. The address may be any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_owns(slots: *const SlotsHandle, address: *const c_void) -> bool {
+    // SAFETY: the caller's duty is the same.
+    value(false, || Ok(unsafe { Handle::look(slots) }?.owns(address.cast())))
+}
+
+/// Frees everything of one affinity.
+///
+/// # Safety
+/// `slots` is a handle or null; nobody uses anything of this affinity any more, in any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_release(slots: *mut SlotsHandle, index: u32, bytes: *mut u64) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let slots = unsafe { Handle::look(slots) }?;
+        // SAFETY: the caller's duty is the same.
+        let released = unsafe { slots.release(affinity(index)?) };
+        // SAFETY: null or room for a number (caller's duty).
+        if bytes.is_null() { Ok(()) } else { unsafe { text::write(bytes, released, "bytes") } }
+    })
+}
+
+/// Sends this thread's frees of other threads' objects on their way.
+///
+/// # Safety
+/// `slots` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_flush(slots: *mut SlotsHandle) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        unsafe { Handle::look(slots) }?.flush();
+        Ok(())
+    })
+}
+
+/// Gives empty blocks back.
+///
+/// # Safety
+/// `slots` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_trim(slots: *mut SlotsHandle) -> u64 {
+    // SAFETY: the caller's duty is the same.
+    value(0, || Ok(unsafe { Handle::look(slots) }?.trim()))
+}
+
+/// How many affinities there are.
+///
+/// # Safety
+/// `slots` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_affinities(slots: *const SlotsHandle) -> u32 {
+    // SAFETY: the caller's duty is the same.
+    value(0, || Ok(unsafe { Handle::look(slots) }?.stats().affinities.len() as u32))
+}
+
+/// An affinity's name.
+///
+/// # Safety
+/// `slots` is a handle, `buffer` has room for `capacity` bytes, `needed` for a number, or any of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_affinity_name(
+    slots: *const SlotsHandle,
+    index: u32,
+    buffer: *mut c_char,
+    capacity: usize,
+    needed: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let stats = unsafe { Handle::look(slots) }?.stats();
+        let stats = stats.affinities.get(index as usize).ok_or_else(|| no_affinity(index))?;
+        // SAFETY: the caller's duty is the same.
+        unsafe { text::print(&stats.name, buffer, capacity, needed) }
+    })
+}
+
+/// The figures of one affinity, or of all together.
+///
+/// # Safety
+/// `slots` is a handle, `out` room for figures, or either of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_stats(slots: *const SlotsHandle, index: u32, out: *mut SlotsFigures) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let stats = unsafe { Handle::look(slots) }?.stats();
+        let figures = if index == ALL_AFFINITIES {
+            SlotsFigures::from(&stats.total())
+        } else {
+            stats.affinities.get(index as usize).map(SlotsFigures::from).ok_or_else(|| no_affinity(index))?
+        };
+        // SAFETY: the caller's duty is the same.
+        unsafe { text::write(out, figures, "out") }
+    })
+}
+
+/// The figures as text.
+///
+/// # Safety
+/// As [`gabion_slots_affinity_name`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_report(
+    slots: *const SlotsHandle,
+    buffer: *mut c_char,
+    capacity: usize,
+    needed: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's duties are the same.
+        unsafe { text::print(&Handle::look(slots)?.report(), buffer, capacity, needed) }
+    })
+}
+
+/// Checks the books.
+///
+/// # Safety
+/// `slots` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_slots_validate(slots: *const SlotsHandle) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let checked = unsafe { Handle::look(slots) }?.validate();
+        checked.map_err(|error| Failure::new(Status::INVALID, format_args!("{error}")))
+    })
+}

@@ -1,0 +1,230 @@
+//! Status codes, the thread's last error, and the border.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char};
+use std::fmt::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gabion_blocks::BlockError;
+use gabion_pile::PileError;
+use gabion_slots::{FreeError, SlotsError};
+
+/// What became of a call: 0 is success. A plain number, because C may pass any.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status(pub i32);
+
+macro_rules! statuses {
+    ($($number:literal $name:ident = $c_name:literal, $text:literal;)*) => {
+        impl Status {
+            $(#[doc = $text] pub const $name: Self = Self($number);)*
+
+            /// Every code by its name in C.
+            pub const ALL: &[(&str, Self)] = &[$(($c_name, Self::$name)),*];
+
+            /// What it means in general.
+            pub fn text(self) -> &'static CStr {
+                match self.0 {
+                    // The literals hold no zero byte but the one that is added.
+                    $($number => const { match CStr::from_bytes_with_nul(concat!($text, "\0").as_bytes()) {
+                        Ok(text) => text,
+                        Err(_) => panic!("a zero byte inside a text"),
+                    } },)*
+                    _ => c"not a status of this library",
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    0 OK = "GABION_OK", "done";
+    1 NO_MEMORY = "GABION_NO_MEMORY", "the system has no memory left";
+    2 LIMIT = "GABION_LIMIT", "a limit or budget forbids it";
+    3 TIMED_OUT = "GABION_TIMED_OUT", "no room came free in time";
+    4 BAD_ARGUMENT = "GABION_BAD_ARGUMENT", "an argument makes no sense";
+    5 BAD_HANDLE = "GABION_BAD_HANDLE", "the handle is null, deleted, or of another kind";
+    6 BAD_POINTER = "GABION_BAD_POINTER", "nothing live begins at this pointer";
+    7 FOREIGN = "GABION_FOREIGN", "the memory does not belong here";
+    8 DOUBLE_FREE = "GABION_DOUBLE_FREE", "it is free already";
+    9 WRONG_AFFINITY = "GABION_WRONG_AFFINITY", "it has another affinity";
+    10 WRONG_SIZE = "GABION_WRONG_SIZE", "it has another size or alignment";
+    11 TOO_SMALL = "GABION_TOO_SMALL", "the buffer is too small; the needed size was told";
+    12 INVALID = "GABION_INVALID", "the books are broken: memory was overwritten";
+    13 INTERNAL = "GABION_INTERNAL", "a fault of the library itself";
+}
+
+/// Room for the longest text that is kept, its end included.
+const TEXT_BYTES: usize = 512;
+
+/// A text of bounded length that ends in a zero byte. In C's order: it begins with its bytes.
+#[repr(C)]
+struct Text {
+    bytes: [u8; TEXT_BYTES],
+    length: usize,
+}
+
+impl Write for Text {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        let room = TEXT_BYTES - 1 - self.length;
+        let length = boundary(piece, room);
+        self.bytes[self.length..self.length + length].copy_from_slice(&piece.as_bytes()[..length]);
+        self.length += length;
+        self.bytes[self.length] = 0;
+        Ok(())
+    }
+}
+
+/// Where a text may be cut to have at most so many bytes, and whole characters.
+pub(crate) fn boundary(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+thread_local! {
+    /// Without a destructor, so that it works until the thread's last instruction.
+    static LAST: RefCell<Text> = const { RefCell::new(Text { bytes: [0; TEXT_BYTES], length: 0 }) };
+}
+
+/// Why a call failed; the thread's last error says it in particular.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure(Status);
+
+impl Failure {
+    /// Notes the text and carries the status.
+    #[cold]
+    pub fn new(status: Status, text: fmt::Arguments<'_>) -> Self {
+        LAST.with(|last| {
+            // A text that fails to write itself is cut off there.
+            if let Ok(mut last) = last.try_borrow_mut() {
+                last.length = 0;
+                last.bytes[0] = 0;
+                let _ = last.write_fmt(text);
+            }
+        });
+        Self(status)
+    }
+
+    /// An argument that makes no sense.
+    #[cold]
+    pub fn argument(text: &str) -> Self {
+        Self::new(Status::BAD_ARGUMENT, format_args!("{text}"))
+    }
+}
+
+impl From<BlockError> for Failure {
+    fn from(error: BlockError) -> Self {
+        let status = match error {
+            BlockError::Limit { .. } | BlockError::TooLarge { .. } | BlockError::Total { .. } => Status::LIMIT,
+            BlockError::TimedOut { .. } | BlockError::Interrupted => Status::TIMED_OUT,
+            BlockError::Setting { .. } => Status::BAD_ARGUMENT,
+            _ => Status::NO_MEMORY,
+        };
+        Self::new(status, format_args!("{error}"))
+    }
+}
+
+impl From<SlotsError> for Failure {
+    fn from(error: SlotsError) -> Self {
+        let status = match error {
+            SlotsError::NoMemory(cause) => return cause.into(),
+            SlotsError::Free(cause) => return cause.into(),
+            SlotsError::Budget { .. } => Status::LIMIT,
+            _ => Status::BAD_ARGUMENT,
+        };
+        Self::new(status, format_args!("{error}"))
+    }
+}
+
+impl From<FreeError> for Failure {
+    fn from(error: FreeError) -> Self {
+        let status = match error {
+            FreeError::DoubleFree => Status::DOUBLE_FREE,
+            FreeError::WrongAffinity => Status::WRONG_AFFINITY,
+            FreeError::WrongSize => Status::WRONG_SIZE,
+            FreeError::Foreign => Status::FOREIGN,
+            _ => Status::BAD_POINTER,
+        };
+        Self::new(status, format_args!("{error}"))
+    }
+}
+
+impl From<PileError> for Failure {
+    fn from(error: PileError) -> Self {
+        let status = match error {
+            PileError::Pointer { .. } => Status::BAD_POINTER,
+            PileError::Memory { cause, .. } => Self::from(cause).0,
+            _ => Status::INTERNAL,
+        };
+        Self::new(status, format_args!("{error}"))
+    }
+}
+
+/// The border: runs the body of a function that C calls. A panic in it becomes a status.
+#[inline]
+pub fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
+    match answer(body) {
+        Ok(()) => Status::OK,
+        Err(Failure(status)) => status,
+    }
+}
+
+/// The border of functions that return what was asked for, or `otherwise`.
+#[inline]
+pub fn value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) -> T {
+    answer(body).unwrap_or(otherwise)
+}
+
+#[inline]
+fn answer<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    // What the body has half done is behind the library's own locks and guards, which are whole at every instant.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        Err(Failure::new(Status::INTERNAL, format_args!("a fault of gabion itself; its text is on the error stream")))
+    })
+}
+
+/// What a status means, in general.
+#[unsafe(no_mangle)]
+pub extern "C" fn gabion_status_text(status: Status) -> *const c_char {
+    status.text().as_ptr()
+}
+
+/// What the last call of this thread that failed has to say.
+#[unsafe(no_mangle)]
+pub extern "C" fn gabion_last_error() -> *const c_char {
+    // A `Text` begins with its bytes. Nobody is borrowing: a text is written within one call.
+    LAST.with(|last| last.as_ptr().cast::<c_char>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last() -> String {
+        // SAFETY: ends in a zero byte, and this thread does not fail meanwhile.
+        unsafe { CStr::from_ptr(gabion_last_error()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_panic_stops_at_the_border() {
+        assert_eq!(call(|| panic!("as planned")), Status::INTERNAL);
+        assert!(last().contains("gabion itself"));
+        assert_eq!(value(7, || panic!("as planned")), 7);
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let long = "ä".repeat(1000);
+        assert_eq!(call(|| Err(Failure::argument(&long))), Status::BAD_ARGUMENT);
+        assert_eq!(last(), "ä".repeat(255));
+        assert_eq!(call(|| Err(Failure::argument("short"))), Status::BAD_ARGUMENT);
+        assert_eq!(last(), "short");
+        std::thread::spawn(|| assert_eq!(last(), "")).join().unwrap();
+    }
+
+    #[test]
+    fn any_number_has_a_text() {
+        for number in [-1, 0, 5, 13, 14, i32::MIN, i32::MAX] {
+            assert!(!Status(number).text().is_empty());
+        }
+    }
+}

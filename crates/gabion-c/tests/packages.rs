@@ -1,0 +1,115 @@
+//! A stranger's program finds the installation: by pkg-config, and by `CMake`.
+
+mod toolchain;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use toolchain::{Language, folder, has, installation, run};
+
+const PROGRAM: &str = "#include <gabion.h>
+#include <stdio.h>
+int main(void) {
+    void *node = NULL;
+    if (gabion_slots_alloc(gabion_slots_global(), GABION_NODES, 48, 0, &node) != GABION_OK) return 1;
+    if (gabion_slots_free(gabion_slots_global(), node) != GABION_OK) return 1;
+    puts(gabion_version());
+    return 0;
+}
+";
+
+/// A stranger's folder with one program in it.
+fn project(name: &str) -> PathBuf {
+    let folder = folder(name);
+    std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
+    folder
+}
+
+fn prints_the_version(program: &Path) {
+    let said = run(Command::new(program).env("LD_LIBRARY_PATH", installation().join("lib")));
+    assert_eq!(said, format!("{}\n", env!("CARGO_PKG_VERSION")));
+}
+
+fn pkg_config(arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.env("PKG_CONFIG_PATH", installation().join("lib/pkgconfig")).args(arguments).arg("gabion");
+    run(&mut command).split_whitespace().map(String::from).collect()
+}
+
+#[test]
+fn by_pkg_config() {
+    if !has("pkg-config") {
+        return;
+    }
+    assert_eq!(pkg_config(&["--modversion"]), [env!("CARGO_PKG_VERSION")]);
+    let project = project("pkg-config");
+    let compile = |flags: &[String], name: &str| {
+        let program = project.join(name);
+        let mut compiler = Command::new(Language::C.compiler());
+        run(compiler.arg(project.join("program.c")).arg("-o").arg(&program).args(flags));
+        program
+    };
+    prints_the_version(&compile(&pkg_config(&["--cflags", "--libs"]), "shared"));
+    let mut flags = pkg_config(&["--cflags", "--libs", "--static"]);
+    let library = flags.iter().position(|flag| flag == "-lgabion").unwrap();
+    flags[library] = "-l:libgabion.a".to_owned();
+    let program = compile(&flags, "static");
+    assert_eq!(run(&mut Command::new(program)), format!("{}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn by_cmake() {
+    if !has("cmake") {
+        return;
+    }
+    let project = project("cmake");
+    let lists = "cmake_minimum_required(VERSION 3.13)
+project(stranger C)
+find_package(gabion 0.1 REQUIRED)
+foreach(kind gabion static)
+  add_executable(${kind} program.c)
+  target_link_libraries(${kind} gabion::${kind})
+endforeach()
+";
+    std::fs::write(project.join("CMakeLists.txt"), lists).unwrap();
+    let configure = |version: &str| {
+        std::fs::write(project.join("CMakeLists.txt"), lists.replace("gabion 0.1 ", version)).unwrap();
+        let mut cmake = Command::new("cmake");
+        cmake.arg("-S").arg(&project).arg("-B").arg(project.join("build"));
+        cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", installation().display()));
+        cmake
+    };
+    // Another series may have another interface.
+    for strange in ["gabion 0.2 ", "gabion 1 "] {
+        assert!(!configure(strange).output().unwrap().status.success(), "{strange} was found");
+        std::fs::remove_dir_all(project.join("build")).unwrap();
+    }
+    run(&mut configure("gabion 0.1 "));
+    run(Command::new("cmake").arg("--build").arg(project.join("build")));
+    for kind in ["gabion", "static"] {
+        prints_the_version(&project.join("build").join(kind));
+    }
+}
+
+#[test]
+fn an_installation_may_be_staged_and_have_another_folder() {
+    let stage = folder("stage");
+    let script = toolchain::crate_folder().join("../../scripts/install-c");
+    let libraries = installation().join("lib");
+    // The libraries under the names that cargo gives them.
+    let built = folder("built");
+    for (from, to) in [("libgabion.a", "libgabion_c.a"), ("libgabion.so", "libgabion_c.so")] {
+        std::fs::copy(libraries.join(from), built.join(to)).unwrap();
+    }
+    let mut command = Command::new(script);
+    command.env("DESTDIR", &stage).env("LIBDIR", "lib/there").arg("/opt/gabion").arg(built);
+    run(&mut command);
+    let prefix = stage.join("opt/gabion");
+    assert!(prefix.join("include/gabion.hpp").exists() && prefix.join("lib/there/libgabion.so").exists());
+    if has("pkg-config") {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_PATH", prefix.join("lib/there/pkgconfig")).args(["--variable=libdir", "gabion"]);
+        let libdir = PathBuf::from(run(&mut command).trim()).canonicalize().unwrap();
+        assert_eq!(libdir, prefix.join("lib/there").canonicalize().unwrap());
+    }
+}

@@ -1,0 +1,95 @@
+//! The smoke tests: programs in C and C++, plain, under valgrind, and with the sanitizers.
+
+mod toolchain;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use toolchain::{Language, Linked, compile, crate_folder, has, run};
+
+fn source(name: &str) -> PathBuf {
+    crate_folder().join("tests").join(name)
+}
+
+fn runs_well(program: &Path) {
+    assert_eq!(run(&mut Command::new(program)), "all well\n");
+}
+
+#[test]
+fn a_program_in_c() {
+    for linked in [Linked::Shared, Linked::Static] {
+        runs_well(&compile(Language::C, linked, &source("smoke.c"), &[]));
+    }
+}
+
+#[test]
+fn a_program_in_cpp() {
+    if Language::Cpp.is_there() {
+        for linked in [Linked::Shared, Linked::Static] {
+            runs_well(&compile(Language::Cpp, linked, &source("smoke.cpp"), &[]));
+        }
+        runs_well(&compile(Language::Cpp, Linked::Static, &source("smoke.cpp"), &["-O2", "-std=c++20"]));
+    }
+}
+
+#[test]
+fn under_valgrind() {
+    if has("valgrind") {
+        let program = compile(Language::C, Linked::Static, &source("smoke.c"), &["-O1"]);
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
+        valgrind.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]);
+        assert_eq!(run(valgrind.arg(program).arg("few")), "all well\n");
+    }
+}
+
+#[test]
+fn with_the_sanitizers() {
+    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    for (language, name) in [(Language::C, "smoke.c"), (Language::Cpp, "smoke.cpp")] {
+        if language.is_there() && sanitizes(language, &flags) {
+            runs_well(&compile(language, Linked::Static, &source(name), &flags));
+        }
+    }
+}
+
+/// Whether the compiler has its sanitizers at hand; some packages come without.
+fn sanitizes(language: Language, flags: &[&str]) -> bool {
+    let folder = toolchain::folder(&format!("sanitizes-{language:?}"));
+    let empty = folder.join(if language == Language::C { "empty.c" } else { "empty.cpp" });
+    std::fs::write(&empty, "int main(void) { return 0; }\n").unwrap();
+    let mut compiler = toolchain::compiler(language);
+    let output = compiler.args(flags).arg(empty).arg("-o").arg(folder.join("empty")).output().unwrap();
+    if !output.status.success() {
+        eprintln!("skipped: {} has no sanitizers\n{}", language.compiler(), toolchain::text(&output));
+    }
+    output.status.success()
+}
+
+#[test]
+fn a_scene_graph_s_allocator() {
+    if Language::Cpp.is_there() {
+        let example = crate_folder().join("examples/vsg_adapter.cpp");
+        let said = run(&mut Command::new(compile(Language::Cpp, Linked::Static, &example, &["-O1"])));
+        assert!(said.ends_with("all well\n"), "{said}");
+    }
+}
+
+#[test]
+fn the_examples_of_the_documentation() {
+    let page = std::fs::read_to_string(crate_folder().join("../../docs/c.md")).unwrap();
+    let folder = toolchain::folder("documentation");
+    let mut found = 0;
+    for (fence, language, ending) in [("```c\n", Language::C, "c"), ("```cpp\n", Language::Cpp, "cpp")] {
+        for (index, block) in page.split(fence).skip(1).enumerate() {
+            let code = block.split("```").next().unwrap();
+            let source = folder.join(format!("example{index}.{ending}"));
+            std::fs::write(&source, code).unwrap();
+            found += 1;
+            if language.is_there() {
+                run(&mut Command::new(compile(language, Linked::Shared, &source, &[])));
+            }
+        }
+    }
+    assert!(found >= 4, "the page has lost its examples");
+}

@@ -1,0 +1,359 @@
+/* Every function of gabion.h, used rightly and wrongly. Ends with 0, or at the first check that fails.
+ * With the argument "few" it hands fewer objects over between threads, for tools that make everything slow. */
+#include <gabion.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error());      \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+#define OK(call) CHECK((call) == GABION_OK)
+
+enum { MANY = 20000 };
+static size_t many = MANY;
+
+static uint64_t live(gabion_slots *slots) {
+    gabion_slots_figures figures;
+    OK(gabion_slots_flush(slots));
+    OK(gabion_slots_stats(slots, GABION_ALL_AFFINITIES, &figures));
+    return figures.live_objects;
+}
+
+static void check_texts(void) {
+    int32_t number;
+    CHECK(strcmp(gabion_version(), GABION_VERSION) == 0);
+    CHECK(strcmp(gabion_status_text(GABION_OK), "done") == 0);
+    for (number = -2; number < 20; number++) CHECK(strlen(gabion_status_text(number)) > 3);
+    CHECK(gabion_status_text(INT32_MAX) == gabion_status_text(INT32_MIN));
+}
+
+static void check_slots(gabion_slots *slots) {
+    static const size_t sizes[] = {0, 1, 8, 24, 100, 1024, 1025, 40000, 1 << 20, (1 << 20) + 1, 5 << 20};
+    const size_t count = sizeof sizes / sizeof *sizes;
+    void *objects[11][6];
+    size_t size, alignment;
+    for (size = 0; size < count; size++) {
+        for (alignment = 0; alignment < 6; alignment++) {
+            const size_t align = alignment == 0 ? 0 : (size_t)1 << (2 * alignment);
+            unsigned char *object;
+            OK(gabion_slots_alloc_zeroed(slots, GABION_DATA, sizes[size], align, &objects[size][alignment]));
+            object = objects[size][alignment];
+            CHECK(align == 0 || (uintptr_t)object % align == 0);
+            CHECK(gabion_slots_usable_size(slots, object) >= sizes[size]);
+            CHECK(gabion_slots_owns(slots, object));
+            if (sizes[size] > 0) {
+                CHECK(object[0] == 0 && object[sizes[size] - 1] == 0 && memcmp(object, object + 1, sizes[size] - 1) == 0);
+                memset(object, (int)size + 1, sizes[size]);
+            }
+        }
+    }
+    CHECK(live(slots) == count * 6);
+    OK(gabion_slots_validate(slots));
+    for (size = 0; size < count; size++) {
+        for (alignment = 0; alignment < 6; alignment++) {
+            const size_t align = alignment == 0 ? 0 : (size_t)1 << (2 * alignment);
+            unsigned char *object = objects[size][alignment];
+            CHECK(sizes[size] == 0 || (object[0] == size + 1 && object[sizes[size] - 1] == size + 1));
+            if ((size + alignment) % 2 == 0)
+                OK(gabion_slots_free(slots, object));
+            else
+                OK(gabion_slots_free_sized(slots, GABION_DATA, object, sizes[size], align));
+        }
+    }
+    CHECK(live(slots) == 0);
+    OK(gabion_slots_validate(slots));
+}
+
+static void check_realloc(gabion_slots *slots) {
+    static const size_t steps[] = {10, 11, 500, 3000, 2 << 20, 100, 5 << 20, 1};
+    char *object = NULL;
+    void *moved;
+    size_t step, kept = 0, index;
+    for (step = 0; step < sizeof steps / sizeof *steps; step++) {
+        OK(gabion_slots_realloc(slots, GABION_OBJECTS, object, steps[step], 0, &moved));
+        object = moved;
+        for (index = 0; index < (kept < steps[step] ? kept : steps[step]); index++) CHECK(object[index] == (char)index);
+        for (index = 0; index < steps[step]; index++) object[index] = (char)index;
+        kept = steps[step];
+        CHECK(live(slots) == 1);
+    }
+    /* The size to name is the new one, whatever kind of memory the object was in. */
+    for (step = 0; step < 64; step++) {
+        static const size_t sizes[] = {1, 90, 700, 1024, 1025, 1500, 600000, 1100000};
+        static const size_t alignments[] = {0, 16, 2048};
+        for (index = 0; index < 3; index++) {
+            const size_t from = sizes[step / 8], to = sizes[step % 8], align = alignments[index];
+            void *old;
+            OK(gabion_slots_alloc(slots, GABION_OBJECTS, from, align, &old));
+            OK(gabion_slots_realloc(slots, GABION_OBJECTS, old, to, 0, &moved));
+            OK(gabion_slots_free_sized(slots, GABION_OBJECTS, moved, to, 0));
+        }
+    }
+    OK(gabion_slots_validate(slots));
+    CHECK(live(slots) == 1);
+    /* What fails leaves the object as it was. */
+    moved = &step;
+    CHECK(gabion_slots_realloc(slots, GABION_OBJECTS, object, 100, 3, &moved) == GABION_BAD_ARGUMENT);
+    CHECK(moved == &step && *object == 0);
+    OK(gabion_slots_free(slots, object));
+    CHECK(live(slots) == 0);
+}
+
+static void check_wrong_use(gabion_slots *slots) {
+    int here = 0;
+    uint32_t affinity = 77;
+    gabion_status status;
+    void *object, *other = &here;
+    gabion_slots_figures figures;
+    OK(gabion_slots_alloc(slots, GABION_NODES, 48, 0, &object));
+    CHECK(gabion_slots_free(slots, (char *)object + 1) == GABION_BAD_POINTER);
+    CHECK(gabion_slots_free(slots, &here) == GABION_FOREIGN);
+    CHECK(strlen(gabion_last_error()) > 0);
+    OK(gabion_slots_free(slots, object));
+    CHECK(gabion_slots_free(slots, object) == GABION_DOUBLE_FREE);
+    OK(gabion_slots_free(slots, NULL));
+    OK(gabion_slots_free_sized(slots, GABION_NODES, NULL, 48, 0));
+    /* A checked build compares; any other takes the object's own word. */
+    OK(gabion_slots_alloc(slots, GABION_NODES, 48, 0, &object));
+    status = gabion_slots_free_sized(slots, GABION_DATA, object, 48, 0);
+    CHECK(status == GABION_OK || status == GABION_WRONG_AFFINITY);
+    if (status == GABION_OK) OK(gabion_slots_alloc(slots, GABION_NODES, 48, 0, &object));
+    status = gabion_slots_free_sized(slots, GABION_NODES, object, 900, 0);
+    CHECK(status == GABION_OK || status == GABION_WRONG_SIZE);
+    if (status != GABION_OK) OK(gabion_slots_free(slots, object));
+    CHECK(gabion_slots_realloc(slots, GABION_NODES, &here, 8, 0, &other) == GABION_FOREIGN && other == &here);
+    CHECK(!gabion_slots_owns(slots, &here) && !gabion_slots_owns(slots, NULL));
+    CHECK(gabion_slots_usable_size(slots, &here) == 0 && gabion_slots_usable_size(slots, NULL) == 0);
+
+    CHECK(gabion_slots_alloc(NULL, GABION_NODES, 8, 0, &other) == GABION_BAD_HANDLE);
+    CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, 0, NULL) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_alloc(slots, 200, 8, 0, &other) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_alloc(slots, 100000, 8, 0, &other) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, 3, &other) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, 8 << 20, &other) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX, 0, &other) == GABION_NO_MEMORY);
+    CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX / 2 - 4096, 0, &other) != GABION_OK && other == &here);
+    CHECK(gabion_slots_new(NULL) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_affinity(slots, NULL, 0, GABION_NO_LIMIT, &affinity) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_affinity(slots, "", 0, GABION_NO_LIMIT, &affinity) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_affinity(slots, "odd", 24, GABION_NO_LIMIT, &affinity) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_affinity(slots, "\xff", 0, GABION_NO_LIMIT, &affinity) == GABION_BAD_ARGUMENT && affinity == 77);
+    CHECK(gabion_slots_stats(slots, 200, &figures) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_stats(slots, 0, NULL) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_delete((gabion_slots *)(void *)"not a handle, but long enough to be looked at") == GABION_BAD_HANDLE);
+    CHECK(gabion_slots_delete(gabion_slots_global()) == GABION_BAD_ARGUMENT);
+    OK(gabion_slots_delete(NULL));
+    CHECK(live(slots) == 0);
+}
+
+static void check_affinities(gabion_slots *slots) {
+    uint32_t own, again;
+    uint64_t released;
+    char name[8], *report;
+    size_t needed;
+    void *object;
+    int count;
+    gabion_slots_figures figures;
+    OK(gabion_slots_affinity(slots, "edges", 32, 1, &own));
+    OK(gabion_slots_affinity(slots, "edges", 0, GABION_NO_LIMIT, &again));
+    CHECK(own == again && gabion_slots_affinities(slots) == own + 1);
+    OK(gabion_slots_affinity_name(slots, own, name, sizeof name, &needed));
+    CHECK(strcmp(name, "edges") == 0 && needed == 6);
+    CHECK(gabion_slots_affinity_name(slots, own, name, 4, &needed) == GABION_TOO_SMALL && strcmp(name, "edg") == 0);
+    CHECK(gabion_slots_affinity_name(slots, own + 1, name, sizeof name, NULL) == GABION_BAD_ARGUMENT);
+
+    /* One block is all it may take. */
+    for (count = 0; gabion_slots_alloc(slots, own, 1000, 0, &object) == GABION_OK; count++) {
+        CHECK((uintptr_t)object % 32 == 0 && count < 4200);
+    }
+    CHECK(gabion_slots_alloc(slots, own, 1000, 0, &object) == GABION_LIMIT && count > 3000);
+    OK(gabion_slots_stats(slots, own, &figures));
+    CHECK(figures.live_objects == (uint64_t)count && figures.blocks == 1 && figures.live_bytes >= 1000u * (unsigned)count);
+    CHECK(figures.mapped_bytes == figures.live_bytes + figures.free_bytes + figures.wasted_bytes);
+    OK(gabion_slots_configure(slots, own, 0, GABION_NO_LIMIT));
+    OK(gabion_slots_alloc(slots, own, 1000, 0, &object));
+
+    CHECK(gabion_slots_report(slots, NULL, 0, &needed) == GABION_TOO_SMALL && needed > 10);
+    report = malloc(needed);
+    CHECK(report != NULL);
+    OK(gabion_slots_report(slots, report, needed, NULL));
+    CHECK(strlen(report) == needed - 1 && strstr(report, "edges") != NULL);
+    free(report);
+
+    OK(gabion_slots_release(slots, own, &released));
+    CHECK(released >= 1000u * (unsigned)count && live(slots) == 0);
+    OK(gabion_slots_release(slots, own, NULL));
+    gabion_slots_trim(slots);
+    OK(gabion_slots_validate(slots));
+}
+
+struct handed {
+    gabion_slots *slots;
+    void *objects[MANY];
+};
+
+static void *free_them(void *argument) {
+    struct handed *handed = argument;
+    size_t index;
+    for (index = 0; index < many; index++) OK(gabion_slots_free(handed->slots, handed->objects[index]));
+    for (index = 0; index < many; index++) {
+        OK(gabion_slots_alloc(handed->slots, GABION_NODES, 16 + index % 200, 0, &handed->objects[index]));
+    }
+    OK(gabion_slots_flush(handed->slots));
+    return NULL;
+}
+
+static void check_threads(gabion_slots *slots) {
+    struct handed *handed = malloc(4 * sizeof *handed);
+    pthread_t threads[4];
+    size_t thread, index;
+    CHECK(handed != NULL);
+    for (thread = 0; thread < 4; thread++) {
+        handed[thread].slots = slots;
+        for (index = 0; index < many; index++) {
+            OK(gabion_slots_alloc(slots, GABION_NODES, 16 + index % 200, 0, &handed[thread].objects[index]));
+        }
+    }
+    for (thread = 0; thread < 4; thread++) CHECK(pthread_create(&threads[thread], NULL, free_them, &handed[thread]) == 0);
+    for (thread = 0; thread < 4; thread++) CHECK(pthread_join(threads[thread], NULL) == 0);
+    CHECK(live(slots) == 4 * many);
+    for (thread = 0; thread < 4; thread++) {
+        for (index = 0; index < many; index++) OK(gabion_slots_free(slots, handed[thread].objects[index]));
+    }
+    CHECK(live(slots) == 0);
+    free(handed);
+}
+
+static void check_pool(void) {
+    gabion_pool_figures before, after;
+    unsigned char *memory;
+    void *lent, *here = &before;
+    OK(gabion_pool_stats(&before));
+    OK(gabion_rent(3 << 20, GABION_CLEAN, &lent));
+    memory = lent;
+    CHECK((uintptr_t)memory % 64 == 0 && memory[0] == 0 && memory[(3 << 20) - 1] == 0);
+    CHECK(gabion_rented_size(memory) >= 3 << 20 && gabion_rented_size(&before) == 0);
+    memset(memory, 7, 3 << 20);
+    OK(gabion_pool_stats(&after));
+    CHECK(after.in_use >= before.in_use + (3 << 20) && after.live == before.live + 1);
+    CHECK(after.mapped == after.in_use + after.idle);
+    OK(gabion_return(memory));
+    OK(gabion_return(NULL));
+    CHECK(gabion_return(here) == GABION_FOREIGN);
+    OK(gabion_rent(0, 0, &lent));
+    OK(gabion_return(lent));
+
+    CHECK(gabion_rent(8, 0, NULL) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_rent(8, 2, &here) == GABION_BAD_ARGUMENT && here == (void *)&before);
+    CHECK(gabion_rent(SIZE_MAX, 0, &here) != GABION_OK && here == (void *)&before);
+    OK(gabion_pool_configure(GABION_POOL_ALLOCATION_LIMIT, 1 << 20));
+    CHECK(gabion_rent(2 << 20, 0, &here) == GABION_LIMIT);
+    OK(gabion_pool_configure(GABION_POOL_ALLOCATION_LIMIT, GABION_NO_LIMIT));
+    OK(gabion_pool_configure(GABION_POOL_TOTAL_LIMIT, 8 << 20));
+    OK(gabion_rent(6 << 20, 0, &lent));
+    CHECK(gabion_rent_wait(6 << 20, 0, 20, &here) == GABION_TIMED_OUT);
+    OK(gabion_return(lent));
+    OK(gabion_rent_wait(6 << 20, 0, 20, &lent));
+    OK(gabion_return(lent));
+    OK(gabion_pool_configure(GABION_POOL_TOTAL_LIMIT, GABION_NO_LIMIT));
+    OK(gabion_pool_configure(GABION_POOL_BYTES, 64 << 20));
+    OK(gabion_pool_configure(GABION_POOL_ARENAS, 16));
+    OK(gabion_pool_configure(GABION_POOL_TRIM_PERIOD_MS, 60000));
+    CHECK(gabion_pool_configure(GABION_POOL_ARENAS, 3) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_pool_configure(99, 3) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_pool_stats(NULL) == GABION_BAD_ARGUMENT);
+    gabion_pool_trim(true);
+}
+
+static void check_pile(void) {
+    gabion_pile *pile, *tight;
+    uint64_t pointer, other = 7;
+    size_t length = 0;
+    char buffer[64], *large = malloc(3 << 20);
+    gabion_pile_figures figures;
+    OK(gabion_pile_new(0, &pile));
+    OK(gabion_pile_put(pile, "a gabion is a cage", 18, 0, &pointer));
+    CHECK(pointer != 0 && pointer >> 60 == 0 && gabion_pile_contains(pile, pointer) && gabion_pile_len(pile) == 1);
+    OK(gabion_pile_get(pile, pointer, buffer, sizeof buffer, &length));
+    CHECK(length == 18 && memcmp(buffer, "a gabion is a cage", 18) == 0);
+    length = 0;
+    CHECK(gabion_pile_get(pile, pointer, buffer, 17, &length) == GABION_TOO_SMALL && length == 18);
+    CHECK(gabion_pile_get(pile, pointer, NULL, 100, &length) == GABION_TOO_SMALL);
+    OK(gabion_pile_get(pile, pointer, buffer, sizeof buffer, NULL));
+
+    CHECK(large != NULL);
+    memset(large, 5, 3 << 20);
+    OK(gabion_pile_replace(pile, pointer, large, 3 << 20));
+    OK(gabion_pile_size_of(pile, pointer, &length));
+    CHECK(length == 3 << 20);
+    memset(large, 0, 3 << 20);
+    OK(gabion_pile_get(pile, pointer, large, 3 << 20, NULL));
+    CHECK(large[0] == 5 && memcmp(large, large + 1, (3 << 20) - 1) == 0);
+    free(large);
+    OK(gabion_pile_stats(pile, &figures));
+    CHECK(figures.objects == 1 && figures.large_objects == 1 && figures.used_bytes == 3 << 20);
+    CHECK(figures.reserved_bytes == figures.used_bytes + figures.overhead_bytes);
+    OK(gabion_pile_replace(pile, pointer, NULL, 0));
+    CHECK(gabion_pile_pop(pile, pointer, NULL, 0, &length) == GABION_OK && length == 0);
+    CHECK(gabion_pile_pop(pile, pointer, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
+
+    OK(gabion_pile_put(pile, "stone", 5, 100, &pointer));
+    CHECK(gabion_pile_pop(pile, pointer, buffer, 2, &length) == GABION_TOO_SMALL && gabion_pile_contains(pile, pointer));
+    OK(gabion_pile_remove(pile, pointer));
+    CHECK(gabion_pile_remove(pile, pointer) == GABION_BAD_POINTER);
+    CHECK(strstr(gabion_last_error(), "stale") != NULL);
+    CHECK(gabion_pile_get(pile, pointer, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
+    CHECK(gabion_pile_get(pile, 0, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
+    CHECK(gabion_pile_get(pile, UINT64_MAX, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
+    CHECK(gabion_pile_replace(pile, pointer, "x", 1) == GABION_BAD_POINTER);
+    CHECK(gabion_pile_size_of(pile, pointer, &length) == GABION_BAD_POINTER);
+    CHECK(gabion_pile_put(pile, NULL, 3, 0, &other) == GABION_BAD_ARGUMENT && other == 7);
+    CHECK(gabion_pile_put(pile, buffer, SIZE_MAX, 0, &other) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_pile_put(pile, "x", 1, 0, NULL) == GABION_BAD_ARGUMENT && gabion_pile_len(pile) == 0);
+    CHECK(gabion_pile_put(NULL, "x", 1, 0, &other) == GABION_BAD_HANDLE);
+    CHECK(gabion_pile_put((gabion_pile *)(void *)gabion_slots_global(), "x", 1, 0, &other) == GABION_BAD_HANDLE);
+    CHECK(!gabion_pile_contains(NULL, 1) && gabion_pile_len(NULL) == 0);
+    OK(gabion_pile_put(pile, "x", 1, 0, &other));
+    OK(gabion_pile_clear(pile));
+    CHECK(!gabion_pile_contains(pile, other));
+    OK(gabion_pile_validate(pile));
+    OK(gabion_pile_delete(pile));
+    OK(gabion_pile_delete(NULL));
+
+    OK(gabion_pile_new(1 << 20, &tight));
+    while (gabion_pile_put(tight, buffer, sizeof buffer, 0, &other) == GABION_OK) {
+    }
+    CHECK(gabion_pile_put(tight, buffer, sizeof buffer, 0, &other) == GABION_LIMIT && gabion_pile_len(tight) > 10000);
+    OK(gabion_pile_delete(tight));
+}
+
+int main(int count, char **arguments) {
+    gabion_slots *slots;
+    void *forgotten;
+    if (count > 1 && strcmp(arguments[1], "few") == 0) many = MANY / 20;
+    CHECK(strcmp(gabion_last_error(), "") == 0);
+    check_texts();
+    OK(gabion_slots_new(&slots));
+    check_slots(slots);
+    check_realloc(slots);
+    check_wrong_use(slots);
+    check_affinities(slots);
+    check_threads(slots);
+    /* What is still there goes with the slots. */
+    OK(gabion_slots_alloc(slots, GABION_DATA, 100, 0, &forgotten));
+    OK(gabion_slots_alloc(slots, GABION_DATA, 20 << 20, 0, &forgotten));
+    OK(gabion_slots_delete(slots));
+    CHECK(gabion_slots_global() != NULL && gabion_slots_global() == gabion_slots_global());
+    check_slots(gabion_slots_global());
+    check_pool();
+    check_pile();
+    puts("all well");
+    return 0;
+}

@@ -1,0 +1,230 @@
+// gabion.hpp with containers, std::pmr, and classes. Ends with 0, or at the first check that fails.
+#include <gabion.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            std::fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error()); \
+            std::exit(1);                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
+namespace {
+
+using gabion::affinity;
+
+std::uint64_t live(affinity kind) { return gabion::slots::global().stats(kind).live_objects; }
+
+struct node : gabion::in_slots<affinity::nodes> {
+    std::unique_ptr<node> child[4];
+    virtual ~node() = default;
+};
+struct wide_node : node {
+    char more[200];
+};
+struct alignas(64) vectors : gabion::in_slots<affinity::physics> {
+    float lanes[24];
+};
+struct alignas(16) pair : gabion::in_slots<affinity::objects> {
+    double both[2];
+};
+struct plain : gabion::in_slots_unsized<affinity::data> {
+    int number = 7;
+};
+struct alignas(4096) plain_page : gabion::in_slots_unsized<affinity::data> {
+    char bytes[4096];
+};
+struct thrower : gabion::in_slots<affinity::objects> {
+    thrower() { throw std::runtime_error("as planned"); }
+    char bytes[40];
+};
+struct counted : gabion::in_slots<affinity::objects> {
+    static int count;
+    counted() { count++; }
+    ~counted() { count--; }
+    char bytes[3];
+};
+int counted::count = 0;
+
+std::unique_ptr<node> tree(int levels) {
+    std::unique_ptr<node> root(levels % 2 == 0 ? new node : new wide_node);
+    for (auto &child : root->child) {
+        if (levels > 0) child = tree(levels - 1);
+    }
+    return root;
+}
+
+void check_classes() {
+    auto root = tree(5);
+    CHECK(live(affinity::nodes) == 1365);
+    CHECK(gabion_slots_owns(gabion_slots_global(), root.get()));
+    root.reset();
+    CHECK(live(affinity::nodes) == 0);
+
+    std::unique_ptr<vectors> aligned(new vectors);
+    std::unique_ptr<vectors[]> many(new vectors[5]);
+    CHECK(reinterpret_cast<std::uintptr_t>(aligned.get()) % 64 == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>(many.get()) % 64 == 0 && live(affinity::physics) == 2);
+    aligned.reset();
+    many.reset();
+    CHECK(live(affinity::physics) == 0);
+
+    std::unique_ptr<pair[]> pairs(new pair[3]);
+    CHECK(reinterpret_cast<std::uintptr_t>(pairs.get()) % 16 == 0);
+    pairs.reset();
+    std::unique_ptr<counted[]> several(new counted[100]);
+    CHECK(counted::count == 100);
+    several.reset();
+    CHECK(counted::count == 0 && live(affinity::objects) == 0);
+
+    delete new plain;
+    delete new plain_page;
+    delete[] new plain[10];
+    delete new (std::nothrow) plain_page;
+    CHECK(live(affinity::data) == 0);
+
+    alignas(plain) unsigned char room[sizeof(plain)];
+    plain *placed = new (static_cast<void *>(room)) plain;
+    CHECK(placed->number == 7 && live(affinity::data) == 0);
+    placed->~plain();
+
+    int thrown = 0;
+    try {
+        delete new thrower;
+    } catch (const std::runtime_error &) {
+        thrown++;
+    }
+    try {
+        delete new (std::nothrow) thrower;
+    } catch (const std::runtime_error &) {
+        thrown++;
+    }
+    CHECK(thrown == 2 && live(affinity::objects) == 0);
+}
+
+void check_allocator() {
+    using string = std::basic_string<char, std::char_traits<char>, gabion::allocator<char, affinity::data>>;
+    std::map<int, string, std::less<>, gabion::allocator<std::pair<const int, string>, affinity::nodes>> names;
+    for (int number = 0; number < 1000; number++) names.emplace(number, string(static_cast<size_t>(number % 100), 'x'));
+    CHECK(live(affinity::nodes) == 1000 && live(affinity::data) > 0 && names.at(99).size() == 99);
+    std::vector<double, gabion::allocator<double, affinity::data>> numbers(1000, 1.5), moved;
+    moved = std::move(numbers);
+    CHECK(moved.back() == 1.5);
+    moved.clear();
+    moved.shrink_to_fit();
+    names.clear();
+    CHECK(live(affinity::nodes) == 0 && live(affinity::data) == 0);
+
+    gabion::allocator<double> doubles;
+    CHECK(doubles == gabion::allocator<int>(doubles) && !(doubles != doubles));
+    bool refused = false;
+    try {
+        doubles.deallocate(doubles.allocate(SIZE_MAX / 4), SIZE_MAX / 4);
+    } catch (const std::bad_alloc &) {
+        refused = true;
+    }
+    CHECK(refused);
+    struct alignas(16) quad {
+        float four[4];
+    };
+    for (size_t count = 1; count < 100; count++) {
+        std::vector<quad, gabion::allocator<quad, affinity::nodes>> quads(count);
+        CHECK(reinterpret_cast<std::uintptr_t>(quads.data()) % 16 == 0);
+    }
+    struct alignas(128) line {
+        char bytes[128];
+    };
+    std::vector<line, gabion::allocator<line>> lines(33);
+    CHECK(reinterpret_cast<std::uintptr_t>(lines.data()) % 128 == 0);
+}
+
+void check_resource() {
+    gabion::slots own;
+    {
+        gabion::memory_resource resource{own, affinity::data}, same{own, affinity::data}, other{own, affinity::nodes};
+        CHECK(resource == same && resource != other && resource != *std::pmr::new_delete_resource());
+        CHECK(gabion::memory_resource() == gabion::memory_resource());
+        std::pmr::unordered_map<int, std::pmr::string> names{&resource};
+        std::pmr::list<std::pmr::vector<int>> lists{&other};
+        for (int number = 0; number < 1000; number++) {
+            names.emplace(number, "a name that is too long to lie inside of its string");
+            lists.emplace_back(static_cast<size_t>(number), number);
+        }
+        CHECK(own.stats(affinity::data).live_objects > 2000 && lists.back().back() == 999);
+        std::thread other_thread([&] { names.clear(); });
+        other_thread.join();
+        void *page = resource.allocate(100, 4096);
+        CHECK(reinterpret_cast<std::uintptr_t>(page) % 4096 == 0);
+        resource.deallocate(page, 100, 4096);
+        for (size_t size = 0; size < 3000; size += 7) {
+            for (size_t alignment = 1; alignment < 512; alignment *= 2) {
+                void *memory = other.allocate(size, alignment);
+                CHECK(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0);
+                other.deallocate(memory, size, alignment);
+            }
+        }
+    }
+    CHECK(own.stats().live_objects == 0);
+    CHECK(gabion_slots_validate(own.handle()) == GABION_OK);
+}
+
+void check_slots() {
+    gabion::slots own, taken{std::move(own)};
+    CHECK(own.handle() == nullptr && own.try_allocate(affinity::data, 8) == nullptr);
+    own = std::move(taken);
+    affinity edges{};
+    CHECK(own.make_affinity("edges", edges, 64, 1) == GABION_OK && own.make_affinity("", edges) == GABION_BAD_ARGUMENT);
+    void *one = own.allocate(edges, 40), *two = own.allocate(edges, 40);
+    CHECK(reinterpret_cast<std::uintptr_t>(one) % 64 == 0);
+    CHECK(own.report().find("edges") != std::string::npos);
+    CHECK(own.deallocate(one) == GABION_OK && own.deallocate(one) == GABION_DOUBLE_FREE);
+    CHECK(own.deallocate(edges, two, 40) == GABION_OK);
+    bool refused = false;
+    try {
+        own.allocate(edges, 5u << 20);
+    } catch (const std::bad_alloc &) {
+        refused = true;
+    }
+    CHECK(refused && own.try_allocate(edges, 5u << 20) == nullptr);
+    own.allocate(edges, 100);
+    CHECK(own.release(edges) > 0 && own.stats(edges).live_objects == 0);
+    own.trim();
+}
+
+// Destroyed after main has returned, and after everything that was made later.
+struct last {
+    ~last() {
+        gabion::slots &slots = gabion::slots::global();
+        CHECK(slots.deallocate(slots.try_allocate(affinity::data, 100)) == GABION_OK);
+        CHECK(!slots.report().empty());
+    }
+} last_of_all;
+
+// Freed after main has returned.
+std::vector<char, gabion::allocator<char>> late;
+std::unique_ptr<node> late_root;
+
+} // namespace
+
+int main() {
+    check_classes();
+    check_allocator();
+    check_resource();
+    check_slots();
+    late_root = tree(2);
+    late.resize(1000, 'x');
+    std::puts("all well");
+}

@@ -1,0 +1,274 @@
+//! Caches and tables, as callers see them.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use gabion_blocks::BlockError;
+use gabion_pile::ReadBuf;
+
+use crate::core::{Core, Listener};
+use crate::flight::{Begin, Deadlock, Flights, this_thread};
+use crate::options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
+use crate::record::Record;
+use crate::stats::CacheStats;
+
+/// A cache bounded in bytes: its default table, and more tables that share its limit.
+///
+/// All methods take `&self` and may be called from any thread at any time. A clone is another handle of the same cache.
+/// See the [crate's documentation](crate).
+#[derive(Clone)]
+pub struct Cache {
+    table: Table,
+}
+
+/// A table of a cache: its own keys, and its own limit and times if it was made with some.
+///
+/// A handle stays safe when the table is dropped: gets find nothing then, and puts are refused.
+#[derive(Clone)]
+pub struct Table {
+    core: Arc<Core>,
+    record: Arc<Record>,
+    flights: Arc<Flights>,
+}
+
+impl Cache {
+    /// A cache of at most `max_bytes`, with the default options.
+    ///
+    /// # Errors
+    /// [`BlockError::Exhausted`] when four million caches are alive.
+    pub fn new(max_bytes: u64) -> Result<Self, BlockError> {
+        Self::with_options(&CacheOptions { max_bytes, ..CacheOptions::default() })
+    }
+
+    /// A cache made as `options` say.
+    ///
+    /// # Errors
+    /// As [`Cache::new`].
+    pub fn with_options(options: &CacheOptions) -> Result<Self, BlockError> {
+        let core = Arc::new(Core::new(options)?);
+        let record = core.record("", options.table).expect("the first table has a number");
+        Ok(Self { table: Table { core, record, flights: Arc::default() } })
+    }
+
+    /// The table of a name, made with `options` when there is none. `None` when 65,535 tables were made.
+    pub fn table(&self, name: &str, options: TableOptions) -> Option<Table> {
+        let record = self.table.core.record(name, options)?;
+        Some(Table { record, ..self.table.clone() })
+    }
+
+    /// All tables, the default one first.
+    pub fn tables(&self) -> Vec<Table> {
+        let records = self.table.core.records().into_iter().filter(|record| !record.is_dropped());
+        records.map(|record| Table { record, ..self.table.clone() }).collect()
+    }
+
+    /// Drops a table with all that is in it. Handles of it stay safe: gets find nothing, puts are refused. The name can
+    /// be given to a new table. False when there is no such table; the default table stays.
+    pub fn drop_table(&self, name: &str) -> bool {
+        let table = self.tables().into_iter().skip(1).find(|table| table.name() == name);
+        table.is_some_and(|table| {
+            let dropped = table.record.drop_it();
+            self.table.core.clear(Some(&table.record));
+            dropped
+        })
+    }
+
+    /// Removes all entries of all tables. Returns how many.
+    pub fn clear_all(&self) -> u64 {
+        self.table.core.clear(None)
+    }
+
+    /// Removes all entries whose time is over. Nobody needs to call it for correct answers: gets look at the time, and
+    /// puts remove a little on the way; it gives the memory back of a cache that is only read, or not used.
+    pub fn expire(&self) -> u64 {
+        self.table.core.expire()
+    }
+
+    /// Whether any entry has an end, and [`Cache::expire`] may ever have something to do.
+    pub fn has_ends(&self) -> bool {
+        self.table.core.has_ends()
+    }
+
+    /// The figures of all tables, summed, and of the memory that they share.
+    pub fn total_stats(&self) -> CacheStats {
+        self.table.core.stats()
+    }
+
+    /// Has `listener` called with each entry that is evicted or expires, without any lock held, on the thread whose call
+    /// made it leave. `None` ends it. Entries that callers remove or replace are not told of.
+    pub fn on_departure(&self, listener: Option<Listener>) {
+        self.table.core.listen(listener);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Core {
+        &self.table.core
+    }
+
+    /// Checks every equation of the cache's structure. For tests; nobody may write meanwhile.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), String> {
+        crate::validate::validate(&self.table.core)
+    }
+}
+
+impl Deref for Cache {
+    type Target = Table;
+
+    /// The default table.
+    fn deref(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl Table {
+    /// The table's name; the default table's is empty.
+    pub fn name(&self) -> &str {
+        &self.record.name
+    }
+
+    /// How the table was made.
+    pub fn options(&self) -> TableOptions {
+        self.record.options
+    }
+
+    /// Whether the table was dropped.
+    pub fn is_dropped(&self) -> bool {
+        self.record.is_dropped()
+    }
+
+    /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Mode::Lru`](crate::Mode::Lru), beside
+    /// writers that disturb it again and again, and for values over 1 MiB.
+    #[inline]
+    pub fn get<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
+        let offset = self.core.read(&self.record, key, true, buf)?;
+        Some(&buf.payload()[offset..])
+    }
+
+    /// As [`Table::get`], but neither counted nor seen by the eviction policy.
+    pub fn peek<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
+        let offset = self.core.read(&self.record, key, false, buf)?;
+        Some(&buf.payload()[offset..])
+    }
+
+    /// Whether there is a value. Neither counted nor seen by the eviction policy.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.peek(key, &mut ReadBuf::new()).is_some()
+    }
+
+    /// Stores a copy of `value`. Constant time, but that it may have to make room for it.
+    pub fn put(&self, key: &[u8], value: &[u8], options: &PutOptions) -> PutResult {
+        self.core.put(&self.record, key, value, options, false).unwrap_or(PutResult::Rejected)
+    }
+
+    /// Stores a copy of `value` if the key has none. `None` when it has one.
+    pub fn add(&self, key: &[u8], value: &[u8], options: &PutOptions) -> Option<PutResult> {
+        self.core.put(&self.record, key, value, options, true)
+    }
+
+    /// Removes a key's value. False when there is none.
+    pub fn remove(&self, key: &[u8]) -> bool {
+        self.core.remove(&self.record, key)
+    }
+
+    /// Gets and removes in one step: of several threads that pop the same key, one gets the value.
+    pub fn pop<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
+        let offset = self.core.pop(&self.record, key, buf)?;
+        Some(&buf.payload()[offset..])
+    }
+
+    /// Restarts a value's time: `ttl`, or ([`Span::Table`]) the one that it was put with, or the table's. False when there
+    /// is no value.
+    pub fn touch(&self, key: &[u8], ttl: Span) -> bool {
+        self.core.touch(&self.record, key, ttl)
+    }
+
+    /// The key's value, or what `factory` makes of it. However many threads ask for a key that is not there, one factory
+    /// runs; the others wait for its value, or try themselves when it fails. No lock is held meanwhile.
+    ///
+    /// The value is returned even if there is no room to keep it.
+    ///
+    /// # Errors
+    /// What the factory fails with, or [`Deadlock`] when factories wait for each other or for themselves.
+    pub fn get_or_put<E: From<Deadlock>>(
+        &self,
+        key: &[u8],
+        options: &PutOptions,
+        factory: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
+        let mut buf = ReadBuf::new();
+        loop {
+            if let Some(value) = self.get(key, &mut buf) {
+                return Ok(value.to_vec());
+            }
+            match self.flights.begin(&self.flight_key(key), this_thread())? {
+                Begin::Wait(waiting) => {
+                    if let Some(value) = waiting.wait() {
+                        return Ok(value.to_vec());
+                    }
+                }
+                Begin::Run(ticket) => {
+                    // It may have landed between the look and the begin.
+                    if let Some(value) = self.peek(key, &mut buf) {
+                        return Ok(value.to_vec());
+                    }
+                    let value = factory()?;
+                    self.put(key, &value, options);
+                    ticket.land(&value);
+                    return Ok(value);
+                }
+            }
+        }
+    }
+
+    /// The key under which [`Table::flights`] knows a key of this table.
+    pub fn flight_key(&self, key: &[u8]) -> Vec<u8> {
+        [&self.record.id.to_le_bytes(), key].concat()
+    }
+
+    /// The factories that run for the cache's keys, for bindings whose factories are not closures.
+    pub fn flights(&self) -> &Arc<Flights> {
+        &self.flights
+    }
+
+    /// Calls `take` with the keys, some at a time, beside running writers. Each key that is there from begin to end is
+    /// given at least once; twice only if others are removed meanwhile.
+    pub fn for_each_key(&self, take: impl FnMut(&[u8])) {
+        self.core.keys(&self.record, take);
+    }
+
+    /// Removes all entries of the table. Returns how many.
+    pub fn clear(&self) -> u64 {
+        self.core.clear(Some(&self.record))
+    }
+
+    /// Entries, those included whose time is over and whose memory was not yet given back.
+    pub fn len(&self) -> u64 {
+        self.record.counters.entries.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// True when there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The table's figures.
+    pub fn stats(&self) -> CacheStats {
+        self.record.stats(self.core.limit())
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("stats", &self.total_stats()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("name", &self.name()).field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,234 @@
+//! One factory for each key: whoever comes while it runs waits for its value.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Why [`Flights::begin`] does not let a caller wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Deadlock {
+    /// The factory asks for the key that it is to make.
+    Recursive,
+    /// The factory of the key waits, perhaps through others, for one that this caller runs.
+    Circular,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Recursive => "the factory of a key asks for that key itself: it would wait for its own end",
+            Self::Circular => {
+                "factories of several keys ask for each other's keys: each would wait for the others for ever"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Deadlock {}
+
+/// Who runs factories: a thread, or a task of an event loop. Numbers are the caller's.
+pub type Runner = u64;
+
+/// A number for the calling thread as a [`Runner`].
+pub fn this_thread() -> Runner {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local!(static NUMBER: Runner = NEXT.fetch_add(1, Ordering::Relaxed));
+    NUMBER.with(|number| *number)
+}
+
+/// A factory that runs.
+#[derive(Debug)]
+struct Flight {
+    runner: Runner,
+    number: u64,
+    landed: Mutex<Landing>,
+    bell: Condvar,
+}
+
+/// How a factory ended.
+#[derive(Debug, Clone, Default)]
+enum Landing {
+    /// It still runs.
+    #[default]
+    Flying,
+    Made(Arc<[u8]>),
+    Failed,
+}
+
+/// The factories that run now.
+#[derive(Debug, Default)]
+pub struct Flights {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    flying: HashMap<Box<[u8]>, Arc<Flight>>,
+    /// Which flight a runner waits for.
+    waiting: HashMap<Runner, Arc<Flight>>,
+    flights: u64,
+}
+
+/// What [`Flights::begin`] says.
+#[derive(Debug)]
+pub enum Begin<'a> {
+    /// The caller runs the factory, and says how it ended.
+    Run(Ticket<'a>),
+    /// Another runs it; wait.
+    Wait(Waiting<'a>),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inner {
+    /// Whether whoever runs `flight` waits for something that `runner` runs.
+    fn comes_back(&self, flight: &Arc<Flight>, runner: Runner) -> bool {
+        let mut next = Some(flight);
+        // A chain without a circle is no longer than there are waiting runners.
+        for _ in 0..self.waiting.len() + 2 {
+            match next {
+                Some(flight) if flight.runner == runner => return true,
+                Some(flight) => next = self.waiting.get(&flight.runner),
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+impl Flights {
+    /// Begins to make the value of a key, or to wait for it.
+    ///
+    /// # Errors
+    /// [`Deadlock`] when waiting would never end.
+    pub fn begin(&self, key: &[u8], runner: Runner) -> Result<Begin<'_>, Deadlock> {
+        let mut inner = lock(&self.inner);
+        if let Some(flight) = inner.flying.get(key) {
+            if flight.runner == runner {
+                return Err(Deadlock::Recursive);
+            }
+            if inner.comes_back(flight, runner) {
+                return Err(Deadlock::Circular);
+            }
+            let flight = Arc::clone(flight);
+            inner.waiting.insert(runner, Arc::clone(&flight));
+            return Ok(Begin::Wait(Waiting { flights: self, flight, runner }));
+        }
+        inner.flights += 1;
+        let (landed, bell, number) = (Mutex::default(), Condvar::new(), inner.flights);
+        let flight = Arc::new(Flight { runner, number, landed, bell });
+        inner.flying.insert(key.into(), Arc::clone(&flight));
+        Ok(Begin::Run(Ticket { flights: self, key: key.into(), flight }))
+    }
+}
+
+/// The right to make a key's value. Dropped without [`Ticket::land`], it lets the next caller try.
+#[derive(Debug)]
+pub struct Ticket<'a> {
+    flights: &'a Flights,
+    key: Box<[u8]>,
+    flight: Arc<Flight>,
+}
+
+impl Ticket<'_> {
+    /// The value is made: all who wait get it.
+    pub fn land(self, value: &[u8]) {
+        *lock(&self.flight.landed) = Landing::Made(value.into());
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut inner = lock(&self.flights.inner);
+        if inner.flying.get(&self.key).is_some_and(|flight| flight.number == self.flight.number) {
+            inner.flying.remove(&self.key);
+        }
+        drop(inner);
+        let mut landed = lock(&self.flight.landed);
+        if matches!(*landed, Landing::Flying) {
+            *landed = Landing::Failed;
+        }
+        drop(landed);
+        self.flight.bell.notify_all();
+    }
+}
+
+/// A place among those who wait for a value.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    flights: &'a Flights,
+    flight: Arc<Flight>,
+    runner: Runner,
+}
+
+impl Waiting<'_> {
+    /// The value, when it is made; `None` when the factory failed, and the caller may try itself.
+    pub fn wait(self) -> Option<Arc<[u8]>> {
+        let mut landed = lock(&self.flight.landed);
+        loop {
+            match &*landed {
+                Landing::Made(value) => return Some(Arc::clone(value)),
+                Landing::Failed => return None,
+                Landing::Flying => {}
+            }
+            landed = self.flight.bell.wait(landed).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        lock(&self.flights.inner).waiting.remove(&self.runner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn one_runs_and_the_others_get_its_value() {
+        let (flights, barrier) = (Flights::default(), Barrier::new(2));
+        std::thread::scope(|scope| {
+            let Ok(Begin::Run(ticket)) = flights.begin(b"k", 1) else { panic!("nobody runs it") };
+            let waiter = scope.spawn(|| {
+                let Ok(Begin::Wait(waiting)) = flights.begin(b"k", 2) else { panic!("it is running") };
+                barrier.wait();
+                waiting.wait()
+            });
+            barrier.wait();
+            ticket.land(b"value");
+            assert_eq!(waiter.join().unwrap().as_deref(), Some(&b"value"[..]));
+        });
+        assert!(matches!(flights.begin(b"k", 2), Ok(Begin::Run(_))));
+    }
+
+    #[test]
+    fn who_fails_lets_the_next_try() {
+        let flights = Flights::default();
+        let ticket = flights.begin(b"k", 1).unwrap();
+        let Begin::Wait(waiting) = flights.begin(b"k", 2).unwrap() else { panic!("it is running") };
+        drop(ticket);
+        assert_eq!(waiting.wait(), None);
+        assert!(matches!(flights.begin(b"k", 2), Ok(Begin::Run(_))));
+    }
+
+    #[test]
+    fn circles_are_refused() {
+        let flights = Flights::default();
+        let _a = flights.begin(b"a", 1).unwrap();
+        assert_eq!(flights.begin(b"a", 1).err(), Some(Deadlock::Recursive));
+        let _b = flights.begin(b"b", 2).unwrap();
+        let _c = flights.begin(b"c", 3).unwrap();
+        let one = flights.begin(b"b", 1).unwrap();
+        let _two = flights.begin(b"c", 2).unwrap();
+        assert_eq!(flights.begin(b"a", 3).err(), Some(Deadlock::Circular));
+        drop(one);
+        assert!(flights.begin(b"a", 3).is_ok());
+    }
+}

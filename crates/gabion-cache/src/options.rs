@@ -1,0 +1,85 @@
+//! How caches and tables are made, and what a put may say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::policy::Mode;
+
+/// How a cache is made.
+#[derive(Debug, Clone, Default)]
+pub struct CacheOptions {
+    /// The most bytes that the cache may take, with keys, headers, rounding and index.
+    pub max_bytes: u64,
+    /// Who goes when room is needed.
+    pub mode: Mode,
+    /// How many writers can work at one time. `None`: twice the number of processors, fewer for small caches. With one
+    /// shard, eviction is exact over the whole cache; with more, over the part that a key's hash leads to.
+    pub shards: Option<usize>,
+    /// Where the time comes from. `None`: the system's clocks.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// What the default table does.
+    pub table: TableOptions,
+}
+
+/// How a table is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TableOptions {
+    /// The most bytes that the table may take out of the cache's. `None`: as much as the cache.
+    pub max_bytes: Option<u64>,
+    /// How long values live. `None`: until they are evicted or removed.
+    pub ttl: Option<Duration>,
+    /// How long values live that nobody asks for.
+    pub idle: Option<Duration>,
+}
+
+/// A time to live or an idle time of one value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Span {
+    /// As the table says.
+    #[default]
+    Table,
+    /// Without end.
+    Never,
+    /// So long.
+    Of(Duration),
+}
+
+impl Span {
+    /// Milliseconds; `None` without end.
+    pub(crate) fn millis(self, table: Option<Duration>) -> Option<u64> {
+        let span = match self {
+            Self::Table => table,
+            Self::Never => None,
+            Self::Of(span) => Some(span),
+        };
+        span.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// What one put says of its value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    /// How long the value lives.
+    pub ttl: Span,
+    /// How long it lives while nobody asks for it.
+    pub idle: Span,
+    /// When it ends by the time of day, as time since the start of 1970. Read once, when the value is put: a clock that
+    /// is set later changes nothing.
+    pub expires_at: Option<Duration>,
+    /// It makes room by evicting values of its own priority and below only, the lowest first.
+    pub priority: i8,
+}
+
+/// What became of a put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PutResult {
+    /// Stored under a key that was not there.
+    Inserted,
+    /// Stored in place of the key's earlier value.
+    Replaced,
+    /// Not stored: larger than the limit, or only values of higher priority could have made room. The key holds nothing
+    /// now, so that its earlier value is not taken for the new one.
+    Rejected,
+}

@@ -1,0 +1,33 @@
+//! First in, first out.
+
+use super::Nodes;
+use super::list::List;
+
+#[derive(Default)]
+pub(crate) struct Fifo {
+    list: List,
+}
+
+impl Fifo {
+    pub fn insert(&mut self, nodes: &mut impl Nodes, id: u32) {
+        self.list.push(nodes, id, 0);
+    }
+
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+        self.list.remove(nodes, id);
+    }
+
+    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
+        let id = self.list.oldest()?;
+        self.list.remove(nodes, id);
+        Some(id)
+    }
+
+    pub fn list_of(&mut self, _queue: u8) -> &mut List {
+        &mut self.list
+    }
+
+    pub fn lists(&self) -> [&List; 1] {
+        [&self.list]
+    }
+}

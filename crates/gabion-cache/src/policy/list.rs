@@ -1,0 +1,113 @@
+//! A doubly linked list of entries, newest first, whose links lie in the entries.
+
+use super::Nodes;
+
+/// No entry.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// `bytes = Σ weight`, `len` = how many.
+#[derive(Debug, Clone)]
+pub(crate) struct List {
+    newest: u32,
+    oldest: u32,
+    pub bytes: u64,
+    pub len: u64,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { newest: NONE, oldest: NONE, bytes: 0, len: 0 }
+    }
+}
+
+impl List {
+    pub fn oldest(&self) -> Option<u32> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    #[inline]
+    pub fn push(&mut self, nodes: &mut impl Nodes, id: u32, queue: u8) {
+        nodes.set_queue(id, queue);
+        self.link_newest(nodes, id);
+        self.bytes += nodes.weight(id);
+        self.len += 1;
+    }
+
+    fn link_newest(&mut self, nodes: &mut impl Nodes, id: u32) {
+        nodes.set_links(id, NONE, self.newest);
+        if self.newest == NONE {
+            self.oldest = id;
+        } else {
+            let older = nodes.links(self.newest).1;
+            nodes.set_links(self.newest, id, older);
+        }
+        self.newest = id;
+    }
+
+    fn unlink(&mut self, nodes: &mut impl Nodes, id: u32) {
+        let (newer, older) = nodes.links(id);
+        if newer == NONE {
+            self.newest = older;
+        } else {
+            let before = nodes.links(newer).0;
+            nodes.set_links(newer, before, older);
+        }
+        if older == NONE {
+            self.oldest = newer;
+        } else {
+            let after = nodes.links(older).1;
+            nodes.set_links(older, newer, after);
+        }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+        self.unlink(nodes, id);
+        self.bytes -= nodes.weight(id);
+        self.len -= 1;
+    }
+
+    /// Makes an entry of the list its newest.
+    pub fn renew(&mut self, nodes: &mut impl Nodes, id: u32) {
+        if self.newest != id {
+            self.unlink(nodes, id);
+            self.link_newest(nodes, id);
+        }
+    }
+
+    /// An entry of the list has another id now; its own links are already in place.
+    pub fn renumber(&mut self, nodes: &mut impl Nodes, from: u32, to: u32) {
+        let (newer, older) = nodes.links(to);
+        if newer == NONE {
+            debug_assert_eq!(self.newest, from);
+            self.newest = to;
+        } else {
+            let before = nodes.links(newer).0;
+            nodes.set_links(newer, before, to);
+        }
+        if older == NONE {
+            debug_assert_eq!(self.oldest, from);
+            self.oldest = to;
+        } else {
+            let after = nodes.links(older).1;
+            nodes.set_links(older, to, after);
+        }
+    }
+
+    pub fn validate(&self, nodes: &impl Nodes, queue: u8, found: &mut Vec<u32>) -> Result<(), String> {
+        let (mut newer, mut id, mut bytes, mut len) = (NONE, self.newest, 0, 0);
+        while id != NONE {
+            let (before, older) = nodes.links(id);
+            if before != newer || nodes.queue(id) != queue || len > self.len {
+                return Err(format!("entry {id} is not where queue {queue} has it"));
+            }
+            (bytes, len) = (bytes + nodes.weight(id), len + 1);
+            found.push(id);
+            (newer, id) = (id, older);
+        }
+        if (newer, bytes, len) != (self.oldest, self.bytes, self.len) {
+            return Err(format!("queue {queue} counts {} bytes, {} entries: {bytes}, {len}", self.bytes, self.len));
+        }
+        Ok(())
+    }
+}

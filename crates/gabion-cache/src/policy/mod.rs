@@ -1,0 +1,184 @@
+//! Which entry goes when room is needed.
+//!
+//! A policy is a pure structure over entry ids: it keeps its lists in the links of the entries ([`Nodes`]) and decides;
+//! it neither stores nor counts anything else. So that what a trace gives can be checked to the miss, the tests feed
+//! traces to policies alone, without a cache around them.
+//!
+//! | mode | on a hit | who goes |
+//! |---|---|---|
+//! | [`Mode::Sketch`] (default) | a counter, no lock | the tail of the small queue, unless its key was asked for more often than the main queue's candidate |
+//! | [`Mode::Lru`] | moves to the front, under the lock | who was not used for longest |
+//! | [`Mode::Fifo`] | nothing | who came first |
+//! | [`Mode::S3Fifo`] | a counter, no lock | S3-FIFO with its ghost queue |
+
+mod list;
+
+mod lru;
+
+mod fifo;
+
+mod s3fifo;
+
+mod sketch;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use list::NONE;
+
+use fifo::Fifo;
+use lru::Lru;
+use s3fifo::S3Fifo;
+use sketch::S3Sketch;
+
+/// The highest count of hits that an entry carries.
+pub(crate) const MOST_HITS: u8 = 3;
+
+/// The eviction policy of a cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// S3-FIFO's queues with a frequency sketch in place of its ghost queue.
+    ///
+    /// New entries pass through a small queue (a ninth of the bytes) on probation. Whoever was hit there, or whose key is
+    /// known to the sketch as more frequent than the main queue's next victim, goes on to the main queue, a clock with
+    /// two bits. (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023; Einziger, Friedman, Manes,
+    /// "`TinyLFU`: a highly efficient cache admission policy", 2017.)
+    #[default]
+    Sketch,
+    /// Least recently used, exact. Every hit takes the shard's lock.
+    Lru,
+    /// First in, first out, exact.
+    Fifo,
+    /// S3-FIFO as published: small queue 10 %, ghost queue 90 %, two hits to move on. Its ghosts are about 50 bytes of
+    /// ordinary memory for each entry that left, which no limit counts; it is there to be compared with.
+    S3Fifo,
+}
+
+impl Mode {
+    /// Whether a hit changes the policy's lists.
+    pub(crate) fn moves_on_hit(self) -> bool {
+        self == Self::Lru
+    }
+
+    /// Whether a hit raises the entry's counter.
+    pub(crate) fn counts_hits(self) -> bool {
+        matches!(self, Self::Sketch | Self::S3Fifo)
+    }
+}
+
+/// What a policy sees of the entries: links that are its own, and what the decision needs.
+pub(crate) trait Nodes {
+    /// Towards the newer and towards the older neighbour, or [`NONE`].
+    fn links(&self, id: u32) -> (u32, u32);
+    fn set_links(&mut self, id: u32, newer: u32, older: u32);
+    /// Bytes (or whatever the capacity is measured in).
+    fn weight(&self, id: u32) -> u64;
+    /// Hits, 0 to [`MOST_HITS`].
+    fn hits(&self, id: u32) -> u8;
+    fn set_hits(&mut self, id: u32, hits: u8);
+    /// Which of the policy's queues the entry is in.
+    fn queue(&self, id: u32) -> u8;
+    fn set_queue(&mut self, id: u32, queue: u8);
+    /// How often the entry's key was asked for of late, whoever held it.
+    fn frequency(&self, id: u32) -> u8;
+    /// The key's hash, for ghosts.
+    fn hash(&self, id: u32) -> u32;
+}
+
+/// A policy with its lists. `bytes = Σ weight of its entries`.
+pub(crate) enum Policy {
+    Sketch(S3Sketch),
+    Lru(Lru),
+    Fifo(Fifo),
+    S3Fifo(S3Fifo),
+}
+
+/// Calls the same method of whichever policy it is.
+macro_rules! each {
+    ($self:expr, $policy:ident => $call:expr) => {
+        match $self {
+            Self::Sketch($policy) => $call,
+            Self::Lru($policy) => $call,
+            Self::Fifo($policy) => $call,
+            Self::S3Fifo($policy) => $call,
+        }
+    };
+}
+
+impl Policy {
+    pub fn new(mode: Mode) -> Self {
+        match mode {
+            Mode::Sketch => Self::Sketch(S3Sketch::default()),
+            Mode::Lru => Self::Lru(Lru::default()),
+            Mode::Fifo => Self::Fifo(Fifo::default()),
+            Mode::S3Fifo => Self::S3Fifo(S3Fifo::default()),
+        }
+    }
+
+    /// A key that is not there is about to be inserted.
+    #[inline]
+    pub fn miss(&mut self, hash: u32) {
+        if let Self::S3Fifo(policy) = self {
+            policy.miss(hash);
+        }
+    }
+
+    /// Takes in a new entry.
+    #[inline]
+    pub fn insert(&mut self, nodes: &mut impl Nodes, id: u32) {
+        each!(self, policy => policy.insert(nodes, id));
+    }
+
+    /// The entry was used; only for modes that move on a hit.
+    pub fn touch(&mut self, nodes: &mut impl Nodes, id: u32) {
+        if let Self::Lru(policy) = self {
+            policy.touch(nodes, id);
+        }
+    }
+
+    /// The entry leaves, whatever the reason.
+    #[inline]
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+        each!(self, policy => policy.remove(nodes, id));
+    }
+
+    /// The entry's weight becomes another: called before the weight itself changes.
+    #[inline]
+    pub fn reweigh(&mut self, nodes: &impl Nodes, id: u32, weight: u64) {
+        let list = each!(self, policy => policy.list_of(nodes.queue(id)));
+        list.bytes = list.bytes + weight - nodes.weight(id);
+    }
+
+    /// Chooses who goes, and lets go of it. `capacity` is what the policy may hold.
+    #[inline]
+    pub fn evict(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<u32> {
+        match self {
+            Self::Sketch(policy) => policy.evict(nodes),
+            Self::Lru(policy) => policy.evict(nodes),
+            Self::Fifo(policy) => policy.evict(nodes),
+            Self::S3Fifo(policy) => policy.evict(nodes, capacity),
+        }
+    }
+
+    /// Entry `from` is now known as `to`; its links were copied.
+    pub fn renumber(&mut self, nodes: &mut impl Nodes, from: u32, to: u32) {
+        each!(self, policy => policy.list_of(nodes.queue(to)).renumber(nodes, from, to));
+    }
+
+    /// The weight of all entries.
+    pub fn bytes(&self) -> u64 {
+        each!(self, policy => policy.lists().iter().map(|list| list.bytes).sum())
+    }
+
+    /// Walks the lists and checks their equations. Returns the ids found.
+    pub fn validate(&self, nodes: &impl Nodes) -> Result<Vec<u32>, String> {
+        let mut found = Vec::new();
+        each!(self, policy => {
+            for (queue, list) in policy.lists().iter().enumerate() {
+                list.validate(nodes, queue as u8, &mut found)?;
+            }
+        });
+        Ok(found)
+    }
+}

@@ -1,0 +1,196 @@
+//! Policies alone, fed with traces.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::AtomicU64;
+
+use super::{MOST_HITS, Mode, NONE, Nodes, Policy};
+use crate::sketch;
+
+#[derive(Clone, Default)]
+struct Node {
+    links: (u32, u32),
+    hits: u8,
+    queue: u8,
+    key: u32,
+    weight: u64,
+}
+
+/// Entries in a vector, and sketches for about 256 of them each.
+struct Arena {
+    nodes: Vec<Node>,
+    sketches: Vec<Vec<AtomicU64>>,
+    noted: u64,
+    period: u64,
+}
+
+fn mix(key: u32) -> u32 {
+    let mut x = u64::from(key).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x ^= x >> 31;
+    (x.wrapping_mul(0x94D0_49BB_1331_11EB) >> 24) as u32
+}
+
+impl Arena {
+    fn new(entries: usize) -> Self {
+        let sketches = entries.div_ceil(228);
+        let zero = || (0..sketch::SKETCH_WORDS).map(|_| AtomicU64::new(0)).collect();
+        let sketches = (0..sketches).map(|_| zero()).collect();
+        Self { nodes: Vec::new(), sketches, noted: 0, period: sketch::SAMPLE * entries as u64 }
+    }
+
+    fn note(&mut self, key: u32) {
+        let hash = mix(key);
+        if sketch::note(&self.sketches[hash as usize % self.sketches.len()], hash) {
+            self.noted += 1;
+            if self.noted >= self.period {
+                self.noted /= 2;
+                self.sketches.iter().for_each(|sketch| sketch::halve(sketch, 1));
+            }
+        }
+    }
+}
+
+impl Nodes for Arena {
+    fn links(&self, id: u32) -> (u32, u32) {
+        self.nodes[id as usize].links
+    }
+    fn set_links(&mut self, id: u32, newer: u32, older: u32) {
+        self.nodes[id as usize].links = (newer, older);
+    }
+    fn weight(&self, id: u32) -> u64 {
+        self.nodes[id as usize].weight
+    }
+    fn hits(&self, id: u32) -> u8 {
+        self.nodes[id as usize].hits
+    }
+    fn set_hits(&mut self, id: u32, hits: u8) {
+        self.nodes[id as usize].hits = hits;
+    }
+    fn queue(&self, id: u32) -> u8 {
+        self.nodes[id as usize].queue
+    }
+    fn set_queue(&mut self, id: u32, queue: u8) {
+        self.nodes[id as usize].queue = queue;
+    }
+    fn frequency(&self, id: u32) -> u8 {
+        let hash = mix(self.nodes[id as usize].key);
+        sketch::estimate(&self.sketches[hash as usize % self.sketches.len()], hash)
+    }
+    fn hash(&self, id: u32) -> u32 {
+        self.nodes[id as usize].key
+    }
+}
+
+/// Misses of a policy on a trace of (key, weight).
+fn misses(mode: Mode, capacity: u64, trace: impl IntoIterator<Item = (u32, u64)>) -> u64 {
+    let mut arena = Arena::new(capacity as usize);
+    let (mut policy, mut by_key, mut free) = (Policy::new(mode), HashMap::<u32, u32>::new(), Vec::new());
+    let mut misses = 0;
+    for (key, weight) in trace {
+        if mode == Mode::Sketch {
+            let saturated = by_key.get(&key).is_some_and(|&id| arena.hits(id) == MOST_HITS);
+            if !saturated {
+                arena.note(key);
+            }
+        }
+        if let Some(&id) = by_key.get(&key) {
+            arena.nodes[id as usize].hits = (arena.hits(id) + 1).min(MOST_HITS);
+            policy.touch(&mut arena, id);
+            continue;
+        }
+        misses += 1;
+        policy.miss(key);
+        while policy.bytes() + weight > capacity {
+            let gone = policy.evict(&mut arena, capacity).expect("there is something");
+            by_key.remove(&arena.nodes[gone as usize].key);
+            free.push(gone);
+        }
+        let id = free.pop().unwrap_or_else(|| {
+            arena.nodes.push(Node::default());
+            arena.nodes.len() as u32 - 1
+        });
+        arena.nodes[id as usize] = Node { key, weight, links: (NONE, NONE), ..Node::default() };
+        policy.insert(&mut arena, id);
+        by_key.insert(key, id);
+    }
+    let mut found = policy.validate(&arena).unwrap();
+    found.sort_unstable();
+    let mut there: Vec<u32> = by_key.into_values().collect();
+    there.sort_unstable();
+    assert_eq!(found, there);
+    misses
+}
+
+/// The bytes of a trace of the data folder, or `None`, with the reason printed.
+fn trace(name: &str, unpack: &str) -> Option<Vec<u8>> {
+    let Some(folder) = std::env::var_os("GABION_DATA") else {
+        eprintln!("skipped: GABION_DATA does not name a folder with traces");
+        return None;
+    };
+    let file = PathBuf::from(folder).join("traces").join(name);
+    let output = Command::new(unpack).arg("-dc").arg(&file).output();
+    let Some(output) = output.ok().filter(|output| output.status.success()) else {
+        eprintln!("skipped: {unpack} does not unpack {}", file.display());
+        return None;
+    };
+    Some(output.stdout)
+}
+
+pub(crate) fn numbers(name: &str) -> Option<Vec<u32>> {
+    let bytes = trace(name, "xz")?;
+    Some(bytes.as_chunks::<4>().0.iter().map(|&bytes| u32::from_be_bytes(bytes)).collect())
+}
+
+pub(crate) fn oltp() -> Option<Vec<u32>> {
+    let text = String::from_utf8(trace("OLTP.lis.zst", "zstd")?).unwrap();
+    let runs = text.lines().flat_map(|line| {
+        let mut fields = line.split_whitespace().map(|field| field.parse::<u32>().unwrap());
+        let (start, count) = (fields.next().unwrap(), fields.next().unwrap());
+        start..start + count
+    });
+    Some(runs.collect())
+}
+
+/// Hit rate in hundredths of a percent, rounded.
+fn hit_rate(mode: Mode, capacity: u64, trace: &[u32]) -> u64 {
+    let missed = misses(mode, capacity, trace.iter().map(|&key| (key, 1)));
+    let share = 1.0 - missed as f64 / trace.len() as f64;
+    (0..=10_000).find(|&hundredths| hundredths as f64 + 0.5 > share * 10_000.0).unwrap_or(10_000)
+}
+
+/// Published hit rates (LRU, FIFO, S3-FIFO), and the bar of the default policy.
+fn check(trace: &[u32], capacity: u64, published: [u64; 3], bar: u64) {
+    let modes = [Mode::Lru, Mode::Fifo, Mode::S3Fifo];
+    assert_eq!(modes.map(|mode| hit_rate(mode, capacity, trace)), published, "at {capacity} entries");
+    let own = hit_rate(Mode::Sketch, capacity, trace);
+    eprintln!("{capacity} entries: {published:?}, default {own}");
+    assert!(own >= bar, "{own} of {bar} at {capacity} entries");
+}
+
+#[test]
+fn an_hour_of_a_database_gives_the_published_hit_rates() {
+    let Some(trace) = oltp() else { return };
+    check(&trace, 1000, [3283, 2853, 4084], 3900);
+    check(&trace, 5000, [5365, 4968, 5588], 5520);
+}
+
+#[test]
+fn product_pages_give_the_published_hit_rates() {
+    let Some(trace) = numbers("cache2k_web12.trace.xz") else { return };
+    check(&trace, 1500, [6943, 6549, 7299], 7250);
+}
+
+#[test]
+fn a_busy_day_of_a_shop_gives_the_published_hit_rates() {
+    let Some(trace) = numbers("cache2k_orm-busy.trace.xz") else { return };
+    check(&trace, 5000, [8546, 8429, 8664], 8530);
+}
+
+#[test]
+fn a_loop_longer_than_the_cache_does_not_empty_it() {
+    let trace: Vec<u32> = (0..200).flat_map(|_| 0..1000).collect();
+    assert_eq!(hit_rate(Mode::Lru, 512, &trace), 0);
+    let own = hit_rate(Mode::Sketch, 512, &trace);
+    assert!(own >= 3000, "{own}");
+}

@@ -1,0 +1,167 @@
+//! The limit in bytes, priorities and tables.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::{cache, get, priority, ttl, weight};
+use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, Reason, TableOptions};
+
+#[test]
+fn a_full_cache_evicts_and_never_fails() {
+    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+        let limit = 32 << 20;
+        let (cache, _) = cache(limit, mode);
+        for n in 0..300_000_u32 {
+            let size = [20, 75, 300, 1000, 5000][n as usize % 5];
+            assert_ne!(cache.put(&n.to_le_bytes(), &vec![1; size], &priority(0)), PutResult::Rejected, "{n}");
+            if n % 1000 == 0 {
+                let stats = cache.total_stats();
+                assert!(stats.bytes <= limit && stats.reserved_bytes <= limit, "{stats:?}");
+            }
+        }
+        cache.validate().unwrap();
+        let stats = cache.total_stats();
+        assert!(stats.bytes > limit * 6 / 10, "{stats:?}");
+    }
+}
+
+#[test]
+fn sizes_may_change_as_they_like() {
+    let limit = 24 << 20;
+    let (cache, _) = cache(limit, Mode::Sketch);
+    let mut key = 0_u32;
+    for size in [100, 900, 30, 20_000, 500, 2_000_000, 64, 300_000] {
+        for _ in 0..(3 * limit as usize / (size + 100)).max(30) {
+            key += 1;
+            let value = vec![key as u8; size];
+            assert_eq!(cache.put(&key.to_le_bytes(), &value, &priority(0)), PutResult::Inserted, "{size}");
+            assert_eq!(get(&cache, key.to_le_bytes()), Some(value));
+        }
+        cache.validate().unwrap();
+        let stats = cache.total_stats();
+        assert!(stats.reserved_bytes <= limit && stats.bytes * 2 > limit, "{size}: {stats:?}");
+    }
+}
+
+#[test]
+fn what_can_never_fit_is_refused_and_its_key_is_empty() {
+    let limit = 1 << 20;
+    let (cache, _) = cache(limit, Mode::Sketch);
+    cache.put(b"other", b"stays", &priority(0));
+    cache.put(b"k", b"old", &priority(0));
+    assert_eq!(cache.put(b"k", &vec![0; limit as usize], &priority(0)), PutResult::Rejected);
+    assert_eq!(get(&cache, b"k"), None);
+    assert_eq!(get(&cache, b"other"), Some(b"stays".to_vec()));
+    assert_eq!((cache.stats().rejected, cache.stats().evicted), (1, 0));
+    cache.validate().unwrap();
+    let (tiny, _) = super::cache(0, Mode::Sketch);
+    assert_eq!(tiny.put(b"k", b"", &priority(0)), PutResult::Rejected);
+    assert_eq!(get(&tiny, b"k"), None);
+    tiny.validate().unwrap();
+}
+
+#[test]
+fn a_put_evicts_its_own_priority_and_below_lowest_first() {
+    for shards in [1, 8] {
+        let limit = 400 * weight(4, 50);
+        let options = CacheOptions { max_bytes: limit, shards: Some(shards), ..CacheOptions::default() };
+        let cache = Cache::with_options(&options).unwrap();
+        let put = |n: u32, p| cache.put(&n.to_le_bytes(), &[0; 50], &priority(p));
+        for n in 0..400 {
+            assert_eq!(put(n, if n < 200 { 5 } else { -3 }), PutResult::Inserted);
+        }
+        // The lower half goes first, all of it, before anything else.
+        let alive = |range: std::ops::Range<u32>| range.filter(|n| cache.contains(&n.to_le_bytes())).count();
+        for n in 400..590 {
+            assert_eq!(put(n, 5), PutResult::Inserted);
+            assert_eq!(alive(0..200), 200);
+        }
+        for n in 600..800 {
+            put(n, 5);
+        }
+        assert_eq!(alive(200..400), 0);
+        // Nothing is left that a lower one may evict: refused, and nothing is lost.
+        let before = (cache.len(), cache.stats().evicted);
+        assert_eq!(put(900, 4), PutResult::Rejected);
+        assert_eq!((cache.len(), cache.stats().evicted), before);
+        assert_eq!(get(&cache, 900_u32.to_le_bytes()), None);
+        // A key's own value can be replaced whatever its priority.
+        let mine = (0..800_u32).find(|n| cache.contains(&n.to_le_bytes())).unwrap();
+        assert_eq!(put(mine, -8), PutResult::Replaced);
+        assert_eq!(put(900, -8), PutResult::Inserted);
+        assert!(!cache.contains(&mine.to_le_bytes()));
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_table_keeps_to_its_own_limit_within_the_caches() {
+    let options = CacheOptions { max_bytes: 4 << 20, ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    let small = TableOptions { max_bytes: Some(100 * weight(4, 50)), ..TableOptions::default() };
+    let (small, wide) = (cache.table("small", small).unwrap(), cache.table("wide", TableOptions::default()).unwrap());
+    for n in 0..1000_u32 {
+        assert_eq!(wide.put(&n.to_le_bytes(), &[1; 50], &priority(0)), PutResult::Inserted);
+        assert_eq!(small.put(&n.to_le_bytes(), &[2; 50], &priority(0)), PutResult::Inserted);
+        assert!(small.stats().bytes <= small.stats().max_bytes);
+    }
+    assert_eq!((wide.len(), wide.stats().evicted), (1000, 0));
+    assert!((95..=100).contains(&small.len()), "{}", small.len());
+    assert_eq!(get(&wide, 5_u32.to_le_bytes()), Some(vec![1; 50]));
+    assert_eq!(get(&cache, 5_u32.to_le_bytes()), None);
+    assert_eq!(small.put(b"k", &vec![0; 1 << 20], &priority(0)), PutResult::Rejected);
+    let total = cache.total_stats();
+    assert_eq!((total.entries, total.inserted), (1000 + small.len(), 2000));
+    cache.validate().unwrap();
+    assert_eq!((small.clear(), wide.len()), (total.entries - 1000, 1000));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn listeners_hear_of_each_entry_that_leaves_by_itself() {
+    let (cache, clock) = cache(50 * weight(4, 50), Mode::Lru);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (again, told) = (cache.clone(), Arc::clone(&heard));
+    cache.on_departure(Some(Arc::new(move |gone| {
+        // No lock is held: the cache can be used.
+        assert!(!again.contains(gone.key));
+        told.lock().unwrap().push((gone.table.to_owned(), gone.key.to_vec(), gone.value.to_vec(), gone.reason));
+    })));
+    for n in 0..60_u32 {
+        cache.put(&n.to_le_bytes(), &[n as u8; 50], &PutOptions::default());
+    }
+    let evicted: Vec<_> =
+        (0..10_u32).map(|n| (String::new(), n.to_le_bytes().to_vec(), vec![n as u8; 50], Reason::Evicted)).collect();
+    assert_eq!(*heard.lock().unwrap(), evicted);
+    cache.remove(&20_u32.to_le_bytes());
+    cache.put(&21_u32.to_le_bytes(), &[9; 50], &PutOptions::default());
+    cache.clear_all();
+    assert_eq!(heard.lock().unwrap().len(), 10);
+    cache.put(b"end", b"value", &ttl(1.0));
+    clock.advance(std::time::Duration::from_secs(2));
+    cache.expire();
+    assert_eq!(heard.lock().unwrap().last().unwrap().3, Reason::Expired);
+    cache.on_departure(None);
+}
+
+#[test]
+fn sixteen_threads_never_exceed_the_limit() {
+    let limit = 12 << 20;
+    let cache = Cache::new(limit).unwrap();
+    let most = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..16_u64 {
+            let (cache, most) = (&cache, &most);
+            scope.spawn(move || {
+                for n in 0..4000_u64 {
+                    let size = 1_usize << (4 + (n * 7 + thread) % 13);
+                    cache.put(&(n * 16 + thread).to_le_bytes(), &vec![0; size], &priority((n % 3) as i8));
+                    let stats = cache.total_stats();
+                    most.fetch_max(stats.bytes.max(stats.reserved_bytes), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::Relaxed) <= limit);
+    cache.validate().unwrap();
+}

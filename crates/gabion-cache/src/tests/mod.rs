@@ -1,0 +1,43 @@
+//! The cache against plain models, and what others get wrong.
+
+mod defects;
+
+mod limits;
+
+mod model;
+
+mod stress;
+
+mod time;
+
+mod traces;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, ReadBuf, Span, Table};
+
+/// A cache with one shard and a clock that stands still.
+fn cache(max_bytes: u64, mode: Mode) -> (Cache, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let options =
+        CacheOptions { max_bytes, mode, shards: Some(1), clock: Some(clock.clone()), ..CacheOptions::default() };
+    (Cache::with_options(&options).unwrap(), clock)
+}
+
+fn get(table: &Table, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+    table.get(key.as_ref(), &mut ReadBuf::new()).map(<[u8]>::to_vec)
+}
+
+fn priority(priority: i8) -> PutOptions {
+    PutOptions { priority, ..PutOptions::default() }
+}
+
+fn ttl(seconds: f64) -> PutOptions {
+    PutOptions { ttl: Span::Of(Duration::from_secs_f64(seconds)), ..PutOptions::default() }
+}
+
+/// Bytes that an entry without an end is charged, by the lengths of key and value.
+fn weight(key: usize, value: usize) -> u64 {
+    crate::budget::weight(2 + key + 1 + value, false)
+}

@@ -1,0 +1,232 @@
+//! Random operations beside a dictionary and a naive policy, with every equation checked after each step.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{cache, get, priority, weight};
+use crate::{Mode, PutResult, ReadBuf};
+
+#[derive(Debug, Clone)]
+enum Op {
+    Put(u8, usize, i8),
+    Add(u8, usize),
+    Get(u8),
+    Remove(u8),
+    Pop(u8),
+    Clear,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let key = || 0_u8..60;
+    let size = || prop_oneof![8 => 0_usize..200, 2 => 200_usize..1500, 1 => 1500_usize..9000];
+    prop_oneof![
+        40 => (key(), size(), -1_i8..2).prop_map(|(key, size, priority)| Op::Put(key, size, priority)),
+        5 => (key(), size()).prop_map(|(key, size)| Op::Add(key, size)),
+        30 => key().prop_map(Op::Get),
+        8 => key().prop_map(Op::Remove),
+        4 => key().prop_map(Op::Pop),
+        1 => Just(Op::Clear),
+    ]
+}
+
+fn value(seed: usize, size: usize) -> Vec<u8> {
+    (0..size).map(|at| (seed * 31 + at * 7) as u8).collect()
+}
+
+/// Entries, least recently used (or first put) first.
+#[derive(Default)]
+struct Naive {
+    entries: Vec<(u8, Vec<u8>, i8)>,
+    limit: u64,
+    moves: bool,
+}
+
+impl Naive {
+    fn used(&self) -> u64 {
+        self.entries.iter().map(|entry| weight(1, entry.1.len())).sum()
+    }
+
+    fn at(&self, key: u8) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.0 == key)
+    }
+
+    fn touch(&mut self, at: usize) {
+        if self.moves {
+            let entry = self.entries.remove(at);
+            self.entries.push(entry);
+        }
+    }
+
+    fn get(&mut self, key: u8) -> Option<Vec<u8>> {
+        let at = self.at(key)?;
+        let value = self.entries[at].1.clone();
+        self.touch(at);
+        Some(value)
+    }
+
+    fn put(&mut self, key: u8, value: Vec<u8>, priority: i8) -> PutResult {
+        let weight_of = |entry: &(u8, Vec<u8>, i8)| weight(1, entry.1.len());
+        let new = weight(1, value.len());
+        let there = self.at(key);
+        if let Some(at) = there {
+            let same = weight_of(&self.entries[at]) == new;
+            let before = self.entries[at].2;
+            if same {
+                self.entries[at].1 = value;
+                self.entries[at].2 = priority;
+                // Another priority is another queue, where it is the newest.
+                let entry = self.entries.remove(at);
+                self.entries.insert(if before == priority && !self.moves { at } else { self.entries.len() }, entry);
+                return PutResult::Replaced;
+            }
+            self.touch(at);
+        }
+        let evictable: u64 = self.entries.iter().filter(|entry| entry.2 <= priority).map(weight_of).sum();
+        let own = self.at(key).map(|at| &self.entries[at]).filter(|entry| entry.2 > priority).map_or(0, weight_of);
+        if self.limit - self.used() + evictable + own < new {
+            if let Some(at) = self.at(key) {
+                self.entries.remove(at);
+                return self.put(key, value, priority);
+            }
+            return PutResult::Rejected;
+        }
+        while self.used() + new > self.limit {
+            let Some(lowest) = self.entries.iter().map(|entry| entry.2).filter(|&p| p <= priority).min() else {
+                // Only its own old value, of a higher priority, is in the way.
+                self.entries.remove(self.at(key).unwrap());
+                return self.put(key, value, priority);
+            };
+            let at = self.entries.iter().position(|entry| entry.2 == lowest).unwrap();
+            self.entries.remove(at);
+        }
+        match self.at(key) {
+            Some(at) => {
+                let before = self.entries[at].2;
+                self.entries[at].1 = value;
+                self.entries[at].2 = priority;
+                if before != priority {
+                    let entry = self.entries.remove(at);
+                    self.entries.push(entry);
+                }
+            }
+            None => self.entries.push((key, value, priority)),
+        }
+        if there.is_some() { PutResult::Replaced } else { PutResult::Inserted }
+    }
+}
+
+fn check(mode: Mode, ops: &[Op]) -> Result<(), TestCaseError> {
+    let limit = 6000;
+    let (cache, _) = cache(limit, mode);
+    let mut naive = Naive { limit, moves: mode == Mode::Lru, ..Naive::default() };
+    let exact = matches!(mode, Mode::Lru | Mode::Fifo);
+    for (step, op) in ops.iter().enumerate() {
+        match *op {
+            Op::Put(key, size, p) => {
+                let value = value(step, size);
+                let result = cache.put(&[key], &value, &priority(p));
+                if exact {
+                    let expected = naive.put(key, value, p);
+                    prop_assert_eq!(result, expected);
+                } else if result == PutResult::Rejected {
+                    prop_assert_eq!(get(&cache, [key]), None);
+                } else {
+                    prop_assert_eq!(get(&cache, [key]), Some(value));
+                }
+            }
+            Op::Add(key, size) => {
+                let value = value(step, size);
+                let result = cache.add(&[key], &value, &priority(0));
+                if exact {
+                    let expected = naive.at(key).is_none().then(|| naive.put(key, value, 0));
+                    prop_assert_eq!(result, expected);
+                }
+            }
+            Op::Get(key) => {
+                let got = get(&cache, [key]);
+                if exact {
+                    prop_assert_eq!(got, naive.get(key));
+                }
+            }
+            Op::Remove(key) => {
+                let there = cache.contains(&[key]);
+                prop_assert_eq!(cache.remove(&[key]), there);
+                prop_assert_eq!(get(&cache, [key]), None);
+                if let Some(at) = naive.at(key) {
+                    naive.entries.remove(at);
+                }
+            }
+            Op::Pop(key) => {
+                let got = cache.pop(&[key], &mut ReadBuf::new()).map(<[u8]>::to_vec);
+                if exact {
+                    let at = naive.at(key);
+                    prop_assert_eq!(got, at.map(|at| naive.entries.remove(at).1));
+                }
+            }
+            Op::Clear => {
+                let there = cache.len();
+                prop_assert_eq!((cache.clear_all(), cache.len()), (there, 0));
+                naive.entries.clear();
+            }
+        }
+        if exact {
+            prop_assert_eq!(
+                (cache.len(), cache.stats().bytes),
+                (naive.entries.len() as u64, naive.used()),
+                "at {}",
+                step
+            );
+        }
+        prop_assert!(cache.total_stats().bytes <= limit);
+        cache.validate().map_err(TestCaseError::fail)?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn least_recently_used_is_exact(ops in vec(op(), 1..400)) {
+        check(Mode::Lru, &ops)?;
+    }
+
+    #[test]
+    fn first_in_first_out_is_exact(ops in vec(op(), 1..400)) {
+        check(Mode::Fifo, &ops)?;
+    }
+
+    #[test]
+    fn the_default_never_serves_what_was_not_put_last(ops in vec(op(), 1..400)) {
+        check(Mode::Sketch, &ops)?;
+    }
+
+    #[test]
+    fn neither_does_s3_fifo(ops in vec(op(), 1..400)) {
+        check(Mode::S3Fifo, &ops)?;
+    }
+}
+
+#[test]
+fn an_index_that_grows_and_shrinks_loses_nothing() {
+    for mode in [Mode::Sketch, Mode::Lru] {
+        let (cache, _) = cache(1 << 30, mode);
+        let key = |n: u32| (n.wrapping_mul(2_654_435_761)).to_le_bytes();
+        let mut count = 0_u32;
+        for target in [5_000_u32, 30_000, 100, 60_000, 0, 3_000] {
+            while count < target {
+                assert_eq!(cache.put(&key(count), &count.to_le_bytes(), &priority(0)), PutResult::Inserted);
+                count += 1;
+            }
+            while count > target {
+                count -= 1;
+                assert!(cache.remove(&key(count)));
+            }
+            cache.validate().unwrap();
+            for n in 0..count {
+                assert_eq!(get(&cache, key(n)), Some(n.to_le_bytes().to_vec()));
+            }
+            assert_eq!((cache.len(), get(&cache, key(count))), (u64::from(count), None));
+        }
+        let stats = cache.total_stats();
+        assert!(stats.index_bytes <= 12 << 16, "{stats:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Ends of values, by a clock that is set by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{cache, get, ttl};
+use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, PutResult, Span, TableOptions};
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn idle(seconds: f64) -> PutOptions {
+    PutOptions { idle: Span::Of(Duration::from_secs_f64(seconds)), ..PutOptions::default() }
+}
+
+#[test]
+fn a_value_ends_at_its_time_and_not_later() {
+    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+        let (cache, clock) = cache(1 << 20, mode);
+        for (at, span) in [0.05, 1.0, 900.0, 3600.0, 86_400.0 * 400.0].into_iter().enumerate() {
+            cache.put(&[at as u8], b"v", &ttl(span));
+        }
+        for (at, span) in [0.05, 1.0, 900.0, 3600.0, 86_400.0 * 400.0].into_iter().enumerate() {
+            clock.set(seconds(span - 0.002));
+            assert!(get(&cache, [at as u8]).is_some(), "{span} s");
+            clock.set(seconds(span));
+            assert_eq!(get(&cache, [at as u8]), None, "{span} s");
+            assert!(!cache.contains(&[at as u8]) && !cache.remove(&[at as u8]));
+            cache.validate().unwrap();
+        }
+        assert_eq!((cache.len(), cache.stats().expired), (0, 5));
+    }
+}
+
+#[test]
+fn memory_of_what_expired_comes_back_beside_other_work() {
+    let (cache, clock) = cache(64 << 20, Mode::Sketch);
+    for n in 0..20_000_u32 {
+        cache.put(&n.to_le_bytes(), &[7; 100], &ttl(1.0 + f64::from(n % 100)));
+    }
+    clock.advance(seconds(200.0));
+    // No put for the same keys, no call that asks for it: sixteen are looked at with each operation.
+    for n in 0..3_000_u32 {
+        cache.remove(&(n + 100_000).to_le_bytes());
+    }
+    assert_eq!((cache.len(), cache.stats().expired), (0, 20_000));
+    assert_eq!(cache.total_stats().bytes, 0);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn all_that_is_over_goes_when_asked() {
+    let (cache, clock) = cache(64 << 20, Mode::Sketch);
+    for n in 0..10_000_u32 {
+        cache.put(&n.to_le_bytes(), b"", &if n % 2 == 0 { ttl(5.0) } else { PutOptions::default() });
+    }
+    assert_eq!(cache.expire(), 0);
+    clock.advance(seconds(5.1));
+    assert_eq!((cache.expire(), cache.expire(), cache.len()), (5_000, 0, 5_000));
+    assert!(!cache.has_ends());
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_use_restarts_the_idle_time_and_nothing_else() {
+    for mode in [Mode::Sketch, Mode::Lru] {
+        let (cache, clock) = cache(1 << 20, mode);
+        let both = PutOptions { ttl: Span::Of(seconds(30.0)), ..idle(10.0) };
+        cache.put(b"idle", b"1", &idle(10.0));
+        cache.put(b"both", b"2", &both);
+        for _ in 0..3 {
+            clock.advance(seconds(9.0));
+            assert!(get(&cache, b"idle").is_some() && get(&cache, b"both").is_some());
+            // Neither is a look that is not a use.
+            assert!(cache.contains(b"idle"));
+            cache.expire();
+            cache.validate().unwrap();
+        }
+        clock.advance(seconds(4.0));
+        assert!(get(&cache, b"idle").is_some());
+        assert_eq!(get(&cache, b"both"), None);
+        clock.advance(seconds(6.0));
+        assert!(cache.contains(b"idle"));
+        clock.advance(seconds(4.0));
+        assert_eq!(get(&cache, b"idle"), None);
+        cache.expire();
+        assert!(cache.is_empty());
+    }
+}
+
+#[test]
+fn touching_restarts_the_time_that_a_value_was_put_with() {
+    let clock = Arc::new(ManualClock::default());
+    let table = TableOptions { ttl: Some(seconds(10.0)), ..TableOptions::default() };
+    let options = CacheOptions { max_bytes: 1 << 20, clock: Some(clock.clone()), table, ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    cache.put(b"table's", b"1", &PutOptions::default());
+    cache.put(b"own", b"2", &ttl(20.0));
+    cache.put(b"both", b"3", &PutOptions { ttl: Span::Of(seconds(20.0)), ..idle(15.0) });
+    cache.put(b"never", b"4", &PutOptions { ttl: Span::Never, ..PutOptions::default() });
+    clock.advance(seconds(8.0));
+    for key in [&b"table's"[..], b"own", b"both", b"never"] {
+        assert!(cache.touch(key, Span::Table));
+        cache.validate().unwrap();
+    }
+    clock.advance(seconds(9.0));
+    assert!(cache.touch(b"table's", Span::Of(seconds(100.0))));
+    clock.advance(seconds(10.0));
+    assert!(get(&cache, b"own").is_some() && get(&cache, b"table's").is_some());
+    assert_eq!(get(&cache, b"both"), None, "15 idle seconds passed");
+    clock.advance(seconds(1.0));
+    assert_eq!(get(&cache, b"own"), None);
+    assert!(!cache.touch(b"own", Span::Table) && !cache.touch(b"nobody", Span::Table));
+    assert!(cache.touch(b"never", Span::Of(seconds(5.0))));
+    cache.validate().unwrap();
+    clock.advance(seconds(5.0));
+    assert_eq!(get(&cache, b"never"), None);
+    assert!(cache.touch(b"table's", Span::Never));
+    clock.advance(seconds(1e9));
+    assert_eq!(get(&cache, b"table's"), Some(b"1".to_vec()));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_clock_may_jump_both_ways() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    clock.set(seconds(1_000_000.0));
+    cache.put(b"a", b"1", &ttl(60.0));
+    clock.set(seconds(500_000.0));
+    assert!(get(&cache, b"a").is_some());
+    cache.put(b"b", b"2", &ttl(60.0));
+    cache.expire();
+    clock.set(seconds(500_061.0));
+    assert!(get(&cache, b"a").is_some());
+    assert_eq!(get(&cache, b"b"), None);
+    clock.set(seconds(1e9));
+    assert_eq!(get(&cache, b"a"), None);
+    cache.expire();
+    cache.validate().unwrap();
+    assert_eq!(cache.put(b"a", b"3", &ttl(1.0)), PutResult::Inserted);
+    assert!(get(&cache, b"a").is_some());
+}
+
+#[test]
+fn an_absolute_end_is_a_time_of_day() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    clock.set(seconds(1000.0));
+    let at = |at: f64| PutOptions { expires_at: Some(seconds(at)), ..PutOptions::default() };
+    cache.put(b"soon", b"", &at(1010.0));
+    cache.put(b"past", b"", &at(10.0));
+    cache.put(b"ttl first", b"", &PutOptions { ttl: Span::Of(seconds(5.0)), ..at(1010.0) });
+    assert_eq!(get(&cache, b"past"), None);
+    clock.advance(seconds(6.0));
+    assert_eq!(get(&cache, b"ttl first"), None);
+    assert!(get(&cache, b"soon").is_some());
+    clock.advance(seconds(4.0));
+    assert_eq!(get(&cache, b"soon"), None);
+}

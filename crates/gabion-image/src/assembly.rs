@@ -1,0 +1,235 @@
+//! From the rows of a decoder to an image.
+
+use gabion_blocks::{Buffer, Pool, Request};
+
+use crate::convert::{converter, product, ycbcr_to_rgb};
+use crate::error::Result;
+use crate::image::Image;
+use crate::mode::Mode;
+use crate::resample::{Filter, Job, Layer, Resampling};
+use crate::sides::{Layers, Sides};
+
+/// Takes the rows of all layers, in any order among the layers, and makes an image of them: in its size, in its mode.
+pub(crate) struct Assembly {
+    image: Image,
+    done: u32,
+    path: Path,
+}
+
+/// Which way rows go.
+enum Path {
+    /// Straight into the image: size and mode are the same.
+    Straight,
+    /// Pixels in another size or another mode.
+    Pixels { layer: Layer, from: Mode, blended: bool, scratch: Buffer },
+    /// Luma and differences.
+    Planes { layers: Box<[Layer; 3]>, scratch: Buffer },
+    /// Luma alone, for a grey image of a coloured one.
+    Luma { layer: Layer },
+}
+
+impl Assembly {
+    /// For an image of `size` in `mode`.
+    ///
+    /// # Errors
+    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    pub fn new(pool: &Pool, layers: &Layers, size: (u32, u32), mode: Mode, how: Resampling) -> Result<Self> {
+        let new = (size.0 as usize, size.1 as usize);
+        let image = Image::blank(pool, mode, size.0, size.1)?;
+        let scratch = |mode: Mode| pool.rent(&Request::new(new.0 * mode.channels()));
+        let path = match layers {
+            Layers::Pixels(from, old) if old.size == new && *from == mode => Path::Straight,
+            Layers::Pixels(from, old) => {
+                let job = Job { channels: from.channels(), old: *old, new, how };
+                let layer = Layer::new(pool, &job)?;
+                let blended = from.has_alpha() && old.size != new && how.filter != Filter::Nearest;
+                Path::Pixels { layer, from: *from, blended, scratch: scratch(*from)? }
+            }
+            Layers::Planes([luma, ..]) if mode == Mode::L => {
+                let job = Job { channels: 1, old: *luma, new, how };
+                Path::Luma { layer: Layer::new(pool, &job)? }
+            }
+            Layers::Planes(sizes) => {
+                // Samples of the differences that must be made up lie on straight lines between their neighbours.
+                let how = |old: Sides| match how.filter {
+                    Filter::Lanczos3 | Filter::Bicubic
+                        if old.size.0 <= new.0 && old.size.1 <= new.1 && old.size != new =>
+                    {
+                        Resampling { filter: Filter::Bilinear, ..how }
+                    }
+                    _ => how,
+                };
+                let jobs = sizes.map(|old| Job { channels: 1, old, new, how: how(old) });
+                let [luma, blue, red] = &jobs;
+                let layer = |job| Layer::new(pool, job);
+                let layers = Box::new([layer(luma)?, layer(blue)?, layer(red)?]);
+                Path::Planes { layers, scratch: scratch(Mode::RGB)? }
+            }
+        };
+        Ok(Self { image, done: 0, path })
+    }
+
+    /// Takes the next row of `layer`, which `write` puts where it belongs.
+    ///
+    /// # Errors
+    /// What `write` gives; [`ImageError::Setting`](crate::ImageError::Setting) when that layer has no more rows.
+    pub fn take(&mut self, layer: usize, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        match &mut self.path {
+            Path::Straight => {
+                if let Some(row) = self.image.row_mut(self.done) {
+                    write(row)?;
+                    self.done += 1;
+                }
+                return Ok(());
+            }
+            Path::Pixels { layer, from, blended, .. } => {
+                let (from, blended) = (*from, *blended);
+                layer.take(|row| {
+                    write(row)?;
+                    if blended {
+                        premultiply(from, row);
+                    }
+                    Ok(())
+                })?;
+            }
+            Path::Planes { layers, .. } => layers[layer].take(write)?,
+            Path::Luma { layer: luma } if layer == 0 => luma.take(write)?,
+            Path::Luma { .. } => {}
+        }
+        self.put_together();
+        Ok(())
+    }
+
+    /// As [`Assembly::take`], from a row that lies somewhere already.
+    ///
+    /// # Errors
+    /// As [`Assembly::take`].
+    pub fn take_row(&mut self, layer: usize, row: &[u8]) -> Result<()> {
+        match &mut self.path {
+            Path::Planes { layers, .. } => layers[layer].take_row(row)?,
+            Path::Luma { layer: luma } if layer == 0 => luma.take_row(row)?,
+            Path::Luma { .. } => {}
+            Path::Pixels { layer, blended: false, .. } => layer.take_row(row)?,
+            Path::Pixels { .. } | Path::Straight => {
+                return self.take(layer, |out| {
+                    out.copy_from_slice(row);
+                    Ok(())
+                });
+            }
+        }
+        self.put_together();
+        Ok(())
+    }
+
+    /// Makes rows of the image of what is ready in all layers.
+    fn put_together(&mut self) {
+        let mode = self.image.mode();
+        while let Some(row) = self.image.row_mut(self.done) {
+            match &mut self.path {
+                Path::Straight => return,
+                Path::Pixels { layer, from, blended, scratch } => {
+                    let Some(ready) = layer.ready() else { return };
+                    if *blended {
+                        scratch.as_mut_slice().copy_from_slice(ready);
+                        unpremultiply(*from, scratch.as_mut_slice());
+                        converter(*from, mode)(scratch.as_slice(), row);
+                    } else {
+                        converter(*from, mode)(ready, row);
+                    }
+                    layer.pop();
+                }
+                Path::Planes { layers, scratch } => {
+                    let [luma, blue, red] = &**layers;
+                    let (Some(l), Some(b), Some(r)) = (luma.ready(), blue.ready(), red.ready()) else { return };
+                    if mode == Mode::RGB {
+                        ycbcr_to_rgb(l, b, r, row);
+                    } else {
+                        ycbcr_to_rgb(l, b, r, scratch.as_mut_slice());
+                        converter(Mode::RGB, mode)(scratch.as_slice(), row);
+                    }
+                    layers.iter_mut().for_each(Layer::pop);
+                }
+                Path::Luma { layer } => {
+                    let Some(ready) = layer.ready() else { return };
+                    row.copy_from_slice(ready);
+                    layer.pop();
+                }
+            }
+            self.done += 1;
+        }
+    }
+
+    /// Whether all rows of all layers are there.
+    pub fn is_complete(&self) -> bool {
+        self.done == self.image.height()
+    }
+
+    /// Whether any row came in.
+    pub fn has_begun(&self) -> bool {
+        match &self.path {
+            Path::Straight => self.done > 0,
+            Path::Pixels { layer, .. } | Path::Luma { layer } => layer.has_begun(),
+            Path::Planes { layers, .. } => layers[0].has_begun(),
+        }
+    }
+
+    /// Takes grey for all rows that are missing.
+    ///
+    /// # Errors
+    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    pub fn complete(&mut self) -> Result<()> {
+        let grey = |row: &mut [u8]| {
+            row.fill(128);
+            Ok(())
+        };
+        match &mut self.path {
+            Path::Straight => {
+                while !self.is_complete() {
+                    self.take(0, grey)?;
+                }
+                return Ok(());
+            }
+            Path::Pixels { layer, .. } | Path::Luma { layer } => layer.complete(grey)?,
+            Path::Planes { layers, .. } => {
+                for layer in layers.iter_mut() {
+                    layer.complete(grey)?;
+                }
+            }
+        }
+        self.put_together();
+        Ok(())
+    }
+
+    /// The image. Rows that did not come hold whatever their memory held before: see [`Assembly::complete`].
+    pub fn into_image(self) -> Image {
+        self.image
+    }
+}
+
+/// Multiplies colours by alpha, so that what cannot be seen does not colour its neighbours.
+fn premultiply(mode: Mode, row: &mut [u8]) {
+    match mode {
+        Mode::LA => row.as_chunks_mut().0.iter_mut().for_each(|[l, a]| *l = product(*l, *a)),
+        Mode::RGBA => row.as_chunks_mut().0.iter_mut().for_each(|[r, g, b, a]| {
+            (*r, *g, *b) = (product(*r, *a), product(*g, *a), product(*b, *a));
+        }),
+        _ => {}
+    }
+}
+
+/// Undoes [`premultiply`], as far as rounding allows.
+fn unpremultiply(mode: Mode, row: &mut [u8]) {
+    let undo = |channel: &mut u8, alpha: u8| {
+        let (whole, alpha) = (u32::from(*channel) * 255, u32::from(alpha));
+        *channel = ((whole + alpha / 2) / alpha.max(1)).min(255) as u8;
+    };
+    match mode {
+        Mode::LA => row.as_chunks_mut().0.iter_mut().for_each(|[l, a]| undo(l, *a)),
+        Mode::RGBA => row.as_chunks_mut().0.iter_mut().for_each(|[r, g, b, a]| {
+            for channel in [r, g, b] {
+                undo(channel, *a);
+            }
+        }),
+        _ => {}
+    }
+}

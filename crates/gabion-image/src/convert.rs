@@ -1,0 +1,196 @@
+//! From one mode to another.
+
+use crate::error::Result;
+use crate::image::Image;
+use crate::mode::Mode;
+use crate::wide::{Kernel, wide};
+
+impl Image {
+    /// The image in another mode.
+    ///
+    /// Grey is ITU-R BT.601 luma, `0.299 R + 0.587 G + 0.114 B`, rounded. Alpha that is new is opaque; alpha that goes is
+    /// forgotten, not blended. CMYK is the plain complement without black, and comes back as `(255 − C)(255 − K) / 255`;
+    /// for print, use the ICC profiles.
+    ///
+    /// # Errors
+    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    pub fn convert(&self, mode: Mode) -> Result<Self> {
+        if mode == self.mode() {
+            return self.copy();
+        }
+        let convert = converter(self.mode(), mode);
+        let mut image = self.blank_like(mode, self.width(), self.height())?;
+        if let Some(format) = self.format() {
+            image.set_format(format);
+        }
+        for (to, from) in image.rows_mut().zip(self.rows()) {
+            convert(from, to);
+        }
+        Ok(image)
+    }
+
+    /// The image without alpha, as it looks on white paper. An image without alpha stays as it is.
+    ///
+    /// # Errors
+    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    pub fn over_white(self) -> Result<Self> {
+        let (mode, lay): (_, Converter) = match self.mode() {
+            Mode::LA => (Mode::L, |from, to| each(from, to, |[l, a]| [over(l, a)])),
+            Mode::RGBA => (Mode::RGB, |from, to| each(from, to, |[r, g, b, a]| [over(r, a), over(g, a), over(b, a)])),
+            _ => return Ok(self),
+        };
+        let mut image = self.blank_like(mode, self.width(), self.height())?;
+        if let Some(format) = self.format() {
+            image.set_format(format);
+        }
+        for (to, from) in image.rows_mut().zip(self.rows()) {
+            lay(from, to);
+        }
+        Ok(image)
+    }
+}
+
+/// Turns a row of one mode into a row of another.
+pub(crate) type Converter = fn(&[u8], &mut [u8]);
+
+/// A channel over white.
+#[inline(always)]
+fn over(channel: u8, alpha: u8) -> u8 {
+    product(channel, alpha) + (255 - alpha)
+}
+
+/// What turns a row of one mode into a row of another.
+pub(crate) fn converter(from: Mode, to: Mode) -> Converter {
+    use Mode::{CMYK, L, LA, RGB, RGBA};
+    match (from, to) {
+        (L, LA) => |from, to| each(from, to, |[l]| [l, 255]),
+        (L, RGB) => |from, to| each(from, to, |[l]| [l; 3]),
+        (L, RGBA) => |from, to| each(from, to, |[l]| [l, l, l, 255]),
+        (L, CMYK) => |from, to| each(from, to, |[l]| [0, 0, 0, 255 - l]),
+        (LA, L) => |from, to| each(from, to, |[l, _]| [l]),
+        (LA, RGB) => |from, to| each(from, to, |[l, _]| [l; 3]),
+        (LA, RGBA) => |from, to| each(from, to, |[l, a]| [l, l, l, a]),
+        (LA, CMYK) => |from, to| each(from, to, |[l, _]| [0, 0, 0, 255 - l]),
+        (RGB, L) => |from, to| each(from, to, |rgb| [luma(rgb)]),
+        (RGB, LA) => |from, to| each(from, to, |rgb| [luma(rgb), 255]),
+        (RGB, RGBA) => |from, to| each(from, to, |[r, g, b]| [r, g, b, 255]),
+        (RGB, CMYK) => |from, to| each(from, to, |[r, g, b]| [255 - r, 255 - g, 255 - b, 0]),
+        (RGBA, L) => |from, to| each(from, to, |[r, g, b, _]| [luma([r, g, b])]),
+        (RGBA, LA) => |from, to| each(from, to, |[r, g, b, a]| [luma([r, g, b]), a]),
+        (RGBA, RGB) => |from, to| each(from, to, |[r, g, b, _]| [r, g, b]),
+        (RGBA, CMYK) => |from, to| each(from, to, |[r, g, b, _]| [255 - r, 255 - g, 255 - b, 0]),
+        (CMYK, L) => |from, to| each(from, to, |cmyk| [luma(uninked(cmyk))]),
+        (CMYK, LA) => |from, to| each(from, to, |cmyk| [luma(uninked(cmyk)), 255]),
+        (CMYK, RGB) => |from, to| each(from, to, uninked),
+        (CMYK, RGBA) => |from, to| {
+            each(from, to, |cmyk| {
+                let [r, g, b] = uninked(cmyk);
+                [r, g, b, 255]
+            });
+        },
+        (L, L) | (LA, LA) | (RGB, RGB) | (RGBA, RGBA) | (CMYK, CMYK) => |from, to| to.copy_from_slice(from),
+    }
+}
+
+#[inline(always)]
+fn each<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
+    for (to, from) in to.as_chunks_mut::<M>().0.iter_mut().zip(from.as_chunks::<N>().0) {
+        *to = pixel(*from);
+    }
+}
+
+/// BT.601 luma in 16 fractional bits, rounded; the weights add up to 65536.
+#[inline(always)]
+fn luma([r, g, b]: [u8; 3]) -> u8 {
+    ((u32::from(r) * 19595 + u32::from(g) * 38470 + u32::from(b) * 7471 + 0x8000) >> 16) as u8
+}
+
+#[inline(always)]
+fn uninked([c, m, y, k]: [u8; 4]) -> [u8; 3] {
+    [c, m, y].map(|ink| product(255 - ink, 255 - k))
+}
+
+/// `a · b / 255`, rounded to the nearest, without a division.
+#[inline(always)]
+pub(crate) fn product(a: u8, b: u8) -> u8 {
+    let exact = u32::from(a) * u32::from(b) + 128;
+    ((exact + (exact >> 8)) >> 8) as u8
+}
+
+/// A row of planes as red, green and blue.
+pub(crate) fn ycbcr_to_rgb(luma: &[u8], blue: &[u8], red: &[u8], to: &mut [u8]) {
+    wide(Colored { luma, blue, red, to });
+}
+
+/// JFIF's conversion, ITU-R BT.601 at full range, in 14 fractional bits.
+struct Colored<'a> {
+    luma: &'a [u8],
+    blue: &'a [u8],
+    red: &'a [u8],
+    to: &'a mut [u8],
+}
+
+impl Kernel for Colored<'_> {
+    #[inline(always)]
+    fn run(self) {
+        const R_CR: i32 = 22970; // 1.402
+        const G_CB: i32 = 5638; // 0.344136
+        const G_CR: i32 = 11700; // 0.714136
+        const B_CB: i32 = 29032; // 1.772
+        let clamp = |value: i32| value.clamp(0, 255) as u8;
+        let pixels = self.to.as_chunks_mut::<3>().0.iter_mut();
+        for (((to, &y), &cb), &cr) in pixels.zip(self.luma).zip(self.blue).zip(self.red) {
+            let y = (i32::from(y) << 14) + (1 << 13);
+            let (cb, cr) = (i32::from(cb) - 128, i32::from(cr) - 128);
+            *to =
+                [clamp((y + R_CR * cr) >> 14), clamp((y - G_CB * cb - G_CR * cr) >> 14), clamp((y + B_CB * cb) >> 14)];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_rounded_quotients() {
+        for a in 0..=255u8 {
+            for b in 0..=255u8 {
+                assert_eq!(u32::from(product(a, b)), (u32::from(a) * u32::from(b) * 2 + 255) / 510);
+            }
+        }
+    }
+
+    #[test]
+    fn grey_stays_grey_whichever_way_it_goes() {
+        for l in 0..=255u8 {
+            assert_eq!(luma([l; 3]), l);
+            for mode in [Mode::LA, Mode::RGB, Mode::RGBA, Mode::CMYK] {
+                let (mut there, mut back) = (vec![0; mode.channels()], [0]);
+                converter(Mode::L, mode)(&[l], &mut there);
+                converter(mode, Mode::L)(&there, &mut back);
+                assert_eq!(back, [l], "{mode}");
+            }
+            let mut rgb = [0; 3];
+            ycbcr_to_rgb(&[l], &[128], &[128], &mut rgb);
+            assert_eq!(rgb, [l; 3]);
+        }
+    }
+
+    #[test]
+    fn ycbcr_is_within_rounding_of_its_definition() {
+        for y in (0..=255u8).step_by(5) {
+            for cb in (0..=255u8).step_by(5) {
+                for cr in (0..=255u8).step_by(5) {
+                    let (l, b, r) = (f64::from(y), f64::from(cb) - 128.0, f64::from(cr) - 128.0);
+                    let exact = [l + 1.402 * r, l - 0.344_136 * b - 0.714_136 * r, l + 1.772 * b];
+                    let mut rgb = [0; 3];
+                    ycbcr_to_rgb(&[y], &[cb], &[cr], &mut rgb);
+                    for (exact, got) in exact.iter().zip(rgb) {
+                        assert!((exact.clamp(0.0, 255.0) - f64::from(got)).abs() <= 0.51, "{y} {cb} {cr}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The first picture of a GIF file.
+
+use std::io::Cursor;
+
+use ::gif::{ColorOutput, DecodeOptions, Decoder, DecodingError, MemoryLimit};
+use gabion_blocks::{Pool, Request};
+
+use super::{Decode, Header};
+use crate::assembly::Assembly;
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::limits::{Limits, pixel_bytes};
+use crate::metadata::Metadata;
+use crate::mode::Mode;
+
+pub struct Gif<'a> {
+    decoder: Decoder<Cursor<&'a [u8]>>,
+    header: Header,
+}
+
+impl<'a> Gif<'a> {
+    pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
+        let mut options = DecodeOptions::new();
+        options.set_color_output(ColorOutput::RGBA);
+        let bound = limits.max_bytes.max(1).try_into().unwrap_or(std::num::NonZeroU64::MAX);
+        options.set_memory_limit(MemoryLimit::Bytes(bound));
+        let decoder = options.read_info(Cursor::new(bytes)).map_err(fault)?;
+        let size = (decoder.width().into(), decoder.height().into());
+        limits.check_size(size.0, size.1)?;
+        limits.check_bytes(pixel_bytes(Mode::RGBA, size.0, size.1))?;
+        let metadata = Metadata { exif: None, icc: decoder.icc_profile().map(<[u8]>::to_vec) };
+        Ok(Self { decoder, header: Header::of_pixels(Format::Gif, size, Mode::RGBA, metadata) })
+    }
+}
+
+fn fault(error: DecodingError) -> ImageError {
+    ImageError::corrupt(Format::Gif, error)
+}
+
+impl Decode for Gif<'_> {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The picture may cover a part of the canvas; the rest is transparent.
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+        let Some(frame) = self.decoder.next_frame_info().map_err(fault)? else {
+            return Err(ImageError::truncated(Format::Gif));
+        };
+        let (left, top, width) = (usize::from(frame.left) * 4, u32::from(frame.top), usize::from(frame.width) * 4);
+        let bottom = top + u32::from(frame.height);
+        let mut picture = pool.rent(&Request::new(self.decoder.buffer_size()).clean())?;
+        self.decoder.read_into_buffer(picture.as_mut_slice()).map_err(fault)?;
+        let mut rows = picture.as_slice().chunks_exact(width.max(1));
+        for y in 0..self.header.height {
+            let row = if (top..bottom).contains(&y) { rows.next() } else { None };
+            assembly.take(0, |out| {
+                out.fill(0);
+                if let (Some(row), Some(out)) = (row, out.get_mut(left..)) {
+                    out.iter_mut().zip(row).for_each(|(out, &sample)| *out = sample);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! What the markers of a JPEG file tell before its first scan.
+
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::metadata::Metadata;
+
+/// How the components of a pixel are to be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colors {
+    Grey,
+    YCbCr,
+    Rgb,
+    /// Cyan, magenta, yellow, black, or their luma form; `inverted`: 255 is no ink, as Adobe writes it.
+    Cmyk {
+        inverted: bool,
+    },
+}
+
+/// How the coefficients are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Process {
+    Sequential,
+    Progressive,
+}
+
+#[derive(Debug)]
+pub struct Frame {
+    pub width: u32,
+    pub height: u32,
+    pub colors: Colors,
+    pub process: Process,
+    /// Of each component, across and down.
+    pub sampling: Vec<(usize, usize)>,
+    pub metadata: Metadata,
+}
+
+const TRUNCATED: &str = "the data ends within the header";
+
+/// What is gathered on the way to the first scan.
+#[derive(Default)]
+struct Markers {
+    frame: Option<(u8, Vec<u8>)>,
+    jfif: bool,
+    adobe: Option<u8>,
+    exif: Option<Vec<u8>>,
+    icc: Vec<(u8, Vec<u8>)>,
+}
+
+impl Frame {
+    /// Walks over the markers up to the first scan.
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        let mut markers = Markers::default();
+        let mut rest = bytes.get(2..).unwrap_or_default();
+        loop {
+            let Some(at) = rest.windows(2).position(|pair| pair[0] == 0xFF && !matches!(pair[1], 0 | 0xFF)) else {
+                return Err(ImageError::corrupt(Format::Jpeg, TRUNCATED));
+            };
+            let marker = rest[at + 1];
+            rest = &rest[at + 2..];
+            match marker {
+                0x01 | 0xD0..=0xD8 => continue,
+                0xD9 => return Err(ImageError::corrupt(Format::Jpeg, "it ends before its picture begins")),
+                0xDA => break,
+                _ => {}
+            }
+            let length = rest.first_chunk().map_or(0, |&two| usize::from(u16::from_be_bytes(two)));
+            if length < 2 || length > rest.len() {
+                return Err(ImageError::corrupt(Format::Jpeg, TRUNCATED));
+            }
+            markers.add(marker, &rest[2..length]);
+            rest = &rest[length..];
+        }
+        markers.into_frame()
+    }
+}
+
+impl Markers {
+    fn add(&mut self, marker: u8, body: &[u8]) {
+        match marker {
+            0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => self.frame = Some((marker, body.to_vec())),
+            0xE0 if body.starts_with(b"JFIF\0") => self.jfif = true,
+            0xE1 if self.exif.is_none() => self.exif = body.strip_prefix(b"Exif\0\0").map(<[u8]>::to_vec),
+            0xE2 => {
+                if let Some([number, _count, part @ ..]) = body.strip_prefix(b"ICC_PROFILE\0") {
+                    self.icc.push((*number, part.to_vec()));
+                }
+            }
+            0xEE if body.starts_with(b"Adobe") => self.adobe = body.get(11).copied(),
+            _ => {}
+        }
+    }
+
+    fn into_frame(mut self) -> Result<Frame> {
+        let corrupt = |what: &str| ImageError::corrupt(Format::Jpeg, what);
+        let (marker, body) = self.frame.take().ok_or_else(|| corrupt("it has no frame header"))?;
+        let process = match marker {
+            0xC0 | 0xC1 => Process::Sequential,
+            0xC2 => Process::Progressive,
+            0xC3 => return Err(ImageError::unsupported("lossless JPEG cannot be read")),
+            0xC9..=0xCB => return Err(ImageError::unsupported("JPEG with arithmetic coding cannot be read")),
+            _ => return Err(ImageError::unsupported("hierarchical JPEG cannot be read")),
+        };
+        let [precision, h1, h0, w1, w0, count, components @ ..] = body.as_slice() else {
+            return Err(corrupt(TRUNCATED));
+        };
+        if *precision != 8 {
+            return Err(ImageError::unsupported(format!("JPEG of {precision} bits a sample cannot be read")));
+        }
+        let components = components.as_chunks::<3>().0.get(..usize::from(*count)).ok_or_else(|| corrupt(TRUNCATED))?;
+        let sampling: Vec<_> = components.iter().map(|c| (usize::from(c[1] >> 4), usize::from(c[1] & 15))).collect();
+        if sampling.iter().any(|&(across, down)| !(1..=4).contains(&across) || !(1..=4).contains(&down)) {
+            return Err(corrupt("its sampling factors are not within 1 to 4"));
+        }
+        let ids: Vec<u8> = components.iter().map(|c| c[0]).collect();
+        self.icc.sort_by_key(|&(number, _)| number);
+        let icc: Vec<u8> = self.icc.iter().flat_map(|(_, part)| part).copied().collect();
+        Ok(Frame {
+            width: u16::from_be_bytes([*w1, *w0]).into(),
+            height: u16::from_be_bytes([*h1, *h0]).into(),
+            colors: self.colors(&ids)?,
+            process,
+            sampling,
+            metadata: Metadata { exif: self.exif, icc: (!icc.is_empty()).then_some(icc) },
+        })
+    }
+
+    /// The rules of `libjpeg`: Adobe's marker first, then JFIF, then the names of the components.
+    fn colors(&self, ids: &[u8]) -> Result<Colors> {
+        match ids.len() {
+            1 => Ok(Colors::Grey),
+            3 if self.jfif => Ok(Colors::YCbCr),
+            3 if self.adobe == Some(0) => Ok(Colors::Rgb),
+            3 if self.adobe.is_none() && ids == b"RGB" => Ok(Colors::Rgb),
+            3 => Ok(Colors::YCbCr),
+            4 => Ok(Colors::Cmyk { inverted: self.adobe.is_some() }),
+            count => Err(ImageError::unsupported(format!("JPEG of {count} components cannot be read"))),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! JPEG.
+//!
+//! Two libraries, by measurement. `zune-jpeg` gives the planes as they are stored, strip by strip and without an
+//! assembler: nothing is converted or upsampled but at the size that is wanted. `mozjpeg` scales within the cosine
+//! transform, reads CMYK, and builds with a C compiler alone; where NASM is installed it is built with SIMD.
+
+mod header;
+
+mod planes;
+
+mod scaled;
+
+use gabion_blocks::Pool;
+
+use self::header::{Colors, Frame, Process};
+use super::{Decode, Header};
+use crate::assembly::Assembly;
+use crate::error::Result;
+use crate::format::Format;
+use crate::limits::Limits;
+use crate::mode::Mode;
+use crate::sides::{Layers, Sides};
+
+pub struct Jpeg<'a> {
+    bytes: &'a [u8],
+    frame: Frame,
+    eighths: u8,
+    header: Header,
+}
+
+/// Bytes of a stored coefficient. A progressive picture must be held as coefficients.
+const COEFFICIENT_BYTES: u64 = 2;
+
+impl<'a> Jpeg<'a> {
+    pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
+        let mut frame = Frame::read(bytes)?;
+        let (width, height) = (frame.width, frame.height);
+        if height == 0 && width > 0 {
+            return Err(crate::ImageError::unsupported("JPEG that tells its height after the picture cannot be read"));
+        }
+        limits.check_size(width, height)?;
+        if frame.process == Process::Progressive {
+            let samples = u64::from(width) * u64::from(height) * frame.sampling.len() as u64;
+            limits.check_bytes(samples * COEFFICIENT_BYTES)?;
+        }
+        let metadata = std::mem::take(&mut frame.metadata);
+        let header = Header {
+            format: Format::Jpeg,
+            width,
+            height,
+            layers: layers(&frame, 8),
+            orientation: metadata.orientation(),
+            metadata,
+        };
+        Ok(Self { bytes, frame, eighths: 8, header })
+    }
+}
+
+/// What comes of the frame at `eighths` of its size.
+fn layers(frame: &Frame, eighths: u8) -> Layers {
+    let (width, height) = (frame.width as usize, frame.height as usize);
+    let mode = match frame.colors {
+        Colors::Grey => Mode::L,
+        Colors::YCbCr if eighths == 8 => {
+            let most = |side: fn(&(usize, usize)) -> usize| frame.sampling.iter().map(side).max().unwrap_or(1);
+            let (across, down) = (most(|s| s.0), most(|s| s.1));
+            let plane = |index: usize| {
+                let (h, v) = frame.sampling[index];
+                Sides::part_of((width, height), [(h, across), (v, down)])
+            };
+            return Layers::Planes([plane(0), plane(1), plane(2)]);
+        }
+        Colors::YCbCr | Colors::Rgb => Mode::RGB,
+        Colors::Cmyk { .. } => Mode::CMYK,
+    };
+    Layers::Pixels(mode, Sides::part_of((width, height), [(usize::from(eighths), 8); 2]))
+}
+
+impl Decode for Jpeg<'_> {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn shrink(&mut self, least: (f64, f64)) {
+        // The other scales are slower than the next of these. Where the planes can be had strip by strip, half the size
+        // costs as much as the full one, which is better.
+        let planes = self.frame.process == Process::Sequential && !matches!(self.frame.colors, Colors::Cmyk { .. });
+        let scales: &[u8] = if planes { &[1, 2] } else { &[1, 2, 4] };
+        let enough = |eighths: &&u8| {
+            let side = |side: u32| f64::from(side) * f64::from(**eighths) / 8.0;
+            side(self.frame.width) >= least.0 && side(self.frame.height) >= least.1
+        };
+        self.eighths = scales.iter().find(enough).copied().unwrap_or(8);
+        self.header.layers = layers(&self.frame, self.eighths);
+    }
+
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+        match self.frame.colors {
+            Colors::Grey if self.eighths == 8 => planes::rows(self.bytes, 1, pool, assembly),
+            Colors::YCbCr if self.eighths == 8 => planes::rows(self.bytes, 3, pool, assembly),
+            colors => scaled::rows(self.bytes, colors, self.eighths, assembly),
+        }
+    }
+}

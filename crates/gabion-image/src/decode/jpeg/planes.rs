@@ -1,0 +1,48 @@
+//! Full decoding to planes, by `zune-jpeg`: no colour conversion and no upsampling but at the size that is wanted.
+
+use std::io::Cursor;
+
+use gabion_blocks::{Buffer, Pool, Request};
+use zune_jpeg::zune_core::options::DecoderOptions;
+use zune_jpeg::{JpegDecoder, RawImcuRowStatus};
+
+use crate::assembly::Assembly;
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::limits::LONGEST_SIDE;
+
+/// Hands the rows of up to three planes on, strip by strip.
+pub fn rows(bytes: &[u8], count: usize, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+    let corrupt = |error: zune_jpeg::errors::DecodeErrors| ImageError::corrupt(Format::Jpeg, error);
+    let longest = LONGEST_SIDE as usize;
+    let options = DecoderOptions::default().set_max_width(longest).set_max_height(longest).set_strict_mode(false);
+    let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
+    decoder.decode_headers().map_err(corrupt)?;
+    let mut raw = decoder.raw_output();
+    let (Some(layout), Some(found)) = (raw.layout(), raw.num_components()) else {
+        return Err(ImageError::corrupt(Format::Jpeg, "its planes have no size"));
+    };
+    if found != count {
+        return Err(ImageError::corrupt(Format::Jpeg, "its headers contradict each other"));
+    }
+    let layout = &layout[..count];
+    let strides: Vec<usize> = layout.iter().map(|plane| plane.stride).collect();
+    let mut strips: Vec<Buffer> = layout
+        .iter()
+        .map(|plane| pool.rent(&Request::new(plane.stride * plane.vertical_sampling_factor * 8)))
+        .collect::<std::result::Result<_, _>>()?;
+    loop {
+        let mut planes: Vec<&mut [u8]> = strips.iter_mut().map(Buffer::as_mut_slice).collect();
+        match raw.decode_next_imcu_row(&mut planes, &strides).map_err(corrupt)? {
+            RawImcuRowStatus::RowReady { rows_written } => {
+                for (layer, (strip, plane)) in strips.iter().zip(layout).enumerate() {
+                    for row in strip.as_slice().chunks_exact(plane.stride).take(rows_written[layer]) {
+                        assembly.take_row(layer, &row[..plane.width])?;
+                    }
+                }
+            }
+            RawImcuRowStatus::Complete => return Ok(()),
+            _ => return Err(ImageError::truncated(Format::Jpeg)),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Bytes to rows, by libraries.
+//!
+//! A decoder reads the header, says what layers it will give, may be asked to give smaller ones, and then hands its rows to
+//! an [`Assembly`]. Nothing is allocated for pixels before the header passed the [`Limits`].
+//!
+//! | room | library | why |
+//! |---|---|---|
+//! | `jpeg` | `zune-jpeg`, `mozjpeg` | the fastest planes without an assembler; scaled decoding, CMYK |
+//! | `png` | `png` | row by row |
+//! | `webp` | `image-webp` | no unsafe code |
+//! | `tiff` | `tiff` | the kept one |
+//! | `bmp`, `gif` | `image`, `gif` | the kept ones |
+
+mod whole;
+
+mod jpeg;
+
+mod png;
+
+mod webp;
+
+mod tiff;
+
+mod bmp;
+
+mod gif;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gabion_blocks::Pool;
+
+use crate::assembly::Assembly;
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::limits::Limits;
+use crate::metadata::{Metadata, Orientation};
+use crate::sides::{Layers, Sides};
+
+/// What a file's header tells.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub format: Format,
+    pub width: u32,
+    pub height: u32,
+    /// What the decoder gives, as long as nothing smaller is asked for.
+    pub layers: Layers,
+    pub orientation: Orientation,
+    pub metadata: Metadata,
+}
+
+impl Header {
+    /// Of a picture that comes in one layer of its own size.
+    fn of_pixels(format: Format, (width, height): (u32, u32), mode: crate::Mode, metadata: Metadata) -> Self {
+        let layers = Layers::Pixels(mode, Sides::covered(width as usize, height as usize));
+        let orientation = metadata.orientation();
+        Self { format, width, height, layers, orientation, metadata }
+    }
+}
+
+/// A file whose header was read.
+pub(crate) trait Decode {
+    fn header(&self) -> &Header;
+
+    /// Asks for a picture that is smaller, but not smaller than this. A decoder that can, changes what its header says of
+    /// the layers.
+    fn shrink(&mut self, _least: (f64, f64)) {}
+
+    /// Gives the rows of all layers.
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()>;
+}
+
+/// Reads the header of `bytes`. The first bytes say which format it is.
+pub(crate) fn begin<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Box<dyn Decode + 'a>> {
+    let Some(format) = Format::of_bytes(bytes) else {
+        return Err(ImageError::unsupported(if bytes.is_empty() {
+            "an empty file is no image"
+        } else {
+            "the first bytes are of no known image format"
+        }));
+    };
+    guarded(format, || {
+        Ok(match format {
+            Format::Jpeg => Box::new(jpeg::Jpeg::begin(bytes, limits)?) as Box<dyn Decode>,
+            Format::Png => Box::new(png::Png::begin(bytes, limits)?),
+            Format::WebP => Box::new(webp::WebP::begin(bytes, limits)?),
+            Format::Tiff => Box::new(tiff::Tiff::begin(bytes, limits)?),
+            Format::Bmp => Box::new(bmp::Bmp::begin(bytes, limits)?),
+            Format::Gif => Box::new(gif::Gif::begin(bytes, limits)?),
+        })
+    })
+}
+
+/// Has `decoder` give its rows to `assembly`. When it fails and `partly` is set, the rest is grey.
+pub(crate) fn run(decoder: &mut dyn Decode, pool: &Pool, assembly: &mut Assembly, partly: bool) -> Result<()> {
+    let format = decoder.header().format;
+    let done = guarded(format, || decoder.rows(pool, assembly))
+        .and_then(|()| if assembly.is_complete() { Ok(()) } else { Err(ImageError::truncated(format)) });
+    match done {
+        Err(ImageError::Corrupt { .. }) if partly && assembly.has_begun() => assembly.complete(),
+        done => done,
+    }
+}
+
+/// Runs a library's code. `libjpeg` reports its errors by unwinding, and a library that panics on damaged bytes has found
+/// them damaged.
+fn guarded<T>(format: Format, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // The state that `work` leaves behind is not used again, but for the rows of the assembly, which are bytes.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(ImageError::corrupt(format, message(&*panic))))
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.map_or("the decoder gave up", |text| text.trim_start_matches("libjpeg fatal error: "))
+}

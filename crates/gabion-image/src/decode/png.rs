@@ -1,0 +1,85 @@
+//! PNG, row by row.
+
+use std::io::Cursor;
+
+use ::png::{BitDepth, ColorType, Decoder, DecodingError, Limits as Bound, Reader, Transformations};
+use gabion_blocks::Pool;
+
+use super::whole::rows_of_whole;
+use super::{Decode, Header};
+use crate::assembly::Assembly;
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::limits::{Limits, pixel_bytes};
+use crate::metadata::Metadata;
+use crate::mode::Mode;
+
+pub struct Png<'a> {
+    reader: Reader<Cursor<&'a [u8]>>,
+    header: Header,
+}
+
+impl<'a> Png<'a> {
+    pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
+        let bound = Bound { bytes: usize::try_from(limits.max_bytes).unwrap_or(usize::MAX) };
+        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), bound);
+        // Palettes become colours, 16 bits become 8, and fewer bits become 8.
+        decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
+        decoder.set_ignore_text_chunk(true);
+        let info = decoder.read_header_info().map_err(fault)?;
+        let size = (info.width, info.height);
+        let interlaced = info.interlaced;
+        limits.check_size(size.0, size.1)?;
+        let reader = decoder.read_info().map_err(fault)?;
+        let (color, depth) = reader.output_color_type();
+        let mode = match color {
+            ColorType::Grayscale => Mode::L,
+            ColorType::GrayscaleAlpha => Mode::LA,
+            ColorType::Rgb => Mode::RGB,
+            ColorType::Rgba => Mode::RGBA,
+            ColorType::Indexed => return Err(ImageError::corrupt(Format::Png, "its palette is missing")),
+        };
+        if depth != BitDepth::Eight {
+            return Err(ImageError::corrupt(Format::Png, "its samples have no known depth"));
+        }
+        if interlaced {
+            limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
+        }
+        let info = reader.info();
+        let metadata = Metadata {
+            exif: info.exif_metadata.as_ref().map(|exif| exif.to_vec()),
+            icc: info.icc_profile.as_ref().map(|icc| icc.to_vec()),
+        };
+        Ok(Self { reader, header: Header::of_pixels(Format::Png, size, mode, metadata) })
+    }
+}
+
+fn fault(error: DecodingError) -> ImageError {
+    match error {
+        DecodingError::LimitsExceeded => ImageError::corrupt(Format::Png, "it needs more memory than max_bytes allows"),
+        error => ImageError::corrupt(Format::Png, error),
+    }
+}
+
+impl Decode for Png<'_> {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+        let Header { width, height, .. } = self.header;
+        let row_bytes = width as usize * self.header.layers.mode().channels();
+        if self.reader.info().interlaced {
+            return rows_of_whole(pool, assembly, row_bytes, height as usize, |whole| {
+                self.reader.next_frame(whole).map_err(fault).map(drop)
+            });
+        }
+        for _ in 0..height {
+            assembly.take(0, |row| match self.reader.read_row(row).map_err(fault)? {
+                Some(_) => Ok(()),
+                None => Err(ImageError::truncated(Format::Png)),
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! Rows to bytes, by libraries.
+//!
+//! | room | library | why |
+//! |---|---|---|
+//! | `jpeg` | `jpeg-encoder` | takes rows; SIMD without an assembler |
+//! | `png` | `png` | takes rows |
+//! | `webp` | `webp` (libwebp) | the one that writes lossy WebP; wants one piece |
+//! | `tiff` | `tiff` | the kept one; wants one piece |
+//! | `bmp` | `image` | the kept one; wants one piece |
+
+mod whole;
+
+mod riff;
+
+mod jpeg;
+
+mod png;
+
+mod webp;
+
+mod tiff;
+
+mod bmp;
+
+use std::io::Write;
+
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::image::Image;
+use crate::mode::Mode;
+
+/// How colours are stored in JPEG, against brightness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Subsampling {
+    /// At full resolution (4:4:4).
+    Full,
+    /// At half of the width (4:2:2).
+    HalfWidth,
+    /// At half of both sides (4:2:0).
+    #[default]
+    Half,
+}
+
+/// How hard PNG and TIFF try to be small. The picture is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// As fast as can be.
+    Fast,
+    /// A fair share of both.
+    #[default]
+    Balanced,
+    /// As small as can be.
+    Small,
+}
+
+/// How an image is saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+pub struct SaveOptions {
+    /// JPEG and lossy WebP: 1 to 100. Default: 80.
+    pub quality: u8,
+    /// JPEG: 4:2:0 unless set.
+    pub subsampling: Subsampling,
+    /// JPEG: in several scans, coarse to fine.
+    pub progressive: bool,
+    /// JPEG: code tables of its own, some per cent smaller and slower.
+    pub optimized: bool,
+    /// WebP: every pixel as it is.
+    pub lossless: bool,
+    /// PNG and TIFF.
+    pub compression: Compression,
+    /// Writes the image's EXIF block and ICC profile, if it has them. JPEG, PNG and WebP take both, TIFF the profile.
+    pub metadata: bool,
+}
+
+impl Default for SaveOptions {
+    fn default() -> Self {
+        Self {
+            quality: 80,
+            subsampling: Subsampling::default(),
+            progressive: false,
+            optimized: false,
+            lossless: false,
+            compression: Compression::default(),
+            metadata: true,
+        }
+    }
+}
+
+impl Image {
+    /// Writes the image in this format.
+    ///
+    /// # Errors
+    /// [`ImageError::Setting`] when the format knows no such mode, size or quality, before anything is written;
+    /// [`ImageError::Unsupported`] for GIF, which can be read only; [`ImageError::Io`] when `out` fails.
+    pub fn encode(&self, format: Format, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
+        check(self, format, options)?;
+        match format {
+            Format::Jpeg => jpeg::write(self, options, out),
+            Format::Png => png::write(self, options, out),
+            Format::WebP => webp::write(self, options, out),
+            Format::Tiff => tiff::write(self, options, out),
+            Format::Bmp => bmp::write(self, out),
+            Format::Gif => Err(ImageError::unsupported("GIF can be read, but not written")),
+        }
+    }
+}
+
+fn check(image: &Image, format: Format, options: &SaveOptions) -> Result<()> {
+    let mode = image.mode();
+    let (known, instead) = match format {
+        Format::Jpeg => (!mode.has_alpha(), Mode::RGB),
+        Format::Png | Format::WebP | Format::Bmp => (mode != Mode::CMYK, Mode::RGB),
+        Format::Tiff | Format::Gif => (true, mode),
+    };
+    if !known {
+        return Err(ImageError::setting(format!(
+            "{format} does not hold {mode}: convert the image to {instead} first"
+        )));
+    }
+    let longest = match format {
+        Format::Jpeg => u32::from(u16::MAX),
+        Format::WebP => 16383,
+        _ => crate::LONGEST_SIDE,
+    };
+    let (width, height) = image.size();
+    if width.max(height) > longest {
+        return Err(ImageError::setting(format!(
+            "{format} holds sides of up to {longest} pixels, not {width} × {height}: make the image smaller"
+        )));
+    }
+    if !(1..=100).contains(&options.quality) {
+        return Err(ImageError::setting(format!("quality is from 1 to 100, not {}", options.quality)));
+    }
+    Ok(())
+}

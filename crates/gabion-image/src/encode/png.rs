@@ -1,0 +1,48 @@
+//! PNG, row by row.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use ::png::{BitDepth, ColorType, Compression as Level, Encoder, EncodingError, Info};
+
+use super::{Compression, SaveOptions};
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::image::Image;
+use crate::mode::Mode;
+
+pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
+    let mut info = Info::with_size(image.width(), image.height());
+    info.bit_depth = BitDepth::Eight;
+    info.color_type = match image.mode() {
+        Mode::L => ColorType::Grayscale,
+        Mode::LA => ColorType::GrayscaleAlpha,
+        Mode::RGB | Mode::CMYK => ColorType::Rgb,
+        Mode::RGBA => ColorType::Rgba,
+    };
+    if options.metadata {
+        info.exif_metadata = image.metadata().exif.as_deref().map(Cow::Borrowed);
+        info.icc_profile = image.metadata().icc.as_deref().map(Cow::Borrowed);
+    }
+    let mut encoder = Encoder::with_info(out, info).map_err(fault)?;
+    encoder.set_compression(match options.compression {
+        Compression::None => Level::NoCompression,
+        Compression::Fast => Level::Fast,
+        Compression::Balanced => Level::Balanced,
+        Compression::Small => Level::High,
+    });
+    let mut writer = encoder.write_header().map_err(fault)?;
+    let mut rows = writer.stream_writer().map_err(fault)?;
+    for row in image.rows() {
+        rows.write_all(row)?;
+    }
+    rows.finish().map_err(fault)?;
+    writer.finish().map_err(fault)
+}
+
+fn fault(error: EncodingError) -> ImageError {
+    match error {
+        EncodingError::IoError(error) => ImageError::Io(error),
+        error => ImageError::encoding(Format::Png, error),
+    }
+}

@@ -1,0 +1,36 @@
+//! WebP, as a whole.
+
+use std::io::Write;
+
+use ::webp::{Encoder, WebPConfig};
+
+use super::SaveOptions;
+use super::riff;
+use super::whole::with_whole;
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::image::Image;
+use crate::metadata::Metadata;
+use crate::mode::Mode;
+
+pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
+    let fault = |error: &dyn std::fmt::Debug| ImageError::encoding(Format::WebP, format_args!("{error:?}"));
+    let alpha = image.mode().has_alpha();
+    let (width, height) = image.size();
+    let mut config = WebPConfig::new().map_err(|()| fault(&"no settings"))?;
+    config.quality = if options.lossless { LOSSLESS_EFFORT } else { options.quality.into() };
+    config.lossless = options.lossless.into();
+    // Colours that cannot be seen are kept, too: lossless means every byte.
+    config.exact = options.lossless.into();
+    with_whole(image, if alpha { Mode::RGBA } else { Mode::RGB }, |whole| {
+        let encoder =
+            if alpha { Encoder::from_rgba(whole, width, height) } else { Encoder::from_rgb(whole, width, height) };
+        let picture = encoder.encode_advanced(&config).map_err(|error| fault(&error))?;
+        let none = Metadata::default();
+        let metadata = if options.metadata { image.metadata() } else { &none };
+        riff::write(&picture, (width, height), alpha, metadata, out)
+    })
+}
+
+/// For a lossless picture, `quality` means effort. This is the library's own default.
+const LOSSLESS_EFFORT: f32 = 75.0;

@@ -1,0 +1,107 @@
+use std::fmt;
+use std::io;
+
+use gabion_blocks::BlockError;
+
+use crate::format::Format;
+
+/// Why an image was not loaded, changed or saved.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The bytes are not what their format demands, or end too early.
+    Corrupt {
+        /// The format that they claim to be in.
+        format: Format,
+        /// What the decoder found.
+        what: String,
+    },
+    /// The format, or this kind of it, cannot be read or written.
+    Unsupported {
+        /// What it is.
+        what: String,
+    },
+    /// The image is larger than [`Limits`](crate::Limits) allow. Nothing was allocated for it.
+    Limit {
+        /// What would be exceeded: pixels or bytes.
+        unit: &'static str,
+        /// How many there are.
+        asked: u64,
+        /// How many are allowed.
+        limit: u64,
+    },
+    /// A file could not be read or written.
+    Io(io::Error),
+    /// An argument makes no sense.
+    Setting {
+        /// What it should be.
+        what: String,
+    },
+    /// The pool has no memory to give.
+    Memory(BlockError),
+}
+
+/// What the calls of this crate return.
+pub type Result<T> = std::result::Result<T, ImageError>;
+
+impl ImageError {
+    pub(crate) fn corrupt(format: Format, what: impl fmt::Display) -> Self {
+        Self::Corrupt { format, what: what.to_string() }
+    }
+
+    pub(crate) fn truncated(format: Format) -> Self {
+        Self::corrupt(format, "the data ends before the picture does")
+    }
+
+    pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
+        Self::Unsupported { what: what.to_string() }
+    }
+
+    pub(crate) fn setting(what: impl fmt::Display) -> Self {
+        Self::Setting { what: what.to_string() }
+    }
+
+    /// What a failed write means, for encoders that report it as any other error.
+    pub(crate) fn encoding(format: Format, what: impl fmt::Display) -> Self {
+        Self::Io(io::Error::other(format!("cannot write {format}: {what}")))
+    }
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corrupt { format, what } => {
+                write!(f, "not a sound {format} image: {what}; get the file anew, or ask for what can be decoded")
+            }
+            Self::Unsupported { what } => write!(f, "{what}; convert the file to JPEG, PNG, WebP, TIFF or BMP"),
+            Self::Limit { unit, asked, limit } => {
+                write!(f, "the image has {asked} {unit}, {limit} allowed: raise the limit if its source is trusted")
+            }
+            Self::Io(error) => error.fmt(f),
+            Self::Setting { what } => f.write_str(what),
+            Self::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Memory(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for ImageError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<BlockError> for ImageError {
+    fn from(error: BlockError) -> Self {
+        Self::Memory(error)
+    }
+}

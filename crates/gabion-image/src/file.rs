@@ -1,0 +1,240 @@
+//! Files: open, save, thumbnails.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use gabion_blocks::{Buffer, Pool, Request};
+
+use crate::assembly::Assembly;
+use crate::decode::{self, Decode};
+use crate::encode::SaveOptions;
+use crate::error::{ImageError, Result};
+use crate::format::Format;
+use crate::image::Image;
+use crate::limits::{Limits, pixel_bytes};
+use crate::metadata::Metadata;
+use crate::mode::Mode;
+use crate::resample::Resampling;
+use crate::resize::fit;
+
+/// How an image is opened.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+pub struct OpenOptions {
+    /// No larger than this, width and height as they are seen; the shape stays. `None`: as large as it is.
+    pub max_size: Option<(u32, u32)>,
+    /// In this mode. `None`: the one in the file.
+    pub mode: Option<Mode>,
+    /// How it gets smaller.
+    pub resampling: Resampling,
+    /// Lets a JPEG decoder give a smaller picture, when it gets smaller anyway. Several times faster; what is left for the
+    /// filter is still `resampling.gap` times as large as the result. Default: true.
+    pub scaled: bool,
+    /// Turns the picture as its EXIF block says. Default: true.
+    pub upright: bool,
+    /// Keeps the EXIF block and the ICC profile. Default: true.
+    pub metadata: bool,
+    /// Takes what can be decoded of a damaged file; the rest is grey. Default: false, which makes it an error.
+    pub partly: bool,
+    /// How large it may be.
+    pub limits: Limits,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            max_size: None,
+            mode: None,
+            resampling: Resampling::default(),
+            scaled: true,
+            upright: true,
+            metadata: true,
+            partly: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl OpenOptions {
+    /// For a picture no larger than this, without the metadata of its file.
+    pub fn thumbnail(width: u32, height: u32) -> Self {
+        Self { max_size: Some((width, height)), metadata: false, ..Self::default() }
+    }
+}
+
+impl Image {
+    /// Reads an image from a file. Its first bytes tell the format, not its name.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] when it cannot be read, [`ImageError::Unsupported`] when it is no image that is known here,
+    /// [`ImageError::Limit`] when it is too large, [`ImageError::Corrupt`] when it is damaged or cut off,
+    /// [`ImageError::Memory`] when the pool has none.
+    pub fn open(pool: &Pool, path: &Path, options: &OpenOptions) -> Result<Self> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Self::decode(pool, read_all(pool, file, length, &options.limits)?.as_slice(), options)
+    }
+
+    /// Reads an image from a reader, up to its end.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub fn read(pool: &Pool, reader: impl Read, options: &OpenOptions) -> Result<Self> {
+        Self::decode(pool, read_all(pool, reader, 0, &options.limits)?.as_slice(), options)
+    }
+
+    /// Reads an image from the bytes of a file.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub fn decode(pool: &Pool, bytes: &[u8], options: &OpenOptions) -> Result<Self> {
+        let mut decoder = decode::begin(bytes, &options.limits)?;
+        let size = new_size(&mut *decoder, options)?;
+        let header = decoder.header();
+        let mode = options.mode.unwrap_or_else(|| header.layers.mode());
+        options.limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
+        let (format, orientation) = (header.format, header.orientation);
+        let metadata = if options.metadata { header.metadata.clone() } else { Metadata::default() };
+        let mut assembly = Assembly::new(pool, &header.layers, size, mode, options.resampling)?;
+        decode::run(&mut *decoder, pool, &mut assembly, options.partly)?;
+        drop(decoder);
+        let mut image = assembly.into_image();
+        image.set_format(format);
+        *image.metadata_mut() = metadata;
+        if options.upright { image.upright_by(orientation) } else { Ok(image) }
+    }
+
+    /// Saves the image to a file; its name tells the format. An earlier file stays whole until the new one is complete: see
+    /// [`save_atomically`].
+    ///
+    /// # Errors
+    /// As [`Image::encode`], and [`ImageError::Unsupported`] when the name tells no format.
+    pub fn save(&self, path: &Path, options: &SaveOptions) -> Result<()> {
+        let Some(format) = Format::of_path(path) else {
+            let name = path.display();
+            return Err(ImageError::unsupported(format!(
+                "the name of {name} tells no image format that can be written"
+            )));
+        };
+        save_atomically(path, |out| self.encode(format, options, out))
+    }
+}
+
+/// The size of the new image, as it lies in the file; the decoder is asked for no more than that needs.
+fn new_size(decoder: &mut dyn Decode, options: &OpenOptions) -> Result<(u32, u32)> {
+    let header = decoder.header();
+    let size = (header.width, header.height);
+    let Some(most) = options.max_size else { return Ok(size) };
+    options.limits.check_size(most.0.min(size.0), most.1.min(size.1))?;
+    let sideways = options.upright && header.orientation.exchanges_sides();
+    let new = fit(size, if sideways { (most.1, most.0) } else { most });
+    if options.scaled && options.resampling.gap.is_finite() {
+        let least = |side: u32| f64::from(side) * options.resampling.gap.max(1.0);
+        decoder.shrink((least(new.0), least(new.1)));
+    }
+    Ok(new)
+}
+
+/// How much is asked for at first when nobody knows how much comes.
+const FIRST_BYTES: usize = 64 << 10;
+
+/// All bytes of a reader, in memory of the pool. `expected` is a guess.
+fn read_all(pool: &Pool, mut reader: impl Read, expected: u64, limits: &Limits) -> Result<Contents> {
+    limits.check_bytes(expected)?;
+    // One byte more than expected, so that the end is seen without growing.
+    let first = usize::try_from(expected).map_or(FIRST_BYTES, |bytes| (bytes + 1).max(FIRST_BYTES));
+    let mut buffer = pool.rent(&Request::new(first))?;
+    let mut length = 0;
+    loop {
+        match reader.read(&mut buffer.as_mut_slice()[length..]) {
+            Ok(0) => return Ok(Contents { buffer, length }),
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+        if length == buffer.len() {
+            limits.check_bytes(length as u64 + 1)?;
+            let mut larger = pool.rent(&Request::new(length * 2))?;
+            larger.as_mut_slice()[..length].copy_from_slice(buffer.as_slice());
+            buffer = larger;
+        }
+    }
+}
+
+/// The bytes of a file.
+struct Contents {
+    buffer: Buffer,
+    length: usize,
+}
+
+impl Contents {
+    fn as_slice(&self) -> &[u8] {
+        &self.buffer.as_slice()[..self.length]
+    }
+}
+
+/// Writes a file aside and gives it its name when it is complete, so that a reader sees the old file or the new one, and a
+/// failure leaves the old one as it was.
+///
+/// # Errors
+/// What `write` gives; [`ImageError::Io`] when the file cannot be written, or its folder does not exist.
+pub fn save_atomically(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gabion-").suffix(".part");
+    // As a plain new file would have it: what the user's mask leaves of reading and writing for all.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder)?;
+    if let Ok(old) = fs::metadata(path) {
+        if old.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+        }
+        file.as_file().set_permissions(old.permissions())?;
+    }
+    let mut out = BufWriter::with_capacity(FIRST_BYTES, file.as_file_mut());
+    write(&mut out)?;
+    out.flush()?;
+    drop(out);
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Makes a smaller file of a picture, in one go: decoded no larger than needed, made smaller while it is decoded, saved
+/// aside and then given its name. Returns the size of the new picture.
+///
+/// What the new format does not hold is converted: alpha is laid over white, CMYK becomes RGB.
+///
+/// # Errors
+/// As [`Image::open`] and [`Image::save`].
+pub fn thumbnail(
+    pool: &Pool,
+    source: &Path,
+    target: &Path,
+    open: &OpenOptions,
+    save: &SaveOptions,
+) -> Result<(u32, u32)> {
+    let Some(format) = Format::of_path(target).filter(|format| format.can_write()) else {
+        let name = target.display();
+        return Err(ImageError::unsupported(format!("the name of {name} tells no image format that can be written")));
+    };
+    let image = Image::open(pool, source, open)?.held_by(format)?;
+    save_atomically(target, |out| image.encode(format, save, out))?;
+    Ok(image.size())
+}
+
+impl Image {
+    /// The image in a mode that `format` holds: alpha is laid over white where there can be none, CMYK becomes RGB where
+    /// it must.
+    ///
+    /// # Errors
+    /// [`ImageError::Memory`] when the pool has none.
+    pub fn held_by(self, format: Format) -> Result<Self> {
+        match (format, self.mode()) {
+            (Format::Jpeg, Mode::LA | Mode::RGBA) => self.over_white(),
+            (Format::Png | Format::WebP | Format::Bmp, Mode::CMYK) => self.convert(Mode::RGB),
+            _ => Ok(self),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+use std::fmt;
+use std::path::Path;
+
+/// A file format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// JPEG: baseline and progressive, grey, colour and CMYK.
+    Jpeg,
+    /// PNG.
+    Png,
+    /// WebP: lossy and lossless; the first picture of an animation.
+    WebP,
+    /// TIFF: the first picture of the file.
+    Tiff,
+    /// Windows bitmap.
+    Bmp,
+    /// GIF: the first picture; read only.
+    Gif,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 6] = [Self::Jpeg, Self::Png, Self::WebP, Self::Tiff, Self::Bmp, Self::Gif];
+
+    /// The format that the first bytes of a file tell, whatever its name says. Twelve bytes are enough.
+    pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0xFF, 0xD8, 0xFF, ..] => Some(Self::Jpeg),
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Some(Self::Png),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::WebP),
+            [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => Some(Self::Tiff),
+            [b'B', b'M', ..] => Some(Self::Bmp),
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Self::Gif),
+            _ => None,
+        }
+    }
+
+    /// The format that a file's extension names, in any case.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        Self::of_name(path.extension()?.to_str()?)
+    }
+
+    /// The format of this name or extension, in any case: `"jpeg"`, `"JPG"`, `"webp"`.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "jpg" | "jpeg" | "jpe" | "jfif" => Self::Jpeg,
+            "png" => Self::Png,
+            "webp" => Self::WebP,
+            "tif" | "tiff" => Self::Tiff,
+            "bmp" | "dib" => Self::Bmp,
+            "gif" => Self::Gif,
+            _ => return None,
+        })
+    }
+
+    /// The name: `"JPEG"`, `"PNG"`, `"WebP"`, `"TIFF"`, `"BMP"`, `"GIF"`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jpeg => "JPEG",
+            Self::Png => "PNG",
+            Self::WebP => "WebP",
+            Self::Tiff => "TIFF",
+            Self::Bmp => "BMP",
+            Self::Gif => "GIF",
+        }
+    }
+
+    /// The usual extension, without its dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpg",
+            Self::Png => "png",
+            Self::WebP => "webp",
+            Self::Tiff => "tif",
+            Self::Bmp => "bmp",
+            Self::Gif => "gif",
+        }
+    }
+
+    /// False when this format can be read only.
+    pub fn can_write(self) -> bool {
+        self != Self::Gif
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_extensions_lead_back() {
+        for format in Format::ALL {
+            assert_eq!(Format::of_name(format.name()), Some(format));
+            assert_eq!(Format::of_path(Path::new("a.b").with_extension(format.extension()).as_path()), Some(format));
+        }
+        assert_eq!(Format::of_path(Path::new("README")), None);
+        assert_eq!(Format::of_bytes(b""), None);
+    }
+}

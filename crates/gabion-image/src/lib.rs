@@ -1,0 +1,94 @@
+//! Images on the pool: load, resize, save.
+//!
+//! ```
+//! use gabion_image::{Image, Mode, OpenOptions, SaveOptions};
+//! # let pool = gabion_blocks::Pool::global();
+//! # let folder = tempfile::tempdir()?;
+//! # let (photo, small) = (folder.path().join("photo.jpg"), folder.path().join("small.webp"));
+//! # Image::new(pool, Mode::RGB, 900, 600, &[90, 120, 60])?.save(&photo, &SaveOptions::default())?;
+//! // Decoded no larger than needed, strip by strip: the full picture is never in memory.
+//! let image = Image::open(pool, &photo, &OpenOptions::thumbnail(150, 150))?;
+//! assert_eq!(image.size(), (150, 100));
+//! image.save(&small, &SaveOptions::default())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! An [`Image`] lies on the pool of `gabion-blocks`: rows in parts of at most 4 MiB, never cut, given back when the image is
+//! dropped. Rows flow through everything: decoders hand them over one by one, the filters of a new size take them one by
+//! one, and only what comes out is held.
+//!
+//! ```text
+//!   bytes ──► decode ──► rows of layers ──► resample ──► rows of the image ──► encode ──► bytes
+//!             (scaled)   (one layer, or Y, Cb, Cr)       (parts on the pool)
+//! ```
+//!
+//! The rooms, lowest first:
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | `format`, `error`, `mode`, `limits`, `metadata` | words: what can go wrong, what a file and a pixel are, how much is allowed |
+//! | `wide` | the widest instructions of this processor |
+//! | `image` | pixels in rows |
+//! | `sides` | what layers a picture comes in |
+//! | `convert`, `geometry` | other modes; crops, turns, pasting |
+//! | `resample` | rows of one size to rows of another |
+//! | `assembly` | from the rows of a decoder to an image |
+//! | `resize` | an image in another size |
+//! | `decode` | bytes to rows, by libraries |
+//! | `encode` | rows to bytes, by libraries |
+//! | `file` | open, save, thumbnails |
+//!
+//! Which library reads and writes which format, and why, stands in `docs/images.md`.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "samples, weights and sizes are clamped to what the narrower type holds"
+)]
+
+mod format;
+
+mod error;
+
+mod mode;
+
+mod limits;
+
+mod metadata;
+
+mod wide;
+
+mod image;
+
+mod sides;
+
+mod convert;
+
+mod geometry;
+
+mod resample;
+
+mod assembly;
+
+mod resize;
+
+mod decode;
+
+mod encode;
+
+mod file;
+
+#[cfg(test)]
+mod tests;
+
+pub use encode::{Compression, SaveOptions, Subsampling};
+pub use error::{ImageError, Result};
+pub use file::{OpenOptions, save_atomically, thumbnail};
+pub use format::Format;
+pub use geometry::{Flip, Region, Turn};
+pub use image::Image;
+pub use limits::{LONGEST_SIDE, Limits};
+pub use metadata::{Metadata, Orientation};
+pub use mode::Mode;
+pub use resample::{Filter, Resampling};

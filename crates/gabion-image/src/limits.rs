@@ -1,0 +1,54 @@
+use crate::error::{ImageError, Result};
+use crate::mode::Mode;
+
+/// How large an image may be. Checked against what a header says, before memory is taken for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Pixels of the picture in the file. Default: 2²⁸, which is 268 megapixels.
+    pub max_pixels: u64,
+    /// Bytes that one call may take for pixels, decoded coefficients and the file's own bytes. Default: 2 GiB.
+    pub max_bytes: u64,
+}
+
+/// The longest side of an image, in pixels: what the common formats can express.
+pub const LONGEST_SIDE: u32 = (1 << 31) - 1;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_pixels: 1 << 28, max_bytes: 2 << 30 }
+    }
+}
+
+impl Limits {
+    /// Everything that fits the machine.
+    pub fn none() -> Self {
+        Self { max_pixels: u64::MAX, max_bytes: u64::MAX }
+    }
+
+    /// Refuses too many pixels, and sides that are zero.
+    pub(crate) fn check_size(&self, width: u32, height: u32) -> Result<()> {
+        if width == 0 || height == 0 {
+            return Err(ImageError::setting(format!(
+                "an image of {width} × {height} pixels has none: give at least 1 × 1"
+            )));
+        }
+        let pixels = u64::from(width) * u64::from(height);
+        if pixels > self.max_pixels {
+            return Err(ImageError::Limit { unit: "pixels", asked: pixels, limit: self.max_pixels });
+        }
+        Ok(())
+    }
+
+    /// Refuses too many bytes.
+    pub(crate) fn check_bytes(&self, bytes: u64) -> Result<()> {
+        if bytes > self.max_bytes {
+            return Err(ImageError::Limit { unit: "bytes", asked: bytes, limit: self.max_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of an image without its spare room.
+pub(crate) fn pixel_bytes(mode: Mode, width: u32, height: u32) -> u64 {
+    (u64::from(width) * u64::from(height)).saturating_mul(mode.channels() as u64)
+}

@@ -1,0 +1,155 @@
+//! What a file says about its picture: EXIF, ICC profile, orientation.
+
+/// What a file says about its picture. Kept when asked for, written when asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// The EXIF block, from its TIFF header on.
+    pub exif: Option<Vec<u8>>,
+    /// The ICC profile.
+    pub icc: Option<Vec<u8>>,
+}
+
+/// How a stored picture is to be turned to be seen upright: the eight values of EXIF's orientation tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Orientation {
+    /// 1: as it is.
+    #[default]
+    Upright,
+    /// 2: left and right exchanged.
+    Mirrored,
+    /// 3: turned by 180°.
+    Turned180,
+    /// 4: top and bottom exchanged.
+    Flipped,
+    /// 5: rows and columns exchanged.
+    Transposed,
+    /// 6: to be turned by 90° clockwise.
+    Turned90,
+    /// 7: rows and columns exchanged along the other diagonal.
+    Transversed,
+    /// 8: to be turned by 270° clockwise.
+    Turned270,
+}
+
+const ORIENTATION_TAG: u16 = 0x0112;
+const SHORT: u16 = 3;
+
+impl Orientation {
+    /// The orientation of an EXIF block; [`Orientation::Upright`] when it has none, or no sound one.
+    pub fn of_exif(exif: &[u8]) -> Self {
+        let Some((at, big)) = find_orientation(exif) else { return Self::Upright };
+        Self::of_value(short(exif, at, big).unwrap_or(1))
+    }
+
+    /// The orientation with this value of EXIF's tag; [`Orientation::Upright`] when there is none.
+    pub fn of_value(value: u16) -> Self {
+        match value {
+            2 => Self::Mirrored,
+            3 => Self::Turned180,
+            4 => Self::Flipped,
+            5 => Self::Transposed,
+            6 => Self::Turned90,
+            7 => Self::Transversed,
+            8 => Self::Turned270,
+            _ => Self::Upright,
+        }
+    }
+
+    /// Whether width and height change places.
+    pub fn exchanges_sides(self) -> bool {
+        matches!(self, Self::Transposed | Self::Turned90 | Self::Transversed | Self::Turned270)
+    }
+}
+
+impl Metadata {
+    /// The orientation that the EXIF block tells.
+    pub fn orientation(&self) -> Orientation {
+        self.exif.as_deref().map_or(Orientation::Upright, Orientation::of_exif)
+    }
+
+    /// Notes that the picture stands upright now.
+    pub(crate) fn set_upright(&mut self) {
+        if let Some(exif) = &mut self.exif
+            && let Some((at, big)) = find_orientation(exif)
+            && let Some(value) = exif.get_mut(at..at + 2)
+        {
+            value.copy_from_slice(&if big { 1u16.to_be_bytes() } else { 1u16.to_le_bytes() });
+        }
+    }
+}
+
+/// Where the orientation's value stands, and whether the block is big-endian.
+fn find_orientation(exif: &[u8]) -> Option<(usize, bool)> {
+    let big = match exif.get(..4)? {
+        [b'M', b'M', 0, 42] => true,
+        [b'I', b'I', 42, 0] => false,
+        _ => return None,
+    };
+    let directory = long(exif, 4, big)? as usize;
+    let entries = usize::from(short(exif, directory, big)?);
+    for entry in 0..entries {
+        let at = directory.checked_add(2 + entry * 12)?;
+        if short(exif, at, big)? == ORIENTATION_TAG {
+            return (short(exif, at + 2, big)? == SHORT).then_some((at + 8, big));
+        }
+    }
+    None
+}
+
+fn short(bytes: &[u8], at: usize, big: bool) -> Option<u16> {
+    let two = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
+    Some(if big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) })
+}
+
+fn long(bytes: &[u8], at: usize, big: bool) -> Option<u32> {
+    let four = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+    Some(if big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An EXIF block with the orientation alone.
+    fn exif(big: bool, value: u16) -> Vec<u8> {
+        let two = |v: u16| if big { v.to_be_bytes() } else { v.to_le_bytes() };
+        let four = |v: u32| if big { v.to_be_bytes() } else { v.to_le_bytes() };
+        let mut block = if big { b"MM\0*".to_vec() } else { b"II*\0".to_vec() };
+        block.extend(four(8));
+        block.extend(two(1));
+        block.extend(two(ORIENTATION_TAG));
+        block.extend(two(SHORT));
+        block.extend(four(1));
+        block.extend(two(value));
+        block.extend([0, 0]);
+        block.extend(four(0));
+        block
+    }
+
+    #[test]
+    fn orientation_is_read_and_set_in_both_byte_orders() {
+        for big in [false, true] {
+            for value in 1..=8 {
+                let mut metadata = Metadata { exif: Some(exif(big, value)), icc: None };
+                assert_eq!(metadata.orientation(), Orientation::of_value(value));
+                metadata.set_upright();
+                assert_eq!(metadata.orientation(), Orientation::Upright);
+            }
+        }
+    }
+
+    #[test]
+    fn any_damage_reads_as_upright_or_as_some_orientation() {
+        let block = exif(true, 6);
+        for cut in 0..block.len() {
+            Orientation::of_exif(&block[..cut]);
+            for value in [0, 1, 0x7F, 0xFF] {
+                let mut damaged = block.clone();
+                damaged[cut] = value;
+                let mut metadata = Metadata { exif: Some(damaged), icc: None };
+                metadata.orientation();
+                metadata.set_upright();
+            }
+        }
+    }
+}

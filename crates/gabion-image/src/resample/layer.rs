@@ -1,0 +1,152 @@
+//! One layer of an image from one size to another.
+
+use gabion_blocks::{Buffer, Pool, Request};
+
+use super::Resampling;
+use super::across::Across;
+use super::boxes::{Boxes, LARGEST};
+use super::ring::Ring;
+use super::weights::{Filter, Weights};
+use crate::error::{ImageError, Result};
+use crate::sides::Sides;
+
+/// Takes the rows of a layer from the top to the bottom and makes up those of the new size.
+pub(crate) struct Layer {
+    pool: Pool,
+    height: usize,
+    came: usize,
+    boxes: Option<(Boxes, Buffer)>,
+    ring: Ring,
+    across: Across,
+}
+
+/// What is to become of a layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job {
+    /// Bytes in a pixel.
+    pub channels: usize,
+    /// What comes in.
+    pub old: Sides,
+    /// Width and height of what comes out.
+    pub new: (usize, usize),
+    /// The filter.
+    pub how: Resampling,
+}
+
+impl Job {
+    fn boxes(&self) -> (usize, usize) {
+        let side = |old: usize, new: usize| match self.how.filter {
+            Filter::Nearest => 1,
+            _ => ((old as f64 / new as f64 / self.how.gap.max(1.0)) as usize).clamp(1, LARGEST),
+        };
+        (side(self.old.size.0, self.new.0), side(self.old.size.1, self.new.1))
+    }
+}
+
+impl Layer {
+    /// # Errors
+    /// [`ImageError::Memory`] when the pool has none.
+    pub fn new(pool: &Pool, job: &Job) -> Result<Self> {
+        let Job { channels, old: Sides { size: old, extent }, new, how } = *job;
+        let (wide, high) = job.boxes();
+        let boxes = if wide * high > 1 {
+            let row = pool.rent(&Request::new(old.0 * channels))?;
+            Some((Boxes::new(pool, old.0, channels, wide, high)?, row))
+        } else {
+            None
+        };
+        let (width, height) = (old.0.div_ceil(wide), old.1.div_ceil(high));
+        let weights = Weights::new(how.filter, height, extent.1 / high as f64, new.1);
+        Ok(Self {
+            pool: pool.clone(),
+            height: old.1,
+            came: 0,
+            boxes,
+            ring: Ring::new(pool, width * channels, weights)?,
+            across: Across::new(pool, channels, (width, new.0), extent.0 / wide as f64, how.filter)?,
+        })
+    }
+
+    /// How many rows are still to come in.
+    pub fn missing(&self) -> usize {
+        self.height - self.came
+    }
+
+    /// Takes a row, which `write` puts where it belongs. Then see [`Layer::ready`].
+    ///
+    /// # Errors
+    /// What `write` gives; [`ImageError::Setting`] when all rows are there; [`ImageError::Memory`].
+    pub fn take(&mut self, write: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        if self.missing() == 0 {
+            return Err(ImageError::setting("the image has no more rows"));
+        }
+        let last = self.missing() == 1;
+        if let Some((boxes, row)) = &mut self.boxes {
+            write(row.as_mut_slice())?;
+            if boxes.add(row.as_slice(), last) {
+                boxes.take(self.ring.next_mut());
+                self.ring.pushed();
+            }
+        } else {
+            write(self.ring.next_mut())?;
+            self.ring.pushed();
+        }
+        self.came()
+    }
+
+    /// As [`Layer::take`], from a row that lies somewhere already.
+    ///
+    /// # Errors
+    /// As [`Layer::take`].
+    pub fn take_row(&mut self, row: &[u8]) -> Result<()> {
+        let last = self.missing() == 1;
+        let Some((boxes, _)) = &mut self.boxes else {
+            return self.take(|out| {
+                out.copy_from_slice(row);
+                Ok(())
+            });
+        };
+        if self.came == self.height {
+            return Err(ImageError::setting("the image has no more rows"));
+        }
+        if boxes.add(row, last) {
+            boxes.take(self.ring.next_mut());
+            self.ring.pushed();
+        }
+        self.came()
+    }
+
+    fn came(&mut self) -> Result<()> {
+        self.came += 1;
+        while self.ring.has_row() {
+            self.across.push(&self.pool, |out| self.ring.pop(out))?;
+        }
+        Ok(())
+    }
+
+    /// Whether any row came in.
+    pub fn has_begun(&self) -> bool {
+        self.came > 0
+    }
+
+    /// Takes what `write` gives for all rows that are missing.
+    ///
+    /// # Errors
+    /// As [`Layer::take`].
+    pub fn complete(&mut self, write: impl Fn(&mut [u8]) -> Result<()>) -> Result<()> {
+        while self.missing() > 0 {
+            self.take(&write)?;
+        }
+        Ok(())
+    }
+
+    /// The next new row, if there is one. See [`Layer::pop`].
+    pub fn ready(&self) -> Option<&[u8]> {
+        self.across.first()
+    }
+
+    /// Forgets the row that [`Layer::ready`] gave.
+    pub fn pop(&mut self) {
+        self.across.pop();
+    }
+}

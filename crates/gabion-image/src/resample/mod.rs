@@ -1,0 +1,58 @@
+//! Resampling, row by row: rows go in at the top as they are decoded, rows of the new size come out below.
+//!
+//! ```text
+//!   row ──► boxes: kx × ky samples to their mean ──► vertical: a ring of rows, weighted ──► horizontal ──► row
+//!           (only when the filter leaves room)       (as many as the filter is high)       (some at a time)
+//! ```
+//!
+//! Memory is linear in the width: the ring holds as many rows as the filter spans, and none of the picture is held
+//! beyond that. The filters are separable convolutions with the kernel stretched by the scale, normalised at the edges, as
+//! in Pillow and `ImageMagick`; between the two directions samples are rounded to 8 bits, as there.
+//!
+//! A [`gap`](Resampling::gap) of 2 first takes means of whole boxes, down to twice the new size, and filters the rest: the
+//! boxes cost one addition a sample. The last box of a row or column may be smaller, so that nothing is cut off, and the
+//! filter knows the exact fraction. Peak signal to noise against the filter alone is 49 dB and more on photographs.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | `weights` | the filters, and how much each row counts |
+//! | `boxes` | means of boxes |
+//! | `ring` | the vertical filter |
+//! | `across` | the horizontal filter |
+//! | `layer` | one layer of an image from one size to another |
+
+mod weights;
+
+mod boxes;
+
+mod ring;
+
+mod across;
+
+mod layer;
+
+pub(crate) use layer::{Job, Layer};
+pub use weights::Filter;
+
+/// How an image is brought to another size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resampling {
+    /// The filter.
+    pub filter: Filter,
+    /// Down to how many times the new size plain means are good enough. At least 1; infinite for the filter alone.
+    pub gap: f64,
+}
+
+impl Default for Resampling {
+    /// Lanczos with a gap of 2.
+    fn default() -> Self {
+        Self { filter: Filter::Lanczos3, gap: 2.0 }
+    }
+}
+
+impl Resampling {
+    /// The filter alone: the best that it can give, at a price that grows with the scale.
+    pub fn exact(filter: Filter) -> Self {
+        Self { filter, gap: f64::INFINITY }
+    }
+}

@@ -1,0 +1,197 @@
+//! Damaged and hostile files: an error or a picture, and nothing else.
+
+use super::{picture, pool};
+use crate::{Format, Image, ImageError, Limits, Mode, OpenOptions, SaveOptions, Subsampling};
+
+/// A small file of each format, and of each kind of JPEG, with its name.
+fn small_files(pool: &gabion_blocks::Pool) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for (mode, size) in [(Mode::RGB, (33, 21)), (Mode::L, (17, 9)), (Mode::RGBA, (12, 20)), (Mode::CMYK, (24, 17))] {
+        let image = picture(pool, mode, size.0, size.1);
+        for format in Format::ALL.into_iter().filter(|format| format.can_write()) {
+            for (progressive, lossless) in [(false, false), (true, true)] {
+                let subsampling = if lossless { Subsampling::Half } else { Subsampling::Full };
+                let options = SaveOptions { subsampling, progressive, lossless, ..SaveOptions::default() };
+                let mut bytes = Vec::new();
+                if image.encode(format, &options, &mut bytes).is_ok() {
+                    files.push((format!("{format} {mode} {progressive}"), bytes));
+                }
+            }
+        }
+    }
+    files.push(("GIF".into(), gif()));
+    files
+}
+
+/// 3 × 2 pixels of four colours.
+fn gif() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let palette = [0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255];
+    let mut encoder = ::gif::Encoder::new(&mut bytes, 3, 2, &palette).unwrap();
+    encoder.write_frame(&::gif::Frame::from_indexed_pixels(3, 2, [0, 1, 2, 3, 2, 1], None)).unwrap();
+    drop(encoder);
+    bytes
+}
+
+/// Opens it in every way; what comes is sound.
+fn try_all_ways(pool: &gabion_blocks::Pool, bytes: &[u8], name: &str) -> Vec<Result<Image, ImageError>> {
+    // Whatever a header claims, a test of a small file takes little.
+    let limits = Limits { max_pixels: 1 << 20, max_bytes: 16 << 20 };
+    let plain = OpenOptions { limits, ..OpenOptions::default() };
+    let ways = [plain, OpenOptions { partly: true, ..plain }, OpenOptions { max_size: Some((4, 4)), ..plain }];
+    ways.map(|options| {
+        let result = Image::decode(pool, bytes, &options);
+        if let Ok(image) = &result {
+            image.validate().unwrap();
+        }
+        if let Err(ImageError::Io(error)) = &result {
+            panic!("{name}: {error}");
+        }
+        result
+    })
+    .into()
+}
+
+#[test]
+fn a_file_may_be_cut_off_at_any_byte() {
+    let pool = pool();
+    for (name, bytes) in small_files(&pool) {
+        assert!(try_all_ways(&pool, &bytes, &name).iter().all(Result::is_ok), "{name}");
+        for cut in 0..bytes.len() {
+            let results = try_all_ways(&pool, &bytes[..cut], &name);
+            // What follows the last row may be missing; before that, it is said.
+            if cut < bytes.len() / 2 && !name.starts_with("TIFF") {
+                assert!(results[0].is_err(), "{name} cut at {cut} of {}", bytes.len());
+            }
+        }
+    }
+    assert_eq!(pool.stats().in_use, 0);
+}
+
+#[test]
+fn a_bit_may_flip_anywhere() {
+    let pool = pool();
+    for (name, bytes) in small_files(&pool) {
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            for bit in [0, 3, 7] {
+                damaged[at] ^= 1 << bit;
+                try_all_ways(&pool, &damaged, &name);
+                damaged[at] ^= 1 << bit;
+            }
+        }
+    }
+    assert_eq!(pool.stats().in_use, 0);
+}
+
+#[test]
+fn what_can_be_decoded_is_given_on_request() {
+    let pool = pool();
+    let image = picture(&pool, Mode::RGB, 200, 160);
+    for format in [Format::Jpeg, Format::Png, Format::WebP] {
+        let mut bytes = Vec::new();
+        image.encode(format, &SaveOptions::default(), &mut bytes).unwrap();
+        let half = &bytes[..bytes.len() / 2];
+        let error = Image::decode(&pool, half, &OpenOptions::default()).unwrap_err();
+        assert!(matches!(error, ImageError::Corrupt { .. }), "{format}: {error}");
+        assert!(error.to_string().contains(format.name()), "{error}");
+        if format == Format::WebP {
+            continue;
+        }
+        for max_size in [None, Some((50, 50))] {
+            let options = OpenOptions { partly: true, max_size, ..OpenOptions::default() };
+            let part = Image::decode(&pool, half, &options).unwrap();
+            part.validate().unwrap();
+            let row = part.row(part.height() / 8).unwrap().to_vec();
+            let whole = Image::decode(&pool, &bytes, &OpenOptions { max_size, ..OpenOptions::default() }).unwrap();
+            assert_eq!(row, whole.row(part.height() / 8).unwrap(), "{format}: the upper part is there");
+            assert!(part.row(part.height() - 1).unwrap().iter().all(|&sample| sample == 128), "the rest is grey");
+        }
+    }
+}
+
+/// Headers of each format that claim this size.
+fn claims(width: u32, height: u32) -> Vec<(Format, Vec<u8>)> {
+    let pool = pool();
+    let image = picture(&pool, Mode::RGB, 16, 16);
+    let file = |format: Format| {
+        let mut bytes = Vec::new();
+        let options = SaveOptions { lossless: true, ..SaveOptions::default() };
+        image.encode(format, &options, &mut bytes).unwrap();
+        bytes
+    };
+    let mut files = Vec::new();
+    let mut png = file(Format::Png);
+    png[16..20].copy_from_slice(&width.to_be_bytes());
+    png[20..24].copy_from_slice(&height.to_be_bytes());
+    let crc = crc32(&png[12..29]).to_be_bytes();
+    png[29..33].copy_from_slice(&crc);
+    files.push((Format::Png, png));
+    let mut bmp = file(Format::Bmp);
+    bmp[18..22].copy_from_slice(&width.to_le_bytes());
+    bmp[22..26].copy_from_slice(&height.to_le_bytes());
+    files.push((Format::Bmp, bmp));
+    let (small_width, small_height) = (width.min(0xFFFF) as u16, height.min(0xFFFF) as u16);
+    let mut jpeg = file(Format::Jpeg);
+    let frame = jpeg.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    jpeg[frame + 5..frame + 7].copy_from_slice(&small_height.to_be_bytes());
+    jpeg[frame + 7..frame + 9].copy_from_slice(&small_width.to_be_bytes());
+    files.push((Format::Jpeg, jpeg));
+    let mut gif = gif();
+    gif[6..8].copy_from_slice(&small_width.to_le_bytes());
+    gif[8..10].copy_from_slice(&small_height.to_le_bytes());
+    files.push((Format::Gif, gif));
+    let mut tiff = file(Format::Tiff);
+    let directory = u32::from_le_bytes(tiff[4..8].try_into().unwrap()) as usize;
+    for (entry, value) in [(0, width), (1, height)] {
+        let at = directory + 2 + entry * 12;
+        assert_eq!(u16::from_le_bytes([tiff[at], tiff[at + 1]]), 256 + entry as u16);
+        tiff[at + 8..at + 12].copy_from_slice(&value.to_le_bytes());
+    }
+    files.push((Format::Tiff, tiff));
+    files
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg()))
+    })
+}
+
+#[test]
+fn a_claim_of_many_pixels_takes_no_memory() {
+    let pool = pool();
+    for (width, height) in [(0x7FFF_FFFF, 0x7FFF_FFFF), (0x7FFF_FFFF, 1), (1, 0x7FFF_FFFF), (60_000, 60_000)] {
+        for (format, bytes) in claims(width, height) {
+            let before = pool.stats().mapped;
+            let result = Image::decode(&pool, &bytes, &OpenOptions::default());
+            // Sides of these have no more than 65,535 pixels; a JPEG may end early, a GIF covers a part of its canvas.
+            let small = matches!(format, Format::Jpeg | Format::Gif);
+            assert!(result.is_err() || small, "{format} {width} × {height}");
+            if width == height {
+                let refused = matches!(
+                    result,
+                    Err(ImageError::Limit { .. } | ImageError::Corrupt { .. } | ImageError::Unsupported { .. })
+                );
+                assert!(refused, "{format} {width} × {height}: {result:?}");
+                assert_eq!(pool.stats().mapped, before, "{format}: nothing was taken");
+            }
+        }
+    }
+    let error = Image::decode(&pool, &claims(60_000, 60_000)[0].1, &OpenOptions::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the image has 3600000000 pixels, 268435456 allowed: raise the limit if its source is trusted"
+    );
+}
+
+#[test]
+fn a_side_of_no_pixels_is_an_error() {
+    let pool = pool();
+    for (width, height) in [(0, 0), (0, 16), (16, 0)] {
+        for (format, bytes) in claims(width, height) {
+            let result = Image::decode(&pool, &bytes, &OpenOptions::default());
+            assert!(result.is_err(), "{format} {width} × {height}");
+        }
+    }
+}

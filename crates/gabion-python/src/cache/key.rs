@@ -1,0 +1,176 @@
+//! Keys as bytes: two keys have the same bytes when a dict would take them for the same.
+//!
+//! ```text
+//! 1 text in UTF-8          str
+//! 2 bytes                  bytes
+//! 3 eight bytes            int that fits 64 bits, bool
+//! 4 two's complement       any other int, as short as can be
+//! 5 sixteen bytes          uuid.UUID
+//! 6 (length, item) …       tuple; lengths in 4 bytes
+//! ```
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyInt, PyString, PyTuple, PyType};
+
+use crate::errors::exception;
+
+const TEXT: u8 = 1;
+const BYTES: u8 = 2;
+const SHORT: u8 = 3;
+const LONG: u8 = 4;
+const UUID: u8 = 5;
+const TUPLE: u8 = 6;
+
+/// Tuples may be nested so deep.
+const DEEPEST: usize = 64;
+
+/// Appends a key's bytes.
+///
+/// # Errors
+/// `TypeError` for a key of another type.
+#[inline]
+pub(super) fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
+    if let Ok(text) = key.cast_exact::<PyString>() {
+        into.push(TEXT);
+        if let Ok(text) = text.to_str() {
+            into.extend_from_slice(text.as_bytes());
+            return Ok(());
+        }
+        return surrogates(text, into);
+    }
+    if let Ok(number) = key.cast_exact::<PyInt>() {
+        return integer(number.as_any(), into);
+    }
+    if let Ok(bytes) = key.cast_exact::<PyBytes>() {
+        into.push(BYTES);
+        into.extend_from_slice(bytes.as_bytes());
+        return Ok(());
+    }
+    write_other(key, into, 0)
+}
+
+#[cold]
+fn surrogates(text: &Bound<'_, PyString>, into: &mut Vec<u8>) -> PyResult<()> {
+    let bytes = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
+    into.extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
+    Ok(())
+}
+
+fn integer(number: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
+    if let Ok(short) = number.extract::<i64>() {
+        into.push(SHORT);
+        into.extend_from_slice(&short.to_le_bytes());
+        return Ok(());
+    }
+    let py = number.py();
+    let number = py.get_type::<PyInt>().call_method1("__index__", (number,))?;
+    let length = number.call_method0("bit_length")?.extract::<usize>()? / 8 + 1;
+    let signed = pyo3::types::PyDict::new(py);
+    signed.set_item("signed", true)?;
+    let bytes = number.call_method("to_bytes", (length, "little"), Some(&signed))?;
+    into.push(LONG);
+    into.extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
+    Ok(())
+}
+
+/// Tuples, UUIDs, and instances of subclasses that compare and hash as their base does.
+fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    let py = key.py();
+    if let Ok(tuple) = key.cast::<PyTuple>().ok().filter(|_| like::<PyTuple>(key)).ok_or(()) {
+        if depth == DEEPEST {
+            return Err(exception(&py.get_type::<PyValueError>(), "a key's tuples are nested more than 64 deep"));
+        }
+        into.push(TUPLE);
+        for item in tuple.iter() {
+            let at = into.len();
+            into.extend_from_slice(&[0; 4]);
+            if item.is_exact_instance_of::<PyTuple>() {
+                write_other(&item, into, depth + 1)?;
+            } else {
+                write_item(&item, into, depth)?;
+            }
+            let length = u32::try_from(into.len() - at - 4)
+                .map_err(|_| exception(&py.get_type::<PyValueError>(), "a key's item is longer than 4 GiB"))?;
+            into[at..at + 4].copy_from_slice(&length.to_le_bytes());
+        }
+        return Ok(());
+    }
+    if like::<PyString>(key) {
+        let text = key.cast::<PyString>()?;
+        into.push(TEXT);
+        return surrogates(text, into);
+    }
+    if like::<PyInt>(key) {
+        return integer(key, into);
+    }
+    if like::<PyBytes>(key) {
+        into.push(BYTES);
+        into.extend_from_slice(key.cast::<PyBytes>()?.as_bytes());
+        return Ok(());
+    }
+    let uuid = uuid_class(py)?;
+    if key.get_type().is(uuid) {
+        into.push(UUID);
+        into.extend_from_slice(key.getattr("bytes")?.cast::<PyBytes>()?.as_bytes());
+        return Ok(());
+    }
+    let class = key.get_type().qualname().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let text = format!("a cache's key is a str, bytes, int, UUID or a tuple of them, not {class}");
+    Err(exception(&py.get_type::<PyTypeError>(), &text))
+}
+
+fn write_item(item: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    if like::<PyTuple>(item) { write_other(item, into, depth + 1) } else { write(item, into) }
+}
+
+/// Whether a value is of a type or of a subclass that compares and hashes like it.
+fn like<T: pyo3::PyTypeInfo>(value: &Bound<'_, PyAny>) -> bool {
+    let py = value.py();
+    let (base, class) = (T::type_object(py), value.get_type());
+    if class.is(&base) {
+        return true;
+    }
+    let same = |name: &str| {
+        let (Ok(one), Ok(other)) = (base.getattr(name), class.getattr(name)) else { return false };
+        one.is(&other)
+    };
+    class.is_subclass(&base).unwrap_or(false) && same("__hash__") && same("__eq__")
+}
+
+fn uuid_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    CLASS.import(py, "uuid", "UUID")
+}
+
+/// The key that some bytes stand for.
+pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let wrong = || exception(&py.get_type::<PyValueError>(), "these bytes are no key's");
+    let (&kind, rest) = bytes.split_first().ok_or_else(wrong)?;
+    match kind {
+        TEXT => PyBytes::new(py, rest).call_method1("decode", ("utf-8", "surrogatepass")),
+        BYTES => Ok(PyBytes::new(py, rest).into_any()),
+        SHORT => Ok(i64::from_le_bytes(rest.try_into().map_err(|_| wrong())?).into_pyobject(py)?.into_any()),
+        LONG => {
+            let signed = pyo3::types::PyDict::new(py);
+            signed.set_item("signed", true)?;
+            py.get_type::<PyInt>().call_method("from_bytes", (PyBytes::new(py, rest), "little"), Some(&signed))
+        }
+        UUID => {
+            let arguments = pyo3::types::PyDict::new(py);
+            arguments.set_item("bytes", PyBytes::new(py, rest))?;
+            uuid_class(py)?.call((), Some(&arguments))
+        }
+        TUPLE => {
+            let (mut items, mut rest) = (Vec::new(), rest);
+            while let Some((length, more)) = rest.split_first_chunk::<4>() {
+                let (item, more) = more.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(wrong)?;
+                items.push(read(py, item)?);
+                rest = more;
+            }
+            Ok(PyTuple::new(py, items)?.into_any())
+        }
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,181 @@
+//! Sizes, modes, colours and boxes as callers write them.
+
+use gabion_image::{Compression, Filter, Flip, Format, Mode, Region, Resampling, Subsampling, Turn};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+
+use super::refusal::{image_error, type_error, value_error};
+
+/// Words of a list, as an error names them.
+fn quoted(words: impl Iterator<Item = &'static str>) -> String {
+    words.map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn word<T>(
+    name: &str,
+    value: &Bound<'_, PyAny>,
+    find: impl Fn(&str) -> Option<T>,
+    known: impl Iterator<Item = &'static str>,
+) -> PyResult<T> {
+    let Ok(text) = value.cast::<PyString>() else {
+        let given = value.get_type().name()?;
+        return Err(type_error(value.py(), &format!("{name} must be a str, one of {}, not {given}", quoted(known))));
+    };
+    let text = text.to_str()?;
+    find(text).ok_or_else(|| value_error(value.py(), &format!("{name}={text:?}: pass one of {}", quoted(known))))
+}
+
+pub(super) fn mode(value: &Bound<'_, PyAny>) -> PyResult<Mode> {
+    word("mode", value, Mode::of_name, Mode::ALL.into_iter().map(Mode::name))
+}
+
+pub(super) fn filter(value: &Bound<'_, PyAny>) -> PyResult<Filter> {
+    let find = |text: &str| Filter::of_name(&text.to_ascii_lowercase());
+    word("filter", value, find, Filter::ALL.into_iter().map(Filter::name))
+}
+
+pub(super) fn format(value: &Bound<'_, PyAny>) -> PyResult<Format> {
+    let written = Format::ALL.into_iter().filter(|format| format.can_write());
+    word("format", value, Format::of_name, written.map(Format::name))
+}
+
+pub(super) fn compression(value: &Bound<'_, PyAny>) -> PyResult<Compression> {
+    const ALL: [(&str, Compression); 4] = [
+        ("none", Compression::None),
+        ("fast", Compression::Fast),
+        ("balanced", Compression::Balanced),
+        ("small", Compression::Small),
+    ];
+    let find = |text: &str| ALL.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    word("compression", value, find, ALL.iter().map(|(name, _)| *name))
+}
+
+pub(super) fn subsampling(value: &Bound<'_, PyAny>) -> PyResult<Subsampling> {
+    const ALL: [(&str, Subsampling); 3] =
+        [("4:4:4", Subsampling::Full), ("4:2:2", Subsampling::HalfWidth), ("4:2:0", Subsampling::Half)];
+    let find = |text: &str| ALL.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    word("subsampling", value, find, ALL.iter().map(|(name, _)| *name))
+}
+
+/// How to resample: a filter's name, and how far plain means are good enough before it (None: not at all).
+pub(super) fn resampling(py: Python<'_>, name: Option<&Bound<'_, PyAny>>, gap: Option<f64>) -> PyResult<Resampling> {
+    let gap = gap.unwrap_or(f64::INFINITY);
+    if gap.is_nan() || gap < 1.0 {
+        let text = format!("reducing_gap={gap}: pass a number from 1.0 on, or None for the filter alone");
+        return Err(value_error(py, &text));
+    }
+    Ok(Resampling { filter: name.map_or(Ok(Filter::default()), filter)?, gap })
+}
+
+/// A whole number of anything that has one (also NumPy's), but not a bool or a float.
+fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let wrong = value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>();
+    match value.extract::<i64>() {
+        Ok(number) if !wrong => Ok(number),
+        // Too large for a machine's integer, which is too large for every image.
+        Err(_) if value.is_instance_of::<PyInt>() => {
+            Err(value_error(value.py(), &format!("{name}: {value} is beyond every image")))
+        }
+        _ => {
+            let given = value.get_type().name()?;
+            Err(type_error(value.py(), &format!("{name} must be whole numbers, not {given}")))
+        }
+    }
+}
+
+/// As many whole numbers as `N`.
+fn numbers<const N: usize>(name: &str, shape: &str, value: &Bound<'_, PyAny>) -> PyResult<[i64; N]> {
+    let py = value.py();
+    let wrong = || type_error(py, &format!("{name} must be {shape}"));
+    if value.is_instance_of::<PyString>() {
+        return Err(wrong());
+    }
+    let mut found = [0; N];
+    let mut count = 0;
+    for item in value.try_iter().map_err(|_| wrong())? {
+        if count == N {
+            return Err(wrong());
+        }
+        found[count] = whole(name, &item?)?;
+        count += 1;
+    }
+    if count == N { Ok(found) } else { Err(wrong()) }
+}
+
+fn side(py: Python<'_>, name: &str, number: i64) -> PyResult<u32> {
+    match u32::try_from(number) {
+        Ok(side) if side > 0 => Ok(side),
+        _ => Err(image_error(py, &format!("{name}: a side of {number} pixels; an image has at least 1 × 1"))),
+    }
+}
+
+/// A width and a height.
+pub(super) fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)> {
+    let [width, height] = numbers(name, "(width, height)", value)?;
+    Ok((side(value.py(), name, width)?, side(value.py(), name, height)?))
+}
+
+/// A width and a height, or one number for both.
+pub(super) fn most(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)> {
+    if !value.is_instance_of::<PyInt>() {
+        return size(name, value);
+    }
+    let side = side(value.py(), name, whole(name, value)?)?;
+    Ok((side, side))
+}
+
+/// A place in an image; it may lie outside.
+pub(super) fn place(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
+    let [x, y] = numbers(name, "(x, y)", value)?;
+    Ok((x, y))
+}
+
+/// A part of an image.
+pub(super) fn region(value: &Bound<'_, PyAny>) -> PyResult<Region> {
+    let [left, top, right, bottom] = numbers("box", "(left, top, right, bottom)", value)?;
+    let edge = |number| {
+        u32::try_from(number).map_err(|_| {
+            let text = format!("box=({left}, {top}, {right}, {bottom}): no part of an image; edges are 0 or more");
+            image_error(value.py(), &text)
+        })
+    };
+    Ok(Region { left: edge(left)?, top: edge(top)?, right: edge(right)?, bottom: edge(bottom)? })
+}
+
+/// A colour: one number for all channels, or one for each.
+pub(super) fn color(mode: Mode, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let channels = mode.channels();
+    let channel = |number: i64| {
+        let text = format!("color: {number} is no channel's value; they are from 0 to 255");
+        u8::try_from(number).map_err(|_| value_error(value.py(), &text))
+    };
+    if value.is_instance_of::<PyInt>() {
+        return Ok(vec![channel(whole("color", value)?)?; channels]);
+    }
+    let shape = format!("a number from 0 to 255, or {channels} of them for {mode}");
+    let found: Vec<i64> = match channels {
+        1 => numbers::<1>("color", &shape, value)?.to_vec(),
+        2 => numbers::<2>("color", &shape, value)?.to_vec(),
+        3 => numbers::<3>("color", &shape, value)?.to_vec(),
+        _ => numbers::<4>("color", &shape, value)?.to_vec(),
+    };
+    found.into_iter().map(channel).collect()
+}
+
+/// A turn by so many degrees, counterclockwise as in Pillow and NumPy. None for no turn.
+pub(super) fn turn(value: &Bound<'_, PyAny>) -> PyResult<Option<Turn>> {
+    Ok(match whole("degrees", value)?.rem_euclid(360) {
+        0 => None,
+        // The core counts clockwise.
+        90 => Some(Turn::ThreeQuarters),
+        180 => Some(Turn::Half),
+        270 => Some(Turn::Quarter),
+        _ => return Err(value_error(value.py(), &format!("rotate({value}): pass 90, 180 or 270 degrees"))),
+    })
+}
+
+pub(super) fn flip(value: &Bound<'_, PyAny>) -> PyResult<Flip> {
+    let all = [("horizontal", Flip::Horizontal), ("vertical", Flip::Vertical)];
+    let find = |text: &str| all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    word("direction", value, find, all.iter().map(|(name, _)| *name))
+}

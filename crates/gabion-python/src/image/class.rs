@@ -1,0 +1,541 @@
+//! The methods of `gabion.Image`.
+
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex};
+
+use gabion_blocks::Pool;
+use gabion_image::{Limits, OpenOptions};
+use pyo3::exceptions::PyAttributeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use super::state::Image;
+use super::view::{self, Rows};
+use super::{argument, export, refusal, source, target};
+use crate::detached::detached;
+use crate::errors::exception;
+use crate::ffi;
+use crate::streams::Content;
+
+#[pymethods]
+impl Image {
+    /// Open an image; returns an Image. source is a path, a binary file, which is read to its end, or the bytes of a file.
+    /// The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of those with several).
+    ///
+    /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape. It is decoded no
+    /// larger than needed and made smaller while it is decoded, so that the full picture is never in memory. filter and
+    /// reducing_gap are those of resize().
+    ///
+    /// mode has it converted. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC
+    /// profile. partial=True takes what can be decoded of a damaged file; the rest is grey.
+    ///
+    /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one is a
+    /// LimitError before memory is taken. Raises ImageError for what is damaged, cut off or no image, OSError when the file
+    /// cannot be read, TypeError for what is no source.
+    ///
+    /// >>> import gabion, io
+    /// >>> file = io.BytesIO()
+    /// >>> gabion.Image.new("RGB", (300, 200), 128).save(file, format="PNG")
+    /// >>> gabion.Image.open(file.getvalue(), max_size=150)
+    /// <gabion.Image RGB 150 × 100, from PNG>
+    #[staticmethod]
+    #[pyo3(
+        signature = (
+            source, *, max_size = None, mode = None, filter = None, reducing_gap = Some(2.0), upright = true,
+            metadata = true, partial = false, max_pixels = None, max_bytes = None
+        ),
+        text_signature = "(source, *, max_size=None, mode=None, filter='lanczos3', reducing_gap=2.0, upright=True, \
+                          metadata=True, partial=False, max_pixels=None, max_bytes=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
+    fn open(
+        source: &Bound<'_, PyAny>,
+        max_size: Option<&Bound<'_, PyAny>>,
+        mode: Option<&Bound<'_, PyAny>>,
+        filter: Option<&Bound<'_, PyAny>>,
+        reducing_gap: Option<f64>,
+        upright: bool,
+        metadata: bool,
+        partial: bool,
+        max_pixels: Option<&Bound<'_, PyAny>>,
+        max_bytes: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let py = source.py();
+        let mut limits = Limits::default();
+        if let Some(most) = max_pixels {
+            limits.max_pixels = crate::size::parse("max_pixels", most)?;
+        }
+        if let Some(most) = max_bytes {
+            limits.max_bytes = crate::size::parse("max_bytes", most)?;
+        }
+        let options = OpenOptions {
+            max_size: max_size.map(|most| argument::most("max_size", most)).transpose()?,
+            mode: mode.map(argument::mode).transpose()?,
+            resampling: argument::resampling(py, filter, reducing_gap)?,
+            upright,
+            metadata,
+            partly: partial,
+            limits,
+            ..OpenOptions::default()
+        };
+        Self::made(py, Ok(source::open(source, &options)?))
+    }
+
+    /// Make an image of one colour. size is (width, height); color is a number from 0 to 255 for all channels, or one for
+    /// each. contiguous=True puts all rows in one piece. Raises ImageError for a side of 0, LimitError or MemoryError when
+    /// the pool has no room.
+    ///
+    /// >>> import gabion
+    /// >>> bytes(gabion.Image.new("RGBA", (2, 1), (1, 2, 3, 255)).row(0))
+    /// b'\x01\x02\x03\xff\x01\x02\x03\xff'
+    #[staticmethod]
+    #[pyo3(
+        signature = (mode, size, color = None, *, contiguous = false),
+        text_signature = "(mode, size, color=0, *, contiguous=False)"
+    )]
+    fn new(
+        mode: &Bound<'_, PyAny>,
+        size: &Bound<'_, PyAny>,
+        color: Option<&Bound<'_, PyAny>>,
+        contiguous: bool,
+    ) -> PyResult<Self> {
+        let py = mode.py();
+        let mode = argument::mode(mode)?;
+        let (width, height) = argument::size("size", size)?;
+        let color = color.map_or_else(|| Ok(vec![0; mode.channels()]), |color| argument::color(mode, color))?;
+        let image = detached(py, || {
+            let mut image = gabion_image::Image::new(Pool::global(), mode, width, height, &color)?;
+            if contiguous {
+                image.make_contiguous()?;
+            }
+            Ok(image)
+        });
+        Self::made(py, image)
+    }
+
+    /// Make an image of a copy of an array of uint8: (rows, columns), or (rows, columns, channels) of 1 to 4 channels,
+    /// with any strides. Takes what has the buffer protocol; NumPy is asked for what has __array__ or DLPack, such as
+    /// tensors. mode is needed for CMYK only, which is RGBA otherwise.
+    ///
+    /// >>> import gabion, numpy
+    /// >>> gabion.Image.from_array(numpy.zeros((20, 30, 3), dtype="uint8"))
+    /// <gabion.Image RGB 30 × 20>
+    #[staticmethod]
+    #[pyo3(signature = (array, *, mode = None))]
+    fn from_array(array: &Bound<'_, PyAny>, mode: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let mode = mode.map(argument::mode).transpose()?;
+        Self::made(array.py(), Ok(source::array(array, mode)?))
+    }
+
+    /// Make an image of a copy of a Pillow image. Modes that are none here are converted: to RGBA those with
+    /// transparency, to L those of 1 bit, to RGB the others.
+    #[staticmethod]
+    #[pyo3(signature = (image, /))]
+    fn from_pillow(image: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::made(image.py(), Ok(source::pillow(image)?))
+    }
+
+    /// (width, height) in pixels.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> PyResult<(u32, u32)> {
+        Ok(self.open_picture(py)?.size)
+    }
+
+    /// Pixels in a row.
+    #[getter]
+    fn width(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.open_picture(py)?.size.0)
+    }
+
+    /// Rows.
+    #[getter]
+    fn height(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.open_picture(py)?.size.1)
+    }
+
+    /// What the bytes of a pixel mean: "L", "LA", "RGB", "RGBA" or "CMYK".
+    #[getter]
+    fn mode(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(self.open_picture(py)?.mode.name())
+    }
+
+    /// The format of the file that the image came from: "JPEG", "PNG", "WebP", "TIFF", "BMP" or "GIF"; None for others.
+    #[getter]
+    fn format(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        Ok(self.open_picture(py)?.format.map(gabion_image::Format::name))
+    }
+
+    /// How many bytes the pixels have.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.open_picture(py)?.len())
+    }
+
+    /// True when all rows lie in one piece.
+    #[getter]
+    fn is_contiguous(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.open_picture(py)?.is_contiguous())
+    }
+
+    /// The blocks that the pixels lie in: a tuple of writable memoryviews, each of whole rows without gaps.
+    #[getter]
+    fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let picture = self.open_picture(py)?;
+        let views: PyResult<Vec<_>> =
+            picture.places().iter().map(|place| view::memoryview(py, &picture, *place)).collect();
+        PyTuple::new(py, views?)
+    }
+
+    /// The EXIF block of the file that the image came from, or None.
+    #[getter]
+    fn exif<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.kept(py, |metadata| metadata.exif.clone())
+    }
+
+    /// The ICC profile of the file that the image came from, or None.
+    #[getter]
+    fn icc_profile<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.kept(py, |metadata| metadata.icc.clone())
+    }
+
+    /// A new image of another size, (width, height).
+    ///
+    /// filter is "lanczos3", "bicubic", "bilinear", "box" or "nearest". With reducing_gap, plain means are taken down to
+    /// so many times the new size before the filter: 2.0 is several times faster and hardly to be told apart. Colours are
+    /// blended by their alpha.
+    #[pyo3(
+        signature = (size, *, filter = None, reducing_gap = None),
+        text_signature = "($self, size, *, filter='lanczos3', reducing_gap=None)"
+    )]
+    fn resize(
+        &self,
+        size: &Bound<'_, PyAny>,
+        filter: Option<&Bound<'_, PyAny>>,
+        reducing_gap: Option<f64>,
+    ) -> PyResult<Self> {
+        let py = size.py();
+        let (width, height) = argument::size("size", size)?;
+        let how = argument::resampling(py, filter, reducing_gap)?;
+        self.map(py, |image| image.resize(width, height, how))
+    }
+
+    /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. One that
+    /// is small enough stays as it is. As in Pillow the image itself changes: take copy() before to keep it. Views that
+    /// were made before show the old pixels.
+    ///
+    /// >>> import gabion
+    /// >>> gabion.Image.new("L", (300, 200)).thumbnail((30, 30)).size
+    /// (30, 20)
+    #[pyo3(
+        signature = (size, *, filter = None, reducing_gap = Some(2.0)),
+        text_signature = "($self, size, *, filter='lanczos3', reducing_gap=2.0)"
+    )]
+    fn thumbnail<'py>(
+        slf: Bound<'py, Self>,
+        size: &Bound<'py, PyAny>,
+        filter: Option<&Bound<'py, PyAny>>,
+        reducing_gap: Option<f64>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = size.py();
+        let (width, height) = argument::most("size", size)?;
+        let how = argument::resampling(py, filter, reducing_gap)?;
+        let (old_width, old_height) = slf.get().open_picture(py)?.size;
+        if old_width > width || old_height > height {
+            let new = slf.get().map(py, |image| image.thumbnail(width, height, how))?;
+            slf.get().become_(py, new)?;
+        }
+        Ok(slf)
+    }
+
+    /// A new image in another mode. Grey is ITU-R BT.601 luma. Alpha that goes is forgotten, not blended; new alpha is
+    /// opaque. CMYK is the plain complement; use the ICC profile for print.
+    #[pyo3(signature = (mode, /))]
+    fn convert(&self, mode: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = mode.py();
+        let mode = argument::mode(mode)?;
+        self.map(py, |image| image.convert(mode))
+    }
+
+    /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. ImageError when it is
+    /// empty or reaches beyond the image.
+    #[pyo3(signature = (r#box, /))]
+    fn crop(&self, r#box: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let region = argument::region(r#box)?;
+        self.map(r#box.py(), |image| image.crop(region))
+    }
+
+    /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; width and height change places.
+    #[pyo3(signature = (degrees, /))]
+    fn rotate(&self, degrees: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let turn = argument::turn(degrees)?;
+        self.map(degrees.py(), |image| match turn {
+            Some(turn) => image.rotate(turn),
+            None => image.copy(),
+        })
+    }
+
+    /// A new image with left and right ("horizontal") or top and bottom ("vertical") exchanged.
+    #[pyo3(signature = (direction, /))]
+    fn flip(&self, direction: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let flip = argument::flip(direction)?;
+        self.map(direction.py(), |image| image.flip(flip))
+    }
+
+    /// Copy another image of the same mode over this one, with its upper left corner at (x, y). What lies outside is left
+    /// out.
+    #[pyo3(signature = (other, at = None, /), text_signature = "($self, other, at=(0, 0), /)")]
+    fn paste(&self, other: &Bound<'_, Self>, at: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let py = other.py();
+        let (x, y) = at.map_or(Ok((0, 0)), |at| argument::place("at", at))?;
+        let (mine, its) = (self.open_picture(py)?, other.get().open_picture(py)?);
+        let pasted = detached(py, || {
+            if Arc::ptr_eq(&mine, &its) {
+                let copy = its.read().copy()?;
+                return mine.change(|image| image.paste(&copy, x, y));
+            }
+            // Two locks at one time are always taken in the order of their addresses, so that nobody waits for ever.
+            if Arc::as_ptr(&mine) < Arc::as_ptr(&its) {
+                return mine.change(|image| image.paste(&its.read(), x, y));
+            }
+            let other = its.read();
+            mine.change(|image| image.paste(&other, x, y))
+        });
+        pasted.map_err(|error| refusal::refused(py, error, None))
+    }
+
+    /// A second image with the same pixels and metadata.
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        self.map(py, gabion_image::Image::copy)
+    }
+
+    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
+        self.copy(py)
+    }
+
+    #[pyo3(signature = (_memo, /))]
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.copy(py)
+    }
+
+    /// Put all rows in one piece, so that NumPy and others can share them; does nothing when they lie so. Raises
+    /// BufferError while views are alive, because they would go on to show the old place.
+    fn make_contiguous(&self, py: Python<'_>) -> PyResult<()> {
+        let picture = self.open_picture(py)?;
+        if picture.is_contiguous() {
+            return Ok(());
+        }
+        // This object has one reference, this call another.
+        if Arc::strong_count(&picture) > 2 {
+            let text = "this image cannot be moved while views of its rows or blocks are alive; let go of them";
+            return Err(refusal::buffer_error(py, text));
+        }
+        let new = export::in_one_piece(py, &picture)?;
+        drop(picture);
+        self.become_(py, Self { picture: Mutex::new(Some(new)) })
+    }
+
+    /// row(y)
+    ///
+    /// Row y as a writable memoryview of bytes, in place; negative y counts from the bottom. Raises IndexError when there
+    /// is no such row.
+    #[pyo3(signature = (y, /))]
+    fn row<'py>(&self, py: Python<'py>, y: isize) -> PyResult<Bound<'py, PyAny>> {
+        let picture = self.open_picture(py)?;
+        let rows = picture.size.1 as usize;
+        let index = if y < 0 { y.checked_add_unsigned(rows) } else { Some(y) };
+        let Some(index) = index.and_then(|y| usize::try_from(y).ok()).filter(|y| *y < rows) else {
+            let text = format!("row {y} of an image of {rows} rows");
+            return Err(exception(&py.get_type::<pyo3::exceptions::PyIndexError>(), &text));
+        };
+        view::memoryview(py, &picture, picture.row(index))
+    }
+
+    /// All rows, top to bottom, as writable memoryviews in place.
+    fn rows(&self, py: Python<'_>) -> PyResult<Rows> {
+        Ok(Rows::of(self.open_picture(py)?))
+    }
+
+    /// Call fn(y, row) for each row, top to bottom. row is a writable memoryview, in place; when fn returns bytes, they
+    /// become the row.
+    ///
+    /// >>> import gabion
+    /// >>> image = gabion.Image.new("L", (3, 2), 250)
+    /// >>> image.process_rows(lambda y, row: bytes(255 - value for value in row))
+    /// >>> image.to_bytes()
+    /// b'\x05\x05\x05\x05\x05\x05'
+    #[pyo3(signature = (r#fn, /))]
+    fn process_rows(&self, r#fn: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = r#fn.py();
+        let picture = self.open_picture(py)?;
+        for y in 0..picture.size.1 as usize {
+            // Closed by the function itself, or by another thread.
+            self.open_picture(py)?;
+            let place = picture.row(y);
+            let result = r#fn.call1((y, view::memoryview(py, &picture, place)?))?;
+            if result.is_none() {
+                continue;
+            }
+            let bytes = Content::of(&result)?;
+            if bytes.len() != place.length {
+                let text = format!("process_rows(): {} bytes for row {y}, which has {}", bytes.len(), place.length);
+                return Err(refusal::value_error(py, &text));
+            }
+            // SAFETY: as many bytes as the row has, in the picture, which is held. The result may be the row itself.
+            unsafe { std::ptr::copy(bytes.as_slice().as_ptr(), place.start.as_ptr(), place.length) };
+        }
+        Ok(())
+    }
+
+    /// All rows without gaps, as bytes.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let picture = self.open_picture(py)?;
+        PyBytes::new_with(py, picture.len(), |bytes| {
+            detached(py, || picture.read().copy_to(bytes)).map_err(|error| refusal::refused(py, error, None))
+        })
+    }
+
+    /// A Pillow image of the same pixels. L, RGBA and CMYK in one piece are shared, until Pillow changes them; others are
+    /// copied. Raises ModuleNotFoundError without Pillow.
+    fn to_pillow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        target::pillow(py, &self.open_picture(py)?)
+    }
+
+    /// Save to a path, or to a binary file that is open. format is "JPEG", "PNG", "WebP", "TIFF" or "BMP"; without it the
+    /// name tells it. A path is written aside and renamed when it is complete: whatever happens, there is the old file or
+    /// the new one.
+    ///
+    /// quality is 1 to 100, for JPEG and WebP. Further options: subsampling ("4:4:4", "4:2:2", "4:2:0"), progressive and
+    /// optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
+    /// metadata=False to leave out EXIF block and ICC profile. Those that a format does not know are not looked at.
+    ///
+    /// Raises ImageError when the format does not hold the mode or the size, OSError when the file cannot be written.
+    #[pyo3(
+        signature = (target, *, format = None, quality = 80, **options),
+        text_signature = "($self, target, *, format=None, quality=80, **options)"
+    )]
+    fn save(
+        &self,
+        target: &Bound<'_, PyAny>,
+        format: Option<&Bound<'_, PyAny>>,
+        quality: i64,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let py = target.py();
+        let picture = self.open_picture(py)?;
+        let format = format.map(argument::format).transpose()?;
+        target::save(target, &picture, format, &target::options(quality, options, py)?)
+    }
+
+    /// End the use of this object. The memory goes back to the pool, or with the last view of it. Closing twice does nothing.
+    fn close(&self, py: Python<'_>) {
+        let picture = self.exchange(None);
+        detached(py, || drop(picture));
+    }
+
+    /// True after close().
+    #[getter]
+    fn closed(&self) -> bool {
+        self.peek().is_none()
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().open_picture(slf.py())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        let Some(picture) = self.peek() else { return "<gabion.Image, closed>".to_owned() };
+        let (width, height) = picture.size;
+        let from = picture.format.map_or(String::new(), |format| format!(", from {format}"));
+        format!("<gabion.Image {} {width} × {height}{from}>", picture.mode)
+    }
+
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let py = slf.py();
+        // SAFETY: the interpreter's structure to fill; null means "nothing exported".
+        let picture = slf.get().open_picture(py).inspect_err(|_| unsafe { (*view).obj = std::ptr::null_mut() })?;
+        // SAFETY: as above.
+        unsafe { view::fill(slf.as_any(), picture, view, flags) }
+    }
+
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: called by the interpreter, once for each buffer that was filled.
+        unsafe { view::release(view) }
+    }
+
+    /// A dict after version 3 of NumPy's array interface. A contiguous image has it, others raise AttributeError.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let picture = self.open_picture(py)?;
+        match picture.whole(py) {
+            Ok(place) => export::interface(py, &picture, &view::memoryview(py, &picture, place)?),
+            // NumPy goes on to __array__ then.
+            Err(error) => Err(exception(&py.get_type::<PyAttributeError>(), &error.value(py).to_string())),
+        }
+    }
+
+    /// A NumPy array: of the same memory when contiguous, else a read-only copy.
+    #[pyo3(signature = (dtype = None, *, copy = None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        target::array(py, &self.open_picture(py)?, dtype, copy)
+    }
+
+    /// The kind and number of the device, in DLPack's numbers: (1, 0), the CPU.
+    fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
+        self.open_picture(py).map(|_| export::DEVICE)
+    }
+
+    /// A DLPack capsule of a contiguous image: rows, columns and, but for grey, channels, of uint8. With copy=True of a
+    /// copy. BufferError for another device or a stream, and for an image in several blocks.
+    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    fn __dlpack__(
+        &self,
+        py: Python<'_>,
+        stream: Option<&Bound<'_, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        if stream.is_some() {
+            let text = "an image is memory of the CPU, which has no streams: pass stream=None";
+            return Err(refusal::buffer_error(py, text));
+        }
+        let versioned = max_version.is_some_and(|(major, _)| major >= 1);
+        export::tensor(py, self.open_picture(py)?, versioned, dl_device, copy)
+    }
+
+    /// The Arrow type of the pixels, as a capsule: uint8, or lists of as many as there are channels.
+    fn __arrow_c_schema__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        export::schema(py, &*self.open_picture(py)?)
+    }
+
+    /// The pixels of a contiguous image as an Arrow array, row after row: capsules of its type and of itself. Arrow's users
+    /// take arrays for immutable. requested_schema is not followed.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__(
+        &self,
+        py: Python<'_>,
+        requested_schema: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
+        let _ = requested_schema;
+        let picture = self.open_picture(py)?;
+        Ok((export::schema(py, &picture)?, export::pixels(py, picture)?))
+    }
+
+    /// Refuses, for pickle.
+    #[pyo3(signature = (_protocol, /))]
+    fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        let text = "a gabion.Image cannot be pickled: save() it to a file, or pickle to_bytes(), size and mode";
+        Err(refusal::type_error(py, text))
+    }
+}

@@ -1,0 +1,78 @@
+//! A picture as a DLPack tensor, as Arrow data, and after NumPy's array interface. Never a copy but where one is asked for.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::picture::Picture;
+use super::refusal;
+use crate::detached::detached;
+use crate::memory::{arrow, dlpack};
+
+/// The device: the CPU.
+pub(super) const DEVICE: (i32, i32) = (dlpack::CPU, 0);
+
+/// The DLPack capsule of a picture in one piece.
+pub(super) fn tensor(
+    py: Python<'_>,
+    picture: Arc<Picture>,
+    versioned: bool,
+    device: Option<(i32, i32)>,
+    copy: Option<bool>,
+) -> PyResult<Py<PyAny>> {
+    if let Some(device) = device.filter(|device| *device != DEVICE) {
+        let text = format!("an image is memory of the CPU, (1, 0), and cannot be exported to device {device:?}");
+        return Err(refusal::buffer_error(py, &text));
+    }
+    let copied = copy == Some(true);
+    let picture = if copied { in_one_piece(py, &picture)? } else { picture };
+    let start = picture.whole(py)?.start.as_ptr();
+    let [rows, columns, channels] = picture.shape.map(|side| side as i64);
+    if channels == 1 {
+        dlpack::capsule(py, start, [rows, columns], picture, versioned, copied)
+    } else {
+        dlpack::capsule(py, start, [rows, columns, channels], picture, versioned, copied)
+    }
+}
+
+/// A copy of a picture, in one piece.
+pub(super) fn in_one_piece(py: Python<'_>, picture: &Arc<Picture>) -> PyResult<Arc<Picture>> {
+    let copy = detached(py, || {
+        let mut copy = picture.read().copy()?;
+        copy.make_contiguous()?;
+        Ok(copy)
+    });
+    Picture::new(py, copy.map_err(|error| refusal::refused(py, error, None))?)
+}
+
+/// The Arrow type of a picture's pixels: uint8, or lists of so many.
+pub(super) fn schema(py: Python<'_>, picture: &Picture) -> PyResult<Py<PyAny>> {
+    arrow::schema(py, picture.mode.channels())
+}
+
+/// The Arrow array of the pixels of a picture in one piece, row after row.
+pub(super) fn pixels(py: Python<'_>, picture: Arc<Picture>) -> PyResult<Py<PyAny>> {
+    let place = picture.whole(py)?;
+    let (start, channels) = (place.start.as_ptr(), picture.mode.channels());
+    if channels == 1 {
+        arrow::array(py, start, place.length, picture)
+    } else {
+        arrow::lists(py, start, place.length / channels, channels, picture)
+    }
+}
+
+/// A dict after version 3 of NumPy's array interface. Its users keep the object that `data` comes from: the memoryview.
+pub(super) fn interface<'py>(
+    py: Python<'py>,
+    picture: &Picture,
+    data: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dimensions = if picture.mode.channels() == 1 { 2 } else { 3 };
+    let dict = PyDict::new(py);
+    dict.set_item("version", 3)?;
+    dict.set_item("typestr", "|u1")?;
+    dict.set_item("shape", PyTuple::new(py, &picture.shape[..dimensions])?)?;
+    dict.set_item("data", data)?;
+    Ok(dict)
+}

@@ -1,0 +1,83 @@
+//! What can go wrong with images, and how Python is told.
+
+use std::io::{self, ErrorKind};
+
+use gabion_image::ImageError;
+use pyo3::exceptions::{PyBufferError, PyOSError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::errors::{Errors, exception, system_text};
+use crate::memory;
+
+/// The exception for an error of the core. `name` is the file that it is about.
+#[cold]
+pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>) -> PyErr {
+    let errors = match Errors::get(py) {
+        Ok(errors) => errors,
+        Err(error) => return error,
+    };
+    let text = match name {
+        Some(name) => format!("{}: {error}", name.str().map_or_else(|_| "?".to_owned(), |name| name.to_string())),
+        None => error.to_string(),
+    };
+    match error {
+        ImageError::Io(error) => failed(error, name),
+        ImageError::Memory(error) => memory::refused(py, &error),
+        ImageError::Limit { .. } => exception(errors.limit.bind(py), &text),
+        _ => exception(errors.image.bind(py), &text),
+    }
+}
+
+/// An `OSError` of the right subclass, with its number where it is known, and the file's name.
+fn failed(error: io::Error, name: Option<&Bound<'_, PyAny>>) -> PyErr {
+    let number = error.raw_os_error().or(match error.kind() {
+        ErrorKind::NotFound => Some(libc::ENOENT),
+        ErrorKind::PermissionDenied => Some(libc::EACCES),
+        ErrorKind::IsADirectory => Some(libc::EISDIR),
+        ErrorKind::NotADirectory => Some(libc::ENOTDIR),
+        ErrorKind::StorageFull => Some(libc::ENOSPC),
+        ErrorKind::ReadOnlyFilesystem => Some(libc::EROFS),
+        _ => None,
+    });
+    match (number, name) {
+        (Some(number), Some(name)) => PyOSError::new_err((number, system_text(number), name.clone().unbind())),
+        (Some(number), None) => PyOSError::new_err((number, system_text(number))),
+        (None, _) if error.kind() == ErrorKind::OutOfMemory => {
+            pyo3::exceptions::PyMemoryError::new_err(error.to_string())
+        }
+        (None, _) => PyOSError::new_err(error.to_string()),
+    }
+}
+
+#[cold]
+pub(super) fn closed(py: Python<'_>) -> PyErr {
+    match Errors::get(py) {
+        Err(error) => error,
+        Ok(errors) => {
+            exception(errors.closed.bind(py), "this Image was closed: its pixels are gone; open or make another")
+        }
+    }
+}
+
+#[cold]
+pub(super) fn image_error(py: Python<'_>, text: &str) -> PyErr {
+    match Errors::get(py) {
+        Err(error) => error,
+        Ok(errors) => exception(errors.image.bind(py), text),
+    }
+}
+
+#[cold]
+pub(super) fn buffer_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyBufferError>(), text)
+}
+
+#[cold]
+pub(super) fn type_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyTypeError>(), text)
+}
+
+#[cold]
+pub(super) fn value_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyValueError>(), text)
+}

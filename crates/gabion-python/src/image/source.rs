@@ -1,0 +1,248 @@
+//! Images from files, bytes, arrays and Pillow.
+
+use std::ffi::{CStr, OsString};
+use std::path::PathBuf;
+use std::ptr::NonNull;
+
+use gabion_blocks::Pool;
+use gabion_image::{Image, Mode, OpenOptions};
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::refusal::{image_error, refused, type_error};
+use crate::detached::detached;
+use crate::ffi;
+use crate::streams;
+
+/// Opens a path, the bytes of a file, or a file object.
+pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image> {
+    let py = source.py();
+    if let Some(path) = path(source)? {
+        let image = detached(py, || Image::open(Pool::global(), &path, options));
+        return image.map_err(|error| refused(py, error, Some(source)));
+    }
+    // SAFETY: attached, a live object.
+    if unsafe { ffi::PyObject_CheckBuffer(source.as_ptr()) } != 0 {
+        let content = streams::Content::of(source)?;
+        let bytes = content.as_slice();
+        return detached(py, || Image::decode(Pool::global(), bytes, options))
+            .map_err(|error| refused(py, error, None));
+    }
+    if !source.hasattr("read")? && !source.hasattr("readinto")? {
+        let given = source.get_type().name()?;
+        let text = format!("Image.open() takes a path, a binary file or the bytes of one, not {given}");
+        return Err(type_error(py, &text));
+    }
+    let name = source.getattr_opt("name")?.and_then(|name| name.cast_into::<PyString>().ok());
+    let whole = streams::whole("file", source, options.limits.max_bytes)?;
+    let bytes = whole.as_slice();
+    let image = detached(py, || Image::decode(Pool::global(), bytes, options));
+    image.map_err(|error| refused(py, error, name.as_ref().map(Bound::as_any)))
+}
+
+/// The path that a str or an os.PathLike stands for.
+pub(super) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
+    if !value.is_instance_of::<PyString>() && !value.hasattr("__fspath__")? {
+        return Ok(None);
+    }
+    let text = value.py().import("os")?.call_method1("fsdecode", (value,))?;
+    let path: OsString = text.extract()?;
+    if path.as_encoded_bytes().contains(&0) {
+        return Err(super::refusal::value_error(value.py(), "the path holds a null byte"));
+    }
+    Ok(Some(path.into()))
+}
+
+/// A strided array of bytes, held by its view.
+struct Array<'py> {
+    view: ffi::Py_buffer,
+    py: Python<'py>,
+}
+
+impl Drop for Array<'_> {
+    fn drop(&mut self) {
+        let _ = self.py;
+        // SAFETY: attached (`py`), a view that was filled and is released once.
+        unsafe { ffi::PyBuffer_Release(&raw mut self.view) };
+    }
+}
+
+/// What of an array is needed to copy it.
+#[derive(Clone, Copy)]
+struct Strided {
+    start: NonNull<u8>,
+    /// Rows, columns, channels.
+    shape: [usize; 3],
+    strides: [isize; 3],
+}
+
+// SAFETY: an address with its shape; the copy that uses it runs while the view is held.
+unsafe impl Send for Strided {}
+
+impl<'py> Array<'py> {
+    /// The array that an object is: by the buffer protocol, else by what NumPy makes of it.
+    fn of(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let flags = ffi::PyBUF_STRIDED_RO | ffi::PyBUF_FORMAT;
+        let mut view = ffi::Py_buffer::new();
+        // SAFETY: attached, a live object and a structure to fill.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut view, flags) } == 0 {
+            return Ok(Self { view, py });
+        }
+        // No buffer, or none in one piece: NumPy may know another way.
+        let refused = PyErr::fetch(py);
+        if !refused.is_instance_of::<PyTypeError>(py) && !refused.is_instance_of::<PyBufferError>(py) {
+            return Err(refused);
+        }
+        let array = numpy(object)?;
+        // SAFETY: as above.
+        if unsafe { ffi::PyObject_GetBuffer(array.as_ptr(), &raw mut view, flags) } == 0 {
+            Ok(Self { view, py })
+        } else {
+            Err(PyErr::fetch(py))
+        }
+    }
+
+    fn format(&self) -> &CStr {
+        // SAFETY: asked for, so it is null (bytes) or a string that lives as long as the view.
+        unsafe { if self.view.format.is_null() { c"B" } else { CStr::from_ptr(self.view.format) } }
+    }
+
+    fn strided(&self) -> PyResult<Strided> {
+        let dimensions = usize::try_from(self.view.ndim).unwrap_or(0);
+        let format = self.format().to_string_lossy();
+        if !matches!(&*format, "B" | "<B" | "=B" | "@B" | "|B" | ">B") || self.view.itemsize != 1 {
+            let text = format!(
+                "an array of uint8 is needed, not of format {format:?}: scale it to 0–255 and call .astype('uint8')"
+            );
+            return Err(type_error(self.py, &text));
+        }
+        if !(2..=3).contains(&dimensions) {
+            let text = format!("an array of rows × columns × channels is needed, not of {dimensions} dimensions");
+            return Err(image_error(self.py, &text));
+        }
+        let (mut shape, mut strides) = ([1; 3], [1; 3]);
+        for dimension in 0..dimensions {
+            // SAFETY: shape and strides were asked for, and have as many entries as there are dimensions. They lie with the
+            // exporter: those of one dimension, which may lie in the view itself, were refused.
+            unsafe {
+                shape[dimension] = *self.view.shape.add(dimension) as usize;
+                strides[dimension] = *self.view.strides.add(dimension);
+            }
+        }
+        let start = NonNull::new(self.view.buf.cast()).unwrap_or(NonNull::dangling());
+        Ok(Strided { start, shape, strides })
+    }
+}
+
+/// The NumPy array of what is none itself: tensors, other images.
+fn numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let ways = ["__array_interface__", "__array__", "__array_struct__", "__dlpack__"];
+    let Some(way) = ways.iter().find(|way| object.hasattr(**way).unwrap_or(false)) else {
+        let given = object.get_type().name()?;
+        return Err(type_error(py, &format!("from_array() takes an array of uint8, not {given}")));
+    };
+    let call = if *way == "__dlpack__" { "from_dlpack" } else { "asarray" };
+    py.import("numpy")?.call_method1(call, (object,))
+}
+
+/// A copy of an array of uint8: (rows, columns) or (rows, columns, channels).
+pub(super) fn array(object: &Bound<'_, PyAny>, mode: Option<Mode>) -> PyResult<Image> {
+    let py = object.py();
+    let array = Array::of(object)?;
+    let from = array.strided()?;
+    let [height, width, channels] = from.shape;
+    let mode = match (mode, channels) {
+        (Some(mode), channels) if mode.channels() == channels => mode,
+        (Some(mode), _) => {
+            let text = format!("an array of {channels} channels is no {mode} image: that has {}", mode.channels());
+            return Err(image_error(py, &text));
+        }
+        (None, 1) => Mode::L,
+        (None, 2) => Mode::LA,
+        (None, 3) => Mode::RGB,
+        (None, 4) => Mode::RGBA,
+        (None, _) => {
+            let text = format!("an array of {channels} channels is no image: 1 to 4 are, the last dimension counts");
+            return Err(image_error(py, &text));
+        }
+    };
+    let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+    let image = detached(py, move || {
+        let mut image = Image::new(Pool::global(), mode, side(width), side(height), &vec![0; channels])?;
+        // SAFETY: the array is held by its view; it is as large as the image.
+        image.rows_mut().enumerate().for_each(|(y, row)| unsafe { copy_row(from, y, row) });
+        Ok(image)
+    });
+    image.map_err(|error| refused(py, error, None))
+}
+
+/// Copies a row of an array.
+///
+/// # Safety
+/// The array is alive, has a row `y`, and as many bytes in it as `row`.
+unsafe fn copy_row(from: Strided, y: usize, row: &mut [u8]) {
+    let [_, _, channels] = from.shape;
+    let [down, right, deep] = from.strides;
+    // SAFETY: all indices are within the shape (duty of the caller), which the strides lead into the array for.
+    unsafe {
+        let start = from.start.as_ptr().offset(y as isize * down);
+        if deep == 1 && right == channels as isize {
+            start.copy_to_nonoverlapping(row.as_mut_ptr(), row.len());
+            return;
+        }
+        for (x, pixel) in row.chunks_exact_mut(channels).enumerate() {
+            for (channel, value) in pixel.iter_mut().enumerate() {
+                *value = *start.offset(x as isize * right + channel as isize * deep);
+            }
+        }
+    }
+}
+
+/// Bytes that are asked of Pillow at a time.
+const STRIP: usize = 1 << 20;
+
+/// A copy of a Pillow image. Modes that are none here are converted: with transparency to RGBA, 1-bit ones to L, others to
+/// RGB.
+pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
+    let py = picture.py();
+    let given = || picture.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let known = ["mode", "size", "tobytes", "crop", "convert", "info"];
+    if !known.iter().all(|name| picture.hasattr(*name).unwrap_or(false)) {
+        return Err(type_error(py, &format!("from_pillow() takes a PIL.Image.Image, not {}", given())));
+    }
+    let name: String = picture.getattr("mode")?.extract()?;
+    let (mode, picture) = if let Some(mode) = Mode::of_name(&name) {
+        (mode, picture.clone())
+    } else {
+        let transparent = picture.getattr("info")?.contains("transparency")?;
+        let mode = match name.as_str() {
+            "1" => Mode::L,
+            "La" => Mode::LA,
+            "PA" | "RGBa" => Mode::RGBA,
+            _ if transparent => Mode::RGBA,
+            _ => Mode::RGB,
+        };
+        (mode, picture.call_method1("convert", (mode.name(),))?)
+    };
+    let (width, height): (u32, u32) = picture.getattr("size")?.extract()?;
+    let blank = || Image::new(Pool::global(), mode, width, height, &vec![0; mode.channels()]);
+    let mut image = detached(py, blank).map_err(|error| refused(py, error, None))?;
+    let rows = u32::try_from(STRIP / image.row_bytes()).unwrap_or(u32::MAX).max(1);
+    for top in (0..height).step_by(rows as usize) {
+        let bottom = top.saturating_add(rows).min(height);
+        let strip = picture.call_method1("crop", ((0, top, width, bottom),))?.call_method0("tobytes")?;
+        let content = streams::Content::of(&strip)?;
+        if content.len() != image.row_bytes() * (bottom - top) as usize {
+            return Err(image_error(py, "Pillow gives another number of bytes than the image's size and mode say"));
+        }
+        for (y, from) in (top..bottom).zip(content.as_slice().chunks_exact(image.row_bytes())) {
+            if let Some(row) = image.row_mut(y) {
+                row.copy_from_slice(from);
+            }
+        }
+    }
+    Ok(image)
+}

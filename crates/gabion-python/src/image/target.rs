@@ -1,0 +1,133 @@
+//! Images to files, and to Pillow.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gabion_image::{Format, SaveOptions, save_atomically};
+use pyo3::exceptions::PyModuleNotFoundError;
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDict, PyNone, PyTuple};
+
+use super::export::in_one_piece;
+use super::picture::Picture;
+use super::refusal::{image_error, refused, type_error, value_error};
+use super::{argument, source, view};
+use crate::detached::detached;
+use crate::errors::exception;
+use crate::streams::{Sink, Spool};
+
+/// The options of save(), as keywords.
+pub(super) fn options(quality: i64, more: Option<&Bound<'_, PyDict>>, py: Python<'_>) -> PyResult<SaveOptions> {
+    let Some(quality) = u8::try_from(quality).ok().filter(|quality| (1..=100).contains(quality)) else {
+        return Err(value_error(py, &format!("quality={quality}: pass 1 to 100")));
+    };
+    let mut options = SaveOptions { quality, ..SaveOptions::default() };
+    for (name, value) in more.into_iter().flatten() {
+        let name: String = name.extract()?;
+        match name.as_str() {
+            "subsampling" => options.subsampling = argument::subsampling(&value)?,
+            "progressive" => options.progressive = value.is_truthy()?,
+            "optimize" => options.optimized = value.is_truthy()?,
+            "lossless" => options.lossless = value.is_truthy()?,
+            "compression" => options.compression = argument::compression(&value)?,
+            "metadata" => options.metadata = value.is_truthy()?,
+            _ => {
+                let known = "subsampling, progressive, optimize, lossless, compression, metadata";
+                let text = format!("save() has no option {name:?}; there are quality, {known}");
+                return Err(type_error(py, &text));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Saves to a path, aside and then renamed, or to a file object.
+pub(super) fn save(
+    target: &Bound<'_, PyAny>,
+    picture: &Picture,
+    format: Option<Format>,
+    options: &SaveOptions,
+) -> PyResult<()> {
+    let py = target.py();
+    if let Some(path) = source::path(target)? {
+        let Some(format) = format.or_else(|| named(&path)) else {
+            let text =
+                format!("the name {:?} tells no format that can be written: pass format=", path.display().to_string());
+            return Err(image_error(py, &text));
+        };
+        let saved = detached(py, || save_atomically(&path, |out| picture.read().encode(format, options, out)));
+        return saved.map_err(|error| refused(py, error, Some(target)));
+    }
+    let sink = Sink::new("file", target)?;
+    let name = target.getattr_opt("name")?.and_then(|name| name.extract::<String>().ok());
+    let Some(format) = format.or_else(|| named(Path::new(name.as_deref()?))) else {
+        return Err(image_error(py, "this file has no name that tells the format: pass format="));
+    };
+    let mut spool = Spool::default();
+    match detached(py, || picture.read().encode(format, options, &mut spool)) {
+        Ok(()) => spool.pour(py, &sink),
+        Err(error) => Err(spool.refusal(py).unwrap_or_else(|| refused(py, error, None))),
+    }
+}
+
+/// The format that a name tells, if it can be written.
+fn named(path: &Path) -> Option<Format> {
+    Format::of_path(path).filter(|format| format.can_write())
+}
+
+/// A Pillow image. It shares the pixels where Pillow keeps them as they are here: L, RGBA and CMYK in one piece.
+pub(super) fn pillow<'py>(py: Python<'py>, picture: &Arc<Picture>) -> PyResult<Bound<'py, PyAny>> {
+    let module = py.import("PIL.Image").map_err(|error| {
+        let text = "to_pillow() needs Pillow, which is not installed: pip install pillow";
+        let missing = error.get_type(py);
+        if missing.is(py.get_type::<PyModuleNotFoundError>()) { exception(&missing, text) } else { error }
+    })?;
+    let (mode, size) = (picture.mode.name(), picture.size);
+    if picture.is_contiguous() {
+        let bytes = view::memoryview(py, picture, picture.whole(py)?)?;
+        return module.call_method1("frombuffer", (mode, size, bytes, "raw", mode, 0, 1));
+    }
+    let image = module.call_method1("new", (mode, size, PyNone::get(py)))?;
+    let (mut top, row) = (0, picture.row_bytes());
+    for place in picture.places() {
+        let rows = (place.length / row) as u32;
+        let bytes = view::memoryview(py, picture, *place)?;
+        let strip = module.call_method1("frombuffer", (mode, (size.0, rows), bytes, "raw", mode, 0, 1))?;
+        image.call_method1("paste", (strip, (0, top)))?;
+        top += rows;
+    }
+    Ok(image)
+}
+
+/// A NumPy array: of the same memory in one piece, else of a read-only copy.
+pub(super) fn array<'py>(
+    py: Python<'py>,
+    picture: &Arc<Picture>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let shared = picture.is_contiguous();
+    if !shared && copy == Some(false) {
+        let text = format!(
+            "this image lies in {} blocks and cannot be an array without a copy: call make_contiguous() first",
+            picture.places().len()
+        );
+        return Err(value_error(py, &text));
+    }
+    let whole = if shared { Arc::clone(picture) } else { in_one_piece(py, picture)? };
+    let bytes = view::memoryview(py, &whole, whole.whole(py)?)?;
+    let dimensions = if whole.shape[2] == 1 { 2 } else { 3 };
+    let shape = PyTuple::new(py, &whole.shape[..dimensions])?;
+    let numpy = py.import("numpy")?;
+    let mut array = numpy.call_method1("frombuffer", (bytes, "uint8"))?.call_method1("reshape", (shape,))?;
+    if shared && copy == Some(true) {
+        array = array.call_method0("copy")?;
+    } else if !shared && copy != Some(true) {
+        // What is written into a copy would be lost without a word.
+        array.getattr("flags")?.setattr("writeable", false)?;
+    }
+    match dtype {
+        Some(dtype) => array.call_method("astype", (dtype,), Some(&[("copy", false)].into_py_dict(py)?)),
+        None => Ok(array),
+    }
+}

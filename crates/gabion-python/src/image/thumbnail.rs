@@ -1,0 +1,49 @@
+//! From file to file, in one go.
+
+use std::path::{Path, PathBuf};
+
+use gabion_blocks::Pool;
+use gabion_image::{Format, Image, Limits, OpenOptions, SaveOptions, save_atomically};
+use pyo3::prelude::*;
+
+use super::refusal;
+use crate::detached::detached;
+
+/// Makes a smaller file of a picture without the interpreter, for the command line; returns the new size. The picture is
+/// never whole in memory, and the new file gets its name when it is complete.
+#[pyfunction]
+#[pyo3(signature = (source, target, width, height, *, quality, max_pixels = None))]
+pub(super) fn _thumbnail(
+    py: Python<'_>,
+    source: PathBuf,
+    target: PathBuf,
+    width: u32,
+    height: u32,
+    quality: u8,
+    max_pixels: Option<u64>,
+) -> PyResult<(u32, u32)> {
+    let mut limits = Limits::default();
+    limits.max_pixels = max_pixels.unwrap_or(limits.max_pixels);
+    let open = OpenOptions { limits, ..OpenOptions::thumbnail(width, height) };
+    let save = SaveOptions { quality, ..SaveOptions::default() };
+    let format = Format::of_path(&target).filter(|format| format.can_write());
+    let Some(format) = format else {
+        return Err(refusal::image_error(py, "the name of the target tells no format that can be written"));
+    };
+    let about = |path: &Path| path.as_os_str().into_pyobject(py);
+    let opened = detached(py, || Image::open(Pool::global(), &source, &open)?.held_by(format));
+    let image = match opened {
+        Ok(image) => image,
+        Err(error) => return Err(refusal::refused(py, error, Some(about(&source)?.as_any()))),
+    };
+    match detached(py, || save_atomically(&target, |out| image.encode(format, &save, out))) {
+        Ok(()) => Ok(image.size()),
+        Err(error) => Err(refusal::refused(py, error, Some(about(&target)?.as_any()))),
+    }
+}
+
+/// The formats that can be opened or saved, each with its extension and whether it can be saved; for the command line.
+#[pyfunction]
+pub(super) fn _image_formats() -> Vec<(&'static str, &'static str, bool)> {
+    Format::ALL.into_iter().map(|format| (format.name(), format.extension(), format.can_write())).collect()
+}

@@ -1,0 +1,112 @@
+//! `gabion.streams.copy`.
+
+use pyo3::prelude::*;
+
+use super::chunk::{self, Window};
+use super::descriptor::Pair;
+use super::file::{Sink, Source, Wrote, position, refuse_closed};
+use super::refusal;
+
+/// copy(src, dst, *, chunk="256 KiB")
+///
+/// Copy a binary file to another, from where src stands to its end; returns the number of bytes.
+///
+/// The bytes go through one chunk of the pool, which src fills (readinto(), else read()) and dst is given as a read-only
+/// memoryview, so that no operation allocates memory, however long the file. Between two regular files of open() the
+/// system copies by itself. chunk is the number of bytes at a time, "1 MiB" at most. A buffered file gives
+/// what it has rather than waiting for a full chunk, so that a pipe is passed on as it comes.
+///
+/// Neither file is closed or flushed at the end, but both stand behind the bytes that were copied, as after reads and
+/// writes.
+///
+/// What a file raises is passed on with the attribute bytes_copied, the number of bytes that dst has taken, and a note
+/// that says so; src stands behind those bytes where it is seekable. A non-blocking file that has nothing now, or takes
+/// nothing now, is a BlockingIOError with the same number as characters_written. Raises TypeError for what is no binary
+/// file, ValueError for closed files and where both are the same file.
+///
+/// >>> import io
+/// >>> import gabion.streams
+/// >>> target = io.BytesIO()
+/// >>> gabion.streams.copy(io.BytesIO(b"stone" * 1000), target)
+/// 5000
+#[pyfunction]
+#[pyo3(signature = (src, dst, *, chunk = None), text_signature = "(src, dst, *, chunk='256 KiB')")]
+pub(super) fn copy(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
+    let py = src.py();
+    let length = chunk::length(chunk)?;
+    let source = Source::new("src", src, true)?;
+    let sink = Sink::new("dst", dst)?;
+    refuse_closed("src", src)?;
+    refuse_closed("dst", dst)?;
+    let mut window = Window::rent(py, length)?;
+    if let Some(mut pair) = Pair::of(src, dst)? {
+        // SAFETY: the chunk is this call's own: no view of it was lent out.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(window.start(), window.len()) };
+        let result = pair.copy(py, bytes);
+        let settled = pair.settle(src, dst);
+        return match result.and(settled) {
+            Ok(()) => Ok(pair.copied()),
+            Err(error) => Err(stopped(py, error, pair.copied())),
+        };
+    }
+    let mut copied = 0;
+    match through(py, &source, &sink, &mut window, &mut copied) {
+        Ok(()) => Ok(copied),
+        Err((error, unwritten)) => Err(stopped(py, set_back(src, error, unwritten), copied)),
+    }
+}
+
+/// Passes chunks on to the end of the source. An error comes with the number of bytes that were read and not written.
+fn through(
+    py: Python<'_>,
+    source: &Source,
+    sink: &Sink,
+    window: &mut Window,
+    copied: &mut u64,
+) -> Result<(), (PyErr, usize)> {
+    loop {
+        // Files written in C run no Python code, so that nobody else would look.
+        py.check_signals().map_err(|error| (error, 0))?;
+        let read = match source.read(py, window).map_err(|error| (error, 0))? {
+            Some(0) => return Ok(()),
+            Some(read) => read,
+            None => {
+                let text = format!("src has nothing to read now; {copied} bytes were copied");
+                return Err((refusal::would_block(text, *copied), 0));
+            }
+        };
+        let mut done = 0;
+        let wrote = sink.write(py, window, &mut done, read);
+        *copied += done as u64;
+        match wrote {
+            Ok(Wrote::All) => {}
+            Ok(Wrote::NotNow) => {
+                let text = format!("dst takes nothing now; {copied} bytes were copied");
+                return Err((refusal::would_block(text, *copied), read - done));
+            }
+            Err(error) => return Err((error, read - done)),
+        }
+        if window.is_kept() {
+            // dst keeps what it was given: it shall stay as it is.
+            *window = Window::rent(py, window.len()).map_err(|error| (error, 0))?;
+        }
+    }
+}
+
+/// Has the source stand behind what was written, where that can be.
+fn set_back(src: &Bound<'_, PyAny>, error: PyErr, unwritten: usize) -> PyErr {
+    if unwritten == 0 {
+        return error;
+    }
+    let back = position(src).and_then(|place| place.checked_sub(unwritten as u64));
+    if back.is_some_and(|place| src.call_method1("seek", (place,)).is_ok()) {
+        return error;
+    }
+    let note = format!("{unwritten} bytes more were read from src, which is not seekable: they are lost");
+    let _ = error.value(src.py()).call_method1("add_note", (note,));
+    error
+}
+
+fn stopped(py: Python<'_>, error: PyErr, copied: u64) -> PyErr {
+    refusal::told(py, error, "bytes_copied", copied, &format!("gabion.streams.copy: {copied} bytes were copied before"))
+}

@@ -1,0 +1,239 @@
+//! Real files, copied by the system: no byte comes to this process where the system can do without.
+//!
+//! A Python file stands before its descriptor: it may have bytes in its buffer, and a position of its own. So only
+//! files of exactly the classes of `open()` are taken, whose ways are known; what they hold back is flushed before, and
+//! both are set behind the copied bytes afterwards.
+
+use std::fs::File;
+use std::io::{ErrorKind, Seek, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::ptr;
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use super::bytes::Growing;
+use super::file::position;
+use crate::detached::{Detached, detached};
+use crate::errors::system_text;
+
+/// Bytes between two looks for signals: some milliseconds' worth.
+const STEP: usize = 32 << 20;
+
+/// Whether the file is of exactly a class that `open()` gives.
+fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
+    let py = file.py();
+    let classes = CLASSES.get_or_try_init(py, || {
+        let io = py.import("io")?;
+        let names = ["FileIO", "BufferedReader", "BufferedWriter", "BufferedRandom"];
+        names.iter().map(|name| Ok(io.getattr(*name)?.cast_into::<PyType>()?.unbind())).collect::<PyResult<_>>()
+    })?;
+    let is = |file: &Bound<'_, PyAny>, class: &Py<PyType>| file.get_type().is(class.bind(py));
+    if is(file, &classes[0]) {
+        return Ok(true);
+    }
+    Ok(classes[1..].iter().any(|class| is(file, class)) && is(&file.getattr("raw")?, &classes[0]))
+}
+
+/// Two real files, with descriptors of their own, so that nobody closes them meanwhile.
+pub(super) struct Pair {
+    src: File,
+    dst: File,
+    /// Where the next byte is read.
+    at: u64,
+    /// Where it began.
+    began: u64,
+}
+
+impl Pair {
+    /// The descriptors of two regular files that may be copied behind Python's back, or None.
+    ///
+    /// # Errors
+    /// ValueError when both are the same file; what flushing raises.
+    pub(super) fn of(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let ready = is_plain(src)?
+            && is_plain(dst)?
+            && src.call_method0("readable")?.is_truthy()?
+            && dst.call_method0("writable")?.is_truthy()?;
+        if !ready {
+            return Ok(None);
+        }
+        let (Some(from), Some(to)) = (regular(src)?, regular(dst)?) else { return Ok(None) };
+        let (a, b) = (from.metadata()?, to.metadata()?);
+        if (a.dev(), a.ino()) == (b.dev(), b.ino()) {
+            return Err(PyValueError::new_err("src and dst are the same file: copy to another one"));
+        }
+        src.call_method0("flush")?;
+        dst.call_method0("flush")?;
+        Ok(position(src).map(|at| Self { src: from, dst: to, at, began: at }))
+    }
+
+    /// How many bytes were copied.
+    pub(super) fn copied(&self) -> u64 {
+        self.at - self.began
+    }
+
+    /// Copies to the end of the source, through `chunk` where the system does not copy by itself. Signals are handled
+    /// on the way.
+    pub(super) fn copy(&mut self, _py: Python<'_>, chunk: &mut [u8]) -> PyResult<()> {
+        let mut handled = Ok(());
+        let mut look = |away: &mut Detached| {
+            handled = away.visit(handle_signals);
+            handled.is_ok()
+        };
+        let copied = {
+            // SAFETY: attached (`_py`); the work has nothing of the interpreter's but in the visits, and what they
+            // raise is only moved.
+            let mut away = unsafe { Detached::begin() };
+            self.copy_while(chunk, &mut || look(&mut away))
+        };
+        handled?;
+        copied.map_err(|error| raised(&error))
+    }
+
+    fn copy_while(&mut self, chunk: &mut [u8], go_on: &mut dyn FnMut() -> bool) -> std::io::Result<()> {
+        while self.copy_in_system() {
+            if !go_on() {
+                return Ok(());
+            }
+        }
+        // Some file systems cannot, some (that of /proc) say that there is nothing. Reading tells.
+        let mut since = 0;
+        loop {
+            match self.copy_through(chunk)? {
+                0 => return Ok(()),
+                count => since += count,
+            }
+            if since >= STEP {
+                since = 0;
+                if !go_on() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Has the system copy up to a step. False when it cannot, or does not any more; the reason comes to light by
+    /// reading and writing.
+    fn copy_in_system(&mut self) -> bool {
+        let Ok(mut at) = libc::off64_t::try_from(self.at) else { return false };
+        // SAFETY: two open descriptors, owned by `self`; a position of the caller's for the one, the file's own
+        // (null) for the other.
+        let count = unsafe {
+            let (src, dst) = (self.src.as_raw_fd(), self.dst.as_raw_fd());
+            libc::copy_file_range(src, &raw mut at, dst, ptr::null_mut(), STEP, 0)
+        };
+        let Ok(count) = u64::try_from(count) else {
+            return std::io::Error::last_os_error().kind() == ErrorKind::Interrupted;
+        };
+        self.at += count;
+        count > 0
+    }
+
+    fn copy_through(&mut self, chunk: &mut [u8]) -> std::io::Result<usize> {
+        let count = loop {
+            match self.src.read_at(chunk, self.at) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => break result?,
+            }
+        };
+        let mut rest = &chunk[..count];
+        while !rest.is_empty() {
+            match self.dst.write(rest) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => {
+                    let written = match result? {
+                        0 => return Err(ErrorKind::WriteZero.into()),
+                        written => written,
+                    };
+                    self.at += written as u64;
+                    rest = &rest[written..];
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Sets both Python files behind what was copied.
+    pub(super) fn settle(&mut self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<()> {
+        src.call_method1("seek", (self.at,))?;
+        // The descriptor is a second name of the same open file, whose position the writes have moved.
+        dst.call_method1("seek", (self.dst.stream_position()?,))?;
+        Ok(())
+    }
+}
+
+/// A regular file of `open()`, to be read from where it stands to its end without a detour.
+pub(super) struct Rest {
+    file: File,
+    at: u64,
+}
+
+impl Rest {
+    /// None for every other kind of file.
+    pub(super) fn of(file: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        if !is_plain(file)? || !file.call_method0("readable")?.is_truthy()? {
+            return Ok(None);
+        }
+        let Some(own) = regular(file)? else { return Ok(None) };
+        file.call_method0("flush")?;
+        Ok(position(file).map(|at| Self { file: own, at }))
+    }
+
+    /// How many bytes there are, as things stand.
+    pub(super) fn len(&self) -> usize {
+        let length = self.file.metadata().map_or(0, |about| about.len());
+        usize::try_from(length.saturating_sub(self.at)).unwrap_or(usize::MAX)
+    }
+
+    /// Reads to the end, and sets the Python file there.
+    pub(super) fn read(mut self, file: &Bound<'_, PyAny>, target: &mut Growing<'_>) -> PyResult<()> {
+        let py = file.py();
+        loop {
+            py.check_signals()?;
+            let (start, room) = target.spare()?;
+            // SAFETY: `room` bytes from `start` on are the target's own. They are not initialised, which a read of the
+            // system does not look at.
+            let spare = unsafe { std::slice::from_raw_parts_mut(start, room.min(STEP)) };
+            let read = detached(py, || self.file.read_at(spare, self.at));
+            match read {
+                Ok(0) => break,
+                Ok(read) => {
+                    target.wrote(read);
+                    self.at += read as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(raised(&error)),
+            }
+        }
+        file.call_method1("seek", (self.at,)).map(drop)
+    }
+}
+
+/// An `OSError`. With the number, Python finds the subclass.
+fn raised(error: &std::io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, system_text(number))),
+        None => PyOSError::new_err(error.to_string()),
+    }
+}
+
+fn handle_signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
+}
+
+/// A descriptor of the file's own, if it is a regular file.
+fn regular(file: &Bound<'_, PyAny>) -> PyResult<Option<File>> {
+    let number: RawFd = file.call_method0("fileno")?.extract()?;
+    if number < 0 {
+        return Ok(None);
+    }
+    // SAFETY: the descriptor of an open file, which `file` keeps open at least until another thread runs, and that
+    // happens after it was duplicated.
+    let own = File::from(unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?);
+    Ok(Some(own).filter(|file| file.metadata().is_ok_and(|about| about.is_file())))
+}

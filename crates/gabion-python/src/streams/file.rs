@@ -1,0 +1,248 @@
+//! What a Python file does when it is asked to read or write, brought to three answers: so many bytes, the end, or
+//! not now.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use super::bytes::Content;
+use super::chunk::Window;
+use super::refusal;
+use crate::ffi;
+
+/// Classes of the module `io` that make a difference.
+struct Classes {
+    raw: Py<PyType>,
+    text: Py<PyType>,
+    buffered: [Py<PyType>; 2],
+}
+
+impl Classes {
+    fn get(py: Python<'_>) -> PyResult<&'static Self> {
+        static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+        CLASSES.get_or_try_init(py, || {
+            let io = py.import("io")?;
+            let class = |name| PyResult::Ok(io.getattr(name)?.cast_into::<PyType>()?.unbind());
+            let buffered = [class("BufferedReader")?, class("BufferedRandom")?];
+            Ok(Self { raw: class("RawIOBase")?, text: class("TextIOBase")?, buffered })
+        })
+    }
+}
+
+/// The method, held so that no call looks for it again.
+fn method<'py>(file: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    file.getattr_opt(name)
+}
+
+fn not_a_file(name: &str, needed: &str, file: &Bound<'_, PyAny>) -> PyErr {
+    let given = file.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let text = format!("{name} must be a binary file with {needed}, not {given}: open it before");
+    refusal::type_error(file.py(), &text)
+}
+
+fn refuse_text(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
+    if file.is_instance(Classes::get(file.py())?.text.bind(file.py()))? {
+        let text = format!("{name} is a text file: open it in binary mode, or pass its .buffer");
+        return Err(refusal::type_error(file.py(), &text));
+    }
+    Ok(())
+}
+
+/// The count that a file's method returned, from 0 to `most`.
+fn count(result: &Bound<'_, PyAny>, what: &str, most: usize) -> PyResult<usize> {
+    let py = result.py();
+    // SAFETY: attached, a live object; -1 with an error set when it is no number.
+    let count = unsafe {
+        let number = ffi::PyNumber_Index(result.as_ptr());
+        if number.is_null() {
+            drop(PyErr::fetch(py));
+            let given = result.get_type().name()?;
+            return Err(refusal::type_error(py, &format!("{what} returned {given}, not a number of bytes")));
+        }
+        let count = ffi::PyLong_AsSsize_t(number);
+        ffi::Py_DECREF(number);
+        if count == -1 {
+            drop(PyErr::take(py));
+        }
+        count
+    };
+    usize::try_from(count).ok().filter(|count| *count <= most).ok_or_else(|| {
+        let text = format!("{what} returned {count} where 0 to {most} bytes were asked for: the file is at fault");
+        refusal::os_error(py, &text)
+    })
+}
+
+/// A file to read from.
+pub(super) struct Source {
+    read: Py<PyAny>,
+    /// `read` is readinto, or readinto1; else it is read.
+    into: bool,
+}
+
+impl Source {
+    /// Reads by `readinto` where the file has it, else by `read`. With `soon`, a buffered file gives what it has
+    /// instead of waiting for a full chunk.
+    pub(super) fn new(name: &str, file: &Bound<'_, PyAny>, soon: bool) -> PyResult<Self> {
+        let py = file.py();
+        refuse_text(name, file)?;
+        let buffered = soon && Classes::get(py)?.buffered.iter().any(|class| file.get_type().is(class.bind(py)));
+        let into = if buffered { "readinto1" } else { "readinto" };
+        if let Some(read) = method(file, into)? {
+            return Ok(Self { read: read.unbind(), into: true });
+        }
+        match method(file, "read")? {
+            Some(read) => Ok(Self { read: read.unbind(), into: false }),
+            None => Err(not_a_file(name, "readinto() or read()", file)),
+        }
+    }
+
+    /// Shows the collector what is held.
+    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.read)
+    }
+
+    /// True when [`Source::read_to`] may be used.
+    pub(super) fn reads_into(&self) -> bool {
+        self.into
+    }
+
+    /// One read into the chunk, from its start on. None when the file has nothing now; 0 at its end.
+    pub(super) fn read(&self, py: Python<'_>, window: &mut Window) -> PyResult<Option<usize>> {
+        if self.into {
+            let all = window.all(py)?.clone();
+            return self.read_to(&all, window.len());
+        }
+        self.read_at(py, window, 0)
+    }
+
+    /// One read() into the chunk, from `at` on.
+    pub(super) fn read_at(&self, py: Python<'_>, window: &mut Window, at: usize) -> PyResult<Option<usize>> {
+        let most = window.len() - at;
+        let result = call(self.read.bind(py), most.into_pyobject(py)?.as_any())?;
+        if result.is_none() {
+            return Ok(None);
+        }
+        let content = Content::of(&result)?;
+        if content.len() > most {
+            let text = format!("read({most}) returned {} bytes: the file is at fault", content.len());
+            return Err(refusal::os_error(py, &text));
+        }
+        window.copy_in(at, content.as_slice());
+        Ok(Some(content.len()))
+    }
+
+    /// One read into a writable object of `most` bytes.
+    pub(super) fn read_to(&self, target: &Bound<'_, PyAny>, most: usize) -> PyResult<Option<usize>> {
+        let result = call(self.read.bind(target.py()), target)?;
+        if result.is_none() { Ok(None) } else { count(&result, "readinto()", most).map(Some) }
+    }
+}
+
+fn call<'py>(method: &Bound<'py, PyAny>, arg: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached; both are held; a new reference, or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(method.py(), ffi::PyObject_CallOneArg(method.as_ptr(), arg.as_ptr())) }
+}
+
+/// How a write ended.
+pub(crate) enum Wrote {
+    All,
+    /// The file takes no more now.
+    NotNow,
+}
+
+/// A file to write to.
+pub(crate) struct Sink {
+    write: Py<PyAny>,
+    /// For a raw file, None says that nothing was written; others return it for "done".
+    raw: bool,
+}
+
+impl Sink {
+    pub(crate) fn new(name: &str, file: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = file.py();
+        refuse_text(name, file)?;
+        let raw = file.is_instance(Classes::get(py)?.raw.bind(py))?;
+        match method(file, "write")? {
+            Some(write) => Ok(Self { write: write.unbind(), raw }),
+            None => Err(not_a_file(name, "write()", file)),
+        }
+    }
+
+    /// Shows the collector what is held.
+    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.write)
+    }
+
+    /// Writes the bytes `from..to` of the chunk. `from` is moved on with what the file takes, whatever the result.
+    pub(super) fn write(&self, py: Python<'_>, window: &Window, from: &mut usize, to: usize) -> PyResult<Wrote> {
+        while *from < to {
+            let part = window.part(py, *from, to)?;
+            match self.write_once(&part, to - *from) {
+                Ok(Some(count)) => *from += count,
+                Ok(None) => return Ok(Wrote::NotNow),
+                Err(error) => {
+                    *from += refusal::characters_written(py, &error).min(to - *from);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Wrote::All)
+    }
+
+    /// Writes `length` bytes of an object that has as many. `done` is moved on with what the file takes.
+    pub(crate) fn write_object(&self, object: &Bound<'_, PyAny>, length: usize, done: &mut usize) -> PyResult<Wrote> {
+        let py = object.py();
+        while *done < length {
+            let rest = if *done == 0 { object.clone() } else { behind(object, *done)? };
+            match self.write_once(&rest, length - *done) {
+                Ok(Some(count)) => *done += count,
+                Ok(None) => return Ok(Wrote::NotNow),
+                Err(error) => {
+                    *done += refusal::characters_written(py, &error).min(length - *done);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Wrote::All)
+    }
+
+    fn write_once(&self, bytes: &Bound<'_, PyAny>, length: usize) -> PyResult<Option<usize>> {
+        let py = bytes.py();
+        let result = call(self.write.bind(py), bytes)?;
+        if result.is_none() {
+            return Ok(if self.raw { None } else { Some(length) });
+        }
+        match count(&result, "write()", length)? {
+            0 => Err(refusal::os_error(py, "write() returned 0: the file takes nothing and says not why")),
+            count => Ok(Some(count)),
+        }
+    }
+}
+
+/// A view of an object's bytes from `start` on.
+fn behind<'py>(object: &Bound<'py, PyAny>, start: usize) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let view = pyo3::types::PyMemoryView::from(object)?.call_method1("cast", ("B",))?;
+    view.get_item(pyo3::types::PySlice::new(py, start as isize, isize::MAX, 1))
+}
+
+/// Where a file stands, or None when it cannot say.
+pub(super) fn position(file: &Bound<'_, PyAny>) -> Option<u64> {
+    let seekable = file.call_method0("seekable").and_then(|answer| answer.is_truthy());
+    if !matches!(seekable, Ok(true)) {
+        return None;
+    }
+    file.call_method0("tell").and_then(|place| place.extract()).ok()
+}
+
+/// Refuses a file that says that it is closed.
+pub(super) fn refuse_closed(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
+    let closed = file.getattr_opt("closed")?;
+    if closed.is_some_and(|closed| closed.is_truthy().unwrap_or(false)) {
+        let text = format!("{name} is a closed file: open it again");
+        return Err(PyValueError::new_err(text));
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! `gabion.streams`: Python file objects read and written through chunks of the pool.
+//!
+//! ```text
+//!   copy(src, dst)          Reader(file)            Writer(file)
+//!        │                     │ Turn                   │ Turn
+//!        ├──────────► Window ◄─┴────────────────────────┘
+//!        │               │ one chunk, lent out as memoryviews
+//!        │        Source · Sink            file.readinto / read, file.write
+//!        └──► Descriptor                   two real files: the system copies
+//! ```
+//! A chunk is a piece of the pool of up to 1 MiB: warm, and taken and given back without malloc. What is handed to a
+//! file's `write` and kept by it is never written to again: the stream goes on with another chunk.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | `refusal` | what a stream refuses, and how Python is told |
+//! | `turn` | one thread at a time |
+//! | `chunk` | memory of the pool as memoryviews, and who still has one |
+//! | `bytes` | a `bytes` that grows, and the bytes of anything that has some |
+//! | `file` | what a Python file does when it is asked to read or write |
+//! | `descriptor` | real files, copied by the system |
+//! | `copy` | `gabion.streams.copy` |
+//! | `whole` | a file's bytes, all of them, in memory of the pool |
+//! | `spool` | what a Rust writer gives, for a Python file |
+//! | `reader` | `gabion.streams.Reader` |
+//! | `writer` | `gabion.streams.Writer` |
+
+mod refusal;
+
+mod turn;
+
+mod chunk;
+
+mod bytes;
+
+mod file;
+
+mod descriptor;
+
+mod copy;
+
+mod whole;
+
+mod spool;
+
+mod reader;
+
+mod writer;
+
+pub(crate) use bytes::Content;
+pub(crate) use file::Sink;
+pub(crate) use spool::Spool;
+pub(crate) use whole::whole;
+
+use pyo3::prelude::*;
+
+/// Adds the classes and functions to the extension module.
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<reader::Reader>()?;
+    m.add_class::<writer::Writer>()?;
+    m.add_function(wrap_pyfunction!(copy::copy, m)?)
+}

@@ -1,0 +1,458 @@
+//! `gabion.streams.Reader`.
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use super::bytes::{Content, Growing, bytes_of};
+use super::chunk::{self, Window};
+use super::descriptor::Rest;
+use super::file::Source;
+use super::refusal;
+use super::turn::{Inside, Turn};
+
+/// A binary file read through a chunk of the pool, with the methods of io.BufferedReader.
+///
+/// file is anything with readinto() or read(): an open file, a socket's, a pipe's, an archive member, an object of your
+/// own. chunk is how many bytes are asked of it at a time, "1 MiB" at most. After the first read, no operation allocates
+/// memory but for the bytes that it returns; readinto() returns none, and large ones go past the chunk straight into the
+/// target.
+///
+/// It counts as an io.BufferedIOBase: csv, json and io.TextIOWrapper take it. read(), readinto() and readline() wait for
+/// all they were asked for, or the end; read1(), readinto1() and peek() ask the file once at most. A non-blocking file
+/// that has nothing now makes them return what there is, and None if there is nothing (peek(): b""). What the file raises
+/// is passed on; what read() or readline() had gathered until then is lost, as with io.BufferedReader.
+///
+/// close(), and the end of a with statement, close the file, too; detach() does not. When the Reader object just goes,
+/// the file stays open, behind what was asked of it. A use after close() raises ClosedError. Threads take turns; a file
+/// that calls its own Reader gets a RuntimeError.
+///
+/// >>> import io
+/// >>> import gabion.streams
+/// >>> with gabion.streams.Reader(io.BytesIO(b"first\nsecond\n")) as reader:
+/// ...     reader.readline(), reader.peek()[:3], reader.read()
+/// (b'first\n', b'sec', b'second\n')
+#[pyclass(frozen, weakref, module = "gabion.streams")]
+pub(super) struct Reader {
+    file: Py<PyAny>,
+    chunk: usize,
+    turn: Turn<State>,
+}
+
+/// Equation: the unread bytes of the window are `start..end`; without a window both are 0.
+struct State {
+    /// None when closed or detached.
+    source: Option<Source>,
+    window: Option<Window>,
+    start: usize,
+    end: usize,
+}
+
+impl State {
+    fn source(&self, py: Python<'_>) -> PyResult<&Source> {
+        self.source.as_ref().ok_or_else(|| refusal::closed(py, "Reader"))
+    }
+
+    fn unread(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Fills the empty window by one read of the file. None when the file has nothing now, 0 at its end.
+    fn fill(&mut self, py: Python<'_>, chunk: usize) -> PyResult<Option<usize>> {
+        debug_assert_eq!(self.unread(), 0);
+        py.check_signals()?;
+        if self.window.is_none() {
+            self.window = Some(Window::rent(py, chunk)?);
+        }
+        (self.start, self.end) = (0, 0);
+        let (Some(source), Some(window)) = (&self.source, &mut self.window) else {
+            return Err(refusal::closed(py, "Reader"));
+        };
+        let read = source.read(py, window)?;
+        self.end = read.unwrap_or(0);
+        Ok(read)
+    }
+
+    /// The next unread bytes, `most` at most, which count as read.
+    fn pass(&mut self, most: usize) -> (usize, usize) {
+        let from = self.start;
+        self.start += most.min(self.unread());
+        (from, self.start)
+    }
+
+    /// As `pass`, as `bytes`.
+    fn passed<'py>(&mut self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
+        let (from, to) = self.pass(most);
+        match &self.window {
+            Some(window) => bytes_of(py, window, from, to).inspect_err(|_| self.start = from),
+            None => Ok(PyBytes::new(py, b"").into_any()),
+        }
+    }
+
+    /// Moves the next unread bytes to the end of `target`.
+    fn pass_to(&mut self, target: &mut Growing<'_>, most: usize) -> PyResult<()> {
+        let (from, to) = self.pass(most);
+        match &self.window {
+            Some(window) => target.take(window, from, to),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the next line ends in the unread bytes.
+    fn newline(&self, most: usize) -> Option<usize> {
+        let window = self.window.as_ref()?;
+        // SAFETY: `start..end` lies in the chunk and was written. Views of it may be in other hands: a byte that changes
+        // is found or not.
+        let unread = unsafe { std::slice::from_raw_parts(window.start().add(self.start), self.unread().min(most)) };
+        memchr::memchr(b'\n', unread).map(|at| at + 1)
+    }
+}
+
+/// A size as the methods of files take it: None and negative numbers stand for "all".
+fn wanted(size: Option<isize>) -> usize {
+    size.and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX)
+}
+
+impl Reader {
+    fn open(&self, py: Python<'_>) -> PyResult<Inside<'_, State>> {
+        let state = self.turn.take(py)?;
+        state.source(py)?;
+        Ok(state)
+    }
+
+    /// Reads into `target` until it is full, or once.
+    fn read_into(&self, target: &Bound<'_, PyAny>, once: bool) -> PyResult<Option<usize>> {
+        let py = target.py();
+        let content = Content::writable(target)?;
+        let mut state = self.open(py)?;
+        let mut done = 0;
+        while done < content.len() {
+            if state.unread() == 0 {
+                if done > 0 && once {
+                    break;
+                }
+                let straight = done == 0 && content.len() >= self.chunk && state.source(py)?.reads_into();
+                let read = if straight {
+                    py.check_signals()?;
+                    state.source(py)?.read_to(target, content.len())?
+                } else {
+                    state.fill(py, self.chunk)?
+                };
+                match read {
+                    None => return Ok((done > 0).then_some(done)),
+                    Some(0) => break,
+                    Some(read) if straight => {
+                        done = read;
+                        continue;
+                    }
+                    Some(_) => {}
+                }
+            }
+            let (from, to) = state.pass(content.len() - done);
+            let window = state.window.as_ref().ok_or_else(|| refusal::closed(py, "Reader"))?;
+            // SAFETY: `to - from` is at most what is left of the target, which is held in place by `content`.
+            unsafe { window.copy_out(from, to, content.start().add(done)) };
+            done += to - from;
+        }
+        Ok(Some(done))
+    }
+
+    fn line<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
+        let mut state = self.open(py)?;
+        if let Some(length) = state.newline(most) {
+            return state.passed(py, length);
+        }
+        if most <= state.unread() {
+            return state.passed(py, most);
+        }
+        let mut line = Growing::with_room(py, state.unread() + 128)?;
+        loop {
+            let length = state.newline(most - line.len());
+            let ends = length.is_some();
+            let left = most - line.len();
+            state.pass_to(&mut line, length.unwrap_or(left))?;
+            if ends || line.len() == most || state.fill(py, self.chunk)?.unwrap_or(0) == 0 {
+                return line.finish();
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (file, *, chunk = None), text_signature = "(file, *, chunk='256 KiB')")]
+    fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let chunk = chunk::length(chunk)?;
+        let source = Some(Source::new("file", file, false)?);
+        let state = State { source, window: None, start: 0, end: 0 };
+        Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Reader", state) })
+    }
+
+    /// Read and return size bytes, fewer at the end of the file only; all that is left for None and negative sizes. None
+    /// when a non-blocking file has nothing now.
+    #[pyo3(signature = (size = -1, /), text_signature = "($self, size=-1, /)")]
+    fn read<'py>(&self, py: Python<'py>, size: Option<isize>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let wanted = wanted(size);
+        let mut state = self.open(py)?;
+        if wanted <= state.unread() {
+            return state.passed(py, wanted).map(Some);
+        }
+        if wanted == usize::MAX
+            && let Some(rest) = Rest::of(self.file.bind(py))?
+        {
+            let mut all = Growing::with_room(py, state.unread().saturating_add(rest.len()).saturating_add(1))?;
+            state.pass_to(&mut all, wanted)?;
+            rest.read(self.file.bind(py), &mut all)?;
+            return all.finish().map(Some);
+        }
+        let mut all = Growing::with_room(py, wanted.min(state.unread() + self.chunk))?;
+        state.pass_to(&mut all, wanted)?;
+        while all.len() < wanted {
+            match state.fill(py, self.chunk)? {
+                None if all.len() == 0 => return Ok(None),
+                None | Some(0) => break,
+                Some(_) => {
+                    let left = wanted - all.len();
+                    state.pass_to(&mut all, left)?;
+                }
+            }
+        }
+        all.finish().map(Some)
+    }
+
+    /// Read and return up to size bytes with one read of the file at most; what there is, or a chunk, for None and
+    /// negative sizes.
+    #[pyo3(signature = (size = -1, /), text_signature = "($self, size=-1, /)")]
+    fn read1<'py>(&self, py: Python<'py>, size: Option<isize>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let wanted = wanted(size);
+        let mut state = self.open(py)?;
+        if wanted > 0 && state.unread() == 0 && state.fill(py, self.chunk)?.is_none() {
+            return Ok(None);
+        }
+        state.passed(py, wanted).map(Some)
+    }
+
+    /// Read bytes into a writable bytes-like object until it is full, or the file ends; return their number.
+    #[pyo3(signature = (buffer, /))]
+    fn readinto(&self, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+        self.read_into(buffer, false)
+    }
+
+    /// Read bytes into a writable bytes-like object with one read of the file at most; return their number.
+    #[pyo3(signature = (buffer, /))]
+    fn readinto1(&self, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+        self.read_into(buffer, true)
+    }
+
+    /// Return bytes that are next without passing them: those that were read already, all of them, or after one read of
+    /// the file. size is not looked at.
+    #[pyo3(signature = (size = 0, /))]
+    fn peek<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyAny>> {
+        let _ = size;
+        let mut state = self.open(py)?;
+        if state.unread() == 0 {
+            state.fill(py, self.chunk)?;
+        }
+        match &state.window {
+            Some(window) => bytes_of(py, window, state.start, state.end),
+            None => Ok(PyBytes::new(py, b"").into_any()),
+        }
+    }
+
+    /// Read and return one line with its end, size bytes at most; b"" at the end of the file.
+    #[pyo3(signature = (size = -1, /), text_signature = "($self, size=-1, /)")]
+    fn readline<'py>(&self, py: Python<'py>, size: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
+        self.line(py, wanted(size))
+    }
+
+    /// Read and return a list of lines; no more than hint bytes and the rest of the last line, if hint is above 0.
+    #[pyo3(signature = (hint = -1, /), text_signature = "($self, hint=-1, /)")]
+    fn readlines<'py>(&self, py: Python<'py>, hint: Option<isize>) -> PyResult<Bound<'py, PyList>> {
+        let most = hint.filter(|hint| *hint > 0).map_or(usize::MAX, |hint| hint as usize);
+        let lines = PyList::empty(py);
+        let mut bytes = 0;
+        while bytes < most {
+            let line = self.line(py, usize::MAX)?;
+            let length = line.len()?;
+            if length == 0 {
+                break;
+            }
+            lines.append(line)?;
+            bytes += length;
+        }
+        Ok(lines)
+    }
+
+    /// Go to a position: offset from the start (whence 0), from here (1) or from the end (2); return it. Within what was
+    /// read ahead, the file is not moved.
+    #[pyo3(signature = (offset, whence = 0, /))]
+    fn seek<'py>(&self, py: Python<'py>, offset: i64, whence: i32) -> PyResult<Bound<'py, PyAny>> {
+        let mut state = self.open(py)?;
+        let file = self.file.bind(py);
+        if !(0..=2).contains(&whence) {
+            return Err(refusal::value_error(py, &format!("whence={whence}: pass 0 (start), 1 (here) or 2 (end)")));
+        }
+        if whence == 2 {
+            let at = file.call_method1("seek", (offset, 2))?;
+            (state.start, state.end) = (0, 0);
+            return Ok(at);
+        }
+        let behind: i64 = file.call_method0("tell")?.extract()?;
+        let here = behind - state.unread() as i64;
+        let target = if whence == 0 { Some(offset) } else { here.checked_add(offset) };
+        let Some(target) = target.filter(|target| *target >= 0) else {
+            let text = format!("seek({offset}, {whence}) from {here} leads before the start of the file");
+            return Err(refusal::value_error(py, &text));
+        };
+        let moved = usize::try_from(target - (behind - state.end as i64)).ok().filter(|at| *at <= state.end);
+        if let Some(at) = moved {
+            state.start = at;
+            return Ok(target.into_pyobject(py)?.into_any());
+        }
+        let at = file.call_method1("seek", (target,))?;
+        (state.start, state.end) = (0, 0);
+        Ok(at)
+    }
+
+    /// The position of the next byte: where the file stands, less what was read ahead.
+    fn tell(&self, py: Python<'_>) -> PyResult<i64> {
+        let state = self.open(py)?;
+        let behind: i64 = self.file.bind(py).call_method0("tell")?.extract()?;
+        Ok(behind - state.unread() as i64)
+    }
+
+    /// Give the chunk back and the file out of hand, open as it is; return it. It stands behind what was read ahead. The
+    /// Reader counts as closed.
+    fn detach(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let mut state = self.open(py)?;
+        (state.start, state.end) = (0, 0);
+        (state.source, state.window) = (None, None);
+        Ok(self.file.clone_ref(py))
+    }
+
+    /// Give the chunk back and close the file. Closing twice does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let mut state = self.turn.take(py)?;
+        (state.start, state.end) = (0, 0);
+        state.window = None;
+        if state.source.take().is_none() {
+            return Ok(());
+        }
+        drop(state);
+        match self.file.bind(py).getattr_opt("close")? {
+            Some(close) => close.call0().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// True after close() and detach().
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.turn.take(py)?.source.is_none())
+    }
+
+    /// The file that is read.
+    #[getter]
+    fn raw(&self, py: Python<'_>) -> Py<PyAny> {
+        self.file.clone_ref(py)
+    }
+
+    /// The name of the file, if it has one.
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.file.getattr(py, "name")
+    }
+
+    /// The mode of the file, if it has one.
+    #[getter]
+    fn mode(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.file.getattr(py, "mode")
+    }
+
+    /// True.
+    fn readable(&self, py: Python<'_>) -> PyResult<bool> {
+        self.open(py).map(|_| true)
+    }
+
+    /// False.
+    fn writable(&self, py: Python<'_>) -> PyResult<bool> {
+        self.open(py).map(|_| false)
+    }
+
+    /// True when the file says so.
+    fn seekable(&self, py: Python<'_>) -> PyResult<bool> {
+        drop(self.open(py)?);
+        match self.file.bind(py).getattr_opt("seekable")? {
+            Some(seekable) => seekable.call0()?.is_truthy(),
+            None => Ok(false),
+        }
+    }
+
+    /// The file's descriptor, if it has one. Reading from it misses what was read ahead.
+    fn fileno(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        drop(self.open(py)?);
+        self.file.call_method0(py, "fileno")
+    }
+
+    /// True when the file is a terminal.
+    fn isatty(&self, py: Python<'_>) -> PyResult<bool> {
+        drop(self.open(py)?);
+        match self.file.bind(py).getattr_opt("isatty")? {
+            Some(isatty) => isatty.call0()?.is_truthy(),
+            None => Ok(false),
+        }
+    }
+
+    /// Does nothing, as there is nothing to write.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.open(py).map(drop)
+    }
+
+    /// Raises io.UnsupportedOperation.
+    #[pyo3(signature = (data, /))]
+    fn write(&self, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(refusal::unsupported(data.py(), "a Reader cannot write: make a Writer of the file"))
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        drop(slf.get().open(slf.py())?);
+        Ok(slf)
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let line = self.line(py, usize::MAX)?;
+        Ok(if line.len()? == 0 { None } else { Some(line) })
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        drop(slf.get().open(slf.py())?);
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<gabion.streams.Reader of {}>", self.file.bind(py).repr()?))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.file)?;
+        match self.turn.idle().as_deref() {
+            Some(State { source: Some(source), .. }) => source.traverse(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses, for pickle and copy.
+    #[pyo3(signature = (_protocol, /))]
+    fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(refusal::type_error(
+            py,
+            "a gabion.streams.Reader cannot be pickled or copied: it is a file of this process",
+        ))
+    }
+}

@@ -1,0 +1,72 @@
+//! What a stream refuses, and how Python is told.
+
+use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::errors::{Errors, exception};
+
+#[cold]
+pub(super) fn closed(py: Python<'_>, what: &str) -> PyErr {
+    match Errors::get(py) {
+        Err(error) => error,
+        Ok(errors) => {
+            let text = format!("this {what} was closed: open the file again and make another");
+            exception(errors.closed.bind(py), &text)
+        }
+    }
+}
+
+#[cold]
+pub(super) fn reentrant(py: Python<'_>, what: &str) -> PyErr {
+    let text = format!("this {what} is called by the file that it is just calling, or by a signal handler meanwhile");
+    exception(&py.get_type::<PyRuntimeError>(), &text)
+}
+
+#[cold]
+pub(super) fn type_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyTypeError>(), text)
+}
+
+#[cold]
+pub(super) fn value_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyValueError>(), text)
+}
+
+#[cold]
+pub(super) fn os_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyOSError>(), text)
+}
+
+/// `io.UnsupportedOperation`, an `OSError` and a `ValueError`.
+#[cold]
+pub(super) fn unsupported(py: Python<'_>, text: &str) -> PyErr {
+    match py.import("io").and_then(|io| io.getattr("UnsupportedOperation")?.cast_into().map_err(PyErr::from)) {
+        Ok(class) => exception(&class, text),
+        Err(error) => error,
+    }
+}
+
+/// A `BlockingIOError` whose `characters_written` says how many bytes were taken.
+#[cold]
+pub(super) fn would_block(text: String, written: u64) -> PyErr {
+    PyBlockingIOError::new_err((libc::EAGAIN, text, written))
+}
+
+/// How many bytes an error says were written before it: `BlockingIOError.characters_written`, else 0.
+#[cold]
+pub(super) fn characters_written(py: Python<'_>, error: &PyErr) -> usize {
+    if !error.is_instance_of::<PyBlockingIOError>(py) {
+        return 0;
+    }
+    error.value(py).getattr("characters_written").and_then(|count| count.extract()).unwrap_or(0)
+}
+
+/// Tells an error how far the work had come: an attribute for programs, a note for people.
+#[cold]
+pub(super) fn told(py: Python<'_>, error: PyErr, attribute: &str, count: u64, note: &str) -> PyErr {
+    let value = error.value(py);
+    // An exception that takes neither is raised as it is.
+    let _ = value.setattr(attribute, count);
+    let _ = value.call_method1("add_note", (note,));
+    error
+}

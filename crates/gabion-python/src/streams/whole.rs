@@ -1,0 +1,96 @@
+//! A file's bytes, all of them, in memory of the pool.
+
+use pyo3::prelude::*;
+
+use super::chunk::Window;
+use super::file::{Source, position, refuse_closed};
+use super::refusal;
+use crate::errors::{Errors, exception};
+
+/// What is taken at first where a file does not say how long it is.
+const FIRST: usize = 256 << 10;
+
+/// A file's bytes. Nobody else has a view of them.
+pub(crate) struct Whole {
+    window: Window,
+    length: usize,
+}
+
+impl Whole {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        // SAFETY: `length` bytes of the chunk were written by `whole`; no view is alive, and none is made any more.
+        unsafe { std::slice::from_raw_parts(self.window.start(), self.length) }
+    }
+}
+
+/// Reads a file from where it stands to its end, `most` bytes at most.
+///
+/// # Errors
+/// What the file raises; BlockingIOError when it has nothing now; LimitError when it is longer than `most`, before memory
+/// is taken for it where it says how long it is; what the pool refuses.
+pub(crate) fn whole(name: &str, file: &Bound<'_, PyAny>, most: u64) -> PyResult<Whole> {
+    let py = file.py();
+    let source = Source::new(name, file, false)?;
+    refuse_closed(name, file)?;
+    // One byte more, so that the end is met without growing.
+    let length = length(file);
+    refuse_long(py, length.unwrap_or(0), most)?;
+    let room = length.map_or(FIRST, |length| length.saturating_add(1));
+    let mut whole = Whole { window: Window::rent(py, room)?, length: 0 };
+    while let Some(read) = whole.read(py, &source)? {
+        whole.length += read;
+        refuse_long(py, whole.length, most)?;
+    }
+    if whole.window.is_kept() {
+        whole.window = whole.moved(py, whole.length)?;
+    }
+    Ok(whole)
+}
+
+impl Whole {
+    /// One read; None at the end.
+    fn read(&mut self, py: Python<'_>, source: &Source) -> PyResult<Option<usize>> {
+        py.check_signals()?;
+        if self.length == self.window.len() {
+            self.window = self.moved(py, self.length.saturating_mul(2))?;
+        }
+        let most = self.window.len() - self.length;
+        let read = if source.reads_into() {
+            let rest = self.window.rest(py, self.length)?;
+            source.read_to(&rest, most)?
+        } else {
+            source.read_at(py, &mut self.window, self.length)?
+        };
+        match read {
+            None => Err(refusal::would_block(
+                "the file has nothing to read now: wait until it has, or make it blocking".to_owned(),
+                0,
+            )),
+            Some(0) => Ok(None),
+            read => Ok(read),
+        }
+    }
+
+    /// The bytes in a longer chunk.
+    fn moved(&self, py: Python<'_>, room: usize) -> PyResult<Window> {
+        let mut longer = Window::rent(py, room)?;
+        longer.copy_in(0, self.as_slice());
+        Ok(longer)
+    }
+}
+
+fn refuse_long(py: Python<'_>, length: usize, most: u64) -> PyResult<()> {
+    if length as u64 <= most {
+        return Ok(());
+    }
+    let text = format!("the file has {length} bytes or more, {most} allowed: raise the limit if its source is trusted");
+    Err(exception(Errors::get(py)?.limit.bind(py), &text))
+}
+
+/// How many bytes lie before the file's end, where it can say.
+fn length(file: &Bound<'_, PyAny>) -> Option<usize> {
+    let at = position(file)?;
+    let end: u64 = file.call_method1("seek", (0, 2)).ok()?.extract().ok()?;
+    file.call_method1("seek", (at,)).ok()?;
+    usize::try_from(end.checked_sub(at)?).ok()
+}

@@ -1,0 +1,359 @@
+//! `gabion.streams.Writer`.
+
+use pyo3::exceptions::PyBlockingIOError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::bytes::Content;
+use super::chunk::{self, Window};
+use super::file::{Sink, Wrote};
+use super::refusal;
+use super::turn::{Inside, Turn};
+
+/// A binary file written through a chunk of the pool, with the methods of io.BufferedWriter.
+///
+/// file is anything with write(): an open file, a socket's, a pipe's, an object of your own. Bytes are gathered in a chunk
+/// of up to chunk bytes ("1 MiB" at most) and handed over when it is full; what is as long as the chunk or longer goes
+/// to the file as it is. After the first write, no operation allocates memory. A file that keeps the memoryview that its
+/// write() was given, keeps the bytes as they are: the Writer goes on with another chunk.
+///
+/// It counts as an io.BufferedIOBase: csv, pickle, zipfile and io.TextIOWrapper take it. When the file raises, the error
+/// is passed on with the attribute bytes_taken, how many bytes of this call's are written or gathered, and a note; what
+/// was gathered before and not yet written stays, and the next flush() goes on behind what the file took. A non-blocking
+/// file that takes nothing now is a BlockingIOError with the same number as characters_written.
+///
+/// flush() hands over what is gathered. close(), and the end of a with statement, flush and close the file; detach()
+/// flushes and does not close. When the Writer object just goes, it hands over what is gathered, and the file stays open.
+/// A use after close() raises ClosedError. Threads take turns; a file that calls its own Writer gets a RuntimeError.
+///
+/// >>> import io
+/// >>> import gabion.streams
+/// >>> target = io.BytesIO()
+/// >>> writer = gabion.streams.Writer(target)
+/// >>> writer.write(b"stone"), target.getvalue()
+/// (5, b'')
+/// >>> writer.flush()
+/// >>> target.getvalue()
+/// b'stone'
+#[pyclass(frozen, weakref, module = "gabion.streams")]
+pub(super) struct Writer {
+    file: Py<PyAny>,
+    chunk: usize,
+    turn: Turn<State>,
+}
+
+/// Equation: the bytes of the window that are gathered and not written are `start..end`; without a window both are 0.
+struct State {
+    /// None when closed or detached.
+    sink: Option<Sink>,
+    window: Option<Window>,
+    start: usize,
+    end: usize,
+}
+
+impl State {
+    /// Hands what is gathered to the file. What it takes is gone from the window, whatever the result.
+    fn flush(&mut self, py: Python<'_>) -> PyResult<Wrote> {
+        let (Some(sink), Some(window)) = (&self.sink, &self.window) else { return Ok(Wrote::All) };
+        let wrote = sink.write(py, window, &mut self.start, self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            if window.is_kept() {
+                self.window = None;
+            }
+        }
+        wrote
+    }
+
+    /// Room for bytes to gather.
+    fn room(&mut self, py: Python<'_>, chunk: usize) -> PyResult<&mut Window> {
+        if self.window.is_none() {
+            self.window = Some(Window::rent(py, chunk)?);
+        }
+        self.window.as_mut().ok_or_else(|| refusal::closed(py, "Writer"))
+    }
+
+    fn gathered(&self) -> usize {
+        self.end - self.start
+    }
+}
+
+impl Writer {
+    fn open(&self, py: Python<'_>) -> PyResult<Inside<'_, State>> {
+        let state = self.turn.take(py)?;
+        if state.sink.is_some() { Ok(state) } else { Err(refusal::closed(py, "Writer")) }
+    }
+
+    /// Hands over what is gathered, all of it.
+    fn flush_all(py: Python<'_>, state: &mut State) -> PyResult<()> {
+        py.check_signals()?;
+        match state.flush(py)? {
+            Wrote::All => Ok(()),
+            Wrote::NotNow => {
+                let text = format!("the file takes nothing now; {} bytes wait to be written", state.gathered());
+                Err(refusal::would_block(text, 0))
+            }
+        }
+    }
+
+    /// Takes bytes: gathers them, or writes them and what was gathered before. `taken` is moved on with what is taken.
+    fn take(&self, data: &Bound<'_, PyAny>, content: &Content<'_>, taken: &mut usize) -> PyResult<()> {
+        let py = data.py();
+        let mut state = self.open(py)?;
+        let length = content.len();
+        if length > self.chunk - state.end {
+            Self::flush_all(py, &mut state)?;
+        }
+        if length < self.chunk || length == 0 {
+            let at = state.end;
+            state.room(py, self.chunk)?.copy_in(at, content.as_slice());
+            state.end += length;
+            *taken = length;
+            return Ok(());
+        }
+        let sink = state.sink.as_ref().ok_or_else(|| refusal::closed(py, "Writer"))?;
+        match sink.write_object(data, length, taken)? {
+            Wrote::All => Ok(()),
+            Wrote::NotNow => {
+                let text = format!("the file takes nothing more now; {taken} of {length} bytes were written");
+                Err(refusal::would_block(text, *taken as u64))
+            }
+        }
+    }
+
+    fn shut(&self, py: Python<'_>) -> PyResult<()> {
+        let mut state = self.turn.take(py)?;
+        if state.sink.is_none() {
+            return Ok(());
+        }
+        let flushed = Self::flush_all(py, &mut state);
+        (state.start, state.end) = (0, 0);
+        (state.sink, state.window) = (None, None);
+        flushed
+    }
+}
+
+#[pymethods]
+impl Writer {
+    #[new]
+    #[pyo3(signature = (file, *, chunk = None), text_signature = "(file, *, chunk='256 KiB')")]
+    fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let chunk = chunk::length(chunk)?;
+        let sink = Some(Sink::new("file", file)?);
+        let state = State { sink, window: None, start: 0, end: 0 };
+        Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Writer", state) })
+    }
+
+    /// Take the bytes of a bytes-like object; return their number.
+    ///
+    /// They are gathered, or written when they do not fit behind what is gathered. All of them are taken, or none when
+    /// what was gathered before cannot be written; of those that go past the chunk, the error's bytes_taken says how many.
+    #[pyo3(signature = (data, /))]
+    fn write(&self, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let py = data.py();
+        let content = Content::of(data)?;
+        let mut taken = 0;
+        match self.take(data, &content, &mut taken) {
+            Ok(()) => Ok(taken),
+            Err(error)
+                if error.is_instance_of::<PyBlockingIOError>(py)
+                    || error.is_instance_of::<pyo3::exceptions::PyOSError>(py) =>
+            {
+                let note =
+                    format!("gabion.streams.Writer: {taken} of {} bytes of this write() were taken", content.len());
+                Err(refusal::told(py, error, "bytes_taken", taken as u64, &note))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Take the bytes of each object of an iterable.
+    #[pyo3(signature = (lines, /))]
+    fn writelines(&self, lines: &Bound<'_, PyAny>) -> PyResult<()> {
+        for line in lines.try_iter()? {
+            self.write(&line?)?;
+        }
+        Ok(())
+    }
+
+    /// Hand over what is gathered, and flush the file.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let mut state = self.open(py)?;
+        Self::flush_all(py, &mut state)?;
+        match self.file.bind(py).getattr_opt("flush")? {
+            Some(flush) => flush.call0().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Hand over what is gathered and go to a position: offset from the start (whence 0), from here (1) or from the end
+    /// (2); return it.
+    #[pyo3(signature = (offset, whence = 0, /))]
+    fn seek(&self, py: Python<'_>, offset: i64, whence: i32) -> PyResult<Py<PyAny>> {
+        let mut state = self.open(py)?;
+        Self::flush_all(py, &mut state)?;
+        self.file.call_method1(py, "seek", (offset, whence))
+    }
+
+    /// The position of the next byte: where the file stands, and what is gathered.
+    fn tell(&self, py: Python<'_>) -> PyResult<i64> {
+        let state = self.open(py)?;
+        let at: i64 = self.file.bind(py).call_method0("tell")?.extract()?;
+        Ok(at + state.gathered() as i64)
+    }
+
+    /// Hand over what is gathered and have the file end at a position: size, or where it stands; return it.
+    #[pyo3(signature = (size = None, /))]
+    fn truncate(&self, py: Python<'_>, size: Option<i64>) -> PyResult<Py<PyAny>> {
+        let mut state = self.open(py)?;
+        Self::flush_all(py, &mut state)?;
+        self.file.call_method1(py, "truncate", (size,))
+    }
+
+    /// Hand over what is gathered, give the chunk back and the file out of hand, open as it is; return it. The Writer
+    /// counts as closed.
+    fn detach(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let mut state = self.open(py)?;
+        Self::flush_all(py, &mut state)?;
+        (state.sink, state.window) = (None, None);
+        Ok(self.file.clone_ref(py))
+    }
+
+    /// Hand over what is gathered and close the file, also when it does not take it: then with the file's error. Closing
+    /// twice does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.turn.take(py)?.sink.is_none() {
+            return Ok(());
+        }
+        let flushed = self.shut(py);
+        let closed = match self.file.bind(py).getattr_opt("close") {
+            Ok(Some(close)) => close.call0().map(drop),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        flushed.and(closed)
+    }
+
+    /// True after close() and detach().
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.turn.take(py)?.sink.is_none())
+    }
+
+    /// The file that is written.
+    #[getter]
+    fn raw(&self, py: Python<'_>) -> Py<PyAny> {
+        self.file.clone_ref(py)
+    }
+
+    /// The name of the file, if it has one.
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.file.getattr(py, "name")
+    }
+
+    /// The mode of the file, if it has one.
+    #[getter]
+    fn mode(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.file.getattr(py, "mode")
+    }
+
+    /// False.
+    fn readable(&self, py: Python<'_>) -> PyResult<bool> {
+        self.open(py).map(|_| false)
+    }
+
+    /// True.
+    fn writable(&self, py: Python<'_>) -> PyResult<bool> {
+        self.open(py).map(|_| true)
+    }
+
+    /// True when the file says so.
+    fn seekable(&self, py: Python<'_>) -> PyResult<bool> {
+        drop(self.open(py)?);
+        match self.file.bind(py).getattr_opt("seekable")? {
+            Some(seekable) => seekable.call0()?.is_truthy(),
+            None => Ok(false),
+        }
+    }
+
+    /// The file's descriptor, if it has one. What is written to it comes before what is gathered.
+    fn fileno(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        drop(self.open(py)?);
+        self.file.call_method0(py, "fileno")
+    }
+
+    /// True when the file is a terminal.
+    fn isatty(&self, py: Python<'_>) -> PyResult<bool> {
+        drop(self.open(py)?);
+        match self.file.bind(py).getattr_opt("isatty")? {
+            Some(isatty) => isatty.call0()?.is_truthy(),
+            None => Ok(false),
+        }
+    }
+
+    /// Raises io.UnsupportedOperation.
+    #[pyo3(signature = (size = -1, /), text_signature = "($self, size=-1, /)")]
+    fn read(&self, py: Python<'_>, size: Option<isize>) -> PyResult<()> {
+        let _ = size;
+        Err(refusal::unsupported(py, "a Writer cannot read: make a Reader of the file"))
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        drop(slf.get().open(slf.py())?);
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<gabion.streams.Writer of {}>", self.file.bind(py).repr()?))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.file)?;
+        match self.turn.idle().as_deref() {
+            Some(State { sink: Some(sink), .. }) => sink.traverse(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses, for pickle and copy.
+    #[pyo3(signature = (_protocol, /))]
+    fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(refusal::type_error(
+            py,
+            "a gabion.streams.Writer cannot be pickled or copied: it is a file of this process",
+        ))
+    }
+}
+
+impl Drop for Writer {
+    /// What is gathered is not lost. An error has nobody to go to but `sys.unraisablehook`.
+    fn drop(&mut self) {
+        let file = &self.file;
+        let state = self.turn.last();
+        if state.gathered() == 0 {
+            return;
+        }
+        // The end of an object may come while an error is on its way.
+        Python::attach(|py| {
+            let on_its_way = PyErr::take(py);
+            match state.flush(py) {
+                Ok(Wrote::All) => {}
+                Ok(Wrote::NotNow) => {
+                    let text = format!("{} bytes of a Writer could not be written and are lost", state.gathered());
+                    refusal::would_block(text, 0).write_unraisable(py, Some(file.bind(py)));
+                }
+                Err(error) => error.write_unraisable(py, Some(file.bind(py))),
+            }
+            if let Some(error) = on_its_way {
+                error.restore(py);
+            }
+        });
+    }
+}

@@ -1,0 +1,21 @@
+//! What becomes of a wrong free where nobody can be told.
+//!
+//! Drops and deallocations return nothing, and a panic there would end the program. The slot stays as it is: at worst it
+//! is lost. The checked build says so on the standard error stream.
+
+use crate::FreeError;
+
+/// Takes note of a free that was refused.
+#[inline]
+pub(super) fn expect_freed(freed: Result<(), FreeError>) {
+    if let Err(error) = freed {
+        report(error);
+    }
+}
+
+#[cold]
+fn report(error: FreeError) {
+    if cfg!(any(debug_assertions, feature = "checked")) {
+        eprintln!("gabion: {error}");
+    }
+}

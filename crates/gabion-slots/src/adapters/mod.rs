@@ -1,0 +1,20 @@
+//! Slots behind the interfaces that Rust programs use already.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | `fault` | what becomes of a wrong free where nobody can be told |
+//! | `within` | one affinity as the `Allocator` of `allocator-api2`, for vectors, boxes and hash tables |
+//! | `slot_box` | one value in a slot, owned |
+//! | `global` | slots under a whole program, chosen at run time |
+
+mod fault;
+
+mod within;
+
+mod slot_box;
+
+mod global;
+
+pub use global::{Backing, Global};
+pub use slot_box::SlotBox;
+pub use within::{Within, WithinGlobal};

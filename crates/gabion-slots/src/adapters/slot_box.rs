@@ -1,0 +1,275 @@
+//! One value in a slot, owned.
+
+use std::alloc::Layout;
+use std::borrow::{Borrow, BorrowMut};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::ptr::{self, NonNull};
+
+use allocator_api2::alloc::Allocator;
+
+use super::fault::expect_freed;
+use super::within::Within;
+use crate::checked::CHECKED;
+use crate::tier::is_small;
+use crate::{Affinity, Slots, SlotsError};
+
+/// A value in a slot, owned as by a `Box`: dropped, and its slot freed, with the `SlotBox`.
+///
+/// ```
+/// use gabion_slots::{Affinity, SlotBox, Slots};
+///
+/// struct Node<'s> {
+///     value: u64,
+///     children: [Option<SlotBox<'s, Node<'s>>>; 2],
+/// }
+///
+/// let slots = Slots::new(gabion_blocks::Pool::global())?;
+/// let nodes = slots.within(Affinity::NODES);
+/// let leaf = nodes.boxed(Node { value: 1, children: [None, None] })?;
+/// let root = nodes.boxed(Node { value: 2, children: [Some(leaf), None] })?;
+/// assert_eq!(root.value + root.children[0].as_ref().unwrap().value, 3);
+/// # Ok::<(), gabion_slots::SlotsError>(())
+/// ```
+///
+/// It borrows the slots, which therefore outlive it, and may be sent to another thread and dropped there.
+pub struct SlotBox<'s, T: ?Sized> {
+    at: NonNull<T>,
+    slots: &'s Slots,
+    _owns: PhantomData<T>,
+}
+
+// SAFETY: a `SlotBox` owns its value as a `Box` does, and slots may be freed from any thread.
+unsafe impl<T: ?Sized + Send> Send for SlotBox<'_, T> {}
+// SAFETY: a shared `SlotBox` gives shared references to its value and nothing else.
+unsafe impl<T: ?Sized + Sync> Sync for SlotBox<'_, T> {}
+
+impl<'s> Within<'s> {
+    /// Moves a value into a slot. A value of no size takes none.
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`]; the value is dropped then.
+    #[inline]
+    pub fn boxed<T>(&self, value: T) -> Result<SlotBox<'s, T>, SlotsError> {
+        let at = self.room(Layout::new::<T>())?.cast::<T>();
+        // SAFETY: room for a `T`, aligned, and nobody else's.
+        unsafe { at.write(value) };
+        Ok(SlotBox { at, slots: self.slots(), _owns: PhantomData })
+    }
+
+    /// Copies a slice into a slot.
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`].
+    pub fn boxed_slice<T: Copy>(&self, values: &[T]) -> Result<SlotBox<'s, [T]>, SlotsError> {
+        let at = self.room(Layout::for_value(values))?.cast::<T>();
+        // SAFETY: room for as many values, aligned, and nobody else's; a `Copy` value may be copied by its bytes.
+        unsafe { at.copy_from_nonoverlapping(NonNull::from(values).cast(), values.len()) };
+        let at = NonNull::slice_from_raw_parts(at, values.len());
+        Ok(SlotBox { at, slots: self.slots(), _owns: PhantomData })
+    }
+
+    /// Copies a string into a slot.
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`].
+    pub fn boxed_str(&self, text: &str) -> Result<SlotBox<'s, str>, SlotsError> {
+        let bytes = SlotBox::into_raw(self.boxed_slice(text.as_bytes())?);
+        let at = NonNull::new(bytes.as_ptr() as *mut str).expect("it was not null before");
+        Ok(SlotBox { at, slots: self.slots(), _owns: PhantomData })
+    }
+
+    #[inline]
+    fn room(&self, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
+        if layout.size() == 0 {
+            let nothing = self.allocate(layout).expect("no bytes are never refused");
+            return Ok(nothing.cast());
+        }
+        self.slots().alloc(self.affinity(), layout)
+    }
+}
+
+impl<'s, T: ?Sized> SlotBox<'s, T> {
+    /// Lets go of the value and keeps it where it is; [`SlotBox::from_raw`] takes it back.
+    #[inline]
+    pub fn into_raw(this: Self) -> NonNull<T> {
+        ManuallyDrop::new(this).at
+    }
+
+    /// Takes back what [`SlotBox::into_raw`] let go. The pointer may have been cast meanwhile to another type that the
+    /// same bytes are valid for, such as a trait object.
+    ///
+    /// # Safety
+    /// The value lies in a slot of `slots`, as `into_raw` gave it (a value of no size in none), and this is its one owner.
+    #[inline]
+    pub unsafe fn from_raw(slots: &'s Slots, at: NonNull<T>) -> Self {
+        Self { at, slots, _owns: PhantomData }
+    }
+
+    /// Keeps the value until the slots are gone, and never drops it.
+    #[inline]
+    pub fn leak(this: Self) -> &'s mut T
+    where
+        T: 's,
+    {
+        // SAFETY: nobody else refers to the value, and its slot is not freed while the slots live.
+        unsafe { Self::into_raw(this).as_mut() }
+    }
+
+    /// Pins the value: it never moves anyway.
+    #[inline]
+    pub fn into_pin(this: Self) -> Pin<Self> {
+        // SAFETY: moving a `SlotBox` does not move its value, and nothing below moves the value out of a pinned one.
+        unsafe { Pin::new_unchecked(this) }
+    }
+
+    /// The slots that the value lies in.
+    #[inline]
+    pub fn slots(this: &Self) -> &'s Slots {
+        this.slots
+    }
+}
+
+impl<T> SlotBox<'_, T> {
+    /// Moves the value out and frees its slot.
+    #[inline]
+    pub fn into_inner(this: Self) -> T {
+        let this = ManuallyDrop::new(this);
+        // SAFETY: the value is read once and its slot freed afterwards; `this` is never dropped.
+        unsafe {
+            let value = this.at.read();
+            free(this.slots, this.at.cast(), Layout::new::<T>());
+            value
+        }
+    }
+}
+
+/// # Safety
+/// A value of that layout was put there by a [`Within`] of `slots`, and it is not used again.
+#[inline]
+unsafe fn free(slots: &Slots, at: NonNull<u8>, layout: Layout) {
+    if layout.size() == 0 {
+        return;
+    }
+    expect_freed(if CHECKED || !is_small(layout) {
+        // SAFETY: the caller's duty.
+        unsafe { slots.free(at) }
+    } else {
+        // A box does not know its affinity; only the checked build would compare it.
+        // SAFETY: the caller's duty.
+        unsafe { slots.free_sized(Affinity::OBJECTS, at, layout) }
+    });
+}
+
+impl<T: ?Sized> Drop for SlotBox<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        /// Frees the slot even if the value's own drop panics.
+        struct Slot<'a>(&'a Slots, NonNull<u8>, Layout);
+        impl Drop for Slot<'_> {
+            #[inline]
+            fn drop(&mut self) {
+                // SAFETY: the value was dropped, or its drop panicked: either way it is not used again.
+                unsafe { free(self.0, self.1, self.2) };
+            }
+        }
+        // SAFETY: the value is this box's own until here.
+        let layout = Layout::for_value(unsafe { self.at.as_ref() });
+        let _slot = Slot(self.slots, self.at.cast(), layout);
+        // SAFETY: as above, and it is dropped once.
+        unsafe { ptr::drop_in_place(self.at.as_ptr()) };
+    }
+}
+
+impl<T: ?Sized> Deref for SlotBox<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the value is this box's own and initialised; `&self` rules out a mutable reference.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for SlotBox<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`, and `&mut self` rules out any other reference.
+        unsafe { self.at.as_mut() }
+    }
+}
+
+impl<T: ?Sized> AsRef<T> for SlotBox<'_, T> {
+    fn as_ref(&self) -> &T {
+        self
+    }
+}
+
+impl<T: ?Sized> AsMut<T> for SlotBox<'_, T> {
+    fn as_mut(&mut self) -> &mut T {
+        self
+    }
+}
+
+impl<T: ?Sized> Borrow<T> for SlotBox<'_, T> {
+    fn borrow(&self) -> &T {
+        self
+    }
+}
+
+impl<T: ?Sized> BorrowMut<T> for SlotBox<'_, T> {
+    fn borrow_mut(&mut self) -> &mut T {
+        self
+    }
+}
+
+// The value does not lie in the box, so the box may move.
+impl<T: ?Sized> Unpin for SlotBox<'_, T> {}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for SlotBox<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for SlotBox<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized> fmt::Pointer for SlotBox<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.at.fmt(f)
+    }
+}
+
+impl<'a, T: ?Sized + PartialEq<U>, U: ?Sized> PartialEq<SlotBox<'a, U>> for SlotBox<'_, T> {
+    fn eq(&self, other: &SlotBox<'a, U>) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: ?Sized + Eq> Eq for SlotBox<'_, T> {}
+
+impl<'a, T: ?Sized + PartialOrd<U>, U: ?Sized> PartialOrd<SlotBox<'a, U>> for SlotBox<'_, T> {
+    fn partial_cmp(&self, other: &SlotBox<'a, U>) -> Option<Ordering> {
+        (**self).partial_cmp(&**other)
+    }
+}
+
+impl<T: ?Sized + Ord> Ord for SlotBox<'_, T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl<T: ?Sized + Hash> Hash for SlotBox<'_, T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}

@@ -1,0 +1,260 @@
+//! Arenas: what one thread allocates from.
+//!
+//! An arena belongs to one thread at a time; when the thread ends it has no owner until another thread adopts it. It has a
+//! *row* for each affinity, with a *shelf* for each class. Cells are the owner's alone; what others use is atomic. Who holds
+//! the lock of the `Slots` may look at arenas without an owner, because nobody adopts one meanwhile.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+use gabion_heap::{CLASSES, Chunks, MAX_SLOT_WORDS, class_for_words};
+
+use crate::affinity::Affinity;
+use crate::letters::LetterBox;
+use crate::outbox::Outbox;
+use crate::record::{Pair, Record, Standing};
+use crate::sync::{AtomicU16, AtomicU64, Mutex, Ordering::Relaxed};
+use crate::tier::words_of;
+
+/// Affinities and a spare index, so that every `u8` is one.
+pub(crate) const ROWS: usize = 256;
+
+/// With so many free slots of sixty-four, or fewer, they lie scattered.
+#[cfg(target_arch = "x86_64")]
+const SCATTERED: u32 = 8;
+
+/// Where the next slot of a class comes from: a pair of the active page. All null while there is no active page.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    pub pair: Cell<*const Pair>,
+    /// The slot of that pair's lowest bit.
+    pub base: Cell<*mut u8>,
+    /// The active page.
+    pub page: Cell<*const Record>,
+    /// Bytes of a slot.
+    pub slot: Cell<u32>,
+    /// True when a page of this class was opened before: the next one is worth populating in one step.
+    pub grown: Cell<bool>,
+}
+
+/// What an arena has of one affinity.
+pub(crate) struct Row {
+    /// Where in `shelves` the class stands that serves so many words with the affinity's alignment, in bytes. Set by whoever
+    /// configures it; all zero until then, and then there is no page to take from either.
+    places: [AtomicU16; MAX_SLOT_WORDS + 1],
+    pub shelves: [Shelf; CLASSES],
+    /// Pages with room, by class and quarter of fullness: `number << 6 | page`, or 0.
+    pub lists: [[Cell<u32>; Standing::QUARTERS as usize]; CLASSES],
+    /// The first of the blocks with free pages, in the form of `record::link`.
+    pub room: Cell<u32>,
+    /// A block that is wholly empty, kept for the next page.
+    pub warm: Cell<u32>,
+    /// The first of all blocks of pages.
+    pub blocks: Cell<u32>,
+    /// The chunks, boxed, or null.
+    pub chunks: Cell<*mut Chunks>,
+    /// Chunks in use and their bytes; written by the owner alone.
+    pub chunk_objects: AtomicU64,
+    pub chunk_bytes: AtomicU64,
+    /// Those among them that others have freed, and their bytes; added up by others.
+    pub left_objects: AtomicU64,
+    pub left_bytes: AtomicU64,
+    /// What of the bytes the affinity's books know.
+    pub booked: Cell<u64>,
+}
+
+/// See the [module's documentation](self).
+#[repr(C, align(128))]
+pub(crate) struct Arena {
+    /// What stands in the records of its pages: the number of the `Slots`, and the arena's index.
+    pub word: u64,
+    pub index: u32,
+    /// Empty blocks that are to be given back, in the form of `record::link`.
+    pub doomed: Cell<u32>,
+    pub outbox: Outbox,
+    /// Held by whoever opens letters or trims, because both may touch an affinity that another thread releases.
+    pub reading: Mutex<()>,
+    pub letters: Letters,
+    pub rows: [Row; ROWS],
+}
+
+/// What other threads write to.
+#[repr(align(128))]
+pub(crate) struct Letters {
+    /// Blocks of pages with freed slots.
+    pub slots: LetterBox,
+    /// The first of the freed chunks, in the form of `Loc::bits` plus one; each holds the next.
+    pub chunks: AtomicU64,
+}
+
+// SAFETY: the cells are used by the arena's one thread, or by who holds the lock of the `Slots` while it has none, or,
+// for the row of an affinity that is released, by the releasing thread, whose caller promises that nobody else uses it.
+unsafe impl Sync for Arena {}
+// SAFETY: nothing in an arena belongs to a thread but by the rule above.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// An empty arena without a word, for [`Arena::name`] to follow.
+    pub fn new() -> Option<NonNull<Self>> {
+        let layout = Layout::new::<Self>();
+        // SAFETY: the layout is not empty.
+        let arena = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Self>();
+        // SAFETY: fresh memory of this layout. Zeros are what cells, null pointers and atomics begin with; the lock is
+        // written as it should be. Rows that are never used stay untouched.
+        unsafe { (&raw mut (*arena.as_ptr()).reading).write(Mutex::new(())) };
+        Some(arena)
+    }
+
+    /// Gives an arena its word and its index.
+    ///
+    /// # Safety
+    /// It came from [`Arena::new`], and nobody else knows it.
+    pub unsafe fn name<'a>(mut arena: NonNull<Self>, word: u64, index: u32) -> &'a Self {
+        // SAFETY: the caller's duty.
+        let named = unsafe { arena.as_mut() };
+        (named.word, named.index) = (word, index);
+        named
+    }
+
+    /// Frees an arena and its chunks' books.
+    ///
+    /// # Safety
+    /// It came from [`Arena::new`], and nobody uses it any more.
+    pub unsafe fn free(arena: NonNull<Self>) {
+        // SAFETY: the caller's duty; chunks come from `Box::into_raw`.
+        unsafe {
+            for row in &arena.as_ref().rows {
+                if !row.chunks.get().is_null() {
+                    drop(Box::from_raw(row.chunks.get()));
+                }
+            }
+            arena.drop_in_place();
+            dealloc(arena.as_ptr().cast(), Layout::new::<Self>());
+        }
+    }
+
+    #[inline(always)]
+    pub fn row(&self, affinity: Affinity) -> &Row {
+        &self.rows[affinity.index() as usize]
+    }
+
+    /// True when others have left something.
+    #[inline]
+    pub fn has_letters(&self) -> bool {
+        // Relaxed: who misses one finds it the next time.
+        !self.letters.slots.is_empty() || self.letters.chunks.load(Relaxed) != 0
+    }
+}
+
+impl Row {
+    /// Takes a slot from the pair that the shelf stands at, if it has one left.
+    #[inline(always)]
+    pub fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.shelf_of(words_of(layout)).take()
+    }
+
+    /// The shelf that serves so many words, as [`words_of`] gives them.
+    #[inline(always)]
+    fn shelf_of(&self, words: usize) -> &Shelf {
+        // SAFETY: a small layout has at most so many words. Relaxed: the settings are the whole message.
+        let place = unsafe { self.places.get_unchecked(words) }.load(Relaxed);
+        // SAFETY: `set_alignment` stores places of shelves.
+        unsafe { &*self.shelves.as_ptr().byte_add(usize::from(place)) }
+    }
+
+    /// The class that serves a small layout.
+    pub fn class_of(&self, layout: Layout) -> usize {
+        usize::from(self.places[words_of(layout)].load(Relaxed)) / size_of::<Shelf>()
+    }
+
+    /// As [`Row::take`], from any pair of the shelf's page.
+    pub fn take_further(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let shelf = self.shelf_of(words_of(layout));
+        if shelf.step() { shelf.take() } else { None }
+    }
+
+    /// Sets the affinity's alignment, `mask + 1`, for what is allocated from now on.
+    pub fn set_alignment(&self, mask: usize) {
+        for (words, place) in self.places.iter().enumerate() {
+            let class = class_for_words(((words * 8 + mask) & !mask) / 8);
+            place.store((class * size_of::<Shelf>()) as u16, Relaxed);
+        }
+    }
+}
+
+impl Shelf {
+    /// See [`Row::take`].
+    #[inline(always)]
+    pub fn take(&self) -> Option<NonNull<u8>> {
+        // SAFETY: null, or a pair of the active page, which stays this arena's as long as it is active.
+        let pair = unsafe { self.pair.get().as_ref() }?;
+        // Relaxed, here and below: nobody else writes to these, and a slot is handed to other threads by its user.
+        let free = pair.free.load(Relaxed);
+        if free == 0 {
+            return None;
+        }
+        pair.free.store(free & (free - 1), Relaxed);
+        // SAFETY: set together with the pair.
+        unsafe { &*self.page.get() }.count_in();
+        let offset = free.trailing_zeros() as usize * self.slot.get() as usize;
+        // SAFETY: each bit of the pair stands for a slot of the page, which is nowhere near null.
+        Some(unsafe { NonNull::new_unchecked(self.base.get().add(offset)) })
+    }
+
+    /// Lets the next slots come from pair `pair` of `page`, which is active.
+    pub fn stand_at(&self, page: &Record, pair: usize) {
+        let slot = page.line.slot.load(Relaxed);
+        self.slot.set(u32::from(slot));
+        self.page.set(page);
+        self.pair.set(&raw const page.pairs[pair]);
+        // SAFETY: the pair is in use, so its first slot lies in the page.
+        self.base.set(unsafe { page.first_slot().as_ptr().add(pair * 64 * usize::from(slot)) });
+        page.own.cursor.store(pair as u32, Relaxed);
+    }
+
+    /// Moves to the next pair of the active page with free slots, round the page. False when there is none.
+    pub fn step(&self) -> bool {
+        let Some(page) = self.active() else { return false };
+        if page.used() == u32::from(page.line.slots.load(Relaxed)) {
+            return false;
+        }
+        let (count, start) = (page.pair_count(), page.own.cursor.load(Relaxed) as usize);
+        let found = (start..count).chain(0..start).find(|&pair| page.pairs[pair].free.load(Relaxed) != 0);
+        if let Some(pair) = found {
+            self.stand_at(page, pair);
+            self.prefetch(page.pairs[pair].free.load(Relaxed));
+        }
+        found.is_some()
+    }
+
+    /// Asks for the first line of a few slots, one by one somewhere in a page that others are used in: nothing has touched
+    /// them since they were freed. Where all are free they follow each other, and the processor sees to it.
+    fn prefetch(&self, free: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if free.count_ones() <= SCATTERED {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let mut left = free;
+            while left != 0 {
+                let slot = self.base.get().wrapping_add(left.trailing_zeros() as usize * self.slot.get() as usize);
+                // SAFETY: a prefetch has no effect but on caches.
+                unsafe { _mm_prefetch(slot.cast_const().cast(), _MM_HINT_T0) };
+                left &= left - 1;
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = free;
+    }
+
+    /// Forgets the active page.
+    pub fn leave(&self) {
+        self.pair.set(std::ptr::null());
+        self.page.set(std::ptr::null());
+    }
+
+    /// The active page.
+    pub fn active(&self) -> Option<&Record> {
+        // SAFETY: as in `take`.
+        unsafe { self.page.get().as_ref() }
+    }
+}

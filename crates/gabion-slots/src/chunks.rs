@@ -1,0 +1,188 @@
+//! Objects from 1 KiB to 1 MiB: chunks of the heap, in blocks of their own for each arena and affinity.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use gabion_blocks::{BLOCK_BYTES, Block, BlockError, PAGE_BYTES};
+use gabion_heap::{Chunks, Found, HeapError, Loc, OWNER_WORD, shard_of};
+
+use crate::affinity::Affinity;
+use crate::arena::{Arena, Row};
+use crate::checked::{CHECKED, fill};
+use crate::error::{FreeError, SlotsError};
+use crate::record::block_of;
+use crate::shared::{Shared, refusal};
+use crate::sync::{Ordering, Ordering::Relaxed};
+use crate::territory::Ground;
+
+/// What lies in front of a block's first chunk.
+const HEADER_BYTES: usize = 1024;
+
+/// Bits of a block's shard number below the arena's index.
+const AFFINITY_BITS: u32 = 8;
+
+/// The affinity's mark follows an arena's chunks at this distance in bytes at most.
+const BOOKING: u64 = PAGE_BYTES as u64;
+
+impl Shared {
+    /// Takes a chunk whose room begins at a multiple of `align` bytes.
+    pub fn alloc_chunk(
+        &self,
+        arena: &Arena,
+        affinity: Affinity,
+        layout: Layout,
+        align: usize,
+    ) -> Result<NonNull<u8>, SlotsError> {
+        self.known(affinity)?;
+        if arena.has_letters() {
+            self.read_letters(arena);
+        }
+        let row = arena.row(affinity);
+        if row.chunks.get().is_null() {
+            let shard = arena.index << AFFINITY_BITS | u32::from(affinity.index());
+            row.chunks.set(Box::into_raw(Box::new(Chunks::new(shard))));
+        }
+        // SAFETY: just seen to be there; the arena's own, and nothing below comes back here.
+        let chunks = unsafe { &mut *row.chunks.get() };
+        let words = layout.size().div_ceil(8);
+        let taken = chunks.take_aligned(self.ground(affinity), words, align / 8);
+        let (block, at) = taken.map_err(|error| match error {
+            HeapError::Blocks(error) => refusal(affinity, error),
+            other => unreachable!("taking a chunk says only that there is no memory, not {other}"),
+        })?;
+        let Some(base) = self.blocks.base(block.number()) else { unreachable!("a block of the set") };
+        if self.territory.at(base.addr().get()) != Ground::Chunks && !self.enter_chunks(base, block) {
+            let _ = chunks.free(self.ground(affinity), at);
+            return Err(SlotsError::NoMemory(BlockError::Exhausted { what: "addresses" }));
+        }
+        self.chunk_in(row, affinity, Chunks::room(block, at) * 8);
+        // SAFETY: the chunk lies in the block.
+        Ok(unsafe { base.add(at.word() * 8) })
+    }
+
+    /// Makes a block of chunks known.
+    fn enter_chunks(&self, base: NonNull<u8>, block: Block<'_>) -> bool {
+        block.word(OWNER_WORD).store(u64::from(block.number()), Relaxed);
+        let _state = self.lock();
+        self.territory.set(base.addr().get(), BLOCK_BYTES, Ground::Chunks)
+    }
+
+    /// The chunk that an address in a block of chunks is the room of, as far as its place says.
+    ///
+    /// # Safety
+    /// The address lies in a block of chunks of ours.
+    pub unsafe fn chunk_at(&self, at: NonNull<u8>) -> Result<(Block<'_>, Loc), FreeError> {
+        let base = block_of(at);
+        let offset = at.addr().get() - base.addr().get();
+        // SAFETY: the header of a block of chunks; its owner's word is atomic.
+        let number = unsafe { base.cast::<crate::sync::AtomicU64>().add(OWNER_WORD).as_ref() }.load(Relaxed) as u32;
+        match self.blocks.block(number) {
+            Some(block)
+                if offset.is_multiple_of(16) && offset > HEADER_BYTES && self.blocks.base(number) == Some(base) =>
+            {
+                Ok((block, Loc::new(number, offset / 8)))
+            }
+            _ => Err(FreeError::NotASlot),
+        }
+    }
+
+    /// Frees a chunk; one of another arena by way of that arena's letters.
+    ///
+    /// # Safety
+    /// As [`Shared::chunk_at`]; if a chunk begins there, nobody uses it any more.
+    pub unsafe fn free_chunk(
+        &self,
+        mine: &Arena,
+        at: NonNull<u8>,
+        said: Option<(Affinity, Layout)>,
+    ) -> Result<(), FreeError> {
+        // SAFETY: the caller's duty.
+        let (block, chunk) = unsafe { self.chunk_at(at) }?;
+        let shard = shard_of(block);
+        let affinity = Affinity::from_index(shard as u8);
+        let owner = shard >> AFFINITY_BITS;
+        if CHECKED {
+            // Only the owner may walk over tags: others would meet them while they change.
+            match if owner == mine.index { Chunks::look(block, chunk) } else { Found::Used } {
+                Found::Used => {}
+                Found::Free => return Err(FreeError::DoubleFree),
+                Found::Inside => return Err(FreeError::NotASlot),
+            }
+            if let Some((said, layout)) = said {
+                let room = Chunks::room(block, chunk) * 8;
+                if said != affinity {
+                    return Err(FreeError::WrongAffinity);
+                }
+                if layout.size() > room || !at.addr().get().is_multiple_of(layout.align()) {
+                    return Err(FreeError::WrongSize);
+                }
+            }
+        }
+        let bytes = Chunks::room(block, chunk) * 8;
+        if owner == mine.index {
+            let row = mine.row(affinity);
+            // SAFETY: the arena's own, and nothing below comes back here.
+            let chunks = unsafe { row.chunks.get().as_mut() }.ok_or(FreeError::NotASlot)?;
+            if CHECKED {
+                // SAFETY: the chunk is used, and its user gives it up.
+                unsafe { fill(at, bytes) };
+            }
+            chunks.free(self.ground(affinity), chunk).map_err(|_| FreeError::DoubleFree)?;
+            self.chunk_out(row, affinity, bytes);
+            return Ok(());
+        }
+        let owner = self.arena(owner as usize).ok_or(FreeError::NotASlot)?;
+        Chunks::leave(block, chunk).map_err(|_| FreeError::DoubleFree)?;
+        let row = owner.row(affinity);
+        row.left_objects.fetch_add(1, Relaxed);
+        row.left_bytes.fetch_add(bytes as u64, Relaxed);
+        if CHECKED {
+            // SAFETY: ours until it is posted.
+            unsafe { fill(at, bytes) };
+        }
+        post_chunk(owner, block, chunk);
+        Ok(())
+    }
+
+    /// Counts a chunk in.
+    fn chunk_in(&self, row: &Row, affinity: Affinity, bytes: usize) {
+        // Relaxed: written by the owner alone.
+        row.chunk_objects.store(row.chunk_objects.load(Relaxed) + 1, Relaxed);
+        row.chunk_bytes.store(row.chunk_bytes.load(Relaxed) + bytes as u64, Relaxed);
+        self.book_chunks(row, affinity);
+    }
+
+    /// Counts a chunk out.
+    pub fn chunk_out(&self, row: &Row, affinity: Affinity, bytes: usize) {
+        row.chunk_objects.store(row.chunk_objects.load(Relaxed).saturating_sub(1), Relaxed);
+        row.chunk_bytes.store(row.chunk_bytes.load(Relaxed).saturating_sub(bytes as u64), Relaxed);
+        self.book_chunks(row, affinity);
+    }
+
+    /// Tells the affinity's books what they do not know yet, if it is much.
+    fn book_chunks(&self, row: &Row, affinity: Affinity) {
+        let (now, booked) = (row.chunk_bytes.load(Relaxed), row.booked.get());
+        if now.abs_diff(booked) < BOOKING {
+            return;
+        }
+        row.booked.set(now);
+        match now.checked_sub(booked) {
+            Some(more) => self.books(affinity).book_in(more),
+            None => self.books(affinity).book_out(booked - now),
+        }
+    }
+}
+
+/// Leaves a chunk, marked as left, at its owner; its first word holds the link.
+pub(crate) fn post_chunk(owner: &Arena, block: Block<'_>, chunk: Loc) {
+    let (first, place) = (&owner.letters.chunks, block.word(chunk.word()));
+    let mut head = first.load(Relaxed);
+    loop {
+        place.store(head, Relaxed);
+        // Release: publishes the link, and what was done to the chunk before.
+        match first.compare_exchange_weak(head, chunk.bits() + 1, Ordering::Release, Relaxed) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}

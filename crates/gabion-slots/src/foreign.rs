@@ -1,0 +1,182 @@
+//! Slots that are freed by another thread than their arena's, and what the owner does with them.
+
+use std::ptr::NonNull;
+
+use gabion_heap::{Chunks, Loc, shard_of};
+
+use crate::affinity::Affinity;
+use crate::arena::Arena;
+use crate::checked::CHECKED;
+use crate::error::FreeError;
+use crate::letters;
+use crate::outbox::Parcel;
+use crate::record::{Header, Record, block_of, link};
+use crate::shared::Shared;
+use crate::sync::{Ordering, Ordering::Relaxed, lock};
+
+impl Shared {
+    /// Frees a slot of another arena. `mine` is the calling thread's.
+    ///
+    /// The record is that of the page around `at`, whose owner is an arena of ours.
+    #[inline(always)]
+    pub fn free_foreign(&self, mine: &Arena, record: &Record, at: NonNull<u8>) -> Result<(), FreeError> {
+        let index = record.index_of(at).ok_or(FreeError::NotASlot)?;
+        let (pair, bit) = record.pair_of(index).ok_or(FreeError::NotASlot)?;
+        let epoch = record.line.epoch.load(Relaxed);
+        match mine.outbox.add(pair, bit, epoch) {
+            Some(true) => Ok(()),
+            Some(false) => Err(FreeError::DoubleFree),
+            None => {
+                let parcel = Parcel { pair, bits: bit, epoch, affinity: record.line.affinity.load(Relaxed) };
+                self.send(mine, parcel)
+            }
+        }
+    }
+
+    /// Puts a parcel of one slot into the outbox, or leaves it at its owner at once.
+    #[cold]
+    #[inline(never)]
+    fn send(&self, mine: &Arena, parcel: Parcel) -> Result<(), FreeError> {
+        if CHECKED {
+            // So that a second free is found whoever makes it.
+            return if self.deliver(mine, parcel) == 0 { Ok(()) } else { Err(FreeError::DoubleFree) };
+        }
+        // Before the look at the pair, so that what this thread has freed itself is seen there.
+        if mine.outbox.is_due() {
+            self.flush(mine);
+        }
+        // SAFETY: the pair lies in a record of ours.
+        let pair = unsafe { &*parcel.pair };
+        if pair.is_free(parcel.bits) {
+            return Err(FreeError::DoubleFree);
+        }
+        if let Some(older) = mine.outbox.put(parcel) {
+            self.deliver_late(mine, older);
+        }
+        Ok(())
+    }
+
+    /// Leaves everything that a thread's outbox holds at its owners.
+    pub fn flush(&self, mine: &Arena) {
+        if !mine.outbox.is_empty() {
+            for parcel in mine.outbox.drain() {
+                self.deliver_late(mine, parcel);
+            }
+        }
+    }
+
+    /// As `deliver`, when there is nobody left to tell.
+    fn deliver_late(&self, mine: &Arena, parcel: Parcel) {
+        let twice = self.deliver(mine, parcel);
+        if twice != 0 {
+            self.books[parcel.affinity as usize].twice.fetch_add(u64::from(twice.count_ones()), Relaxed);
+        }
+    }
+
+    /// Leaves slots at their owner. Returns those that were left there before.
+    fn deliver(&self, mine: &Arena, parcel: Parcel) -> u64 {
+        let pair: NonNull<u8> = match NonNull::new(parcel.pair.cast_mut()) {
+            Some(pair) => pair.cast(),
+            None => return 0,
+        };
+        let base = block_of(pair);
+        let (hazard, epoch) = (&mine.outbox.hazard, &self.books[parcel.affinity as usize].epoch);
+        let mut twice = 0;
+        if hazard.name(base.addr().get(), epoch, parcel.epoch) {
+            // Of slots that their owner has freed as well, page and block may be gone: the map says so, after the hazard's fence.
+            twice = parcel.bits;
+            if self.territory.is_pages(base.addr().get()) {
+                // SAFETY: the block is one of pages of ours, and the hazard keeps it where it is. A pair lies in the record of its
+                // page.
+                let (header, record) = unsafe { (Header::of(base), Record::around(pair)) };
+                if let Some(owner) = self.arena_of(record.line.owner.load(Relaxed)) {
+                    // SAFETY: as above.
+                    let left = unsafe { &(*parcel.pair).left };
+                    let number = header.mail.number.load(Relaxed);
+                    twice = letters::leave(left, parcel.bits, &header.mail.pages, record.page() as u32, || {
+                        owner.letters.slots.put(link(number), &header.mail.next);
+                    });
+                }
+            }
+        }
+        hazard.clear();
+        twice
+    }
+
+    /// Waits until no thread leaves anything at the block that begins at `base`; at any block, if that is 0.
+    pub fn await_hazards(&self, base: usize) {
+        let mut index = 0;
+        while let Some(arena) = self.arena(index) {
+            // A few instructions, but the other thread may have lost its processor.
+            arena.outbox.hazard.await_clear(base, std::thread::yield_now);
+            index += 1;
+        }
+    }
+
+    /// Takes in what other threads have freed of an arena. For its own thread, or who has adopted it.
+    pub fn read_letters(&self, arena: &Arena) {
+        let _reading = lock(&arena.reading);
+        let mut next = arena.letters.slots.take_all();
+        while next != 0 {
+            let Some(base) = self.blocks.base(next - 1) else { break };
+            // SAFETY: blocks in the letter box are blocks of pages of this arena's.
+            let header = unsafe { Header::of(base) };
+            next = header.mail.next.load(Relaxed);
+            let mut pages = letters::open(&header.mail.pages);
+            while pages != 0 {
+                // SAFETY: bits stand for pages of slots.
+                self.collect(arena, unsafe { Record::at(base, pages.trailing_zeros() as usize) });
+                pages &= pages - 1;
+            }
+        }
+        self.read_chunks(arena);
+    }
+
+    /// Frees what was left in a page.
+    fn collect(&self, arena: &Arena, page: &Record) {
+        if page.line.owner.load(Relaxed) != arena.word {
+            // Whoever left something was later than the page's last slot.
+            return;
+        }
+        let (mut freed, mut twice, mut last) = (0, 0, 0);
+        for index in 0..page.pair_count() {
+            let pair = &page.pairs[index];
+            let (new, again) = letters::collect(&pair.free, &pair.left, page.valid(index));
+            if new != 0 {
+                (freed, last) = (freed + new.count_ones(), index);
+            }
+            twice += again.count_ones();
+        }
+        if twice > 0 {
+            let affinity = page.line.affinity.load(Relaxed);
+            self.books[affinity as usize].twice.fetch_add(u64::from(twice), Relaxed);
+        }
+        if freed > 0 && page.count_out(freed) {
+            self.relist(arena, page, last);
+        }
+    }
+
+    /// Frees the chunks that other threads have left.
+    fn read_chunks(&self, arena: &Arena) {
+        if arena.letters.chunks.load(Relaxed) == 0 {
+            return;
+        }
+        // Acquire: pairs with the release in `post_chunk`.
+        let mut next = arena.letters.chunks.swap(0, Ordering::Acquire);
+        while next != 0 {
+            let chunk = Loc::from_bits(next - 1);
+            let Some(block) = self.blocks.block(chunk.number()) else { break };
+            next = block.word(chunk.word()).load(Relaxed);
+            let affinity = Affinity::from_index(shard_of(block) as u8);
+            let bytes = Chunks::room(block, chunk) * 8;
+            let row = arena.row(affinity);
+            // SAFETY: the arena's own, and nothing below comes back here.
+            let Some(chunks) = (unsafe { row.chunks.get().as_mut() }) else { break };
+            row.left_objects.fetch_sub(1, Relaxed);
+            row.left_bytes.fetch_sub(bytes as u64, Relaxed);
+            if chunks.free_left(self.ground(affinity), chunk).is_ok() {
+                self.chunk_out(row, affinity, bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A forked child begins with locks that nobody holds.
+//!
+//! Before the fork every lock of all `Slots` is taken: the list of them; of each the lock of its state, the locks of its
+//! arenas' letters, and that of its blocks. The pool's follow. After the fork both sides let go. In the child the arenas
+//! of other threads stay as they are: what lies in them can be used and freed, and is not given back.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Once, Weak};
+
+use gabion_blocks::{inside, os, set};
+
+use crate::shared::{Shared, State};
+use crate::sync::{Mutex, MutexGuard, lock};
+
+/// All `Slots`.
+static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// The locks of one `Slots`, which they keep alive. Let go in the order of the fields.
+struct HeldSlots {
+    _blocks: set::HeldSet<'static>,
+    _readings: Vec<MutexGuard<'static, ()>>,
+    _state: MutexGuard<'static, State>,
+    shared: Arc<Shared>,
+}
+
+struct HeldAll {
+    each: Vec<HeldSlots>,
+    _all: MutexGuard<'static, Vec<Weak<Shared>>>,
+}
+
+thread_local! {
+    /// What the forking thread holds between the two sides of a fork.
+    static HELD: RefCell<Option<HeldAll>> = const { RefCell::new(None) };
+}
+
+/// Makes forks safe for new slots.
+pub(crate) fn watch_forks(shared: &Arc<Shared>) {
+    static ONCE: Once = Once::new();
+    let _inside = inside::enter();
+    // After the pool's, so that its locks are taken after these.
+    ONCE.call_once(|| os::at_fork(before, in_parent, in_child));
+    let mut all = lock(&ALL);
+    all.retain(|other| other.strong_count() > 0);
+    all.push(Arc::downgrade(shared));
+}
+
+fn hold(shared: Arc<Shared>) -> HeldSlots {
+    // SAFETY: the value keeps the slots alive longer than the locks, which are let go first.
+    let forever: &'static Shared = unsafe { &*Arc::as_ptr(&shared) };
+    let state = forever.lock();
+    let readings = forever.arenas(&state).map(|arena| lock(&arena.reading)).collect();
+    HeldSlots { _blocks: forever.blocks.hold(), _readings: readings, _state: state, shared }
+}
+
+extern "C" fn before() {
+    let _inside = inside::enter();
+    let all = lock(&ALL);
+    let each = all.iter().filter_map(Weak::upgrade).map(hold).collect();
+    let held = HeldAll { each, _all: all };
+    // A thread that ends while it forks has no place to keep the locks; then the child must do without them.
+    let _ = HELD.try_with(|place| *place.borrow_mut() = Some(held));
+}
+
+extern "C" fn in_parent() {
+    let _inside = inside::enter();
+    let _ = HELD.try_with(|place| drop(place.take()));
+}
+
+extern "C" fn in_child() {
+    let _inside = inside::enter();
+    let _ = HELD.try_with(|place| {
+        let held = place.take();
+        for one in held.iter().flat_map(|held| &held.each) {
+            let mut index = 0;
+            while let Some(arena) = one.shared.arena(index) {
+                // Who was leaving something there is gone.
+                arena.outbox.hazard.clear();
+                index += 1;
+            }
+        }
+    });
+}

@@ -1,0 +1,84 @@
+//! Objects above 1 MiB: each has memory of its own, straight from the pool, and begins at the start of a block.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use gabion_blocks::{BLOCK_BYTES, BlockError, Held};
+
+use crate::affinity::Affinity;
+use crate::checked::CHECKED;
+use crate::error::{FreeError, SlotsError};
+use crate::shared::{Large, Shared, refusal};
+use crate::sync::Ordering::Relaxed;
+use crate::territory::Ground;
+
+impl Shared {
+    /// Takes memory of its own for an object; with `zero`, it reads as zero. Any alignment up to a block's is had.
+    pub fn alloc_large(&self, affinity: Affinity, layout: Layout, zero: bool) -> Result<NonNull<u8>, SlotsError> {
+        let books = self.known(affinity)?;
+        if layout.align() > BLOCK_BYTES {
+            return Err(SlotsError::Alignment { asked: layout.align() });
+        }
+        let bytes = Held::bytes_for(layout.size());
+        books.budget.take(bytes as u64).map_err(|error| refusal(affinity, error))?;
+        self.hold_large(affinity, bytes, zero).inspect_err(|_| books.budget.give(bytes as u64))
+    }
+
+    fn hold_large(&self, affinity: Affinity, bytes: usize, zero: bool) -> Result<NonNull<u8>, SlotsError> {
+        let (held, _) = Held::take(&self.pool, bytes, zero).map_err(SlotsError::NoMemory)?;
+        let (base, books) = (held.base(), self.books(affinity));
+        {
+            let mut state = self.lock();
+            if !self.territory.set(base.addr().get(), bytes, Ground::Large) {
+                return Err(SlotsError::NoMemory(BlockError::Exhausted { what: "addresses" }));
+            }
+            state.large.insert(base.addr().get(), Large { held, affinity });
+        }
+        books.large_objects.fetch_add(1, Relaxed);
+        books.large_bytes.fetch_add(bytes as u64, Relaxed);
+        books.book_in(bytes as u64);
+        Ok(base)
+    }
+
+    /// Frees a large object.
+    pub fn free_large(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+        let large = {
+            let mut state = self.lock();
+            let known = state.large.get(&at.addr().get()).ok_or(FreeError::NotASlot)?;
+            if CHECKED && let Some((affinity, layout)) = said {
+                if affinity != known.affinity {
+                    return Err(FreeError::WrongAffinity);
+                }
+                if layout.size() > known.held.bytes() {
+                    return Err(FreeError::WrongSize);
+                }
+            }
+            self.strike_large(&mut state.large, at.addr().get()).ok_or(FreeError::NotASlot)?
+        };
+        self.drop_large(large);
+        Ok(())
+    }
+
+    /// Takes a large object off the map and the table. The caller holds the lock.
+    pub fn strike_large(&self, table: &mut std::collections::HashMap<usize, Large>, base: usize) -> Option<Large> {
+        let large = table.remove(&base)?;
+        self.territory.set(base, large.held.bytes(), Ground::Nothing);
+        Some(large)
+    }
+
+    /// Gives a struck object's memory back. No lock is held. Returns bytes.
+    pub fn drop_large(&self, large: Large) -> u64 {
+        let (books, bytes) = (self.books(large.affinity), large.held.bytes() as u64);
+        books.large_objects.fetch_sub(1, Relaxed);
+        books.large_bytes.fetch_sub(bytes, Relaxed);
+        books.book_out(bytes);
+        drop(large.held);
+        books.budget.give(bytes);
+        bytes
+    }
+
+    /// Bytes that a large object may use.
+    pub fn large_bytes(&self, at: NonNull<u8>) -> Option<usize> {
+        self.lock().large.get(&at.addr().get()).map(|large| large.held.bytes())
+    }
+}

@@ -1,0 +1,101 @@
+//! What a thread has freed of other threads' slots and not yet left at their owners.
+//!
+//! Frees into the same sixty-four slots are merged, since whoever frees a run of slots that were allocated together would
+//! otherwise pay an atomic step on another thread's cache line for each of them.
+
+use std::cell::Cell;
+use std::ptr;
+
+use crate::letters::Hazard;
+use crate::record::Pair;
+
+/// Entries; each stands for one pair.
+const ENTRIES: usize = 32;
+
+/// After so many frees everything is left at its owner, whatever it is.
+const MOST_WAITING: u32 = 4096;
+
+/// Slots of one pair.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parcel {
+    pub pair: *const Pair,
+    pub bits: u64,
+    /// The page's: when the affinity was released since, the parcel is nobody's.
+    pub epoch: u32,
+    pub affinity: u8,
+}
+
+/// A parcel, or none when `pair` is null.
+struct Entry {
+    pair: Cell<*const Pair>,
+    bits: Cell<u64>,
+    epoch: Cell<u32>,
+    affinity: Cell<u8>,
+}
+
+impl Entry {
+    fn replace(&self, parcel: Parcel) -> Option<Parcel> {
+        let old = Parcel {
+            pair: self.pair.replace(parcel.pair),
+            bits: self.bits.replace(parcel.bits),
+            epoch: self.epoch.replace(parcel.epoch),
+            affinity: self.affinity.replace(parcel.affinity),
+        };
+        (!old.pair.is_null()).then_some(old)
+    }
+}
+
+/// A thread's outbox. The cells are the thread's own.
+pub(crate) struct Outbox {
+    entries: [Entry; ENTRIES],
+    /// Frees since everything was flushed.
+    waiting: Cell<u32>,
+    /// The block that this thread is leaving something at.
+    pub hazard: Hazard,
+}
+
+impl Outbox {
+    #[inline(always)]
+    fn entry(&self, pair: *const Pair) -> &Entry {
+        // Pairs of a page follow each other, records are 1 KiB long: both should spread.
+        let address = pair.addr() / size_of::<Pair>();
+        &self.entries[(address ^ address >> 6) % ENTRIES]
+    }
+
+    /// Adds one slot to its parcel, if there is one for its pair already and it is not due. `Some(false)` when the slot is
+    /// in it already: freed twice.
+    #[inline(always)]
+    pub fn add(&self, pair: *const Pair, bit: u64, epoch: u32) -> Option<bool> {
+        let (entry, waiting) = (self.entry(pair), self.waiting.get());
+        if !ptr::eq(entry.pair.get(), pair) || entry.epoch.get() != epoch || waiting >= MOST_WAITING {
+            return None;
+        }
+        let bits = entry.bits.get();
+        entry.bits.set(bits | bit);
+        self.waiting.set(waiting + 1);
+        Some(bits & bit == 0)
+    }
+
+    /// Puts in a parcel; another one that had its place comes out.
+    pub fn put(&self, parcel: Parcel) -> Option<Parcel> {
+        self.waiting.set(self.waiting.get() + 1);
+        self.entry(parcel.pair).replace(parcel)
+    }
+
+    /// True when it is time to flush.
+    pub fn is_due(&self) -> bool {
+        self.waiting.get() >= MOST_WAITING
+    }
+
+    /// True when nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.get() == 0
+    }
+
+    /// Takes all parcels out.
+    pub fn drain(&self) -> impl Iterator<Item = Parcel> {
+        self.waiting.set(0);
+        let none = Parcel { pair: ptr::null(), bits: 0, epoch: 0, affinity: 0 };
+        self.entries.iter().filter_map(move |entry| entry.replace(none))
+    }
+}

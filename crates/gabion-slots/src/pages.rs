@@ -1,0 +1,351 @@
+//! Blocks and pages: where a shelf gets its next slots from, and what becomes of a page that empties.
+//!
+//! All of it is an arena's own, called by its thread or by whoever has adopted it for the moment.
+
+use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
+
+use crate::affinity::Affinity;
+use crate::arena::{Arena, Row};
+use crate::error::SlotsError;
+use crate::record::{ALL_PAGES, Header, Record, Standing, link};
+use crate::shared::{Shared, refusal};
+use crate::sync::{AtomicU32, Ordering, Ordering::Relaxed, Ordering::Release, fence};
+use crate::territory::Ground;
+
+/// A full page is listed again when so many of its slots, or one more, are free: one part in this many. Until then a page
+/// would be made the active one for the sake of a slot or two.
+const WORTHWHILE: u32 = 16;
+
+/// How many pages are populated in one step, in all blocks of a row but its first.
+const POPULATED: usize = 4;
+
+/// Classes whose pages are not populated in one step, because records hold fewer slots than would fit.
+const SPARSE_CLASSES: usize = 2;
+
+impl Shared {
+    /// Moves a shelf to the next free slots: of its page, of what others have freed, of the fullest page with room, or of a
+    /// page that was empty.
+    ///
+    /// # Errors
+    /// What [`Shared::block_with_room`] says.
+    pub fn refill(&self, arena: &Arena, affinity: Affinity, class: usize) -> Result<(), SlotsError> {
+        let row = arena.row(affinity);
+        let shelf = &row.shelves[class];
+        if shelf.step() {
+            return Ok(());
+        }
+        if arena.has_letters() {
+            self.read_letters(arena);
+            if shelf.step() {
+                return Ok(());
+            }
+        }
+        let page = match self.listed_page(row, class) {
+            Some(page) => page,
+            None => self.open_page(arena, affinity, class)?,
+        };
+        if let Some(full) = shelf.active() {
+            let slots = u32::from(full.line.slots.load(Relaxed));
+            full.own.standing.store(Standing::FULL.0, Relaxed);
+            full.set_threshold(slots - slots / WORTHWHILE);
+        }
+        page.own.standing.store(Standing::ACTIVE.0, Relaxed);
+        page.set_threshold(0);
+        shelf.stand_at(page, page.own.cursor.load(Relaxed) as usize);
+        shelf.step();
+        Ok(())
+    }
+
+    /// Takes the fullest page with room off its list.
+    fn listed_page(&self, row: &Row, class: usize) -> Option<&Record> {
+        let list = row.lists[class].iter().rev().find(|list| list.get() != 0)?;
+        let page = self.page(list.get())?;
+        self.unlist(row, page);
+        Some(page)
+    }
+
+    /// The page with this name, `number << 6 | page`; 0 is none, because page 0 of a block holds no slots.
+    fn page(&self, name: u32) -> Option<&Record> {
+        if name == 0 {
+            return None;
+        }
+        let base = self.blocks.base(name / PAGES_PER_BLOCK as u32)?;
+        // SAFETY: names in lists are those of pages of blocks that are ours until they are given back, off all lists.
+        Some(unsafe { Record::at(base, name as usize % PAGES_PER_BLOCK) })
+    }
+
+    fn header(&self, name: u32) -> Option<&Header> {
+        // SAFETY: as in `page`.
+        Some(unsafe { Header::of(self.blocks.base(name.checked_sub(1)?)?) })
+    }
+
+    // --- the lists of a row ----------------------------------------------------------------------
+
+    /// Gives a page the standing that fits its fullness, which has fallen below the threshold. `pair` has a free slot.
+    pub fn relist(&self, arena: &Arena, page: &Record, pair: usize) {
+        let row = arena.row(Affinity::from_index(page.line.affinity.load(Relaxed)));
+        let standing = page.own.standing.load(Relaxed);
+        if standing < Standing::QUARTERS {
+            self.unlist(row, page);
+        } else {
+            page.own.cursor.store(pair as u32, Relaxed);
+        }
+        let used = page.used();
+        if used == 0 {
+            self.close_page(arena, row, page);
+            return;
+        }
+        let slots = u32::from(page.line.slots.load(Relaxed));
+        let quarters = u32::from(Standing::QUARTERS);
+        let quarter = (used * quarters / slots).min(quarters - 1);
+        page.own.standing.store(quarter as u8, Relaxed);
+        page.set_threshold((quarter * slots).div_ceil(quarters).max(1));
+        let list = &row.lists[page.line.class.load(Relaxed) as usize][quarter as usize];
+        let (name, first) = (page.name(), list.get());
+        page.own.previous.store(0, Relaxed);
+        page.own.next.store(first, Relaxed);
+        if let Some(first) = self.page(first) {
+            first.own.previous.store(name, Relaxed);
+        }
+        list.set(name);
+    }
+
+    fn unlist(&self, row: &Row, page: &Record) {
+        let (next, previous) = (page.own.next.load(Relaxed), page.own.previous.load(Relaxed));
+        if previous == 0 {
+            let quarter = page.own.standing.load(Relaxed) as usize;
+            row.lists[page.line.class.load(Relaxed) as usize][quarter].set(next);
+        } else if let Some(previous) = self.page(previous) {
+            previous.own.next.store(next, Relaxed);
+        }
+        if let Some(next) = self.page(next) {
+            next.own.previous.store(previous, Relaxed);
+        }
+    }
+
+    fn link_room(&self, row: &Row, header: &Header) {
+        header.has_room.store(1, Relaxed);
+        let name = link(header.number.load(Relaxed));
+        self.push(&row.room, header, name, |header| (&header.room_next, &header.room_previous));
+    }
+
+    fn unlink_room(&self, row: &Row, header: &Header) {
+        header.has_room.store(0, Relaxed);
+        self.remove(&row.room, header, |header| (&header.room_next, &header.room_previous));
+    }
+
+    /// Puts a block at the front of a list.
+    fn push(&self, first: &std::cell::Cell<u32>, header: &Header, name: u32, links: Links) {
+        let (next, previous) = links(header);
+        next.store(first.get(), Relaxed);
+        previous.store(0, Relaxed);
+        if let Some(other) = self.header(first.get()) {
+            links(other).1.store(name, Relaxed);
+        }
+        first.set(name);
+    }
+
+    fn remove(&self, first: &std::cell::Cell<u32>, header: &Header, links: Links) {
+        let (next, previous) = links(header);
+        let (next, previous) = (next.load(Relaxed), previous.load(Relaxed));
+        match self.header(previous) {
+            Some(before) => links(before).0.store(next, Relaxed),
+            None => first.set(next),
+        }
+        if let Some(after) = self.header(next) {
+            links(after).1.store(previous, Relaxed);
+        }
+    }
+
+    // --- pages -----------------------------------------------------------------------------------
+
+    /// Prepares an empty page for slots of `class`.
+    fn open_page(&self, arena: &Arena, affinity: Affinity, class: usize) -> Result<&Record, SlotsError> {
+        let row = arena.row(affinity);
+        let header = self.block_with_room(arena, affinity)?;
+        let free = header.free.load(Relaxed);
+        let index = free.trailing_zeros() as usize;
+        let zero = header.zero.load(Relaxed);
+        let grown = row.shelves[class].grown.replace(true);
+        let mut touched = 1_u64 << index;
+        if zero & touched != 0 && grown && class >= SPARSE_CLASSES {
+            // Sixteen faults in one: the page is about to be filled; so are the next ones where there is a block already.
+            let first_block = header.next.load(Relaxed) == 0;
+            let run = ((zero >> index).trailing_ones() as usize).min(if first_block { 1 } else { POPULATED });
+            self.blocks.populate_pages(header.number.load(Relaxed), index, run);
+            touched = (u64::MAX >> (64 - run)) << index;
+        }
+        header.zero.store(zero & !touched, Relaxed);
+        let books = self.books(affinity);
+        // SAFETY: a block of pages of ours, and pages 1 to 63 have bits in `free`.
+        let page = unsafe { Record::at(header.base(), index) };
+        page.open(arena.word, class, affinity.index(), books.epoch.load(Relaxed));
+        // Release: who reads that the page is in use, for a report, finds it opened.
+        header.free.store(free & !(1 << index), Release);
+        if free & !(1 << index) == 0 {
+            self.unlink_room(row, header);
+        }
+        books.book_in(PAGE_BYTES as u64);
+        Ok(page)
+    }
+
+    /// Makes an empty, unlisted page free, and dooms its block if that is empty and another one is kept already.
+    fn close_page(&self, arena: &Arena, row: &Row, page: &Record) {
+        let affinity = Affinity::from_index(page.line.affinity.load(Relaxed));
+        page.line.owner.store(0, Relaxed);
+        self.books(affinity).book_out(PAGE_BYTES as u64);
+        let header = page.header();
+        let free = header.free.load(Relaxed) | 1 << page.page();
+        header.free.store(free, Relaxed);
+        if free != ALL_PAGES {
+            if header.has_room.load(Relaxed) == 0 {
+                self.link_room(row, header);
+            }
+            return;
+        }
+        if header.has_room.load(Relaxed) != 0 {
+            self.unlink_room(row, header);
+        }
+        if row.warm.get() == 0 {
+            row.warm.set(link(header.number.load(Relaxed)));
+        } else {
+            self.doom(arena, row, header);
+        }
+    }
+
+    /// Takes an empty block off its row, to be given back at the end of the operation.
+    pub fn doom(&self, arena: &Arena, row: &Row, header: &Header) {
+        self.remove(&row.blocks, header, |header| (&header.next, &header.previous));
+        header.room_next.store(arena.doomed.get(), Relaxed);
+        arena.doomed.set(link(header.number.load(Relaxed)));
+    }
+
+    /// Closes the active pages that are empty, and dooms the block that is kept warm.
+    pub fn let_warm_go(&self, arena: &Arena, affinity: Affinity) {
+        let row = arena.row(affinity);
+        for shelf in &row.shelves {
+            if let Some(page) = shelf.active().filter(|page| page.used() == 0) {
+                shelf.leave();
+                self.close_page(arena, row, page);
+            }
+        }
+        if let Some(header) = self.header(row.warm.replace(0)) {
+            self.doom(arena, row, header);
+        }
+    }
+
+    // --- blocks ----------------------------------------------------------------------------------
+
+    /// A block of the row with a free page: one that has some in use, the one kept warm, or another one from the pool.
+    ///
+    /// # Errors
+    /// That the affinity's budget or the system gives no other block.
+    fn block_with_room(&self, arena: &Arena, affinity: Affinity) -> Result<&Header, SlotsError> {
+        let row = arena.row(affinity);
+        if let Some(header) = self.header(row.room.get()) {
+            return Ok(header);
+        }
+        if let Some(header) = self.header(row.warm.replace(0)) {
+            self.link_room(row, header);
+            return Ok(header);
+        }
+        let books = self.known(affinity)?;
+        self.tidy(Arena::has_letters);
+        if let Err(error) = books.budget.take(BLOCK_BYTES as u64) {
+            return Err(refusal(affinity, error));
+        }
+        let header = self.map_block(row, affinity).inspect_err(|_| books.budget.give(BLOCK_BYTES as u64))?;
+        books.blocks.fetch_add(1, Relaxed);
+        self.link_room(row, header);
+        Ok(header)
+    }
+
+    /// Takes a block from the pool and makes it one of pages, all free.
+    fn map_block(&self, row: &Row, affinity: Affinity) -> Result<&Header, SlotsError> {
+        let (number, zero) = self.blocks.map().map_err(|error| refusal(affinity, error))?;
+        let Some(base) = self.blocks.base(number) else { unreachable!("the block was just mapped") };
+        // SAFETY: a block of the set, which nobody else knows yet; its first 4 KiB are zero, as the header begins.
+        let header = unsafe { Header::of(base) };
+        if !zero {
+            for page in 1..PAGES_PER_BLOCK {
+                // SAFETY: as above. What an earlier user left must not look like a page of ours.
+                unsafe { Record::at(base, page) }.line.owner.store(0, Relaxed);
+            }
+        } else if row.blocks.get() != 0 {
+            // The second block of a row: all of its records will be used.
+            self.blocks.populate(number, 0);
+        }
+        header.number.store(number, Relaxed);
+        header.mail.number.store(number, Relaxed);
+        header.affinity.store(affinity.index(), Relaxed);
+        header.free.store(ALL_PAGES, Relaxed);
+        header.zero.store(if zero { ALL_PAGES } else { 0 }, Relaxed);
+        let known = {
+            let _state = self.lock();
+            self.territory.set(base.addr().get(), BLOCK_BYTES, Ground::Pages)
+        };
+        if !known {
+            // SAFETY: nobody has seen the block.
+            unsafe { self.blocks.give_back(number) };
+            return Err(SlotsError::NoMemory(gabion_blocks::BlockError::Exhausted { what: "addresses" }));
+        }
+        self.push(&row.blocks, header, link(number), |header| (&header.next, &header.previous));
+        Ok(header)
+    }
+
+    /// Gives back the blocks that an arena has doomed. Returns bytes.
+    pub fn bury(&self, arena: &Arena) -> u64 {
+        if arena.doomed.get() == 0 {
+            return 0;
+        }
+        let first = {
+            let _state = self.lock();
+            self.strike_doomed(arena)
+        };
+        self.give_back(first)
+    }
+
+    /// Makes the doomed blocks nobody's: strikes them off the map, and waits until no thread leaves anything there. Returns
+    /// the first of their list, for [`Shared::give_back`]. The caller holds the lock.
+    fn strike_doomed(&self, arena: &Arena) -> u32 {
+        let mut done = 0;
+        while let Some(header) = self.header(arena.doomed.get()) {
+            let base = header.base().addr().get();
+            // Struck first, then waited, with a fence between as in `letters::raise`: who frees a slot here for the second time
+            // either is waited for, or finds that the block is not ours any more.
+            self.territory.set(base, BLOCK_BYTES, Ground::Nothing);
+            fence(Ordering::SeqCst);
+            self.await_hazards(base);
+            if header.mail.pages.load(Relaxed) != 0 {
+                // It lies in the letter box, though there is nothing new in it. After that it does not, whatever a thread that
+                // a forked child does not have was about to do.
+                self.read_letters(arena);
+                header.mail.pages.store(0, Relaxed);
+                continue;
+            }
+            self.books(Affinity::from_index(header.affinity.load(Relaxed))).blocks.fetch_sub(1, Relaxed);
+            let name = arena.doomed.get();
+            arena.doomed.set(header.room_next.load(Relaxed));
+            header.room_next.store(done, Relaxed);
+            done = name;
+        }
+        done
+    }
+
+    /// Gives a list of struck blocks back to the pool. Returns bytes. No lock is held.
+    pub fn give_back(&self, first: u32) -> u64 {
+        let (mut next, mut bytes) = (first, 0);
+        while let Some(header) = self.header(next) {
+            next = header.room_next.load(Relaxed);
+            let number = header.number.load(Relaxed);
+            self.books(Affinity::from_index(header.affinity.load(Relaxed))).budget.give(BLOCK_BYTES as u64);
+            // SAFETY: struck, off all lists, empty, and no thread is about to leave anything there.
+            unsafe { self.blocks.give_back(number) };
+            bytes += BLOCK_BYTES as u64;
+        }
+        bytes
+    }
+}
+
+/// Which of a block's two pairs of links is meant: the next, the previous.
+type Links = fn(&Header) -> (&AtomicU32, &AtomicU32);

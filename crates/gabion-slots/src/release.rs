@@ -1,0 +1,164 @@
+//! Giving back: everything of an affinity at once, and what is empty.
+
+use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES};
+use gabion_heap::{Loc, shard_of};
+
+use crate::affinity::Affinity;
+use crate::arena::{Arena, Row};
+use crate::chunks::post_chunk;
+use crate::letters;
+use crate::record::{ALL_PAGES, Header, link};
+use crate::shared::{Large, Shared};
+use crate::sync::{Ordering, Ordering::Relaxed, lock};
+use crate::territory::Ground;
+
+impl Shared {
+    /// Takes in what others have freed of an arena's, and gives all its empty blocks back. Returns bytes.
+    pub fn trim(&self, arena: &Arena) -> u64 {
+        self.flush(arena);
+        self.read_letters(arena);
+        let (names, mut bytes) = (self.names(), 0);
+        {
+            // Against a release of some affinity, which another thread may make at the same moment.
+            let _reading = lock(&arena.reading);
+            for index in 0..names {
+                let affinity = Affinity::from_index(index as u8);
+                self.let_warm_go(arena, affinity);
+                // SAFETY: the arena's own, and nothing below comes back here.
+                if let Some(chunks) = unsafe { arena.row(affinity).chunks.get().as_mut() } {
+                    bytes += chunks.trim(self.ground(affinity));
+                }
+            }
+        }
+        bytes + self.bury(arena)
+    }
+
+    /// Trims arenas without an owner, if they are `worthwhile`: each is adopted for the moment. Returns bytes.
+    pub fn tidy(&self, worthwhile: impl Fn(&Arena) -> bool) -> u64 {
+        if self.ownerless.load(Relaxed) == 0 {
+            return 0;
+        }
+        let adopted: Vec<&Arena> = {
+            let mut state = self.lock();
+            let all = std::mem::take(&mut state.ownerless);
+            let (adopted, rest) =
+                all.into_iter().partition(|&index| self.arena(index as usize).is_some_and(&worthwhile));
+            state.ownerless = rest;
+            self.ownerless.store(state.ownerless.len(), Relaxed);
+            Vec::<u32>::into_iter(adopted).filter_map(|index| self.arena(index as usize)).collect()
+        };
+        adopted
+            .into_iter()
+            .map(|arena| {
+                let bytes = self.trim(arena);
+                self.abandon(arena);
+                bytes
+            })
+            .sum()
+    }
+
+    /// How many affinities were made.
+    fn names(&self) -> usize {
+        self.lock().names.len()
+    }
+
+    /// Frees everything of an affinity. Returns bytes.
+    ///
+    /// # Safety
+    /// Nobody uses anything of the affinity, or allocates from it or frees to it, until this returns.
+    pub unsafe fn release(&self, affinity: Affinity) -> u64 {
+        let mut lists = Vec::new();
+        let mut larges: Vec<Large> = Vec::new();
+        {
+            let mut state = self.lock();
+            // What outboxes still hold of this affinity is nobody's from now on.
+            state.epochs += 1;
+            letters::raise(&self.books(affinity).epoch, state.epochs);
+            self.await_hazards(0);
+            for arena in self.arenas(&state) {
+                let _reading = lock(&arena.reading);
+                self.forget_letters(arena, affinity);
+                lists.push(self.strike_row(arena.row(affinity), affinity));
+            }
+            let own: Vec<usize> =
+                state.large.iter().filter(|(_, large)| large.affinity == affinity).map(|(&base, _)| base).collect();
+            larges.extend(own.into_iter().filter_map(|base| self.strike_large(&mut state.large, base)));
+        }
+        let mut bytes: u64 = lists.into_iter().map(|first| self.give_back(first)).sum();
+        bytes += larges.into_iter().map(|large| self.drop_large(large)).sum::<u64>();
+        bytes + self.clear_chunks(affinity)
+    }
+
+    /// Takes the letters of one affinity out of an arena's boxes.
+    fn forget_letters(&self, arena: &Arena, affinity: Affinity) {
+        let mut next = arena.letters.slots.take_all();
+        while let Some(base) = next.checked_sub(1).and_then(|number| self.blocks.base(number)) {
+            // SAFETY: blocks in the letter box are blocks of pages of ours.
+            let header = unsafe { Header::of(base) };
+            let name = next;
+            next = header.mail.next.load(Relaxed);
+            if header.affinity.load(Relaxed) == affinity.index() {
+                header.mail.pages.store(0, Relaxed);
+            } else {
+                arena.letters.slots.put(name, &header.mail.next);
+            }
+        }
+        // Acquire: pairs with the release in `post_chunk`.
+        let mut next = arena.letters.chunks.swap(0, Ordering::Acquire);
+        while next != 0 {
+            let chunk = Loc::from_bits(next - 1);
+            let Some(block) = self.blocks.block(chunk.number()) else { break };
+            next = block.word(chunk.word()).load(Relaxed);
+            if shard_of(block) as u8 != affinity.index() {
+                post_chunk(arena, block, chunk);
+            }
+        }
+    }
+
+    /// Empties a row of its blocks of pages and strikes them off the map. Returns the first of their list.
+    fn strike_row(&self, row: &Row, affinity: Affinity) -> u32 {
+        for (shelf, lists) in row.shelves.iter().zip(&row.lists) {
+            shelf.leave();
+            for list in lists {
+                list.set(0);
+            }
+        }
+        row.room.set(0);
+        row.warm.set(0);
+        let (mut next, mut done) = (row.blocks.replace(0), 0);
+        while let Some(base) = next.checked_sub(1).and_then(|number| self.blocks.base(number)) {
+            // SAFETY: a block of pages of the row.
+            let header = unsafe { Header::of(base) };
+            next = header.next.load(Relaxed);
+            let pages = (ALL_PAGES & !header.free.load(Relaxed)).count_ones() as usize;
+            self.books(affinity).book_out((pages * PAGE_BYTES) as u64);
+            self.books(affinity).blocks.fetch_sub(1, Relaxed);
+            self.territory.set(base.addr().get(), BLOCK_BYTES, Ground::Nothing);
+            header.room_next.store(done, Relaxed);
+            done = link(header.number.load(Relaxed));
+        }
+        done
+    }
+
+    /// Gives the memory of an affinity's chunks back; nobody uses the affinity. Returns bytes.
+    fn clear_chunks(&self, affinity: Affinity) -> u64 {
+        let before = self.books(affinity).budget.used();
+        let mut index = 0;
+        while let Some(arena) = self.arena(index) {
+            let row = arena.row(affinity);
+            let _reading = lock(&arena.reading);
+            // SAFETY: nobody uses the affinity, which is the duty of `release`'s caller, but to trim it, for which the lock is
+            // taken.
+            if let Some(chunks) = unsafe { row.chunks.get().as_mut() } {
+                chunks.clear(self.ground(affinity));
+                self.books(affinity).book_out(row.booked.replace(0));
+                row.chunk_objects.store(0, Relaxed);
+                row.chunk_bytes.store(0, Relaxed);
+                row.left_objects.store(0, Relaxed);
+                row.left_bytes.store(0, Relaxed);
+            }
+            index += 1;
+        }
+        before.saturating_sub(self.books(affinity).budget.used())
+    }
+}

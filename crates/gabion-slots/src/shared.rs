@@ -1,0 +1,302 @@
+//! What all handles and threads of one `Slots` share.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+
+use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Budget, Held, Pool, inside};
+use gabion_heap::Ground;
+
+use crate::affinity::{Affinity, AffinitySettings, MOST_AFFINITIES, MOST_ALIGNMENT, NAMES};
+use crate::arena::{Arena, ROWS};
+use crate::error::SlotsError;
+use crate::sync::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock, null_pointers,
+};
+use crate::territory::Territory;
+
+/// How many threads can use one `Slots` at the same time.
+pub(crate) const MOST_ARENAS: usize = 1 << 14;
+
+/// Bits of an arena's word below the number of its `Slots`.
+pub(crate) const INDEX_BITS: u32 = 16;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Blocks that keep to small pages: a handful of objects should cost a few pages.
+const SMALL_BLOCKS: usize = 8;
+
+/// An affinity's settings and counts. Relaxed throughout: each number is its whole message, but for `epoch`.
+pub(crate) struct Books {
+    pub known: AtomicBool,
+    /// The alignment minus one.
+    pub mask: AtomicUsize,
+    /// Another one since each release, and never that of another affinity: an epoch alone says whose a slot was.
+    pub epoch: AtomicU32,
+    /// In bytes: whole blocks of pages, touched pages of chunks, large objects.
+    pub budget: Budget,
+    /// Blocks of pages.
+    pub blocks: AtomicU64,
+    /// Open pages, chunks and large objects, in bytes.
+    pub taken: AtomicU64,
+    /// The most that `taken` has been.
+    pub peak: AtomicU64,
+    pub large_objects: AtomicU64,
+    pub large_bytes: AtomicU64,
+    /// Slots that two threads have freed, found out when they came back.
+    pub twice: AtomicU64,
+}
+
+impl Books {
+    fn new(index: usize) -> Self {
+        let settings = AffinitySettings::of_index(index);
+        Self {
+            known: AtomicBool::new(index < NAMES.len()),
+            mask: AtomicUsize::new(settings.alignment - 1),
+            epoch: AtomicU32::new(index as u32),
+            budget: Budget::new(u64::MAX),
+            blocks: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            large_objects: AtomicU64::new(0),
+            large_bytes: AtomicU64::new(0),
+            twice: AtomicU64::new(0),
+        }
+    }
+
+    /// Books `bytes` more in use, and the mark.
+    pub fn book_in(&self, bytes: u64) {
+        let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
+        self.peak.fetch_max(before.wrapping_add(bytes), Ordering::Relaxed);
+    }
+
+    /// Books `bytes` less in use.
+    pub fn book_out(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A large object.
+pub(crate) struct Large {
+    pub held: Held,
+    pub affinity: Affinity,
+}
+
+/// What the lock guards.
+pub(crate) struct State {
+    /// The affinities' names, by index.
+    pub names: Vec<String>,
+    /// Arenas that were ever made.
+    pub made: usize,
+    /// The last epoch that was given out.
+    pub epochs: u32,
+    /// Those without an owner, by index.
+    pub ownerless: Vec<u32>,
+    /// By address.
+    pub large: HashMap<usize, Large>,
+}
+
+/// See the [module's documentation](self).
+pub(crate) struct Shared {
+    /// Unique in the process, and never used again.
+    pub id: u64,
+    pub pool: Pool,
+    pub blocks: BlockSet,
+    pub territory: Territory,
+    pub books: Box<[Books]>,
+    arenas: Box<[AtomicPtr<Arena>]>,
+    /// How many arenas have no owner. A hint.
+    pub ownerless: AtomicUsize,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    pub fn new(pool: &Pool) -> Result<Self, SlotsError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let _inside = inside::enter();
+        Ok(Self {
+            // Relaxed: the number is the whole message.
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            pool: pool.clone(),
+            blocks: BlockSet::new(pool, SMALL_BLOCKS).map_err(SlotsError::NoMemory)?,
+            territory: Territory::new(),
+            books: (0..ROWS).map(Books::new).collect(),
+            arenas: null_pointers(MOST_ARENAS),
+            ownerless: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                names: NAMES.map(str::to_owned).to_vec(),
+                made: 0,
+                epochs: ROWS as u32,
+                ownerless: Vec::new(),
+                large: HashMap::new(),
+            }),
+        })
+    }
+
+    /// The lock. Nothing of gabion is asked for memory while it is held.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    #[inline]
+    pub fn books(&self, affinity: Affinity) -> &Books {
+        &self.books[affinity.index() as usize]
+    }
+
+    /// Refuses an affinity that was never made.
+    pub fn known(&self, affinity: Affinity) -> Result<&Books, SlotsError> {
+        let books = self.books(affinity);
+        // Acquire: pairs with the release in `affinity`; who finds it known finds its settings.
+        if books.known.load(Ordering::Acquire) {
+            Ok(books)
+        } else {
+            Err(SlotsError::UnknownAffinity { index: affinity.index() })
+        }
+    }
+
+    /// What chunks of an affinity stand on.
+    pub fn ground(&self, affinity: Affinity) -> Ground<'_> {
+        Ground { blocks: &self.blocks, budget: &self.books(affinity).budget }
+    }
+
+    // --- affinities ----------------------------------------------------------------------------
+
+    /// Makes an affinity, or finds it by its name.
+    pub fn affinity(&self, name: &str, settings: AffinitySettings) -> Result<Affinity, SlotsError> {
+        let _inside = inside::enter();
+        check(settings)?;
+        let affinity = {
+            let mut state = self.lock();
+            let found = state.names.iter().position(|known| known == name);
+            if found.is_none() && state.names.len() >= MOST_AFFINITIES {
+                return Err(SlotsError::Name { what: "all 255 affinities are made: use one of them" });
+            }
+            if name.is_empty() {
+                return Err(SlotsError::Name { what: "an affinity needs a name" });
+            }
+            let index = found.unwrap_or_else(|| {
+                state.names.push(name.to_owned());
+                state.names.len() - 1
+            });
+            let affinity = Affinity::from_index(index as u8);
+            if found.is_some() {
+                return Ok(affinity);
+            }
+            self.set(&state, affinity, settings);
+            affinity
+        };
+        // Release: see `known`.
+        self.books(affinity).known.store(true, Ordering::Release);
+        Ok(affinity)
+    }
+
+    /// Changes an affinity's settings.
+    pub fn configure(&self, affinity: Affinity, settings: AffinitySettings) -> Result<(), SlotsError> {
+        self.known(affinity)?;
+        check(settings)?;
+        self.set(&self.lock(), affinity, settings);
+        Ok(())
+    }
+
+    fn set(&self, state: &State, affinity: Affinity, settings: AffinitySettings) {
+        let books = self.books(affinity);
+        books.mask.store(settings.alignment - 1, Ordering::Relaxed);
+        books.budget.set_limit(settings.max_blocks.map_or(u64::MAX, |blocks| (blocks as u64).saturating_mul(BLOCK)));
+        for arena in self.arenas(state) {
+            arena.row(affinity).set_alignment(settings.alignment - 1);
+        }
+    }
+
+    // --- arenas --------------------------------------------------------------------------------
+
+    /// All arenas that were ever made.
+    pub fn arenas(&self, state: &State) -> impl Iterator<Item = &Arena> {
+        (0..state.made).filter_map(|index| self.arena(index))
+    }
+
+    /// The arena with this index.
+    #[inline]
+    pub fn arena(&self, index: usize) -> Option<&Arena> {
+        // Acquire: pairs with the release in `enter_arena`.
+        let arena = self.arenas.get(index)?.load(Ordering::Acquire);
+        // SAFETY: only `enter_arena` stores here, and arenas are freed together with this.
+        unsafe { arena.as_ref() }
+    }
+
+    /// True for the words of these arenas.
+    #[inline(always)]
+    pub fn has_arena(&self, word: u64) -> bool {
+        word >> INDEX_BITS == self.id
+    }
+
+    /// The arena of which this is the word, if it is one of these.
+    #[inline]
+    pub fn arena_of(&self, word: u64) -> Option<&Arena> {
+        if self.has_arena(word) { self.arena((word & ((1 << INDEX_BITS) - 1)) as usize) } else { None }
+    }
+
+    /// An arena for a thread: one that has no owner, or a new one.
+    pub fn adopt(&self) -> Result<&Arena, SlotsError> {
+        {
+            let mut state = self.lock();
+            if let Some(arena) = state.ownerless.pop().and_then(|index| self.arena(index as usize)) {
+                self.ownerless.store(state.ownerless.len(), Ordering::Relaxed);
+                return Ok(arena);
+            }
+        }
+        let none = SlotsError::NoMemory(BlockError::Exhausted { what: "arenas" });
+        let arena = Arena::new().ok_or(none)?;
+        self.enter_arena(arena).ok_or(none).inspect_err(|_| {
+            // SAFETY: made just above, and nobody else knows it.
+            unsafe { Arena::free(arena) };
+        })
+    }
+
+    /// Gives a new arena its place. `None` when all are taken.
+    fn enter_arena(&self, arena: NonNull<Arena>) -> Option<&Arena> {
+        let mut state = self.lock();
+        let index = state.made;
+        let place = self.arenas.get(index)?;
+        // SAFETY: just made, and nobody else knows it.
+        let made = unsafe { Arena::name(arena, self.id << INDEX_BITS | index as u64, index as u32) };
+        for (row, books) in made.rows.iter().zip(&self.books).take(state.names.len()) {
+            row.set_alignment(books.mask.load(Ordering::Relaxed));
+        }
+        state.made += 1;
+        // So that no thread allocates while it ends.
+        state.ownerless.reserve(index + 1);
+        // Release: publishes the arena.
+        place.store(arena.as_ptr(), Ordering::Release);
+        Some(made)
+    }
+
+    /// Lets an arena go, whose thread ends.
+    pub fn abandon(&self, arena: &Arena) {
+        let mut state = self.lock();
+        state.ownerless.push(arena.index);
+        self.ownerless.store(state.ownerless.len(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _inside = inside::enter();
+        for place in &self.arenas {
+            let Some(arena) = NonNull::new(place.load(Ordering::Acquire)) else { break };
+            // SAFETY: from `Arena::new`; without a handle nobody uses it.
+            unsafe { Arena::free(arena) };
+        }
+    }
+}
+
+/// What a refusal means to the user.
+pub(crate) fn refusal(affinity: Affinity, error: BlockError) -> SlotsError {
+    match error {
+        BlockError::Limit { asked, used, limit } => SlotsError::Budget { affinity, asked, used, limit },
+        other => SlotsError::NoMemory(other),
+    }
+}
+
+fn check(settings: AffinitySettings) -> Result<(), SlotsError> {
+    let sound = settings.alignment.is_power_of_two() && settings.alignment <= MOST_ALIGNMENT;
+    if sound { Ok(()) } else { Err(SlotsError::Alignment { asked: settings.alignment }) }
+}

@@ -1,0 +1,494 @@
+//! The calls on `Slots`.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+
+use gabion_blocks::{Pool, inside};
+use gabion_heap::{Chunks, Invalid};
+
+use crate::affinity::{Affinity, AffinitySettings, MOST_ALIGNMENT};
+use crate::checked::{CHECKED, fill};
+use crate::error::{FreeError, SlotsError};
+use crate::fork::watch_forks;
+use crate::record::Record;
+use crate::seat;
+use crate::shared::Shared;
+use crate::stats::{Report, SlotsStats};
+use crate::sync::Ordering::Relaxed;
+use crate::territory::Ground;
+use crate::tier::{MOST_SLOT_BYTES, Tier, class_of, is_small, slot_bytes, tier};
+
+/// Memory for objects, packed by kind. See the [crate's documentation](crate). All clones are the same slots.
+///
+/// ```
+/// use std::alloc::Layout;
+/// use gabion_slots::{Affinity, Slots};
+/// let slots = Slots::new(gabion_blocks::Pool::global())?;
+/// let layout = Layout::new::<[u64; 3]>();
+/// let at = slots.alloc(Affinity::NODES, layout)?;
+/// // SAFETY: `at` came from these slots with this layout, and is used no more.
+/// unsafe { slots.free_sized(Affinity::NODES, at, layout) }.unwrap();
+/// # Ok::<(), gabion_slots::SlotsError>(())
+/// ```
+#[derive(Clone)]
+pub struct Slots {
+    /// The number in `shared`, one load nearer.
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Slots {
+    /// Slots that draw their blocks from `pool`. What they hold counts apart from the pool's buffers.
+    ///
+    /// When the last handle is dropped, everything that is still allocated goes back to the pool at once.
+    ///
+    /// # Errors
+    /// [`SlotsError::NoMemory`] when four million `Slots` and piles are alive.
+    pub fn new(pool: &Pool) -> Result<Self, SlotsError> {
+        let shared = Arc::new(Shared::new(pool)?);
+        watch_forks(&shared);
+        Ok(Self { id: shared.id, shared })
+    }
+
+    /// The slots of this process, on [`Pool::global`]; made at the first use and never destroyed.
+    #[inline]
+    pub fn global() -> &'static Self {
+        static GLOBAL: OnceLock<Slots> = OnceLock::new();
+        GLOBAL.get_or_init(|| {
+            let _inside = inside::enter();
+            Self::new(Pool::global()).expect("the first slots of the process find a number")
+        })
+    }
+
+    /// Makes an affinity, or finds the one with this name; then its settings stay as they are.
+    ///
+    /// # Errors
+    /// [`SlotsError::Name`] when the name is empty or all 255 are made, [`SlotsError::Alignment`] when the settings make no
+    /// sense.
+    pub fn affinity(&self, name: &str, settings: AffinitySettings) -> Result<Affinity, SlotsError> {
+        self.shared.affinity(name, settings)
+    }
+
+    /// Changes an affinity's settings for what is allocated from now on. A budget below what is taken takes nothing back.
+    ///
+    /// # Errors
+    /// [`SlotsError::UnknownAffinity`], [`SlotsError::Alignment`].
+    pub fn configure(&self, affinity: Affinity, settings: AffinitySettings) -> Result<(), SlotsError> {
+        self.shared.configure(affinity, settings)
+    }
+
+    /// Allocates. Up to 1 KiB (and an alignment up to that) a slot, up to 1 MiB a chunk, above that memory of its own.
+    ///
+    /// A few instructions for a slot, without a lock or an atomic step; constant time for a chunk. Zero bytes take the
+    /// smallest slot. The contents are undefined.
+    ///
+    /// # Errors
+    /// [`SlotsError::NoMemory`], [`SlotsError::Budget`], [`SlotsError::Alignment`] above 4 MiB,
+    /// [`SlotsError::UnknownAffinity`]. Nothing waits.
+    #[inline]
+    pub fn alloc(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
+        if is_small(layout) {
+            // SAFETY: `self` keeps the slots alive.
+            if let Some(at) = unsafe { seat::with_current(self.id, |arena| arena.row(affinity).take(layout)) } {
+                return Ok(at);
+            }
+        }
+        self.alloc_further(affinity, layout)
+    }
+
+    /// What [`Slots::alloc`] ends with where the next slot is not at hand; so that it has nothing to keep meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn alloc_further(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
+        if is_small(layout) {
+            // SAFETY: `self` keeps the slots alive.
+            if let Some(at) = unsafe { seat::with_current(self.id, |arena| arena.row(affinity).take_further(layout)) } {
+                return Ok(at);
+            }
+        }
+        self.alloc_slowly(affinity, layout, false)
+    }
+
+    /// As [`Slots::alloc`], with all of the layout's bytes zero.
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`].
+    #[inline]
+    pub fn alloc_zeroed(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
+        if !is_small(layout) {
+            return self.alloc_slowly(affinity, layout, true);
+        }
+        let at = self.alloc(affinity, layout)?;
+        // SAFETY: just allocated with this layout.
+        unsafe { at.write_bytes(0, layout.size()) };
+        Ok(at)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slowly(&self, affinity: Affinity, layout: Layout, zero: bool) -> Result<NonNull<u8>, SlotsError> {
+        let _inside = inside::enter();
+        let shared = &self.shared;
+        let mask = shared.books(affinity).mask.load(Relaxed);
+        match tier(layout, mask) {
+            Tier::Slot => seat::with_arena(shared, |arena| {
+                loop {
+                    if let Some(at) = arena.row(affinity).take(layout) {
+                        return Ok(at);
+                    }
+                    shared.known(affinity)?;
+                    let class = arena.row(affinity).class_of(layout);
+                    let refilled = shared.refill(arena, affinity, class);
+                    shared.bury(arena);
+                    refilled?;
+                }
+            })?,
+            Tier::Chunk { align } => {
+                let at = seat::with_arena(shared, |arena| {
+                    let taken = shared.alloc_chunk(arena, affinity, layout, align);
+                    shared.bury(arena);
+                    taken
+                })??;
+                if zero {
+                    // SAFETY: just allocated with this layout.
+                    unsafe { at.write_bytes(0, layout.size()) };
+                }
+                Ok(at)
+            }
+            Tier::Large => shared.alloc_large(affinity, layout, zero),
+        }
+    }
+
+    /// Frees what was allocated, whatever its size; any thread may.
+    ///
+    /// A few instructions for a slot of this thread. Another thread's is left at its owner by message, several at a time;
+    /// nothing is locked but for large objects.
+    ///
+    /// # Safety
+    /// `at` came from these slots, nobody uses it any more, and it has not been freed since. Where that is not so and it
+    /// shows, nothing is changed and an error says so; the checked build finds every address that is free or was never
+    /// handed out.
+    ///
+    /// # Errors
+    /// [`FreeError::DoubleFree`], [`FreeError::NotASlot`], [`FreeError::Foreign`].
+    #[inline]
+    pub unsafe fn free(&self, at: NonNull<u8>) -> Result<(), FreeError> {
+        if self.shared.territory.is_pages(at.addr().get()) {
+            // SAFETY: in a block of pages of ours.
+            unsafe { self.free_slot(at, None) }
+        } else {
+            // SAFETY: the caller's duty.
+            unsafe { self.free_slowly(at, None) }
+        }
+    }
+
+    /// As [`Slots::free`], for who knows affinity and layout: saves looking up what kind of memory it is. The checked build
+    /// compares them.
+    ///
+    /// # Safety
+    /// As [`Slots::free`]; affinity and layout are those of the allocation.
+    ///
+    /// # Errors
+    /// As [`Slots::free`]; in the checked build [`FreeError::WrongAffinity`] and [`FreeError::WrongSize`].
+    #[inline]
+    pub unsafe fn free_sized(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
+        if CHECKED || !is_small(layout) {
+            // SAFETY: the caller's duty.
+            unsafe { self.free_as_said(affinity, at, layout) }
+        } else {
+            // SAFETY: what was allocated with a small layout is a slot.
+            unsafe { self.free_slot(at, None) }
+        }
+    }
+
+    unsafe fn free_as_said(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
+        let said = Some((affinity, layout));
+        match self.shared.territory.at(at.addr().get()) {
+            Ground::Pages if is_small(layout) => {
+                // SAFETY: in a block of pages of ours.
+                unsafe { self.free_slot(at, said) }
+            }
+            Ground::Chunks | Ground::Large if !is_small(layout) => {
+                // SAFETY: the caller's duty.
+                unsafe { self.free_slowly(at, said) }
+            }
+            Ground::Nothing => Err(FreeError::Foreign),
+            Ground::Rest => Err(FreeError::NotASlot),
+            _ => Err(FreeError::WrongSize),
+        }
+    }
+
+    /// Frees a slot.
+    ///
+    /// # Safety
+    /// The address lies in a block of pages of these slots; if it is a slot's, nobody uses it any more.
+    #[inline(always)]
+    unsafe fn free_slot(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+        // SAFETY: the caller's duty.
+        let record = unsafe { Record::of(at) };
+        if record.line.owner.load(Relaxed) != seat::word() {
+            // SAFETY: the caller's duty.
+            return unsafe { self.free_elsewhere(at, said) };
+        }
+        let index = record.index_of(at).ok_or(FreeError::NotASlot)?;
+        // SAFETY: a page with an owner is in use.
+        let (pair, bit) = unsafe { record.pair_unchecked(index) };
+        let free = pair.free.load(Relaxed);
+        if (free | pair.left.load(Relaxed)) & bit != 0 {
+            return Err(FreeError::DoubleFree);
+        }
+        if CHECKED {
+            agrees(record, said)?;
+            // SAFETY: the slot is taken, and its user gives it up.
+            unsafe { fill(at, usize::from(record.line.slot.load(Relaxed))) };
+        }
+        // Relaxed: only this thread writes to these two.
+        pair.free.store(free | bit, Relaxed);
+        if record.count_out(1) { self.relist(record, index / 64) } else { Ok(()) }
+    }
+
+    /// What a free ends with when its page needs another standing.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::unnecessary_wraps, reason = "a free ends with this call")]
+    fn relist(&self, record: &Record, pair: usize) -> Result<(), FreeError> {
+        let _inside = inside::enter();
+        // SAFETY: the page has an owner, which was just seen to be this thread's arena.
+        let arena = unsafe { seat::arena() };
+        self.shared.relist(arena, record, pair);
+        self.shared.bury(arena);
+        Ok(())
+    }
+
+    /// Frees a slot that is not of the arena this thread used last.
+    ///
+    /// # Safety
+    /// As [`Slots::free_slot`].
+    #[inline(never)]
+    unsafe fn free_elsewhere(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+        // SAFETY: the caller's duty; `self` keeps the slots alive.
+        let (record, arena) = unsafe { (Record::of(at), seat::current(self.id)) };
+        match arena {
+            Some(arena) if self.shared.has_arena(record.line.owner.load(Relaxed)) => {
+                if CHECKED {
+                    agrees_foreign(record, at, said)?;
+                }
+                self.shared.free_foreign(arena, record, at)
+            }
+            // SAFETY: the caller's duty.
+            _ => unsafe { self.free_oddly(at, said) },
+        }
+    }
+
+    /// Frees a slot from a thread that has used other slots, or none, or says why it is no slot.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_oddly(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+        let shared = &self.shared;
+        match shared.territory.at(at.addr().get()) {
+            Ground::Pages => {}
+            Ground::Nothing => return Err(FreeError::Foreign),
+            _ => return Err(FreeError::WrongSize),
+        }
+        // SAFETY: in a block of pages of ours.
+        let owner = unsafe { Record::of(at) }.line.owner.load(Relaxed);
+        if !shared.has_arena(owner) {
+            // A page of which everything is free, or the records of the block.
+            return Err(if owner == 0 { FreeError::DoubleFree } else { FreeError::NotASlot });
+        }
+        let _inside = inside::enter();
+        let freed = seat::with_arena(shared, |arena| {
+            // Now that there is an arena, the slot may be found to be of just this one.
+            if seat::word() == owner {
+                // SAFETY: the caller's duty.
+                return unsafe { self.free_slot(at, said) };
+            }
+            // SAFETY: in a page of ours.
+            let record = unsafe { Record::of(at) };
+            if CHECKED {
+                agrees_foreign(record, at, said)?;
+            }
+            shared.free_foreign(arena, record, at)
+        });
+        freed.unwrap_or(Err(FreeError::NoMemory))
+    }
+
+    /// Frees what is no slot.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slowly(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+        let _inside = inside::enter();
+        let shared = &self.shared;
+        match shared.territory.at(at.addr().get()) {
+            // SAFETY: in a block of chunks of ours; the caller's duty.
+            Ground::Chunks => seat::with_arena(shared, |arena| unsafe { shared.free_chunk(arena, at, said) })
+                .unwrap_or(Err(FreeError::NoMemory)),
+            Ground::Large => shared.free_large(at, said),
+            Ground::Nothing => Err(FreeError::Foreign),
+            Ground::Pages | Ground::Rest => Err(FreeError::NotASlot),
+        }
+    }
+
+    /// Makes an object larger or smaller; it may move. In place where it fits and would not waste half.
+    ///
+    /// # Safety
+    /// As [`Slots::free_sized`] with `old`. When the result is not an error, `at` is freed.
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`], and [`SlotsError::Free`]; the object is as it was then.
+    pub unsafe fn realloc(
+        &self,
+        affinity: Affinity,
+        at: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<u8>, SlotsError> {
+        let mask = self.shared.books(affinity).mask.load(Relaxed);
+        // SAFETY: the caller's duty.
+        let room = unsafe { self.usable_size(at) };
+        let stays = match (tier(old, mask), tier(new, mask)) {
+            (Tier::Slot, Tier::Slot) => room == slot_bytes(class_of(new, mask)),
+            (Tier::Chunk { .. }, Tier::Chunk { .. }) | (Tier::Large, Tier::Large) => {
+                new.size() <= room && new.size() >= room / 2
+            }
+            _ => false,
+        };
+        if stays && at.addr().get().is_multiple_of(new.align()) {
+            return Ok(at);
+        }
+        let moved = self.alloc(affinity, new)?;
+        // SAFETY: both are allocated with at least so many bytes, and apart.
+        unsafe { moved.copy_from_nonoverlapping(at, old.size().min(new.size()).min(room)) };
+        // SAFETY: the caller's duty.
+        if let Err(error) = unsafe { self.free_sized(affinity, at, old) } {
+            // SAFETY: just allocated, and shown to nobody.
+            let _ = unsafe { self.free_sized(affinity, moved, new) };
+            return Err(error.into());
+        }
+        Ok(moved)
+    }
+
+    /// How many bytes may be used from `at` on: at least what was asked for. 0 when it is none of ours.
+    ///
+    /// # Safety
+    /// `at` was allocated from these slots and is not freed.
+    pub unsafe fn usable_size(&self, at: NonNull<u8>) -> usize {
+        match self.shared.territory.at(at.addr().get()) {
+            // SAFETY: in a block of pages of ours.
+            Ground::Pages => usize::from(unsafe { Record::of(at) }.line.slot.load(Relaxed)),
+            Ground::Chunks => {
+                // SAFETY: in a block of chunks of ours.
+                unsafe { self.shared.chunk_at(at) }.map_or(0, |(block, chunk)| Chunks::room(block, chunk) * 8)
+            }
+            Ground::Large => {
+                let _inside = inside::enter();
+                self.shared.large_bytes(at).unwrap_or(0)
+            }
+            Ground::Rest | Ground::Nothing => 0,
+        }
+    }
+
+    /// Whether an address lies in memory of these slots, allocated or not. Any address may be asked about, and the memory there
+    /// is not touched: two loads.
+    #[inline]
+    pub fn owns(&self, at: *const u8) -> bool {
+        self.shared.territory.at(at.addr()) != Ground::Nothing
+    }
+
+    /// Frees everything of an affinity at once, in all threads' arenas, and gives its blocks back. Returns bytes.
+    ///
+    /// Takes time in proportion to the number of blocks, not of objects. Objects of other affinities are not touched, and
+    /// other threads may use those meanwhile.
+    ///
+    /// # Safety
+    /// Nobody uses an object of this affinity any more, and nobody allocates from it or frees to it until this returns.
+    pub unsafe fn release(&self, affinity: Affinity) -> u64 {
+        let _inside = inside::enter();
+        // SAFETY: the caller's duty.
+        unsafe { self.shared.release(affinity) }
+    }
+
+    /// Leaves what this thread has freed of other threads' at its owners, at once. Happens by itself every four
+    /// thousand such frees, and when the thread ends.
+    pub fn flush(&self) {
+        let _inside = inside::enter();
+        seat::with_existing(&self.shared, |arena| self.shared.flush(arena));
+    }
+
+    /// Takes in what others have freed of this thread's and of ended threads' objects, and gives all empty blocks back to
+    /// the pool. Returns bytes.
+    pub fn trim(&self) -> u64 {
+        let _inside = inside::enter();
+        seat::with_arena(&self.shared, |arena| self.shared.trim(arena)).unwrap_or(0) + self.shared.tidy(|_| true)
+    }
+
+    /// The figures of all affinities, from any thread. One line of memory is read for each page in use.
+    pub fn stats(&self) -> SlotsStats {
+        self.shared.stats()
+    }
+
+    /// A report for people: a line for each affinity in use, and the totals.
+    pub fn report(&self) -> Report<'_> {
+        Report::new(self.stats())
+    }
+
+    /// Walks everything of this thread's arena and of those without an owner, and checks the equations.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let _inside = inside::enter();
+        match seat::with_arena(&self.shared, |arena| self.shared.validate(arena)) {
+            Ok(checked) => checked,
+            // Without an arena of its own, a thread has nothing to check.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// As [`Slots::validate`], for the arenas of all threads.
+    ///
+    /// # Safety
+    /// No other thread uses these slots until this returns.
+    ///
+    /// # Errors
+    /// As [`Slots::validate`].
+    pub unsafe fn validate_all(&self) -> Result<(), Invalid> {
+        let _inside = inside::enter();
+        self.shared.validate_all()
+    }
+
+    /// The largest slot in bytes; larger objects are chunks.
+    pub const MOST_SLOT_BYTES: usize = MOST_SLOT_BYTES;
+}
+
+/// Compares what was said of a slot with what it is.
+fn agrees(record: &Record, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+    let Some((affinity, layout)) = said else { return Ok(()) };
+    if affinity.index() != record.line.affinity.load(Relaxed) {
+        return Err(FreeError::WrongAffinity);
+    }
+    // The alignment of the affinity may have been another when it was allocated.
+    let classes = class_of(layout, 0)..=class_of(layout, MOST_ALIGNMENT - 1);
+    let class = record.line.class.load(Relaxed) as usize;
+    if classes.contains(&class) { Ok(()) } else { Err(FreeError::WrongSize) }
+}
+
+/// As [`agrees`], for another arena's slot, which is looked at and filled before it is left there.
+fn agrees_foreign(record: &Record, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+    let (pair, bit) = record.index_of(at).and_then(|index| record.pair_of(index)).ok_or(FreeError::NotASlot)?;
+    if record.line.owner.load(Relaxed) == 0 || pair.is_free(bit) {
+        return Err(FreeError::DoubleFree);
+    }
+    agrees(record, said)?;
+    // SAFETY: the slot is taken, and its user gives it up.
+    unsafe { fill(at, usize::from(record.line.slot.load(Relaxed))) };
+    Ok(())
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slots").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,31 @@
+//! The one door to locks and atomics. The model checker's tests bring their own in its place.
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::ptr;
+use std::sync::PoisonError;
+
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+/// Takes a lock. What the locks of this crate guard is whole at every instant, so a panic elsewhere is no reason to stop.
+#[inline]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Null pointers, in memory that stays untouched until one is set.
+pub(crate) fn null_pointers<T>(count: usize) -> Box<[AtomicPtr<T>]> {
+    let Ok(layout) = Layout::array::<AtomicPtr<T>>(count) else { return Box::default() };
+    if layout.size() == 0 {
+        return Box::default();
+    }
+    // SAFETY: the layout is not empty.
+    let table = unsafe { alloc_zeroed(layout) };
+    if table.is_null() {
+        handle_alloc_error(layout);
+    }
+    // SAFETY: fresh memory of the slice's layout, and zeros are null pointers.
+    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(table.cast(), count)) }
+}

@@ -1,0 +1,153 @@
+//! Whose memory an address lies in: a table of two levels, read without a lock and without touching the address.
+
+use gabion_blocks::BLOCK_BYTES;
+
+use crate::sync::{AtomicPtr, AtomicU16, Ordering, null_pointers};
+
+/// Bits of an address that tell user memory apart, on every system at hand.
+const ADDRESS_BITS: u32 = 48;
+const LEAF_BITS: u32 = 12;
+const LEAVES: usize = 1 << LEAF_BITS;
+const ROOTS: usize = 1 << (ADDRESS_BITS - BLOCK_BYTES.ilog2() - LEAF_BITS);
+
+/// What lies around an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// Nothing of ours.
+    Nothing,
+    /// A block of pages.
+    Pages,
+    /// A block of chunks.
+    Chunks,
+    /// The first 4 MiB of a large object's memory.
+    Large,
+    /// The rest of it.
+    Rest,
+}
+
+/// Memory of large objects is counted in these parts, because the end of its last 4 MiB may be anybody's.
+const PART: usize = 4096;
+
+// `kind (6 bits) | parts that are ours, of a large object's (10 bits, less one)`; 0 means nothing.
+const PARTS: u16 = (BLOCK_BYTES / PART - 1) as u16;
+const PAGES: u16 = 1 << 10;
+const CHUNKS: u16 = 2 << 10;
+const LARGE: u16 = 3 << 10;
+const REST: u16 = 4 << 10;
+
+struct Leaf([AtomicU16; LEAVES]);
+
+/// The table of one `Slots`. Changed under its lock, read by anybody.
+pub(crate) struct Territory {
+    roots: Box<[AtomicPtr<Leaf>]>,
+}
+
+impl Territory {
+    pub fn new() -> Self {
+        Self { roots: null_pointers(ROOTS) }
+    }
+
+    #[inline(always)]
+    fn cell(&self, address: usize) -> Option<&AtomicU16> {
+        let granule = address / BLOCK_BYTES;
+        // Acquire: pairs with the release in `set`, which publishes the leaf's zeros.
+        let leaf = self.roots.get(granule >> LEAF_BITS)?.load(Ordering::Acquire);
+        // SAFETY: only `set` stores here, and what it stores is freed with the table only.
+        Some(&unsafe { leaf.as_ref() }?.0[granule & (LEAVES - 1)])
+    }
+
+    #[inline(always)]
+    fn word(&self, address: usize) -> u16 {
+        // Acquire: pairs with the release in `set`; who finds a block sees its header.
+        self.cell(address).map_or(0, |cell| cell.load(Ordering::Acquire))
+    }
+
+    /// What lies around an address.
+    #[inline]
+    pub fn at(&self, address: usize) -> Ground {
+        let word = self.word(address);
+        let inside = address % BLOCK_BYTES / PART <= usize::from(word & PARTS);
+        match word & !PARTS {
+            PAGES => Ground::Pages,
+            CHUNKS => Ground::Chunks,
+            LARGE if inside => Ground::Large,
+            REST if inside => Ground::Rest,
+            _ => Ground::Nothing,
+        }
+    }
+
+    /// True when a block of pages lies around an address.
+    #[inline(always)]
+    pub fn is_pages(&self, address: usize) -> bool {
+        self.word(address) == PAGES
+    }
+
+    /// Enters or strikes `bytes` bytes from `base` on. False when the address is beyond the table.
+    ///
+    /// The caller is alone in changing the table, and inside (it may allocate).
+    pub fn set(&self, base: usize, bytes: usize, ground: Ground) -> bool {
+        for step in 0..bytes.div_ceil(BLOCK_BYTES) {
+            let address = base + step * BLOCK_BYTES;
+            let Some(root) = self.roots.get((address / BLOCK_BYTES) >> LEAF_BITS) else { return false };
+            if root.load(Ordering::Relaxed).is_null() {
+                let leaf = Box::new(Leaf([const { AtomicU16::new(0) }; LEAVES]));
+                // Release: publishes the zeros.
+                root.store(Box::into_raw(leaf), Ordering::Release);
+            }
+            let parts = (bytes - step * BLOCK_BYTES).min(BLOCK_BYTES) / PART;
+            let word = match ground {
+                Ground::Nothing => 0,
+                Ground::Pages => PAGES,
+                Ground::Chunks => CHUNKS,
+                // Less than a part is nobody's business.
+                Ground::Large | Ground::Rest if parts == 0 => 0,
+                Ground::Large | Ground::Rest => (if step == 0 { LARGE } else { REST }) | (parts as u16 - 1),
+            };
+            if let Some(cell) = self.cell(address) {
+                // Release: publishes the header that was written before.
+                cell.store(word, Ordering::Release);
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Territory {
+    fn drop(&mut self) {
+        for root in &self.roots {
+            let leaf = root.load(Ordering::Relaxed);
+            if !leaf.is_null() {
+                // SAFETY: made by `Box::into_raw` in `set`, and `&mut self` proves that nobody reads it.
+                drop(unsafe { Box::from_raw(leaf) });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_found_and_no_other() {
+        use Ground::{Large, Nothing, Pages, Rest};
+        let territory = Territory::new();
+        let base = 0x7f00_0040_0000;
+        assert_eq!(territory.at(base), Ground::Nothing);
+        assert!(territory.set(base, BLOCK_BYTES, Ground::Pages));
+        assert!(territory.set(base + 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 4096, Ground::Large));
+        let seen: Vec<_> = (0..6).map(|step| territory.at(base + step * BLOCK_BYTES + 77)).collect();
+        assert_eq!(seen, [Pages, Nothing, Large, Rest, Rest, Nothing]);
+        assert_eq!(territory.at(base + 4 * BLOCK_BYTES + 4095), Rest);
+        assert_eq!(territory.at(base + 4 * BLOCK_BYTES + 4096), Nothing);
+        assert!(territory.set(base + 8 * BLOCK_BYTES, 3 << 19, Ground::Large));
+        assert_eq!(territory.at(base + 8 * BLOCK_BYTES + (3 << 19) - 1), Large);
+        assert_eq!(territory.at(base + 8 * BLOCK_BYTES + (3 << 19)), Nothing);
+        assert!(territory.set(base, BLOCK_BYTES, Nothing));
+        assert_eq!(territory.at(base), Nothing);
+        for odd in [0, 1, usize::MAX, 1 << 47, 1 << 48] {
+            assert_eq!(territory.at(odd), Nothing);
+        }
+        assert!(!territory.set(1 << 48, 1, Pages));
+    }
+}

@@ -1,0 +1,164 @@
+//! What is said to wrong calls.
+
+use std::ptr::NonNull;
+
+use super::{MIB, aligned, give, layout, on_twin, take};
+use crate::checked::CHECKED;
+use crate::{Affinity, AffinitySettings, FreeError, SlotsError};
+
+#[test]
+fn misplaced_addresses_are_refused() {
+    let (slots, _twin) = on_twin();
+    let slot = take(&slots, Affinity::NODES, 24);
+    for offset in [1, 4, 8, 16, 23] {
+        // SAFETY: inside the object; the checks do not touch it.
+        let refused = unsafe { slots.free(slot.add(offset)) };
+        assert_eq!(refused, Err(FreeError::NotASlot), "at {offset}");
+    }
+    // SAFETY: the next slot was never handed out.
+    let refused = unsafe { slots.free(slot.add(24)) };
+    assert_eq!(refused, Err(FreeError::DoubleFree));
+    let mut outside = 5_u64;
+    let foreign = NonNull::from(&mut outside).cast();
+    // SAFETY: nothing is freed there.
+    unsafe {
+        assert_eq!(slots.free(foreign), Err(FreeError::Foreign));
+        assert_eq!(slots.usable_size(foreign), 0);
+        assert!(!slots.owns(foreign.as_ptr()) && !slots.owns(std::ptr::null()) && slots.owns(slot.as_ptr()));
+        assert!(slots.realloc(Affinity::NODES, slot.add(8), layout(16), layout(500)).is_err());
+    }
+    give(&slots, slot);
+    slots.validate().unwrap();
+    assert_eq!(slots.stats().total().live_objects, 0);
+}
+
+#[test]
+fn owning_is_exact_for_every_address_of_a_large_object() {
+    let (slots, _twin) = on_twin();
+    let bytes = 9 * MIB + 12_345;
+    let at = take(&slots, Affinity::DATA, bytes);
+    // SAFETY: live, and nobody else uses it.
+    let room = unsafe { slots.usable_size(at) };
+    for offset in [0, 1, 4 * MIB - 1, 4 * MIB, 8 * MIB, bytes - 1, room - 1] {
+        assert!(slots.owns(at.as_ptr().wrapping_add(offset)), "{offset}");
+    }
+    assert!(!slots.owns(at.as_ptr().wrapping_add(room)) && !slots.owns(at.as_ptr().wrapping_sub(1)));
+    let less = take(&slots, Affinity::DATA, 3 * MIB / 2);
+    // SAFETY: live, and nobody else uses it.
+    let room = unsafe { slots.usable_size(less) };
+    let behind = less.as_ptr().wrapping_add(room);
+    assert!(room < 2 * MIB && !slots.owns(behind) && slots.owns(behind.wrapping_sub(1)));
+    // SAFETY: refused before it is touched.
+    assert_eq!(unsafe { slots.free(NonNull::new(behind).unwrap()) }, Err(FreeError::Foreign));
+    give(&slots, less);
+    give(&slots, at);
+    assert!(!slots.owns(at.as_ptr()));
+}
+
+#[test]
+fn the_end_of_a_page_is_no_slot() {
+    let (slots, _twin) = on_twin();
+    for size in [8, 16, 24, 40, 1000] {
+        let at = take(&slots, Affinity::DATA, size);
+        let page = at.as_ptr().map_addr(|address| address & !0xFFFF);
+        let taken = 65_536 / size.next_multiple_of(16) * size.next_multiple_of(16);
+        let beyond = NonNull::new(page.wrapping_add(taken.min(65_528))).unwrap();
+        // SAFETY: nothing is freed there.
+        assert!(unsafe { slots.free(beyond) }.is_err(), "size {size}");
+        slots.validate().unwrap();
+        give(&slots, at);
+    }
+}
+
+#[test]
+fn the_checked_build_compares_what_is_said() {
+    if !CHECKED {
+        return;
+    }
+    let (slots, _twin) = on_twin();
+    let free = |at, affinity, layout| {
+        // SAFETY: live; that the rest is wrong is what is tested.
+        unsafe { slots.free_sized(affinity, at, layout) }
+    };
+    for (size, wrong) in [(24, 40), (24, 5000), (24, 2 * MIB), (5000, 24), (5000, 9000), (5000, 3 * MIB), (2 * MIB, 24)]
+    {
+        let at = take(&slots, Affinity::NODES, size);
+        assert_eq!(free(at, Affinity::DATA, layout(size)), Err(FreeError::WrongAffinity), "{size}");
+        assert_eq!(free(at, Affinity::NODES, layout(wrong)), Err(FreeError::WrongSize), "{size} as {wrong}");
+        assert_eq!(free(at, Affinity::NODES, layout(size)), Ok(()));
+        let again = free(at, Affinity::NODES, layout(size));
+        assert!(matches!(again, Err(FreeError::DoubleFree | FreeError::Foreign)), "{size}: {again:?}");
+    }
+}
+
+#[test]
+fn the_checked_build_fills_what_is_freed() {
+    if !CHECKED {
+        return;
+    }
+    let (slots, _twin) = on_twin();
+    let _neighbour = take(&slots, Affinity::NODES, 100);
+    let at = take(&slots, Affinity::NODES, 100);
+    give(&slots, at);
+    // SAFETY: the page is still there, because of the neighbour.
+    let bytes = unsafe { std::slice::from_raw_parts(at.as_ptr(), 100) };
+    assert!(bytes.iter().all(|&byte| byte == 0xDD));
+}
+
+#[test]
+fn every_error_says_what_to_do() {
+    use FreeError::{DoubleFree, Foreign, NoMemory, NotASlot, WrongAffinity, WrongSize};
+    let (slots, twin) = on_twin();
+    slots.configure(Affinity::DATA, AffinitySettings { alignment: 8, max_blocks: Some(1) }).unwrap();
+    twin.refuse_after(0);
+    let none = slots.alloc(Affinity::NODES, layout(24)).unwrap_err();
+    twin.refuse_after(i64::MAX);
+    let errors = [
+        none,
+        slots.alloc(Affinity::DATA, layout(5 * MIB)).unwrap_err(),
+        slots.alloc(Affinity::DATA, aligned(1, 8 * MIB)).unwrap_err(),
+        slots.alloc(Affinity::from_index(77), layout(1)).unwrap_err(),
+        slots.affinity("", AffinitySettings::default()).unwrap_err(),
+        slots.affinity("odd", AffinitySettings { alignment: 24, max_blocks: None }).unwrap_err(),
+        slots.configure(Affinity::DATA, AffinitySettings { alignment: 128, max_blocks: None }).unwrap_err(),
+        SlotsError::Free(FreeError::DoubleFree),
+    ];
+    for error in errors {
+        let text = error.to_string();
+        assert!(text.len() > 20 && !text.contains("Error"), "{text}");
+    }
+    assert!(matches!(errors[0], SlotsError::NoMemory(_)) && matches!(errors[1], SlotsError::Budget { .. }));
+    for error in [DoubleFree, Foreign, NotASlot, WrongAffinity, WrongSize, NoMemory] {
+        assert!(error.to_string().contains(": "), "{error}");
+    }
+}
+
+#[test]
+fn reallocating_keeps_what_fits() {
+    let (slots, _twin) = on_twin();
+    let a = Affinity::OBJECTS;
+    let mut at = take(&slots, a, 20);
+    let mut old = layout(20);
+    for size in [24, 23, 100, 104, 2000, 1990, 1200, 900_000, 3 * MIB, 3 * MIB + 1, MIB, 10] {
+        let new = layout(size);
+        // SAFETY: live, with this layout.
+        at = unsafe { slots.realloc(a, at, old, new) }.unwrap();
+        // SAFETY: live, and at least ten bytes long.
+        assert_eq!(unsafe { at.cast::<[u8; 10]>().read() }, [0xA5; 10]);
+        old = new;
+        slots.validate().unwrap();
+        assert_eq!(slots.stats().total().live_objects, 1);
+    }
+    give(&slots, at);
+}
+
+#[test]
+fn a_report_has_a_line_for_each_affinity_and_not_for_each_object() {
+    let (slots, _twin) = on_twin();
+    for n in 0..10_000 {
+        take(&slots, Affinity::from_index(n as u8 % 3), 8 + n % 3000);
+    }
+    let report = slots.report().to_string();
+    assert_eq!(report.lines().count(), 5, "{report}");
+    assert!(report.contains("nodes") && report.contains("total") && !report.contains("physics"));
+}

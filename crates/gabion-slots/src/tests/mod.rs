@@ -1,0 +1,63 @@
+//! Tests of the whole, beside those of each room.
+
+mod defects;
+mod errors;
+mod model;
+mod races;
+mod refusals;
+mod sharing;
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use gabion_blocks::os::Twin;
+use gabion_blocks::{Pool, Settings};
+
+use crate::{Affinity, Slots};
+
+pub(crate) const MIB: usize = 1 << 20;
+
+pub(crate) fn layout(size: usize) -> Layout {
+    aligned(size, 8)
+}
+
+pub(crate) fn aligned(size: usize, align: usize) -> Layout {
+    Layout::from_size_align(size, align).unwrap()
+}
+
+/// Slots on a pool that keeps nothing, and what that pool maps through.
+pub(crate) fn on_twin() -> (Slots, &'static Twin) {
+    let twin: &'static Twin = Box::leak(Box::default());
+    let pool = Pool::with_root(twin, Settings::unpooled(), "/nonexistent-root".into()).unwrap();
+    (Slots::new(&pool).unwrap(), twin)
+}
+
+/// Allocates with `size` bytes and alignment 8, and writes to all of them.
+pub(crate) fn take(slots: &Slots, affinity: Affinity, size: usize) -> NonNull<u8> {
+    let at = slots.alloc(affinity, layout(size)).unwrap();
+    // SAFETY: just allocated.
+    unsafe { at.write_bytes(0xA5, size) };
+    at
+}
+
+/// Frees, and says so when that goes wrong.
+pub(crate) fn give(slots: &Slots, at: NonNull<u8>) {
+    // SAFETY: the tests free what they took, once.
+    unsafe { slots.free(at) }.unwrap();
+}
+
+/// Frees all of them.
+pub(crate) fn give_all(slots: &Slots, places: Vec<NonNull<u8>>) {
+    for at in places {
+        give(slots, at);
+    }
+}
+
+/// An address that other threads may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shared(pub NonNull<u8>);
+
+// SAFETY: only an address; the tests see to it that one thread at a time uses what is there.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}

@@ -1,0 +1,183 @@
+//! What goes wrong between threads: late letters, second frees, reports beside the owner's work.
+//!
+//! Most of it is about outboxes, which the checked build does not fill: run these without debug assertions, too.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gabion_blocks::os::Twin;
+use gabion_blocks::{Pool, Settings};
+
+use super::{Shared, give, give_all, layout, on_twin, take};
+use crate::{Affinity, FreeError, Slots};
+
+const A: Affinity = Affinity::NODES;
+
+/// Frees what may be refused.
+fn try_free(slots: &Slots, at: NonNull<u8>) -> Result<(), FreeError> {
+    // SAFETY: nobody uses what is there; that it may be free already is what is tested.
+    unsafe { slots.free(at) }
+}
+
+#[test]
+fn a_late_parcel_of_a_released_affinity_takes_nothing_of_the_next_one() {
+    for same_slot in [false, true] {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let mut settings = Settings::unpooled();
+        settings.pool_bytes = 1 << 30;
+        let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+        let slots = Slots::new(&pool).unwrap();
+        // Enough blocks that some are kept by the pool, warm.
+        let nodes: Vec<_> = (0..12 * 64_512).map(|_| Shared(take(&slots, A, 64))).collect();
+        let (first, second) = (nodes[11 * 64_512 + 3], nodes[11 * 64_512 + 4]);
+        let (to, from) = channel::<Shared>();
+        let (answer, freed) = channel();
+        let other = {
+            let slots = slots.clone();
+            thread::spawn(move || from.into_iter().for_each(|at| answer.send(try_free(&slots, at.0)).unwrap()))
+        };
+        to.send(first).unwrap();
+        freed.recv().unwrap().unwrap();
+        // SAFETY: nobody uses the nodes any more.
+        unsafe { slots.release(A) };
+        let wanted = if same_slot { first } else { second };
+        let mut data = 0;
+        let again = (0..20 * 64_512).map(|_| take(&slots, Affinity::DATA, 64)).inspect(|_| data += 1);
+        let again = again.into_iter().find(|&at| Shared(at) == wanted);
+        if let Some(at) = again {
+            to.send(Shared(at)).unwrap();
+            assert_eq!(freed.recv().unwrap(), Ok(()), "same slot: {same_slot}");
+            data -= 1;
+        }
+        drop(to);
+        other.join().unwrap();
+        assert_eq!((again.is_some(), slots.stats().total().live_objects), (true, data), "same slot: {same_slot}");
+    }
+}
+
+#[test]
+fn a_chunk_is_refused_after_its_affinity_was_released() {
+    let (slots, _twin) = on_twin();
+    let places: Vec<_> = (0..4).map(|_| take(&slots, A, 1200)).collect();
+    // SAFETY: nobody uses the nodes any more.
+    unsafe { slots.release(A) };
+    for &at in &places {
+        assert!(try_free(&slots, at).is_err());
+    }
+    let fresh = take(&slots, A, 4000);
+    for &at in &places[1..] {
+        assert!(try_free(&slots, at).is_err());
+    }
+    slots.validate().unwrap();
+    give(&slots, fresh);
+}
+
+#[test]
+fn a_flush_reaches_slots_that_were_not_the_last_ones() {
+    let ((slots, _), (others, _)) = (on_twin(), on_twin());
+    let at = Shared(take(&slots, A, 64));
+    let (ready, wait) = channel();
+    let (end, ended) = channel::<()>();
+    let freeing = {
+        let slots = slots.clone();
+        thread::spawn(move || {
+            let at = at;
+            give(&slots, at.0);
+            take(&others, A, 64);
+            slots.flush();
+            ready.send(()).unwrap();
+            ended.recv().unwrap();
+        })
+    };
+    wait.recv().unwrap();
+    slots.trim();
+    assert_eq!(slots.stats().total().live_objects, 0);
+    end.send(()).unwrap();
+    freeing.join().unwrap();
+}
+
+#[test]
+fn a_slot_that_its_owner_frees_as_well_is_freed_once_though_its_block_is_gone() {
+    let (slots, twin) = on_twin();
+    let at = Shared(take(&slots, A, 64));
+    let (ready, wait) = channel();
+    let (go, gone) = channel::<()>();
+    let other = {
+        let slots = slots.clone();
+        thread::spawn(move || {
+            let at = at;
+            give(&slots, at.0);
+            ready.send(()).unwrap();
+            gone.recv().unwrap();
+            slots.flush();
+        })
+    };
+    wait.recv().unwrap();
+    let second = try_free(&slots, at.0);
+    slots.trim();
+    assert_eq!((slots.stats().total().live_objects, twin.mapped()), (0, 0));
+    go.send(()).unwrap();
+    other.join().unwrap();
+    slots.validate().unwrap();
+    // Found by one of the two, or counted when nobody was left to tell.
+    assert_eq!(u64::from(second.is_err()) + slots.stats().total().late_double_frees, 1);
+}
+
+#[test]
+fn reports_are_sound_while_pages_are_opened_and_closed() {
+    let (slots, _twin) = on_twin();
+    let kept = take(&slots, A, 512);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let total = slots.stats().total();
+                assert!(total.wasted_bytes < 1 << 32 && total.live_bytes < 1 << 32, "{total:?}");
+            }
+        });
+        let end = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < end {
+            for size in [8, 1024, 16, 768] {
+                give_all(&slots, (0..200_000 / size).map(|_| take(&slots, A, size)).collect());
+                slots.trim();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    give(&slots, kept);
+}
+
+#[test]
+fn chunks_are_freed_by_others_while_their_owner_joins_and_reuses() {
+    let (slots, _twin) = on_twin();
+    let (to, from) = channel::<Shared>();
+    let freeing = {
+        let slots = slots.clone();
+        thread::spawn(move || from.into_iter().filter_map(|at| try_free(&slots, at.0).err()).count())
+    };
+    let (mut live, mut state, end) = (Vec::new(), 7_u64, Instant::now() + Duration::from_millis(500));
+    while Instant::now() < end {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let size = 1100 + (state >> 40) as usize % 3000;
+        let at = slots.alloc(A, layout(size)).unwrap();
+        // SAFETY: live. What looks like a used tag, all over it.
+        unsafe { at.write_bytes(0x1F, size) };
+        if state >> 61 == 0 {
+            to.send(Shared(at)).unwrap();
+        } else {
+            live.push(at);
+        }
+        if live.len() > 700 {
+            give(&slots, live.swap_remove((state >> 33) as usize % 700));
+        }
+    }
+    drop(to);
+    assert_eq!(freeing.join().unwrap(), 0, "refused, though live");
+    give_all(&slots, live);
+    slots.trim();
+    slots.validate().unwrap();
+    assert_eq!(slots.stats().total().live_objects, 0);
+}

@@ -1,0 +1,169 @@
+//! The check of all equations.
+//!
+//! ```text
+//! of each page     slots = used + bits set in `free`; no bit of `left` is set in `free`, none beyond the slots in either
+//! of each page     standing, threshold and list belong together; active exactly when its shelf stands at it
+//! of each block    pages in use have a record with the arena's word; with free pages it is listed or kept warm
+//! of each row      the lists hold its pages with that standing, each once, and its blocks with free pages
+//! ```
+
+use std::collections::HashSet;
+
+use gabion_blocks::{BLOCK_BYTES, PAGES_PER_BLOCK};
+use gabion_heap::{CLASSES, Invalid};
+
+use crate::affinity::Affinity;
+use crate::arena::{Arena, Row};
+use crate::record::{ALL_PAGES, Header, Record, Standing, link};
+use crate::shared::{Shared, State};
+use crate::sync::{Ordering::Relaxed, lock};
+use crate::territory::Ground;
+
+/// What one page says about itself.
+struct Seen {
+    /// `number << 6 | page`.
+    name: u32,
+    class: usize,
+    standing: u8,
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Invalid> {
+    if holds { Ok(()) } else { Err(Invalid(what())) }
+}
+
+impl Shared {
+    /// Checks an arena of this thread's, and those without an owner.
+    pub fn validate(&self, arena: &Arena) -> Result<(), Invalid> {
+        let state = self.lock();
+        let ownerless = state.ownerless.iter().filter_map(|&index| self.arena(index as usize));
+        self.validate_arenas(&state, ownerless.chain([arena]))
+    }
+
+    /// Checks all arenas. Nobody else uses them.
+    pub fn validate_all(&self) -> Result<(), Invalid> {
+        let state = self.lock();
+        self.validate_arenas(&state, self.arenas(&state))
+    }
+
+    fn validate_arenas<'a>(&self, state: &State, arenas: impl Iterator<Item = &'a Arena>) -> Result<(), Invalid> {
+        for arena in arenas {
+            let _reading = lock(&arena.reading);
+            for index in 0..state.names.len() {
+                let affinity = Affinity::from_index(index as u8);
+                self.validate_row(arena, arena.row(affinity), affinity)?;
+                // SAFETY: the arena is this thread's, has no owner while the lock is held, or nobody else uses it.
+                if let Some(chunks) = unsafe { arena.row(affinity).chunks.get().as_ref() } {
+                    chunks.validate(self.ground(affinity))?;
+                }
+            }
+            ensure(arena.doomed.get() == 0, || format!("arena {}: blocks wait to be given back", arena.index))?;
+        }
+        Ok(())
+    }
+
+    fn validate_row(&self, arena: &Arena, row: &Row, affinity: Affinity) -> Result<(), Invalid> {
+        let (mut pages, mut with_room) = (Vec::new(), HashSet::new());
+        let (mut name, mut before) = (row.blocks.get(), 0);
+        while name != 0 {
+            let header = self.block_named(name)?;
+            let here = header.base().addr().get();
+            ensure(header.previous.load(Relaxed) == before, || format!("block {name}: broken list"))?;
+            ensure(header.affinity.load(Relaxed) == affinity.index(), || format!("block {name}: another affinity's"))?;
+            ensure(self.territory.at(here + BLOCK_BYTES / 2) == Ground::Pages, || format!("block {name}: unknown"))?;
+            let free = header.free.load(Relaxed);
+            ensure(free & !ALL_PAGES == 0, || format!("block {name}: page 0 is free"))?;
+            let listed = header.has_room.load(Relaxed) != 0;
+            let kept = row.warm.get() == name;
+            ensure(listed == (free != 0 && !kept), || format!("block {name}: {free:x} free, listed {listed}"))?;
+            ensure(!kept || free == ALL_PAGES, || format!("block {name}: kept warm, but in use"))?;
+            if listed {
+                with_room.insert(name);
+            }
+            for page in (1..PAGES_PER_BLOCK).filter(|page| free >> page & 1 == 0) {
+                // SAFETY: a block of pages of the row.
+                let record = unsafe { Record::at(header.base(), page) };
+                pages.push(validate_page(arena, row, header, record)?);
+            }
+            (before, name) = (name, header.next.load(Relaxed));
+        }
+        self.validate_room(row, &with_room)?;
+        for class in 0..CLASSES {
+            self.validate_lists(row, class, &pages)?;
+        }
+        let active = pages.iter().filter(|page| page.standing == Standing::ACTIVE.0).count();
+        let shelves = row.shelves.iter().filter(|shelf| shelf.active().is_some()).count();
+        ensure(active == shelves, || format!("{active} pages are active, {shelves} shelves have one"))
+    }
+
+    fn block_named(&self, name: u32) -> Result<&Header, Invalid> {
+        let base = self.blocks.base(name - 1).ok_or_else(|| Invalid(format!("block {name}: not ours")))?;
+        // SAFETY: a block in the lists of a row is one of pages.
+        let header = unsafe { Header::of(base) };
+        ensure(link(header.number.load(Relaxed)) == name, || format!("block {name}: another number"))?;
+        Ok(header)
+    }
+
+    fn validate_room(&self, row: &Row, with_room: &HashSet<u32>) -> Result<(), Invalid> {
+        let (mut name, mut before, mut seen) = (row.room.get(), 0, 0);
+        while name != 0 {
+            let header = self.block_named(name)?;
+            ensure(with_room.contains(&name), || format!("block {name}: listed, without free pages"))?;
+            ensure(header.room_previous.load(Relaxed) == before, || format!("block {name}: broken list of room"))?;
+            seen += 1;
+            ensure(seen <= with_room.len(), || "the list of room goes round".to_owned())?;
+            (before, name) = (name, header.room_next.load(Relaxed));
+        }
+        ensure(seen == with_room.len(), || format!("{seen} blocks with room listed of {}", with_room.len()))
+    }
+
+    fn validate_lists(&self, row: &Row, class: usize, pages: &[Seen]) -> Result<(), Invalid> {
+        for quarter in 0..Standing::QUARTERS {
+            let of_list = |page: &&Seen| page.class == class && page.standing == quarter;
+            let expected: HashSet<u32> = pages.iter().filter(of_list).map(|page| page.name).collect();
+            let (mut name, mut before, mut seen) = (row.lists[class][quarter as usize].get(), 0, 0);
+            while name != 0 {
+                let what = || format!("class {class}, quarter {quarter}, page {name}");
+                ensure(expected.contains(&name), || format!("{}: does not belong there", what()))?;
+                let base = self.blocks.base(name / PAGES_PER_BLOCK as u32);
+                let base = base.ok_or_else(|| Invalid(format!("{}: not ours", what())))?;
+                // SAFETY: the page was found in a block of the row.
+                let record = unsafe { Record::at(base, name as usize % PAGES_PER_BLOCK) };
+                ensure(record.own.previous.load(Relaxed) == before, || format!("{}: broken list", what()))?;
+                seen += 1;
+                ensure(seen <= expected.len(), || format!("{}: the list goes round", what()))?;
+                (before, name) = (name, record.own.next.load(Relaxed));
+            }
+            ensure(seen == expected.len(), || format!("class {class}: {seen} pages listed of {}", expected.len()))?;
+        }
+        Ok(())
+    }
+}
+
+fn validate_page(arena: &Arena, row: &Row, header: &Header, record: &Record) -> Result<Seen, Invalid> {
+    let name = record.name();
+    let class = usize::from(record.line.class.load(Relaxed));
+    let (used, slots) = (record.used(), u32::from(record.line.slots.load(Relaxed)));
+    let what = || format!("page {name} of class {class}, {used} of {slots} used");
+    ensure(record.line.owner.load(Relaxed) == arena.word, || format!("{}: another owner's", what()))?;
+    ensure(record.line.affinity.load(Relaxed) == header.affinity.load(Relaxed), || {
+        format!("{}: another affinity's", what())
+    })?;
+    let (mut free, mut left) = (0, slots);
+    for pair in &record.pairs[..record.pair_count()] {
+        let valid = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+        left = left.saturating_sub(64);
+        let (own, others) = (pair.free.load(Relaxed), pair.left.load(Relaxed));
+        ensure((own | others) & !valid == 0 && own & others == 0, || format!("{}: {own:x} {others:x}", what()))?;
+        free += own.count_ones();
+    }
+    ensure(used + free == slots, || format!("{}: {free} free", what()))?;
+    let (standing, threshold) = (record.own.standing.load(Relaxed), record.threshold());
+    let active = row.shelves[class].active().is_some_and(|page| std::ptr::eq(page, record));
+    ensure(active == (standing == Standing::ACTIVE.0), || format!("{}: standing {standing}", what()))?;
+    ensure(used >= threshold && (active || used > 0), || format!("{}: threshold {threshold}", what()))?;
+    let quarters = u32::from(Standing::QUARTERS);
+    let listed = standing < Standing::QUARTERS;
+    ensure(!listed || used * quarters / slots == u32::from(standing), || format!("{}: quarter {standing}", what()))?;
+    ensure(active || listed || standing == Standing::FULL.0, || format!("{}: standing {standing}", what()))?;
+    Ok(Seen { name, class, standing })
+}

@@ -1,0 +1,152 @@
+//! `SlotBox`: owned values in slots.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use gabion_blocks::Pool;
+use gabion_slots::{Affinity, SlotBox, Slots};
+
+fn slots() -> Slots {
+    Slots::new(Pool::global()).unwrap()
+}
+
+fn live(slots: &Slots) -> u64 {
+    slots.flush();
+    slots.stats().affinities.iter().map(|affinity| affinity.live_objects).sum()
+}
+
+/// Counts how often it is dropped.
+struct Counted(Rc<Cell<u32>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn values_are_dropped_once_and_their_slots_freed() {
+    let slots = slots();
+    let nodes = slots.within(Affinity::NODES);
+    let drops = Rc::new(Cell::new(0));
+    let counted = || nodes.boxed(Counted(Rc::clone(&drops))).unwrap();
+    drop(counted());
+    assert_eq!((drops.get(), live(&slots)), (1, 0));
+    let value = SlotBox::into_inner(counted());
+    assert_eq!((drops.get(), live(&slots)), (1, 0));
+    drop(value);
+    let raw = SlotBox::into_raw(counted());
+    assert_eq!((drops.get(), live(&slots)), (2, 1));
+    // SAFETY: let go just above, and its one owner again.
+    drop(unsafe { SlotBox::from_raw(&slots, raw) });
+    assert_eq!((drops.get(), live(&slots)), (3, 0));
+    SlotBox::leak(counted()).0.set(10);
+    assert_eq!((drops.get(), live(&slots)), (10, 1));
+}
+
+#[test]
+fn a_panic_in_a_drop_still_frees_the_slot() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("as planned");
+        }
+    }
+    let slots = slots();
+    let bomb = slots.within(Affinity::OBJECTS).boxed((Bomb, 1_u64)).unwrap();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(bomb))).is_err());
+    assert_eq!(live(&slots), 0);
+}
+
+#[test]
+fn a_tree_is_built_walked_and_dropped() {
+    struct Node<'s> {
+        children: Vec<SlotBox<'s, Node<'s>>>,
+    }
+    fn grow(slots: &Slots, levels: u32) -> SlotBox<'_, Node<'_>> {
+        let children = (0..if levels == 0 { 0 } else { 4 }).map(|_| grow(slots, levels - 1)).collect();
+        slots.within(Affinity::NODES).boxed(Node { children }).unwrap()
+    }
+    fn count(node: &Node<'_>) -> u64 {
+        1 + node.children.iter().map(|child| count(child)).sum::<u64>()
+    }
+    let slots = slots();
+    let root = grow(&slots, 7);
+    assert_eq!((count(&root), live(&slots)), (21_845, 21_845));
+    // Another thread may drop all of it.
+    std::thread::scope(|scope| scope.spawn(|| drop(root)).join().unwrap());
+    assert_eq!(live(&slots), 0);
+    slots.validate().unwrap();
+}
+
+#[test]
+fn unsized_values() {
+    let slots = slots();
+    let data = slots.within(Affinity::DATA);
+    let text = data.boxed_str("a gabion is a cage filled with stones").unwrap();
+    let numbers = data.boxed_slice(&[1_u16, 2, 3]).unwrap();
+    let empty = data.boxed_slice::<u64>(&[]).unwrap();
+    assert_eq!((&*text, &*numbers, empty.len()), ("a gabion is a cage filled with stones", &[1, 2, 3][..], 0));
+    let raw = SlotBox::into_raw(data.boxed(42_u8).unwrap());
+    let shown = std::ptr::NonNull::new(raw.as_ptr() as *mut dyn Display).unwrap();
+    // SAFETY: let go just above; a `u8` may be looked at as what it implements.
+    let shown = unsafe { SlotBox::from_raw(&slots, shown) };
+    assert_eq!((shown.to_string(), live(&slots)), ("42".to_owned(), 3));
+    drop((text, numbers, empty, shown));
+    assert_eq!(live(&slots), 0);
+}
+
+#[test]
+fn values_of_no_size_take_no_slot() {
+    struct Marker;
+    let slots = slots();
+    let drops = Rc::new(Cell::new(0));
+    let marker = slots.within(Affinity::OBJECTS).boxed(Marker).unwrap();
+    assert_eq!(live(&slots), 0);
+    drop(marker);
+    drop(slots.within(Affinity::OBJECTS).boxed(Counted(Rc::clone(&drops))).unwrap());
+    assert_eq!((drops.get(), live(&slots)), (1, 0));
+}
+
+#[test]
+fn large_and_aligned_values() {
+    #[repr(align(4096))]
+    struct Aligned([u8; 5000]);
+    let slots = slots();
+    let aligned = slots.within(Affinity::PHYSICS).boxed(Aligned([7; 5000])).unwrap();
+    assert_eq!((std::ptr::from_ref(&*aligned).addr() % 4096, aligned.0[4999]), (0, 7));
+    let large = slots.within(Affinity::DATA).boxed_slice(&vec![3_u8; 3 << 20]).unwrap();
+    assert!(large.iter().all(|&byte| byte == 3));
+    drop((aligned, large));
+    assert_eq!(live(&slots), 0);
+}
+
+#[test]
+fn it_behaves_as_its_value() {
+    let slots = slots();
+    let data = slots.within(Affinity::DATA);
+    let [one, two] = [1, 2].map(|n| data.boxed(n).unwrap());
+    assert!(one < two && one != two && one == data.boxed(1).unwrap());
+    assert_eq!(format!("{one} {one:?}"), "1 1");
+    assert_ne!(format!("{one:p}"), format!("{two:p}"));
+    #[expect(clippy::mutable_key_type, reason = "hash and order are the value's, whatever the slots do")]
+    let set: HashSet<_> = [1, 2, 1].into_iter().map(|n| data.boxed(n).unwrap()).collect();
+    assert_eq!((set.len(), set.contains(&2), set.contains(&3)), (2, true, false));
+    let mut pinned: Pin<SlotBox<'_, i32>> = SlotBox::into_pin(two);
+    *pinned = 5;
+    assert_eq!(*pinned, 5);
+    assert!(std::ptr::eq(SlotBox::slots(&one), &raw const slots));
+}
+
+#[test]
+fn it_goes_where_its_value_may_go() {
+    fn sends<T: Send>() {}
+    fn shares<T: Sync>() {}
+    fn unpins<T: Unpin>() {}
+    sends::<SlotBox<'_, Cell<u8>>>();
+    shares::<SlotBox<'_, u8>>();
+    unpins::<SlotBox<'_, std::marker::PhantomPinned>>();
+}

@@ -1,0 +1,131 @@
+"""Options in, exit code out: 0 all made, 1 some failed, 2 wrong input, 130 interrupted."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+import gabion
+from gabion import _native
+from gabion.cli.failure import CommandError
+from gabion.cli.thumbnails import plan, work
+from gabion.cli.thumbnails.work import How, Outcome
+
+# Failed files that are named before the rest is only counted.
+MOST_NAMED = 50
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare `thumbnails` and its options."""
+    about = (
+        "Make a small file of every picture: of files, of folders, of patterns such as 'photos/**/*.jpg'."
+        " Pictures are decoded no larger than needed and never held whole. A file gets its name when it is complete,"
+        " and those that are newer than their source are left out, so that a run may be stopped and taken up again."
+    )
+    parser = commands.add_parser("thumbnails", help="small files of many pictures", description=about)
+    parser.add_argument("sources", nargs="+", metavar="SRC", help="a file, a folder, or a pattern in quotes")
+    parser.add_argument("target", type=Path, metavar="DST", help="a folder; or a file, for one picture")
+    parser.add_argument("--width", type=_side, default=150, metavar="N", help="pixels at most (default: %(default)s)")
+    parser.add_argument("--height", type=_side, metavar="N", help="pixels at most (default: the width)")
+    formats = ["same", *plan.FORMATS]
+    parser.add_argument("--format", choices=formats, default="same", help="of the new files (default: %(default)s)")
+    parser.add_argument("--quality", type=_quality, default=80, metavar="Q", help="1 to 100, of JPEG and WebP (80)")
+    parser.add_argument("-r", "--recursive", action="store_true", help="look into folders below, too")
+    parser.add_argument("--force", action="store_true", help="make all anew, as after a change of the size")
+    parser.add_argument("--jobs", type=_side, metavar="N", help="threads (default: one for each processor)")
+    parser.add_argument("--max-memory", type=_bytes, metavar="SIZE", help='of pixels and files: "64 MiB" or more')
+    parser.add_argument("--max-pixels", type=_side, metavar="N", help="refuse larger pictures (default: 268 million)")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON and nothing else on stdout")
+    parser.set_defaults(run=run)
+
+
+def _side(text: str) -> int:
+    number = int(text.replace("_", ""))
+    if not 1 <= number < 1 << 31:
+        raise argparse.ArgumentTypeError("1 or more is needed")
+    return number
+
+
+def _quality(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 100:
+        raise argparse.ArgumentTypeError("1 to 100 is needed")
+    return number
+
+
+def _bytes(text: str) -> int:
+    try:
+        return _native._size("--max-memory", int(text) if text.isdecimal() else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan, work, tell. CommandError ends it with one line; the caller prints that."""
+    console = Console(stderr=options.json, highlight=False)
+    if options.max_memory:
+        gabion.memory.configure(total_limit=options.max_memory)
+    planned = plan.make(options.sources, options.target, options.format, options.recursive, options.force)
+    how = How(options.width, options.height or options.width, options.quality, options.max_pixels)
+    threads = options.jobs or len(os.sched_getaffinity(0))
+    outcome = Outcome(skipped=planned.skipped, failed=list(planned.refused))
+    try:
+        with _bars(console) as bars:
+            task = bars.add_task("thumbnails", total=len(planned.jobs))
+            work.run(planned.jobs, how, threads, outcome, lambda: bars.advance(task))
+    except KeyboardInterrupt:
+        console.print(f"stopped: {_counts(outcome)}; the same command goes on", soft_wrap=True)
+        raise
+    except OSError as error:
+        raise CommandError(f"{error.filename or options.target}: {error.strerror}") from None
+    if options.json:
+        print(json.dumps(_as_json(outcome), indent=2))
+    else:
+        console.print(f"{_counts(outcome)}, in {outcome.seconds:,.1f} s", soft_wrap=True)
+    _tell_failed(outcome)
+    return 1 if outcome.failed else 0
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TaskProgressColumn(show_speed=True),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        expand=True,
+    )
+
+
+def _counts(outcome: Outcome) -> str:
+    counts = [f"{outcome.made:,} made"]
+    if outcome.skipped:
+        counts.append(f"{outcome.skipped:,} there already")
+    if outcome.failed:
+        counts.append(f"{len(outcome.failed):,} failed")
+    return ", ".join(counts)
+
+
+def _tell_failed(outcome: Outcome) -> None:
+    for source, error in outcome.failed[:MOST_NAMED]:
+        print(f"gabion: {source}: {error}", file=sys.stderr)
+    if len(outcome.failed) > MOST_NAMED:
+        print(f"gabion: and {len(outcome.failed) - MOST_NAMED:,} more; --json names all", file=sys.stderr)
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "name": "thumbnails",
+        "made": outcome.made,
+        "skipped": outcome.skipped,
+        "failed": [{"source": str(source), "error": error} for source, error in outcome.failed],
+        "read_bytes": outcome.read_bytes,
+        "seconds": outcome.seconds,
+    }

@@ -1,0 +1,95 @@
+"""Threads that make thumbnails, and what came of it."""
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gabion import _native
+from gabion.cli.thumbnails.plan import Job
+
+# Jobs that wait for a thread, for each thread: enough that none is idle, few enough to end soon.
+WAITING = 4
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was made and what was not. made counts thumbnails, read_bytes the bytes of their sources."""
+
+    made: int = 0
+    skipped: int = 0
+    read_bytes: int = 0
+    seconds: float = 0.0
+    failed: list[tuple[Path, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How large and how good."""
+
+    width: int
+    height: int
+    quality: int
+    max_pixels: int | None
+
+
+def thumbnail(job: Job, how: How) -> int:
+    """Make one thumbnail; returns the bytes of its source. The interpreter is free meanwhile."""
+    job.target.parent.mkdir(parents=True, exist_ok=True)
+    _native._thumbnail(job.source, job.target, how.width, how.height, quality=how.quality, max_pixels=how.max_pixels)
+    return job.source.stat().st_size
+
+
+def run(jobs: Iterable[Job], how: How, threads: int, outcome: Outcome, step: Callable[[], None]) -> None:
+    """Do all jobs, and note in `outcome` what came of each. What does not fit into memory beside others is tried again
+    alone, when they are done. An interrupt waits for the files that are just being made."""
+    began = time.perf_counter()
+    alone: list[Job] = []
+    todo = iter(jobs)
+    with ThreadPoolExecutor(threads, thread_name_prefix="thumbnails") as pool:
+        running: dict[Future[int], Job] = {}
+        try:
+            while True:
+                while len(running) < threads * WAITING and (job := next(todo, None)) is not None:
+                    running[pool.submit(thumbnail, job, how)] = job
+                if not running:
+                    break
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    job = running.pop(future)
+                    if threads > 1 and isinstance(future.exception(), MemoryError):
+                        alone.append(job)
+                    else:
+                        note(job, future, outcome)
+                        step()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            for future, job in running.items():
+                if not future.cancelled():
+                    note(job, future, outcome)
+            raise
+        finally:
+            outcome.seconds += time.perf_counter() - began
+    if alone:
+        run(alone, how, 1, outcome, step)
+
+
+def note(job: Job, future: Future[int], outcome: Outcome) -> None:
+    """Write down what came of a job."""
+    error = future.exception()
+    if error is None:
+        outcome.made += 1
+        outcome.read_bytes += future.result()
+    elif isinstance(error, (OSError, ValueError, MemoryError)):
+        outcome.failed.append((job.source, told(job, error)))
+    else:
+        raise error
+
+
+def told(job: Job, error: BaseException) -> str:
+    """What went wrong, without the source's name, which stands before it anyway."""
+    if isinstance(error, OSError) and error.strerror:
+        at = str(error.filename or job.source)
+        return error.strerror if at == str(job.source) else f"{at}: {error.strerror}"
+    return str(error).removeprefix(f"{job.source}: ") or type(error).__name__

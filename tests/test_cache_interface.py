@@ -1,0 +1,366 @@
+"""gabion.Cache: every method, as docs and types promise it."""
+
+import asyncio
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from uuid import UUID, uuid4
+
+import pytest
+
+import gabion
+from gabion import Cache, PutResult
+
+
+@pytest.fixture
+def cache():
+    with Cache("16 MiB") as cache:
+        yield cache
+        if not cache.closed:
+            cache.validate()
+
+
+def test_like_a_dict(cache):
+    cache["a"] = [1, {"b": 2}]
+    assert cache["a"] == [1, {"b": 2}]
+    assert cache["a"] is not cache["a"]
+    assert "a" in cache
+    assert "b" not in cache
+    assert (len(cache), bool(cache), list(cache)) == (1, True, ["a"])
+    assert cache.get("b") is None
+    assert cache.get("b", 5) == 5
+    with pytest.raises(KeyError, match="b"):
+        cache["b"]
+    with pytest.raises(KeyError):
+        del cache["b"]
+    del cache["a"]
+    assert len(cache) == 0
+    assert cache.pop("a", 7) == 7
+    with pytest.raises(KeyError):
+        cache.pop("a")
+    cache["a"] = 1
+    assert (cache.pop("a"), "a" in cache) == (1, False)
+    assert (cache.setdefault("s", 3), cache.setdefault("s", 4)) == (3, 3)
+    assert dict(cache.items()) == {"s": 3}
+    assert (cache.keys(), list(cache.values())) == (["s"], [3])
+
+
+def test_none_is_a_value(cache):
+    cache["none"] = None
+    assert "none" in cache
+    assert cache["none"] is None
+    assert cache.get("none", 1) is None
+    assert cache.pop("none", 1) is None
+
+
+def test_put_says_what_became_of_it(cache):
+    assert cache.put("k", 1) is PutResult.INSERTED
+    assert cache.put("k", 2) is PutResult.REPLACED
+    assert cache.put("k", bytes(17 << 20)) is PutResult.REJECTED
+    assert "k" not in cache
+    assert cache.add("k", 3) is True
+    assert cache.add("k", 4) is False
+    assert cache["k"] == 3
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+class Odd(str):
+    def __eq__(self, other):
+        return False
+
+    __hash__ = str.__hash__
+
+
+class Plain(str):
+    pass
+
+
+KEYS = [
+    "", "text", "ünïcode \U0001f40d", "\ud800 lone", b"", b"text", 0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1,
+    10**100, -(10**100), UUID(int=5), (), ("",), ("", ""), (b"",), ((),), ((1,), 1), (1, (1,)),
+    ("a", 1, b"c", UUID(int=1)),
+]  # fmt: skip
+
+
+def test_keys_are_told_apart_as_a_dict_does(cache):
+    for number, key in enumerate(KEYS):
+        assert cache.put(key, number) is PutResult.INSERTED, key
+    for number, key in enumerate(KEYS):
+        assert cache[key] == number
+    assert sorted(map(repr, cache)) == sorted(map(repr, KEYS))
+    assert all(type(key) in {str, bytes, int, UUID, tuple} for key in cache)
+
+
+def test_equal_keys_are_one_key(cache):
+    cache[1] = "one"
+    assert cache[True] == "one"
+    assert cache[Colour.RED] == "one"
+    cache[(True, "x")] = "tuple"
+    assert cache[(1, Plain("x"))] == "tuple"
+    one = uuid4()
+    cache[one] = "uuid"
+    assert cache[UUID(str(one))] == "uuid"
+
+
+@pytest.mark.parametrize(
+    "key", [1.0, float("nan"), -0.0, None, [], {}, set(), object(), ("a", [1]), (1.5,), Odd("a"), bytearray(b"a")]
+)
+def test_other_keys_are_type_errors(cache, key):
+    for call in (cache.get, cache.__contains__, cache.discard, cache.touch):
+        with pytest.raises(TypeError, match="key is a str"):
+            call(key)
+    with pytest.raises(TypeError):
+        cache[key] = 1
+
+
+def test_deep_and_giant_keys(cache):
+    deep = ()
+    for _ in range(100):
+        deep = (deep,)
+    with pytest.raises(ValueError, match="nested"):
+        cache[deep] = 1
+    giant = "x" * 3_000_000
+    cache[giant] = "found"
+    assert cache[giant] == "found"
+    assert giant + "y" not in cache
+
+
+def test_many(cache):
+    assert cache.put_many({number: str(number) for number in range(100)}, ttl=50) == 100
+    assert cache.get_many([1, 2, 500]) == {1: "1", 2: "2"}
+    assert cache.remove_many([1, 2, 500]) == 2
+    assert cache.put_many([("a", 1)]) == 1
+    assert len(cache) == 99
+
+
+def test_time(cache):
+    cache.put("ttl", 1, ttl=0.15)
+    cache.put("delta", 1, ttl=timedelta(hours=1))
+    cache.put("at", 1, expires_at=datetime.now(UTC) + timedelta(seconds=0.15))
+    cache.put("naive", 1, expires_at=datetime.now() + timedelta(hours=1))
+    cache.put("past", 1, expires_at=time.time() - 5)
+    cache.put("idle", 1, idle=0.3)
+    cache.put("ever", 1, ttl=float("inf"))
+    assert {"ttl", "delta", "at", "naive", "idle", "ever"} == set(cache)
+    for _ in range(8):
+        time.sleep(0.05)
+        assert cache.get("idle") == 1
+    assert {"delta", "naive", "idle", "ever"} == set(cache)
+    assert cache.touch("delta", 0.05) is True
+    time.sleep(0.1)
+    assert cache.touch("delta") is False
+    time.sleep(0.3)
+    assert {"naive", "ever"} == set(cache)
+    cache.expire()
+    assert cache.stats().expired == 5
+    for wrong in (-1, float("nan"), "soon"):
+        with pytest.raises((ValueError, TypeError)):
+            cache.put("k", 1, ttl=wrong)
+
+
+def test_expired_memory_comes_back_without_being_asked():
+    cache = Cache("16 MiB", ttl=0.05)
+    cache.put_many({n: n for n in range(100)})
+    deadline = time.monotonic() + 10
+    while len(cache) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert (len(cache), cache.stats().bytes) == (0, 0)
+
+
+def test_priorities():
+    cache = Cache(50_000)
+    while cache.stats().evicted == 0:
+        cache.put(uuid4(), "x" * 50, priority=5)
+    assert cache.put("low", "x" * 50, priority=4) is PutResult.REJECTED
+    assert cache.put("high", "x" * 50, priority=5) is PutResult.INSERTED
+    with pytest.raises(ValueError, match="-128 to 127"):
+        cache.put("k", 1, priority=1000)
+
+
+def test_tables(cache):
+    one, two = cache.table("one", ttl=60), cache.table("two", max_bytes="1 MiB")
+    assert cache.table("one") is one
+    one["k"], two["k"], cache["k"] = 1, 2, 3
+    assert (one["k"], two["k"], cache["k"]) == (1, 2, 3)
+    assert cache.tables() == ["one", "two"]
+    assert (len(one), one.name, cache.stats().entries) == (1, "one", 3)
+    for number in range(30_000):
+        two[number] = "some text"
+        assert number % 1000 or two.stats().bytes <= 1 << 20
+    assert two.stats().evicted > 0
+    assert one.stats().evicted == 0
+    assert cache.drop_table("two") is True
+    with pytest.raises(gabion.ClosedError, match="dropped"):
+        two["k"]
+    assert cache.table("two")
+    assert "k" not in cache.table("two")
+    one.clear()
+    assert (len(one), cache["k"]) == (0, 3)
+    cache.clear()
+    assert cache.stats().entries == 0
+    with pytest.raises(ValueError, match="name"):
+        cache.table("")
+
+
+def test_callbacks():
+    cache = Cache(20_000, policy="fifo")
+    gone = []
+    cache.on_evict(lambda key, value, reason: gone.append((key, value, reason)))
+    number = 0
+    while not gone:
+        cache[number] = ["value", number]
+        number += 1
+    assert gone[0] == (0, ["value", 0], "evicted")
+    pairs = []
+    cache.on_evict(lambda key, value: pairs.append((key, value)))
+    cache.put("short", 1, ttl=0.01)
+    time.sleep(0.1)
+    cache.expire()
+    assert ("short", 1) in pairs
+    cache.on_evict(None)
+
+
+def test_memoize(cache):
+    calls = []
+
+    @cache.memoize(ttl=60)
+    def add(a, b=0, *, c=None):
+        calls.append((a, b, c))
+        return [a, b, c]
+
+    assert add(1, 2) == add(1, 2) == [1, 2, None]
+    assert add(1, b=2) == [1, 2, None]
+    assert add(1.5, (1, None, 2.5), c="x") == add(1.5, (1, None, 2.5), c="x")
+    assert len(calls) == 3
+    with pytest.raises(TypeError, match="key="):
+        add([1])
+    add.cache_clear()
+    add(1, 2)
+    assert len(calls) == 4
+
+    @cache.memoize(key=len)
+    def total(items):
+        return sum(items)
+
+    assert total([1, 2]) == total([3, 4]) == 3
+
+
+def test_one_factory_runs_for_many_threads(cache):
+    calls, results = [], []
+    barrier = threading.Barrier(16)
+
+    def factory():
+        calls.append(1)
+        time.sleep(0.1)
+        return {"made": "once"}
+
+    def ask():
+        barrier.wait()
+        results.append(cache.get_or_put("k", factory, ttl=50))
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calls == [1]
+    assert results == [{"made": "once"}] * 16
+
+
+def test_factories_that_fail_recurse_or_wait_for_each_other(cache):
+    attempts = []
+
+    def failing():
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise ValueError("not yet")
+        return "made"
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not yet"):
+            cache.get_or_put("fail", failing)
+    assert cache.get_or_put("fail", failing) == "made"
+    with pytest.raises(RuntimeError, match="itself"):
+        cache.get_or_put("r", lambda: cache.get_or_put("r", lambda: 1))
+    errors, barrier = [], threading.Barrier(2)
+
+    def crossing(own, other):
+        def factory():
+            barrier.wait(5)
+            return cache.get_or_put(other, lambda: "inner")
+
+        try:
+            cache.get_or_put(own, factory)
+        except RuntimeError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=crossing, args=pair) for pair in (("x", "y"), ("y", "x"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert len(errors) >= 1
+
+
+def test_asyncio(cache):
+    calls = []
+
+    async def factory():
+        calls.append(1)
+        await asyncio.sleep(0.05)
+        return [1]
+
+    @cache.memoize(ttl=5)
+    async def square(number):
+        calls.append(number)
+        await asyncio.sleep(0.01)
+        return number * number
+
+    async def main():
+        results = await asyncio.gather(*(cache.get_or_put("k", factory) for _ in range(50)))
+        assert results == [[1]] * 50
+        assert await asyncio.gather(*(square(7) for _ in range(20))) == [49] * 20
+        waiting = [asyncio.create_task(cache.get_or_put("cancelled", factory)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        waiting[1].cancel()
+        assert await waiting[0] == await waiting[2] == [1]
+
+    asyncio.run(main())
+    assert calls.count(1) == 2
+    assert calls.count(7) == 1
+
+
+def test_stats_add_up(cache):
+    cache["a"] = 1
+    cache.get("a")
+    cache.get("b")
+    stats = cache.stats()
+    assert (stats.hits, stats.misses, stats.inserted, stats.entries) == (1, 1, 1, 1)
+    assert 0 < stats.bytes <= stats.max_bytes == 16 << 20
+    assert 0 < stats.index_bytes < stats.reserved_bytes
+    assert stats.as_dict()["hits"] == 1
+    assert "hits=1" in repr(stats)
+
+
+def test_a_closed_cache_refuses(cache):
+    table = cache.table("t")
+    cache.close()
+    cache.close()
+    for call in (lambda: cache["a"], lambda: cache.put("a", 1), lambda: len(table), cache.stats):
+        with pytest.raises(gabion.ClosedError):
+            call()
+    assert "closed" in repr(cache)
+
+
+def test_wrong_arguments():
+    with pytest.raises(TypeError):
+        Cache()
+    with pytest.raises(ValueError, match="policy"):
+        Cache("1 MiB", policy="magic")
+    with pytest.raises(gabion.CodecError):
+        Cache("1 MiB")["k"] = threading.Lock()

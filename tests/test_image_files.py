@@ -1,0 +1,465 @@
+"""gabion.Image from and to files: every format and source, every way in which one can fail."""
+
+import contextlib
+import errno
+import io
+import os
+import resource
+import shutil
+import signal
+import stat
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from image_files import HELD, encoded, far_apart, gradient, noise
+from stream_files import Keeping, OnlyRead, OnlyWrite, Scripted, Short
+
+import gabion
+from gabion import Image, ImageError, LimitError
+
+PAIRS = [(format, mode) for format, modes in HELD.items() for mode in modes]
+
+pytestmark = pytest.mark.usefixtures("balance")
+
+
+@pytest.mark.parametrize(("format", "mode"), PAIRS)
+def test_round_trips(format: str, mode: str, tmp_path: Path) -> None:
+    image = gradient(mode, (61, 37))
+    path = tmp_path / f"image.{format.lower()}"
+    image.save(path, quality=95, lossless=True)
+    with Image.open(path) as again:
+        assert (again.size, again.mode, again.format) == ((61, 37), mode, format)
+        limit = 3 if format == "JPEG" else 0
+        assert far_apart(again.to_bytes(), image.to_bytes()) <= limit
+        assert repr(again) == f"<gabion.Image {mode} 61 × 37, from {format}>"
+
+
+SOURCES: dict[str, Callable[[bytes, Path], Any]] = {
+    "path": lambda content, path: path.write_bytes(content) and path,
+    "str": lambda content, path: path.write_bytes(content) and str(path),
+    "bytes": lambda content, _: content,
+    "bytearray": lambda content, _: bytearray(content),
+    "memoryview": lambda content, _: memoryview(b"x" + content)[1:],
+    "file": lambda content, path: path.write_bytes(content) and path.open("rb"),
+    "raw file": lambda content, path: path.write_bytes(content) and path.open("rb", buffering=0),
+    "BytesIO": lambda content, _: io.BytesIO(content),
+    "only read": lambda content, _: OnlyRead(content),
+    "short": lambda content, _: Short(content, 1000),
+    "stream": lambda content, _: gabion.streams.Reader(OnlyRead(content)),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_sources(kind: str, tmp_path: Path) -> None:
+    image = noise("RGB", (800, 500))
+    source = SOURCES[kind](encoded(image, "PNG"), tmp_path / "grün €.png")
+    with Image.open(source) as again:
+        assert again.to_bytes() == image.to_bytes()
+    if hasattr(source, "close"):
+        source.close()
+
+
+def test_a_file_is_read_from_where_it_stands() -> None:
+    file = io.BytesIO(b"header" + encoded(noise("L", (5, 4)), "PNG"))
+    file.seek(6)
+    assert Image.open(file).size == (5, 4)
+    assert file.read() == b""
+
+
+TARGETS: dict[str, Callable[[], Any]] = {
+    "BytesIO": io.BytesIO,
+    "only write": OnlyWrite,
+    "short": lambda: Short(most=4321),
+    "keeping": Keeping,
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_targets(kind: str) -> None:
+    image, target = noise("RGB", (900, 700)), TARGETS[kind]()
+    image.save(target, format="PNG", compression="none")
+    assert Image.open(target.getvalue()).to_bytes() == image.to_bytes()
+
+
+def test_open_files_tell_their_format(tmp_path: Path) -> None:
+    with (tmp_path / "image.png").open("wb") as file:
+        noise("L", (5, 4)).save(file)
+    with Image.open(tmp_path / "image.png") as image:
+        assert image.format == "PNG"
+
+
+def test_the_first_bytes_tell_the_format_not_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    noise("RGB", (20, 10)).save(path, format="jpeg")
+    assert Image.open(path).format == "JPEG"
+    noise("RGB", (20, 10)).save(tmp_path / "image.strange", format="TIFF")
+    assert Image.open(tmp_path / "image.strange").format == "TIFF"
+
+
+def test_options_have_their_effect() -> None:
+    image = gradient("RGB", (300, 200))
+    noisy = noise("RGB", (300, 200))
+    assert len(encoded(noisy, "JPEG", quality=30)) < len(encoded(noisy, "JPEG", quality=90))
+    assert len(encoded(noisy, "JPEG", subsampling="4:2:0")) < len(encoded(noisy, "JPEG", subsampling="4:4:4"))
+    assert b"\xff\xc2" in encoded(image, "JPEG", progressive=True)
+    assert len(encoded(image, "JPEG", optimize=True)) < len(encoded(image, "JPEG"))
+    sizes = [len(encoded(image, "PNG", compression=how)) for how in ("none", "fast", "balanced", "small")]
+    assert sizes[0] == max(sizes)
+    assert sizes[3] == min(sizes)
+    assert len(encoded(noisy, "WebP", quality=20)) < len(encoded(noisy, "WebP", lossless=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"quality": 0}, ValueError, "quality=0: pass 1 to 100"),
+        ({"quality": 101}, ValueError, "quality=101"),
+        ({"quality": "high"}, TypeError, "quality"),
+        ({"subsampling": "4:1:1"}, ValueError, 'pass one of "4:4:4", "4:2:2", "4:2:0"'),
+        ({"compression": "best"}, ValueError, 'pass one of "none", "fast", "balanced", "small"'),
+        ({"compression": 9}, TypeError, "compression must be a str"),
+        ({"format": "heic"}, ValueError, 'pass one of "JPEG", "PNG", "WebP", "TIFF", "BMP"'),
+        ({"format": "gif"}, ImageError, "GIF can be read, but not written"),
+        ({"qualty": 5}, TypeError, 'save\\(\\) has no option "qualty"; there are quality, subsampling'),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        noise("RGB", (5, 4)).save(io.BytesIO(), **{"format": "PNG", **options})
+
+
+def test_names_that_tell_nothing(tmp_path: Path) -> None:
+    image = noise("RGB", (5, 4))
+    for name in ("image", "image.txt", "image.gif"):
+        with pytest.raises(ImageError, match="tells no format that can be written: pass format="):
+            image.save(tmp_path / name)
+    with pytest.raises(ImageError, match="no name that tells the format"):
+        image.save(io.BytesIO())
+    with pytest.raises(TypeError, match=r"file must be a binary file with write\(\), not int"):
+        image.save(5, format="PNG")
+    with pytest.raises(TypeError, match="file is a text file"):
+        image.save(io.StringIO(), format="PNG")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("format", "mode"),
+    [("JPEG", "LA"), ("JPEG", "RGBA"), ("PNG", "CMYK"), ("WebP", "CMYK"), ("BMP", "CMYK")],
+)
+def test_modes_that_a_format_does_not_hold(format: str, mode: str, tmp_path: Path) -> None:
+    image, path = noise(mode, (30, 20)), tmp_path / f"image.{format.lower()}"
+    with pytest.raises(ImageError, match=f"{format} does not hold {mode}: convert the image to RGB first"):
+        image.save(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- scaled and limited ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", HELD)
+@pytest.mark.parametrize(
+    ("most", "size"), [(150, (150, 100)), ((50, 300), (50, 33)), ((1000, 20), (30, 20)), (1, (1, 1)), (900, (600, 400))]
+)
+def test_no_larger_than(format: str, most: Any, size: tuple[int, int]) -> None:
+    image = gradient("RGB", (600, 400))
+    small = Image.open(encoded(image, format, quality=95), max_size=most)
+    assert small.size == size
+    expected = image.resize(size, reducing_gap=2.0)
+    assert far_apart(small.to_bytes(), expected.to_bytes()) < 3
+
+
+def test_modes_on_request() -> None:
+    content = encoded(gradient("RGB", (60, 40)), "PNG")
+    for mode in ("L", "LA", "RGB", "RGBA", "CMYK"):
+        assert Image.open(content, mode=mode).mode == mode
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A small PNG that claims to be large."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = zlib.compress(bytes(100_000))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def test_bombs_are_refused_before_memory_is_taken() -> None:
+    before = gabion.memory.stats().peak
+    for width, height in ((100_000, 100_000), ((1 << 31) - 1, (1 << 31) - 1), (1 << 31 - 1, 1000)):
+        with pytest.raises(LimitError, match="allowed: raise the limit if its source is trusted") as refused:
+            Image.open(bomb(width, height))
+        assert isinstance(refused.value, MemoryError)
+        with pytest.raises(LimitError):
+            Image.open(bomb(width, height), max_size=100)
+    with pytest.raises(ImageError):
+        Image.open(bomb(0, 100))
+    assert gabion.memory.stats().peak - before < 64 << 20
+
+
+def test_limits_of_the_caller() -> None:
+    content = encoded(noise("RGB", (100, 50)), "PNG")
+    assert Image.open(content, max_pixels=5000).size == (100, 50)
+    with pytest.raises(LimitError, match="the image has 5000 pixels, 4999 allowed"):
+        Image.open(content, max_pixels=4999)
+    with pytest.raises(LimitError, match="bytes"):
+        Image.open(content, max_bytes="1 KiB")
+    with pytest.raises(LimitError, match=r"the file has 15[0-9]* bytes or more, 1024 allowed"):
+        Image.open(io.BytesIO(content), max_bytes=1024)
+    gabion.memory.configure(allocation_limit="64 KiB")
+    try:
+        with pytest.raises(LimitError):
+            Image.open(content, mode="CMYK").resize((400, 400))
+    finally:
+        gabion.memory.configure(allocation_limit=None)
+
+
+def test_endless_files_end_at_the_limit() -> None:
+    class Endless:
+        def readinto(self, buffer: memoryview) -> int:
+            return len(buffer)
+
+    with pytest.raises(LimitError, match="bytes or more, 10000000 allowed"):
+        Image.open(Endless(), max_bytes=10_000_000)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", HELD)
+def test_truncated_everywhere(format: str) -> None:
+    content = encoded(noise("RGB", (16, 9)), format)
+    for length in range(len(content)):
+        with contextlib.suppress(ImageError, LimitError):
+            Image.open(content[:length])
+    with pytest.raises(ImageError, match="empty file"):
+        Image.open(b"")
+
+
+@pytest.mark.parametrize("format", HELD)
+def test_flipped_bits(format: str) -> None:
+    content = bytearray(encoded(noise("RGB", (16, 9)), format))
+    for at in range(len(content)):
+        content[at] ^= 1 << at % 8
+        with contextlib.suppress(ImageError, MemoryError):
+            Image.open(content, max_pixels=1_000_000, max_bytes=50_000_000)
+        content[at] ^= 1 << at % 8
+
+
+def test_what_can_be_decoded_of_a_damaged_file() -> None:
+    image = gradient("RGB", (64, 64))
+    content = encoded(image, "PNG", compression="none")
+    with pytest.raises(ImageError, match="not a sound PNG image"):
+        Image.open(content[: len(content) // 2])
+    part = Image.open(content[: len(content) // 2], partial=True)
+    assert part.size == (64, 64)
+    assert bytes(part.row(5)) == bytes(image.row(5))
+
+
+def test_what_is_no_image(tmp_path: Path) -> None:
+    for content in (b"x", b"<svg/>", bytes(1000), b"%PDF-1.7"):
+        with pytest.raises(ImageError, match="no known image format; convert the file to JPEG"):
+            Image.open(content)
+    (tmp_path / "notes.jpg").write_text("no picture")
+    with pytest.raises(ImageError, match=r"notes\.jpg: the first bytes"):
+        Image.open(tmp_path / "notes.jpg")
+    for wrong in (5, None, 1.5, [1, 2]):
+        with pytest.raises(TypeError, match=r"Image.open\(\) takes a path, a binary file or the bytes of one, not "):
+            Image.open(wrong)
+    with pytest.raises(TypeError, match="file is a text file"):
+        Image.open(io.StringIO("text"))
+    with pytest.raises(ValueError, match="null byte"):
+        Image.open("a\0b")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as failed:
+        Image.open(tmp_path / "absent.png")
+    assert (failed.value.errno, failed.value.filename) == (errno.ENOENT, tmp_path / "absent.png")
+    with pytest.raises(IsADirectoryError):
+        Image.open(tmp_path)
+    closed = io.BytesIO()
+    closed.close()
+    with pytest.raises(ValueError, match="closed"):
+        Image.open(closed)
+    with pytest.raises(OSError, match="gone"):
+        Image.open(Scripted(5, OSError(errno.EIO, "gone")))
+    with pytest.raises(BlockingIOError, match="nothing to read now"):
+        Image.open(Scripted(5, None))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads and writes everything")
+def test_files_without_permission(tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    noise("L", (5, 4)).save(path)
+    path.chmod(0)
+    with pytest.raises(PermissionError):
+        Image.open(path)
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError):
+        noise("L", (5, 4)).save(tmp_path / "other.png")
+
+
+# --- saving is all or nothing ----------------------------------------------------------------------
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    old = noise("L", (5, 4))
+    old.save(path)
+    with pytest.raises(ImageError):
+        noise("CMYK", (5, 4)).save(path)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limit[1]))
+    try:
+        with pytest.raises(OSError, match=r"(?i)too large|cannot write"):
+            noise("RGB", (500, 400)).save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert [file.name for file in tmp_path.iterdir()] == ["image.png"]
+    assert Image.open(path).to_bytes() == old.to_bytes()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as failed:
+        noise("L", (5, 4)).save(tmp_path / "absent" / "image.png")
+    assert failed.value.filename == tmp_path / "absent" / "image.png"
+    with pytest.raises(IsADirectoryError):
+        noise("L", (5, 4)).save(tmp_path, format="PNG")
+
+
+def test_new_files_have_the_usual_mode_and_old_ones_keep_theirs(tmp_path: Path) -> None:
+    path, plain = tmp_path / "image.png", tmp_path / "plain"
+    plain.touch()
+    noise("L", (5, 4)).save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+    path.chmod(0o640)
+    noise("L", (5, 4)).save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_what_the_target_raises_is_passed_on() -> None:
+    image = noise("RGB", (900, 700))
+    with pytest.raises(OSError, match="full") as failed:
+        image.save(Scripted(OSError(errno.ENOSPC, "full")), format="PNG")
+    assert failed.value.errno == errno.ENOSPC
+    with pytest.raises(KeyError):
+        image.save(Scripted(1000, KeyError("mine")), format="PNG")
+    with pytest.raises(BlockingIOError, match="takes nothing now"):
+        image.save(Scripted(1000, None), format="PNG")
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError, match="No space left"):
+        image.save(full, format="PNG")
+
+
+# --- metadata -------------------------------------------------------------------------------------
+
+
+def exif(orientation: int) -> bytes:
+    return b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x0112, 3, 1, orientation, 0, 0)
+
+
+def with_exif(jpeg: bytes, block: bytes) -> bytes:
+    segment = b"Exif\0\0" + block
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + jpeg[2:]
+
+
+def test_orientation_and_metadata() -> None:
+    plain = encoded(gradient("L", (40, 20)), "JPEG", quality=95)
+    content = with_exif(plain, exif(6))
+    turned = Image.open(content)
+    assert turned.size == (20, 40)
+    assert turned.exif == exif(1)
+    assert turned.icc_profile is None
+    assert turned.to_bytes() == Image.open(plain).rotate(270).to_bytes()
+    asis = Image.open(content, upright=False)
+    assert (asis.size, asis.exif) == ((40, 20), exif(6))
+    assert Image.open(content, metadata=False).exif is None
+    assert Image.open(content, max_size=(10, 100)).size == (10, 20)
+    assert Image.open(encoded(turned, "JPEG")).exif == exif(1)
+    assert Image.open(encoded(turned, "JPEG", metadata=False)).exif is None
+
+
+# --- Pillow and others read what is written here ----------------------------------------------------
+
+
+@pytest.mark.parametrize(("format", "mode"), PAIRS)
+def test_pillow_reads_what_is_written(format: str, mode: str) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    image = gradient(mode, (61, 37))
+    other = pillow.open(io.BytesIO(encoded(image, format, quality=95, lossless=True)))
+    assert (other.size, other.format) == ((61, 37), format.upper())
+    assert far_apart(other.convert(mode).tobytes(), image.to_bytes()) <= (3 if format == "JPEG" else 0)
+
+
+@pytest.mark.parametrize(("format", "mode"), [*((f, m) for f, m in PAIRS if f != "BMP"), ("BMP", "RGB"), ("GIF", "L")])
+def test_what_pillow_writes_is_read(format: str, mode: str) -> None:
+    pytest.importorskip("PIL.Image")
+    file, image = io.BytesIO(), gradient(mode, (61, 37))
+    options = {"lossless": True} if format == "WebP" else {}
+    image.to_pillow().save(file, format=format, **options)
+    again = Image.open(file.getvalue(), mode=mode)
+    assert again.format == format
+    assert far_apart(again.to_bytes(), image.to_bytes()) <= (3 if format == "JPEG" else 1)
+
+
+def test_many_threads_open_and_save(tmp_path: Path) -> None:
+    image = gradient("RGB", (400, 300))
+    image.save(tmp_path / "image.jpg")
+    expected = Image.open(tmp_path / "image.jpg", max_size=100).to_bytes()
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for _ in range(10):
+                with Image.open(tmp_path / "image.jpg", max_size=100) as small:
+                    assert small.to_bytes() == expected
+                    small.save(tmp_path / f"{number}.png")
+                assert Image.open(tmp_path / f"{number}.png").to_bytes() == expected
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    shutil.rmtree(tmp_path)
+
+
+def test_a_target_that_uses_the_image_that_is_saved_to_it() -> None:
+    """No Python code runs while the pixels are locked."""
+    image = noise("RGB", (900, 700))
+    content = image.to_bytes()
+
+    class Target(io.BytesIO):
+        def write(self, data: Any) -> int:
+            image.paste(Image.new("RGB", (3, 3)))
+            image.resize((9, 9))
+            return super().write(data)
+
+    target = Target()
+    image.save(target, format="PNG")
+    assert Image.open(target.getvalue()).to_bytes() == content
+    image.close()
+    with pytest.raises(gabion.ClosedError):
+        image.save(target, format="PNG")
+
+
+def test_a_pool_without_room_for_the_file() -> None:
+    image, target = noise("RGB", (300, 300)), io.BytesIO()
+    gabion.memory.configure(allocation_limit="200 KiB")
+    try:
+        with pytest.raises(gabion.LimitError):
+            image.save(target, format="PNG")
+    finally:
+        gabion.memory.configure(allocation_limit=None)
+    assert target.getvalue() == b""

@@ -1,0 +1,283 @@
+"""`gabion thumbnails`: what it makes, what it leaves out, and what it tells."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from image_files import gradient, noise
+
+from gabion import Image
+from gabion.cli import main
+
+COMMAND = [sys.executable, "-m", "gabion", "thumbnails"]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of pictures of several kinds, some of them below, and things that are none."""
+    folder = tmp_path / "photos"
+    (folder / "below" / "deep").mkdir(parents=True)
+    gradient("RGB", (600, 400)).save(folder / "wide.jpg")
+    gradient("RGB", (400, 600)).save(folder / "high.PNG")
+    gradient("RGBA", (300, 300)).save(folder / "square.webp")
+    gradient("L", (90, 60)).save(folder / "small.bmp")
+    gradient("RGB", (500, 500)).save(folder / "below" / "one.jpg")
+    gradient("CMYK", (500, 100)).save(folder / "below" / "deep" / "two.tif")
+    (folder / "notes.txt").write_text("no picture")
+    return folder
+
+
+def made(folder: Path) -> dict[str, tuple[int, int]]:
+    """Each file below a folder and the size of its picture."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): Image.open(path).size for path in files}
+
+
+def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+
+
+FLAT = {"wide.jpg": (150, 100), "high.PNG": (100, 150), "square.webp": (150, 150), "small.bmp": (90, 60)}
+DEEP = {"below/one.jpg": (150, 150), "below/deep/two.tif": (150, 30)}
+
+
+def test_a_folder(photos: Path, tmp_path: Path) -> None:
+    done = run(photos, tmp_path / "small")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("4 made, in ")
+    assert made(tmp_path / "small") == FLAT
+
+
+def test_folders_below_and_other_sizes(photos: Path, tmp_path: Path) -> None:
+    assert main(["thumbnails", str(photos), str(tmp_path / "small"), "-r", "--jobs", "3"]) == 0
+    assert made(tmp_path / "small") == FLAT | DEEP
+    assert main(["thumbnails", str(photos), str(tmp_path / "tiny"), "--width", "60", "--height", "1_000"]) == 0
+    assert made(tmp_path / "tiny") == {
+        "wide.jpg": (60, 40),
+        "high.PNG": (60, 90),
+        "square.webp": (60, 60),
+        "small.bmp": (60, 40),
+    }
+
+
+def test_patterns_and_files(photos: Path, tmp_path: Path) -> None:
+    target = tmp_path / "small"
+    assert main(["thumbnails", f"{photos}/**/*.jpg", str(photos / "high.PNG"), str(target), "--width", "20"]) == 0
+    assert set(made(target)) == {"wide.jpg", "below/one.jpg", "high.PNG"}
+    one = tmp_path / "one.webp"
+    assert main(["thumbnails", str(photos / "wide.jpg"), str(one)]) == 0
+    with Image.open(one) as image:
+        assert (image.size, image.format) == ((150, 100), "WebP")
+
+
+def test_names_like_patterns_are_files_first(tmp_path: Path) -> None:
+    gradient("RGB", (300, 200)).save(tmp_path / "photo[1].jpg")
+    assert main(["thumbnails", str(tmp_path / "photo[1].jpg"), str(tmp_path / "small")]) == 0
+    assert set(made(tmp_path / "small")) == {"photo[1].jpg"}
+
+
+@pytest.mark.parametrize(("kind", "ending"), [("jpeg", "jpg"), ("png", "png"), ("webp", "webp"), ("bmp", "bmp")])
+def test_other_formats(photos: Path, tmp_path: Path, kind: str, ending: str) -> None:
+    assert main(["thumbnails", str(photos), str(tmp_path / "small"), "-r", "--format", kind, "--quality", "50"]) == 0
+    assert len(made(tmp_path / "small")) == 6
+    for path in (tmp_path / "small").rglob("*.*"):
+        assert path.suffix == f".{ending}"
+        assert Image.open(path).format.lower() == kind
+
+
+def test_gif_becomes_png(tmp_path: Path) -> None:
+    pytest.importorskip("PIL.Image")
+    gradient("L", (300, 200)).to_pillow().save(tmp_path / "old.gif")
+    assert main(["thumbnails", str(tmp_path / "old.gif"), str(tmp_path / "small")]) == 0
+    assert made(tmp_path / "small") == {"old.png": (150, 100)}
+
+
+def test_finished_ones_are_left_out(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "small"
+    command = ["thumbnails", str(photos), str(target)]
+    assert main(command) == 0
+    before = {path: path.stat().st_mtime_ns for path in target.iterdir()}
+    capsys.readouterr()
+    assert main(command) == 0
+    assert "0 made, 4 there already" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in target.iterdir()} == before
+    gradient("RGB", (100, 300)).save(photos / "wide.jpg")
+    (target / "high.PNG").unlink()
+    later = time.time() + 10
+    os.utime(photos / "wide.jpg", (later, later))
+    assert main(command) == 0
+    assert "2 made, 2 there already" in capsys.readouterr().out
+    assert made(target) == FLAT | {"wide.jpg": (50, 150)}
+    assert main([*command, "--force", "--width", "30"]) == 0
+    assert made(target)["small.bmp"] == (30, 20)
+
+
+def test_failures_are_told_at_the_end(photos: Path, tmp_path: Path) -> None:
+    (photos / "broken.jpg").write_bytes((photos / "wide.jpg").read_bytes()[:1000])
+    (photos / "empty.png").touch()
+    (photos / "text.png").write_text("no picture")
+    (photos / "folder.jpg").mkdir()
+    (photos / "dangling.jpg").symlink_to("nowhere")
+    done = run(photos, tmp_path / "small")
+    assert done.returncode == 1
+    assert "4 made, 4 failed" in done.stdout
+    lines = sorted(done.stderr.splitlines())
+    assert [line.split(": ")[1].rsplit("/")[-1] for line in lines] == [
+        "broken.jpg",
+        "dangling.jpg",
+        "empty.png",
+        "text.png",
+    ]
+    assert "not a sound JPEG image" in lines[0]
+    assert "No such file" in lines[1]
+    assert made(tmp_path / "small") == FLAT
+
+
+def test_as_json(photos: Path, tmp_path: Path) -> None:
+    (photos / "empty.png").touch()
+    done = run(photos, tmp_path / "small", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (told["name"], told["made"], told["skipped"]) == ("thumbnails", 4, 0)
+    assert [failed["source"] for failed in told["failed"]] == [str(photos / "empty.png")]
+    assert told["read_bytes"] == sum((photos / name).stat().st_size for name in FLAT)
+    assert told["seconds"] > 0
+
+
+def test_two_with_one_name(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gradient("RGB", (10, 10)).save(photos / "wide.png")
+    assert main(["thumbnails", str(photos), str(tmp_path / "small"), "--format", "jpeg"]) == 1
+    assert "would have the name of that of" in capsys.readouterr().err
+    assert len(made(tmp_path / "small")) == 4
+
+
+def test_thumbnails_of_thumbnails_are_not_made(photos: Path) -> None:
+    for _ in range(2):
+        assert main(["thumbnails", str(photos), str(photos / "small"), "-r"]) == 0
+    assert set(made(photos / "small")) == {*FLAT, *DEEP}
+
+
+def test_a_picture_is_not_its_own_thumbnail(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (photos / "wide.jpg").read_bytes()
+    for target in (photos, photos / "wide.jpg"):
+        assert main(["thumbnails", str(photos / "wide.jpg"), str(target)]) == 1
+        assert "would take its own place" in capsys.readouterr().err
+    assert (photos / "wide.jpg").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent", "small"], "absent: No such file"),
+        (["empty", "small"], "no pictures in empty; --recursive looks into folders below"),
+        (["*.jpg", "small"], "no pictures in *.jpg"),
+        (["empty", "file"], "file: is a file; name a folder"),
+    ],
+)
+def test_wrong_places(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["thumbnails", *arguments]) in (1, 2)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (["--width", "0"], "1 or more is needed"),
+        (["--width", "wide"], "invalid"),
+        (["--quality", "101"], "1 to 100 is needed"),
+        (["--format", "gif"], "invalid choice"),
+        (["--jobs", "0"], "1 or more is needed"),
+        (["--max-memory", "much"], "not a size"),
+    ],
+)
+def test_wrong_options(option: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["thumbnails", "a", "b", *option])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_limit_on_memory_is_kept(tmp_path: Path) -> None:
+    """What does not fit beside others is made alone."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(12):
+        noise("RGB", (700, 500), number).save(photos / f"{number}.bmp")
+    done = run(photos, tmp_path / "small", "--jobs", "16", "--max-memory", "64 MiB", "--format", "png")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(made(tmp_path / "small")) == 12
+    done = run(photos, tmp_path / "none", "--max-memory", "64 KiB")
+    assert done.returncode == 1
+    assert "12 failed" in done.stdout
+
+
+def test_too_many_pixels(photos: Path, tmp_path: Path) -> None:
+    done = run(photos, tmp_path / "small", "--max-pixels", "100_000")
+    assert done.returncode == 1
+    assert "2 made, 2 failed" in done.stdout
+    assert "240000 pixels, 100000 allowed" in done.stderr
+
+
+def test_a_full_disk_leaves_the_old_file(photos: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk that is full."""
+    target = tmp_path / "small"
+    assert main(["thumbnails", str(photos), str(target), "--width", "10"]) == 0
+    before = {path.name: path.read_bytes() for path in target.iterdir()}
+
+    def narrow() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    done = run(photos, target, "--force", "--format", "same", preexec_fn=narrow)
+    assert done.returncode == 1
+    assert "4 failed" in done.stdout
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == before
+
+
+def test_a_target_that_cannot_be_made(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["thumbnails", str(photos), str(tmp_path / "file" / "small")]) == 1
+    assert "Not a directory" in capsys.readouterr().err
+
+
+def test_an_interrupt_leaves_whole_files_only(tmp_path: Path) -> None:
+    photos, target = tmp_path / "photos", tmp_path / "small"
+    photos.mkdir()
+    noise("RGB", (1500, 1000)).save(photos / "0.png", compression="fast")
+    for number in range(1, 300):
+        os.link(photos / "0.png", photos / f"{number}.png")
+    running = subprocess.Popen(
+        [*COMMAND, str(photos), str(target), "--width", "900"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while not (target.is_dir() and len(list(target.glob("*.png"))) > 3):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "made; the same command goes on" in out
+    assert err == "gabion: interrupted\n"
+    there = made(target)
+    assert 3 < len(there) < 300
+    assert set(there.values()) == {(900, 600)}
+    assert all(not name.startswith(".") for name in there)
