@@ -33,10 +33,22 @@
 //! # Ok::<(), gabion::SlotsError>(())
 //! ```
 //!
+//! A cache holds to its bytes, whatever is put into it:
+//!
+//! ```
+//! use gabion::{Cache, PutOptions, ReadBuf};
+//!
+//! let cache = Cache::new(64 << 20)?;
+//! cache.put(b"key", b"value", &PutOptions::default());
+//! assert_eq!(cache.get(b"key", &mut ReadBuf::new()), Some(&b"value"[..]));
+//! # Ok::<(), gabion::BlockError>(())
+//! ```
+//!
 //! | name | what it is |
 //! |---|---|
 //! | [`Pile`] | byte objects behind 64-bit [`Pointer`]s with generations |
 //! | [`View`] | a stored payload in place, without a copy |
+//! | [`Cache`], [`Table`] | bytes behind keys, within a limit, with expiry and priorities |
 //! | [`Pool`] | warm memory with arenas, trimming and limits |
 //! | [`Buffer`], [`Group`] | contiguous memory, and memory in blocks, owned until dropped |
 //! | [`Slots`], [`Affinity`] | objects packed by kind: allocated, freed, released by affinity |
@@ -49,6 +61,7 @@
 
 pub use gabion_blocks as blocks;
 pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
+pub use gabion_cache::{Cache, CacheOptions, CacheStats, PutOptions, PutResult, Table, TableOptions};
 pub use gabion_pile::{Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View};
 pub use gabion_slots::{
     Affinity, AffinitySettings, AffinityStats, Backing, FreeError, Global, Report, SlotBox, Slots, SlotsError,
