@@ -153,7 +153,7 @@ pub(crate) fn oltp() -> Option<Vec<u32>> {
 }
 
 /// Hit rate in hundredths of a percent, rounded.
-fn hit_rate(mode: Mode, capacity: u64, trace: &[u32]) -> u64 {
+pub(crate) fn hit_rate(mode: Mode, capacity: u64, trace: &[u32]) -> u64 {
     let missed = misses(mode, capacity, trace.iter().map(|&key| (key, 1)));
     let share = 1.0 - missed as f64 / trace.len() as f64;
     (0..=10_000).find(|&hundredths| hundredths as f64 + 0.5 > share * 10_000.0).unwrap_or(10_000)

@@ -1,7 +1,7 @@
 //! Real requests through a whole cache: the policy, the index and the sketches together.
 
 use super::{cache, weight};
-use crate::policy::tests::{numbers, oltp};
+use crate::policy::tests::{hit_rate as alone, numbers, oltp};
 use crate::{Mode, PutOptions, ReadBuf};
 
 /// Hit rate in hundredths of a percent at so many entries.
@@ -20,20 +20,23 @@ fn hit_rate(mode: Mode, entries: u64, trace: &[u32]) -> u64 {
     (stats.hits * 20_000 + trace.len() as u64) / (2 * trace.len() as u64)
 }
 
-fn check(entries: u64, trace: &[u32], bar: u64, lru: u64) {
-    assert_eq!(hit_rate(Mode::Lru, entries, trace), lru);
-    let own = hit_rate(Mode::Sketch, entries, trace);
-    eprintln!("{entries} entries: {own}");
-    assert!(own >= bar, "{own} of {bar} at {entries} entries");
+/// What the whole cache may lose to its policy alone, whose bars are tested there: places are shared among shards, and
+/// the hash has another key in every process.
+const LOSS: u64 = 50;
+
+fn check(entries: u64, trace: &[u32]) {
+    assert_eq!(hit_rate(Mode::Lru, entries, trace), alone(Mode::Lru, entries, trace), "exact at {entries} entries");
+    let (own, policy) = (hit_rate(Mode::Sketch, entries, trace), alone(Mode::Sketch, entries, trace));
+    assert!(own + LOSS >= policy, "{own}, {policy} alone, at {entries} entries");
 }
 
 #[test]
-fn the_default_policy_reaches_its_bars() {
+fn the_whole_cache_reaches_what_its_policy_does() {
     let Some(trace) = oltp() else { return };
-    check(1000, &trace, 3900, 3283);
-    check(5000, &trace, 5520, 5365);
+    check(1000, &trace);
+    check(5000, &trace);
     let Some(trace) = numbers("cache2k_web12.trace.xz") else { return };
-    check(1500, &trace, 7250, 6943);
+    check(1500, &trace);
     let Some(trace) = numbers("cache2k_orm-busy.trace.xz") else { return };
-    check(5000, &trace[..1_000_000], 0, hit_rate(Mode::Lru, 5000, &trace[..1_000_000]));
+    check(5000, &trace[..1_000_000]);
 }
