@@ -81,6 +81,10 @@ loom = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
 test-all-pythons: $(VENV)/.tools  ## the Python tests in every interpreter at hand (PYTHONS="…" names them)
 	@for p in $(PYTHONS); do MATURIN=$(bin)/maturin scripts/test-in "$$p"; done
 
+.PHONY: test-backends
+test-backends: $(VENV)/.extension  ## the tests that Django, dogpile.cache and aiocache have for caches, on gabion.backends
+	scripts/test-backends $(python)
+
 .PHONY: long
 long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases, deeper interleavings, stress
 	PROPTEST_CASES=20000 cargo test --quiet --locked --release --workspace --exclude gabion-python

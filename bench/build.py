@@ -40,6 +40,18 @@ def rust_binary() -> Path:
     return target_folder() / "release" / "gabion-bench"
 
 
+def cache_binary(missing: list[str]) -> Path:
+    """Build ``gabion-bench-cache`` with its peers and return its path. Raises ``BuildFailed``."""
+    command = ["cargo", "build", "--release", "--quiet", "-p", "gabion-bench-cache"]
+    try:
+        _call([*command, "--features", "peers"])
+    except BuildFailed as error:
+        print(f"building without moka and quick_cache: {error}", file=sys.stderr)
+        missing.append("moka, quick_cache (see the features of bench/rust/cache)")
+        _call(command)
+    return target_folder() / "release" / "gabion-bench-cache"
+
+
 # The allocators that `gabion-bench-scenegraph` can be built with, and what each takes.
 _SCENEGRAPH_PEERS = {
     "mimalloc2": "a C compiler",
@@ -98,6 +110,19 @@ def scenegraph_cpp(missing: list[str]) -> dict[str, Path]:
     for link, words in links.items():
         _call([*command, *words, "-o", str(folder / link)])
     return {link: folder / link for link in links}
+
+
+def malloc_counter(missing: list[str]) -> str | None:
+    """Build the library that counts calls of malloc when it is preloaded; None where there is no C compiler."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not compiler:
+        missing.append("counts of allocations (take a C compiler; CC names it)")
+        return None
+    library = target_folder().resolve() / "bench" / "malloc_counter.so"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    source = ROOT / "tests" / "malloc_counter.c"
+    _call([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source)])
+    return str(library)
 
 
 def site_for(python: str) -> Path:

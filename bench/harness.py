@@ -30,13 +30,14 @@ BEST_PEER = "best peer"
 
 @dataclass
 class Options:
-    """What the command line asked for; ``minutes`` is the length of a load, where a benchmark has one."""
+    """What the command line asked for; ``minutes`` is how long a service is loaded, ``photos`` a folder of images."""
 
     quick: bool = False
     rounds: int = DEFAULT_ROUNDS
     installed: bool = False
     cases: list[str] = field(default_factory=list)
     minutes: float | None = None
+    photos: str | None = None
 
     def wants(self, case: str) -> bool:
         """Whether ``case`` is to run."""

@@ -109,7 +109,7 @@ def service(result: Result, folder: Path) -> Path | None:
             label=subject,
         )
     axis.set(xlabel="seconds", ylabel="resident memory, MiB", ylim=(0, None), xlim=(0, None))
-    figure.legend(fontsize=8, loc="outside lower center", ncols=len(runs) + 1, frameon=False)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=(len(runs) + 2) // 2, frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     path = folder / "pool-rss.png"
     figure.savefig(path, dpi=110)

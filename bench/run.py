@@ -21,6 +21,10 @@ BENCHMARKS = {
     "numpy": "numpy_hook",
     "arenas-pool": "arenas_pool",
     "scenegraph": "scenegraph",
+    "images": "images",
+    "arenas": "arenas",
+    "cache": "cache",
+    "streams": "streams",
 }
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -33,7 +37,9 @@ def main() -> int:
             print(f"{name:12} {importlib.import_module(module).TITLE}")
         return 0
     cases = arguments.case + ["scale"] * arguments.scale
-    options = Options(arguments.quick, arguments.rounds, arguments.installed, cases, arguments.minutes)
+    options = Options(
+        arguments.quick, arguments.rounds, arguments.installed, cases, arguments.minutes, arguments.photos
+    )
     results, pictures = [], {}
     for name in BENCHMARKS if arguments.all else [arguments.name]:
         try:
@@ -90,7 +96,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS, help=f"rounds (default {DEFAULT_ROUNDS})")
     parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases that contain TEXT")
     parser.add_argument("--scale", action="store_true", help="gc: only the row that fills 20 GiB")
-    parser.add_argument("--minutes", type=float, metavar="N", help="pool: how long the load of its rss case lasts")
+    parser.add_argument("--minutes", type=float, metavar="N", help="pool, images: how long the load of a service lasts")
+    parser.add_argument("--photos", metavar="FOLDER", help="images: the photographs; default: photos in GABION_DATA")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows (with --all: a list of them)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write a page with tables and pictures")
     parser.add_argument("--installed", action="store_true", help="measure gabion as installed instead of building it")

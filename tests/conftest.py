@@ -2,17 +2,22 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 
 import pytest
+from pool_books import check_books
 
 import gabion
-from gabion import _native
 
 LONG = os.environ.get("GABION_LONG") == "1"
+
+# Whoever starts tests in the background may have interrupts ignored, and all programs that tests start inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -32,7 +37,7 @@ def balance() -> Iterator[None]:
     yield
     gc.collect()
     assert gabion.memory.stats().live == before
-    _native._memory_validate()
+    check_books()
 
 
 @pytest.fixture

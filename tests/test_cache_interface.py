@@ -29,7 +29,8 @@ def test_like_a_dict(cache):
     assert "b" not in cache
     assert (len(cache), bool(cache), list(cache)) == (1, True, ["a"])
     assert cache.get("b") is None
-    assert cache.get("b", 5) == 5
+    assert cache.get("b", 5) == cache.get("b", default=5) == 5
+    assert cache.get("a", default=5) == cache["a"]
     with pytest.raises(KeyError, match="b"):
         cache["b"]
     with pytest.raises(KeyError):
@@ -79,6 +80,10 @@ class Plain(str):
     pass
 
 
+class OwnUuid(UUID):
+    pass
+
+
 KEYS = [
     "", "text", "ünïcode \U0001f40d", "\ud800 lone", b"", b"text", 0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1,
     10**100, -(10**100), UUID(int=5), (), ("",), ("", ""), (b"",), ((),), ((1,), 1), (1, (1,)),
@@ -104,6 +109,7 @@ def test_equal_keys_are_one_key(cache):
     one = uuid4()
     cache[one] = "uuid"
     assert cache[UUID(str(one))] == "uuid"
+    assert cache[OwnUuid(str(one))] == "uuid"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_time(cache):
         time.sleep(0.05)
         assert cache.get("idle") == 1
     assert {"delta", "naive", "idle", "ever"} == set(cache)
-    assert cache.touch("delta", 0.05) is True
+    assert cache.touch("delta", ttl=0.05) is True
     time.sleep(0.1)
     assert cache.touch("delta") is False
     time.sleep(0.3)
@@ -222,6 +228,8 @@ def test_callbacks():
     cache.expire()
     assert ("short", 1) in pairs
     cache.on_evict(None)
+    with pytest.raises(TypeError, match="on_evict"):
+        cache.on_evict(5)
 
 
 def test_memoize(cache):
@@ -247,6 +255,31 @@ def test_memoize(cache):
         return sum(items)
 
     assert total([1, 2]) == total([3, 4]) == 3
+
+    @cache.memoize
+    def bare(number):
+        calls.append(number)
+        return number
+
+    assert bare(3) == bare(3) == 3
+    assert bare.cache_stats().entries == 1
+
+
+def test_memoized_results_live_as_those_of_their_table():
+    cache = Cache("16 MiB", ttl=0.05)
+    table = cache.table("t", max_bytes="1 MiB", idle=0.05)
+    for place in (cache, table):
+
+        @place.memoize
+        def double(number):
+            return 2 * number
+
+        assert double(2) == 4
+        assert double.cache_stats().entries == 1
+        time.sleep(0.1)
+        cache.expire()
+        assert double.cache_stats().entries == 0
+    assert double.cache_stats().max_bytes == 1 << 20
 
 
 def test_one_factory_runs_for_many_threads(cache):

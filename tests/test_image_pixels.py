@@ -51,7 +51,7 @@ def test_new(mode: str) -> None:
         (("L", 5), TypeError, r"size must be \(width, height\)"),
         (("L", (1, 2, 3)), TypeError, r"size must be \(width, height\)"),
         (("L", "12"), TypeError, r"size must be \(width, height\)"),
-        (("L", (1.5, 2)), TypeError, "size must be whole numbers, not float"),
+        (("L", (1.5, 2)), TypeError, "size must be whole numbers, not 1.5: round it"),
         (("L", (True, 2)), TypeError, "not bool"),
         (("L", (0, 2)), ImageError, "a side of 0 pixels; an image has at least 1 × 1"),
         (("L", (2, -1)), ImageError, "a side of -1 pixels"),
@@ -89,10 +89,24 @@ def test_turns_and_flips_refuse() -> None:
     image = noise("L", (3, 2))
     with pytest.raises(ValueError, match=r"rotate\(45\): pass 90, 180 or 270"):
         image.rotate(45)
-    with pytest.raises(TypeError, match="whole numbers"):
-        image.rotate(90.0)
+    with pytest.raises(TypeError, match=r"degrees must be whole numbers, not 90\.5"):
+        image.rotate(90.5)
     with pytest.raises(ValueError, match='pass one of "horizontal", "vertical"'):
         image.flip("sideways")
+
+
+def test_floats_that_are_whole_numbers() -> None:
+    image = noise("RGB", (6, 4))
+    assert image.rotate(90.0).to_bytes() == image.rotate(90).to_bytes()
+    assert image.resize((3.0, 2)).size == (3, 2)
+    assert image.crop((0.0, 0, 3.0, 2)).size == (3, 2)
+    assert image.copy().thumbnail(3.0).size == (3, 2)
+    assert bytes(Image.new("L", (2.0, 1.0), 7.0).row(0)) == b"\7\7"
+    for wrong in (2.5, float("nan"), float("inf"), True):
+        with pytest.raises(TypeError, match="size must be whole numbers"):
+            image.resize((wrong, 2))
+    with pytest.raises(ValueError, match="beyond every image"):
+        image.resize((1e300, 2))
 
 
 @pytest.mark.parametrize("mode", MODES)

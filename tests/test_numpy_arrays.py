@@ -11,10 +11,10 @@ import pytest
 from child_processes import in_child
 from many_threads import SECONDS, run, until
 from model import LONG
+from pool_books import check_books
 
 import gabion.memory
 import gabion.numpy
-from gabion import _native
 
 np = pytest.importorskip("numpy")
 
@@ -30,7 +30,7 @@ def installed() -> Iterator[None]:
     gabion.numpy.uninstall()
     gc.collect()
     assert gabion.memory.stats().live == before
-    _native._memory_validate()
+    check_books()
 
 
 def program(kind: Any) -> list[Any]:

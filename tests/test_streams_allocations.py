@@ -12,24 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from many_threads import LOCKED
+from stream_files import Short
 
 from gabion import streams
 
-COUNTER = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stddef.h>
-static __thread long calls;
-long malloc_calls(void) { return calls; }
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
-extern void *__libc_memalign(size_t, size_t);
-void *malloc(size_t n) { calls++; return __libc_malloc(n); }
-void *calloc(size_t n, size_t m) { calls++; return __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { calls++; return __libc_realloc(p, n); }
-void *memalign(size_t a, size_t n) { calls++; return __libc_memalign(a, n); }
-void *aligned_alloc(size_t a, size_t n) { calls++; return __libc_memalign(a, n); }
-int posix_memalign(void **p, size_t a, size_t n) { calls++; *p = __libc_memalign(a, n); return *p ? 0 : 12; }
-"""
+COUNTER = Path(__file__).with_name("malloc_counter.c")
 
 OPERATIONS = """
 import ctypes, io, os, sys, tempfile
@@ -90,9 +78,8 @@ def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler for the counter")
     folder = tmp_path_factory.mktemp("counter")
-    source, library = folder / "counter.c", folder / "counter.so"
-    source.write_text(COUNTER)
-    built = subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], capture_output=True)
+    library = folder / "counter.so"
+    built = subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, COUNTER], capture_output=True)
     if built.returncode:
         pytest.skip("the counter does not compile here")
     try:
@@ -119,6 +106,7 @@ def files() -> dict[str, Callable[[], object]]:
     return {
         "copy": lambda: (source.seek(0), target.seek(0), streams.copy(source, target)),
         "read": lambda: (reader.seek(0), [reader.readinto(room) for _ in range(1000)].clear()),
+        "short writes": lambda: streams.Writer(Short(most=1000), chunk=100).write(data[:10_000]),
         "write": lambda: (writer.seek(0), [writer.write(room) for _ in range(1000)].clear()),
     }
 
@@ -128,14 +116,20 @@ def test_python_allocates_no_more_than_the_objects_of_a_call(name: str) -> None:
     operation = files()[name]
     tracemalloc.start()
     try:
-        for _ in range(3):
+        for _ in range(10):
             operation()
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        for _ in range(5):
-            operation()
-        after, peak = tracemalloc.get_traced_memory()
+        growth, peaks = [], []
+        # The interpreter fills its free lists for a while. What an operation leaves behind it leaves every time.
+        for _ in range(10 if name == "copy" else 100):
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            for _ in range(5):
+                operation()
+            after, peak = tracemalloc.get_traced_memory()
+            growth.append(after - before)
+            peaks.append(peak - before)
     finally:
         tracemalloc.stop()
-    assert after - before < 2000
-    assert peak - before < 64_000
+    # Without the lock the interpreter gives some things back later.
+    assert min(growth) < (150 if LOCKED else 2000)
+    assert max(peaks) < 64_000

@@ -440,8 +440,8 @@ def test_limits_hold() -> None:
     gabion.memory.configure(allocation_limit="64 KiB")
     try:
         with pytest.raises(gabion.LimitError):
-            streams.copy(io.BytesIO(SMALL), io.BytesIO())
-        assert streams.copy(io.BytesIO(SMALL), io.BytesIO(), chunk="64 KiB") == 1000
+            streams.copy(Short(SMALL), io.BytesIO())
+        assert streams.copy(Short(SMALL), io.BytesIO(), chunk="64 KiB") == 1000
     finally:
         gabion.memory.configure(allocation_limit=None)
 

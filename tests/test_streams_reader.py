@@ -3,11 +3,16 @@
 import copy
 import errno
 import gc
+import inspect
 import io
 import itertools
+import os
 import pickle
 import random
+import signal
+import tempfile
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -55,10 +60,17 @@ def result(file: Any, name: str, arguments: tuple[Any, ...]) -> Any:
     return getattr(file, name)(*arguments)
 
 
-@pytest.mark.parametrize("seed", range(20))
+def real(content: bytes) -> Any:
+    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+    file.write(content)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("seed", range(24))
 def test_it_reads_as_bytes_do(seed: int) -> None:
     chunk = [1, 100, 4096, 1 << 20][seed % 4]
-    file = io.BytesIO(LINES) if seed % 3 else Short(LINES, 777)
+    file = [io.BytesIO, lambda content: Short(content, 777), real][seed % 3](LINES)
     model, reader = io.BytesIO(LINES), streams.Reader(file, chunk=chunk)
     for step, (name, arguments) in enumerate(random_calls(seed, 300)):
         assert result(reader, name, arguments) == result(model, name, arguments), (seed, step, name, arguments)
@@ -131,6 +143,25 @@ def test_seeking_within_what_was_read_does_not_move_the_file() -> None:
         with pytest.raises(ValueError, match=told):
             reader.seek(*wrong)
     assert reader.tell() == 4100
+
+
+@pytest.mark.parametrize("past", ["read", "readinto", "readinto1"])
+def test_seeking_back_after_a_read_that_went_past_the_chunk(past: str) -> None:
+    for first, back in itertools.product((0, 3, 64), range(0, 300, 7)):
+        reader, model = streams.Reader(real(LINES), chunk=64), io.BytesIO(LINES)
+        for file in (reader, model):
+            file.readline(first)
+            file.read(64 - first if past != "read" else 0)
+        if past == "read":
+            assert reader.read() == model.read()
+        else:
+            target = bytearray(1000)
+            count = getattr(reader, past)(target)
+            assert bytes(target[:count]) == model.read(count)
+        place = max(0, model.tell() - back)
+        assert reader.seek(place) == model.seek(place)
+        assert reader.read(5) == model.read(5)
+        reader.close()
 
 
 def test_files_that_cannot_seek() -> None:
@@ -327,3 +358,91 @@ def test_the_rest_of_a_real_file(tmp_path: Path, buffering: int) -> None:
         assert b"VmRSS" in streams.Reader(file).read()
     with path.open("wb", buffering=buffering) as file, pytest.raises((io.UnsupportedOperation, TypeError)):
         streams.Reader(file).read()
+
+
+def test_a_source_that_releases_what_it_was_given() -> None:
+    class Releasing(io.BytesIO):
+        def readinto(self, buffer: Any) -> int:
+            with buffer:
+                return super().readinto(buffer)
+
+    reader = streams.Reader(Releasing(LINES), chunk=1000)
+    assert reader.read(5000) == LINES[:5000]
+    assert list(reader) == io.BytesIO(LINES[5000:]).readlines()
+    target = io.BytesIO()
+    assert streams.copy(Releasing(LINES), target, chunk=100) == len(LINES)
+    assert target.getvalue() == LINES
+
+
+def waiting_reader() -> tuple[streams.Reader, Any, threading.Thread]:
+    """A Reader in whose read() a thread waits, the end of the pipe that it waits for, and the thread."""
+    read, write = os.pipe()
+    reader, end = streams.Reader(os.fdopen(read, "rb", buffering=0)), os.fdopen(write, "wb", buffering=0)
+    thread = threading.Thread(target=reader.read, args=(5,))
+    thread.start()
+    time.sleep(0.1)
+    return reader, end, thread
+
+
+def test_whether_it_is_closed_is_told_while_another_thread_waits() -> None:
+    reader, end, thread = waiting_reader()
+    assert not reader.closed
+    assert repr(reader).startswith("<gabion.streams.Reader of <_io.FileIO")
+    end.close()
+    thread.join()
+    reader.close()
+    assert reader.closed
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_while_another_thread_waits() -> None:
+    reader, end, thread = waiting_reader()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(20)
+            reader.read(1)
+        except RuntimeError as error:
+            status = 0 if "make another Reader" in str(error) and not reader.closed else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    end.write(b"abcdefgh")
+    thread.join()
+    assert reader.read(3) == b"fgh"
+    end.close()
+    reader.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_reader_goes_on_in_a_child() -> None:
+    reader = streams.Reader(io.BytesIO(LINES), chunk=100)
+    assert reader.read(10) == LINES[:10]
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if reader.read() == LINES[10:] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert reader.read() == LINES[10:]
+
+
+def test_sizes_and_arguments_of_the_fast_calls() -> None:
+    reader = streams.Reader(io.BytesIO(b"0123456789"))
+    reader.peek()
+
+    class Two:
+        def __index__(self) -> int:
+            return 2
+
+    assert (reader.read(Two()), reader.read(True), reader.readline(Two()), reader.read(0)) == (b"01", b"2", b"34", b"")
+    assert (reader.read(-5), reader.readline(None), reader.read(None)) == (b"56789", b"", b"")
+    for wrong in ("1", 1.5, b""):
+        with pytest.raises(TypeError):
+            reader.read(wrong)
+    for call in (lambda: reader.read(1, 2), lambda: reader.readline(1, 2), lambda: reader.readinto()):
+        with pytest.raises(TypeError, match="positional arguments given"):
+            call()
+    with pytest.raises(TypeError, match="keyword"):
+        reader.read(size=1)
+    assert streams.Reader.read.__doc__.startswith("Read and return size bytes")
+    assert str(inspect.signature(streams.Reader.read)) == "(self, size=-1, /)"

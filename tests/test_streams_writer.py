@@ -332,3 +332,47 @@ def test_arguments() -> None:
         streams.Writer(io.StringIO())
     with pytest.raises(ValueError, match="pass 1 to 1048576 bytes"):
         streams.Writer(io.BytesIO(), chunk="4 MiB")
+
+
+def test_a_writer_in_a_cycle_with_its_file_hands_over_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    class File:
+        def __init__(self, taken: list[bytes]) -> None:
+            self.taken = taken
+
+        def write(self, data: Any) -> int:
+            self.taken.append(bytes(data))
+            return len(data)
+
+    taken: list[bytes] = []
+    file = File(taken)
+    file.writer = streams.Writer(file)  # type: ignore[attr-defined]
+    file.writer.write(b"gathered")
+    del file
+    gc.collect()
+    assert (taken, told) == ([b"gathered"], [])
+
+
+def test_what_a_cycle_cannot_hand_over_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: told.append(type(one.exc_value)))
+    file = Scripted(OSError(errno.ENOSPC, "full"))
+    file.writer = streams.Writer(file)  # type: ignore[attr-defined]
+    file.writer.write(b"gathered")
+    del file
+    gc.collect()
+    assert told == [OSError]
+
+
+def test_short_writes_of_everything_with_bytes() -> None:
+    file = io.BytesIO()
+    with streams.Writer(file, chunk=100) as writer:
+        parts = [b"ab", bytearray(b"cd"), memoryview(b"xefx")[1:3], array.array("B", b"gh"), b"", b"i" * 99, b"j" * 100]
+        assert [writer.write(part) for part in parts] == [2, 2, 2, 2, 0, 99, 100]
+        for call in (lambda: writer.write(), lambda: writer.write(b"", b"")):
+            with pytest.raises(TypeError, match="positional arguments given"):
+                call()
+        writer.flush()
+        assert file.getvalue() == b"abcdefgh" + b"i" * 99 + b"j" * 100

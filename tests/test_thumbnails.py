@@ -164,6 +164,79 @@ def test_thumbnails_of_thumbnails_are_not_made(photos: Path) -> None:
     assert set(made(photos / "small")) == {*FLAT, *DEEP}
 
 
+@pytest.mark.parametrize("way", ["absolute", "around", "link"])
+def test_a_target_inside_the_source_by_another_name(
+    way: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(photos / "small")
+    target = {"absolute": photos / "small", "around": "photos/below/../small", "link": "link"}[way]
+    (photos / "small").mkdir()
+    (photos / "notes.txt").unlink()
+    monkeypatch.chdir(tmp_path)
+    for source in ("photos", "photos", "photos/**/*.*", "photos/**"):
+        assert main(["thumbnails", source, str(target), "-r"]) == 0
+    assert set(made(photos / "small")) == {*FLAT, *DEEP}
+
+
+def test_links_in_a_circle(photos: Path, tmp_path: Path) -> None:
+    """Each of these folders can be reached in more ways than anybody can count."""
+    (photos / "notes.txt").unlink()
+    for folder in (photos, photos / "below"):
+        for name in ("a", "b"):
+            (folder / name).symlink_to(photos)
+    for source in (str(photos), f"{photos}/**/*.*"):
+        target = tmp_path / f"small{len(source)}"
+        assert main(["thumbnails", source, str(target), "-r"]) == 0
+        assert set(made(target)) == {*FLAT, *DEEP}
+
+
+def test_patterns_leave_out_what_is_hidden(photos: Path, tmp_path: Path) -> None:
+    (photos / ".trash").mkdir()
+    for name in (".hidden.jpg", ".trash/old.jpg"):
+        gradient("RGB", (30, 20)).save(photos / name)
+    assert main(["thumbnails", f"{photos}/**/*.jpg", str(tmp_path / "small")]) == 0
+    assert set(made(tmp_path / "small")) == {"wide.jpg", "below/one.jpg"}
+    assert main(["thumbnails", f"{photos}/.*.jpg", str(tmp_path / "hidden")]) == 0
+    assert main(["thumbnails", f"{photos}/**.jpg", str(tmp_path / "flat")]) == 0
+    assert set(made(tmp_path / "flat")) == {"wide.jpg"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_folder_that_cannot_be_read_is_told(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (photos / "below").chmod(0)
+    try:
+        assert main(["thumbnails", str(photos), str(tmp_path / "small"), "-r"]) == 1
+    finally:
+        (photos / "below").chmod(0o700)
+    assert f"{photos / 'below'}: Permission denied" in capsys.readouterr().err
+    assert set(made(tmp_path / "small")) == set(FLAT)
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    names = [os.fsdecode(name) for name in (b"caf\xe9.jpg", b"\xff\xfe.png", b"new\nline.jpg")]
+    for name in names:
+        gradient("RGB", (300, 200)).save(photos / name)
+    (photos / os.fsdecode(b"broken \xe9.png")).write_bytes(b"no picture")
+    done = run(photos, tmp_path / "small")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "the first bytes are of no image format" in done.stderr
+    assert {path.name for path in (tmp_path / "small").iterdir()} == set(names)
+    assert len(json.loads(run(photos, tmp_path / "small", "--json").stdout)["failed"]) == 1
+
+
+def test_no_thumbnail_takes_the_place_of_a_picture(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gradient("RGB", (900, 300)).save(photos / "wide.png")
+    before = (photos / "wide.jpg").read_bytes()
+    later = time.time() + 10
+    os.utime(photos / "wide.png", (later, later))
+    sources = [str(photos / "wide.png"), str(photos / "high.PNG"), str(photos / "wide.jpg")]
+    assert main(["thumbnails", *sources, str(photos), "--format", "jpeg"]) == 1
+    assert "would take the place of" in capsys.readouterr().err
+    assert (photos / "wide.jpg").read_bytes() == before
+
+
 def test_a_picture_is_not_its_own_thumbnail(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (photos / "wide.jpg").read_bytes()
     for target in (photos, photos / "wide.jpg"):
@@ -198,12 +271,14 @@ def test_wrong_places(
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        (["--width", "0"], "1 or more is needed"),
-        (["--width", "wide"], "invalid"),
-        (["--quality", "101"], "1 to 100 is needed"),
+        (["--width", "0"], "a whole number of 1 or more is needed, not '0'"),
+        (["--width", "wide"], "a whole number of 1 or more is needed, not 'wide'"),
+        (["--quality", "101"], "a whole number from 1 to 100 is needed"),
+        (["--quality", "9.5"], "a whole number from 1 to 100 is needed"),
         (["--format", "gif"], "invalid choice"),
         (["--jobs", "0"], "1 or more is needed"),
         (["--max-memory", "much"], "not a size"),
+        (["--max-memory", "64 KiB"], "64 MiB or more is needed, not '64 KiB'"),
     ],
 )
 def test_wrong_options(option: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,9 +297,11 @@ def test_a_limit_on_memory_is_kept(tmp_path: Path) -> None:
     done = run(photos, tmp_path / "small", "--jobs", "16", "--max-memory", "64 MiB", "--format", "png")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(made(tmp_path / "small")) == 12
-    done = run(photos, tmp_path / "none", "--max-memory", "64 KiB")
+    noise("L", (8000, 4000)).save(photos / "large.bmp")
+    done = run(photos, tmp_path / "others", "--max-memory", "64 MiB")
     assert done.returncode == 1
-    assert "12 failed" in done.stdout
+    assert "12 made, 1 failed" in done.stdout
+    assert "large.bmp: needs more memory than --max-memory allows" in done.stderr
 
 
 def test_too_many_pixels(photos: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@
 'Ada'
 """
 
-from gabion import memory, numpy, streams
+import sys
+
 from gabion._native import (
     ClosedError,
     CodecError,
@@ -21,7 +22,18 @@ from gabion._native import (
     PointerError,
     __version__,
 )
-from gabion.cache import Cache, CacheStats, PutResult, Table
+
+# What comes at its first use. Each of these brings modules of the standard library along, and with them thousands of
+# objects that the collector walks at every full collection: not at the cost of who came for a pile.
+_LATER = {
+    "Cache": "gabion.cache",
+    "CacheStats": "gabion.cache",
+    "PutResult": "gabion.cache",
+    "Table": "gabion.cache",
+    "memory": "gabion.memory",
+    "numpy": "gabion.numpy",
+    "streams": "gabion.streams",
+}
 
 __all__ = [
     "Cache",
@@ -43,3 +55,19 @@ __all__ = [
     "numpy",
     "streams",
 ]
+
+
+def __getattr__(name: str) -> object:
+    where = _LATER.get(name)
+    if where is None:
+        raise AttributeError(f"module 'gabion' has no attribute {name!r}")
+    __import__(where)
+    found = sys.modules[where]
+    if not where.endswith(f".{name}"):
+        found = getattr(found, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

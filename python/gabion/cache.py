@@ -11,24 +11,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import functools
-import inspect
-import struct
+import itertools
+import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from typing import Any, TypeVar
-from uuid import UUID
 
+from gabion._flights import MISSING, Flight, Flights, Running, Waiting
+from gabion._memoize import is_asynchronous, key_of_call, refuse_awaitable
 from gabion._native import CacheStats, CacheTable
 
 __all__ = ["Cache", "CacheStats", "PutResult", "Table"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_MISSING: Any = object()
 
 
 class PutResult(enum.Enum):
@@ -42,80 +40,31 @@ class PutResult(enum.Enum):
 CacheTable._results(list(PutResult))
 
 
-class _Flight:
-    """A factory that runs: its result to come, who runs it, and for whom each runner waits."""
-
-    __slots__ = ("future", "runner")
-
-    def __init__(self, runner: object) -> None:
-        self.future: Future[Any] = Future()
-        self.runner = runner
-
-
-class _Flights:
-    """The factories that run for one cache's keys."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.flying: dict[tuple[str, bytes], _Flight] = {}
-        self.waiting: dict[object, _Flight] = {}
-
-    def begin(self, key: tuple[str, bytes], runner: object) -> tuple[_Flight, bool]:
-        """Return the key's flight, and whether the caller runs it; waiting that would never end is a RuntimeError."""
-        with self.lock:
-            flight = self.flying.get(key)
-            if flight is None:
-                flight = self.flying[key] = _Flight(runner)
-                return flight, True
-            if flight.runner == runner:
-                raise RuntimeError("the factory of this key asks for the key itself: it would wait for its own end")
-            behind: _Flight | None = flight
-            while behind is not None:
-                if behind.runner == runner:
-                    raise RuntimeError("factories of several keys ask for each other's keys: each would wait for ever")
-                behind = self.waiting.get(behind.runner)
-            self.waiting[runner] = flight
-            return flight, False
-
-    def end(self, key: tuple[str, bytes], flight: _Flight) -> None:
-        """Let the next caller run the key's factory."""
-        with self.lock:
-            if self.flying.get(key) is flight:
-                del self.flying[key]
-
-    def waited(self, runner: object) -> None:
-        """Note that a runner waits no longer."""
-        with self.lock:
-            self.waiting.pop(runner, None)
-
-
-def _thread() -> object:
-    return ("thread", threading.get_ident())
-
-
-def _task() -> object:
-    return ("task", asyncio.current_task())
-
-
 class Table(CacheTable):
     """A table of a cache: its own keys, and its own limit and times if it was made with some.
 
     Made by ``cache.table(name)``. It has the methods of a cache, for its own keys.
     """
 
-    _flights: _Flights
+    _flights: Flights
     _root: Cache
+
+    def __init__(self, *settings: Any, parent: Cache | None = None, **others: Any) -> None:
+        """Refuse to be made without a cache; the settings are read by __new__."""
+        if parent is None:
+            raise TypeError("a table is a part of a cache: make it with cache.table(name)")
+        self._flights, self._root = parent._flights, parent
 
     @property
     def _space(self) -> str:
         return self.name
 
-    def pop(self, key: Hashable, default: Any = _MISSING, /) -> Any:
+    def pop(self, key: Hashable, default: Any = MISSING, /) -> Any:
         """Get and remove in one step. Without a default, a key that is not there is a KeyError."""
         found = self._pop(key)
         if found is not None:
             return found[0]
-        if default is _MISSING:
+        if default is MISSING:
             raise KeyError(key)
         return default
 
@@ -130,8 +79,8 @@ class Table(CacheTable):
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Go through keys and values; what leaves meanwhile is passed over."""
         for key in self:
-            value = self.get(key, _MISSING)
-            if value is not _MISSING:
+            value = self.get(key, MISSING)
+            if value is not MISSING:
                 yield key, value
 
     def values(self) -> Iterator[Any]:
@@ -145,8 +94,8 @@ class Table(CacheTable):
 
     def setdefault(self, key: Hashable, value: Any, /, **as_put: Any) -> Any:
         """Return the key's value; if there is none, store and return ``value``."""
-        found = self.get(key, _MISSING)
-        if found is not _MISSING:
+        found = self.get(key, MISSING)
+        if found is not MISSING:
             return found
         if self.add(key, value, **as_put):
             return value
@@ -159,65 +108,55 @@ class Table(CacheTable):
         themselves when it raises. With a coroutine function as factory this returns a coroutine to be awaited, and
         tasks take the places of threads. The value is returned even when there is no room to keep it.
 
-        A factory that asks for its own key, and factories that wait for each other, raise RuntimeError.
+        A factory that asks for its own key, and factories that wait for each other, raise RuntimeError. What a factory
+        starts with asyncio counts as the factory: its tasks, and what it hands to asyncio.to_thread().
         """
-        if inspect.iscoroutinefunction(factory):
+        if is_asynchronous(factory):
             return self._get_or_put_async(key, factory, as_put)
-        value = self.get(key, _MISSING)
-        if value is not _MISSING:
+        value = self.get(key, MISSING)
+        if value is not MISSING:
             return value
-        name, runner = (self._space, self._key(key)), _thread()
-        while True:
-            flight, runs = self._flights.begin(name, runner)
-            if runs:
-                return self._fly(key, name, flight, factory, as_put)
-            try:
-                made = flight.future.result()
-            finally:
-                self._flights.waited(runner)
-            if made is not _MISSING:
-                return self.get(key, made)
-
-    def _fly(self, key: Any, name: Any, flight: _Flight, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
-        made = _MISSING
+        name, flights, flight = (self._space, self._key(key)), self._flights, Flight(in_loop=False)
+        made = MISSING
         try:
+            while (other := flights.enter(name, flight)) is not None:
+                with Waiting(other, in_loop=False):
+                    found = other.wait()
+                if found is not MISSING:
+                    return self.get(key, found)
             # Another may have put it between the look and the begin.
-            value = self.get(key, _MISSING)
-            if value is _MISSING:
-                value = factory()
-                self.put(key, value, **as_put)
+            with Running(flight):
+                value = self.get(key, MISSING)
+                if value is MISSING:
+                    value = factory()
+                    refuse_awaitable(value)
+                    self.put(key, value, **as_put)
             made = value
+            return made
         finally:
-            self._flights.end(name, flight)
-            flight.future.set_result(made)
-        return made
+            flights.leave(name, flight, made)
 
     async def _get_or_put_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
-        value = self.get(key, _MISSING)
-        if value is not _MISSING:
+        value = self.get(key, MISSING)
+        if value is not MISSING:
             return value
-        name, runner = (self._space, self._key(key)), _task()
-        while True:
-            flight, runs = self._flights.begin(name, runner)
-            if runs:
-                made = _MISSING
-                try:
-                    value = self.get(key, _MISSING)
-                    if value is _MISSING:
-                        value = await factory()
-                        self.put(key, value, **as_put)
-                    made = value
-                finally:
-                    self._flights.end(name, flight)
-                    flight.future.set_result(made)
-                return made
-            try:
-                # Shielded, because a waiter that is cancelled must not cancel the others.
-                made = await asyncio.shield(asyncio.wrap_future(flight.future))
-            finally:
-                self._flights.waited(runner)
-            if made is not _MISSING:
-                return self.get(key, made)
+        name, flights, flight = (self._space, self._key(key)), self._flights, Flight(in_loop=True)
+        made = MISSING
+        try:
+            while (other := flights.enter(name, flight)) is not None:
+                with Waiting(other, in_loop=True):
+                    found = await other.arrive()
+                if found is not MISSING:
+                    return self.get(key, found)
+            with Running(flight):
+                value = self.get(key, MISSING)
+                if value is MISSING:
+                    value = await factory()
+                    self.put(key, value, **as_put)
+            made = value
+            return made
+        finally:
+            flights.leave(name, flight, made)
 
     def memoize(
         self, ttl: Any = None, *, key: Callable[..., Hashable] | None = None, **as_put: Any
@@ -225,16 +164,17 @@ class Table(CacheTable):
         """Keep a function's results by its arguments; for functions and coroutine functions.
 
         Arguments are what keys can be, and None, floats and bools besides; ``key``, called with the arguments, makes a
-        key of any others. The function's results are dropped by its ``cache_clear()``.
+        key of any others. Results lie in a table of their own with the limit and times of this one; keywords are those
+        of put(). They are dropped by the function's ``cache_clear()``, and its ``cache_stats()`` are the table's.
         """
+        if callable(ttl):
+            return self.memoize(key=key, **as_put)(ttl)  # type: ignore[no-any-return]
+        if ttl is not None:
+            as_put["ttl"] = ttl
 
         def wrap(function: _F) -> _F:
-            table = self._root.table(f"memoize:{function.__module__}.{function.__qualname__}:{next(_numbers)}")
-            make_key = key or _arguments
-            if ttl is not None:
-                as_put["ttl"] = ttl
-
-            if inspect.iscoroutinefunction(function):
+            table, make_key = self._table_for(function), key or key_of_call
+            if is_asynchronous(function):
 
                 @functools.wraps(function)
                 async def asynchronous(*args: Any, **kwargs: Any) -> Any:
@@ -249,8 +189,8 @@ class Table(CacheTable):
                 @functools.wraps(function)
                 def synchronous(*args: Any, **kwargs: Any) -> Any:
                     arguments = make_key(*args, **kwargs)
-                    value = table.get(arguments, _MISSING)
-                    if value is not _MISSING:
+                    value = table.get(arguments, MISSING)
+                    if value is not MISSING:
                         return value
                     return table.get_or_put(arguments, lambda: function(*args, **kwargs), **as_put)
 
@@ -260,6 +200,15 @@ class Table(CacheTable):
             return made  # type: ignore[no-any-return]
 
         return wrap
+
+    def _table_for(self, function: Callable[..., Any]) -> Table:
+        root = self._root
+        with root._lock:
+            number = next(root._memoized)
+        module = getattr(function, "__module__", None)
+        called = getattr(function, "__qualname__", type(function).__qualname__)
+        limit, ttl, idle = self._settings
+        return root.table(f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
 
     def clear(self) -> int:
         """Remove all entries of the table. Return how many."""
@@ -304,11 +253,14 @@ class Cache(Table):
         policy: str = "default",
     ) -> None:
         """Set up what the tables share; the arguments are read by __new__."""
-        self._flights = _Flights()
+        self._flights = Flights()
         self._title = name
         # Weak, so that a cache nobody holds is gone at once; what a table holds stays without its handle.
         self._tables: weakref.WeakValueDictionary[str, Table] = weakref.WeakValueDictionary()
-        self._lock = threading.Lock()
+        # Taken again by the same thread where the collector runs code of others meanwhile.
+        self._lock = threading.RLock()
+        self._memoized = itertools.count(1)
+        _caches.add(self)
 
     @property
     def name(self) -> str:
@@ -334,7 +286,6 @@ class Cache(Table):
                 if not name:
                     raise ValueError("a table needs a name; the cache itself is the one without")
                 table = Table(max_bytes, ttl=ttl, idle=idle, name=name, parent=self)
-                table._flights, table._root = self._flights, self
                 self._tables[name] = table
             return table
 
@@ -346,7 +297,7 @@ class Cache(Table):
         """Drop a table with all that is in it; who still holds it gets ClosedError. Return whether there was one."""
         with self._lock:
             self._tables.pop(name, None)
-            return self._drop_table(name)
+        return self._drop_table(name)
 
     def clear(self) -> int:
         """Remove all entries of all tables. Return how many."""
@@ -368,10 +319,13 @@ class Cache(Table):
 
         A callback with three parameters is also given the reason, "evicted" or "expired". It runs on the thread whose
         call made the entry leave, with no lock held; what it raises goes to sys.unraisablehook. Entries that callers
-        remove or replace are not told of. Can be used as a decorator.
+        remove or replace are not told of. While there is a callback, no thread looks for what has expired: later calls
+        find it, and expire(). Can be used as a decorator.
         """
         if callback is None:
             self._on_evict(None)
+        elif not callable(callback):
+            raise TypeError(f"on_evict takes a function of key and value, or None, not {callback!r}")
         elif _takes_three(callback):
             self._on_evict(callback)
         else:
@@ -391,12 +345,11 @@ class Cache(Table):
         self.close()
 
 
-_numbers = iter(range(1 << 62))
-
-
 def _takes_three(callback: Callable[..., object]) -> bool:
+    from inspect import signature
+
     try:
-        inspect.signature(callback).bind(None, None, None)
+        signature(callback).bind(None, None, None)
     except TypeError:
         return False
     except ValueError:
@@ -404,19 +357,13 @@ def _takes_three(callback: Callable[..., object]) -> bool:
     return True
 
 
-def _argument(value: Any) -> Any:
-    """Make a key of an argument, so that equal arguments are equal keys and no others."""
-    if isinstance(value, str | bytes | int | UUID):
-        return value
-    if value is None:
-        return ((), "none")
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else ((), "float", struct.pack("<d", value))
-    if isinstance(value, tuple):
-        return ((), "tuple", tuple(_argument(item) for item in value))
-    raise TypeError(f"memoize has no key for an argument of type {type(value).__qualname__}: pass key=")
+_caches: weakref.WeakSet[Cache] = weakref.WeakSet()
 
 
-def _arguments(*args: Any, **kwargs: Any) -> Any:
-    named = tuple((name, _argument(value)) for name, value in sorted(kwargs.items()))
-    return (tuple(_argument(value) for value in args), named)
+def _after_fork() -> None:
+    """In a child that was forked: threads that held a cache's lock are not here."""
+    for cache in list(_caches):
+        cache._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

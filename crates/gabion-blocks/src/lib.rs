@@ -9,6 +9,7 @@
 //! | `sync` | the one door to locks and atomics |
 //! | [`inside`] | whether this thread is in the middle of gabion's own books, for allocators under `malloc` |
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
+//! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
@@ -25,6 +26,10 @@ mod sync;
 pub mod inside;
 
 pub mod os;
+
+mod desk;
+
+pub mod bias;
 
 pub mod limits;
 
@@ -44,6 +49,7 @@ pub mod run;
 
 pub mod set;
 
+pub use bias::{Biased, BiasedGuard};
 pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;
 pub use directory::{BLOCK_NUMBERS, generation_floor, raise_generation_floor};

@@ -6,7 +6,7 @@ use crate::block::Block;
 use crate::directory::Owner;
 use crate::error::BlockError;
 use crate::os::Os;
-use crate::pool::{Held, Pool, note_holes};
+use crate::pool::{Held, Pool, note_holes, note_no_holes};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, huge};
 
@@ -42,7 +42,14 @@ impl BlockSet {
     /// # Errors
     /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Exhausted`] when no number is left.
     pub fn map(&self) -> Result<(u32, bool), BlockError> {
-        let small = self.len() < self.small;
+        self.map_as(self.len() < self.small)
+    }
+
+    /// As [`BlockSet::map`], where the caller knows better whether the block should be a `small` one, fresh and of small pages.
+    ///
+    /// # Errors
+    /// As [`BlockSet::map`].
+    pub fn map_as(&self, small: bool) -> Result<(u32, bool), BlockError> {
         let (span, zero) = Held::take(&self.pool, BLOCK_BYTES, small)?;
         let base = span.base();
         if !zero {
@@ -109,6 +116,13 @@ impl BlockSet {
         if let Some(base) = base.filter(|_| first <= PAGES_PER_BLOCK && pages <= PAGES_PER_BLOCK - first) {
             // SAFETY: inside a mapped block of ours.
             unsafe { self.os().populate(base, pages * PAGE_BYTES) };
+        }
+    }
+
+    /// Notes that all of a block's memory was touched, so that the pool may keep it warm when it is given back.
+    pub fn note_touched(&self, number: u32) {
+        if let Some(base) = self.base(number) {
+            note_no_holes(base);
         }
     }
 
@@ -258,6 +272,27 @@ mod tests {
         pool.validate().unwrap();
         drop((again, pool));
         assert_eq!(twin.mapped(), 0);
+    }
+
+    #[test]
+    fn a_small_block_is_kept_warm_once_all_of_it_was_touched() {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let mut settings = Settings::unpooled();
+        settings.pool_bytes = 1 << 30;
+        let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+        let set = BlockSet::new(&pool, 0).unwrap();
+        for touched in [false, true] {
+            let (number, zero) = set.map_as(true).unwrap();
+            assert!(zero);
+            if touched {
+                set.note_touched(number);
+            }
+            // SAFETY: nobody uses the block.
+            unsafe { set.give_back(number) };
+            assert_eq!(pool.stats().idle, if touched { BLOCK_BYTES as u64 } else { 0 });
+        }
+        assert!(!set.map_as(false).unwrap().1);
+        pool.validate().unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::thread::yield_now;
 
 /// Takes a lock. What the locks of this crate guard is whole at every instant, so a panic elsewhere is no reason to stop.
 #[inline]

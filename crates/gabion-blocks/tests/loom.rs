@@ -16,6 +16,8 @@ use loom::thread;
 
 #[path = "../src/pool/admission.rs"]
 mod admission;
+#[path = "../src/bias.rs"]
+mod bias;
 #[path = "../src/pool/duty.rs"]
 mod duty;
 #[path = "../src/pool/granules.rs"]
@@ -27,13 +29,50 @@ mod ledger;
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use loom::thread::yield_now;
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap()
     }
 }
 
+/// The crate's desks. The checker runs all threads in one of the system's, so they are told which is theirs.
+mod desk {
+    use super::sync::AtomicUsize;
+
+    pub(crate) struct Desk {
+        pub inside: AtomicUsize,
+    }
+
+    pub(crate) fn mine() -> Option<&'static Desk> {
+        None
+    }
+
+    pub(crate) fn take() -> Option<&'static Desk> {
+        None
+    }
+}
+
+/// The crate's asymmetric fences: both whole, which is what they are when they meet.
+mod os {
+    use super::sync::{Ordering, fence};
+
+    pub(crate) fn can_fence_heavily() -> bool {
+        true
+    }
+
+    pub(crate) fn heavy_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
 use admission::Admission;
+use bias::Biased;
+use desk::Desk;
 use duty::Duty;
 use granules::{Granules, Leaf};
 use ledger::Ledger;
@@ -266,4 +305,43 @@ fn memory_that_has_changed_hands_is_not_taken_for_ours() {
         pool.join().unwrap();
         assert_eq!((map.find(0), map.find(2)), (None, Some(9)));
     });
+}
+
+/// A desk for a thread of one run of the model.
+fn desk() -> &'static Desk {
+    Box::leak(Box::new(Desk { inside: sync::AtomicUsize::new(0) }))
+}
+
+/// A number that the checker watches: two threads that are at it at one time are reported.
+fn raise(number: &loom::cell::UnsafeCell<u64>) {
+    // SAFETY: whoever is inside the lock is alone; the checker sees to it.
+    number.with_mut(|number| unsafe { *number += 1 });
+}
+
+#[test]
+fn a_leaning_lock_lets_one_in_at_a_time() {
+    for counts in [[2, 1], [1, 2], [2, 2]] {
+        loom::model(move || {
+            let lock = Arc::new(Biased::leaning_after(loom::cell::UnsafeCell::new(0_u64), 1));
+            let own = desk();
+            // It leans to this thread from here on.
+            raise(&lock.lock_from(Some(own)));
+            let other = thread::spawn({
+                let lock = Arc::clone(&lock);
+                move || {
+                    let own = desk();
+                    for _ in 0..counts[1] {
+                        raise(&lock.lock_from(Some(own)));
+                    }
+                }
+            });
+            for _ in 0..counts[0] {
+                raise(&lock.lock_from(Some(own)));
+            }
+            other.join().unwrap();
+            // SAFETY: as above.
+            let sum = lock.lock_from(None).with(|number| unsafe { *number });
+            assert_eq!(sum, 1 + counts[0] + counts[1]);
+        });
+    }
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gabion_blocks::{BlockSet, Change, GroupRequest, Pool, Request};
+use gabion_blocks::{Biased, BlockSet, Change, GroupRequest, Pool, Request};
 
 const MIB: usize = 1 << 20;
 
@@ -166,4 +166,30 @@ fn a_child_of_waiting_threads_waits_for_nobody() {
         drop(all);
         assert_eq!(waiting.join().unwrap(), Ok(MIB));
     });
+}
+
+#[test]
+fn a_child_takes_locks_that_lean_to_threads_it_does_not_have() {
+    let locks = [Biased::new(0_u64), Biased::new(0_u64)];
+    let lean = |lock: &Biased<u64>| (0..1000).for_each(|_| *lock.lock() += 1);
+    lean(&locks[0]);
+    let (leans, done) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            lean(&locks[1]);
+            leans.wait();
+            done.wait();
+        });
+        leans.wait();
+        in_child(|| {
+            for lock in &locks {
+                lean(lock);
+                assert_eq!(*lock.lock(), 2000);
+            }
+            std::thread::scope(|scope| scope.spawn(|| locks.iter().for_each(lean)).join().unwrap());
+            assert!(locks.iter().all(|lock| *lock.lock() == 3000));
+        });
+        done.wait();
+    });
+    assert!(locks.iter().all(|lock| *lock.lock() == 1000));
 }

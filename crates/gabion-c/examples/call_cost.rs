@@ -21,9 +21,13 @@ fn from_rust(sized: bool) -> f64 {
         for _ in 0..ROUNDS {
             objects.extend((0..LIVE).map(|_| slots.alloc(Affinity::NODES, layout).expect("memory")));
             for at in objects.drain(..) {
-                // SAFETY: allocated just above with that layout, and used no more.
-                let freed =
-                    unsafe { if sized { slots.free_sized(Affinity::NODES, at, layout) } else { slots.free(at) } };
+                let freed = if sized {
+                    // SAFETY: allocated just above with that layout, and used no more.
+                    unsafe { slots.free_sized(Affinity::NODES, at, layout) }
+                } else {
+                    // SAFETY: as above.
+                    unsafe { slots.free(at) }
+                };
                 freed.expect("a live object");
             }
         }

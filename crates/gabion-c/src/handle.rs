@@ -43,18 +43,28 @@ impl<T: Held> Handle<T> {
     /// Null, or 8 readable bytes; when it is a handle, nobody deletes it during `'a`.
     #[inline]
     pub unsafe fn look<'a>(handle: *const Self) -> Result<&'a T, Failure> {
+        // SAFETY: the caller's duty is the same.
+        unsafe { Self::at_hand(handle) }.ok_or_else(|| refused::<T>(handle.addr()))
+    }
+
+    /// As [`Handle::look`], without a word about what is wrong.
+    ///
+    /// # Safety
+    /// As [`Handle::look`].
+    #[inline(always)]
+    pub unsafe fn at_hand<'a>(handle: *const Self) -> Option<&'a T> {
         if handle.is_null() {
-            return Err(refused::<T>(0));
+            return None;
         }
         // SAFETY: readable (caller's duty), and any bits are a number.
         let mark = unsafe { handle.cast::<u64>().read_unaligned() };
         // One branch for both: this is on the way of every call.
         let misplaced = (handle.addr() % align_of::<Self>()) as u64;
         if (mark ^ T::MARK) | misplaced != 0 {
-            return Err(refused::<T>(handle.addr()));
+            return None;
         }
         // SAFETY: the mark says that it is a live handle, which nobody deletes meanwhile (caller's duty).
-        Ok(unsafe { &(*handle).value })
+        Some(unsafe { &(*handle).value })
     }
 
     /// Takes a handle back that [`Handle::give`] gave. Null is nothing to take.

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use gabion_blocks::Pool;
-use gabion_slots::{Affinity, AffinitySettings, AffinityStats, Slots, SlotsError};
+use gabion_slots::{Affinity, AffinitySettings, AffinityStats, Slots};
 
 use crate::handle::{Handle, Held};
 use crate::status::{Failure, Status, call, value};
@@ -33,6 +33,9 @@ pub const ALL_AFFINITIES: u32 = u32::MAX;
 
 /// Stands for the lack of a limit: `GABION_NO_LIMIT`.
 pub const NO_LIMIT: u64 = u64::MAX;
+
+/// What is longer lies in no slot.
+const LARGEST_SLOT: usize = Slots::MOST_SLOT_BYTES;
 
 /// What C calls `gabion_slots_figures`.
 #[repr(C)]
@@ -68,9 +71,21 @@ impl From<&AffinityStats> for SlotsFigures {
     }
 }
 
+/// The affinity with this index, if there can be one.
+#[inline(always)]
+fn kind(index: u32) -> Option<Affinity> {
+    u8::try_from(index).ok().map(Affinity::from_index)
+}
+
+/// The layout of so many bytes with the affinity's own alignment, if a slot serves it.
+#[inline(always)]
+fn small(size: usize) -> Option<Layout> {
+    if size <= LARGEST_SLOT { Layout::from_size_align(size, 1).ok() } else { None }
+}
+
 #[inline]
 fn affinity(index: u32) -> Result<Affinity, Failure> {
-    u8::try_from(index).map(Affinity::from_index).map_err(|_| no_affinity(index))
+    kind(index).ok_or_else(|| no_affinity(index))
 }
 
 #[cold]
@@ -194,24 +209,38 @@ pub unsafe extern "C" fn gabion_slots_alloc(
     alignment: usize,
     out: *mut *mut c_void,
 ) -> Status {
+    // First what cannot fail or panic, so that nothing is set up for that.
+    // SAFETY: the caller's duty is the same.
+    if let (Some(slots), Some(affinity)) = (unsafe { Handle::at_hand(slots) }, kind(index))
+        && alignment == 0
+        && !out.is_null()
+        && let Some(layout) = small(size)
+        && let Some(at) = slots.alloc_at_hand(affinity, layout)
+    {
+        // SAFETY: not null, and room for a pointer (caller's duty).
+        unsafe { out.write_unaligned(at.as_ptr().cast()) };
+        return Status::OK;
+    }
+    // SAFETY: the caller's duty is the same.
+    unsafe { alloc_further(slots, index, size, alignment, out) }
+}
+
+/// What [`gabion_slots_alloc`] ends with where the next slot is not at hand.
+#[inline(never)]
+unsafe extern "C" fn alloc_further(
+    slots: *mut SlotsHandle,
+    index: u32,
+    size: usize,
+    alignment: usize,
+    out: *mut *mut c_void,
+) -> Status {
     call(|| {
         text::check(out, "out")?;
         // SAFETY: the caller's duty is the same.
-        let slots = unsafe { Handle::look(slots) }?;
-        // A constant alignment shortens what the optimizer leaves of the way to a slot.
-        let at = if alignment == 0 {
-            slots.alloc(affinity(index)?, layout(size, 0)?)?
-        } else {
-            alloc_aligned(slots, affinity(index)?, layout(size, alignment)?)?
-        };
+        let at = unsafe { Handle::look(slots) }?.alloc(affinity(index)?, layout(size, alignment)?)?;
         // SAFETY: room for a pointer (caller's duty).
         unsafe { text::write(out, at.as_ptr().cast(), "out") }
     })
-}
-
-#[inline(never)]
-fn alloc_aligned(slots: &Slots, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
-    slots.alloc(affinity, layout)
 }
 
 /// Allocates memory that reads as zero.
@@ -264,9 +293,6 @@ pub unsafe extern "C" fn gabion_slots_realloc(
     })
 }
 
-/// What is longer lies in no slot.
-const LARGEST_SLOT: usize = 1024;
-
 /// Callers of C's `realloc` do not tell the old size, so the room that the object has stands for it.
 ///
 /// # Safety
@@ -302,6 +328,21 @@ unsafe fn resize(slots: &Slots, affinity: Affinity, old: NonNull<u8>, new: Layou
 /// `slots` is a handle or null; `object` is null, or an object of these slots that nobody uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_slots_free(slots: *mut SlotsHandle, object: *mut c_void) -> Status {
+    // As in `gabion_slots_alloc`.
+    // SAFETY: the caller's duty is the same, here and below.
+    if let (Some(slots), Some(at)) = (unsafe { Handle::at_hand(slots) }, NonNull::new(object.cast()))
+        // SAFETY: as above.
+        && unsafe { slots.free_at_hand(at) }
+    {
+        return Status::OK;
+    }
+    // SAFETY: as above.
+    unsafe { free_further(slots, object) }
+}
+
+/// What [`gabion_slots_free`] ends with where it is more than a slot of this thread.
+#[inline(never)]
+unsafe extern "C" fn free_further(slots: *mut SlotsHandle, object: *mut c_void) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
         let slots = unsafe { Handle::look(slots) }?;
@@ -325,13 +366,35 @@ pub unsafe extern "C" fn gabion_slots_free_sized(
     size: usize,
     alignment: usize,
 ) -> Status {
+    // As in `gabion_slots_alloc`.
+    // SAFETY: the caller's duty is the same, here and below.
+    if let (Some(slots), Some(at)) = (unsafe { Handle::at_hand(slots) }, NonNull::new(object.cast()))
+        && alignment == 0
+        && let Some(layout) = small(size)
+        // SAFETY: as above.
+        && unsafe { slots.free_sized_at_hand(at, layout) }
+    {
+        return Status::OK;
+    }
+    // SAFETY: as above.
+    unsafe { free_sized_further(slots, index, object, size, alignment) }
+}
+
+/// What [`gabion_slots_free_sized`] ends with where it is more than a slot of this thread.
+#[inline(never)]
+unsafe extern "C" fn free_sized_further(
+    slots: *mut SlotsHandle,
+    index: u32,
+    object: *mut c_void,
+    size: usize,
+    alignment: usize,
+) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
         let slots = unsafe { Handle::look(slots) }?;
         let Some(at) = NonNull::new(object.cast()) else { return Ok(()) };
-        let layout = if alignment == 0 { layout(size, 0)? } else { layout(size, alignment)? };
         // SAFETY: the caller's duty is the same.
-        Ok(unsafe { slots.free_sized(affinity(index)?, at, layout) }?)
+        Ok(unsafe { slots.free_sized(affinity(index)?, at, layout(size, alignment)?) }?)
     })
 }
 

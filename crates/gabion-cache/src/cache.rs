@@ -10,7 +10,7 @@ use gabion_pile::ReadBuf;
 use crate::core::{Core, Listener};
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
 use crate::options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
-use crate::record::Record;
+use crate::record::Handle;
 use crate::stats::CacheStats;
 
 /// A cache bounded in bytes: its default table, and more tables that share its limit.
@@ -28,7 +28,7 @@ pub struct Cache {
 #[derive(Clone)]
 pub struct Table {
     core: Arc<Core>,
-    record: Arc<Record>,
+    record: Handle,
     flights: Arc<Flights>,
 }
 
@@ -47,31 +47,27 @@ impl Cache {
     /// As [`Cache::new`].
     pub fn with_options(options: &CacheOptions) -> Result<Self, BlockError> {
         let core = Arc::new(Core::new(options)?);
-        let record = core.record("", options.table).expect("the first table has a number");
+        let record = core.table("", options.table).expect("the first table has a number");
         Ok(Self { table: Table { core, record, flights: Arc::default() } })
     }
 
-    /// The table of a name, made with `options` when there is none. `None` when 65,535 tables were made.
+    /// The table of a name, made with `options` when there is none. `None` when there are 65,536 tables, dropped ones
+    /// included of which there are handles.
     pub fn table(&self, name: &str, options: TableOptions) -> Option<Table> {
-        let record = self.table.core.record(name, options)?;
+        let record = self.table.core.table(name, options)?;
         Some(Table { record, ..self.table.clone() })
     }
 
     /// All tables, the default one first.
     pub fn tables(&self) -> Vec<Table> {
-        let records = self.table.core.records().into_iter().filter(|record| !record.is_dropped());
-        records.map(|record| Table { record, ..self.table.clone() }).collect()
+        self.table.core.tables().into_iter().map(|record| Table { record, ..self.table.clone() }).collect()
     }
 
     /// Drops a table with all that is in it. Handles of it stay safe: gets find nothing, puts are refused. The name can
     /// be given to a new table. False when there is no such table; the default table stays.
     pub fn drop_table(&self, name: &str) -> bool {
         let table = self.tables().into_iter().skip(1).find(|table| table.name() == name);
-        table.is_some_and(|table| {
-            let dropped = table.record.drop_it();
-            self.table.core.clear(Some(&table.record));
-            dropped
-        })
+        table.is_some_and(|table| self.table.core.drop_table(&table.record))
     }
 
     /// Removes all entries of all tables. Returns how many.
@@ -156,7 +152,7 @@ impl Table {
 
     /// Whether there is a value. Neither counted nor seen by the eviction policy.
     pub fn contains(&self, key: &[u8]) -> bool {
-        self.peek(key, &mut ReadBuf::new()).is_some()
+        self.core.contains(&self.record, key)
     }
 
     /// Stores a copy of `value`. Constant time, but that it may have to make room for it.
@@ -167,6 +163,12 @@ impl Table {
     /// Stores a copy of `value` if the key has none. `None` when it has one.
     pub fn add(&self, key: &[u8], value: &[u8], options: &PutOptions) -> Option<PutResult> {
         self.core.put(&self.record, key, value, options, true)
+    }
+
+    /// Replaces a key's value while it is `old`; its end, idle time and priority stay. False: it is another by now.
+    /// `None`: the key has no value, or no longer, because there was no room for the new one.
+    pub fn replace_if(&self, key: &[u8], old: &[u8], new: &[u8]) -> Option<bool> {
+        self.core.replace_if(&self.record, key, old, new)
     }
 
     /// Removes a key's value. False when there is none.
@@ -247,7 +249,7 @@ impl Table {
 
     /// Entries, those included whose time is over and whose memory was not yet given back.
     pub fn len(&self) -> u64 {
-        self.record.counters.entries.load(std::sync::atomic::Ordering::Relaxed)
+        self.record.counters.entries()
     }
 
     /// True when there is no entry.

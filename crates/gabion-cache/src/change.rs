@@ -1,42 +1,51 @@
 //! Changes to a shard, under its lock.
 
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard};
 
 use gabion_blocks::BlockError;
-use gabion_pile::{PileError, Pointer, ReadBuf};
+use gabion_pile::{PileError, Place, Pointer, ReadBuf};
 
-use crate::budget::{Ledger, weight};
-use crate::entries::{About, Entries};
+use crate::budget::INDEX_BYTES;
+use crate::clock::{Clock, now};
+use crate::entry::{About, Entry, Head, Layout, Times, contents, stored};
 use crate::hash::KeyHash;
 use crate::key::Image;
-use crate::policy::Mode;
+use crate::policy::{Id, Mode};
 use crate::record::Record;
-use crate::shard::{Gone, Ground, Group, Reason, Shard, State, no_pointer};
-use crate::stats::count;
+use crate::shard::{Gone, Ground, Group, Links, Reason, Shard, State, group_in, partition_of};
+use crate::stats::Figure;
 use crate::wheel::Due;
 
 /// A put, ready to be stored.
 pub(crate) struct Request<'a> {
     pub record: &'a Record,
-    pub image: &'a Image,
+    pub image: &'a Image<'a>,
     pub hash: KeyHash,
-    pub payload: &'a [u8],
+    pub value: &'a [u8],
+    pub layout: Layout,
     pub due: Option<Due>,
+    pub times: Times,
     pub priority: i8,
     /// Only when the key is not there.
     pub absent: bool,
-    pub now: u64,
+    pub clock: &'a Arc<dyn Clock>,
 }
 
 impl Request<'_> {
     pub fn weight(&self) -> u64 {
-        weight(self.payload.len(), self.due.is_some())
+        crate::budget::weight(self.layout)
     }
 
     fn about(&self) -> About {
-        let (table, own) = (self.record.id, self.record.own.is_some());
-        About { table, priority: self.priority, own, timed: self.due.is_some() }
+        About { priority: self.priority, own: self.record.own.is_some() }
+    }
+
+    pub fn partition(&self) -> Option<u16> {
+        self.record.own.as_ref().map(|_| self.record.id)
+    }
+
+    fn head(&self, rest: Option<(Pointer, u64)>) -> Head {
+        Head { about: self.about(), kept: self.hash.kept(), due: self.due, times: self.times, rest }
     }
 }
 
@@ -46,6 +55,10 @@ pub(crate) enum Step {
     Replaced,
     /// The key is there, and the put is for absent keys only.
     Present,
+    /// Whether so many bytes can be had is for all shards together to say.
+    Unsure(u64),
+    /// There are no pages for it.
+    Pages(BlockError),
     /// Entries of this priority (of the table, or of all) must go first, and this shard has none.
     Elsewhere {
         priority: i8,
@@ -56,7 +69,9 @@ pub(crate) enum Step {
 }
 
 /// Why there is no room yet.
-enum Lack {
+pub enum Lack {
+    Unsure(u64),
+    Pages(BlockError),
     Elsewhere { priority: i8, table_only: bool },
     Room,
 }
@@ -64,14 +79,16 @@ enum Lack {
 impl From<Lack> for Step {
     fn from(lack: Lack) -> Self {
         match lack {
+            Lack::Unsure(bytes) => Self::Unsure(bytes),
+            Lack::Pages(cause) => Self::Pages(cause),
             Lack::Elsewhere { priority, table_only } => Self::Elsewhere { priority, table_only },
             Lack::Room => Self::Refused,
         }
     }
 }
 
-/// How many entries make room at one time when memory lacks: pages come free together or not at all.
-const BATCH: usize = 16;
+/// Longer payloads leave no room behind where they were put together.
+const KEEP: usize = 1 << 16;
 
 /// A locked shard.
 pub(crate) struct Locked<'a> {
@@ -82,18 +99,14 @@ pub(crate) struct Locked<'a> {
     pub heard: bool,
 }
 
-impl Locked<'_> {
-    /// Stores a value, as far as this shard alone can make room for it.
-    pub fn put(&mut self, request: &Request<'_>) -> Step {
-        let mut buf = std::mem::take(&mut self.state.buf);
-        let step = self.put_with(request, &mut buf);
-        buf.let_go();
-        self.state.buf = buf;
-        step.unwrap_or_else(Step::from)
+impl<'a> Locked<'a> {
+    /// Stores a value, as far as this shard alone can make room for it. `sure`: room can be made.
+    pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
+        self.put_with(request, sure).unwrap_or_else(Step::from)
     }
 
-    fn put_with(&mut self, request: &Request<'_>, buf: &mut ReadBuf) -> Result<Step, Lack> {
-        let found = self.find_live(request, buf);
+    fn put_with(&mut self, request: &Request<'_>, sure: bool) -> Result<Step, Lack> {
+        let found = self.find_live(request);
         if let Some(id) = found {
             if request.absent {
                 return Ok(Step::Present);
@@ -105,33 +118,65 @@ impl Locked<'_> {
             self.touch(id);
         }
         if self.ground.mode == Mode::Sketch {
-            self.shard.segments.note(request.hash.kept());
-            self.shard.segments.keep_time(&self.state.stash, request.hash.kept());
+            self.shard.sketches.keep_time(self.state.stash.entries, request.hash.kept());
+            self.shard.sketches.note(request.hash.kept());
         } else if found.is_none() {
-            let (mode, about) = (self.ground.mode, request.about());
-            self.state.group(mode, about.priority, about.partition()).policy.miss(request.hash.kept());
+            let (mode, partition) = (self.ground.mode, request.partition());
+            group_in(&mut self.state.groups, mode, request.priority, partition).policy.miss(request.hash.kept());
         }
-        self.charge(request, found)?;
-        if let Err(lack) = self.store(request, buf) {
+        self.charge(request, found, sure)?;
+        if let Err(lack) = self.store(request, found) {
             self.uncharge(request);
             return Err(lack);
         }
         Ok(if found.is_some() { Step::Replaced } else { Step::Inserted })
     }
 
+    pub fn entry(&self, id: Id) -> Entry<'a> {
+        Entry::at(&self.ground.pile, id)
+    }
+
+    /// What the entry is charged.
+    pub fn weight(&self, id: Id) -> u64 {
+        self.entry(id).stored() + INDEX_BYTES
+    }
+
+    /// Has a policy do something to the lists of an entry's group.
+    #[inline]
+    pub fn with_group<R>(
+        &mut self,
+        priority: i8,
+        partition: Option<u16>,
+        act: impl FnOnce(&mut Group, &mut Links<'_>) -> R,
+    ) -> R {
+        let State { groups, stash, records, .. } = &mut *self.state;
+        let group = group_in(groups, self.ground.mode, priority, partition);
+        let before = group.policy.bytes() == 0;
+        let result = act(group, &mut Links::with(self.shard, self.ground, stash));
+        let after = group.policy.bytes() == 0;
+        if before != after {
+            let own = partition.and_then(|table| records[usize::from(table)].own.as_ref());
+            for ledger in own.into_iter().chain([&self.ground.ledger]) {
+                if after { ledger.classes.go(priority) } else { ledger.classes.come(priority) }
+            }
+        }
+        result
+    }
+
     /// The policy hears of a use.
-    fn touch(&mut self, id: u32) {
-        let entry = self.shard.entries.at(id);
-        entry.hit();
-        let about = entry.about();
-        let group = self.state.group(self.ground.mode, about.priority, about.partition());
-        group.policy.touch(&mut self.shard.links(), id);
+    fn touch(&mut self, id: Id) {
+        let about = self.entry(id).about();
+        let partition = partition_of(self.ground, id);
+        let State { stash, .. } = &*self.state;
+        self.shard.segments.cell_of(stash, self.entry(id).kept(), Place::from_bits(id)).hit();
+        self.with_group(about.priority, partition, |group, links| group.policy.touch(links, id));
     }
 
     /// The key's entry; one that has expired is removed.
-    fn find_live(&mut self, request: &Request<'_>, buf: &mut ReadBuf) -> Option<u32> {
-        let id = self.shard.find(&mut self.state, self.ground, request.image, request.hash, buf)?;
-        if self.is_over(id, request.now) {
+    fn find_live(&mut self, request: &Request<'_>) -> Option<Id> {
+        let id = self.shard.find(&mut self.state, self.ground, request.image, request.hash)?;
+        // A put without an end has not asked for the time.
+        if self.entry(id).due().is_some_and(|due| due.deadline() <= now(&**request.clock)) {
             self.expire_entry(id);
             return None;
         }
@@ -139,301 +184,281 @@ impl Locked<'_> {
     }
 
     /// Whether an entry's time is over.
-    pub fn is_over(&self, id: u32, now: u64) -> bool {
-        self.shard.entries.at(id).about().timed && self.shard.dues.get(id).deadline() <= now
+    pub fn is_over(&self, id: Id, now: u64) -> bool {
+        self.entry(id).due().is_some_and(|due| due.deadline() <= now)
     }
 
     /// Replaces a value by one of the same weight, in place.
-    fn overwrite(&mut self, request: &Request<'_>, id: u32) -> bool {
-        let entry = self.shard.entries.at(id);
-        if entry.weight() != request.weight() || self.ground.pile.replace(entry.pointer(), request.payload).is_err() {
+    fn overwrite(&mut self, request: &Request<'_>, id: Id) -> bool {
+        let entry = self.entry(id);
+        if request.layout.rest.is_some() || entry.rest().is_some() || entry.stored() != request.layout.stored {
             return false;
         }
-        self.settle(request, id);
+        // What leaves the lists does so before its links are written over.
+        let (about, queue, links) = (entry.about(), entry.queue(), entry.links());
+        let partition = partition_of(self.ground, id);
+        if entry.due().is_some() {
+            self.unhang(id);
+        }
+        let pointer = self.ground.pile.pointer_at(Place::from_bits(id)).expect("an entry is in the cache's pile");
+        let State { payload, .. } = &mut *self.state;
+        write_payload(request, None, payload);
+        // The same words in the same slot: this cannot fail for lack of room.
+        self.ground.pile.replace(pointer, payload).expect("an entry's payload fits its own slot");
+        entry.set_links(links.0, links.1);
+        entry.set_queue(queue);
+        self.settle(request, id, about.priority, partition);
         self.touch(id);
         true
     }
 
-    /// Gives an entry the deadline and priority of the put that replaced its value.
-    fn settle(&mut self, request: &Request<'_>, id: u32) {
-        let entry = self.shard.entries.at(id);
-        let (before, after) = (entry.about(), request.about());
-        if before.timed {
-            self.state.wheel.take(&self.shard.dues, id);
+    /// Gives an entry whose payload was replaced the list of its new priority, and its place in the wheel.
+    fn settle(&mut self, request: &Request<'_>, id: Id, before: i8, partition: Option<u16>) {
+        if request.due.is_some() {
+            self.hang(id);
         }
-        if let Some(due) = request.due {
-            self.shard.dues.set(id, due);
-            self.state.wheel.hang(&self.shard.dues, id);
+        if before != request.priority {
+            self.with_group(before, partition, |group, links| group.policy.remove(links, id));
+            self.with_group(request.priority, partition, |group, links| group.policy.insert(links, id));
         }
-        if before.priority != after.priority {
-            let (mode, mut links) = (self.ground.mode, self.shard.links());
-            self.state.group(mode, before.priority, before.partition()).policy.remove(&mut links, id);
-            self.state.group(mode, after.priority, after.partition()).policy.insert(&mut links, id);
-            self.ledgers(request.record, |ledger| ledger.change(before.priority, after.priority, entry.weight()));
-        }
-        entry.set_about(after);
     }
 
-    fn ledgers(&self, record: &Record, act: impl Fn(&Ledger)) {
-        act(&self.ground.ledger);
-        record.own.iter().for_each(act);
+    fn hang(&mut self, id: Id) {
+        let State { wheel, stash, .. } = &mut *self.state;
+        wheel.hang(&Links::with(self.shard, self.ground, stash), id);
     }
 
-    /// Charges what the put weighs to the table and the cache, making room for it.
-    fn charge(&mut self, request: &Request<'_>, found: Option<u32>) -> Result<(), Lack> {
-        let weight = request.weight();
-        // An entry of higher priority can be replaced, though not evicted.
-        let replaced = found.map_or(0, |id| {
-            let entry = self.shard.entries.at(id);
-            if entry.about().priority > request.priority { entry.weight() } else { 0 }
-        });
-        let needed = weight.saturating_sub(replaced);
-        let could = |ledger: &Ledger| ledger.could_hold(needed, request.priority);
-        if !could(&self.ground.ledger) || !request.record.own.as_ref().is_none_or(could) {
-            return Err(Lack::Room);
-        }
-        if let Some(own) = &request.record.own {
-            while own.used.take(weight).is_err() {
-                self.make_room(request, true)?;
-            }
-        }
-        while self.ground.ledger.used.take(weight).is_err() {
-            if let Err(lack) = self.make_room(request, false) {
-                if let Some(own) = &request.record.own {
-                    own.used.give(weight);
-                }
-                return Err(lack);
-            }
-        }
-        Ok(())
+    /// Gives an entry that has an end another one.
+    pub fn set_due(&mut self, id: Id, due: Due) {
+        self.unhang(id);
+        self.entry(id).set_due(due);
+        self.hang(id);
     }
 
-    fn uncharge(&self, request: &Request<'_>) {
-        self.ledgers(request.record, |ledger| ledger.used.give(request.weight()));
-    }
-
-    /// Evicts an entry of the lowest priority that there is in the table or the cache, and what the slack asks for
-    /// beyond that, as far as this shard goes.
-    fn make_room(&mut self, request: &Request<'_>, table_only: bool) -> Result<(), Lack> {
-        let own = request.record.own.as_ref().filter(|_| table_only);
-        let ledger = own.unwrap_or(&self.ground.ledger);
-        let priority = ledger.classes.lowest(request.priority).ok_or(Lack::Room)?;
-        let only = table_only.then_some(request.record.id);
-        if !self.evict(priority, only) {
-            return Err(Lack::Elsewhere { priority, table_only });
-        }
-        let slack = ledger.slack + request.weight();
-        for _ in 0..BATCH {
-            if ledger.slack == 0 || !ledger.is_over(slack) || !self.evict(priority, only) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Evicts one entry of a priority: of a table with a limit of its own, or of whichever group has most. False when
-    /// there is none here.
-    pub fn evict(&mut self, priority: i8, only: Option<u16>) -> bool {
-        let fits = |group: &&mut Group| {
-            group.priority == priority && (only.is_none() || group.partition == only) && group.policy.bytes() > 0
-        };
-        let state = &mut *self.state;
-        let Some(group) = state.groups.iter_mut().filter(fits).max_by_key(|group| group.policy.bytes()) else {
-            return false;
-        };
-        let limit = match group.partition {
-            Some(table) => state.records[table as usize].own.as_ref().map_or(0, |own| own.used.limit()),
-            None => self.ground.ledger.used.limit(),
-        };
-        let Some(id) = group.policy.evict(&mut self.shard.links(), limit / self.ground.shards) else { return false };
-        self.let_go(id, Some(Reason::Evicted));
-        true
+    fn unhang(&mut self, id: Id) {
+        let State { wheel, stash, .. } = &mut *self.state;
+        wheel.take(&Links::with(self.shard, self.ground, stash), id);
     }
 
     /// Puts the payload into the pile and the entry into the index.
-    fn store(&mut self, request: &Request<'_>, buf: &mut ReadBuf) -> Result<(), Lack> {
-        let pointer = self.put_payload(request)?;
+    fn store(&mut self, request: &Request<'_>, found: Option<Id>) -> Result<(), Lack> {
+        let place = self.put_entry(request)?;
         // What made room may have been the key's own old entry.
-        let found = self.shard.find(&mut self.state, self.ground, request.image, request.hash, buf);
+        let found = found.and_then(|_| self.shard.find(&mut self.state, self.ground, request.image, request.hash));
         if let Some(id) = found {
-            self.swap(request, id, pointer);
+            self.swap(request, id, place);
             return Ok(());
         }
-        loop {
-            let Err(error) = self.insert(request, pointer) else { return Ok(()) };
-            // The index could not grow: entries must go until a page of theirs is empty, or a place of theirs free.
-            if let Err(lack) = self.make_memory(request, &error) {
-                let _ = self.ground.pile.remove(pointer);
-                return Err(lack);
-            }
-        }
+        self.insert(request, place).map_err(|error| {
+            // The index could not grow.
+            self.discard(place.to_bits());
+            Lack::Pages(error)
+        })
     }
 
-    fn put_payload(&mut self, request: &Request<'_>) -> Result<Pointer, Lack> {
-        loop {
-            let cause = match self.ground.pile.put(request.payload, 0) {
-                Ok(pointer) => return Ok(pointer),
-                Err(PileError::Memory { cause, .. }) => cause,
-                Err(_) => return Err(Lack::Room),
+    /// Puts an entry's payload, in one or two objects.
+    fn put_entry(&mut self, request: &Request<'_>) -> Result<Place, Lack> {
+        let (mut payload, mut rest) = (std::mem::take(&mut self.state.payload), std::mem::take(&mut self.state.rest));
+        let result = self.put_objects(request, &mut payload, &mut rest);
+        for buffer in [&mut payload, &mut rest] {
+            buffer.clear();
+            buffer.shrink_to(KEEP);
+        }
+        (self.state.payload, self.state.rest) = (payload, rest);
+        result
+    }
+
+    #[inline]
+    fn put_objects(&mut self, request: &Request<'_>, payload: &mut Vec<u8>, rest: &mut Vec<u8>) -> Result<Place, Lack> {
+        let mut second = None;
+        if let Some(length) = request.layout.rest {
+            let bytes = if length == request.value.len() {
+                request.value
+            } else {
+                rest.clear();
+                rest.extend_from_slice(request.image.key);
+                rest.extend_from_slice(request.value);
+                rest
             };
-            self.make_memory(request, &cause)?;
+            let pointer = self.put_payload(request, bytes)?;
+            second = Some((pointer, stored(length)));
         }
-    }
-
-    /// Evicts some entries, because the pages that there may be are all in use.
-    fn make_memory(&mut self, request: &Request<'_>, cause: &BlockError) -> Result<(), Lack> {
-        // Where the system itself has no memory, evicting the whole cache would not be the answer.
-        if !matches!(cause, BlockError::Limit { .. }) {
-            return Err(Lack::Room);
-        }
-        let priority = self.ground.ledger.classes.lowest(request.priority).ok_or(Lack::Room)?;
-        if !self.evict(priority, None) {
-            return Err(Lack::Elsewhere { priority, table_only: false });
-        }
-        (1..BATCH).take_while(|_| self.evict(priority, None)).count();
-        Ok(())
-    }
-
-    /// Gives a key's entry another payload. Readers see the old value or the new.
-    fn swap(&mut self, request: &Request<'_>, id: u32, pointer: Pointer) {
-        let entry = self.shard.entries.at(id);
-        let (old, before, about) = (entry.pointer(), entry.weight(), entry.about());
-        let weight = request.weight();
-        let (mode, links) = (self.ground.mode, self.shard.links());
-        let group = self.state.group(mode, about.priority, about.partition());
-        group.policy.reweigh(&links, id, weight);
-        self.ledgers(request.record, |ledger| {
-            ledger.leave(about.priority, before);
-            ledger.enter(about.priority, weight);
-        });
-        request.record.bytes.fetch_add(weight, Relaxed);
-        request.record.bytes.fetch_sub(before, Relaxed);
-        entry.set_weight(weight);
-        entry.set_pointer(pointer);
-        if request.due.is_some() && self.shard.dues.ensure(id).is_err() {
-            // Without a place for its end the value may not stay; the caller finds it gone.
-            let _ = self.ground.pile.remove(old);
-            self.unlink(id);
-            self.let_go(id, Some(Reason::Evicted));
-            return;
-        }
-        self.settle(request, id);
-        let _ = self.ground.pile.remove(old);
-    }
-
-    fn insert(&mut self, request: &Request<'_>, pointer: Pointer) -> Result<(), BlockError> {
-        let (shard, state) = (self.shard, &mut *self.state);
-        let id = shard.entries.take(&mut state.ids)?;
-        if let Some(due) = request.due {
-            if let Err(error) = shard.dues.ensure(id) {
-                shard.entries.give(&mut state.ids, id);
-                return Err(error);
+        write_payload(request, second, payload);
+        match self.put_payload(request, payload) {
+            Ok(pointer) => Ok(pointer.to_place()),
+            Err(lack) => {
+                if let Some((pointer, _)) = second {
+                    let _ = self.ground.pile.remove(pointer);
+                }
+                Err(lack)
             }
-            shard.dues.set(id, due);
         }
-        let (about, kept, weight) = (request.about(), request.hash.kept(), request.weight());
-        shard.entries.fill(id, pointer, kept, weight, about);
-        if let Err(error) = shard.segments.insert(&mut state.stash, request.hash, id, |id| shard.entries.at(id).kept())
-        {
-            shard.entries.give(&mut state.ids, id);
-            return Err(error);
-        }
-        if request.due.is_some() {
-            state.wheel.hang(&shard.dues, id);
-        }
-        state.group(self.ground.mode, about.priority, about.partition()).policy.insert(&mut shard.links(), id);
-        self.ledgers(request.record, |ledger| ledger.enter(about.priority, weight));
-        request.record.bytes.fetch_add(weight, Relaxed);
-        count(&request.record.counters.entries);
-        Ok(())
     }
 
-    /// Takes an entry out of its policy.
-    fn unlink(&mut self, id: u32) {
-        let about = self.shard.entries.at(id).about();
-        let group = self.state.group(self.ground.mode, about.priority, about.partition());
-        group.policy.remove(&mut self.shard.links(), id);
+    /// Puts a payload where there is room at hand, or where an entry of its kind that was about to go leaves some.
+    #[inline]
+    fn put_payload(&mut self, request: &Request<'_>, payload: &[u8]) -> Result<Pointer, Lack> {
+        let pile = &self.ground.pile;
+        if let Ok(pointer) = pile.try_put(payload) {
+            return Ok(pointer);
+        }
+        let lowest = self.ground.ledger.classes.lowest(request.priority);
+        if lowest.is_some_and(|lowest| self.evict_like(request, lowest))
+            && let Ok(pointer) = pile.try_put(payload)
+        {
+            return Ok(pointer);
+        }
+        pile.put(payload, 0).map_err(|error| match error {
+            PileError::Memory { cause, .. } => Lack::Pages(cause),
+            _ => Lack::Room,
+        })
+    }
+
+    /// Puts an entry's payload into another slot that `fits`; false when there is none.
+    pub fn move_out(&mut self, id: Id, fits: impl Fn(Place) -> bool) -> bool {
+        let (entry, partition) = (self.entry(id), partition_of(self.ground, id));
+        let pile = &self.ground.pile;
+        let Ok(pointer) = pile.put(&entry.bytes(), 0) else { return false };
+        let to = pointer.to_place();
+        if !fits(to) {
+            let _ = pile.remove(pointer);
+            return false;
+        }
+        if entry.due().is_some() {
+            self.unhang(id);
+            self.hang(to.to_bits());
+        }
+        self.relocate(id, to, partition);
+        if let Some(pointer) = pile.pointer_at(Place::from_bits(id)) {
+            let _ = pile.remove(pointer);
+        }
+        true
+    }
+
+    /// The lists and the index lead to another place, where the entry's links were copied.
+    fn relocate(&mut self, id: Id, to: Place, partition: Option<u16>) {
+        let entry = self.entry(id);
+        let priority = entry.about().priority;
+        self.with_group(priority, partition, |group, links| group.policy.renumber(links, id, to.to_bits()));
+        let place = Place::from_bits(id);
+        self.shard.segments.cell_of(&self.state.stash, entry.kept(), place).lead_to(to);
+    }
+
+    /// Gives a key another entry in place of its old one. Readers see the old value or the new.
+    fn swap(&mut self, request: &Request<'_>, id: Id, place: Place) {
+        let (entry, new) = (self.entry(id), self.entry(place.to_bits()));
+        let (before, partition) = (entry.about().priority, partition_of(self.ground, id));
+        let (old_weight, weight) = (self.weight(id), request.weight());
+        let (newer, older) = entry.links();
+        new.set_links(newer, older);
+        new.set_queue(entry.queue());
+        if entry.due().is_some() {
+            self.unhang(id);
+        }
+        let to = place.to_bits();
+        self.with_group(before, partition, |group, links| group.policy.reweigh(links, id, weight));
+        self.relocate(id, place, partition);
+        self.discard(id);
+        if let Some(own) = &request.record.own {
+            own.used.give(old_weight);
+        }
+        request.record.counters.add(Figure::BytesOut, old_weight);
+        request.record.counters.add(Figure::BytesIn, weight);
+        self.earn(old_weight);
+        self.settle(request, to, before, partition);
+    }
+
+    fn insert(&mut self, request: &Request<'_>, place: Place) -> Result<(), BlockError> {
+        let id = place.to_bits();
+        self.shard.segments.insert(&mut self.state.stash, request.hash, place)?;
+        if request.due.is_some() {
+            self.hang(id);
+        }
+        self.with_group(request.priority, request.partition(), |group, links| group.policy.insert(links, id));
+        request.record.counters.count(Figure::Came);
+        request.record.counters.add(Figure::BytesIn, request.weight());
+        Ok(())
     }
 
     /// Removes an entry, for its caller's reason.
-    pub fn remove_entry(&mut self, id: u32, reason: Option<Reason>) {
-        self.unlink(id);
+    pub fn remove_entry(&mut self, id: Id, reason: Option<Reason>) {
+        let (about, partition) = (self.entry(id).about(), partition_of(self.ground, id));
+        self.with_group(about.priority, partition, |group, links| group.policy.remove(links, id));
         self.let_go(id, reason);
     }
 
-    fn expire_entry(&mut self, id: u32) {
+    fn expire_entry(&mut self, id: Id) {
         self.remove_entry(id, Some(Reason::Expired));
     }
 
     /// Removes an entry that its policy has let go of.
-    fn let_go(&mut self, id: u32, reason: Option<Reason>) {
-        let (shard, state) = (self.shard, &mut *self.state);
-        let entry = shard.entries.at(id);
-        let (about, pointer, weight) = (entry.about(), entry.pointer(), entry.weight());
-        shard.segments.remove(&mut state.stash, entry.kept(), id);
-        if about.timed {
-            state.wheel.take(&shard.dues, id);
+    pub fn let_go(&mut self, id: Id, reason: Option<Reason>) {
+        let (entry, weight) = (self.entry(id), self.weight(id));
+        if entry.due().is_some() {
+            self.unhang(id);
         }
+        self.shard.segments.remove(&mut self.state.stash, entry.kept(), Place::from_bits(id));
+        let (_, table, _) = entry.prefix();
         if let Some(reason) = reason.filter(|_| self.heard) {
             let mut buf = ReadBuf::new();
-            if let Ok(payload) = self.ground.pile.read(pointer, &mut buf) {
-                state.gone.push(Gone { payload: payload.to_vec(), reason });
+            if let Some((key, value)) = contents(&self.ground.pile, id, &mut buf) {
+                let record = Arc::clone(&self.state.records[usize::from(table)]);
+                self.state.gone.push(Gone { record, key, value, reason });
             }
         }
-        let _ = self.ground.pile.remove(pointer);
-        shard.entries.give(&mut state.ids, id);
-        let record = state.record(about.table).clone();
-        record.counters.entries.fetch_sub(1, Relaxed);
-        record.bytes.fetch_sub(weight, Relaxed);
+        self.discard(id);
+        let record = &self.state.records[usize::from(table)];
+        record.counters.count(Figure::Went);
+        record.counters.add(Figure::BytesOut, weight);
         match reason {
-            Some(Reason::Evicted) => count(&record.counters.evicted),
-            Some(Reason::Expired) => count(&record.counters.expired),
+            Some(Reason::Evicted) => record.counters.count(Figure::Evicted),
+            Some(Reason::Expired) => record.counters.count(Figure::Expired),
             None => {}
         }
-        self.ledgers(&record, |ledger| ledger.leave(about.priority, weight));
-        self.tidy();
-    }
-
-    /// Gives back a little of an index that has become too large.
-    fn tidy(&mut self) {
-        let (shard, state) = (self.shard, &mut *self.state);
-        shard.segments.shrink(&mut state.stash, |id| shard.entries.at(id).kept());
-        for _ in 0..2 {
-            if !Entries::is_sparse(&state.ids) {
-                return;
-            }
-            let last = state.ids.end - 1;
-            if let Some((from, to)) = shard.entries.drop_last(&mut state.ids) {
-                let about = shard.entries.at(to).about();
-                shard.segments.renumber(&mut state.stash, shard.entries.at(to).kept(), from, to);
-                state.group(self.ground.mode, about.priority, about.partition()).policy.renumber(
-                    &mut shard.links(),
-                    from,
-                    to,
-                );
-                if about.timed {
-                    state.wheel.renumber(&shard.dues, from, to).expect("lower ids have their place");
-                }
-            }
-            shard.entries.forget(&state.ids, last);
-            shard.dues.shrink(state.ids.end);
+        if let Some(own) = &record.own {
+            own.used.give(weight);
         }
+        self.earn(weight);
+        self.shard.segments.shrink(&mut self.state.stash);
     }
 
-    /// The table of an id's entry, if one lives there.
-    pub fn table_of(&self, id: u32) -> Option<u16> {
-        let entry = self.shard.entries.find(id)?;
-        (entry.pointer() != no_pointer()).then(|| entry.about().table)
+    /// Removes an entry's objects from the pile: nothing leads there any more.
+    fn discard(&self, id: Id) {
+        let rest = self.entry(id).rest();
+        let pile = &self.ground.pile;
+        if let Some(pointer) = pile.pointer_at(Place::from_bits(id)) {
+            let _ = pile.remove(pointer);
+        }
+        if let Some((pointer, _)) = rest {
+            let _ = pile.remove(pointer);
+        }
     }
 
     /// Removes entries whose time is over, looking at `steps` entries and buckets at most. Returns how many went, and
     /// whether there is more to look at.
     pub fn expire(&mut self, now: u64, mut steps: usize) -> (u64, bool) {
         let mut expired = 0;
-        while let Some(id) = self.state.next_due(&self.shard.dues, now, &mut steps) {
+        loop {
+            let State { wheel, stash, .. } = &mut *self.state;
+            let links = Links::with(self.shard, self.ground, stash);
+            let Some(id) = wheel.next_due(&links, now, &mut steps) else { return (expired, steps == 0) };
+            // Whoever removes it takes it down again.
+            wheel.hang(&links, id);
             self.expire_entry(id);
             expired += 1;
         }
-        (expired, steps == 0)
+    }
+}
+
+/// Puts an entry's payload together: head, image (or as much of it as stands there), value (unless it is elsewhere).
+#[inline]
+fn write_payload(request: &Request<'_>, rest: Option<(Pointer, u64)>, into: &mut Vec<u8>) {
+    into.clear();
+    let (layout, image) = (request.layout, request.image);
+    request.head(rest).write(layout.flags, into);
+    into.extend_from_slice(&image.prefix()[..image.prefix_len]);
+    into.extend_from_slice(&image.key[..layout.image - image.prefix_len]);
+    if rest.is_none() {
+        into.extend_from_slice(request.value);
     }
 }

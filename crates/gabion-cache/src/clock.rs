@@ -13,6 +13,12 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn wall(&self) -> Duration;
 }
 
+/// Milliseconds by a clock.
+#[inline]
+pub(crate) fn now(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.now().as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The system's clocks: the monotonic one, and the time of day.
 #[derive(Debug)]
 pub struct SystemClock {

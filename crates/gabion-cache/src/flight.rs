@@ -147,6 +147,8 @@ impl Drop for Ticket<'_> {
         if inner.flying.get(&self.key).is_some_and(|flight| flight.number == self.flight.number) {
             inner.flying.remove(&self.key);
         }
+        // Whoever waited for it waits no more, though it may take a while to wake up.
+        inner.waiting.retain(|_, flight| flight.number != self.flight.number);
         drop(inner);
         let mut landed = lock(&self.flight.landed);
         if matches!(*landed, Landing::Flying) {
@@ -216,6 +218,17 @@ mod tests {
         drop(ticket);
         assert_eq!(waiting.wait(), None);
         assert!(matches!(flights.begin(b"k", 2), Ok(Begin::Run(_))));
+    }
+
+    /// Whoever waited for a factory that has ended was taken to wait still, until it woke up.
+    #[test]
+    fn who_waited_for_what_has_ended_closes_no_circle() {
+        let flights = Flights::default();
+        let Ok(Begin::Run(first)) = flights.begin(b"a", 1) else { panic!("nobody runs it") };
+        let _second = flights.begin(b"b", 2).unwrap();
+        let _slow_to_wake = flights.begin(b"a", 2).unwrap();
+        first.land(b"value");
+        assert!(matches!(flights.begin(b"b", 1), Ok(Begin::Wait(_))));
     }
 
     #[test]

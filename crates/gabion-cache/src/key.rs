@@ -1,158 +1,159 @@
-//! A key as it stands before its value: table, length, bytes.
+//! A key as it stands before its value: length, table, bytes.
 //!
 //! ```text
-//! table (varint) │ length (varint) │ key │ flags (1 byte) │ end (8 bytes, if flagged) │ ttl (8, if flagged) │ value
-//! └──────────── image ─────────────┘
+//! length × 2, plus 1 if there is a table number (varint) │ table (varint), unless it is 0 │ key
+//! └──────────────────────── prefix, up to 8 bytes ───────────────────────┘
+//! └──────────────────────────────────── image ────────────────────────────────────────────┘
 //! ```
-//! Two keys are the same when their images are the same bytes, so a payload begins with its key's image or is another's.
+//! Two keys are the same when their images are the same bytes, so a payload has its key's image or is another's. An image
+//! is never made in memory: its words are put together from prefix and key as they are compared.
 
-/// Keys up to this length take no memory beside the stack.
-const INLINE: usize = 96;
+/// The longest key. What is longer is never found and never stored.
+pub(crate) const LONGEST_KEY: usize = u32::MAX as usize;
 
 /// The image of a key.
-pub(crate) struct Image {
-    inline: [u8; INLINE],
-    len: usize,
-    long: Vec<u8>,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Image<'k> {
+    prefix: u64,
+    pub prefix_len: usize,
+    pub table: u16,
+    pub key: &'k [u8],
 }
 
-/// Bytes of a varint: seven bits a byte, the lowest first.
-fn varint(mut value: u64, mut push: impl FnMut(u8)) {
+/// Adds a varint to a prefix: seven bits a byte, the lowest first.
+#[inline]
+fn append(prefix: &mut u64, len: &mut usize, mut value: u64) {
     while value >= 0x80 {
-        push(value as u8 | 0x80);
+        *prefix |= (value & 0x7F | 0x80) << (8 * *len);
+        *len += 1;
         value >>= 7;
     }
-    push(value as u8);
+    *prefix |= value << (8 * *len);
+    *len += 1;
 }
 
-impl Image {
+/// Up to eight bytes as a word.
+#[inline]
+fn word_of(bytes: &[u8]) -> u64 {
+    if let Some(bytes) = bytes.first_chunk::<8>() {
+        return u64::from_le_bytes(*bytes);
+    }
+    if let (Some(low), Some(high)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        let (low, high) = (u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+        return u64::from(low) | u64::from(high) << (8 * (bytes.len() - 4));
+    }
+    match *bytes {
+        [] => 0,
+        [a] => u64::from(a),
+        [a, b] => u64::from(a) | u64::from(b) << 8,
+        [a, b, c, ..] => u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16,
+    }
+}
+
+impl<'k> Image<'k> {
+    /// The image of a key that is no longer than [`LONGEST_KEY`].
     #[inline]
-    pub fn new(table: u16, key: &[u8]) -> Self {
-        let mut image = Self { inline: [0; INLINE], len: 0, long: Vec::new() };
-        let mut push = |byte| {
-            image.inline[image.len] = byte;
-            image.len += 1;
-        };
-        varint(u64::from(table), &mut push);
-        varint(key.len() as u64, &mut push);
-        let end = image.len + key.len();
-        if let Some(room) = image.inline.get_mut(image.len..end) {
-            room.copy_from_slice(key);
-            image.len = end;
-        } else {
-            image.long = Vec::with_capacity(end);
-            image.long.extend_from_slice(&image.inline[..image.len]);
-            image.long.extend_from_slice(key);
+    pub fn new(table: u16, key: &'k [u8]) -> Self {
+        let (mut prefix, mut prefix_len) = (0, 0);
+        append(&mut prefix, &mut prefix_len, (key.len() as u64) << 1 | u64::from(table != 0));
+        if table != 0 {
+            append(&mut prefix, &mut prefix_len, u64::from(table));
         }
-        image
+        Self { prefix, prefix_len, table, key }
     }
 
     #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        if self.long.is_empty() { &self.inline[..self.len] } else { &self.long }
+    pub fn len(&self) -> usize {
+        self.prefix_len + self.key.len()
     }
-}
 
-/// Times that stand with the value, in milliseconds, because the index has no place for them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Times {
-    /// When it ends however often it is used, for entries with an idle time.
-    pub end: Option<u64>,
-    /// The time to live that it was put with, where that is not its table's.
-    pub ttl: Option<u64>,
-}
-
-const HAS_END: u8 = 1;
-const HAS_TTL: u8 = 2;
-
-/// What a payload holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Payload<'a> {
-    pub table: u16,
-    pub key: &'a [u8],
-    pub times: Times,
-    pub value: &'a [u8],
-}
-
-/// Appends a payload.
-#[inline]
-pub(crate) fn write(image: &Image, times: Times, value: &[u8], into: &mut Vec<u8>) {
-    into.extend_from_slice(image.bytes());
-    let flag = |time: Option<u64>, flag| if time.is_some() { flag } else { 0 };
-    into.push(flag(times.end, HAS_END) | flag(times.ttl, HAS_TTL));
-    for time in [times.end, times.ttl].into_iter().flatten() {
-        into.extend_from_slice(&time.to_le_bytes());
-    }
-    into.extend_from_slice(value);
-}
-
-/// Times and value of a payload; `None` when it is another key's.
-#[inline]
-pub(crate) fn value_of<'a>(image: &Image, payload: &'a [u8]) -> Option<(Times, &'a [u8])> {
-    split(payload.strip_prefix(image.bytes())?)
-}
-
-#[inline]
-fn split(rest: &[u8]) -> Option<(Times, &[u8])> {
-    let (&flags, mut rest) = rest.split_first()?;
-    let mut times = Times::default();
-    for (flag, time) in [(HAS_END, &mut times.end), (HAS_TTL, &mut times.ttl)] {
-        if flags & flag != 0 {
-            let (bytes, more) = rest.split_first_chunk::<8>()?;
-            (*time, rest) = (Some(u64::from_le_bytes(*bytes)), more);
+    #[inline]
+    fn word(&self, index: usize) -> u64 {
+        if index > 0 {
+            return word_of(&self.key[8 * index - self.prefix_len..]);
         }
+        self.prefix | word_of(self.key).checked_shl(8 * self.prefix_len as u32).unwrap_or(0)
     }
-    Some((times, rest))
+
+    /// Whether the first `length` bytes of what `word` gives are the image's.
+    #[inline]
+    pub fn matches(&self, length: usize, word: impl Fn(usize) -> u64) -> bool {
+        let (whole, tail) = (length / 8, length % 8);
+        (0..whole).all(|index| word(index) == self.word(index))
+            && (tail == 0 || (word(whole) ^ self.word(whole)) << (64 - 8 * tail) == 0)
+    }
+
+    /// The bytes of the prefix.
+    #[inline]
+    pub fn prefix(&self) -> [u8; 8] {
+        self.prefix.to_le_bytes()
+    }
 }
 
-/// Takes a payload apart.
-pub(crate) fn parse(payload: &[u8]) -> Option<Payload<'_>> {
-    let mut rest = payload;
+/// Reads an image's prefix from its first bytes: the key's length, the table, the prefix's length.
+#[inline]
+pub(crate) fn parse_prefix(first: u64) -> (usize, u16, usize) {
+    let mut at = 0;
     let mut number = || {
         let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let (&byte, more) = rest.split_first()?;
-            rest = more;
-            value |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Some(value);
+        for shift in (0..35).step_by(7) {
+            let byte = first.checked_shr(8 * at).unwrap_or(0);
+            at += 1;
+            value |= (byte & 0x7F) << shift;
+            if byte & 0x80 == 0 {
+                break;
             }
         }
-        None
+        value
     };
-    let (table, length) = (number()?, number()?);
-    let (key, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    let (times, value) = split(rest)?;
-    Some(Payload { table: u16::try_from(table).ok()?, key, times, value })
+    let length = number();
+    let table = if length & 1 == 1 { number() as u16 } else { 0 };
+    ((length >> 1) as usize, table, at as usize)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn bytes_of(image: &Image<'_>) -> Vec<u8> {
+        [&image.prefix()[..image.prefix_len], image.key].concat()
+    }
+
+    fn words(bytes: &[u8]) -> impl Fn(usize) -> u64 {
+        move |index| word_of(&bytes[(8 * index).min(bytes.len())..])
+    }
+
     #[test]
-    fn payloads_read_back_what_was_written() {
+    fn an_image_matches_its_own_bytes_and_no_others() {
         for (table, length) in
-            [(0, 0), (1, 1), (127, 127), (128, 128), (u16::MAX, 93), (5, 94), (5, 95), (9, 70_000_u32)]
+            [(0, 0), (1, 1), (0, 3), (0, 7), (127, 63), (128, 64), (u16::MAX, 93), (5, 9000), (9, 70_000_u32)]
         {
-            for (end, ttl) in [(None, None), (Some(u64::MAX - 3), None), (None, Some(7)), (Some(1), Some(2))] {
-                let times = Times { end, ttl };
-                let key: Vec<u8> = (0..length).map(|n: u32| n as u8).collect();
-                let (image, mut payload) = (Image::new(table, &key), Vec::new());
-                write(&image, times, b"value", &mut payload);
-                assert_eq!(parse(&payload), Some(Payload { table, key: &key, times, value: b"value" }));
-                assert_eq!(value_of(&image, &payload), Some((times, &b"value"[..])));
-                assert_eq!(value_of(&Image::new(table ^ 1, &key), &payload), None);
-                assert_eq!(parse(&payload[..image.bytes().len()]), None);
+            let key: Vec<u8> = (0..length).map(|n: u32| (n * 7) as u8).collect();
+            let image = Image::new(table, &key);
+            let mut bytes = bytes_of(&image);
+            assert_eq!(parse_prefix(words(&bytes)(0)), (key.len(), table, image.prefix_len));
+            bytes.extend_from_slice(b"value");
+            assert!(image.matches(image.len(), words(&bytes)));
+            assert!(!Image::new(table ^ 1, &key).matches(image.len().min(8), words(&bytes)));
+            for at in [0, image.len() / 2, image.len() - 1] {
+                bytes[at] ^= 1;
+                assert!(!image.matches(image.len(), words(&bytes)), "table {table}, {length} bytes, byte {at}");
+                bytes[at] ^= 1;
             }
         }
     }
 
     #[test]
     fn no_image_is_the_beginning_of_another() {
-        let one = Image::new(3, b"ab");
-        let mut payload = Vec::new();
-        write(&Image::new(3, b"abc"), Times::default(), b"", &mut payload);
-        assert_eq!(value_of(&one, &payload), None);
+        let (one, other) = (Image::new(3, b"ab"), bytes_of(&Image::new(3, b"abc")));
+        assert!(!one.matches(one.len(), words(&other)));
+    }
+
+    #[test]
+    fn the_longest_prefix_fits_a_word() {
+        let (mut prefix, mut len) = (0, 0);
+        append(&mut prefix, &mut len, (LONGEST_KEY as u64) << 1 | 1);
+        append(&mut prefix, &mut len, u64::from(u16::MAX));
+        assert_eq!((len, parse_prefix(prefix)), (8, (LONGEST_KEY, u16::MAX, 8)));
     }
 }

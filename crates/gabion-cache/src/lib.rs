@@ -11,41 +11,47 @@
 //! ```
 //!
 //! # How it works
-//! A key's hash leads to a *shard*, and in it to a *segment* of cells, which name *entries*. An entry holds a pointer into
-//! one pile, where the *payload* lies: table, key, times, value. So the index knows hashes only, keys cost the collector
-//! and malloc nothing, and a hit is believed because the payload itself begins with the key.
+//! A key's hash leads to a *shard*, in it to a *segment*, and there to a *cell* in one cache line, which names a place in one
+//! pile. There lies the *entry*: neighbours in its eviction queue, times, key, value. So the index knows hashes only, keys
+//! cost the collector and malloc nothing, a hit reads two places in memory, and it is believed because the entry itself has
+//! the key.
 //!
 //! ```text
-//! key ─hash─► shard ─► segment: 512 cells (tag, id) ─► entry: pointer, weight, links, state ─► payload in the pile
-//!                      and a frequency sketch                     and its deadline, if it has one
+//! key ─hash─► shard ─► segment: 64 buckets of 7 cells (tag, place) ─► entry in the pile: neighbours, times, key, value
+//!                      and sketches of how often keys were asked for
 //! ```
 //!
-//! Readers take no lock: they follow the cells, read the payload (which the pile checks), and look at the entry's
-//! pointer again. Cells move only when a segment is split, merged or rebuilt; a version tells a reader that found
-//! nothing to look again. Writers lock one shard.
+//! Readers take no lock: they read cell and entry, compare the key, copy the value, and look at the cell and at the pile's
+//! own guards again. Cells move only when a segment is split or merged; a version tells a reader that found nothing to look
+//! again. Writers lock one shard.
 //!
 //! Bytes are counted twice. What entries are charged (rounded payloads, their part of the index) never exceeds
 //! `max_bytes`; and memory, in pages of pile and index together, is taken from one budget of the same size (8 MiB for
-//! smaller caches). Where either is short, entries are evicted, of the lowest priority first.
+//! smaller caches). Where either is short, entries are evicted, of the lowest priority first; where only pages are short,
+//! entries also move together.
 //!
 //! The rooms, lowest first:
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | `key` | a key's image, and what a payload holds |
+//! | `key` | a key's image, as it stands before its value |
 //! | `hash` | the keyed hash and its parts |
 //! | `clock` | where the time comes from |
 //! | `sketch` | how often a key was asked for of late |
 //! | `policy` | who goes when room is needed, checkable without a cache |
-//! | `pages` | memory of the index |
-//! | `segments` | from a hash to ids, growing a segment at a time |
-//! | `entries` | what the index knows of an entry |
+//! | `pages` | memory of the index, in units of 4 KiB |
+//! | `segments` | from a hash to places, growing a segment at a time |
+//! | `sketches` | the sketches of a shard, as many as it needs |
 //! | `wheel` | when entries end |
+//! | `entry` | what stands in the pile: neighbours, times, key, value |
 //! | `budget` | what an entry costs, what may be used |
 //! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
 //! | `shard` | one lock's part of it all, and reading without it |
-//! | `change` | put, remove, evict, expire, under the lock |
+//! | `change`, `charge` | put, remove, evict, expire, and the bytes of it, under the lock |
 //! | `core` | the cache behind its tables |
+//! | `room` | room that a put's own shard cannot give |
+//! | `calls`, `exchange` | what callers ask of a table |
+//! | `walk` | walks over all entries |
 //! | `validate` | the check that walks everything |
 //! | `flight` | one factory for each key |
 //! | `cache` | caches and tables, as callers see them |
@@ -66,9 +72,11 @@ mod pages;
 
 mod segments;
 
-mod entries;
+mod sketches;
 
 mod wheel;
+
+mod entry;
 
 mod budget;
 
@@ -82,7 +90,17 @@ mod shard;
 
 mod change;
 
+mod charge;
+
 mod core;
+
+mod room;
+
+mod calls;
+
+mod exchange;
+
+mod walk;
 
 mod validate;
 

@@ -53,7 +53,8 @@ impl Span {
             Self::Never => None,
             Self::Of(span) => Some(span),
         };
-        span.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+        // Up: what lives for less than a millisecond still lives.
+        span.map(|span| u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
     }
 }
 

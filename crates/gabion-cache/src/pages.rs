@@ -1,126 +1,166 @@
-//! Memory of the index: pages of blocks, strung together.
+//! Memory of the index: units of 4 KiB, cut from pages of blocks.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gabion_blocks::{BlockError, BlockSet, Budget, PAGE_BYTES, PAGES_PER_BLOCK, Pool, WORDS_PER_PAGE};
 
-/// Pages of blocks that nobody else has, charged to the cache's memory.
+/// 8-byte words of a unit.
+pub(crate) const UNIT_WORDS: usize = 512;
+/// Bytes of a unit.
+pub(crate) const UNIT_BYTES: u64 = UNIT_WORDS as u64 * 8;
+const UNITS: usize = WORDS_PER_PAGE / UNIT_WORDS;
+const ALL_FREE: u16 = u16::MAX;
+const _: () = assert!(UNITS == u16::BITS as usize);
+
+/// A unit's words.
+pub(crate) type Unit = [AtomicU64; UNIT_WORDS];
+
+/// Units for one purpose, charged to the cache's memory by the page.
+///
+/// A unit that is given back may be taken by any strip of the same purpose, or its memory may be the system's and read
+/// as zero: a reader without a lock may come late, and whatever it reads or writes there is of the kind that it expects.
 pub(crate) struct Pages {
     set: BlockSet,
     memory: Arc<Budget>,
-    /// Pages of mapped blocks that no strip has taken yet.
-    free: Mutex<Vec<u32>>,
+    stock: Mutex<Stock>,
+}
+
+#[derive(Default)]
+struct Stock {
+    /// Pages of mapped blocks that are not charged.
+    empty: Vec<u32>,
+    /// Charged pages with free units, a bit each.
+    open: BTreeMap<u32, u16>,
 }
 
 impl Pages {
-    pub fn new(memory: Arc<Budget>) -> Result<Self, BlockError> {
+    pub fn new(memory: &Arc<Budget>) -> Result<Self, BlockError> {
         // The first block keeps to small pages: a cache of a few entries shall not cost megabytes.
-        Ok(Self { set: BlockSet::new(Pool::global(), 1)?, memory, free: Mutex::default() })
+        Ok(Self { set: BlockSet::new(Pool::global(), 1)?, memory: Arc::clone(memory), stock: Mutex::default() })
     }
 
-    /// A page that nobody had, holding whatever.
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A unit that nobody has, holding whatever.
     fn take(&self) -> Result<u32, BlockError> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.is_empty() {
-            let number = self.set.map()?.0;
-            free.extend((0..PAGES_PER_BLOCK as u32).rev().map(|page| number * PAGES_PER_BLOCK as u32 + page));
+        let mut stock = self.stock();
+        if stock.open.is_empty() {
+            let page = self.charge(&mut stock)?;
+            stock.open.insert(page, ALL_FREE);
         }
-        Ok(free.pop().expect("a block has pages"))
+        let mut first = stock.open.first_entry().expect("a page is open");
+        let (page, free) = (*first.key(), first.get_mut());
+        let unit = free.trailing_zeros();
+        *free &= *free - 1;
+        if *free == 0 {
+            first.remove();
+        }
+        Ok(page * UNITS as u32 + unit)
     }
 
-    /// Gives the memory of a page back to the system; the page stays its strip's.
-    fn decommit(&self, page: u32) {
-        self.set.decommit(page / PAGES_PER_BLOCK as u32, page as usize % PAGES_PER_BLOCK, 1);
+    fn charge(&self, stock: &mut Stock) -> Result<u32, BlockError> {
+        self.memory.take(PAGE_BYTES as u64)?;
+        if stock.empty.is_empty() {
+            let number = self.set.map().inspect_err(|_| self.memory.give(PAGE_BYTES as u64))?.0;
+            stock.empty.extend((0..PAGES_PER_BLOCK as u32).rev().map(|page| number * PAGES_PER_BLOCK as u32 + page));
+        }
+        Ok(stock.empty.pop().expect("a block has pages"))
+    }
+
+    fn give(&self, unit: u32) {
+        let mut stock = self.stock();
+        let (page, bit) = (unit / UNITS as u32, 1 << (unit % UNITS as u32));
+        let free = stock.open.entry(page).or_default();
+        *free |= bit;
+        if *free == ALL_FREE {
+            stock.open.remove(&page);
+            self.set.decommit(page / PAGES_PER_BLOCK as u32, page as usize % PAGES_PER_BLOCK, 1);
+            stock.empty.push(page);
+            self.memory.give(PAGE_BYTES as u64);
+        }
     }
 
     #[inline]
-    fn words(&self, page: u32, at: usize, count: usize) -> &[AtomicU64] {
-        let block = self.set.block(page / PAGES_PER_BLOCK as u32).expect("pages are of our blocks, which stay");
-        block.words(page as usize % PAGES_PER_BLOCK * WORDS_PER_PAGE + at, count)
+    fn unit(&self, unit: u32) -> &Unit {
+        let per_block = (PAGES_PER_BLOCK * UNITS) as u32;
+        let block = self.set.block(unit / per_block).expect("units are of our blocks, which stay");
+        let words = block.words((unit % per_block) as usize * UNIT_WORDS, UNIT_WORDS);
+        words.try_into().expect("a unit's words")
     }
 }
 
-/// An array of items of a fixed number of words, on pages.
-///
-/// Items never move, and a page once taken stays this strip's at its place, even while its memory is the system's: a
-/// reader without a lock may come late, and whatever it reads or writes there is of the kind that it expects.
+/// A growing and shrinking array of units.
 pub(crate) struct Strip {
     pages: Arc<Pages>,
-    /// The page of each stretch of items, plus one, and whether its memory is charged; 0 where there is none yet.
+    /// Each item's unit, plus one; 0 where there is none.
     table: Box<[AtomicU32]>,
-    words: usize,
-    per_page: usize,
 }
 
-/// The page's memory is charged and in use.
-const CHARGED: u32 = 1 << 31;
-
 impl Strip {
-    /// A strip with room for `most` items of `words` words each.
-    pub fn new(pages: &Arc<Pages>, words: usize, most: usize) -> Self {
-        let per_page = WORDS_PER_PAGE / words;
-        let table = (0..most.div_ceil(per_page)).map(|_| AtomicU32::new(0)).collect();
-        Self { pages: Arc::clone(pages), table, words, per_page }
+    /// A strip with room for `most` units.
+    pub fn new(pages: &Arc<Pages>, most: usize) -> Self {
+        Self { pages: Arc::clone(pages), table: (0..most).map(|_| AtomicU32::new(0)).collect() }
     }
 
-    /// Items that may ever be.
+    /// Units that may ever be.
     pub fn most(&self) -> usize {
-        self.table.len() * self.per_page
+        self.table.len()
     }
 
-    /// An item's words; empty when it never had a page.
     #[inline]
-    pub fn get(&self, index: usize) -> &[AtomicU64] {
-        // Acquire: pairs with `ensure`, so that the block is found.
-        match self.table.get(index / self.per_page).map(|page| page.load(Acquire) & !CHARGED) {
-            None | Some(0) => &[],
-            Some(page) => self.pages.words(page - 1, index % self.per_page * self.words, self.words),
-        }
+    pub fn get(&self, index: usize) -> Option<&Unit> {
+        // Acquire: pairs with `put`, so that the unit is found as it was prepared.
+        let unit = self.table.get(index)?.load(Acquire).checked_sub(1)?;
+        Some(self.pages.unit(unit))
     }
 
-    /// Makes sure that the item and all before it have memory, holding whatever. Under the shard's lock.
-    pub fn ensure(&self, index: usize) -> Result<(), BlockError> {
-        let (last, most) = (index / self.per_page, self.most() as u64);
-        if last >= self.table.len() {
-            return Err(BlockError::Limit { asked: PAGE_BYTES as u64, used: most, limit: most });
-        }
-        let first = (0..=last).rev().take_while(|&at| !self.is_charged(at)).last();
-        (first.unwrap_or(last + 1)..=last).try_for_each(|at| self.charge(at))
-    }
-
-    fn is_charged(&self, at: usize) -> bool {
-        // Relaxed: only the lock's holder stores.
-        self.table[at].load(Relaxed) & CHARGED != 0
-    }
-
-    fn charge(&self, at: usize) -> Result<(), BlockError> {
-        self.pages.memory.take(PAGE_BYTES as u64)?;
-        let page = match self.table[at].load(Relaxed) {
-            0 => self.pages.take().inspect_err(|_| self.pages.memory.give(PAGE_BYTES as u64))? + 1,
-            page => page,
-        };
+    /// Puts a unit at the end, where there is none, after `prepare` has seen to what it holds. Under the shard's lock.
+    pub fn put(&self, index: usize, prepare: impl FnOnce(&Unit)) -> Result<(), BlockError> {
+        let most = self.table.len() as u64;
+        let place = self.table.get(index).ok_or(BlockError::Limit { asked: UNIT_BYTES, used: most, limit: most })?;
+        let unit = self.pages.take()?;
+        prepare(self.pages.unit(unit));
         // Release: see `get`.
-        self.table[at].store(page | CHARGED, Release);
+        place.store(unit + 1, Release);
         Ok(())
     }
 
-    /// Gives back the memory of pages that hold only items from `count` on. Under the shard's lock.
-    pub fn shrink(&self, count: usize) {
-        let first = count.div_ceil(self.per_page);
-        for at in (first..self.table.len()).take_while(|&at| self.is_charged(at)) {
-            let entry = &self.table[at];
-            let page = entry.load(Relaxed);
-            self.pages.decommit((page & !CHARGED) - 1);
-            entry.store(page & !CHARGED, Release);
-            self.pages.memory.give(PAGE_BYTES as u64);
+    /// Gives a unit back. Under the shard's lock.
+    pub fn give(&self, index: usize) {
+        if let Some(unit) = self.table[index].swap(0, Relaxed).checked_sub(1) {
+            self.pages.give(unit);
         }
     }
+}
 
-    /// Bytes of memory taken.
-    pub fn bytes(&self) -> u64 {
-        let taken = (0..self.table.len()).take_while(|&at| self.is_charged(at)).count();
-        (taken * PAGE_BYTES) as u64
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_of_several_strips_share_pages_and_give_them_back() {
+        let memory = Arc::new(Budget::new(3 * PAGE_BYTES as u64));
+        let pages = Arc::new(Pages::new(&memory).unwrap());
+        let (one, other) = (Strip::new(&pages, 100), Strip::new(&pages, 3));
+        for index in 0..3 {
+            other.put(index, |unit| unit[7].store(index as u64, Relaxed)).unwrap();
+        }
+        assert!(matches!(other.put(3, |_| {}), Err(BlockError::Limit { .. })));
+        let put = (0..100).take_while(|&index| one.put(index, |unit| unit[7].store(1, Relaxed)).is_ok()).count();
+        assert_eq!((put, memory.used()), (3 * UNITS - 3, 3 * PAGE_BYTES as u64));
+        assert_eq!(other.get(2).unwrap()[7].load(Relaxed), 2);
+        for index in 0..put {
+            one.give(index);
+        }
+        assert_eq!(memory.used(), PAGE_BYTES as u64);
+        assert!(one.get(0).is_none() && other.get(2).unwrap()[7].load(Relaxed) == 2);
+        (0..3).for_each(|index| other.give(index));
+        assert_eq!(memory.used(), 0);
+        one.put(0, |_| {}).unwrap();
     }
 }

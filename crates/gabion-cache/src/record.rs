@@ -1,6 +1,8 @@
 //! What the cache knows of a table.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::budget::Ledger;
 use crate::options::TableOptions;
@@ -15,15 +17,26 @@ pub(crate) struct Record {
     /// The table's own limit, if it has one.
     pub own: Option<Ledger>,
     pub counters: Counters,
-    pub bytes: AtomicU64,
     dropped: AtomicBool,
+    /// Dropped, and no entry of it is left.
+    cleared: AtomicBool,
+    handles: AtomicUsize,
 }
 
 impl Record {
-    pub fn new(id: u16, name: &str, options: TableOptions, slack: impl FnOnce(u64) -> u64) -> Self {
-        let own = options.max_bytes.map(|limit| Ledger::new(limit, slack(limit)));
-        let (counters, bytes, dropped) = (Counters::default(), AtomicU64::new(0), AtomicBool::new(false));
-        Self { id, name: name.to_owned(), options, own, counters, bytes, dropped }
+    pub fn new(id: u16, name: &str, options: TableOptions) -> Self {
+        let own = options.max_bytes.map(Ledger::new);
+        let (counters, no) = (Counters::default(), || AtomicBool::new(false));
+        Self {
+            id,
+            name: name.to_owned(),
+            options,
+            own,
+            counters,
+            dropped: no(),
+            cleared: no(),
+            handles: AtomicUsize::new(0),
+        }
     }
 
     /// Whether the table was dropped: it takes nothing in any more. Asked under a shard's lock before a put.
@@ -38,11 +51,56 @@ impl Record {
         !self.dropped.swap(true, Ordering::AcqRel)
     }
 
+    /// After each shard was cleared: no entry has the table's number.
+    pub fn mark_cleared(&self) {
+        // Release: whoever sees it comes after the clearing.
+        self.cleared.store(true, Ordering::Release);
+    }
+
+    /// Whether the table's number can be another's: it was dropped, no entry is left, and nobody can ask for one. Asked
+    /// under the lock of the list of records, where handles are made.
+    pub fn is_free(&self) -> bool {
+        // Acquire: what was done through the handles, and the clearing, comes before what the next table does.
+        self.cleared.load(Ordering::Acquire) && self.handles.load(Ordering::Acquire) == 0
+    }
+
     pub fn stats(&self, limit: u64) -> CacheStats {
-        CacheStats {
-            bytes: self.bytes.load(Ordering::Relaxed),
-            max_bytes: self.options.max_bytes.unwrap_or(limit),
-            ..self.counters.read()
-        }
+        CacheStats { max_bytes: self.options.max_bytes.unwrap_or(limit), ..self.counters.read() }
+    }
+}
+
+/// A table's record in the hands of callers. While one is there, the table's number is no other's, even after a drop: a
+/// call on a dropped table can reach nobody else's entries.
+#[derive(Debug)]
+pub(crate) struct Handle(Arc<Record>);
+
+impl Handle {
+    /// The first handles are made under the lock of the list of records, the others from those.
+    pub fn new(record: &Arc<Record>) -> Self {
+        // Relaxed: the lock, or the handle that it is made from, keeps the number from being given away.
+        record.handles.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(record))
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        Self::new(&self.0)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Release: see `Record::is_free`.
+        self.0.handles.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Deref for Handle {
+    type Target = Record;
+
+    #[inline]
+    fn deref(&self) -> &Record {
+        &self.0
     }
 }

@@ -1,19 +1,20 @@
-//! A shard: the part of the keys that one lock guards.
+//! A shard: the part of the keys that one lock guards, and reading without it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gabion_blocks::Budget;
-use gabion_pile::{Pile, Pointer, ReadBuf};
+use gabion_pile::{Pile, Place, ReadBuf};
 
 use crate::budget::Ledger;
-use crate::entries::{Entries, FreeIds, Links};
+use crate::entry::{Entry, Flags};
 use crate::hash::KeyHash;
-use crate::key::{self, Image};
+use crate::key::Image;
 use crate::pages::Pages;
-use crate::policy::{Mode, Policy};
+use crate::policy::{Id, Mode, Nodes, Policy};
 use crate::record::Record;
-use crate::segments::{Segments, Stash};
-use crate::wheel::{Dues, Wheel};
+use crate::segments::{Cell, Segments, Stash};
+use crate::sketches::Sketches;
+use crate::wheel::{Due, Timers, Wheel};
 
 /// What all shards of a cache stand on.
 pub(crate) struct Ground {
@@ -23,16 +24,21 @@ pub(crate) struct Ground {
     pub memory: Arc<Budget>,
     pub mode: Mode,
     pub shards: u64,
+    /// Bytes that a shard may keep charged and unused.
+    pub most_credit: u64,
 }
 
 /// One shard. Aligned so that two shards never share a cache line, nor the pair that the prefetcher takes.
 #[repr(align(128))]
 pub(crate) struct Shard {
     pub segments: Segments,
-    pub entries: Entries,
-    pub dues: Dues,
-    state: Mutex<State>,
+    pub sketches: Sketches,
+    state: Aligned<Mutex<State>>,
 }
+
+/// On lines of its own: writers change it while readers read what stands beside it.
+#[repr(align(128))]
+struct Aligned<T>(T);
 
 /// Entries of one priority that are evicted together.
 pub(crate) struct Group {
@@ -54,7 +60,10 @@ pub enum Reason {
 
 /// An entry that left, for whoever listens.
 pub(crate) struct Gone {
-    pub payload: Vec<u8>,
+    /// Its table's, whose number may be another's when it is told.
+    pub record: Arc<Record>,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
     pub reason: Reason,
 }
 
@@ -62,225 +71,440 @@ pub(crate) struct Gone {
 #[derive(Default)]
 pub(crate) struct State {
     pub stash: Stash,
-    pub ids: FreeIds,
     pub wheel: Wheel,
+    /// Bytes that are charged to the cache and belong to no entry: the next puts here take them without asking.
+    pub credit: u64,
     /// Lowest priority first.
     pub groups: Vec<Group>,
     pub records: Vec<Arc<Record>>,
     /// Entries that left since the lock was taken, when somebody listens.
     pub gone: Vec<Gone>,
+    /// Where payloads are put together.
+    pub payload: Vec<u8>,
+    pub rest: Vec<u8>,
     pub buf: ReadBuf,
 }
 
-/// What a read without a lock found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// The value begins at this byte of the payload.
-    Value(usize),
-    /// No such key, or its time is over.
-    Nothing,
+/// What was read at a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    /// Where the value begins in what was read.
+    pub offset: usize,
+    /// Its end, or [`Due::NONE`].
+    pub due: Due,
 }
 
 /// An entry changed while it was looked at.
 struct Changed;
 
+/// What one search without a lock came to.
+enum Attempt<'a> {
+    Found(Found, Cell<'a>),
+    Nothing,
+    /// Something changed meanwhile.
+    Changed,
+    /// It may be in the stash.
+    Stashed,
+}
+
 /// How many times a read is tried beside writers before it asks for the lock.
 const ATTEMPTS: u32 = 16;
 
+/// Reads the value of a key at a place into `buf`, unless only its being there matters. `Ok(None)`: another key's entry lies there. `linked` says whether the
+/// index still leads there.
+#[inline]
+fn read_at(
+    pile: &Pile,
+    image: &Image<'_>,
+    place: Place,
+    buf: &mut ReadBuf,
+    copy: bool,
+    linked: impl Fn() -> bool,
+) -> Result<Option<Found>, Changed> {
+    let glance = pile.glance(place).ok_or(Changed)?;
+    // Relaxed throughout: `holds` decides what all this is worth.
+    let word = |index| glance.body().word(index).load(std::sync::atomic::Ordering::Relaxed);
+    let flags = Flags::of(word(0));
+    let at = flags.image_at();
+    let length = image.len();
+    if flags.is_split() || glance.len() < 8 * at + length {
+        return read_split(pile, &glance, flags, image, buf, copy, linked);
+    }
+    if !image.matches(length, |index| word(at + index)) {
+        return if glance.holds(linked) { Ok(None) } else { Err(Changed) };
+    }
+    if copy {
+        glance.copy(at + length / 8, buf);
+    }
+    let due = if flags.timed() { Entry::new(glance.body()).end() } else { Due::NONE };
+    if !glance.holds(linked) {
+        return Err(Changed);
+    }
+    Ok(Some(Found { offset: length % 8, due }))
+}
+
+/// Reads the value of an entry that lies in two objects.
+#[cold]
+#[inline(never)]
+fn read_split(
+    pile: &Pile,
+    glance: &gabion_pile::Glance<'_>,
+    flags: Flags,
+    image: &Image<'_>,
+    buf: &mut ReadBuf,
+    copy: bool,
+    linked: impl Fn() -> bool,
+) -> Result<Option<Found>, Changed> {
+    let entry = Entry::new(glance.body());
+    let inline = if flags.is_split() { entry.begins_with(image) } else { None };
+    let (rest, due) = (entry.rest(), entry.end());
+    if !glance.holds(linked) {
+        return Err(Changed);
+    }
+    let (Some(inline), Some((pointer, _))) = (inline, rest) else { return Ok(None) };
+    let offset = image.len() - inline;
+    if !copy && offset == 0 {
+        return Ok(Some(Found { offset, due }));
+    }
+    // The second object never changes, and is removed after the first: if it is still there, it was the value when the
+    // index was looked at again.
+    let payload = pile.read(pointer, buf).map_err(|_| Changed)?;
+    Ok((offset == 0 || payload.starts_with(image.key)).then_some(Found { offset, due }))
+}
+
 impl Shard {
-    pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Self {
+    pub fn new(cells: &Arc<Pages>, sketches: &Arc<Pages>, most_entries: u64) -> Self {
         Self {
-            segments: Segments::new(pages, most_entries),
-            entries: Entries::new(pages, most_entries),
-            dues: Dues::new(pages, most_entries),
-            state: Mutex::default(),
+            segments: Segments::new(cells, most_entries),
+            sketches: Sketches::new(sketches, most_entries),
+            state: Aligned(Mutex::default()),
         }
     }
 
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        match self.state.try_lock() {
+        match self.state.0.try_lock() {
             Ok(state) => state,
             // A panic under the lock is a bug of this crate; what it guards is checked by `validate`.
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => self.state.lock().unwrap_or_else(PoisonError::into_inner),
+            Err(TryLockError::WouldBlock) => self.state.0.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
-    pub fn links(&self) -> Links<'_> {
-        Links { entries: &self.entries, segments: &self.segments }
-    }
-
-    /// Reads a key's payload into `buf`. Takes no lock, unless entries move or change under the reader again and again,
-    /// or the mode moves entries on a hit. `now` is asked for when the entry has an end.
+    /// Reads a key's value into `buf`: where it begins there. Takes no lock, unless entries move or change under the reader
+    /// again and again, or the use changes more than a count: in modes that move entries, and for idle times, once in a
+    /// millisecond at most. `now` is asked for when the entry has an end.
     #[inline]
     pub fn read(
         &self,
         ground: &Ground,
-        image: &Image,
+        image: &Image<'_>,
         hash: KeyHash,
         used: bool,
         buf: &mut ReadBuf,
-        now: &impl Fn() -> u64,
-    ) -> Seen {
+        now: impl Fn() -> u64,
+    ) -> Option<usize> {
+        // Nearly always the first cell is the key's, and nobody changes anything meanwhile.
+        if let Some(cell) = self.segments.first(hash.kept())
+            && let Ok(Some(found)) = read_at(&ground.pile, image, cell.place(), buf, true, || cell.stands())
+        {
+            return self.found(ground, hash, found, cell, used, now);
+        }
+        self.read_again(ground, image, hash, used, buf, now)
+    }
+
+    #[inline(never)]
+    fn read_again(
+        &self,
+        ground: &Ground,
+        image: &Image<'_>,
+        hash: KeyHash,
+        used: bool,
+        buf: &mut ReadBuf,
+        now: impl Fn() -> u64,
+    ) -> Option<usize> {
         for _ in 0..ATTEMPTS {
-            let Some(version) = self.segments.version() else {
-                std::hint::spin_loop();
-                continue;
-            };
-            match self.segments.find(hash, |id| self.look(ground, image, hash, id, used, buf, now).transpose()) {
-                (Some(Ok(seen)), _) => return seen,
-                (None, true) => break,
-                (None, false) if self.segments.unmoved(version) => return Seen::Nothing,
-                (Some(Err(Changed)), _) | (None, false) => {}
+            match self.attempt(ground, image, hash, buf, true) {
+                Attempt::Found(found, cell) => return self.found(ground, hash, found, cell, used, now),
+                Attempt::Nothing => return None,
+                Attempt::Changed => std::hint::spin_loop(),
+                Attempt::Stashed => break,
             }
         }
         self.read_locked(ground, image, hash, used, buf, now)
+    }
+
+    /// Looks for a key's value once, without a lock.
+    #[inline]
+    fn attempt(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf, copy: bool) -> Attempt<'_> {
+        let Some(version) = self.segments.version() else { return Attempt::Changed };
+        let (found, stashed) = self.segments.find(hash.kept(), |cell| {
+            let read = read_at(&ground.pile, image, cell.place(), buf, copy, || cell.stands());
+            read.map(|found| Some((found?, cell))).transpose()
+        });
+        match found {
+            Some(Ok((found, cell))) => Attempt::Found(found, cell),
+            None if stashed => Attempt::Stashed,
+            None if self.segments.unmoved(version) => Attempt::Nothing,
+            Some(Err(Changed)) | None => Attempt::Changed,
+        }
+    }
+
+    #[inline]
+    fn found(
+        &self,
+        ground: &Ground,
+        hash: KeyHash,
+        found: Found,
+        cell: Cell<'_>,
+        used: bool,
+        now: impl Fn() -> u64,
+    ) -> Option<usize> {
+        if found.due != Due::NONE && !self.lives(ground, found.due, cell, used, now()) {
+            return None;
+        }
+        if used {
+            if ground.mode.counts_hits() {
+                if cell.hit() && ground.mode == Mode::Sketch {
+                    self.sketches.note(hash.kept());
+                }
+            } else if ground.mode.moves_on_hit() {
+                self.move_up(ground, cell);
+            }
+        }
+        Some(found.offset)
+    }
+
+    /// Whether an entry with an end lives on; a use puts the end of its idle time off.
+    #[inline(never)]
+    fn lives(&self, ground: &Ground, due: Due, cell: Cell<'_>, used: bool, now: u64) -> bool {
+        if due.deadline() <= now {
+            return false;
+        }
+        if used && due.idle().is_some_and(|idle| due.deadline() != now + idle) {
+            let _state = self.lock();
+            let entry = Entry::at(&ground.pile, cell.place().to_bits());
+            // Still the same entry: the deadline is its own.
+            if cell.stands() && entry.end() == due {
+                put_off(entry, now);
+            }
+        }
+        true
     }
 
     #[cold]
     fn read_locked(
         &self,
         ground: &Ground,
-        image: &Image,
+        image: &Image<'_>,
         hash: KeyHash,
         used: bool,
         buf: &mut ReadBuf,
-        now: &impl Fn() -> u64,
-    ) -> Seen {
+        now: impl Fn() -> u64,
+    ) -> Option<usize> {
         let mut state = self.lock();
-        let Some(id) = self.find(&mut state, ground, image, hash, buf) else { return Seen::Nothing };
-        let due = self.dues.get(id);
-        if self.entries.at(id).about().timed && due.deadline() <= now() {
-            return Seen::Nothing;
-        }
-        let (times, value) = key::value_of(image, buf.payload()).expect("it was found by its image");
-        if used {
-            if self.entries.at(id).about().timed
-                && let Some(idle) = due.idle()
-            {
-                self.dues.set(id, due.until((now() + idle).min(times.end.unwrap_or(u64::MAX))));
-            }
-            self.use_entry(ground, &mut state, id);
-        }
-        Seen::Value(buf.payload().len() - value.len())
-    }
-
-    /// Reads what an id stands for. `None`: another key's entry.
-    #[inline]
-    #[allow(clippy::too_many_arguments)]
-    fn look(
-        &self,
-        ground: &Ground,
-        image: &Image,
-        hash: KeyHash,
-        id: u32,
-        used: bool,
-        buf: &mut ReadBuf,
-        now: &impl Fn() -> u64,
-    ) -> Result<Option<Seen>, Changed> {
-        let entry = self.entries.find(id).ok_or(Changed)?;
-        // The order of these loads is the proof: state and deadline lie between two looks at the pointer, and no pointer
-        // is ever given out twice, so they are of the same entry as the payload. A deadline is set after the pointer or
-        // payload that it belongs to, so that a new one is never read with an older value.
-        let pointer = entry.pointer();
-        let timed = entry.about().timed;
-        let due = if timed { Some(self.dues.get(id)) } else { None };
-        let payload = ground.pile.read(pointer, buf).map_err(|_| Changed)?;
-        let Some((times, value)) = key::value_of(image, payload) else { return Ok(None) };
-        if entry.pointer() != pointer {
-            return Err(Changed);
-        }
-        let offset = payload.len() - value.len();
-        if let Some(due) = due {
+        let (cell, found) = self.open(&state, ground, image, hash, buf)?;
+        let place = cell.place();
+        if found.due != Due::NONE {
             let now = now();
-            if due.deadline() <= now {
-                return Ok(Some(Seen::Nothing));
-            }
-            if used && let Some(idle) = due.idle() {
-                self.dues.put_off(id, due, (now + idle).min(times.end.unwrap_or(u64::MAX)));
-            }
-        }
-        if used {
-            if ground.mode.counts_hits() {
-                if entry.hit() && ground.mode == Mode::Sketch {
-                    self.segments.note(hash.kept());
-                }
-            } else if ground.mode.moves_on_hit() {
-                let mut state = self.lock();
-                if entry.pointer() == pointer {
-                    self.use_entry(ground, &mut state, id);
-                }
-            }
-        }
-        Ok(Some(Seen::Value(offset)))
-    }
-
-    /// Under the lock: the policy hears of a use.
-    fn use_entry(&self, ground: &Ground, state: &mut State, id: u32) {
-        let entry = self.entries.at(id);
-        if ground.mode.moves_on_hit() {
-            let about = entry.about();
-            state.group(ground.mode, about.priority, about.partition()).policy.touch(&mut self.links(), id);
-        } else if ground.mode.counts_hits() && entry.hit() && ground.mode == Mode::Sketch {
-            self.segments.note(entry.kept());
-        }
-    }
-
-    /// The id of a key's entry, and its payload in `buf`. Under the lock.
-    #[inline]
-    pub fn find(
-        &self,
-        state: &mut State,
-        ground: &Ground,
-        image: &Image,
-        hash: KeyHash,
-        buf: &mut ReadBuf,
-    ) -> Option<u32> {
-        self.segments.find_all(&state.stash, hash, |id| {
-            let entry = self.entries.at(id);
-            if entry.kept() != hash.kept() {
+            if found.due.deadline() <= now {
                 return None;
             }
-            let payload = ground.pile.read(entry.pointer(), buf).ok()?;
-            key::value_of(image, payload).map(|_| id)
+            if used {
+                put_off(Entry::at(&ground.pile, place.to_bits()), now);
+            }
+        }
+        if used {
+            if ground.mode.counts_hits() && cell.hit() && ground.mode == Mode::Sketch {
+                self.sketches.note(hash.kept());
+            }
+            if ground.mode.moves_on_hit() {
+                self.move_up_locked(ground, &mut state, place);
+            }
+        }
+        Some(found.offset)
+    }
+
+    /// Whether a key has a value whose time is not over.
+    pub fn contains(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, now: impl Fn() -> u64) -> bool {
+        let mut buf = ReadBuf::new();
+        for _ in 0..ATTEMPTS {
+            match self.attempt(ground, image, hash, &mut buf, false) {
+                Attempt::Found(found, _) => return found.due == Due::NONE || found.due.deadline() > now(),
+                Attempt::Nothing => return false,
+                Attempt::Changed => std::hint::spin_loop(),
+                Attempt::Stashed => break,
+            }
+        }
+        self.read_locked(ground, image, hash, false, &mut buf, now).is_some()
+    }
+
+    /// Reads a key's value under the lock.
+    pub fn open<'a>(
+        &'a self,
+        state: &'a State,
+        ground: &Ground,
+        image: &Image<'_>,
+        hash: KeyHash,
+        buf: &mut ReadBuf,
+    ) -> Option<(Cell<'a>, Found)> {
+        self.segments.find_all(&state.stash, hash.kept(), |cell| {
+            let found = read_at(&ground.pile, image, cell.place(), buf, true, || true);
+            Some((cell, found.ok().flatten()?))
+        })
+    }
+
+    /// The policy hears of a use.
+    #[cold]
+    fn move_up(&self, ground: &Ground, cell: Cell<'_>) {
+        let mut state = self.lock();
+        if cell.stands() {
+            self.move_up_locked(ground, &mut state, cell.place());
+        }
+    }
+
+    fn move_up_locked(&self, ground: &Ground, state: &mut State, place: Place) {
+        let id = place.to_bits();
+        let (about, partition) = (Entry::at(&ground.pile, id).about(), partition_of(ground, id));
+        let State { groups, stash, .. } = state;
+        let mut links = Links { shard: self, pile: &ground.pile, stash };
+        group_in(groups, ground.mode, about.priority, partition).policy.touch(&mut links, id);
+    }
+
+    /// A key's entry. Under the lock.
+    #[inline]
+    pub fn find(&self, state: &mut State, ground: &Ground, image: &Image<'_>, hash: KeyHash) -> Option<Id> {
+        let State { stash, buf, .. } = state;
+        self.segments.find_all(stash, hash.kept(), |cell| {
+            let entry = Entry::at(&ground.pile, cell.place().to_bits());
+            let inline = entry.begins_with(image)?;
+            let own = inline == image.len() || has_rest_of(ground, entry, image, buf);
+            own.then_some(cell.place().to_bits())
         })
     }
 
     /// Bytes of the shard's index.
     pub fn index_bytes(&self) -> u64 {
-        self.segments.bytes() + self.entries.bytes() + self.dues.bytes()
+        self.segments.bytes() + self.sketches.bytes()
     }
 }
 
-impl State {
-    /// The group of a priority and partition, made when it is not there.
+/// Whether a key, of which only the image's prefix lies in the entry, lies in its second object.
+#[cold]
+fn has_rest_of(ground: &Ground, entry: Entry<'_>, image: &Image<'_>, buf: &mut ReadBuf) -> bool {
+    let Some((pointer, _)) = entry.rest() else { return false };
+    let own = ground.pile.read(pointer, buf).is_ok_and(|payload| payload.starts_with(image.key));
+    buf.let_go();
+    own
+}
+
+/// Puts off the end of an entry's idle time. Under the lock.
+fn put_off(entry: Entry<'_>, now: u64) {
+    let due = entry.end();
+    if let Some(idle) = due.idle() {
+        entry.set_due(due.until((now + idle).min(entry.times().end.unwrap_or(u64::MAX))));
+    }
+}
+
+/// Which group of entries one is evicted with: its table's own, or the one of all tables without a limit.
+#[inline]
+pub(crate) fn partition_of(ground: &Ground, id: Id) -> Option<u16> {
+    let entry = Entry::at(&ground.pile, id);
+    entry.about().own.then(|| entry.prefix().1)
+}
+
+/// The group of a priority and partition, made when it is not there.
+#[inline]
+pub(crate) fn group_in(groups: &mut Vec<Group>, mode: Mode, priority: i8, partition: Option<u16>) -> &mut Group {
+    let place = |group: &Group| (group.priority, group.partition).cmp(&(priority, partition));
+    let at = match groups.binary_search_by(place) {
+        Ok(at) => at,
+        Err(at) => {
+            groups.insert(at, Group { priority, partition, policy: Policy::new(mode) });
+            at
+        }
+    };
+    &mut groups[at]
+}
+
+/// The entries as the policies and the wheel see them. Under the lock.
+pub(crate) struct Links<'a> {
+    shard: &'a Shard,
+    pile: &'a Pile,
+    stash: &'a Stash,
+}
+
+impl<'a> Links<'a> {
+    pub fn new(shard: &'a Shard, ground: &'a Ground, state: &'a State) -> Self {
+        Self::with(shard, ground, &state.stash)
+    }
+
     #[inline]
-    pub fn group(&mut self, mode: Mode, priority: i8, partition: Option<u16>) -> &mut Group {
-        let place = |group: &Group| (group.priority, group.partition).cmp(&(priority, partition));
-        let at = match self.groups.binary_search_by(place) {
-            Ok(at) => at,
-            Err(at) => {
-                self.groups.insert(at, Group { priority, partition, policy: Policy::new(mode) });
-                at
-            }
-        };
-        &mut self.groups[at]
+    pub fn with(shard: &'a Shard, ground: &'a Ground, stash: &'a Stash) -> Self {
+        Self { shard, pile: &ground.pile, stash }
     }
 
-    /// The next entry whose deadline has passed. It still hangs in the wheel.
-    pub fn next_due(&mut self, dues: &Dues, now: u64, steps: &mut usize) -> Option<u32> {
-        let id = self.wheel.next_due(dues, now, steps)?;
-        self.wheel.hang(dues, id);
-        Some(id)
+    #[inline]
+    fn entry(&self, id: Id) -> Entry<'a> {
+        Entry::at(self.pile, id)
     }
 
-    pub fn record(&self, table: u16) -> &Arc<Record> {
-        &self.records[table as usize]
+    #[inline]
+    fn cell(&self, id: Id) -> Cell<'a> {
+        self.shard.segments.cell_of(self.stash, self.entry(id).kept(), Place::from_bits(id))
     }
 }
 
-/// A pointer that names nothing.
-pub(crate) fn no_pointer() -> Pointer {
-    Pointer::from_bits(0)
+impl Nodes for Links<'_> {
+    #[inline]
+    fn links(&self, id: Id) -> (Id, Id) {
+        self.entry(id).links()
+    }
+    #[inline]
+    fn set_links(&mut self, id: Id, newer: Id, older: Id) {
+        self.entry(id).set_links(newer, older);
+    }
+    #[inline]
+    fn weight(&self, id: Id) -> u64 {
+        self.entry(id).stored() + crate::budget::INDEX_BYTES
+    }
+    #[inline]
+    fn hits(&self, id: Id) -> u8 {
+        self.cell(id).hits()
+    }
+    #[inline]
+    fn set_hits(&mut self, id: Id, hits: u8) {
+        let cell = self.cell(id);
+        if cell.hits() != hits {
+            cell.set_hits(hits);
+        }
+    }
+    #[inline]
+    fn queue(&self, id: Id) -> u8 {
+        self.entry(id).queue()
+    }
+    #[inline]
+    fn set_queue(&mut self, id: Id, queue: u8) {
+        self.entry(id).set_queue(queue);
+    }
+    #[inline]
+    fn frequency(&self, id: Id) -> u8 {
+        self.shard.sketches.frequency(self.entry(id).kept())
+    }
+    #[inline]
+    fn hash(&self, id: Id) -> u64 {
+        self.entry(id).kept()
+    }
+}
+
+impl Timers for Links<'_> {
+    fn due(&self, id: Id) -> Due {
+        self.entry(id).end()
+    }
+    fn hooks(&self, id: Id) -> (Id, Id, usize) {
+        self.entry(id).hooks()
+    }
+    fn set_hooks(&self, id: Id, previous: Id, next: Id, bucket: usize) {
+        self.entry(id).set_hooks(previous, next, bucket);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ops::AddAssign;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -52,63 +53,161 @@ impl AddAssign for CacheStats {
     }
 }
 
-/// Hits and misses of some threads, on cache lines of their own.
+/// What is counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Figure {
+    Hits,
+    Misses,
+    Inserted,
+    Replaced,
+    Rejected,
+    Removed,
+    Evicted,
+    Expired,
+    /// Entries that came to be, and that are no more, for whatever reason.
+    Came,
+    Went,
+    /// Bytes of those.
+    BytesIn,
+    BytesOut,
+}
+
+const FIGURES: usize = Figure::BytesOut as usize + 1;
+
+/// The figures of one thread, or of all that have no stripe of their own, on cache lines that no other stripe shares.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe {
-    hits: AtomicU64,
-    misses: AtomicU64,
-}
+struct Stripe([AtomicU64; FIGURES]);
 
-const STRIPES: usize = 16;
+/// Threads that have a stripe of their own, and so need no atomic addition. The last stripe is for all others.
+const OWN_STRIPES: usize = 15;
 
-/// The counters of a table.
+/// The counters of a table. `entries = came - went`, `bytes = in - out`, when nothing changes.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    stripes: [Stripe; STRIPES],
-    pub inserted: AtomicU64,
-    pub replaced: AtomicU64,
-    pub rejected: AtomicU64,
-    pub removed: AtomicU64,
-    pub evicted: AtomicU64,
-    pub expired: AtomicU64,
-    pub entries: AtomicU64,
+    stripes: [Stripe; OWN_STRIPES + 1],
 }
 
-/// Adds one. Relaxed: figures, nothing depends on them.
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Relaxed);
+thread_local!(static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) });
+
+/// Stripes that no thread has. Only tried, never waited for: in the child of a fork that another thread was here during, the
+/// lock is held for ever. A stripe that is lost so is no harm.
+static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives a thread's stripe to the next when the thread ends.
+struct Lease(usize);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // What the thread still counts, in destructors that come later, it counts with the others.
+        STRIPE.set(OWN_STRIPES);
+        if let Ok(mut free) = FREE.try_lock() {
+            free.push(self.0);
+        }
+    }
+}
+
+#[cold]
+fn lease() -> usize {
+    thread_local!(static LEASE: Cell<Option<Lease>> = const { Cell::new(None) });
+    let free = FREE.try_lock().ok().and_then(|mut free| free.pop());
+    // Relaxed: only that nobody gets the same number.
+    let stripe = free.or_else(|| {
+        let taken = |next: usize| (next < OWN_STRIPES).then_some(next + 1);
+        NEXT.fetch_update(Relaxed, Relaxed, taken).ok()
+    });
+    let stripe = match stripe {
+        // A thread that ends has no place for a lease any more; its stripe is lost.
+        Some(stripe) if LEASE.try_with(|lease| lease.set(Some(Lease(stripe)))).is_ok() => stripe,
+        _ => OWN_STRIPES,
+    };
+    STRIPE.set(stripe);
+    stripe
 }
 
 impl Counters {
+    /// Counts one.
     #[inline]
-    pub fn asked(&self, hit: bool) {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local!(static TURN: Cell<usize> = const { Cell::new(usize::MAX) });
-        let turn = TURN.with(|turn| {
-            if turn.get() == usize::MAX {
-                // Relaxed: any order of turns is as good as another.
-                turn.set(NEXT.fetch_add(1, Relaxed) % STRIPES);
-            }
-            turn.get()
-        });
-        let stripe = &self.stripes[turn];
-        count(if hit { &stripe.hits } else { &stripe.misses });
+    pub fn count(&self, figure: Figure) {
+        self.add(figure, 1);
+    }
+
+    #[inline]
+    pub fn add(&self, figure: Figure, number: u64) {
+        let stripe = match STRIPE.get() {
+            usize::MAX => lease(),
+            stripe => stripe,
+        };
+        let counter = &self.stripes[stripe].0[figure as usize];
+        // Relaxed throughout: figures, nothing depends on them. A stripe of one's own changes hands by the lock of the
+        // free ones.
+        if stripe == OWN_STRIPES {
+            counter.fetch_add(number, Relaxed);
+        } else {
+            counter.store(counter.load(Relaxed).wrapping_add(number), Relaxed);
+        }
+    }
+
+    fn sum(&self, figure: Figure) -> u64 {
+        self.stripes.iter().fold(0, |sum, stripe| sum.wrapping_add(stripe.0[figure as usize].load(Relaxed)))
+    }
+
+    /// What came and has not gone. Beside running writers it may be off by what they are at.
+    fn difference(&self, came: Figure, went: Figure) -> u64 {
+        // Taken first, so that nothing goes that had not come.
+        let went = self.sum(went);
+        self.sum(came).saturating_sub(went)
+    }
+
+    pub fn entries(&self) -> u64 {
+        self.difference(Figure::Came, Figure::Went)
     }
 
     pub fn read(&self) -> CacheStats {
-        let get = |counter: &AtomicU64| counter.load(Relaxed);
         CacheStats {
-            hits: self.stripes.iter().map(|stripe| get(&stripe.hits)).sum(),
-            misses: self.stripes.iter().map(|stripe| get(&stripe.misses)).sum(),
-            inserted: get(&self.inserted),
-            replaced: get(&self.replaced),
-            rejected: get(&self.rejected),
-            removed: get(&self.removed),
-            evicted: get(&self.evicted),
-            expired: get(&self.expired),
-            entries: get(&self.entries),
+            hits: self.sum(Figure::Hits),
+            misses: self.sum(Figure::Misses),
+            inserted: self.sum(Figure::Inserted),
+            replaced: self.sum(Figure::Replaced),
+            rejected: self.sum(Figure::Rejected),
+            removed: self.sum(Figure::Removed),
+            evicted: self.sum(Figure::Evicted),
+            expired: self.sum(Figure::Expired),
+            entries: self.entries(),
+            bytes: self.difference(Figure::BytesIn, Figure::BytesOut),
             ..CacheStats::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_however_many_threads_come_and_go() {
+        let counters = Counters::default();
+        for _ in 0..4 {
+            std::thread::scope(|scope| {
+                for _ in 0..2 * OWN_STRIPES {
+                    scope.spawn(|| (0..1000).for_each(|_| counters.count(Figure::Hits)));
+                }
+            });
+        }
+        assert_eq!(counters.read().hits, 4 * 2 * OWN_STRIPES as u64 * 1000);
+    }
+
+    /// A child that was forked while a thread began or ended has the lock held by nobody, for ever.
+    #[test]
+    fn threads_begin_and_end_while_the_free_stripes_are_locked() {
+        let held = FREE.lock();
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            std::thread::spawn(|| Counters::default().count(Figure::Hits)).join().unwrap();
+            done.send(()).unwrap();
+        });
+        assert!(ended.recv_timeout(std::time::Duration::from_secs(10)).is_ok());
+        drop(held);
     }
 }

@@ -4,39 +4,42 @@ use std::collections::HashSet;
 
 use gabion_pile::ReadBuf;
 
+use crate::budget::weight;
 use crate::core::Core;
-use crate::key;
-use crate::shard::{Ground, Shard, no_pointer};
+use crate::entry::{Entry, Layout, contents};
+use crate::key::Image;
+use crate::policy::Id;
+use crate::shard::{Ground, Links, Shard, partition_of};
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// Every entry is found by its hash, hangs in one policy, hangs in the wheel if it has an end, and its payload is its
-/// own; what is charged is the sum of what entries weigh.
+/// Every entry is found by its hash, hangs in one policy, hangs in the wheel if it has an end, and has a key; what is
+/// charged is the sum of what entries weigh, and what shards have in hand.
 pub(crate) fn validate(core: &Core) -> Result<(), String> {
     let (ground, shards) = core.parts();
-    let (mut bytes, mut entries) = (0, 0);
+    let mut sum = Sum::default();
     for shard in shards {
-        let (more_bytes, more_entries) = check_shard(ground, shard)?;
-        (bytes, entries) = (bytes + more_bytes, entries + more_entries);
+        check_shard(ground, shard, &mut sum)?;
     }
+    let Sum { bytes, credit, entries, objects, groups } = sum;
     ground.pile.validate().map_err(|wrong| wrong.to_string())?;
-    ensure(ground.pile.len() == entries, || format!("{} payloads, {entries} entries", ground.pile.len()))?;
+    ensure(ground.pile.len() == objects, || format!("{} payloads, {objects} expected", ground.pile.len()))?;
     let used = ground.ledger.used.used();
-    ensure(used == bytes, || format!("{used} bytes charged, entries weigh {bytes}"))?;
+    ensure(used == bytes + credit, || format!("{used} bytes charged, entries weigh {bytes}, {credit} in hand"))?;
     ensure(used <= core.limit(), || format!("{used} bytes of {} used", core.limit()))?;
-    let classes = ground.ledger.classes.up_to(i8::MAX);
-    ensure(classes == bytes, || format!("{classes} bytes by priority, entries weigh {bytes}"))?;
+    let counted = ground.ledger.classes.groups();
+    ensure(counted == groups, || format!("{counted} groups counted, {groups} have entries"))?;
     let records = core.records();
     let sum = |figure: fn(&crate::stats::CacheStats) -> u64| -> u64 {
         records.iter().map(|record| figure(&record.stats(0))).sum()
     };
     ensure(sum(|stats| stats.bytes) == bytes, || "the tables' bytes are not the cache's".to_owned())?;
     ensure(sum(|stats| stats.entries) == entries, || "the tables' entries are not the cache's".to_owned())?;
-    for own in records.iter().filter_map(|record| record.own.as_ref()) {
+    for (record, own) in records.iter().filter_map(|record| Some((record, record.own.as_ref()?))) {
         ensure(own.used.used() <= own.used.limit(), || "a table is over its limit".to_owned())?;
-        ensure(own.used.used() == own.classes.up_to(i8::MAX), || "a table's priorities do not add up".to_owned())?;
+        ensure(own.used.used() == record.stats(0).bytes, || "a table's bytes do not add up".to_owned())?;
     }
     let index = core.stats().index_bytes;
     let reserved = ground.pile.stats().reserved_bytes;
@@ -44,40 +47,50 @@ pub(crate) fn validate(core: &Core) -> Result<(), String> {
     ensure(index <= reserved, || "the index takes more than there is".to_owned())
 }
 
-fn check_shard(ground: &Ground, shard: &Shard) -> Result<(u64, u64), String> {
+/// What all shards have.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    credit: u64,
+    entries: u64,
+    /// Objects in the pile.
+    objects: u64,
+    /// Groups with entries.
+    groups: u64,
+}
+
+fn check_shard(ground: &Ground, shard: &Shard, sum: &mut Sum) -> Result<(), String> {
     let state = shard.lock();
-    let live: HashSet<u32> = shard.entries.live(&state.ids).collect();
-    ensure(live.len() + state.ids.free as usize == state.ids.end as usize, || format!("{:?} of ids", state.ids))?;
-    ensure(live.len() as u64 == state.stash.entries, || "the segments count other entries".to_owned())?;
-    let mut found = HashSet::new();
-    shard.segments.validate(&state.stash, |id| {
-        ensure(live.contains(&id), || format!("a cell names entry {id}, which is free"))?;
-        found.insert(id);
-        Ok(shard.entries.at(id).kept())
+    let links = Links::new(shard, ground, &state);
+    let mut live = HashSet::new();
+    shard.segments.validate(&state.stash, |place, kept| {
+        let entry = Entry::at(&ground.pile, place.to_bits());
+        ensure(ground.pile.glance(place).is_some(), || format!("a cell leads to {place:?}, where nothing is"))?;
+        ensure(entry.kept() == kept, || format!("the hash at {place:?} is not its cell's"))?;
+        ensure(live.insert(place.to_bits()), || format!("two cells lead to {place:?}"))
     })?;
-    ensure(found == live, || "there are entries without a cell".to_owned())?;
     let mut listed = HashSet::new();
     for group in &state.groups {
-        for id in group.policy.validate(&shard.links())? {
-            let about = shard.entries.at(id).about();
-            let fits = (about.priority, about.partition()) == (group.priority, group.partition);
+        sum.groups += u64::from(group.policy.bytes() > 0);
+        for id in group.policy.validate(&links)? {
+            let partition = partition_of(ground, id);
+            let fits = (Entry::at(&ground.pile, id).about().priority, partition) == (group.priority, group.partition);
             ensure(fits && listed.insert(id), || format!("entry {id} is in a wrong group"))?;
         }
     }
-    ensure(listed == live, || "there are entries without a policy".to_owned())?;
-    let hung: HashSet<u32> = state.wheel.validate(&shard.dues)?.into_iter().collect();
-    let mut bytes = 0;
-    let mut buf = ReadBuf::new();
+    ensure(listed == live, || "the policies' entries are not the segments'".to_owned())?;
+    let hung: HashSet<Id> = state.wheel.validate(&links)?.into_iter().collect();
     for &id in &live {
-        let entry = shard.entries.at(id);
-        ensure(entry.pointer() != no_pointer(), || format!("entry {id} names nothing"))?;
-        ensure(entry.about().timed == hung.contains(&id), || format!("entry {id} has a wrong place in the wheel"))?;
-        let payload = ground.pile.read(entry.pointer(), &mut buf).map_err(|error| error.to_string())?;
-        let weight = crate::budget::weight(payload.len(), entry.about().timed);
-        ensure(weight == entry.weight(), || format!("entry {id} weighs {weight}, not {}", entry.weight()))?;
-        let table = key::parse(payload).map(|payload| payload.table);
-        ensure(table == Some(entry.about().table), || format!("entry {id} is in another table"))?;
-        bytes += weight;
+        let entry = Entry::at(&ground.pile, id);
+        ensure(entry.due().is_some() == hung.contains(&id), || format!("entry {id} has a wrong place in the wheel"))?;
+        let (key, value) = contents(&ground.pile, id, &mut ReadBuf::new()).ok_or("an entry without contents")?;
+        let (timed, times) = (entry.due().is_some(), entry.times());
+        let layout = Layout::new(&Image::new(entry.prefix().1, &key), value.len(), timed, times);
+        ensure(layout.stored == entry.stored(), || format!("entry {id} takes {}, not {layout:?}", entry.stored()))?;
+        sum.bytes += weight(layout);
+        sum.objects += 1 + u64::from(entry.rest().is_some());
     }
-    Ok((bytes, live.len() as u64))
+    sum.entries += live.len() as u64;
+    sum.credit += state.credit;
+    Ok(())
 }

@@ -6,7 +6,7 @@ use crate::chunks::Chunks;
 use crate::error::{HeapError, Invalid};
 use crate::ground::Ground;
 use crate::loc::Loc;
-use crate::slots::Slots;
+use crate::slots::{Slots, SparsePage};
 
 /// What a heap holds. `page bytes in use = slot pages × 64 KiB + chunk bytes charged`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -124,6 +124,12 @@ impl Heap {
     /// Every page of slots in use: block number, page, class.
     pub fn slot_pages(&self) -> impl Iterator<Item = (u32, usize, usize)> {
         self.slots.pages()
+    }
+
+    /// A page of slots of which few are taken, if there is one beside those that are being filled; `movable`: and for
+    /// what is in it there is room in other pages. Constant time.
+    pub fn sparse_page(&self, movable: bool) -> Option<SparsePage> {
+        self.slots.sparse_page(movable)
     }
 
     /// The numbers of all blocks that hold slots.

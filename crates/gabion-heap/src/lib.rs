@@ -50,3 +50,4 @@ pub use ground::{Ground, shard_of};
 pub use heap::{Heap, HeapCounts};
 pub use loc::Loc;
 pub use page::{slot_at, slots_in_page};
+pub use slots::SparsePage;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor};
 
-use crate::class::CLASSES;
+use crate::class::{CLASSES, geometry};
 use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::{HeapError, Invalid, ensure};
 use crate::ground::{Ground, turn_page};
@@ -19,6 +19,21 @@ use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, bucket, link, unlink, w
 
 /// Free pages kept warm before whole blocks are given back: one block's worth.
 const WARM_PAGES: u64 = PAGES_PER_BLOCK as u64;
+
+/// A page of slots of which few are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SparsePage {
+    /// The block's number.
+    pub number: u32,
+    /// Which page of the block it is.
+    pub page: usize,
+    /// The class of its slots.
+    pub class: usize,
+    /// Slots that are taken, in whole or in part.
+    pub taken: u16,
+    /// Slots that there are.
+    pub slots: u16,
+}
 
 /// How many classes up from its own a body is looked for among the annexes.
 const ANNEX_REACH: usize = 3;
@@ -354,6 +369,34 @@ impl Slots {
         self.pages.iter().enumerate().filter_map(|(id, meta)| {
             let class = meta.class? as usize;
             Some((self.blocks[id / PAGES_PER_BLOCK].number, id % PAGES_PER_BLOCK, class))
+        })
+    }
+
+    /// A page with few slots taken, among the first of each list, from the emptiest quarter on. Pages of class 0 are left
+    /// out, and those that are being filled. `movable`: only where other pages have room for what is in it.
+    pub fn sparse_page(&self, movable: bool) -> Option<SparsePage> {
+        const LOOKED_AT: usize = 4;
+        const ASKED: usize = 64;
+        let room = |class: usize| {
+            let shelf = &self.shelves[class];
+            let active = if shelf.active == NONE { 0 } else { usize::from(self.pages[shelf.active as usize].whole) };
+            let lists = shelf.buckets.iter().flat_map(|&first| walk(&self.pages, List::Whole, first).take(ASKED));
+            active + lists.map(|id| usize::from(self.pages[id as usize].whole)).sum::<usize>()
+        };
+        let of = |id: u32, class: usize| {
+            let (page, whole) = (id as usize % PAGES_PER_BLOCK, self.pages[id as usize].whole);
+            let slots = geometry(class, page).slots;
+            let number = self.blocks[id as usize / PAGES_PER_BLOCK].number;
+            SparsePage { number, page, class, taken: slots - whole, slots }
+        };
+        // What is in the page must find room beside the page's own.
+        let fits = |page: &SparsePage| !movable || room(page.class) >= usize::from(page.slots);
+        (0..BUCKETS).find_map(|bucket| {
+            let listed = |class: usize| {
+                let first = self.shelves[class].buckets[bucket];
+                walk(&self.pages, List::Whole, first).take(LOOKED_AT).map(move |id| of(id, class)).filter(fits)
+            };
+            (1..CLASSES).flat_map(listed).min_by_key(|page| (u32::from(page.taken) << 16) / u32::from(page.slots))
         })
     }
 

@@ -9,6 +9,9 @@ use crate::mode::Mode;
 use crate::resample::{Filter, Job, Layer, Resampling};
 use crate::sides::{Layers, Sides};
 
+/// What stands for samples that are missing.
+pub(crate) const GREY: u8 = 128;
+
 /// Takes the rows of all layers, in any order among the layers, and makes an image of them: in its size, in its mode.
 pub(crate) struct Assembly {
     image: Image,
@@ -96,8 +99,7 @@ impl Assembly {
             Path::Luma { layer: luma } if layer == 0 => luma.take(write)?,
             Path::Luma { .. } => {}
         }
-        self.put_together();
-        Ok(())
+        self.put_together()
     }
 
     /// As [`Assembly::take`], from a row that lies somewhere already.
@@ -117,18 +119,18 @@ impl Assembly {
                 });
             }
         }
-        self.put_together();
-        Ok(())
+        self.put_together()
     }
 
     /// Makes rows of the image of what is ready in all layers.
-    fn put_together(&mut self) {
+    fn put_together(&mut self) -> Result<()> {
         let mode = self.image.mode();
         while let Some(row) = self.image.row_mut(self.done) {
             match &mut self.path {
-                Path::Straight => return,
+                Path::Straight => return Ok(()),
                 Path::Pixels { layer, from, blended, scratch } => {
-                    let Some(ready) = layer.ready() else { return };
+                    layer.has_row()?;
+                    let Some(ready) = layer.first() else { return Ok(()) };
                     if *blended {
                         scratch.as_mut_slice().copy_from_slice(ready);
                         unpremultiply(*from, scratch.as_mut_slice());
@@ -139,8 +141,12 @@ impl Assembly {
                     layer.pop();
                 }
                 Path::Planes { layers, scratch } => {
-                    let [luma, blue, red] = &**layers;
-                    let (Some(l), Some(b), Some(r)) = (luma.ready(), blue.ready(), red.ready()) else { return };
+                    let [luma, blue, red] = &mut **layers;
+                    // Luma comes first, and the others are seldom complete with it.
+                    let all = blue.has_row()? && red.has_row()? && luma.has_row()?;
+                    let (true, Some(l), Some(b), Some(r)) = (all, luma.first(), blue.first(), red.first()) else {
+                        return Ok(());
+                    };
                     if mode == Mode::RGB {
                         ycbcr_to_rgb(l, b, r, row);
                     } else {
@@ -150,13 +156,15 @@ impl Assembly {
                     layers.iter_mut().for_each(Layer::pop);
                 }
                 Path::Luma { layer } => {
-                    let Some(ready) = layer.ready() else { return };
+                    layer.has_row()?;
+                    let Some(ready) = layer.first() else { return Ok(()) };
                     row.copy_from_slice(ready);
                     layer.pop();
                 }
             }
             self.done += 1;
         }
+        Ok(())
     }
 
     /// Whether all rows of all layers are there.
@@ -178,25 +186,20 @@ impl Assembly {
     /// # Errors
     /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
     pub fn complete(&mut self) -> Result<()> {
-        let grey = |row: &mut [u8]| {
-            row.fill(128);
-            Ok(())
-        };
-        match &mut self.path {
-            Path::Straight => {
-                while !self.is_complete() {
-                    self.take(0, grey)?;
+        while !self.is_complete() {
+            // Of several layers the one that is furthest behind, so that little of the others is held.
+            let behind = match &self.path {
+                Path::Planes { layers, .. } => {
+                    let progress = |layer: &usize| layers[*layer].progress();
+                    (0..layers.len()).min_by(|a, b| progress(a).total_cmp(&progress(b))).unwrap_or(0)
                 }
-                return Ok(());
-            }
-            Path::Pixels { layer, .. } | Path::Luma { layer } => layer.complete(grey)?,
-            Path::Planes { layers, .. } => {
-                for layer in layers.iter_mut() {
-                    layer.complete(grey)?;
-                }
-            }
+                _ => 0,
+            };
+            self.take(behind, |row| {
+                row.fill(GREY);
+                Ok(())
+            })?;
         }
-        self.put_together();
         Ok(())
     }
 

@@ -23,9 +23,7 @@ impl Image {
         if let Some(format) = self.format() {
             image.set_format(format);
         }
-        for (to, from) in image.rows_mut().zip(self.rows()) {
-            convert(from, to);
-        }
+        self.rows_into(&mut image, convert);
         Ok(image)
     }
 
@@ -43,10 +41,21 @@ impl Image {
         if let Some(format) = self.format() {
             image.set_format(format);
         }
-        for (to, from) in image.rows_mut().zip(self.rows()) {
-            lay(from, to);
-        }
+        self.rows_into(&mut image, lay);
         Ok(image)
+    }
+
+    /// Converts all rows into those of `image`, which has as many pixels in them; at once, where both lie in one piece.
+    fn rows_into(&self, image: &mut Self, convert: Converter) {
+        if image.is_contiguous()
+            && let (Some(from), Some(to)) = (self.as_contiguous(), image.parts_mut().next())
+        {
+            convert(from, to);
+            return;
+        }
+        for (to, from) in image.rows_mut().zip(self.rows()) {
+            convert(from, to);
+        }
     }
 }
 
@@ -92,10 +101,23 @@ pub(crate) fn converter(from: Mode, to: Mode) -> Converter {
     }
 }
 
-#[inline(always)]
+/// Converts each pixel. `pixel` and what it calls are to be inlined: see [`Kernel`].
 fn each<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
-    for (to, from) in to.as_chunks_mut::<M>().0.iter_mut().zip(from.as_chunks::<N>().0) {
-        *to = pixel(*from);
+    wide(Each { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel });
+}
+
+struct Each<'a, const N: usize, const M: usize, P> {
+    from: &'a [[u8; N]],
+    to: &'a mut [[u8; M]],
+    pixel: P,
+}
+
+impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for Each<'_, N, M, P> {
+    #[inline(always)]
+    fn run(self) {
+        for (to, from) in self.to.iter_mut().zip(self.from) {
+            *to = (self.pixel)(*from);
+        }
     }
 }
 

@@ -16,9 +16,9 @@ pub enum ImageError {
         /// What the decoder found.
         what: String,
     },
-    /// The format, or this kind of it, cannot be read or written.
+    /// The bytes are no image that is known here, or the format or this kind of it cannot be read or written.
     Unsupported {
-        /// What it is.
+        /// What it is, and what to do.
         what: String,
     },
     /// The image is larger than [`Limits`](crate::Limits) allow. Nothing was allocated for it.
@@ -53,8 +53,19 @@ impl ImageError {
         Self::corrupt(format, "the data ends before the picture does")
     }
 
+    /// A kind of image that other programs can read.
     pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
+        Self::Unsupported { what: format!("{what}; convert the file to JPEG, PNG, WebP, TIFF or BMP") }
+    }
+
+    /// What is no image, as far as can be told.
+    pub(crate) fn unknown(what: impl fmt::Display) -> Self {
         Self::Unsupported { what: what.to_string() }
+    }
+
+    /// A format that is not written, or a name that tells none.
+    pub(crate) fn not_written(what: impl fmt::Display) -> Self {
+        Self::Unsupported { what: format!("{what}; JPEG, PNG, WebP, TIFF and BMP are written") }
     }
 
     pub(crate) fn setting(what: impl fmt::Display) -> Self {
@@ -73,12 +84,11 @@ impl fmt::Display for ImageError {
             Self::Corrupt { format, what } => {
                 write!(f, "not a sound {format} image: {what}; get the file anew, or ask for what can be decoded")
             }
-            Self::Unsupported { what } => write!(f, "{what}; convert the file to JPEG, PNG, WebP, TIFF or BMP"),
             Self::Limit { unit, asked, limit } => {
                 write!(f, "the image has {asked} {unit}, {limit} allowed: raise the limit if its source is trusted")
             }
             Self::Io(error) => error.fmt(f),
-            Self::Setting { what } => f.write_str(what),
+            Self::Unsupported { what } | Self::Setting { what } => f.write_str(what),
             Self::Memory(error) => error.fmt(f),
         }
     }

@@ -1,7 +1,7 @@
 //! Files: open, save, thumbnails.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use gabion_blocks::{Buffer, Pool, Request};
@@ -17,6 +17,7 @@ use crate::metadata::Metadata;
 use crate::mode::Mode;
 use crate::resample::Resampling;
 use crate::resize::fit;
+use crate::save::save_atomically;
 
 /// How an image is opened.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +36,8 @@ pub struct OpenOptions {
     pub upright: bool,
     /// Keeps the EXIF block and the ICC profile. Default: true.
     pub metadata: bool,
-    /// Takes what can be decoded of a damaged file; the rest is grey. Default: false, which makes it an error.
+    /// Takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives nothing. Default: false, which
+    /// makes it an error.
     pub partly: bool,
     /// How large it may be.
     pub limits: Limits,
@@ -105,17 +107,15 @@ impl Image {
         if options.upright { image.upright_by(orientation) } else { Ok(image) }
     }
 
-    /// Saves the image to a file; its name tells the format. An earlier file stays whole until the new one is complete: see
-    /// [`save_atomically`].
+    /// Saves the image to a file; its name tells the format. An earlier file stays whole until the new one is complete; links
+    /// stay, pipes and devices are written to: see [`save_atomically`].
     ///
     /// # Errors
     /// As [`Image::encode`], and [`ImageError::Unsupported`] when the name tells no format.
     pub fn save(&self, path: &Path, options: &SaveOptions) -> Result<()> {
         let Some(format) = Format::of_path(path) else {
             let name = path.display();
-            return Err(ImageError::unsupported(format!(
-                "the name of {name} tells no image format that can be written"
-            )));
+            return Err(ImageError::not_written(format!("the name of {name} tells no image format")));
         };
         save_atomically(path, |out| self.encode(format, options, out))
     }
@@ -174,33 +174,6 @@ impl Contents {
     }
 }
 
-/// Writes a file aside and gives it its name when it is complete, so that a reader sees the old file or the new one, and a
-/// failure leaves the old one as it was.
-///
-/// # Errors
-/// What `write` gives; [`ImageError::Io`] when the file cannot be written, or its folder does not exist.
-pub fn save_atomically(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".gabion-").suffix(".part");
-    // As a plain new file would have it: what the user's mask leaves of reading and writing for all.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder)?;
-    if let Ok(old) = fs::metadata(path) {
-        if old.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
-        }
-        file.as_file().set_permissions(old.permissions())?;
-    }
-    let mut out = BufWriter::with_capacity(FIRST_BYTES, file.as_file_mut());
-    write(&mut out)?;
-    out.flush()?;
-    drop(out);
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
-}
-
 /// Makes a smaller file of a picture, in one go: decoded no larger than needed, made smaller while it is decoded, saved
 /// aside and then given its name. Returns the size of the new picture.
 ///
@@ -217,7 +190,7 @@ pub fn thumbnail(
 ) -> Result<(u32, u32)> {
     let Some(format) = Format::of_path(target).filter(|format| format.can_write()) else {
         let name = target.display();
-        return Err(ImageError::unsupported(format!("the name of {name} tells no image format that can be written")));
+        return Err(ImageError::not_written(format!("the name of {name} tells no format that can be written")));
     };
     let image = Image::open(pool, source, open)?.held_by(format)?;
     save_atomically(target, |out| image.encode(format, save, out))?;

@@ -7,7 +7,7 @@ use gabion_blocks::{Buffer, Group, GroupRequest, Pool, Request};
 
 use crate::error::{ImageError, Result};
 use crate::format::Format;
-use crate::limits::{LONGEST_SIDE, Limits};
+use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::mode::Mode;
 
@@ -87,14 +87,7 @@ impl Image {
     fn rented(pool: &Pool, mode: Mode, width: u32, height: u32, clean: bool) -> Result<Self> {
         Limits::none().check_size(width, height)?;
         let row_bytes = width as usize * mode.channels();
-        let bytes = row_bytes.checked_mul(height as usize);
-        let Some(bytes) = bytes.filter(|_| width <= LONGEST_SIDE && height <= LONGEST_SIDE) else {
-            return Err(ImageError::Limit {
-                unit: "pixels a side",
-                asked: width.max(height).into(),
-                limit: LONGEST_SIDE.into(),
-            });
-        };
+        let bytes = row_bytes * height as usize;
         let group = pool.rent_group(&GroupRequest { bytes, row_bytes: Some(row_bytes), clean, timeout: None })?;
         Ok(Self {
             pool: pool.clone(),
@@ -125,6 +118,24 @@ impl Image {
             row.copy_from_slice(from);
         }
         Ok(image)
+    }
+
+    /// As [`Image::copy`], with all rows in one piece.
+    ///
+    /// # Errors
+    /// [`ImageError::Memory`] when the pool has no such piece.
+    pub fn copy_contiguous(&self) -> Result<Self> {
+        let mut whole = self.pool.rent(&Request::new(self.len()))?;
+        self.copy_to(whole.as_mut_slice())?;
+        Ok(Self {
+            pool: self.pool.clone(),
+            mode: self.mode,
+            width: self.width,
+            height: self.height,
+            memory: Memory::Whole(whole),
+            format: self.format,
+            metadata: self.metadata.clone(),
+        })
     }
 
     /// The pool that the pixels lie on.
@@ -254,13 +265,39 @@ impl Image {
             return;
         }
         let run = (self.height as usize).div_ceil(threads);
-        let mut rows: Vec<(u32, &mut [u8])> = (0..).zip(self.rows_mut()).collect();
+        let row_bytes = self.row_bytes();
         thread::scope(|scope| {
-            for rows in rows.chunks_mut(run) {
+            for run in self.runs_mut(run) {
                 let work = &work;
-                scope.spawn(move || rows.iter_mut().for_each(|(y, row)| work(*y, row)));
+                scope.spawn(move || {
+                    for (top, rows) in run {
+                        (top..).zip(rows.chunks_exact_mut(row_bytes)).for_each(|(y, row)| work(y, row));
+                    }
+                });
             }
         });
+    }
+
+    /// The rows, so many of them at a time: of each piece of such a run its first row's number, and its bytes.
+    fn runs_mut(&mut self, run: usize) -> Vec<Vec<(u32, &mut [u8])>> {
+        let row_bytes = self.row_bytes();
+        let (mut runs, mut y, mut missing) = (vec![Vec::new()], 0, run);
+        for part in self.parts_mut() {
+            let mut rest = part;
+            while !rest.is_empty() {
+                if missing == 0 {
+                    runs.push(Vec::new());
+                    missing = run;
+                }
+                let rows = missing.min(rest.len() / row_bytes);
+                let (piece, after) = rest.split_at_mut(rows * row_bytes);
+                if let Some(last) = runs.last_mut() {
+                    last.push((y, piece));
+                }
+                (y, missing, rest) = (y + rows as u32, missing - rows, after);
+            }
+        }
+        runs
     }
 
     /// Gives every pixel the same colour: a byte for each channel.

@@ -36,6 +36,7 @@
 //! | `resize` | an image in another size |
 //! | `decode` | bytes to rows, by libraries |
 //! | `encode` | rows to bytes, by libraries |
+//! | `save` | files that are written aside and renamed |
 //! | `file` | open, save, thumbnails |
 //!
 //! Which library reads and writes which format, and why, stands in `docs/images.md`.
@@ -77,6 +78,8 @@ mod decode;
 
 mod encode;
 
+mod save;
+
 mod file;
 
 #[cfg(test)]
@@ -84,7 +87,7 @@ mod tests;
 
 pub use encode::{Compression, SaveOptions, Subsampling};
 pub use error::{ImageError, Result};
-pub use file::{OpenOptions, save_atomically, thumbnail};
+pub use file::{OpenOptions, thumbnail};
 pub use format::Format;
 pub use geometry::{Flip, Region, Turn};
 pub use image::Image;
@@ -92,3 +95,4 @@ pub use limits::{LONGEST_SIDE, Limits};
 pub use metadata::{Metadata, Orientation};
 pub use mode::Mode;
 pub use resample::{Filter, Resampling};
+pub use save::save_atomically;

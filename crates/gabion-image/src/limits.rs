@@ -25,12 +25,16 @@ impl Limits {
         Self { max_pixels: u64::MAX, max_bytes: u64::MAX }
     }
 
-    /// Refuses too many pixels, and sides that are zero.
+    /// Refuses too many pixels, and sides that are zero or longer than any image's.
     pub(crate) fn check_size(&self, width: u32, height: u32) -> Result<()> {
         if width == 0 || height == 0 {
             return Err(ImageError::setting(format!(
                 "an image of {width} × {height} pixels has none: give at least 1 × 1"
             )));
+        }
+        if width.max(height) > LONGEST_SIDE {
+            let (asked, limit) = (width.max(height).into(), LONGEST_SIDE.into());
+            return Err(ImageError::Limit { unit: "pixels a side", asked, limit });
         }
         let pixels = u64::from(width) * u64::from(height);
         if pixels > self.max_pixels {

@@ -57,6 +57,8 @@ mod pile;
 
 mod read;
 
+mod place;
+
 mod iterate;
 
 mod compact;
@@ -71,6 +73,7 @@ mod tests;
 pub use error::{PileError, PointerFault};
 pub use iterate::{Cursor, Pointers};
 pub use pile::{Pile, PileOptions};
+pub use place::{Body, Glance, Place, SparsePage};
 pub use pointer::Pointer;
 pub use read::ReadBuf;
 pub use stats::PileStats;
@@ -79,5 +82,5 @@ pub use view::View;
 #[doc(hidden)]
 pub mod model {
     //! The protocol alone, for the model checker.
-    pub use crate::protocol::{Memory, copy_unless_changed, disturb, overwrite, reuse, second_guard};
+    pub use crate::protocol::{Memory, copy_unless_changed, disturb, overwrite, reuse, second_guard, unchanged_while};
 }

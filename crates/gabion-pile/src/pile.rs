@@ -107,7 +107,7 @@ impl Pile {
     }
 
     /// Finds a live pointer's slot and locks its shard.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock_slot(&self, pointer: Pointer) -> Result<(Locked<'_>, Slot<'_>, Word), PileError> {
         let mut slot = Slot::find(&self.blocks, pointer)?;
         // Taking the lock keeps later loads waiting, not this: the line is on its way meanwhile, and for a row of calls
@@ -139,6 +139,25 @@ impl Pile {
         }
         let capacity = payload.len().saturating_add(reserve).min(CHUNK_PAYLOAD);
         self.put_payload(Payload { bytes: payload, run: None }, capacity)
+    }
+
+    /// As [`Pile::put`] without a reserve, for an owner that can make room itself: when there is none, the pages that are
+    /// kept for the next objects of other sizes stay so.
+    ///
+    /// # Errors
+    /// As [`Pile::put`].
+    #[inline]
+    pub fn try_put(&self, payload: &[u8]) -> Result<Pointer, PileError> {
+        if payload.len() > CHUNK_PAYLOAD {
+            return self.put_run(payload);
+        }
+        let (own, ground, length) = (self.own_shard(), self.ground(), payload.len());
+        let payload = Payload { bytes: payload, run: None };
+        let put = |shard: usize| self.shards[shard].lock().put(ground, payload, length);
+        put(own).or_else(|error| {
+            let others = (0..self.shards.len()).filter(|&shard| shard != own);
+            others.map(put).find_map(Result::ok).ok_or_else(|| PileError::memory(length, error))
+        })
     }
 
     #[cold]

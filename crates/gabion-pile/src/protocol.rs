@@ -66,6 +66,21 @@ pub fn copy_unless_changed<M: Memory, const N: usize>(
     guards.iter().all(|&(memory, at, seen)| memory.load(at, Relaxed) == seen)
 }
 
+/// For a payload that was found by a link outside the pile: true when the link was still there after the copy, and then
+/// every guard had its value, so that the payload was linked at the moment of the second look at the link.
+///
+/// The link comes first: the guards, which hold afterwards too, say that what it led to is what was copied. `linked`
+/// reads the link by an acquire load, so that the guards are not read before it.
+#[inline]
+pub fn unchanged_while<M: Memory, const N: usize>(
+    linked: impl FnOnce() -> bool,
+    guards: [(&M, usize, u64); N],
+) -> bool {
+    // Acquire: the loads below must not move before the copy.
+    M::fence(Acquire);
+    linked() && guards.iter().all(|&(memory, at, seen)| memory.load(at, Relaxed) == seen)
+}
+
 /// Reads a second guard whose place is known only from the first, and makes sure that the first still held then.
 ///
 /// Without the second look, a writer that changes the first guard, the second, the payload, and the first guard back

@@ -33,6 +33,7 @@ impl ReadBuf {
     }
 
     /// The payload that was read last.
+    #[inline]
     pub fn payload(&self) -> &[u8] {
         match &self.run {
             Some(run) => run.bytes(),
@@ -48,6 +49,16 @@ impl ReadBuf {
     /// Lets go of a run that the last read may have left here.
     pub fn let_go(&mut self) {
         self.run = None;
+    }
+
+    /// Room for `length` bytes, in whole words, which become the payload read last.
+    #[inline]
+    pub(crate) fn take_room(&mut self, length: usize) -> &mut [u8] {
+        if self.run.is_some() {
+            self.let_go();
+        }
+        self.length = length;
+        self.room(length)
     }
 
     /// Room for whole words that hold `length` bytes.

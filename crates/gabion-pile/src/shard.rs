@@ -1,8 +1,8 @@
 //! A shard: a heap and what is known about its objects, behind one lock for writers.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gabion_blocks::{Biased, BiasedGuard};
 use gabion_heap::Heap;
 
 use crate::large::LargeTable;
@@ -12,7 +12,7 @@ use crate::word::{LAST_GENERATION, Word};
 /// One shard. Aligned so that two shards never share a cache line, nor the pair that the prefetcher takes.
 #[repr(align(128))]
 pub(crate) struct Shard {
-    inner: Mutex<Inner>,
+    inner: Biased<Inner>,
     objects: AtomicU64,
 }
 
@@ -35,14 +35,14 @@ impl Shard {
         let heap = Heap::new(number, |floor| Word::free(floor).0, LAST_GENERATION);
         let (large, pins) = (LargeTable::default(), Pins::default());
         let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, version: 0 };
-        Self { inner: Mutex::new(inner), objects: AtomicU64::new(0) }
+        Self { inner: Biased::new(inner), objects: AtomicU64::new(0) }
     }
 
     /// Locks the shard for writing. Never held while foreign code runs.
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
         // A panic under the lock would be a bug of this crate; the words in the blocks are whole at every instant.
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.lock();
         // Release: orders the guards that another thread changed under this lock before whatever this one writes into
         // the room that became free (see `protocol`).
         fence(Ordering::Release);
@@ -67,7 +67,7 @@ impl Inner {
 
 /// A locked shard; publishes the object count when it is let go.
 pub(crate) struct Locked<'a> {
-    inner: MutexGuard<'a, Inner>,
+    inner: BiasedGuard<'a, Inner>,
     objects: &'a AtomicU64,
 }
 

@@ -3,7 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p gabion-pile --release --test loom`
 #![cfg(loom)]
 
-use gabion_pile::model::{Memory, copy_unless_changed, disturb, overwrite, reuse, second_guard};
+use gabion_pile::model::{Memory, copy_unless_changed, disturb, overwrite, reuse, second_guard, unchanged_while};
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicU64, fence};
@@ -138,4 +138,72 @@ fn a_guest_that_moves_away_and_back_is_found_out_by_the_descriptor() {
         reuse((words, PAYLOAD), &payload(6), (words, OTHER, 6));
         words.store(WORD, 1, Release);
     });
+}
+
+/// A cell of an owner's index stands in word 4 and leads to the slot (1), or not. Runs `change` beside a reader that
+/// follows it; what passes is a payload that the cell led to.
+fn check_linked(change: impl Fn(&Words) + Send + Sync + Copy + 'static, published: &'static [u64]) {
+    loom::model(move || {
+        let shared = Words::new();
+        shared.store(OTHER, 1, Release);
+        let writer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || change(&shared))
+        };
+        let words: &Words = &shared;
+        if words.load(OTHER, Acquire) == 1 {
+            let (descriptor, word) = (words.load(DESCRIPTOR, Acquire), words.load(WORD, Acquire));
+            let mut copy = [0; 16];
+            words.copy_out(PAYLOAD, &mut copy);
+            let linked = || words.load(OTHER, Acquire) == 1;
+            let guards = [(words, WORD, word), (words, DESCRIPTOR, descriptor)];
+            // 0 and 99: no payload lies there.
+            if ![0, 99].contains(&word) && unchanged_while(linked, guards) {
+                let seen = self::words(&copy);
+                assert!(seen[0] == seen[1] && published.contains(&seen[0]), "read {seen:?}");
+            }
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_payload_that_its_owner_never_linked_is_not_taken_for_one_that_it_did() {
+    check_linked(
+        |words| {
+            // Unlinked and removed; another payload comes to the same slot and goes, before a third is linked there.
+            words.store(OTHER, 0, Release);
+            words.store(WORD, 0, Release);
+            reuse((words, PAYLOAD), &payload(2), (words, WORD, 2));
+            words.store(WORD, 0, Release);
+            reuse((words, PAYLOAD), &payload(3), (words, WORD, 3));
+            words.store(OTHER, 1, Release);
+        },
+        &[1, 3],
+    );
+}
+
+#[test]
+fn a_linked_payload_overwritten_in_place_is_seen_whole() {
+    check_linked(|words| overwrite((words, PAYLOAD), &payload(2), 99, (words, WORD, 2)), &[1, 2]);
+}
+
+#[test]
+fn bytes_that_look_like_a_payload_in_a_page_of_another_use_are_not_taken_for_one() {
+    check_linked(
+        |words| {
+            // Unlinked and removed; the page turns to another use, and something else is written where the slot was; then
+            // the page turns back, and the slot is linked again.
+            words.store(OTHER, 0, Release);
+            words.store(WORD, 0, Release);
+            disturb((words, DESCRIPTOR), 1);
+            words.store(PAYLOAD, 7, Relaxed);
+            words.store(PAYLOAD + 1, 7, Relaxed);
+            words.store(WORD, 5, Relaxed);
+            disturb((words, DESCRIPTOR), 2);
+            reuse((words, PAYLOAD), &payload(3), (words, WORD, 3));
+            words.store(OTHER, 1, Release);
+        },
+        &[1, 3],
+    );
 }

@@ -48,3 +48,8 @@ pub(crate) fn detached<R: Send>(_py: Python<'_>, work: impl FnOnce() -> R + Send
     let _away = unsafe { Detached::begin() };
     work()
 }
+
+/// As [`detached`] where `long` says that it is worth it, else with the interpreter in hand.
+pub(crate) fn detached_if<R: Send>(py: Python<'_>, long: bool, work: impl FnOnce() -> R + Send) -> R {
+    if long { detached(py, work) } else { work() }
+}

@@ -2,7 +2,9 @@
 
 use std::ffi::{CStr, CString};
 
-use pyo3::exceptions::{PyException, PyLookupError, PyMemoryError, PyOSError, PyValueError};
+use pyo3::exceptions::{
+    PyBufferError, PyException, PyLookupError, PyMemoryError, PyOSError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
@@ -99,6 +101,33 @@ pub(crate) fn exception(class: &Bound<'_, PyType>, text: &str) -> PyErr {
     // SAFETY: attached (the class is bound), a class of exceptions and a C string; sets some error in every case.
     unsafe { ffi::PyErr_SetString(class.as_ptr(), text.as_ptr()) };
     PyErr::fetch(class.py())
+}
+
+/// One of the package's own exceptions.
+#[cold]
+pub(crate) fn own_error(py: Python<'_>, class: impl FnOnce(&Errors) -> &Py<PyType>, text: &str) -> PyErr {
+    match Errors::get(py) {
+        Ok(errors) => exception(class(errors).bind(py), text),
+        Err(error) => error,
+    }
+}
+
+/// A `TypeError`.
+#[cold]
+pub(crate) fn type_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyTypeError>(), text)
+}
+
+/// A `ValueError`.
+#[cold]
+pub(crate) fn value_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyValueError>(), text)
+}
+
+/// A `BufferError`.
+#[cold]
+pub(crate) fn buffer_error(py: Python<'_>, text: &str) -> PyErr {
+    exception(&py.get_type::<PyBufferError>(), text)
 }
 
 /// The system's text for the number of an error, without the number that Rust adds.

@@ -5,6 +5,9 @@
 //! | `ffi` | the interpreter's C functions, safe to be in when the interpreter ends |
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
 //! | `detached` | work without the interpreter |
+//! | `fastcall` | methods without the cost of a call |
+//! | `result` | results whose making may fail for lack of memory |
+//! | `figures` | what the calls named `stats` return |
 //! | `size` | sizes as callers write them: 4096, "4 GiB" |
 //! | `codec` | any picklable graph of Python objects to bytes and back |
 //! | `pile` | `gabion.Pile` |
@@ -33,6 +36,12 @@ mod ffi;
 mod errors;
 
 mod detached;
+
+mod fastcall;
+
+mod result;
+
+mod figures;
 
 mod size;
 

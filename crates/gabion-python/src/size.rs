@@ -1,10 +1,9 @@
 //! Sizes as callers write them: whole bytes, or text such as `"4 GiB"`.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 
-use crate::errors::exception;
+use crate::errors::{type_error, value_error};
 
 /// Unit names and what they stand for, longest first within a letter.
 const UNITS: [(&str, u64); 11] = [
@@ -29,7 +28,7 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     let Ok(text) = value.cast::<PyString>() else {
         let given = value.get_type().name()?;
         let text = format!("{name} must be an int (bytes) or text such as \"4 GiB\", not {given}");
-        return Err(exception(&value.py().get_type::<PyTypeError>(), &text));
+        return Err(type_error(value.py(), &text));
     };
     bytes(text.to_str()?).ok_or_else(|| refused(name, value))
 }
@@ -37,7 +36,7 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
 fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let given = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
     let text = format!("{name}={given}: not a size; pass bytes (0 or more) or text such as \"4 GiB\"");
-    exception(&value.py().get_type::<PyValueError>(), &text)
+    value_error(value.py(), &text)
 }
 
 fn bytes(text: &str) -> Option<u64> {

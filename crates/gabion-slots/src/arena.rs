@@ -13,27 +13,32 @@ use gabion_heap::{CLASSES, Chunks, MAX_SLOT_WORDS, class_for_words};
 use crate::affinity::Affinity;
 use crate::letters::LetterBox;
 use crate::outbox::Outbox;
-use crate::record::{Pair, Record, Standing};
-use crate::sync::{AtomicU16, AtomicU64, Mutex, Ordering::Relaxed};
+use crate::record::{Header, Page, Standing};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering::Relaxed};
 use crate::tier::words_of;
 
 /// Affinities and a spare index, so that every `u8` is one.
 pub(crate) const ROWS: usize = 256;
 
-/// With so many free slots of sixty-four, or fewer, they lie scattered.
+/// How many of the next slots are asked for in advance.
 #[cfg(target_arch = "x86_64")]
-const SCATTERED: u32 = 8;
+const AHEAD: usize = 8;
 
 /// Where the next slot of a class comes from: a pair of the active page. All null while there is no active page.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shelf {
-    pub pair: Cell<*const Pair>,
+    /// Which slots of the pair are free.
+    pub free: Cell<*const AtomicU64>,
     /// The slot of that pair's lowest bit.
     pub base: Cell<*mut u8>,
-    /// The active page.
-    pub page: Cell<*const Record>,
+    /// The active page: its block, and its place there.
+    header: Cell<*const Header>,
     /// Bytes of a slot.
-    pub slot: Cell<u32>,
+    slot: Cell<u32>,
+    index: Cell<u8>,
+    /// Which pair of the page it is.
+    cursor: Cell<u8>,
     /// True when a page of this class was opened before: the next one is worth populating in one step.
     pub grown: Cell<bool>,
 }
@@ -42,10 +47,12 @@ pub(crate) struct Shelf {
 pub(crate) struct Row {
     /// Where in `shelves` the class stands that serves so many words with the affinity's alignment, in bytes. Set by whoever
     /// configures it; all zero until then, and then there is no page to take from either.
-    places: [AtomicU16; MAX_SLOT_WORDS + 1],
+    places: [AtomicU32; MAX_SLOT_WORDS + 1],
     pub shelves: [Shelf; CLASSES],
     /// Pages with room, by class and quarter of fullness: `number << 6 | page`, or 0.
     pub lists: [[Cell<u32>; Standing::QUARTERS as usize]; CLASSES],
+    /// True when a block was once filled: further ones may be warm, and have huge pages where those pay.
+    pub grown: Cell<bool>,
     /// The first of the blocks with free pages, in the form of `record::link`.
     pub room: Cell<u32>,
     /// A block that is wholly empty, kept for the next page.
@@ -70,6 +77,9 @@ pub(crate) struct Arena {
     /// What stands in the records of its pages: the number of the `Slots`, and the arena's index.
     pub word: u64,
     pub index: u32,
+    /// True in a forked child, if the arena's thread was another one than forked: what it was about to do is half done for
+    /// ever. Its slots and chunks can be used and freed; nobody walks its lists any more.
+    pub orphaned: AtomicBool,
     /// Empty blocks that are to be given back, in the form of `record::link`.
     pub doomed: Cell<u32>,
     pub outbox: Outbox,
@@ -117,15 +127,17 @@ impl Arena {
         named
     }
 
-    /// Frees an arena and its chunks' books.
+    /// Frees an arena and its chunks' books; an orphan's books are left as they are.
     ///
     /// # Safety
     /// It came from [`Arena::new`], and nobody uses it any more.
     pub unsafe fn free(arena: NonNull<Self>) {
         // SAFETY: the caller's duty; chunks come from `Box::into_raw`.
         unsafe {
+            // Relaxed: set by the child's first thread, before there were others.
+            let orphaned = arena.as_ref().orphaned.load(Relaxed);
             for row in &arena.as_ref().rows {
-                if !row.chunks.get().is_null() {
+                if !row.chunks.get().is_null() && !orphaned {
                     drop(Box::from_raw(row.chunks.get()));
                 }
             }
@@ -160,12 +172,12 @@ impl Row {
         // SAFETY: a small layout has at most so many words. Relaxed: the settings are the whole message.
         let place = unsafe { self.places.get_unchecked(words) }.load(Relaxed);
         // SAFETY: `set_alignment` stores places of shelves.
-        unsafe { &*self.shelves.as_ptr().byte_add(usize::from(place)) }
+        unsafe { &*self.shelves.as_ptr().byte_add(place as usize) }
     }
 
     /// The class that serves a small layout.
     pub fn class_of(&self, layout: Layout) -> usize {
-        usize::from(self.places[words_of(layout)].load(Relaxed)) / size_of::<Shelf>()
+        self.places[words_of(layout)].load(Relaxed) as usize / size_of::<Shelf>()
     }
 
     /// As [`Row::take`], from any pair of the shelf's page.
@@ -178,7 +190,7 @@ impl Row {
     pub fn set_alignment(&self, mask: usize) {
         for (words, place) in self.places.iter().enumerate() {
             let class = class_for_words(((words * 8 + mask) & !mask) / 8);
-            place.store((class * size_of::<Shelf>()) as u16, Relaxed);
+            place.store((class * size_of::<Shelf>()) as u32, Relaxed);
         }
     }
 }
@@ -188,58 +200,60 @@ impl Shelf {
     #[inline(always)]
     pub fn take(&self) -> Option<NonNull<u8>> {
         // SAFETY: null, or a pair of the active page, which stays this arena's as long as it is active.
-        let pair = unsafe { self.pair.get().as_ref() }?;
+        let pair = unsafe { self.free.get().as_ref() }?;
         // Relaxed, here and below: nobody else writes to these, and a slot is handed to other threads by its user.
-        let free = pair.free.load(Relaxed);
+        let free = pair.load(Relaxed);
         if free == 0 {
             return None;
         }
-        pair.free.store(free & (free - 1), Relaxed);
-        // SAFETY: set together with the pair.
-        unsafe { &*self.page.get() }.count_in();
+        pair.store(free & (free - 1), Relaxed);
         let offset = free.trailing_zeros() as usize * self.slot.get() as usize;
         // SAFETY: each bit of the pair stands for a slot of the page, which is nowhere near null.
         Some(unsafe { NonNull::new_unchecked(self.base.get().add(offset)) })
     }
 
-    /// Lets the next slots come from pair `pair` of `page`, which is active.
-    pub fn stand_at(&self, page: &Record, pair: usize) {
-        let slot = page.line.slot.load(Relaxed);
-        self.slot.set(u32::from(slot));
-        self.page.set(page);
-        self.pair.set(&raw const page.pairs[pair]);
+    /// Lets the next slots come from `page`, which is active, beginning where it says.
+    pub fn stand_at(&self, page: Page<'_>) {
+        self.header.set(page.header);
+        self.index.set(page.index() as u8);
+        self.slot.set(u32::from(page.shape().slot));
+        self.turn_to(page, usize::from(page.record().cursor.load(Relaxed)));
+    }
+
+    /// Goes to pair `cursor` of the active page.
+    fn turn_to(&self, page: Page<'_>, cursor: usize) {
+        self.cursor.set(cursor as u8);
+        self.free.set(&raw const page.free()[cursor]);
         // SAFETY: the pair is in use, so its first slot lies in the page.
-        self.base.set(unsafe { page.first_slot().as_ptr().add(pair * 64 * usize::from(slot)) });
-        page.own.cursor.store(pair as u32, Relaxed);
+        self.base.set(unsafe { page.first_slot().as_ptr().add(cursor * 64 * self.slot.get() as usize) });
     }
 
     /// Moves to the next pair of the active page with free slots, round the page. False when there is none.
     pub fn step(&self) -> bool {
         let Some(page) = self.active() else { return false };
-        if page.used() == u32::from(page.line.slots.load(Relaxed)) {
-            return false;
-        }
-        let (count, start) = (page.pair_count(), page.own.cursor.load(Relaxed) as usize);
-        let found = (start..count).chain(0..start).find(|&pair| page.pairs[pair].free.load(Relaxed) != 0);
-        if let Some(pair) = found {
-            self.stand_at(page, pair);
-            self.prefetch(page.pairs[pair].free.load(Relaxed));
+        let (pairs, start) = (page.free(), usize::from(self.cursor.get()));
+        let found = (start..pairs.len()).chain(0..start).find(|&pair| pairs[pair].load(Relaxed) != 0);
+        if let Some(cursor) = found {
+            self.turn_to(page, cursor);
+            self.prefetch(pairs[cursor].load(Relaxed));
         }
         found.is_some()
     }
 
-    /// Asks for the first line of a few slots, one by one somewhere in a page that others are used in: nothing has touched
-    /// them since they were freed. Where all are free they follow each other, and the processor sees to it.
+    /// Asks for the first line of the next slots: where others in the page are used they lie scattered, and nothing has
+    /// touched them since they were freed.
     fn prefetch(&self, free: u64) {
         #[cfg(target_arch = "x86_64")]
-        if free.count_ones() <= SCATTERED {
+        {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let mut left = free;
-            while left != 0 {
-                let slot = self.base.get().wrapping_add(left.trailing_zeros() as usize * self.slot.get() as usize);
+            // Always as many, because a loop of this or that length would cost more than what is asked for in vain.
+            for _ in 0..AHEAD {
+                let slot =
+                    self.base.get().wrapping_add((left.trailing_zeros() & 63) as usize * self.slot.get() as usize);
                 // SAFETY: a prefetch has no effect but on caches.
                 unsafe { _mm_prefetch(slot.cast_const().cast(), _MM_HINT_T0) };
-                left &= left - 1;
+                left &= left.wrapping_sub(1);
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -248,13 +262,13 @@ impl Shelf {
 
     /// Forgets the active page.
     pub fn leave(&self) {
-        self.pair.set(std::ptr::null());
-        self.page.set(std::ptr::null());
+        self.free.set(std::ptr::null());
+        self.header.set(std::ptr::null());
     }
 
     /// The active page.
-    pub fn active(&self) -> Option<&Record> {
+    pub fn active(&self) -> Option<Page<'_>> {
         // SAFETY: as in `take`.
-        unsafe { self.page.get().as_ref() }
+        Some(unsafe { self.header.get().as_ref() }?.page(usize::from(self.index.get())))
     }
 }

@@ -72,7 +72,8 @@ impl Shared {
     /// # Safety
     /// The address lies in a block of chunks of ours.
     pub unsafe fn chunk_at(&self, at: NonNull<u8>) -> Result<(Block<'_>, Loc), FreeError> {
-        let base = block_of(at);
+        // SAFETY: the caller's duty.
+        let base = unsafe { block_of(at) };
         let offset = at.addr().get() - base.addr().get();
         // SAFETY: the header of a block of chunks; its owner's word is atomic.
         let number = unsafe { base.cast::<crate::sync::AtomicU64>().add(OWNER_WORD).as_ref() }.load(Relaxed) as u32;

@@ -10,25 +10,26 @@ use crate::checked::CHECKED;
 use crate::error::FreeError;
 use crate::letters;
 use crate::outbox::Parcel;
-use crate::record::{Header, Record, block_of, link};
+use crate::record::{Header, Page, Pair, block_of, link};
 use crate::shared::Shared;
 use crate::sync::{Ordering, Ordering::Relaxed, lock};
 
 impl Shared {
     /// Frees a slot of another arena. `mine` is the calling thread's.
     ///
-    /// The record is that of the page around `at`, whose owner is an arena of ours.
+    /// The page is the one around `at`, and its owner an arena of ours.
     #[inline(always)]
-    pub fn free_foreign(&self, mine: &Arena, record: &Record, at: NonNull<u8>) -> Result<(), FreeError> {
-        let index = record.index_of(at).ok_or(FreeError::NotASlot)?;
-        let (pair, bit) = record.pair_of(index).ok_or(FreeError::NotASlot)?;
-        let epoch = record.line.epoch.load(Relaxed);
-        match mine.outbox.add(pair, bit, epoch) {
+    pub fn free_foreign(&self, mine: &Arena, page: Page<'_>, at: NonNull<u8>) -> Result<(), FreeError> {
+        let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
+        // SAFETY: page 0 has no owner.
+        let (pair, bit) = (unsafe { page.pair_of(index) }, 1 << (index % 64));
+        let epoch = page.header.epoch.load(Relaxed);
+        match mine.outbox.add(page, pair.left, bit, epoch) {
             Some(true) => Ok(()),
             Some(false) => Err(FreeError::DoubleFree),
             None => {
-                let parcel = Parcel { pair, bits: bit, epoch, affinity: record.line.affinity.load(Relaxed) };
-                self.send(mine, parcel)
+                let affinity = page.header.affinity.load(Relaxed);
+                self.send(mine, page, pair, Parcel { pair: pair.left, bits: bit, epoch, affinity })
             }
         }
     }
@@ -36,7 +37,7 @@ impl Shared {
     /// Puts a parcel of one slot into the outbox, or leaves it at its owner at once.
     #[cold]
     #[inline(never)]
-    fn send(&self, mine: &Arena, parcel: Parcel) -> Result<(), FreeError> {
+    fn send(&self, mine: &Arena, page: Page<'_>, pair: Pair<'_>, parcel: Parcel) -> Result<(), FreeError> {
         if CHECKED {
             // So that a second free is found whoever makes it.
             return if self.deliver(mine, parcel) == 0 { Ok(()) } else { Err(FreeError::DoubleFree) };
@@ -45,12 +46,10 @@ impl Shared {
         if mine.outbox.is_due() {
             self.flush(mine);
         }
-        // SAFETY: the pair lies in a record of ours.
-        let pair = unsafe { &*parcel.pair };
         if pair.is_free(parcel.bits) {
             return Err(FreeError::DoubleFree);
         }
-        if let Some(older) = mine.outbox.put(parcel) {
+        if let Some(older) = mine.outbox.put(page, parcel) {
             self.deliver_late(mine, older);
         }
         Ok(())
@@ -79,21 +78,22 @@ impl Shared {
             Some(pair) => pair.cast(),
             None => return 0,
         };
-        let base = block_of(pair);
+        // SAFETY: a pair lies in the header of a block that is, or was, of pages of ours.
+        let base = unsafe { block_of(pair) };
         let (hazard, epoch) = (&mine.outbox.hazard, &self.books[parcel.affinity as usize].epoch);
         let mut twice = 0;
         if hazard.name(base.addr().get(), epoch, parcel.epoch) {
             // Of slots that their owner has freed as well, page and block may be gone: the map says so, after the hazard's fence.
             twice = parcel.bits;
             if self.territory.is_pages(base.addr().get()) {
-                // SAFETY: the block is one of pages of ours, and the hazard keeps it where it is. A pair lies in the record of its
-                // page.
-                let (header, record) = unsafe { (Header::of(base), Record::around(pair)) };
-                if let Some(owner) = self.arena_of(record.line.owner.load(Relaxed)) {
+                // SAFETY: the block is one of pages of ours, and the hazard keeps it where it is.
+                let header = unsafe { Header::of(base) };
+                let page = header.page_of(parcel.pair);
+                if let Some(owner) = self.arena_of(page.owner()) {
                     // SAFETY: as above.
-                    let left = unsafe { &(*parcel.pair).left };
+                    let left = unsafe { &*parcel.pair };
                     let number = header.mail.number.load(Relaxed);
-                    twice = letters::leave(left, parcel.bits, &header.mail.pages, record.page() as u32, || {
+                    twice = letters::leave(left, parcel.bits, &header.mail.pages, page.index() as u32, || {
                         owner.letters.slots.put(link(number), &header.mail.next);
                     });
                 }
@@ -124,8 +124,7 @@ impl Shared {
             next = header.mail.next.load(Relaxed);
             let mut pages = letters::open(&header.mail.pages);
             while pages != 0 {
-                // SAFETY: bits stand for pages of slots.
-                self.collect(arena, unsafe { Record::at(base, pages.trailing_zeros() as usize) });
+                self.collect(arena, header.page(pages.trailing_zeros() as usize));
                 pages &= pages - 1;
             }
         }
@@ -133,22 +132,21 @@ impl Shared {
     }
 
     /// Frees what was left in a page.
-    fn collect(&self, arena: &Arena, page: &Record) {
-        if page.line.owner.load(Relaxed) != arena.word {
+    fn collect(&self, arena: &Arena, page: Page<'_>) {
+        if page.owner() != arena.word {
             // Whoever left something was later than the page's last slot.
             return;
         }
         let (mut freed, mut twice, mut last) = (0, 0, 0);
-        for index in 0..page.pair_count() {
-            let pair = &page.pairs[index];
-            let (new, again) = letters::collect(&pair.free, &pair.left, page.valid(index));
+        for (index, pair) in page.pairs().enumerate() {
+            let (new, again) = letters::collect(pair.free, pair.left, page.valid(index));
             if new != 0 {
                 (freed, last) = (freed + new.count_ones(), index);
             }
             twice += again.count_ones();
         }
         if twice > 0 {
-            let affinity = page.line.affinity.load(Relaxed);
+            let affinity = page.header.affinity.load(Relaxed);
             self.books[affinity as usize].twice.fetch_add(u64::from(twice), Relaxed);
         }
         if freed > 0 && page.count_out(freed) {

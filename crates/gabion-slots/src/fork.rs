@@ -2,13 +2,14 @@
 //!
 //! Before the fork every lock of all `Slots` is taken: the list of them; of each the lock of its state, the locks of its
 //! arenas' letters, and that of its blocks. The pool's follow. After the fork both sides let go. In the child the arenas
-//! of other threads stay as they are: what lies in them can be used and freed, and is not given back.
+//! of other threads are orphans and stay as they are: what lies in them can be used and freed, and is not given back.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Once, Weak};
 
 use gabion_blocks::{inside, os, set};
 
+use crate::seat;
 use crate::shared::{Shared, State};
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -19,7 +20,7 @@ static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 struct HeldSlots {
     _blocks: set::HeldSet<'static>,
     _readings: Vec<MutexGuard<'static, ()>>,
-    _state: MutexGuard<'static, State>,
+    state: MutexGuard<'static, State>,
     shared: Arc<Shared>,
 }
 
@@ -49,7 +50,7 @@ fn hold(shared: Arc<Shared>) -> HeldSlots {
     let forever: &'static Shared = unsafe { &*Arc::as_ptr(&shared) };
     let state = forever.lock();
     let readings = forever.arenas(&state).map(|arena| lock(&arena.reading)).collect();
-    HeldSlots { _blocks: forever.blocks.hold(), _readings: readings, _state: state, shared }
+    HeldSlots { _blocks: forever.blocks.hold(), _readings: readings, state, shared }
 }
 
 extern "C" fn before() {
@@ -71,12 +72,7 @@ extern "C" fn in_child() {
     let _ = HELD.try_with(|place| {
         let held = place.take();
         for one in held.iter().flat_map(|held| &held.each) {
-            let mut index = 0;
-            while let Some(arena) = one.shared.arena(index) {
-                // Who was leaving something there is gone.
-                arena.outbox.hazard.clear();
-                index += 1;
-            }
+            one.shared.reopen_letters(&one.state, seat::existing(&one.shared));
         }
     });
 }

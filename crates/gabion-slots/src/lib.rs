@@ -27,7 +27,8 @@
 //! | `foreign` | slots freed by other threads |
 //! | `release` | giving back: a whole affinity, and what is empty |
 //! | `stats`, `validate` | reports, and the check of all equations |
-//! | `seat`, `fork` | which arena a thread has; a child with working locks |
+//! | `current`, `seat`, `fork` | which arena a thread has; a child with working locks |
+//! | `freeing` | how an object is freed, wherever it belongs |
 //! | `slots` | the calls |
 //! | `adapters` | the interfaces that Rust programs use already |
 
@@ -67,9 +68,13 @@ mod stats;
 
 mod validate;
 
+mod current;
+
 mod seat;
 
 mod fork;
+
+mod freeing;
 
 mod slots;
 

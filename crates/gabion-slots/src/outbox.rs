@@ -6,11 +6,16 @@
 use std::cell::Cell;
 use std::ptr;
 
-use crate::letters::Hazard;
-use crate::record::Pair;
+use gabion_blocks::BLOCK_BYTES;
 
-/// Entries; each stands for one pair.
-const ENTRIES: usize = 32;
+use crate::letters::Hazard;
+use crate::record::Page;
+use crate::sync::AtomicU64;
+
+/// Places for pages, found by the page's address; each has the last pairs of such a page that something was freed in. Who
+/// frees in the order of allocation is in one pair of a page at a time, and in one page of each class.
+const PAGES: usize = 64;
+const PAIRS: usize = 2;
 
 /// After so many frees everything is left at its owner, whatever it is.
 const MOST_WAITING: u32 = 4096;
@@ -18,7 +23,8 @@ const MOST_WAITING: u32 = 4096;
 /// Slots of one pair.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parcel {
-    pub pair: *const Pair,
+    /// Where its `left` is.
+    pub pair: *const AtomicU64,
     pub bits: u64,
     /// The page's: when the affinity was released since, the parcel is nobody's.
     pub epoch: u32,
@@ -27,7 +33,7 @@ pub(crate) struct Parcel {
 
 /// A parcel, or none when `pair` is null.
 struct Entry {
-    pair: Cell<*const Pair>,
+    pair: Cell<*const AtomicU64>,
     bits: Cell<u64>,
     epoch: Cell<u32>,
     affinity: Cell<u8>,
@@ -47,7 +53,7 @@ impl Entry {
 
 /// A thread's outbox. The cells are the thread's own.
 pub(crate) struct Outbox {
-    entries: [Entry; ENTRIES],
+    entries: [[Entry; PAIRS]; PAGES],
     /// Frees since everything was flushed.
     waiting: Cell<u32>,
     /// The block that this thread is leaving something at.
@@ -56,30 +62,32 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     #[inline(always)]
-    fn entry(&self, pair: *const Pair) -> &Entry {
-        // Pairs of a page follow each other, records are 1 KiB long: both should spread.
-        let address = pair.addr() / size_of::<Pair>();
-        &self.entries[(address ^ address >> 6) % ENTRIES]
+    fn entries(&self, page: Page<'_>) -> &[Entry; PAIRS] {
+        // Pages in use follow each other, in every block from the first on: blocks' should spread.
+        let block = ptr::from_ref(page.header).addr() / BLOCK_BYTES;
+        &self.entries[block.wrapping_mul(11).wrapping_add(page.index()) % PAGES]
     }
 
     /// Adds one slot to its parcel, if there is one for its pair already and it is not due. `Some(false)` when the slot is
     /// in it already: freed twice.
     #[inline(always)]
-    pub fn add(&self, pair: *const Pair, bit: u64, epoch: u32) -> Option<bool> {
-        let (entry, waiting) = (self.entry(pair), self.waiting.get());
-        if !ptr::eq(entry.pair.get(), pair) || entry.epoch.get() != epoch || waiting >= MOST_WAITING {
+    pub fn add(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u32) -> Option<bool> {
+        let waiting = self.waiting.get();
+        if waiting >= MOST_WAITING {
             return None;
         }
+        let same = |entry: &&Entry| ptr::eq(entry.pair.get(), pair) && entry.epoch.get() == epoch;
+        let entry = self.entries(page).iter().find(same)?;
         let bits = entry.bits.get();
         entry.bits.set(bits | bit);
         self.waiting.set(waiting + 1);
         Some(bits & bit == 0)
     }
 
-    /// Puts in a parcel; another one that had its place comes out.
-    pub fn put(&self, parcel: Parcel) -> Option<Parcel> {
+    /// Puts in a parcel; the oldest one that had its place comes out.
+    pub fn put(&self, page: Page<'_>, parcel: Parcel) -> Option<Parcel> {
         self.waiting.set(self.waiting.get() + 1);
-        self.entry(parcel.pair).replace(parcel)
+        self.entries(page).iter().try_fold(parcel, |parcel, entry| entry.replace(parcel).ok_or(())).ok()
     }
 
     /// True when it is time to flush.
@@ -96,6 +104,6 @@ impl Outbox {
     pub fn drain(&self) -> impl Iterator<Item = Parcel> {
         self.waiting.set(0);
         let none = Parcel { pair: ptr::null(), bits: 0, epoch: 0, affinity: 0 };
-        self.entries.iter().filter_map(move |entry| entry.replace(none))
+        self.entries.iter().flatten().filter_map(move |entry| entry.replace(none))
     }
 }

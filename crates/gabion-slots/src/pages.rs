@@ -7,20 +7,17 @@ use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
 use crate::affinity::Affinity;
 use crate::arena::{Arena, Row};
 use crate::error::SlotsError;
-use crate::record::{ALL_PAGES, Header, Record, Standing, link};
+use crate::record::{ALL_PAGES, Header, Page, Standing, link};
 use crate::shared::{Shared, refusal};
 use crate::sync::{AtomicU32, Ordering, Ordering::Relaxed, Ordering::Release, fence};
 use crate::territory::Ground;
+use crate::tier::mark_of;
 
-/// A full page is listed again when so many of its slots, or one more, are free: one part in this many. Until then a page
-/// would be made the active one for the sake of a slot or two.
-const WORTHWHILE: u32 = 16;
-
-/// How many pages are populated in one step, in all blocks of a row but its first.
+/// How many pages are populated in one step, once a block of the row was filled.
 const POPULATED: usize = 4;
 
-/// Classes whose pages are not populated in one step, because records hold fewer slots than would fit.
-const SPARSE_CLASSES: usize = 2;
+/// Classes whose pages are not populated in one step, because a record stands for half of the slots that would fit.
+const SPARSE_CLASSES: usize = 1;
 
 impl Shared {
     /// Moves a shelf to the next free slots: of its page, of what others have freed, of the fullest page with room, or of a
@@ -45,19 +42,17 @@ impl Shared {
             None => self.open_page(arena, affinity, class)?,
         };
         if let Some(full) = shelf.active() {
-            let slots = u32::from(full.line.slots.load(Relaxed));
-            full.own.standing.store(Standing::FULL.0, Relaxed);
-            full.set_threshold(slots - slots / WORTHWHILE);
+            // Where no pair has a free slot, all are used.
+            full.stand(Standing::FULL, full.slots());
         }
-        page.own.standing.store(Standing::ACTIVE.0, Relaxed);
-        page.set_threshold(0);
-        shelf.stand_at(page, page.own.cursor.load(Relaxed) as usize);
+        page.activate();
+        shelf.stand_at(page);
         shelf.step();
         Ok(())
     }
 
     /// Takes the fullest page with room off its list.
-    fn listed_page(&self, row: &Row, class: usize) -> Option<&Record> {
+    fn listed_page(&self, row: &Row, class: usize) -> Option<Page<'_>> {
         let list = row.lists[class].iter().rev().find(|list| list.get() != 0)?;
         let page = self.page(list.get())?;
         self.unlist(row, page);
@@ -65,13 +60,13 @@ impl Shared {
     }
 
     /// The page with this name, `number << 6 | page`; 0 is none, because page 0 of a block holds no slots.
-    fn page(&self, name: u32) -> Option<&Record> {
+    fn page(&self, name: u32) -> Option<Page<'_>> {
         if name == 0 {
             return None;
         }
         let base = self.blocks.base(name / PAGES_PER_BLOCK as u32)?;
         // SAFETY: names in lists are those of pages of blocks that are ours until they are given back, off all lists.
-        Some(unsafe { Record::at(base, name as usize % PAGES_PER_BLOCK) })
+        Some(unsafe { Header::of(base) }.page(name as usize))
     }
 
     fn header(&self, name: u32) -> Option<&Header> {
@@ -82,44 +77,45 @@ impl Shared {
     // --- the lists of a row ----------------------------------------------------------------------
 
     /// Gives a page the standing that fits its fullness, which has fallen below the threshold. `pair` has a free slot.
-    pub fn relist(&self, arena: &Arena, page: &Record, pair: usize) {
-        let row = arena.row(Affinity::from_index(page.line.affinity.load(Relaxed)));
-        let standing = page.own.standing.load(Relaxed);
-        if standing < Standing::QUARTERS {
+    pub fn relist(&self, arena: &Arena, page: Page<'_>, pair: usize) {
+        let standing = page.standing();
+        if standing == Standing::ACTIVE {
+            // After some thousand million frees.
+            page.activate();
+            return;
+        }
+        let row = arena.row(Affinity::from_index(page.header.affinity.load(Relaxed)));
+        if standing.is_listed() {
             self.unlist(row, page);
         } else {
-            page.own.cursor.store(pair as u32, Relaxed);
+            page.record().cursor.store(pair as u8, Relaxed);
         }
         let used = page.used();
         if used == 0 {
             self.close_page(arena, row, page);
             return;
         }
-        let slots = u32::from(page.line.slots.load(Relaxed));
-        let quarters = u32::from(Standing::QUARTERS);
-        let quarter = (used * quarters / slots).min(quarters - 1);
-        page.own.standing.store(quarter as u8, Relaxed);
-        page.set_threshold((quarter * slots).div_ceil(quarters).max(1));
-        let list = &row.lists[page.line.class.load(Relaxed) as usize][quarter as usize];
+        let standing = Standing::listed(used, page.slots());
+        page.stand(standing, used);
+        let list = &row.lists[page.class()][usize::from(standing.0)];
         let (name, first) = (page.name(), list.get());
-        page.own.previous.store(0, Relaxed);
-        page.own.next.store(first, Relaxed);
+        page.record().previous.store(0, Relaxed);
+        page.record().next.store(first, Relaxed);
         if let Some(first) = self.page(first) {
-            first.own.previous.store(name, Relaxed);
+            first.record().previous.store(name, Relaxed);
         }
         list.set(name);
     }
 
-    fn unlist(&self, row: &Row, page: &Record) {
-        let (next, previous) = (page.own.next.load(Relaxed), page.own.previous.load(Relaxed));
+    fn unlist(&self, row: &Row, page: Page<'_>) {
+        let (next, previous) = (page.record().next.load(Relaxed), page.record().previous.load(Relaxed));
         if previous == 0 {
-            let quarter = page.own.standing.load(Relaxed) as usize;
-            row.lists[page.line.class.load(Relaxed) as usize][quarter].set(next);
+            row.lists[page.class()][usize::from(page.standing().0)].set(next);
         } else if let Some(previous) = self.page(previous) {
-            previous.own.next.store(next, Relaxed);
+            previous.record().next.store(next, Relaxed);
         }
         if let Some(next) = self.page(next) {
-            next.own.previous.store(previous, Relaxed);
+            next.record().previous.store(previous, Relaxed);
         }
     }
 
@@ -160,7 +156,7 @@ impl Shared {
     // --- pages -----------------------------------------------------------------------------------
 
     /// Prepares an empty page for slots of `class`.
-    fn open_page(&self, arena: &Arena, affinity: Affinity, class: usize) -> Result<&Record, SlotsError> {
+    fn open_page(&self, arena: &Arena, affinity: Affinity, class: usize) -> Result<Page<'_>, SlotsError> {
         let row = arena.row(affinity);
         let header = self.block_with_room(arena, affinity)?;
         let free = header.free.load(Relaxed);
@@ -169,33 +165,34 @@ impl Shared {
         let grown = row.shelves[class].grown.replace(true);
         let mut touched = 1_u64 << index;
         if zero & touched != 0 && grown && class >= SPARSE_CLASSES {
-            // Sixteen faults in one: the page is about to be filled; so are the next ones where there is a block already.
-            let first_block = header.next.load(Relaxed) == 0;
-            let run = ((zero >> index).trailing_ones() as usize).min(if first_block { 1 } else { POPULATED });
+            // Sixteen faults in one: the page is about to be filled; so are the next ones where a block was filled already.
+            let run = ((zero >> index).trailing_ones() as usize).min(if row.grown.get() { POPULATED } else { 1 });
             self.blocks.populate_pages(header.number.load(Relaxed), index, run);
             touched = (u64::MAX >> (64 - run)) << index;
         }
         header.zero.store(zero & !touched, Relaxed);
-        let books = self.books(affinity);
-        // SAFETY: a block of pages of ours, and pages 1 to 63 have bits in `free`.
-        let page = unsafe { Record::at(header.base(), index) };
-        page.open(arena.word, class, affinity.index(), books.epoch.load(Relaxed));
+        if zero != 0 && zero & !touched == 0 {
+            row.grown.set(true);
+            self.blocks.note_touched(header.number.load(Relaxed));
+        }
+        let page = header.page(index);
+        page.open(arena.word, mark_of(class));
         // Release: who reads that the page is in use, for a report, finds it opened.
         header.free.store(free & !(1 << index), Release);
         if free & !(1 << index) == 0 {
             self.unlink_room(row, header);
         }
-        books.book_in(PAGE_BYTES as u64);
+        self.books(affinity).book_in(PAGE_BYTES as u64);
         Ok(page)
     }
 
     /// Makes an empty, unlisted page free, and dooms its block if that is empty and another one is kept already.
-    fn close_page(&self, arena: &Arena, row: &Row, page: &Record) {
-        let affinity = Affinity::from_index(page.line.affinity.load(Relaxed));
-        page.line.owner.store(0, Relaxed);
+    fn close_page(&self, arena: &Arena, row: &Row, page: Page<'_>) {
+        let header = page.header;
+        let affinity = Affinity::from_index(header.affinity.load(Relaxed));
+        page.record().owner.store(0, Relaxed);
         self.books(affinity).book_out(PAGE_BYTES as u64);
-        let header = page.header();
-        let free = header.free.load(Relaxed) | 1 << page.page();
+        let free = header.free.load(Relaxed) | 1 << page.index();
         header.free.store(free, Relaxed);
         if free != ALL_PAGES {
             if header.has_room.load(Relaxed) == 0 {
@@ -262,22 +259,22 @@ impl Shared {
 
     /// Takes a block from the pool and makes it one of pages, all free.
     fn map_block(&self, row: &Row, affinity: Affinity) -> Result<&Header, SlotsError> {
-        let (number, zero) = self.blocks.map().map_err(|error| refusal(affinity, error))?;
+        // A handful of objects should cost a few pages, in each arena and affinity.
+        let (number, zero) = self.blocks.map_as(!row.grown.get()).map_err(|error| refusal(affinity, error))?;
         let Some(base) = self.blocks.base(number) else { unreachable!("the block was just mapped") };
-        // SAFETY: a block of the set, which nobody else knows yet; its first 4 KiB are zero, as the header begins.
+        // For `block_of`.
+        let _ = base.as_ptr().expose_provenance();
+        // SAFETY: a block of the set, which nobody else knows yet.
         let header = unsafe { Header::of(base) };
-        if !zero {
-            for page in 1..PAGES_PER_BLOCK {
-                // SAFETY: as above. What an earlier user left must not look like a page of ours.
-                unsafe { Record::at(base, page) }.line.owner.store(0, Relaxed);
-            }
-        } else if row.blocks.get() != 0 {
-            // The second block of a row: all of its records will be used.
+        // The first 4 KiB are zero: records are those of pages that are not in use.
+        if zero && row.grown.get() {
+            // All of its header will be used.
             self.blocks.populate(number, 0);
         }
         header.number.store(number, Relaxed);
         header.mail.number.store(number, Relaxed);
         header.affinity.store(affinity.index(), Relaxed);
+        header.epoch.store(self.books(affinity).epoch.load(Relaxed), Relaxed);
         header.free.store(ALL_PAGES, Relaxed);
         header.zero.store(if zero { ALL_PAGES } else { 0 }, Relaxed);
         let known = {

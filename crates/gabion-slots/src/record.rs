@@ -1,48 +1,57 @@
-//! What a block says about its pages: its header, and a record for each page.
+//! What a block says about itself and its pages: its header, which fills page 0.
 //!
 //! ```text
-//! block    │ header │ record 1 │ record 2 │ … │ record 63 │ page 1 │ page 2 │ … │ page 63 │
-//!            1 KiB    1 KiB each: together page 0             64 KiB each, nothing but slots
-//!
-//! record   │ line 0: read by all    owner, class, slot size, slots, epoch        │
-//!          │ line 1: the owner's    used, threshold, place in a list             │
-//!          │ 56 pairs               free bits │ left bits   of 64 slots each      │
+//! block    │ page 0 │ page 1 │ page 2 │ … │ page 63 │        64 KiB each; pages 1 to 63 hold nothing but slots
+//! page 0   │ records 0 … 63 │ header │ mail │ pairs of page 1 │ … │ pairs of page 63 │
+//!            32 B each        64 B     64 B   62 × `free`, then 62 × `left`, of 64 slots each
 //! ```
 //!
-//! So the place of a record follows from any address in its page, slots begin at multiples of their size, and what is
-//! known about the pages of a block does not fall into the same few lines of a cache.
+//! So what is known about a page follows from any address in it, slots begin at multiples of their size, and a free reads
+//! three lines of memory, of which it writes to two: the page's record, and the words of one pair. Allocations write to
+//! no line that other threads write to. Neither records nor pairs stand at multiples of a large power of two, where many
+//! pages' would share a few sets of a cache.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
 
-use crate::sync::{AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
-use crate::tier::{MOST_SLOTS, SHAPES};
-
-const RECORD_BYTES: usize = PAGE_BYTES / PAGES_PER_BLOCK;
+use crate::sync::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use crate::tier::{MOST_PAIRS, SHAPES, Shape};
 
 /// All pages that hold slots, as bits.
 pub(crate) const ALL_PAGES: u64 = u64::MAX << 1;
 
+/// What the countdown of the active page begins with: its slots are counted by their bits when somebody asks.
+const UNCOUNTED: i32 = i32::MAX;
+
+/// A full page is listed again when so many of its slots, or one more, are free: one part in this many. Until then a page
+/// would be made the active one for the sake of a slot or two.
+const WORTHWHILE: u32 = 16;
+
 /// Sixty-four slots: which are free, as the page's owner knows, and which were freed by others, as he does not know yet.
-///
-/// One line holds both, so that whoever frees looks at one line only.
-#[repr(C)]
-pub(crate) struct Pair {
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<'a> {
     /// Written by the owner alone.
-    pub free: AtomicU64,
-    /// Set by others, cleared by the owner after it has set the same bits in `free`.
-    pub left: AtomicU64,
+    pub free: &'a AtomicU64,
+    /// Set by others, cleared by the owner after it has set the same bits in `free`. Its address stands for the pair.
+    pub left: &'a AtomicU64,
 }
 
-impl Pair {
+impl Pair<'_> {
     /// Whether one of these slots is free, as far as another thread can see. What its owner collects is set in `free` before
     /// it is cleared in `left`, so this looks the other way round.
-    pub fn is_free(&self, bits: u64) -> bool {
+    pub fn is_free(self, bits: u64) -> bool {
         // Acquire: pairs with the release in `letters::collect`.
         let left = self.left.load(Acquire);
         (left | self.free.load(Relaxed)) & bits != 0
     }
+}
+
+/// The words of all pairs of a page.
+#[repr(C)]
+struct Words {
+    free: [AtomicU64; MOST_PAIRS],
+    left: [AtomicU64; MOST_PAIRS],
 }
 
 /// Where a page stands among the pages of its shelf.
@@ -56,60 +65,62 @@ impl Standing {
     pub const FULL: Self = Self(4);
     /// The page that allocations come from.
     pub const ACTIVE: Self = Self(5);
+
+    /// The standing in a list of a page with so many of its slots used.
+    pub fn listed(used: u32, slots: u32) -> Self {
+        let quarters = u32::from(Self::QUARTERS);
+        Self((used * quarters / slots).min(quarters - 1) as u8)
+    }
+
+    /// True in a list.
+    pub fn is_listed(self) -> bool {
+        self.0 < Self::QUARTERS
+    }
+
+    /// The number of slots in use below which a page of so many slots needs another standing. The active page needs none.
+    fn threshold(self, slots: u32) -> u32 {
+        match self {
+            Self::FULL => slots - slots / WORTHWHILE,
+            Self::ACTIVE => 0,
+            Self(quarter) => (u32::from(quarter) * slots).div_ceil(u32::from(Self::QUARTERS)).max(1),
+        }
+    }
 }
 
-/// What of a record is left for pairs.
-const PAIRS: usize = MOST_SLOTS / 64;
-
-/// The record of a page. `slots = used + bits set in free`, where `used` counts what others have freed until the owner
-/// has collected it. Atomic, because other threads read line 0 and reports read `used`; only pairs' `left` has two writers.
-#[repr(C, align(1024))]
+/// What is known about a page, beside its pairs. Atomic, because other threads read who owns it and how it is cut up, and
+/// reports read how much of it is used.
+///
+/// `slots = used + bits set in free`, where `used` counts what others have freed until the owner has collected it. While
+/// the page is active, allocations leave `spare` alone and the bits say what is used; else `spare = used − threshold`, and
+/// the owner looks for another standing when `used` falls below the threshold.
+#[repr(C, align(32))]
 pub(crate) struct Record {
-    pub line: Line,
-    pub own: OwnLine,
-    pub pairs: [Pair; PAIRS],
-}
-
-/// Constant while the page is in use.
-#[repr(C, align(64))]
-pub(crate) struct Line {
-    /// The arena's word, or 0 when the page is not in use.
+    /// The arena's word, or 0 when the page is not in use. Constant in between, as is how it is cut up.
     pub owner: AtomicU64,
-    pub reciprocal: AtomicU32,
-    /// Its affinity's when the page was opened.
-    pub epoch: AtomicU32,
-    /// Bytes of a slot.
-    pub slot: AtomicU16,
-    pub slots: AtomicU16,
-    pub class: AtomicU8,
-    pub affinity: AtomicU8,
-}
-
-/// Changes with every allocation and free.
-#[repr(C, align(64))]
-pub(crate) struct OwnLine {
-    /// `used − threshold`: a free has no more to do than to count down and look at the sign.
+    reciprocal: AtomicU32,
+    limit: AtomicU32,
+    /// A free has no more to do than to count down and look at the sign.
     spare: AtomicI32,
-    /// The owner looks for another standing when `used` falls below.
-    threshold: AtomicI32,
     /// Neighbours in the list of its quarter.
     pub next: AtomicU32,
     pub previous: AtomicU32,
-    /// The pair where the search for free slots begins.
-    pub cursor: AtomicU32,
-    pub standing: AtomicU8,
+    /// As `tier::mark_of` has it.
+    mark: AtomicU8,
+    standing: AtomicU8,
+    /// The pair where the search for free slots begins, while the page is not active.
+    pub cursor: AtomicU8,
 }
 
-const _: () = assert!(size_of::<Record>() == RECORD_BYTES);
-
-/// The header of a block of pages. Its own thread's, but for the lines of `mail`.
-#[repr(C, align(1024))]
+/// Page 0 of a block of pages: what is known about the block, and about each of its pages. Its own thread's, but for
+/// `mail`, what is constant, and the pairs' `left`.
+#[repr(C, align(64))]
 pub(crate) struct Header {
-    /// Zero, as the owner of a page that is not in use: no address in page 0 is a slot's.
-    _no_owner: AtomicU64,
+    /// Page 0 has one as well, of a page that is never in use: no address in page 0 is a slot's.
+    records: [Record; PAGES_PER_BLOCK],
     /// The block's number.
     pub number: AtomicU32,
-    pub affinity: AtomicU8,
+    /// Its affinity's when the block was taken. Constant, as are the number and the affinity.
+    pub epoch: AtomicU32,
     /// Pages not in use, as bits.
     pub free: AtomicU64,
     /// Free pages that were not touched yet.
@@ -120,12 +131,15 @@ pub(crate) struct Header {
     /// Neighbours among all blocks of the row.
     pub next: AtomicU32,
     pub previous: AtomicU32,
+    pub affinity: AtomicU8,
     /// True while it is among those with free pages.
     pub has_room: AtomicU8,
     pub mail: Mail,
+    /// Of pages 1 to 63.
+    words: [Words; PAGES_PER_BLOCK - 1],
 }
 
-/// What other threads leave at a block; they need no other line of its header.
+/// What other threads leave at a block; they write to no other line of its header.
 #[repr(C, align(64))]
 pub(crate) struct Mail {
     /// The block's number, once more.
@@ -136,7 +150,9 @@ pub(crate) struct Mail {
     pub next: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Header>() == RECORD_BYTES);
+const _: () = assert!(size_of::<Record>() == 32 && size_of::<Header>() <= PAGE_BYTES);
+// What is read of a fresh block is zero.
+const _: () = assert!(std::mem::offset_of!(Header, words) <= 4096);
 
 /// A number in a list: 0 means none.
 #[inline]
@@ -145,192 +161,313 @@ pub(crate) fn link(number: u32) -> u32 {
 }
 
 /// The start of the block around an address.
+///
+/// # Safety
+/// The address lies in a block.
 #[inline(always)]
-pub(crate) fn block_of(at: NonNull<u8>) -> NonNull<u8> {
-    // Never null: what is handed out lies inside a mapped block.
-    let base = at.as_ptr().map_addr(|address| address & !(BLOCK_BYTES - 1));
-    NonNull::new(base).unwrap_or(at)
-}
-
-impl Record {
-    /// The record of the page around an address.
-    ///
-    /// # Safety
-    /// The address lies in a block of pages that stays with its `Slots` for `'a`.
-    #[inline(always)]
-    pub unsafe fn of<'a>(at: NonNull<u8>) -> &'a Self {
-        let place = at.as_ptr().map_addr(|address| {
-            address & !(BLOCK_BYTES - 1) | (address / PAGES_PER_BLOCK) & (PAGE_BYTES - RECORD_BYTES)
-        });
-        // SAFETY: page 0 of the block is all header and records, aligned to their size, and every field is atomic.
-        unsafe { &*place.cast() }
-    }
-
-    /// The record that an address is inside of.
-    ///
-    /// # Safety
-    /// As [`Record::of`], with an address in a record.
-    #[inline]
-    pub unsafe fn around<'a>(at: NonNull<u8>) -> &'a Self {
-        let page = at.addr().get() % BLOCK_BYTES / RECORD_BYTES;
-        // SAFETY: the caller's duty.
-        unsafe { Self::at(block_of(at), page) }
-    }
-
-    /// The record of page `page` of a block.
-    ///
-    /// # Safety
-    /// As [`Record::of`], with the block's first byte; `page` is 1 to 63.
-    #[inline]
-    pub unsafe fn at<'a>(base: NonNull<u8>, page: usize) -> &'a Self {
-        debug_assert!((1..PAGES_PER_BLOCK).contains(&page));
-        // SAFETY: as in `of`.
-        unsafe { base.add(page * RECORD_BYTES).cast().as_ref() }
-    }
-
-    /// The block's first byte.
-    #[inline]
-    pub fn base(&self) -> NonNull<u8> {
-        block_of(NonNull::from(self).cast())
-    }
-
-    /// The page's place in the block.
-    #[inline]
-    pub fn page(&self) -> usize {
-        std::ptr::from_ref(self).addr() % BLOCK_BYTES / RECORD_BYTES
-    }
-
-    /// The block's header.
-    #[inline]
-    pub fn header(&self) -> &Header {
-        // SAFETY: a record lies in a block of pages, which stays as long as its record.
-        unsafe { Header::of(self.base()) }
-    }
-
-    /// The page's name, `number << 6 | page`.
-    pub fn name(&self) -> u32 {
-        self.header().number.load(Relaxed) * PAGES_PER_BLOCK as u32 + self.page() as u32
-    }
-
-    /// The page's first slot.
-    #[inline]
-    pub fn first_slot(&self) -> NonNull<u8> {
-        // SAFETY: the page lies in the same block.
-        unsafe { self.base().add(self.page() * PAGE_BYTES) }
-    }
-
-    /// The slot that begins at an address in this page, if one does.
-    ///
-    /// The offset is divided by multiplication; what the product has below the point is less than the reciprocal exactly
-    /// if nothing is left over (Lemire, Kaser, Kurz 2019).
-    #[inline(always)]
-    pub fn index_of(&self, at: NonNull<u8>) -> Option<usize> {
-        let offset = (at.addr().get() % PAGE_BYTES) as u64;
-        let reciprocal = self.line.reciprocal.load(Relaxed);
-        let product = offset * u64::from(reciprocal);
-        let index = (product >> 32) as usize;
-        ((product as u32) < reciprocal && index < self.line.slots.load(Relaxed) as usize).then_some(index)
-    }
-
-    /// The pair and the bit of a slot of this page.
-    #[inline(always)]
-    pub fn pair_of(&self, index: usize) -> Option<(&Pair, u64)> {
-        Some((self.pairs.get(index / 64)?, 1 << (index % 64)))
-    }
-
-    /// As [`Record::pair_of`].
-    ///
-    /// # Safety
-    /// The page is in use, and the index is one that [`Record::index_of`] has given.
-    #[inline(always)]
-    pub unsafe fn pair_unchecked(&self, index: usize) -> (&Pair, u64) {
-        // SAFETY: the index is below the page's slots, which `open` has set to MOST_SLOTS at most.
-        (unsafe { self.pairs.get_unchecked(index / 64) }, 1 << (index % 64))
-    }
-
-    /// Slots in use. With a threshold that is just being changed by the owner, another thread may see a wrong number.
-    #[inline]
-    pub fn used(&self) -> u32 {
-        (self.own.spare.load(Relaxed) + self.own.threshold.load(Relaxed)).max(0).cast_unsigned()
-    }
-
-    /// Counts a slot that was taken.
-    #[inline(always)]
-    pub fn count_in(&self) {
-        self.own.spare.store(self.own.spare.load(Relaxed) + 1, Relaxed);
-    }
-
-    /// Counts slots that were freed. True when the page needs another standing.
-    #[inline(always)]
-    pub fn count_out(&self, slots: u32) -> bool {
-        let spare = self.own.spare.load(Relaxed) - slots.cast_signed();
-        self.own.spare.store(spare, Relaxed);
-        spare < 0
-    }
-
-    /// The number of slots in use below which the page needs another standing.
-    pub fn threshold(&self) -> u32 {
-        self.own.threshold.load(Relaxed).cast_unsigned()
-    }
-
-    /// Sets it.
-    pub fn set_threshold(&self, threshold: u32) {
-        let used = self.used().cast_signed();
-        self.own.threshold.store(threshold.cast_signed(), Relaxed);
-        self.own.spare.store(used - threshold.cast_signed(), Relaxed);
-    }
-
-    /// The bits of a pair that stand for slots.
-    pub fn valid(&self, pair: usize) -> u64 {
-        match usize::from(self.line.slots.load(Relaxed)).saturating_sub(pair * 64) {
-            left @ 0..64 => (1 << left) - 1,
-            _ => u64::MAX,
-        }
-    }
-
-    /// Pairs in use.
-    #[inline]
-    pub fn pair_count(&self) -> usize {
-        usize::from(self.line.slots.load(Relaxed)).div_ceil(64)
-    }
-
-    /// Makes the page one of `class`, with all slots free.
-    pub fn open(&self, owner: u64, class: usize, affinity: u8, epoch: u32) {
-        let shape = SHAPES[class];
-        self.line.slot.store(shape.slot, Relaxed);
-        self.line.slots.store(shape.slots, Relaxed);
-        self.line.reciprocal.store(shape.reciprocal, Relaxed);
-        self.line.class.store(class as u8, Relaxed);
-        self.line.affinity.store(affinity, Relaxed);
-        self.line.epoch.store(epoch, Relaxed);
-        self.own.spare.store(0, Relaxed);
-        self.own.threshold.store(0, Relaxed);
-        self.own.cursor.store(0, Relaxed);
-        let mut left = usize::from(shape.slots);
-        for pair in &self.pairs[..left.div_ceil(64)] {
-            pair.free.store(if left >= 64 { u64::MAX } else { (1 << left) - 1 }, Relaxed);
-            pair.left.store(0, Relaxed);
-            left = left.saturating_sub(64);
-        }
-        // Relaxed, as all above: another thread learns of the page by a slot that its user hands over.
-        self.line.owner.store(owner, Relaxed);
-    }
+pub(crate) unsafe fn block_of(at: NonNull<u8>) -> NonNull<u8> {
+    // An address may come back from its user with the right to its own bytes alone, so the block's is taken from where it
+    // was exposed when the block was mapped.
+    let base: *mut u8 = ptr::with_exposed_provenance_mut(at.addr().get() & !(BLOCK_BYTES - 1));
+    debug_assert!(!base.is_null());
+    // SAFETY: the caller's duty.
+    unsafe { NonNull::new_unchecked(base) }
 }
 
 impl Header {
     /// The header of the block that begins at `base`.
     ///
     /// # Safety
-    /// As [`Record::of`], with the block's first byte.
-    #[inline]
+    /// A block of pages that stays with its `Slots` for `'a`.
+    #[inline(always)]
     pub unsafe fn of<'a>(base: NonNull<u8>) -> &'a Self {
-        // SAFETY: the first KiB of a block of pages is its header, and every field is atomic.
+        // SAFETY: page 0 of a block of pages is its header, aligned to the block, and every field is atomic.
         unsafe { base.cast().as_ref() }
     }
 
-    /// The block's first byte.
+    /// The block's first byte, with the right to all of the block.
     #[inline]
     pub fn base(&self) -> NonNull<u8> {
-        NonNull::from(self).cast()
+        // SAFETY: a header lies in its block.
+        unsafe { block_of(NonNull::from(self).cast()) }
+    }
+
+    /// The page with this index, 1 to 63.
+    #[inline(always)]
+    pub fn page(&self, index: usize) -> Page<'_> {
+        Page { header: self, index: index % PAGES_PER_BLOCK }
+    }
+
+    /// The page that a pair belongs to, by the address that stands for it.
+    pub fn page_of(&self, pair: *const AtomicU64) -> Page<'_> {
+        let place = (pair.addr() - self.words.as_ptr().addr()) / size_of::<Words>();
+        self.page(place + 1)
+    }
+}
+
+/// A page of slots, by its block and its place there.
+#[derive(Clone, Copy)]
+pub(crate) struct Page<'a> {
+    pub header: &'a Header,
+    index: usize,
+}
+
+impl<'a> Page<'a> {
+    /// The page around an address.
+    ///
+    /// # Safety
+    /// The address lies in a block of pages that stays with its `Slots` for `'a`.
+    #[inline(always)]
+    pub unsafe fn around(at: NonNull<u8>) -> Self {
+        // SAFETY: the caller's duty, for both.
+        let header = unsafe { Header::of(block_of(at)) };
+        header.page(at.addr().get() / PAGE_BYTES)
+    }
+
+    /// Its place in the block, 1 to 63; 0 if it is the header's.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// Its name, `number << 6 | index`.
+    pub fn name(self) -> u32 {
+        self.header.number.load(Relaxed) * PAGES_PER_BLOCK as u32 + self.index as u32
+    }
+
+    /// What is known about it.
+    #[inline(always)]
+    pub fn record(self) -> &'a Record {
+        // SAFETY: `Header::page` keeps the index below 64.
+        unsafe { self.header.records.get_unchecked(self.index) }
+    }
+
+    /// The word of its arena, or 0 when it is not in use.
+    #[inline(always)]
+    pub fn owner(self) -> u64 {
+        self.record().owner.load(Relaxed)
+    }
+
+    /// Its class.
+    pub fn class(self) -> usize {
+        usize::from(self.record().mark.load(Relaxed)).saturating_sub(1)
+    }
+
+    /// How it is cut up.
+    pub fn shape(self) -> Shape {
+        SHAPES[self.class() + 1]
+    }
+
+    /// How many slots it has.
+    pub fn slots(self) -> u32 {
+        u32::from(self.shape().slots)
+    }
+
+    /// Its first slot.
+    #[inline]
+    pub fn first_slot(self) -> NonNull<u8> {
+        // SAFETY: the page lies in the block.
+        unsafe { self.header.base().add(self.index * PAGE_BYTES) }
+    }
+
+    // --- slots and pairs -------------------------------------------------------------------------
+
+    /// The slot that begins at an address in this page, if one does; see [`Shape`].
+    #[inline(always)]
+    pub fn index_of(self, at: NonNull<u8>) -> Option<usize> {
+        let (record, offset) = (self.record(), (at.addr().get() % PAGE_BYTES) as u64);
+        let product = offset * u64::from(record.reciprocal.load(Relaxed));
+        ((product as u32) < record.limit.load(Relaxed)).then_some((product >> 32) as usize)
+    }
+
+    /// How many pairs stand for its slots.
+    pub fn pair_count(self) -> usize {
+        (self.slots() as usize).div_ceil(64)
+    }
+
+    /// The pairs that stand for its slots.
+    pub fn pairs(self) -> impl Iterator<Item = Pair<'a>> {
+        let words = &self.header.words[self.index.saturating_sub(1)];
+        words.free.iter().zip(&words.left).map(|(free, left)| Pair { free, left }).take(self.pair_count())
+    }
+
+    /// Which of its slots are free, sixty-four by sixty-four.
+    #[inline]
+    pub fn free(self) -> &'a [AtomicU64] {
+        &self.header.words[self.index.saturating_sub(1)].free[..self.pair_count()]
+    }
+
+    /// The pair of a slot.
+    ///
+    /// # Safety
+    /// The page is not page 0, and the index is one that [`Page::index_of`] has given.
+    #[inline(always)]
+    pub unsafe fn pair_of(self, index: usize) -> Pair<'a> {
+        // SAFETY: pages 1 to 63 have words, and the index is below 64 × MOST_PAIRS, the most slots of any shape.
+        unsafe {
+            let words = self.header.words.get_unchecked(self.index - 1);
+            Pair { free: words.free.get_unchecked(index / 64), left: words.left.get_unchecked(index / 64) }
+        }
+    }
+
+    /// Frees the slot at an address. False when none begins there, or it is free, or the page needs another standing then;
+    /// then nothing is changed.
+    ///
+    /// # Safety
+    /// The address lies in the page, whose owner is the calling thread's arena.
+    #[inline(always)]
+    pub unsafe fn take_back(self, at: NonNull<u8>) -> bool {
+        let record = self.record();
+        let offset = (at.addr().get() % PAGE_BYTES) as u64;
+        // Plain reads, here and below, which the compiler may join with their use: only this thread writes to these.
+        // SAFETY: as just said; others read them at most, and write by atomic stores of this thread's come before.
+        let (reciprocal, limit) = unsafe { (record.reciprocal.as_ptr().read(), record.limit.as_ptr().read()) };
+        let product = offset * u64::from(reciprocal);
+        if product as u32 >= limit {
+            return false;
+        }
+        let (index, place) = ((product >> 32) as usize, product >> 32 & 63);
+        // SAFETY: page 0 has no owner, and `index_of` gives the same.
+        let pair = unsafe { self.pair_of(index) };
+        // SAFETY: as above.
+        let (free, spare) = unsafe { (pair.free.as_ptr().read(), record.spare.as_ptr().read()) };
+        // Relaxed: written by others, but what counts here is what they did before this thread was told.
+        let taken = (free | pair.left.load(Relaxed)) >> place & 1 == 0;
+        if taken && spare > 0 {
+            record.spare.store(spare - 1, Relaxed);
+            pair.free.store(free | 1 << place, Relaxed);
+            return true;
+        }
+        false
+    }
+
+    /// The bits of a pair that stand for slots.
+    pub fn valid(self, pair: usize) -> u64 {
+        valid_bits(self.slots() as usize, pair)
+    }
+
+    // --- how much of it is used ------------------------------------------------------------------
+
+    /// Slots in use. While the owner changes something, another thread may see a wrong number, up to that of all slots.
+    pub fn used(self) -> u32 {
+        if self.standing() == Standing::ACTIVE {
+            let free: u32 = self.free().iter().map(|free| free.load(Relaxed).count_ones()).sum();
+            return self.slots().saturating_sub(free);
+        }
+        self.counted().clamp(0, self.slots().cast_signed()).cast_unsigned()
+    }
+
+    /// Slots in use of a page that is not active, by its count.
+    pub fn counted(self) -> i32 {
+        self.record().spare.load(Relaxed).saturating_add(self.standing().threshold(self.slots()).cast_signed())
+    }
+
+    /// Counts slots that were freed. True when the page needs another standing.
+    pub fn count_out(self, slots: u32) -> bool {
+        let spare = &self.record().spare;
+        let left = spare.load(Relaxed).wrapping_sub(slots.cast_signed());
+        spare.store(left, Relaxed);
+        left < 0
+    }
+
+    /// Where it stands.
+    pub fn standing(self) -> Standing {
+        Standing(self.record().standing.load(Relaxed))
+    }
+
+    /// False when it needs another standing.
+    pub fn keeps_standing(self) -> bool {
+        self.record().spare.load(Relaxed) >= 0
+    }
+
+    /// Makes it the active page, or lets the active page's countdown begin anew.
+    pub fn activate(self) {
+        self.record().spare.store(UNCOUNTED, Relaxed);
+        self.record().standing.store(Standing::ACTIVE.0, Relaxed);
+    }
+
+    /// Gives it another standing than that of the active page.
+    pub fn stand(self, standing: Standing, used: u32) {
+        let spare = used.cast_signed() - standing.threshold(self.slots()).cast_signed();
+        self.record().spare.store(spare, Relaxed);
+        self.record().standing.store(standing.0, Relaxed);
+    }
+
+    /// Makes it one of the class that `mark` stands for, with all slots free, and the active page.
+    pub fn open(self, owner: u64, mark: u8) {
+        let (record, shape) = (self.record(), SHAPES[usize::from(mark)]);
+        record.mark.store(mark, Relaxed);
+        record.reciprocal.store(shape.reciprocal, Relaxed);
+        record.limit.store(shape.limit, Relaxed);
+        record.cursor.store(0, Relaxed);
+        for (place, pair) in self.pairs().enumerate() {
+            pair.free.store(valid_bits(usize::from(shape.slots), place), Relaxed);
+            pair.left.store(0, Relaxed);
+        }
+        self.activate();
+        // Relaxed, as all above: another thread learns of the page by a slot that its user hands over.
+        record.owner.store(owner, Relaxed);
+    }
+}
+
+/// Which bits of pair `pair` stand for slots, of so many in all.
+fn valid_bits(slots: usize, pair: usize) -> u64 {
+    match slots.saturating_sub(pair * 64) {
+        left @ 0..64 => (1 << left) - 1,
+        _ => u64::MAX,
+    }
+}
+
+impl PartialEq for Page<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self.header, other.header) && self.index == other.index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Affinity;
+    use crate::tests::{give, give_all, on_twin, take};
+
+    #[test]
+    fn the_active_page_stays_active_however_often_it_is_freed_to() {
+        let (slots, _twin) = on_twin();
+        let places: Vec<_> = (0..100).map(|_| take(&slots, Affinity::NODES, 24)).collect();
+        // SAFETY: a slot of these slots.
+        let page = unsafe { Page::around(places[0]) };
+        assert_eq!((page.standing(), page.used()), (Standing::ACTIVE, 100));
+        // As after two thousand million frees.
+        page.record().spare.store(0, Relaxed);
+        for &at in &places[..10] {
+            give(&slots, at);
+        }
+        assert_eq!((page.standing(), page.used()), (Standing::ACTIVE, 90));
+        slots.validate().unwrap();
+        assert_eq!(slots.stats().total().live_objects, 90);
+        give_all(&slots, places[10..].to_vec());
+        slots.trim();
+        assert_eq!(slots.stats().total().mapped_bytes, 0);
+    }
+
+    #[test]
+    fn pairs_of_a_page_are_its_own() {
+        let (slots, _twin) = on_twin();
+        let at = take(&slots, Affinity::NODES, 8);
+        // SAFETY: a slot of these slots.
+        let header = unsafe { Page::around(at) }.header;
+        for index in 1..PAGES_PER_BLOCK {
+            let page = header.page(index);
+            page.open(1, 1);
+            for slot in 0..page.slots() as usize {
+                // SAFETY: page 1 or above, and one of its slots.
+                let pair = unsafe { page.pair_of(slot) };
+                let (same, bit) = (page.pairs().nth(slot / 64).unwrap(), 1 << (slot % 64));
+                assert!(header.page_of(pair.left) == page && ptr::eq(same.left, pair.left));
+                assert!(page.valid(slot / 64) & pair.free.load(Relaxed) & bit != 0);
+            }
+        }
+        // What was opened here is nobody's; dropping the slots gives the block back whatever it says.
+        drop(slots);
     }
 }

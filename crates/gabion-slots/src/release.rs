@@ -8,7 +8,7 @@ use crate::arena::{Arena, Row};
 use crate::chunks::post_chunk;
 use crate::letters;
 use crate::record::{ALL_PAGES, Header, link};
-use crate::shared::{Large, Shared};
+use crate::shared::{Large, Shared, State};
 use crate::sync::{Ordering, Ordering::Relaxed, lock};
 use crate::territory::Ground;
 
@@ -75,7 +75,7 @@ impl Shared {
             state.epochs += 1;
             letters::raise(&self.books(affinity).epoch, state.epochs);
             self.await_hazards(0);
-            for arena in self.arenas(&state) {
+            for arena in self.sound_arenas(&state) {
                 let _reading = lock(&arena.reading);
                 self.forget_letters(arena, affinity);
                 lists.push(self.strike_row(arena.row(affinity), affinity));
@@ -145,8 +145,13 @@ impl Shared {
         let before = self.books(affinity).budget.used();
         let mut index = 0;
         while let Some(arena) = self.arena(index) {
+            index += 1;
             let row = arena.row(affinity);
             let _reading = lock(&arena.reading);
+            // Relaxed: see `Arena::free`.
+            if arena.orphaned.load(Relaxed) {
+                continue;
+            }
             // SAFETY: nobody uses the affinity, which is the duty of `release`'s caller, but to trim it, for which the lock is
             // taken.
             if let Some(chunks) = unsafe { row.chunks.get().as_mut() } {
@@ -157,8 +162,35 @@ impl Shared {
                 row.left_objects.store(0, Relaxed);
                 row.left_bytes.store(0, Relaxed);
             }
-            index += 1;
         }
         before.saturating_sub(self.books(affinity).budget.used())
+    }
+
+    /// Makes a forked child's letters whole again: arenas of threads that it does not have are orphans, and what those
+    /// threads were just leaving at the others' blocks goes into the boxes. `mine` is the forking thread's arena. Nobody
+    /// else is there.
+    pub fn reopen_letters(&self, state: &State, mine: Option<&Arena>) {
+        for arena in self.sound_arenas(state) {
+            // Who was leaving something somewhere is gone.
+            arena.outbox.hazard.clear();
+            if !state.ownerless.contains(&arena.index) && mine.is_none_or(|mine| mine.index != arena.index) {
+                // Relaxed: other threads come later.
+                arena.orphaned.store(true, Relaxed);
+                continue;
+            }
+            // A thread may have marked a block, and not got to put it into the box.
+            arena.letters.slots.take_all();
+            for affinity in 0..state.names.len() {
+                let mut next = arena.row(Affinity::from_index(affinity as u8)).blocks.get();
+                while let Some(base) = next.checked_sub(1).and_then(|number| self.blocks.base(number)) {
+                    // SAFETY: a block of pages of the row.
+                    let header = unsafe { Header::of(base) };
+                    if header.mail.pages.load(Relaxed) != 0 {
+                        arena.letters.slots.put(next, &header.mail.next);
+                    }
+                    next = header.next.load(Relaxed);
+                }
+            }
+        }
     }
 }

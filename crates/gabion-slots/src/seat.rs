@@ -1,12 +1,13 @@
 //! Which arena a thread has, in each `Slots` that it uses.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
 use gabion_blocks::inside;
 
 use crate::arena::Arena;
+use crate::current::{self, NO_WORD};
 use crate::error::SlotsError;
 use crate::shared::Shared;
 
@@ -19,23 +20,7 @@ struct Seat {
 /// All seats of a thread; leaves the arenas when the thread ends.
 struct Seats(RefCell<Vec<Seat>>);
 
-/// What this thread used last.
-struct Current {
-    /// The number of the `Slots`.
-    id: Cell<u64>,
-    /// This thread's arena there.
-    arena: Cell<*const Arena>,
-    /// The arena's word: no page of any other arena has it.
-    word: Cell<u64>,
-}
-
-/// The word of no arena.
-const NO_WORD: u64 = u64::MAX;
-
 thread_local! {
-    /// Without a destructor: plain loads.
-    static CURRENT: Current =
-        const { Current { id: Cell::new(0), arena: Cell::new(ptr::null()), word: Cell::new(NO_WORD) } };
     static SEATS: Seats = const { Seats(RefCell::new(Vec::new())) };
 }
 
@@ -45,20 +30,20 @@ thread_local! {
 /// The `Slots` live for `'a`.
 #[inline(always)]
 pub(crate) unsafe fn current<'a>(id: u64) -> Option<&'a Arena> {
-    CURRENT.with(|current| {
+    current::with(|current| {
         // SAFETY: a number is stored together with its arena; arenas live as long as their `Slots`, whose numbers are never
         // used again.
         if current.id.get() == id { Some(unsafe { &*current.arena.get() }) } else { None }
     })
 }
 
-/// Does something with the arena that [`current`] gives, if there is one.
+/// Does something with the arena that [`current()`] gives, if there is one.
 ///
 /// # Safety
-/// As [`current`].
+/// As [`current()`].
 #[inline(always)]
 pub(crate) unsafe fn with_current<R>(id: u64, act: impl FnOnce(&Arena) -> Option<R>) -> Option<R> {
-    CURRENT.with(|current| {
+    current::with(|current| {
         // SAFETY: as in `current`. Not by way of an `Option`, which would be looked at twice.
         if current.id.get() == id { act(unsafe { &*current.arena.get() }) } else { None }
     })
@@ -67,7 +52,7 @@ pub(crate) unsafe fn with_current<R>(id: u64, act: impl FnOnce(&Arena) -> Option
 /// The word of the arena that this thread used last.
 #[inline(always)]
 pub(crate) fn word() -> u64 {
-    CURRENT.with(|current| current.word.get())
+    current::with(|current| current.word.get())
 }
 
 /// The arena that this thread used last.
@@ -77,11 +62,11 @@ pub(crate) fn word() -> u64 {
 #[inline]
 pub(crate) unsafe fn arena<'a>() -> &'a Arena {
     // SAFETY: the caller's duty.
-    unsafe { &*CURRENT.with(|current| current.arena.get()) }
+    unsafe { &*current::with(|current| current.arena.get()) }
 }
 
 fn set_current(id: u64, arena: *const Arena, word: u64) {
-    CURRENT.with(|current| {
+    current::with(|current| {
         current.id.set(id);
         current.arena.set(arena);
         current.word.set(word);
@@ -107,16 +92,14 @@ pub(crate) fn with_arena<R>(shared: &Arc<Shared>, act: impl FnOnce(&Arena) -> R)
     Ok(done)
 }
 
-/// Does something with this thread's arena, if it has one.
-pub(crate) fn with_existing(shared: &Shared, act: impl FnOnce(&Arena)) {
+/// This thread's arena, if it has one.
+pub(crate) fn existing(shared: &Shared) -> Option<&Arena> {
     let find = |seats: &Seats| {
         let seats = seats.0.borrow();
         seats.iter().find(|seat| seat.id == shared.id).map(|seat| seat.arena)
     };
-    if let Ok(Some(arena)) = SEATS.try_with(find) {
-        // SAFETY: arenas live as long as their `Slots`.
-        act(unsafe { &*arena });
-    }
+    // SAFETY: arenas live as long as their `Slots`.
+    SEATS.try_with(find).ok().flatten().map(|arena| unsafe { &*arena })
 }
 
 /// Lets a thread's arena go, with all that it would keep to itself.

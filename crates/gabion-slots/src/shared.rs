@@ -22,7 +22,7 @@ pub(crate) const INDEX_BITS: u32 = 16;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Blocks that keep to small pages: a handful of objects should cost a few pages.
+/// As long as there are fewer blocks, those of chunks keep to small pages: a handful of objects should cost a few pages.
 const SMALL_BLOCKS: usize = 8;
 
 /// An affinity's settings and counts. Relaxed throughout: each number is its whole message, but for `epoch`.
@@ -211,6 +211,12 @@ impl Shared {
     /// All arenas that were ever made.
     pub fn arenas(&self, state: &State) -> impl Iterator<Item = &Arena> {
         (0..state.made).filter_map(|index| self.arena(index))
+    }
+
+    /// Those of them whose lists are whole: all but a forked child's orphans.
+    pub fn sound_arenas(&self, state: &State) -> impl Iterator<Item = &Arena> {
+        // Relaxed: see `Arena::free`.
+        self.arenas(state).filter(|arena| !arena.orphaned.load(Ordering::Relaxed))
     }
 
     /// The arena with this index.

@@ -8,11 +8,12 @@ use std::sync::{Arc, OnceLock};
 use gabion_blocks::{Pool, inside};
 use gabion_heap::{Chunks, Invalid};
 
-use crate::affinity::{Affinity, AffinitySettings, MOST_ALIGNMENT};
-use crate::checked::{CHECKED, fill};
+use crate::affinity::{Affinity, AffinitySettings};
+use crate::checked::CHECKED;
 use crate::error::{FreeError, SlotsError};
 use crate::fork::watch_forks;
-use crate::record::Record;
+use crate::freeing::take_back;
+use crate::record::Page;
 use crate::seat;
 use crate::shared::Shared;
 use crate::stats::{Report, SlotsStats};
@@ -36,7 +37,7 @@ use crate::tier::{MOST_SLOT_BYTES, Tier, class_of, is_small, slot_bytes, tier};
 pub struct Slots {
     /// The number in `shared`, one load nearer.
     id: u64,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Slots {
@@ -89,13 +90,23 @@ impl Slots {
     /// [`SlotsError::UnknownAffinity`]. Nothing waits.
     #[inline]
     pub fn alloc(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
+        match self.alloc_at_hand(affinity, layout) {
+            Some(at) => Ok(at),
+            None => self.alloc_further(affinity, layout),
+        }
+    }
+
+    /// What [`Slots::alloc`] begins with, alone: the next slot, if it is at hand, in about twenty instructions and no call.
+    /// `None` says nothing but that `alloc` has more to do. For callers that have something to set up before they can take
+    /// an error or a panic, such as an interface to another language.
+    #[inline(always)]
+    pub fn alloc_at_hand(&self, affinity: Affinity, layout: Layout) -> Option<NonNull<u8>> {
         if is_small(layout) {
             // SAFETY: `self` keeps the slots alive.
-            if let Some(at) = unsafe { seat::with_current(self.id, |arena| arena.row(affinity).take(layout)) } {
-                return Ok(at);
-            }
+            unsafe { seat::with_current(self.id, |arena| arena.row(affinity).take(layout)) }
+        } else {
+            None
         }
-        self.alloc_further(affinity, layout)
     }
 
     /// What [`Slots::alloc`] ends with where the next slot is not at hand; so that it has nothing to keep meanwhile.
@@ -175,13 +186,43 @@ impl Slots {
     /// [`FreeError::DoubleFree`], [`FreeError::NotASlot`], [`FreeError::Foreign`].
     #[inline]
     pub unsafe fn free(&self, at: NonNull<u8>) -> Result<(), FreeError> {
-        if self.shared.territory.is_pages(at.addr().get()) {
-            // SAFETY: in a block of pages of ours.
-            unsafe { self.free_slot(at, None) }
-        } else {
-            // SAFETY: the caller's duty.
-            unsafe { self.free_slowly(at, None) }
+        // SAFETY: the caller's duty, here and below.
+        if unsafe { self.free_at_hand(at) } {
+            return Ok(());
         }
+        // SAFETY: as above.
+        unsafe { self.free_further(at) }
+    }
+
+    /// What [`Slots::free`] begins with, alone: frees a slot of this thread, in some dozens of instructions and no call.
+    /// False says that nothing was done and `free` has more to do, or something to say; always so in the checked build. For
+    /// whom, see [`Slots::alloc_at_hand`].
+    ///
+    /// # Safety
+    /// As [`Slots::free`].
+    #[inline(always)]
+    #[must_use = "nothing was freed when this is false"]
+    pub unsafe fn free_at_hand(&self, at: NonNull<u8>) -> bool {
+        // SAFETY: in a block of pages of ours; the rest is the caller's duty.
+        !CHECKED && self.shared.territory.is_pages(at.addr().get()) && unsafe { take_back(at) }
+    }
+
+    /// As [`Slots::free_at_hand`], for who knows the layout.
+    ///
+    /// # Safety
+    /// As [`Slots::free_sized`].
+    #[inline(always)]
+    #[must_use = "nothing was freed when this is false"]
+    pub unsafe fn free_sized_at_hand(&self, at: NonNull<u8>, layout: Layout) -> bool {
+        // SAFETY: what was allocated with a small layout is a slot; the rest is the caller's duty.
+        !CHECKED && is_small(layout) && unsafe { take_back(at) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_further(&self, at: NonNull<u8>) -> Result<(), FreeError> {
+        // SAFETY: the caller's duty.
+        unsafe { self.shared.free_any(at) }
     }
 
     /// As [`Slots::free`], for who knows affinity and layout: saves looking up what kind of memory it is. The checked build
@@ -194,141 +235,19 @@ impl Slots {
     /// As [`Slots::free`]; in the checked build [`FreeError::WrongAffinity`] and [`FreeError::WrongSize`].
     #[inline]
     pub unsafe fn free_sized(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
-        if CHECKED || !is_small(layout) {
-            // SAFETY: the caller's duty.
-            unsafe { self.free_as_said(affinity, at, layout) }
-        } else {
-            // SAFETY: what was allocated with a small layout is a slot.
-            unsafe { self.free_slot(at, None) }
+        // SAFETY: the caller's duty, here and below.
+        if unsafe { self.free_sized_at_hand(at, layout) } {
+            return Ok(());
         }
+        // SAFETY: as above.
+        unsafe { self.free_sized_further(affinity, at, layout) }
     }
 
-    unsafe fn free_as_said(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
-        let said = Some((affinity, layout));
-        match self.shared.territory.at(at.addr().get()) {
-            Ground::Pages if is_small(layout) => {
-                // SAFETY: in a block of pages of ours.
-                unsafe { self.free_slot(at, said) }
-            }
-            Ground::Chunks | Ground::Large if !is_small(layout) => {
-                // SAFETY: the caller's duty.
-                unsafe { self.free_slowly(at, said) }
-            }
-            Ground::Nothing => Err(FreeError::Foreign),
-            Ground::Rest => Err(FreeError::NotASlot),
-            _ => Err(FreeError::WrongSize),
-        }
-    }
-
-    /// Frees a slot.
-    ///
-    /// # Safety
-    /// The address lies in a block of pages of these slots; if it is a slot's, nobody uses it any more.
-    #[inline(always)]
-    unsafe fn free_slot(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_sized_further(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
         // SAFETY: the caller's duty.
-        let record = unsafe { Record::of(at) };
-        if record.line.owner.load(Relaxed) != seat::word() {
-            // SAFETY: the caller's duty.
-            return unsafe { self.free_elsewhere(at, said) };
-        }
-        let index = record.index_of(at).ok_or(FreeError::NotASlot)?;
-        // SAFETY: a page with an owner is in use.
-        let (pair, bit) = unsafe { record.pair_unchecked(index) };
-        let free = pair.free.load(Relaxed);
-        if (free | pair.left.load(Relaxed)) & bit != 0 {
-            return Err(FreeError::DoubleFree);
-        }
-        if CHECKED {
-            agrees(record, said)?;
-            // SAFETY: the slot is taken, and its user gives it up.
-            unsafe { fill(at, usize::from(record.line.slot.load(Relaxed))) };
-        }
-        // Relaxed: only this thread writes to these two.
-        pair.free.store(free | bit, Relaxed);
-        if record.count_out(1) { self.relist(record, index / 64) } else { Ok(()) }
-    }
-
-    /// What a free ends with when its page needs another standing.
-    #[cold]
-    #[inline(never)]
-    #[expect(clippy::unnecessary_wraps, reason = "a free ends with this call")]
-    fn relist(&self, record: &Record, pair: usize) -> Result<(), FreeError> {
-        let _inside = inside::enter();
-        // SAFETY: the page has an owner, which was just seen to be this thread's arena.
-        let arena = unsafe { seat::arena() };
-        self.shared.relist(arena, record, pair);
-        self.shared.bury(arena);
-        Ok(())
-    }
-
-    /// Frees a slot that is not of the arena this thread used last.
-    ///
-    /// # Safety
-    /// As [`Slots::free_slot`].
-    #[inline(never)]
-    unsafe fn free_elsewhere(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
-        // SAFETY: the caller's duty; `self` keeps the slots alive.
-        let (record, arena) = unsafe { (Record::of(at), seat::current(self.id)) };
-        match arena {
-            Some(arena) if self.shared.has_arena(record.line.owner.load(Relaxed)) => {
-                if CHECKED {
-                    agrees_foreign(record, at, said)?;
-                }
-                self.shared.free_foreign(arena, record, at)
-            }
-            // SAFETY: the caller's duty.
-            _ => unsafe { self.free_oddly(at, said) },
-        }
-    }
-
-    /// Frees a slot from a thread that has used other slots, or none, or says why it is no slot.
-    #[cold]
-    #[inline(never)]
-    unsafe fn free_oddly(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
-        let shared = &self.shared;
-        match shared.territory.at(at.addr().get()) {
-            Ground::Pages => {}
-            Ground::Nothing => return Err(FreeError::Foreign),
-            _ => return Err(FreeError::WrongSize),
-        }
-        // SAFETY: in a block of pages of ours.
-        let owner = unsafe { Record::of(at) }.line.owner.load(Relaxed);
-        if !shared.has_arena(owner) {
-            // A page of which everything is free, or the records of the block.
-            return Err(if owner == 0 { FreeError::DoubleFree } else { FreeError::NotASlot });
-        }
-        let _inside = inside::enter();
-        let freed = seat::with_arena(shared, |arena| {
-            // Now that there is an arena, the slot may be found to be of just this one.
-            if seat::word() == owner {
-                // SAFETY: the caller's duty.
-                return unsafe { self.free_slot(at, said) };
-            }
-            // SAFETY: in a page of ours.
-            let record = unsafe { Record::of(at) };
-            if CHECKED {
-                agrees_foreign(record, at, said)?;
-            }
-            shared.free_foreign(arena, record, at)
-        });
-        freed.unwrap_or(Err(FreeError::NoMemory))
-    }
-
-    /// Frees what is no slot.
-    #[cold]
-    #[inline(never)]
-    unsafe fn free_slowly(&self, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
-        let _inside = inside::enter();
-        let shared = &self.shared;
-        match shared.territory.at(at.addr().get()) {
-            // SAFETY: in a block of chunks of ours; the caller's duty.
-            Ground::Chunks => seat::with_arena(shared, |arena| unsafe { shared.free_chunk(arena, at, said) })
-                .unwrap_or(Err(FreeError::NoMemory)),
-            Ground::Large => shared.free_large(at, said),
-            Ground::Nothing => Err(FreeError::Foreign),
-            Ground::Pages | Ground::Rest => Err(FreeError::NotASlot),
-        }
+        unsafe { self.shared.free_as_said(affinity, at, layout) }
     }
 
     /// Makes an object larger or smaller; it may move. In place where it fits and would not waste half.
@@ -377,7 +296,7 @@ impl Slots {
     pub unsafe fn usable_size(&self, at: NonNull<u8>) -> usize {
         match self.shared.territory.at(at.addr().get()) {
             // SAFETY: in a block of pages of ours.
-            Ground::Pages => usize::from(unsafe { Record::of(at) }.line.slot.load(Relaxed)),
+            Ground::Pages => usize::from(unsafe { Page::around(at) }.shape().slot),
             Ground::Chunks => {
                 // SAFETY: in a block of chunks of ours.
                 unsafe { self.shared.chunk_at(at) }.map_or(0, |(block, chunk)| Chunks::room(block, chunk) * 8)
@@ -400,7 +319,8 @@ impl Slots {
     /// Frees everything of an affinity at once, in all threads' arenas, and gives its blocks back. Returns bytes.
     ///
     /// Takes time in proportion to the number of blocks, not of objects. Objects of other affinities are not touched, and
-    /// other threads may use those meanwhile.
+    /// other threads may use those meanwhile. A block that its owner was giving back just then may still be counted for a
+    /// moment after this returns. A forked child's release leaves what threads of its parent had alone.
     ///
     /// # Safety
     /// Nobody uses an object of this affinity any more, and nobody allocates from it or frees to it until this returns.
@@ -414,7 +334,9 @@ impl Slots {
     /// thousand such frees, and when the thread ends.
     pub fn flush(&self) {
         let _inside = inside::enter();
-        seat::with_existing(&self.shared, |arena| self.shared.flush(arena));
+        if let Some(arena) = seat::existing(&self.shared) {
+            self.shared.flush(arena);
+        }
     }
 
     /// Takes in what others have freed of this thread's and of ended threads' objects, and gives all empty blocks back to
@@ -461,30 +383,6 @@ impl Slots {
 
     /// The largest slot in bytes; larger objects are chunks.
     pub const MOST_SLOT_BYTES: usize = MOST_SLOT_BYTES;
-}
-
-/// Compares what was said of a slot with what it is.
-fn agrees(record: &Record, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
-    let Some((affinity, layout)) = said else { return Ok(()) };
-    if affinity.index() != record.line.affinity.load(Relaxed) {
-        return Err(FreeError::WrongAffinity);
-    }
-    // The alignment of the affinity may have been another when it was allocated.
-    let classes = class_of(layout, 0)..=class_of(layout, MOST_ALIGNMENT - 1);
-    let class = record.line.class.load(Relaxed) as usize;
-    if classes.contains(&class) { Ok(()) } else { Err(FreeError::WrongSize) }
-}
-
-/// As [`agrees`], for another arena's slot, which is looked at and filled before it is left there.
-fn agrees_foreign(record: &Record, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
-    let (pair, bit) = record.index_of(at).and_then(|index| record.pair_of(index)).ok_or(FreeError::NotASlot)?;
-    if record.line.owner.load(Relaxed) == 0 || pair.is_free(bit) {
-        return Err(FreeError::DoubleFree);
-    }
-    agrees(record, said)?;
-    // SAFETY: the slot is taken, and its user gives it up.
-    unsafe { fill(at, usize::from(record.line.slot.load(Relaxed))) };
-    Ok(())
 }
 
 impl fmt::Debug for Slots {

@@ -6,7 +6,7 @@ use gabion_blocks::{PAGE_BYTES, PAGES_PER_BLOCK, inside};
 use gabion_heap::{Descriptor, Kind, shard_of};
 
 use crate::affinity::Affinity;
-use crate::record::{ALL_PAGES, Header, Record};
+use crate::record::{ALL_PAGES, Header};
 use crate::shared::{Shared, State};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::territory::Ground;
@@ -191,14 +191,12 @@ unsafe fn count_pages(affinities: &mut [AffinityStats], header: &Header) {
     while pages != 0 {
         let index = pages.trailing_zeros() as usize % PAGES_PER_BLOCK;
         pages &= pages - 1;
-        // SAFETY: the caller's duty.
-        let page = unsafe { Record::at(header.base(), index) };
-        let (slot, slots) = (u64::from(page.line.slot.load(Relaxed)), u64::from(page.line.slots.load(Relaxed)));
+        let page = header.page(index);
+        let (slot, slots) = (u64::from(page.shape().slot), u64::from(page.slots()));
         let mut used = u64::from(page.used());
         if left >> index & 1 == 1 {
             // Freed by others, and not yet taken in by the owner.
-            let pairs = page.pairs.iter().take(page.pair_count());
-            let waiting: u32 = pairs.map(|pair| pair.left.load(Relaxed).count_ones()).sum();
+            let waiting: u32 = page.pairs().map(|pair| pair.left.load(Relaxed).count_ones()).sum();
             used = used.saturating_sub(u64::from(waiting));
         }
         one.live_objects += used;

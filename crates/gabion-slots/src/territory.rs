@@ -2,7 +2,7 @@
 
 use gabion_blocks::BLOCK_BYTES;
 
-use crate::sync::{AtomicPtr, AtomicU16, Ordering, null_pointers};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, null_pointers};
 
 /// Bits of an address that tell user memory apart, on every system at hand.
 const ADDRESS_BITS: u32 = 48;
@@ -29,26 +29,27 @@ pub(crate) enum Ground {
 const PART: usize = 4096;
 
 // `kind (6 bits) | parts that are ours, of a large object's (10 bits, less one)`; 0 means nothing.
-const PARTS: u16 = (BLOCK_BYTES / PART - 1) as u16;
-const PAGES: u16 = 1 << 10;
-const CHUNKS: u16 = 2 << 10;
-const LARGE: u16 = 3 << 10;
-const REST: u16 = 4 << 10;
+const PARTS: u32 = (BLOCK_BYTES / PART - 1) as u32;
+const PAGES: u32 = 1 << 10;
+const CHUNKS: u32 = 2 << 10;
+const LARGE: u32 = 3 << 10;
+const REST: u32 = 4 << 10;
 
-struct Leaf([AtomicU16; LEAVES]);
+struct Leaf([AtomicU32; LEAVES]);
 
 /// The table of one `Slots`. Changed under its lock, read by anybody.
 pub(crate) struct Territory {
-    roots: Box<[AtomicPtr<Leaf>]>,
+    roots: Box<[AtomicPtr<Leaf>; ROOTS]>,
 }
 
 impl Territory {
     pub fn new() -> Self {
-        Self { roots: null_pointers(ROOTS) }
+        let roots = null_pointers(ROOTS).try_into();
+        Self { roots: roots.unwrap_or_else(|_| unreachable!("so many were asked for")) }
     }
 
     #[inline(always)]
-    fn cell(&self, address: usize) -> Option<&AtomicU16> {
+    fn cell(&self, address: usize) -> Option<&AtomicU32> {
         let granule = address / BLOCK_BYTES;
         // Acquire: pairs with the release in `set`, which publishes the leaf's zeros.
         let leaf = self.roots.get(granule >> LEAF_BITS)?.load(Ordering::Acquire);
@@ -57,7 +58,7 @@ impl Territory {
     }
 
     #[inline(always)]
-    fn word(&self, address: usize) -> u16 {
+    fn word(&self, address: usize) -> u32 {
         // Acquire: pairs with the release in `set`; who finds a block sees its header.
         self.cell(address).map_or(0, |cell| cell.load(Ordering::Acquire))
     }
@@ -66,7 +67,7 @@ impl Territory {
     #[inline]
     pub fn at(&self, address: usize) -> Ground {
         let word = self.word(address);
-        let inside = address % BLOCK_BYTES / PART <= usize::from(word & PARTS);
+        let inside = address % BLOCK_BYTES / PART <= (word & PARTS) as usize;
         match word & !PARTS {
             PAGES => Ground::Pages,
             CHUNKS => Ground::Chunks,
@@ -90,7 +91,7 @@ impl Territory {
             let address = base + step * BLOCK_BYTES;
             let Some(root) = self.roots.get((address / BLOCK_BYTES) >> LEAF_BITS) else { return false };
             if root.load(Ordering::Relaxed).is_null() {
-                let leaf = Box::new(Leaf([const { AtomicU16::new(0) }; LEAVES]));
+                let leaf = Box::new(Leaf([const { AtomicU32::new(0) }; LEAVES]));
                 // Release: publishes the zeros.
                 root.store(Box::into_raw(leaf), Ordering::Release);
             }
@@ -101,7 +102,7 @@ impl Territory {
                 Ground::Chunks => CHUNKS,
                 // Less than a part is nobody's business.
                 Ground::Large | Ground::Rest if parts == 0 => 0,
-                Ground::Large | Ground::Rest => (if step == 0 { LARGE } else { REST }) | (parts as u16 - 1),
+                Ground::Large | Ground::Rest => (if step == 0 { LARGE } else { REST }) | (parts as u32 - 1),
             };
             if let Some(cell) = self.cell(address) {
                 // Release: publishes the header that was written before.
@@ -114,7 +115,7 @@ impl Territory {
 
 impl Drop for Territory {
     fn drop(&mut self) {
-        for root in &self.roots {
+        for root in &*self.roots {
             let leaf = root.load(Ordering::Relaxed);
             if !leaf.is_null() {
                 // SAFETY: made by `Box::into_raw` in `set`, and `&mut self` proves that nobody reads it.

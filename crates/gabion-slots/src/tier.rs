@@ -8,8 +8,11 @@ use gabion_heap::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
 /// The largest slot, and the largest alignment that slots have: pages begin at a multiple of it.
 pub(crate) const MOST_SLOT_BYTES: usize = MAX_SLOT_WORDS * 8;
 
-/// The most slots that a page has: so many have a bit in the record of 1 KiB that stands for the page.
-pub(crate) const MOST_SLOTS: usize = 56 * 64;
+/// Pairs of words in a page's record; each stands for sixty-four slots. So many fit into page 0, for all pages of the block.
+pub(crate) const MOST_PAIRS: usize = 62;
+
+/// The most slots that a page has: half of those of the smallest class that would fit, and all but 3 % of the second.
+pub(crate) const MOST_SLOTS: usize = MOST_PAIRS * 64;
 
 /// What is larger, with what its alignment needs, has memory of its own.
 pub(crate) const MOST_CHUNK_BYTES: usize = BLOCK_BYTES / 4;
@@ -74,29 +77,49 @@ pub(crate) struct Shape {
     /// Bytes in a slot.
     pub slot: u16,
     pub slots: u16,
-    /// `ceil(2³² / slot)`: multiplication in place of division, exact for all offsets within a page.
+    /// `⌊2³² / slot⌋ + 1`: multiplication in place of division, exact for all offsets within a page.
     pub reciprocal: u32,
+    /// What such a product has below the point is less than this exactly if a slot begins at the offset.
+    pub limit: u32,
 }
 
 impl Shape {
+    /// That of a page that is not in use: no address is a slot's.
+    const NONE: Self = Self { slot: 0, slots: 0, reciprocal: 0, limit: 0 };
+
+    // With `excess = reciprocal × slot − 2³²`, at most `slot`: slot `n` begins at `n × slot`, whose product is n, and
+    // `n × excess` below the point. Other offsets have `reciprocal` more there at least, and `limit` is less than that. So
+    // one comparison says that nothing is left over (Lemire, Kaser, Kurz 2019) and that there are so many slots.
     const fn new(class: usize) -> Self {
         let slot = slot_bytes(class);
         let fit = PAGE_BYTES / slot;
         let slots = if fit < MOST_SLOTS { fit } else { MOST_SLOTS };
-        Self { slot: slot as u16, slots: slots as u16, reciprocal: (1_u64 << 32).div_ceil(slot as u64) as u32 }
+        let reciprocal = (1_u64 << 32) / slot as u64 + 1;
+        let excess = reciprocal * slot as u64 - (1 << 32);
+        Self {
+            slot: slot as u16,
+            slots: slots as u16,
+            reciprocal: reciprocal as u32,
+            limit: (slots as u64 * excess) as u32,
+        }
     }
 }
 
-/// How pages are cut up, by class.
-pub(crate) static SHAPES: [Shape; CLASSES] = {
-    let mut table = [Shape::new(0); CLASSES];
+/// How pages are cut up, by [`mark_of`] their class.
+pub(crate) static SHAPES: [Shape; CLASSES + 1] = {
+    let mut table = [Shape::NONE; CLASSES + 1];
     let mut class = 0;
     while class < CLASSES {
-        table[class] = Shape::new(class);
+        table[mark_of(class) as usize] = Shape::new(class);
         class += 1;
     }
     table
 };
+
+/// What stands for a class where 0 means that a page is not in use.
+pub(crate) const fn mark_of(class: usize) -> u8 {
+    class as u8 + 1
+}
 
 #[cfg(test)]
 mod tests {
@@ -104,11 +127,13 @@ mod tests {
 
     #[test]
     fn a_slot_is_found_by_multiplication() {
-        for shape in SHAPES {
+        for shape in &SHAPES[1..] {
+            let (slot, slots) = (u64::from(shape.slot), u64::from(shape.slots));
             for offset in 0..PAGE_BYTES as u64 {
                 let product = offset * u64::from(shape.reciprocal);
-                assert_eq!(product >> 32, offset / u64::from(shape.slot));
-                assert_eq!((product as u32) < shape.reciprocal, offset % u64::from(shape.slot) == 0);
+                assert_eq!(product >> 32, offset / slot);
+                let begins = offset.is_multiple_of(slot) && offset / slot < slots;
+                assert_eq!((product as u32) < shape.limit, begins, "{offset} {shape:?}");
             }
         }
     }

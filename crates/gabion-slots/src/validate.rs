@@ -1,7 +1,8 @@
 //! The check of all equations.
 //!
 //! ```text
-//! of each page     slots = used + bits set in `free`; no bit of `left` is set in `free`, none beyond the slots in either
+//! of each page     slots = used + bits set in `free`; no bit of `left` is set in `free`, none beyond the slots in either;
+//!                  unless it is active, used = spare + threshold
 //! of each page     standing, threshold and list belong together; active exactly when its shelf stands at it
 //! of each block    pages in use have a record with the arena's word; with free pages it is listed or kept warm
 //! of each row      the lists hold its pages with that standing, each once, and its blocks with free pages
@@ -14,7 +15,7 @@ use gabion_heap::{CLASSES, Invalid};
 
 use crate::affinity::Affinity;
 use crate::arena::{Arena, Row};
-use crate::record::{ALL_PAGES, Header, Record, Standing, link};
+use crate::record::{ALL_PAGES, Header, Page, Standing, link};
 use crate::shared::{Shared, State};
 use crate::sync::{Ordering::Relaxed, lock};
 use crate::territory::Ground;
@@ -39,10 +40,10 @@ impl Shared {
         self.validate_arenas(&state, ownerless.chain([arena]))
     }
 
-    /// Checks all arenas. Nobody else uses them.
+    /// Checks all arenas but orphans. Nobody else uses them.
     pub fn validate_all(&self) -> Result<(), Invalid> {
         let state = self.lock();
-        self.validate_arenas(&state, self.arenas(&state))
+        self.validate_arenas(&state, self.sound_arenas(&state))
     }
 
     fn validate_arenas<'a>(&self, state: &State, arenas: impl Iterator<Item = &'a Arena>) -> Result<(), Invalid> {
@@ -80,9 +81,7 @@ impl Shared {
                 with_room.insert(name);
             }
             for page in (1..PAGES_PER_BLOCK).filter(|page| free >> page & 1 == 0) {
-                // SAFETY: a block of pages of the row.
-                let record = unsafe { Record::at(header.base(), page) };
-                pages.push(validate_page(arena, row, header, record)?);
+                pages.push(validate_page(arena, row, header.page(page))?);
             }
             (before, name) = (name, header.next.load(Relaxed));
         }
@@ -127,11 +126,11 @@ impl Shared {
                 let base = self.blocks.base(name / PAGES_PER_BLOCK as u32);
                 let base = base.ok_or_else(|| Invalid(format!("{}: not ours", what())))?;
                 // SAFETY: the page was found in a block of the row.
-                let record = unsafe { Record::at(base, name as usize % PAGES_PER_BLOCK) };
-                ensure(record.own.previous.load(Relaxed) == before, || format!("{}: broken list", what()))?;
+                let record = unsafe { Header::of(base) }.page(name as usize).record();
+                ensure(record.previous.load(Relaxed) == before, || format!("{}: broken list", what()))?;
                 seen += 1;
                 ensure(seen <= expected.len(), || format!("{}: the list goes round", what()))?;
-                (before, name) = (name, record.own.next.load(Relaxed));
+                (before, name) = (name, record.next.load(Relaxed));
             }
             ensure(seen == expected.len(), || format!("class {class}: {seen} pages listed of {}", expected.len()))?;
         }
@@ -139,31 +138,26 @@ impl Shared {
     }
 }
 
-fn validate_page(arena: &Arena, row: &Row, header: &Header, record: &Record) -> Result<Seen, Invalid> {
-    let name = record.name();
-    let class = usize::from(record.line.class.load(Relaxed));
-    let (used, slots) = (record.used(), u32::from(record.line.slots.load(Relaxed)));
-    let what = || format!("page {name} of class {class}, {used} of {slots} used");
-    ensure(record.line.owner.load(Relaxed) == arena.word, || format!("{}: another owner's", what()))?;
-    ensure(record.line.affinity.load(Relaxed) == header.affinity.load(Relaxed), || {
-        format!("{}: another affinity's", what())
-    })?;
-    let (mut free, mut left) = (0, slots);
-    for pair in &record.pairs[..record.pair_count()] {
-        let valid = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
-        left = left.saturating_sub(64);
+fn validate_page(arena: &Arena, row: &Row, page: Page<'_>) -> Result<Seen, Invalid> {
+    let (name, class, standing) = (page.name(), page.class(), page.standing());
+    let (used, slots) = (page.used(), page.slots());
+    let what = || format!("page {name} of class {class}, {used} of {slots} used, standing {}", standing.0);
+    ensure(page.owner() == arena.word, || format!("{}: another owner's", what()))?;
+    let mut free = 0;
+    for (index, pair) in page.pairs().enumerate() {
         let (own, others) = (pair.free.load(Relaxed), pair.left.load(Relaxed));
-        ensure((own | others) & !valid == 0 && own & others == 0, || format!("{}: {own:x} {others:x}", what()))?;
+        let sound = (own | others) & !page.valid(index) == 0 && own & others == 0;
+        ensure(sound, || format!("{}: {own:x} {others:x}", what()))?;
         free += own.count_ones();
     }
     ensure(used + free == slots, || format!("{}: {free} free", what()))?;
-    let (standing, threshold) = (record.own.standing.load(Relaxed), record.threshold());
-    let active = row.shelves[class].active().is_some_and(|page| std::ptr::eq(page, record));
-    ensure(active == (standing == Standing::ACTIVE.0), || format!("{}: standing {standing}", what()))?;
-    ensure(used >= threshold && (active || used > 0), || format!("{}: threshold {threshold}", what()))?;
-    let quarters = u32::from(Standing::QUARTERS);
-    let listed = standing < Standing::QUARTERS;
-    ensure(!listed || used * quarters / slots == u32::from(standing), || format!("{}: quarter {standing}", what()))?;
-    ensure(active || listed || standing == Standing::FULL.0, || format!("{}: standing {standing}", what()))?;
-    Ok(Seen { name, class, standing })
+    let active = row.shelves[class].active().is_some_and(|active| active == page);
+    ensure(active == (standing == Standing::ACTIVE), what)?;
+    if active {
+        return Ok(Seen { name, class, standing: standing.0 });
+    }
+    ensure(page.counted() == used.cast_signed(), || format!("{}: {} counted", what(), page.counted()))?;
+    ensure(used > 0 && page.keeps_standing(), what)?;
+    ensure(standing == Standing::FULL || standing == Standing::listed(used, slots), what)?;
+    Ok(Seen { name, class, standing: standing.0 })
 }

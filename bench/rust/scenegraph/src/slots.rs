@@ -50,9 +50,13 @@ unsafe impl<const SIZED: bool> Subject for Gabion<SIZED> {
 
     #[inline]
     unsafe fn free(&self, kind: Kind, memory: NonNull<u8>, layout: Layout) {
-        // SAFETY: the caller says that the memory came from `alloc` with this kind and layout and is free of users.
-        let freed =
-            unsafe { if SIZED { self.0.free_sized(kind.affinity(), memory, layout) } else { self.0.free(memory) } };
+        let freed = if SIZED {
+            // SAFETY: the caller says that the memory came from `alloc` with this kind and layout and is free of users.
+            unsafe { self.0.free_sized(kind.affinity(), memory, layout) }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.0.free(memory) }
+        };
         assert!(freed.is_ok(), "a free was refused");
     }
 

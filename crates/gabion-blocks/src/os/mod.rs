@@ -3,6 +3,8 @@
 //! Everything that maps, advises or gives back memory goes through [`Os`]. [`system`] is the real one; the twin
 //! (feature `twin`) stands in its place in tests and refuses at a chosen step.
 
+mod fence;
+
 mod stock;
 
 #[cfg(feature = "twin")]
@@ -50,6 +52,13 @@ pub unsafe trait Os: Send + Sync {
     /// # Safety
     /// The range lies inside one live mapping.
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize);
+
+    /// Moves what lies in the range onto huge pages; contents stay, and may be used meanwhile. False when the system does
+    /// not know how, or has no huge page for some of it.
+    ///
+    /// # Safety
+    /// The range lies inside one live mapping.
+    unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool;
 }
 
 /// Has three functions called at every fork from now on: in the parent before it, in the parent after it, in the child.
@@ -57,6 +66,25 @@ pub unsafe trait Os: Send + Sync {
 /// The calls before a fork are made in reverse order of these calls.
 pub fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
     unix::at_fork(before, in_parent, in_child);
+}
+
+/// Whether [`heavy_fence`] works here. The first call finds out.
+pub(crate) fn can_fence_heavily() -> bool {
+    fence::can_fence_heavily()
+}
+
+/// Has every thread of this process pass a full fence, wherever it is. Some microseconds; the other side of
+/// [`light_fence`].
+///
+/// Only to be called after [`can_fence_heavily`] said yes.
+pub(crate) fn heavy_fence() {
+    fence::heavy_fence();
+}
+
+/// A fence against the compiler only: together with another thread's [`heavy_fence`] as strong as a full fence in both.
+#[inline]
+pub(crate) fn light_fence() {
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 /// The processor time that this thread has used.

@@ -23,6 +23,7 @@ pub struct Twin {
     refusals: AtomicI64,
     mapped: AtomicU64,
     decommitted: AtomicU64,
+    gathered: AtomicU64,
     peak: AtomicU64,
     maps: AtomicU64,
     ranges: Mutex<BTreeMap<usize, usize>>,
@@ -36,6 +37,7 @@ impl Twin {
             refusals: AtomicI64::new(i64::MAX),
             mapped: AtomicU64::new(0),
             decommitted: AtomicU64::new(0),
+            gathered: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             maps: AtomicU64::new(0),
             ranges: Mutex::new(BTreeMap::new()),
@@ -78,6 +80,11 @@ impl Twin {
     /// Bytes given back so far with their addresses kept.
     pub fn decommitted(&self) -> u64 {
         self.decommitted.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that were to be gathered onto huge pages so far, whether they could be or not.
+    pub fn gathered(&self) -> u64 {
+        self.gathered.load(Ordering::SeqCst)
     }
 }
 
@@ -135,5 +142,12 @@ unsafe impl Os for Twin {
         self.check(at, bytes);
         // SAFETY: the caller's duty, passed on.
         unsafe { system().advise_huge(at, bytes) };
+    }
+
+    unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        self.check(at, bytes);
+        self.gathered.fetch_add(bytes as u64, Ordering::SeqCst);
+        // SAFETY: the caller's duty, passed on.
+        unsafe { system().gather(at, bytes) }
     }
 }

@@ -142,6 +142,17 @@ unsafe impl Os for Unix {
         #[cfg(not(target_os = "linux"))]
         let _ = (at, bytes);
     }
+
+    #[cfg(target_os = "linux")]
+    unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the range is mapped (caller's duty); contents stay as they are. Kernels before 6.1 refuse, to no harm.
+        unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) == 0 }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    unsafe fn gather(&self, _: NonNull<u8>, _: usize) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,9 @@ impl Shared {
     pub fn stats(&self) -> PoolStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let caches = self.all_caches();
-        let indices = self.arenas().map(|arena| arena.index).chain(caches.iter().map(|cache| cache.arena()));
+        // Looked up once: an arena opened from here on has no row.
+        let arenas: Vec<_> = self.arenas().collect();
+        let indices = arenas.iter().map(|arena| arena.index).chain(caches.iter().map(|cache| cache.arena()));
         let used = indices.max().map_or(0, |last| last + 1);
         let mut stats = PoolStats {
             peak: self.ledger.peak(),
@@ -29,7 +31,7 @@ impl Shared {
             arenas: vec![ArenaStats::default(); used],
             ..PoolStats::default()
         };
-        for arena in self.arenas() {
+        for arena in arenas {
             let counts = arena.lock().counts;
             stats.in_use += counts.lent + counts.pieces_out;
             stats.hits_cache += counts.hits_cache;

@@ -55,6 +55,13 @@ pub(crate) fn note_holes(base: NonNull<u8>) {
     }
 }
 
+/// Notes that all of a held block's memory is there.
+pub(crate) fn note_no_holes(base: NonNull<u8>) {
+    if let Some(span) = addresses::find(base.as_ptr()) {
+        span.holes.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         self.shared.let_go(self.span);

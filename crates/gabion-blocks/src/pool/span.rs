@@ -50,6 +50,10 @@ pub(crate) struct Span {
     pub zero: AtomicBool,
     /// True when much of its memory is not there, though it was held: it is not warm then.
     pub holes: AtomicBool,
+    /// How often it was lent since it was mapped without huge pages; 0 when it has them, or needs none.
+    pub lent_small: AtomicU32,
+    /// Bytes at its beginning that got huge pages since then.
+    pub gathered: AtomicUsize,
     /// The trimmer's tick of the last use.
     pub stamp: AtomicU64,
     /// On a shelf: the neighbours of its class. Cut: the neighbours with free pieces of its class.
@@ -77,6 +81,8 @@ impl Span {
             colour: AtomicU32::new(0),
             zero: AtomicBool::new(false),
             holes: AtomicBool::new(false),
+            lent_small: AtomicU32::new(0),
+            gathered: AtomicUsize::new(0),
             stamp: AtomicU64::new(0),
             shelf: Neighbours::new(),
             age: Neighbours::new(),
@@ -160,6 +166,8 @@ impl Span {
         self.colour.store(colour, Ordering::Relaxed);
         self.zero.store(true, Ordering::Relaxed);
         self.holes.store(false, Ordering::Relaxed);
+        self.lent_small.store(0, Ordering::Relaxed);
+        self.gathered.store(0, Ordering::Relaxed);
     }
 
     /// How the block is cut.

@@ -40,6 +40,9 @@ pub(crate) const CLOSE: usize = 1;
 /// anyway, and warm.
 const LOOSE: usize = 16;
 
+/// How often memory on small pages is lent before it is worth the work to move it onto huge ones.
+const PATIENCE: u32 = 8;
+
 impl Shared {
     /// Takes whole memory for a buffer: of this arena, of another one, or fresh.
     ///
@@ -90,7 +93,29 @@ impl Shared {
         if tells {
             self.note_demand();
         }
+        if span.lent_small.load(Ordering::Relaxed) > 0 {
+            self.gather(span);
+        }
         Some(span)
+    }
+
+    /// Counts that a span on small pages is lent once more, and gets it huge ones when that was often enough.
+    #[cold]
+    fn gather(&self, span: &'static Span) {
+        // Relaxed, as with all of a span: it is the caller's alone.
+        let lent = span.lent_small.load(Ordering::Relaxed);
+        span.lent_small.store(lent.saturating_add(1), Ordering::Relaxed);
+        if lent < PATIENCE {
+            return;
+        }
+        let (bytes, done) = (span.bytes(), span.gathered.load(Ordering::Relaxed));
+        // SAFETY: the span's whole mapping, live while it is lent; blocks begin at multiples of 4 MiB. A span may have been
+        // shortened since.
+        let done = unsafe { huge::gather(self.os, span.base(), bytes, done.min(bytes)) };
+        span.gathered.store(done, Ordering::Relaxed);
+        if bytes - done < HUGE_PAGE {
+            span.lent_small.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Takes a longer idle run of this arena or another one and gives its end back.
@@ -128,7 +153,8 @@ impl Shared {
         if bytes.min(span.bytes()) >= HUGE_PAGE {
             // SAFETY: a fresh mapping, so it begins at a multiple of a block, reads as zero and is nobody's yet; and it is
             // long enough.
-            unsafe { huge::prepare(self.os, span.base(), span.bytes()) };
+            let all = unsafe { huge::prepare(self.os, span.base(), span.bytes()) };
+            span.lent_small.store(u32::from(!all), Ordering::Relaxed);
         }
         home.lock().lend(span);
         self.note_demand();

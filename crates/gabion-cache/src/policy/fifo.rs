@@ -1,7 +1,7 @@
 //! First in, first out.
 
-use super::Nodes;
 use super::list::List;
+use super::{Id, Nodes};
 
 #[derive(Default)]
 pub(crate) struct Fifo {
@@ -9,15 +9,15 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
         self.list.push(nodes, id, 0);
     }
 
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
         self.list.remove(nodes, id);
     }
 
-    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
+    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
         let id = self.list.oldest()?;
         self.list.remove(nodes, id);
         Some(id)

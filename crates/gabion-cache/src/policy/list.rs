@@ -2,14 +2,17 @@
 
 use super::Nodes;
 
+/// An entry, as the policies know it: a number that is its own for as long as it hangs in a list.
+pub(crate) type Id = u64;
+
 /// No entry.
-pub(crate) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: Id = (1 << 39) - 1;
 
 /// `bytes = Σ weight`, `len` = how many.
 #[derive(Debug, Clone)]
 pub(crate) struct List {
-    newest: u32,
-    oldest: u32,
+    newest: Id,
+    oldest: Id,
     pub bytes: u64,
     pub len: u64,
 }
@@ -21,19 +24,19 @@ impl Default for List {
 }
 
 impl List {
-    pub fn oldest(&self) -> Option<u32> {
+    pub fn oldest(&self) -> Option<Id> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
     #[inline]
-    pub fn push(&mut self, nodes: &mut impl Nodes, id: u32, queue: u8) {
+    pub fn push(&mut self, nodes: &mut impl Nodes, id: Id, queue: u8) {
         nodes.set_queue(id, queue);
         self.link_newest(nodes, id);
         self.bytes += nodes.weight(id);
         self.len += 1;
     }
 
-    fn link_newest(&mut self, nodes: &mut impl Nodes, id: u32) {
+    fn link_newest(&mut self, nodes: &mut impl Nodes, id: Id) {
         nodes.set_links(id, NONE, self.newest);
         if self.newest == NONE {
             self.oldest = id;
@@ -44,7 +47,7 @@ impl List {
         self.newest = id;
     }
 
-    fn unlink(&mut self, nodes: &mut impl Nodes, id: u32) {
+    fn unlink(&mut self, nodes: &mut impl Nodes, id: Id) {
         let (newer, older) = nodes.links(id);
         if newer == NONE {
             self.newest = older;
@@ -61,14 +64,14 @@ impl List {
     }
 
     #[inline]
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
         self.unlink(nodes, id);
         self.bytes -= nodes.weight(id);
         self.len -= 1;
     }
 
     /// Makes an entry of the list its newest.
-    pub fn renew(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn renew(&mut self, nodes: &mut impl Nodes, id: Id) {
         if self.newest != id {
             self.unlink(nodes, id);
             self.link_newest(nodes, id);
@@ -76,7 +79,7 @@ impl List {
     }
 
     /// An entry of the list has another id now; its own links are already in place.
-    pub fn renumber(&mut self, nodes: &mut impl Nodes, from: u32, to: u32) {
+    pub fn renumber(&mut self, nodes: &mut impl Nodes, from: Id, to: Id) {
         let (newer, older) = nodes.links(to);
         if newer == NONE {
             debug_assert_eq!(self.newest, from);
@@ -94,7 +97,7 @@ impl List {
         }
     }
 
-    pub fn validate(&self, nodes: &impl Nodes, queue: u8, found: &mut Vec<u32>) -> Result<(), String> {
+    pub fn validate(&self, nodes: &impl Nodes, queue: u8, found: &mut Vec<Id>) -> Result<(), String> {
         let (mut newer, mut id, mut bytes, mut len) = (NONE, self.newest, 0, 0);
         while id != NONE {
             let (before, older) = nodes.links(id);

@@ -1,7 +1,7 @@
 //! Least recently used.
 
-use super::Nodes;
 use super::list::List;
+use super::{Id, Nodes};
 
 #[derive(Default)]
 pub(crate) struct Lru {
@@ -9,19 +9,19 @@ pub(crate) struct Lru {
 }
 
 impl Lru {
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
         self.list.push(nodes, id, 0);
     }
 
-    pub fn touch(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn touch(&mut self, nodes: &mut impl Nodes, id: Id) {
         self.list.renew(nodes, id);
     }
 
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
         self.list.remove(nodes, id);
     }
 
-    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
+    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
         let id = self.list.oldest()?;
         self.list.remove(nodes, id);
         Some(id)

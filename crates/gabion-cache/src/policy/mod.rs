@@ -24,7 +24,7 @@ mod sketch;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use list::NONE;
+pub(crate) use list::{Id, NONE};
 
 use fifo::Fifo;
 use lru::Lru;
@@ -70,20 +70,20 @@ impl Mode {
 /// What a policy sees of the entries: links that are its own, and what the decision needs.
 pub(crate) trait Nodes {
     /// Towards the newer and towards the older neighbour, or [`NONE`].
-    fn links(&self, id: u32) -> (u32, u32);
-    fn set_links(&mut self, id: u32, newer: u32, older: u32);
+    fn links(&self, id: Id) -> (Id, Id);
+    fn set_links(&mut self, id: Id, newer: Id, older: Id);
     /// Bytes (or whatever the capacity is measured in).
-    fn weight(&self, id: u32) -> u64;
+    fn weight(&self, id: Id) -> u64;
     /// Hits, 0 to [`MOST_HITS`].
-    fn hits(&self, id: u32) -> u8;
-    fn set_hits(&mut self, id: u32, hits: u8);
+    fn hits(&self, id: Id) -> u8;
+    fn set_hits(&mut self, id: Id, hits: u8);
     /// Which of the policy's queues the entry is in.
-    fn queue(&self, id: u32) -> u8;
-    fn set_queue(&mut self, id: u32, queue: u8);
+    fn queue(&self, id: Id) -> u8;
+    fn set_queue(&mut self, id: Id, queue: u8);
     /// How often the entry's key was asked for of late, whoever held it.
-    fn frequency(&self, id: u32) -> u8;
+    fn frequency(&self, id: Id) -> u8;
     /// The key's hash, for ghosts.
-    fn hash(&self, id: u32) -> u32;
+    fn hash(&self, id: Id) -> u64;
 }
 
 /// A policy with its lists. `bytes = Σ weight of its entries`.
@@ -118,7 +118,7 @@ impl Policy {
 
     /// A key that is not there is about to be inserted.
     #[inline]
-    pub fn miss(&mut self, hash: u32) {
+    pub fn miss(&mut self, hash: u64) {
         if let Self::S3Fifo(policy) = self {
             policy.miss(hash);
         }
@@ -126,12 +126,12 @@ impl Policy {
 
     /// Takes in a new entry.
     #[inline]
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
         each!(self, policy => policy.insert(nodes, id));
     }
 
     /// The entry was used; only for modes that move on a hit.
-    pub fn touch(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn touch(&mut self, nodes: &mut impl Nodes, id: Id) {
         if let Self::Lru(policy) = self {
             policy.touch(nodes, id);
         }
@@ -139,20 +139,20 @@ impl Policy {
 
     /// The entry leaves, whatever the reason.
     #[inline]
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
         each!(self, policy => policy.remove(nodes, id));
     }
 
     /// The entry's weight becomes another: called before the weight itself changes.
     #[inline]
-    pub fn reweigh(&mut self, nodes: &impl Nodes, id: u32, weight: u64) {
+    pub fn reweigh(&mut self, nodes: &impl Nodes, id: Id, weight: u64) {
         let list = each!(self, policy => policy.list_of(nodes.queue(id)));
         list.bytes = list.bytes + weight - nodes.weight(id);
     }
 
     /// Chooses who goes, and lets go of it. `capacity` is what the policy may hold.
     #[inline]
-    pub fn evict(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<u32> {
+    pub fn evict(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<Id> {
         match self {
             Self::Sketch(policy) => policy.evict(nodes),
             Self::Lru(policy) => policy.evict(nodes),
@@ -161,8 +161,20 @@ impl Policy {
         }
     }
 
+    /// Lets go of the first entry that `fits` among those that are next to go, unless it was hit.
+    pub fn evict_like(&mut self, nodes: &mut impl Nodes, fits: impl Fn(Id) -> bool) -> Option<Id> {
+        const LOOKED_AT: usize = 32;
+        let found = each!(self, policy => policy.lists().iter().find_map(|list| {
+            let newer = |&id: &Id| Some(nodes.links(id).0).filter(|&id| id != NONE);
+            let mut next = std::iter::successors(list.oldest(), newer).take(LOOKED_AT);
+            next.find(|&id| fits(id) && nodes.hits(id) == 0)
+        }))?;
+        self.remove(nodes, found);
+        Some(found)
+    }
+
     /// Entry `from` is now known as `to`; its links were copied.
-    pub fn renumber(&mut self, nodes: &mut impl Nodes, from: u32, to: u32) {
+    pub fn renumber(&mut self, nodes: &mut impl Nodes, from: Id, to: Id) {
         each!(self, policy => policy.list_of(nodes.queue(to)).renumber(nodes, from, to));
     }
 
@@ -172,7 +184,7 @@ impl Policy {
     }
 
     /// Walks the lists and checks their equations. Returns the ids found.
-    pub fn validate(&self, nodes: &impl Nodes) -> Result<Vec<u32>, String> {
+    pub fn validate(&self, nodes: &impl Nodes) -> Result<Vec<Id>, String> {
         let mut found = Vec::new();
         each!(self, policy => {
             for (queue, list) in policy.lists().iter().enumerate() {

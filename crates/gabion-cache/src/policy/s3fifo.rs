@@ -3,41 +3,48 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Nodes;
 use super::list::List;
+use super::{Id, Nodes};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
 /// Hits in the small queue that lead to the main one.
 const THRESHOLD: u8 = 2;
+/// Puts that wait for room at one time, and know that they had a ghost.
+const MOST_KNOWN: usize = 15;
 
 #[derive(Default)]
 pub(crate) struct S3Fifo {
     small: List,
     main: List,
     ghosts: Ghosts,
-    /// The key that is about to be inserted has a ghost.
-    known: bool,
+    /// Keys that had a ghost and are about to be inserted.
+    known: Vec<u64>,
 }
 
 impl S3Fifo {
     /// A key was looked for and is not there.
-    pub fn miss(&mut self, hash: u32) {
-        self.known = self.ghosts.take(hash);
+    pub fn miss(&mut self, hash: u64) {
+        if self.ghosts.take(hash) {
+            // A put that was refused leaves its key here.
+            self.known.truncate(MOST_KNOWN);
+            self.known.insert(0, hash);
+        }
     }
 
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
         nodes.set_hits(id, 0);
-        let known = std::mem::take(&mut self.known);
+        let hash = nodes.hash(id);
+        let known = self.known.iter().position(|&known| known == hash).map(|at| self.known.remove(at)).is_some();
         let (list, queue) = if known { (&mut self.main, MAIN) } else { (&mut self.small, SMALL) };
         list.push(nodes, id, queue);
     }
 
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
         self.list_of(nodes.queue(id)).remove(nodes, id);
     }
 
-    pub fn evict(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<u32> {
+    pub fn evict(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<Id> {
         let main = capacity - capacity / 10;
         if self.main.bytes <= main
             && let Some(id) = self.evict_small(nodes, capacity)
@@ -47,7 +54,7 @@ impl S3Fifo {
         self.evict_main(nodes).or_else(|| self.evict_small(nodes, capacity))
     }
 
-    fn evict_small(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<u32> {
+    fn evict_small(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<Id> {
         while let Some(id) = self.small.oldest() {
             self.small.remove(nodes, id);
             if nodes.hits(id) < THRESHOLD {
@@ -60,7 +67,7 @@ impl S3Fifo {
         None
     }
 
-    fn evict_main(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
+    fn evict_main(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
         while let Some(id) = self.main.oldest() {
             let hits = nodes.hits(id);
             if hits == 0 {
@@ -86,15 +93,15 @@ impl S3Fifo {
 #[derive(Default)]
 struct Ghosts {
     /// Hash, weight, and which of the hash's comings it is.
-    queue: VecDeque<(u32, u64, u64)>,
+    queue: VecDeque<(u64, u64, u64)>,
     /// Hash to weight and coming.
-    known: HashMap<u32, (u64, u64)>,
+    known: HashMap<u64, (u64, u64)>,
     bytes: u64,
     comings: u64,
 }
 
 impl Ghosts {
-    fn add(&mut self, hash: u32, weight: u64, capacity: u64) {
+    fn add(&mut self, hash: u64, weight: u64, capacity: u64) {
         if weight > capacity || self.known.contains_key(&hash) {
             return;
         }
@@ -116,7 +123,7 @@ impl Ghosts {
         }
     }
 
-    fn take(&mut self, hash: u32) -> bool {
+    fn take(&mut self, hash: u64) -> bool {
         let Some((weight, _)) = self.known.remove(&hash) else { return false };
         self.bytes -= weight;
         true

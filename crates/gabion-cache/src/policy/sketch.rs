@@ -1,7 +1,7 @@
 //! S3-FIFO's two queues, with a frequency sketch to decide who enters the second.
 
-use super::Nodes;
 use super::list::List;
+use super::{Id, Nodes};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
@@ -28,18 +28,18 @@ impl Default for S3Sketch {
 
 impl S3Sketch {
     #[inline]
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
         nodes.set_hits(id, 0);
         self.small.push(nodes, id, SMALL);
         self.full = self.small.bytes + self.main.bytes;
     }
 
     #[inline]
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: u32) {
+    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
         self.list_of(nodes.queue(id)).remove(nodes, id);
     }
 
-    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
+    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
         let main_share = self.full - self.full / SMALL_SHARE;
         loop {
             let Some(candidate) = self.small.oldest().filter(|_| self.main.bytes <= main_share) else {
@@ -79,7 +79,7 @@ impl S3Sketch {
     }
 
     /// The main queue's clock: whoever was hit gets another round for each hit.
-    fn main_victim(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
+    fn main_victim(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
         loop {
             let id = self.main.oldest()?;
             let hits = nodes.hits(id);

@@ -2,6 +2,8 @@
 
 mod defects;
 
+mod exchange;
+
 mod limits;
 
 mod model;
@@ -15,6 +17,8 @@ mod traces;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::entry::{Layout, Times};
+use crate::key::Image;
 use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, ReadBuf, Span, Table};
 
 /// A cache with one shard and a clock that stands still.
@@ -38,6 +42,11 @@ fn ttl(seconds: f64) -> PutOptions {
 }
 
 /// Bytes that an entry without an end is charged, by the lengths of key and value.
+fn layout(key: usize, value: usize) -> Layout {
+    let key = vec![0; key];
+    Layout::new(&Image::new(0, &key), value, false, Times::default())
+}
+
 fn weight(key: usize, value: usize) -> u64 {
-    crate::budget::weight(2 + key + 1 + value, false)
+    crate::budget::weight(layout(key, value))
 }

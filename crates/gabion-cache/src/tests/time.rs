@@ -157,3 +157,71 @@ fn an_absolute_end_is_a_time_of_day() {
     clock.advance(seconds(4.0));
     assert_eq!(get(&cache, b"soon"), None);
 }
+
+/// A put without an end did not ask for the time, and took an old value that was over for one that is there.
+#[test]
+fn what_is_over_is_not_there_for_any_put() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    cache.put(b"k", b"1", &ttl(1.0));
+    clock.advance(seconds(2.0));
+    assert_eq!(cache.add(b"k", b"2", &PutOptions::default()), Some(PutResult::Inserted));
+    assert_eq!(get(&cache, b"k"), Some(b"2".to_vec()));
+    cache.put(b"k", b"3", &ttl(1.0));
+    clock.advance(seconds(2.0));
+    assert_eq!(cache.put(b"k", b"4", &PutOptions::default()), PutResult::Inserted);
+    cache.validate().unwrap();
+}
+
+/// An entry that had no end, replaced by one of the same weight that has: in place, where there was no room for an end.
+#[test]
+fn an_end_may_come_and_go_with_each_value() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    for size in 0..200 {
+        cache.put(b"k", &vec![1; size], &PutOptions::default());
+        for other in size.saturating_sub(40)..size + 40 {
+            cache.put(b"k", &vec![2; other], &ttl(60.0));
+            cache.validate().unwrap();
+            clock.advance(seconds(59.0));
+            assert_eq!(get(&cache, b"k"), Some(vec![2; other]));
+            clock.advance(seconds(2.0));
+            assert_eq!(get(&cache, b"k"), None);
+            cache.put(b"k", &vec![1; size], &PutOptions::default());
+            clock.advance(seconds(1000.0));
+            assert_eq!(get(&cache, b"k"), Some(vec![1; size]));
+        }
+    }
+}
+
+#[test]
+fn less_than_a_millisecond_is_still_a_time() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    cache.put(b"k", b"v", &ttl(0.000_1));
+    assert!(get(&cache, b"k").is_some());
+    clock.advance(seconds(0.001));
+    assert!(get(&cache, b"k").is_none());
+}
+
+/// In a full cache a value that got an end was dropped, and the put said that it had replaced it.
+#[test]
+fn in_a_full_cache_values_get_ends_too() {
+    let (cache, clock) = cache(9 << 20, Mode::Lru);
+    for n in 0..90_000_u32 {
+        cache.put(&n.to_le_bytes(), &[1; 100], &PutOptions::default());
+    }
+    for n in
+        (0..90_000_u32).filter(|n| cache.contains(&n.to_le_bytes())).collect::<Vec<_>>().into_iter().rev().take(2000)
+    {
+        let key = n.to_le_bytes();
+        if n % 2 == 0 {
+            assert_ne!(cache.put(&key, &[2; 140], &ttl(600.0)), PutResult::Rejected);
+            assert_eq!(get(&cache, key), Some(vec![2; 140]));
+        } else if cache.contains(&key) {
+            assert!(cache.touch(&key, Span::Of(seconds(600.0))));
+            assert!(cache.contains(&key));
+        }
+    }
+    cache.validate().unwrap();
+    clock.advance(seconds(601.0));
+    assert!(cache.expire() > 900);
+    cache.validate().unwrap();
+}

@@ -6,7 +6,7 @@ use gabion_blocks::Pool;
 use image::codecs::bmp::BmpDecoder;
 use image::{ColorType, ImageDecoder, ImageError as Fault};
 
-use super::whole::rows_of_whole;
+use super::whole::{Halfway, rows_of_whole};
 use super::{Decode, Header};
 use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
@@ -25,6 +25,10 @@ impl<'a> Bmp<'a> {
         let decoder = BmpDecoder::new(Cursor::new(bytes)).map_err(fault)?;
         let size = decoder.dimensions();
         limits.check_size(size.0, size.1)?;
+        // Two bytes are a run of 255 pixels at most, so what is shorter has been cut off, or is a bomb.
+        if u64::from(size.0) * u64::from(size.1) / 128 > bytes.len() as u64 {
+            return Err(ImageError::truncated(Format::Bmp));
+        }
         let mode = match decoder.color_type() {
             ColorType::L8 => Mode::L,
             ColorType::Rgb8 => Mode::RGB,
@@ -54,7 +58,7 @@ impl Decode for Bmp<'_> {
         let Some(decoder) = self.decoder.take() else {
             return Err(ImageError::setting("rows are given once"));
         };
-        rows_of_whole(pool, assembly, row_bytes, self.header.height as usize, |whole| {
+        rows_of_whole(pool, assembly, row_bytes, self.header.height as usize, Halfway::Pixels, |whole| {
             decoder.read_image(whole).map_err(fault)
         })
     }

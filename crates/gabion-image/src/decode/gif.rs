@@ -6,7 +6,7 @@ use ::gif::{ColorOutput, DecodeOptions, Decoder, DecodingError, MemoryLimit};
 use gabion_blocks::{Pool, Request};
 
 use super::{Decode, Header};
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, GREY};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::limits::{Limits, pixel_bytes};
@@ -16,6 +16,8 @@ use crate::mode::Mode;
 pub struct Gif<'a> {
     decoder: Decoder<Cursor<&'a [u8]>>,
     header: Header,
+    limits: Limits,
+    file_bytes: u64,
 }
 
 impl<'a> Gif<'a> {
@@ -29,7 +31,8 @@ impl<'a> Gif<'a> {
         limits.check_size(size.0, size.1)?;
         limits.check_bytes(pixel_bytes(Mode::RGBA, size.0, size.1))?;
         let metadata = Metadata { exif: None, icc: decoder.icc_profile().map(<[u8]>::to_vec) };
-        Ok(Self { decoder, header: Header::of_pixels(Format::Gif, size, Mode::RGBA, metadata) })
+        let header = Header::of_pixels(Format::Gif, size, Mode::RGBA, metadata);
+        Ok(Self { decoder, header, limits: *limits, file_bytes: bytes.len() as u64 })
     }
 }
 
@@ -47,10 +50,18 @@ impl Decode for Gif<'_> {
         let Some(frame) = self.decoder.next_frame_info().map_err(fault)? else {
             return Err(ImageError::truncated(Format::Gif));
         };
+        // It may claim to be larger than its canvas.
+        self.limits.check_size(frame.width.into(), frame.height.into())?;
+        self.limits.check_bytes(pixel_bytes(Mode::RGBA, frame.width.into(), frame.height.into()))?;
+        // A code of twelve bits is 4,096 pixels at most, so what is shorter has been cut off, or is a bomb.
+        if u64::from(frame.width) * u64::from(frame.height) / 2731 > self.file_bytes {
+            return Err(ImageError::truncated(Format::Gif));
+        }
         let (left, top, width) = (usize::from(frame.left) * 4, u32::from(frame.top), usize::from(frame.width) * 4);
         let bottom = top + u32::from(frame.height);
-        let mut picture = pool.rent(&Request::new(self.decoder.buffer_size()).clean())?;
-        self.decoder.read_into_buffer(picture.as_mut_slice()).map_err(fault)?;
+        let mut picture = pool.rent(&Request::new(self.decoder.buffer_size()))?;
+        picture.as_mut_slice().fill(GREY);
+        let done = self.decoder.read_into_buffer(picture.as_mut_slice()).map_err(fault);
         let mut rows = picture.as_slice().chunks_exact(width.max(1));
         for y in 0..self.header.height {
             let row = if (top..bottom).contains(&y) { rows.next() } else { None };
@@ -62,6 +73,6 @@ impl Decode for Gif<'_> {
                 Ok(())
             })?;
         }
-        Ok(())
+        done
     }
 }

@@ -73,10 +73,10 @@ pub(crate) trait Decode {
 /// Reads the header of `bytes`. The first bytes say which format it is.
 pub(crate) fn begin<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Box<dyn Decode + 'a>> {
     let Some(format) = Format::of_bytes(bytes) else {
-        return Err(ImageError::unsupported(if bytes.is_empty() {
-            "an empty file is no image"
+        return Err(ImageError::unknown(if bytes.is_empty() {
+            "the file is empty: get it anew"
         } else {
-            "the first bytes are of no known image format"
+            "the first bytes are of no image format that is known here: JPEG, PNG, WebP, TIFF, BMP and GIF are"
         }));
     };
     guarded(format, || {

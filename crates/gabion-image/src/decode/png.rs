@@ -5,7 +5,7 @@ use std::io::Cursor;
 use ::png::{BitDepth, ColorType, Decoder, DecodingError, Limits as Bound, Reader, Transformations};
 use gabion_blocks::Pool;
 
-use super::whole::rows_of_whole;
+use super::whole::{Halfway, rows_of_whole};
 use super::{Decode, Header};
 use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
@@ -14,6 +14,9 @@ use crate::limits::{Limits, pixel_bytes};
 use crate::metadata::Metadata;
 use crate::mode::Mode;
 
+/// What a colour profile and an EXIF block may take. The largest profiles in use have a few MiB.
+const METADATA_BYTES: usize = 16 << 20;
+
 pub struct Png<'a> {
     reader: Reader<Cursor<&'a [u8]>>,
     header: Header,
@@ -21,15 +24,22 @@ pub struct Png<'a> {
 
 impl<'a> Png<'a> {
     pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
-        let bound = Bound { bytes: usize::try_from(limits.max_bytes).unwrap_or(usize::MAX) };
-        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), bound);
+        let bound = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
+        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Bound { bytes: bound });
         // Palettes become colours, 16 bits become 8, and fewer bits become 8.
         decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
         decoder.set_ignore_text_chunk(true);
         let info = decoder.read_header_info().map_err(fault)?;
         let size = (info.width, info.height);
-        let interlaced = info.interlaced;
+        let (interlaced, row) = (info.interlaced, info.raw_row_length());
         limits.check_size(size.0, size.1)?;
+        // Compressed bytes become 1032 times as many at most, so what is shorter has been cut off, or is a bomb.
+        if row as u64 * u64::from(size.1) / 1032 > bytes.len() as u64 {
+            return Err(ImageError::truncated(Format::Png));
+        }
+        // From here on it takes some rows, and metadata, which are compressed.
+        let most = METADATA_BYTES.saturating_add(row.saturating_mul(8));
+        decoder.set_limits(Bound { bytes: most.min(bound) });
         let reader = decoder.read_info().map_err(fault)?;
         let (color, depth) = reader.output_color_type();
         let mode = match color {
@@ -70,7 +80,7 @@ impl Decode for Png<'_> {
         let Header { width, height, .. } = self.header;
         let row_bytes = width as usize * self.header.layers.mode().channels();
         if self.reader.info().interlaced {
-            return rows_of_whole(pool, assembly, row_bytes, height as usize, |whole| {
+            return rows_of_whole(pool, assembly, row_bytes, height as usize, Halfway::Pixels, |whole| {
                 self.reader.next_frame(whole).map_err(fault).map(drop)
             });
         }

@@ -5,10 +5,12 @@
 //! | `jpeg` | `jpeg-encoder` | takes rows; SIMD without an assembler |
 //! | `png` | `png` | takes rows |
 //! | `webp` | `webp` (libwebp) | the one that writes lossy WebP; wants one piece |
-//! | `tiff` | `tiff` | the kept one; wants one piece |
+//! | `tiff` | `tiff` | the kept one; wants one piece, and writes out of order |
 //! | `bmp` | `image` | the kept one; wants one piece |
 
 mod whole;
+
+mod kept;
 
 mod riff;
 
@@ -103,7 +105,7 @@ impl Image {
             Format::WebP => webp::write(self, options, out),
             Format::Tiff => tiff::write(self, options, out),
             Format::Bmp => bmp::write(self, out),
-            Format::Gif => Err(ImageError::unsupported("GIF can be read, but not written")),
+            Format::Gif => Err(ImageError::not_written("GIF can be read, but not written")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! TIFF, as a whole.
 
-use std::io::{Cursor, Write};
+use std::io::Write;
 
 use ::tiff::TiffError;
 use ::tiff::encoder::colortype::{CMYK8, ColorType, Gray8, RGB8, RGBA8};
@@ -8,6 +8,9 @@ use ::tiff::encoder::compression::DeflateLevel;
 use ::tiff::encoder::{Compression as Method, TiffEncoder};
 use ::tiff::tags::{ExtraSamples, Tag};
 
+use gabion_blocks::BlockError;
+
+use super::kept::Kept;
 use super::whole::with_whole;
 use super::{Compression, SaveOptions};
 use crate::error::{ImageError, Result};
@@ -21,23 +24,23 @@ const STRIP_BYTES: usize = 64 << 10;
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
     let extra: &[ExtraSamples] = if image.mode() == Mode::LA { &[ExtraSamples::UnassociatedAlpha] } else { &[] };
     // The offsets in the header are known last, and `out` may not be able to go back.
-    let bytes = match image.mode() {
+    let file = match image.mode() {
         Mode::L | Mode::LA => encoded::<Gray8>(image, options, extra),
         Mode::RGB => encoded::<RGB8>(image, options, extra),
         Mode::RGBA => encoded::<RGBA8>(image, options, extra),
         Mode::CMYK => encoded::<CMYK8>(image, options, extra),
     }?;
-    Ok(out.write_all(&bytes)?)
+    file.pour(out)
 }
 
-fn encoded<C: ColorType<Inner = u8>>(image: &Image, options: &SaveOptions, extra: &[ExtraSamples]) -> Result<Vec<u8>> {
+fn encoded<C: ColorType<Inner = u8>>(image: &Image, options: &SaveOptions, extra: &[ExtraSamples]) -> Result<Kept> {
     let method = match options.compression {
         Compression::None => Method::Uncompressed,
         Compression::Fast => Method::Deflate(DeflateLevel::Fast),
         Compression::Balanced => Method::Deflate(DeflateLevel::Balanced),
         Compression::Small => Method::Deflate(DeflateLevel::Best),
     };
-    let mut out = Cursor::new(Vec::new());
+    let mut out = Kept::new(image.pool());
     let mut encoder = TiffEncoder::new(&mut out).map_err(fault)?.with_compression(method);
     let mut picture = encoder.new_image::<C>(image.width(), image.height()).map_err(fault)?;
     if !extra.is_empty() {
@@ -50,12 +53,13 @@ fn encoded<C: ColorType<Inner = u8>>(image: &Image, options: &SaveOptions, extra
     picture.rows_per_strip(rows as u32).map_err(fault)?;
     // Strip by strip the library does not compress, so it gets the picture as a whole.
     with_whole(image, image.mode(), |whole| picture.write_data(whole).map_err(fault))?;
-    Ok(out.into_inner())
+    Ok(out)
 }
 
 fn fault(error: TiffError) -> ImageError {
     match error {
-        TiffError::IoError(error) => ImageError::Io(error),
+        // The pool's own words, which went through the library.
+        TiffError::IoError(error) => error.downcast::<BlockError>().map_or_else(ImageError::Io, ImageError::Memory),
         error => ImageError::encoding(Format::Tiff, error),
     }
 }

@@ -56,7 +56,7 @@ impl Layer {
             None
         };
         let (width, height) = (old.0.div_ceil(wide), old.1.div_ceil(high));
-        let weights = Weights::new(how.filter, height, extent.1 / high as f64, new.1);
+        let weights = Weights::new(pool, how.filter, height, extent.1 / high as f64, new.1)?;
         Ok(Self {
             pool: pool.clone(),
             height: old.1,
@@ -72,7 +72,7 @@ impl Layer {
         self.height - self.came
     }
 
-    /// Takes a row, which `write` puts where it belongs. Then see [`Layer::ready`].
+    /// Takes a row, which `write` puts where it belongs. Then see [`Layer::has_row`].
     ///
     /// # Errors
     /// What `write` gives; [`ImageError::Setting`] when all rows are there; [`ImageError::Memory`].
@@ -80,6 +80,7 @@ impl Layer {
         if self.missing() == 0 {
             return Err(ImageError::setting("the image has no more rows"));
         }
+        self.make_room()?;
         let last = self.missing() == 1;
         if let Some((boxes, row)) = &mut self.boxes {
             write(row.as_mut_slice())?;
@@ -91,7 +92,8 @@ impl Layer {
             write(self.ring.next_mut())?;
             self.ring.pushed();
         }
-        self.came()
+        self.came += 1;
+        Ok(())
     }
 
     /// As [`Layer::take`], from a row that lies somewhere already.
@@ -99,25 +101,29 @@ impl Layer {
     /// # Errors
     /// As [`Layer::take`].
     pub fn take_row(&mut self, row: &[u8]) -> Result<()> {
-        let last = self.missing() == 1;
-        let Some((boxes, _)) = &mut self.boxes else {
+        if self.boxes.is_none() {
             return self.take(|out| {
                 out.copy_from_slice(row);
                 Ok(())
             });
-        };
-        if self.came == self.height {
+        }
+        if self.missing() == 0 {
             return Err(ImageError::setting("the image has no more rows"));
         }
-        if boxes.add(row, last) {
+        self.make_room()?;
+        let last = self.missing() == 1;
+        if let Some((boxes, _)) = &mut self.boxes
+            && boxes.add(row, last)
+        {
             boxes.take(self.ring.next_mut());
             self.ring.pushed();
         }
-        self.came()
+        self.came += 1;
+        Ok(())
     }
 
-    fn came(&mut self) -> Result<()> {
-        self.came += 1;
+    /// Makes up the new rows that nobody has asked for yet, before the old rows that they are made of are overwritten.
+    fn make_room(&mut self) -> Result<()> {
         while self.ring.has_row() {
             self.across.push(&self.pool, |out| self.ring.pop(out))?;
         }
@@ -129,23 +135,28 @@ impl Layer {
         self.came > 0
     }
 
-    /// Takes what `write` gives for all rows that are missing.
-    ///
-    /// # Errors
-    /// As [`Layer::take`].
-    pub fn complete(&mut self, write: impl Fn(&mut [u8]) -> Result<()>) -> Result<()> {
-        while self.missing() > 0 {
-            self.take(&write)?;
-        }
-        Ok(())
+    /// How much of the layer came in, from 0 to 1.
+    pub fn progress(&self) -> f64 {
+        self.came as f64 / self.height as f64
     }
 
-    /// The next new row, if there is one. See [`Layer::pop`].
-    pub fn ready(&self) -> Option<&[u8]> {
+    /// Makes up the next new row, if it can be: see [`Layer::first`]. So an image that gets larger is never held beside itself.
+    ///
+    /// # Errors
+    /// [`ImageError::Memory`] when the pool has none.
+    pub fn has_row(&mut self) -> Result<bool> {
+        if self.across.first().is_none() && self.ring.has_row() {
+            self.across.push(&self.pool, |out| self.ring.pop(out))?;
+        }
+        Ok(self.across.first().is_some())
+    }
+
+    /// The next new row, if [`Layer::has_row`] has made it up. See [`Layer::pop`].
+    pub fn first(&self) -> Option<&[u8]> {
         self.across.first()
     }
 
-    /// Forgets the row that [`Layer::ready`] gave.
+    /// Forgets the row that [`Layer::first`] gave.
     pub fn pop(&mut self) {
         self.across.pop();
     }

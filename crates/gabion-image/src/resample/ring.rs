@@ -39,13 +39,15 @@ impl Ring {
     }
 
     /// Whether [`Ring::pop`] has a row to give.
+    #[inline]
     pub fn has_row(&self) -> bool {
-        self.weights.of(self.popped).is_some_and(|(rows, _)| rows.end <= self.pushed)
+        self.weights.rows(self.popped).is_some_and(|rows| rows.end <= self.pushed)
     }
 
     /// Makes up the next new row. To be called when there is one.
     pub fn pop(&mut self, out: &mut [u8]) {
         let Some((rows, weights)) = self.weights.of(self.popped) else { return };
+        debug_assert!(rows.end <= self.pushed && rows.start + self.slots >= self.pushed, "the rows are all there");
         let (row_bytes, all) = (self.row_bytes, self.rows.as_slice());
         // The rows from the first one's slot on, and those that went on at the first slot.
         let first = rows.start % self.slots;
@@ -64,11 +66,11 @@ impl Ring {
 const LANES: usize = 32;
 
 /// Writes the weighted sum of rows to `out`: rows of `row_bytes` from the beginning of each part on, as many as it has
-/// weights.
+/// weights, which are floats as bytes.
 struct Weighted<'a> {
     out: &'a mut [u8],
     row_bytes: usize,
-    parts: [(&'a [u8], &'a [f32]); 2],
+    parts: [(&'a [u8], &'a [[u8; 4]]); 2],
 }
 
 impl Kernel for Weighted<'_> {
@@ -79,8 +81,8 @@ impl Kernel for Weighted<'_> {
         for (index, out) in lanes.iter_mut().enumerate() {
             let mut sums = [0f32; LANES];
             for (rows, weights) in self.parts {
-                for (row, &weight) in rows.chunks_exact(self.row_bytes).zip(weights) {
-                    let samples = &row[index * LANES..][..LANES];
+                for (row, weight) in rows.chunks_exact(self.row_bytes).zip(weights) {
+                    let (samples, weight) = (&row[index * LANES..][..LANES], f32::from_ne_bytes(*weight));
                     for lane in 0..LANES {
                         sums[lane] += f32::from(samples[lane]) * weight;
                     }
@@ -93,8 +95,8 @@ impl Kernel for Weighted<'_> {
         for (index, out) in (whole..).zip(rest) {
             let mut sum = 0.0;
             for (rows, weights) in self.parts {
-                for (row, &weight) in rows.chunks_exact(self.row_bytes).zip(weights) {
-                    sum += f32::from(row[index]) * weight;
+                for (row, weight) in rows.chunks_exact(self.row_bytes).zip(weights) {
+                    sum += f32::from(row[index]) * f32::from_ne_bytes(*weight);
                 }
             }
             *out = byte(sum);

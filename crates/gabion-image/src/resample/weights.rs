@@ -3,6 +3,10 @@
 use std::f64::consts::PI;
 use std::ops::Range;
 
+use gabion_blocks::{Buffer, Pool, Request};
+
+use crate::error::Result;
+
 /// How samples between samples are made up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Filter {
@@ -64,87 +68,102 @@ impl Filter {
             Self::Bilinear => (1.0 - x).max(0.0),
             Self::Bicubic if x < 1.0 => (1.5 * x - 2.5) * x * x + 1.0,
             Self::Bicubic if x < 2.0 => ((2.5 - 0.5 * x) * x - 4.0) * x + 2.0,
-            Self::Lanczos3 if x < 3.0 => sinc(x) * sinc(x / 3.0),
+            Self::Lanczos3 if x < 3.0 => lanczos(x),
             Self::Bicubic | Self::Lanczos3 => 0.0,
         }
     }
 }
 
-fn sinc(x: f64) -> f64 {
-    if x == 0.0 { 1.0 } else { (x * PI).sin() / (x * PI) }
+/// `sin πx / πx · sin (πx/3) / (πx/3)`, by one sine: that of three times an angle is `3 sin − 4 sin³`.
+fn lanczos(x: f64) -> f64 {
+    let angle = x * PI / 3.0;
+    let squared = angle.sin().powi(2);
+    if x == 0.0 { 1.0 } else { squared * (3.0 - 4.0 * squared) / (3.0 * angle * angle) }
 }
 
-/// What each new row is made of: adjacent old rows, and how much each of them counts.
+/// What each new row is made of: adjacent old rows, and how much each of them counts. Made up row by row, so that it takes
+/// no memory that grows with the number of rows.
+///
+/// Equation: the weights of a row add up to 1.
 pub struct Weights {
-    taps: Vec<Tap>,
-    all: Vec<f32>,
-    most: usize,
-}
-
-struct Tap {
-    first: u32,
-    count: u32,
-    at: usize,
+    filter: Filter,
+    old: usize,
+    new: usize,
+    scale: f64,
+    /// How much the kernel is stretched, and how far it reaches then.
+    stretch: f64,
+    reach: f64,
+    /// The weights of one row.
+    row: Buffer,
 }
 
 impl Weights {
     /// For `new` rows out of `old` ones that cover `extent` of them: less than `old` when the last is a smaller box.
     ///
-    /// Equation: the weights of a row add up to 1.
-    pub fn new(filter: Filter, old: usize, extent: f64, new: usize) -> Self {
+    /// # Errors
+    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    pub fn new(pool: &Pool, filter: Filter, old: usize, extent: f64, new: usize) -> Result<Self> {
         let scale = extent / new as f64;
         let stretch = scale.max(1.0);
         let reach = filter.reach() * stretch;
-        let mut weights = Self { taps: Vec::with_capacity(new), all: Vec::new(), most: 0 };
-        for row in 0..new {
-            let center = (row as f64 + 0.5) * scale;
-            let (first, end) = if filter == Filter::Nearest {
-                let nearest = (center as usize).min(old - 1);
-                (nearest, nearest + 1)
-            } else {
-                let first = ((center - reach + 0.5).max(0.0) as usize).min(old - 1);
-                let end = ((center + reach + 0.5) as usize).clamp(first + 1, old);
-                (first, end)
-            };
-            weights.add(first, end, |x| filter.kernel((x as f64 - center + 0.5) / stretch));
-        }
-        weights
+        let most = most(filter, reach, old);
+        let row = pool.rent(&Request::new(most * size_of::<f32>()))?;
+        Ok(Self { filter, old, new, scale, stretch, reach, row })
     }
 
-    fn add(&mut self, first: usize, end: usize, weight: impl Fn(usize) -> f64) {
-        let at = self.all.len();
+    /// How many old rows a new one is made of, at most.
+    pub fn most(&self) -> usize {
+        most(self.filter, self.reach, self.old)
+    }
+
+    fn center(&self, row: usize) -> f64 {
+        (row as f64 + 0.5) * self.scale
+    }
+
+    /// The old rows that new row `row` is made of; `None` when there is no such row.
+    #[inline]
+    pub fn rows(&self, row: usize) -> Option<Range<usize>> {
+        if row >= self.new {
+            return None;
+        }
+        let center = self.center(row);
+        if self.filter == Filter::Nearest {
+            let nearest = (center as usize).min(self.old - 1);
+            return Some(nearest..nearest + 1);
+        }
+        let first = ((center - self.reach + 0.5).max(0.0) as usize).min(self.old - 1);
+        let end = ((center + self.reach + 0.5) as usize).clamp(first + 1, self.old);
+        Some(first..end)
+    }
+
+    /// As [`Weights::rows`], with the weight of each: floats as bytes.
+    pub fn of(&mut self, row: usize) -> Option<(Range<usize>, &[[u8; 4]])> {
+        let rows = self.rows(row)?;
+        let (center, stretch) = (self.center(row), self.stretch);
+        let weights = &mut self.row.as_mut_slice().as_chunks_mut().0[..rows.len()];
         let mut sum = 0.0;
-        self.all.extend((first..end).map(|x| {
-            let weight = weight(x);
-            sum += weight;
-            weight as f32
-        }));
-        let added = &mut self.all[at..];
+        for (weight, x) in weights.iter_mut().zip(rows.clone()) {
+            let exact = self.filter.kernel((x as f64 - center + 0.5) / stretch);
+            sum += exact;
+            *weight = (exact as f32).to_ne_bytes();
+        }
         if sum == 0.0 {
             // No sample falls to this row: it takes its nearest one.
-            added.fill(0.0);
-            added[0] = 1.0;
+            weights.fill([0; 4]);
+            weights[0] = 1f32.to_ne_bytes();
         } else {
             let share = (1.0 / sum) as f32;
-            for weight in added {
-                *weight *= share;
+            for weight in &mut *weights {
+                *weight = (f32::from_ne_bytes(*weight) * share).to_ne_bytes();
             }
         }
-        self.taps.push(Tap { first: first as u32, count: (end - first) as u32, at });
-        self.most = self.most.max(end - first);
+        Some((rows, weights))
     }
+}
 
-    /// The old rows that new row `row` is made of, and their weights.
-    pub fn of(&self, row: usize) -> Option<(Range<usize>, &[f32])> {
-        let tap = self.taps.get(row)?;
-        let (first, count) = (tap.first as usize, tap.count as usize);
-        Some((first..first + count, &self.all[tap.at..tap.at + count]))
-    }
-
-    /// The most old rows that a new one is made of.
-    pub fn most(&self) -> usize {
-        self.most
-    }
+/// How many whole numbers a stretch of twice `reach` can hold, however it lies; one more for what is rounded.
+fn most(filter: Filter, reach: f64, old: usize) -> usize {
+    if filter == Filter::Nearest { 1 } else { ((2.0 * reach).ceil() as usize + 1).min(old) }
 }
 
 #[cfg(test)]
@@ -157,11 +176,16 @@ mod tests {
             for (old, extent, new) in
                 [(1, 1.0, 1), (1, 1.0, 9), (7, 7.0, 7), (9, 8.3, 4), (300, 299.5, 150), (5, 4.1, 200)]
             {
-                let weights = Weights::new(filter, old, extent, new);
-                let mut before = 0..0;
+                let mut weights = Weights::new(Pool::global(), filter, old, extent, new).unwrap();
+                let (mut before, most) = (0..0, weights.most());
                 for row in 0..new {
                     let (rows, weights) = weights.of(row).unwrap();
+                    let weights: Vec<f32> = weights.iter().map(|weight| f32::from_ne_bytes(*weight)).collect();
                     assert!(!rows.is_empty() && rows.end <= old, "{filter:?} {old} {new} {row}: {rows:?}");
+                    assert!(
+                        rows.len() <= most && rows.len() == weights.len(),
+                        "{filter:?} {old} {new} {row}: {rows:?}"
+                    );
                     assert!(rows.start >= before.start && rows.end >= before.end, "rows go downwards");
                     assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-5, "{filter:?} {old} {new} {row}");
                     before = rows;
@@ -174,10 +198,11 @@ mod tests {
     #[test]
     fn the_same_size_means_the_same_rows() {
         for filter in Filter::ALL {
-            let weights = Weights::new(filter, 9, 9.0, 9);
+            let mut weights = Weights::new(Pool::global(), filter, 9, 9.0, 9).unwrap();
             for row in 0..9 {
                 let (rows, weights) = weights.of(row).unwrap();
                 for (y, &weight) in rows.zip(weights) {
+                    let weight = f32::from_ne_bytes(weight);
                     assert!((weight - f32::from(u8::from(y == row))).abs() < 1e-6, "{filter:?} {row} {y} {weight}");
                 }
             }

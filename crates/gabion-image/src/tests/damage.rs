@@ -110,6 +110,29 @@ fn what_can_be_decoded_is_given_on_request() {
     }
 }
 
+/// Of what is decoded as a whole, too; a bitmap begins with its last row.
+#[test]
+fn what_a_library_came_to_is_given_on_request() {
+    let pool = pool();
+    let image = picture(&pool, Mode::RGB, 64, 60);
+    let mut bmp = Vec::new();
+    image.encode(Format::Bmp, &SaveOptions::default(), &mut bmp).unwrap();
+    let partly = OpenOptions { partly: true, ..OpenOptions::default() };
+    let part = Image::decode(&pool, &bmp[..bmp.len() / 2], &partly).unwrap();
+    assert_eq!(part.row(59), image.row(59));
+    assert!(part.row(0).unwrap().iter().all(|&sample| sample == 128));
+    let gif = gif();
+    let part = Image::decode(&pool, &gif[..gif.len() - 4], &partly).unwrap();
+    assert_eq!(part.size(), (3, 2));
+    // Nothing of it, and what is no picture yet.
+    assert!(Image::decode(&pool, &bmp[..54], &partly).is_err());
+    for lossless in [false, true] {
+        let mut webp = Vec::new();
+        image.encode(Format::WebP, &SaveOptions { lossless, ..SaveOptions::default() }, &mut webp).unwrap();
+        assert!(Image::decode(&pool, &webp[..webp.len() / 2], &partly).is_err());
+    }
+}
+
 /// Headers of each format that claim this size.
 fn claims(width: u32, height: u32) -> Vec<(Format, Vec<u8>)> {
     let pool = pool();

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 
+use gabion_blocks::{Pool, Settings, system};
+
 use super::{assert_same, picture, pool};
 use crate::{Filter, Flip, Image, ImageError, Mode, Region, Resampling, Turn};
 
@@ -147,6 +149,7 @@ fn rows_never_cross_a_seam() {
         assert_eq!(image.make_contiguous().unwrap(), bytes);
         assert_eq!(image.as_contiguous(), Some(bytes.as_slice()));
         assert_same(&back, &image);
+        assert_eq!(back.copy_contiguous().unwrap().as_contiguous(), Some(bytes.as_slice()));
     }
     assert_eq!(pool.stats().in_use, 0);
 }
@@ -167,6 +170,39 @@ fn every_row_is_processed_once_by_any_number_of_threads() {
         assert_eq!(calls.into_inner(), 1700);
         assert!((0..).zip(image.rows()).all(|(y, row)| row.iter().all(|&sample| sample == y as u8)));
     }
+}
+
+/// What a filter needs grows with a side that the caller names, so it must not come from where there is no error.
+#[test]
+fn a_new_size_takes_its_memory_from_the_pool() {
+    let mut settings = Settings::default();
+    settings.total_limit = 24 << 20;
+    let pool = Pool::new(system(), settings).unwrap();
+    let image = picture(&pool, Mode::L, 5, 4);
+    for filter in Filter::ALL {
+        for (width, height) in [(10_000_000, 1), (2_000_000_000, 1), (u32::MAX, 1), (1, 2_000_000_000), (1, u32::MAX)] {
+            let result = image.resize(width, height, Resampling::exact(filter));
+            let refused = matches!(result, Err(ImageError::Memory(_) | ImageError::Limit { .. }));
+            assert!(refused, "{filter:?} {width} × {height}: {result:?}");
+        }
+    }
+    // Towards few samples the filter is as long as the image.
+    let long = Image::new(&pool, Mode::L, 3_000_000, 1, &[7]).unwrap();
+    assert!(matches!(long.resize(1, 1, Resampling::exact(Filter::Lanczos3)), Err(ImageError::Memory(_))));
+    assert!(long.resize(1, 1, Resampling::default()).unwrap().rows().flatten().eq(&[7]));
+    drop((image, long));
+    assert_eq!(pool.stats().in_use, 0);
+}
+
+/// Rows are made up when they are asked for: an image that gets larger is not held a second time.
+#[test]
+fn a_larger_image_is_not_held_beside_itself() {
+    let pool = pool();
+    let image = picture(&pool, Mode::RGB, 900, 3);
+    let larger = image.resize(900, 9000, Resampling::default()).unwrap();
+    let stats = pool.stats();
+    assert!(stats.peak < larger.len() as u64 + (16 << 20), "{} for {}", stats.peak, larger.len());
+    assert!(larger.row(4500).unwrap().iter().zip(image.row(1).unwrap()).all(|(a, b)| a.abs_diff(*b) < 9));
 }
 
 #[test]

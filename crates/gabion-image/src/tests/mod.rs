@@ -4,6 +4,8 @@ mod damage;
 
 mod geometry;
 
+mod jpeg;
+
 mod quality;
 
 mod round_trips;

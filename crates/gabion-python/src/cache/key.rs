@@ -9,12 +9,15 @@
 //! 6 (length, item) …       tuple; lengths in 4 bytes
 //! ```
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use std::mem::MaybeUninit;
+
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple, PyType};
 
-use crate::errors::exception;
+use crate::codec::{copy_short, is_ascii, small_int};
+use crate::errors::{type_error, value_error};
 
 const TEXT: u8 = 1;
 const BYTES: u8 = 2;
@@ -26,12 +29,67 @@ const TUPLE: u8 = 6;
 /// Tuples may be nested so deep.
 const DEEPEST: usize = 64;
 
+/// Keys up to this length take no memory beside the stack.
+const ROOM: usize = 128;
+
+/// Calls `work` with a key's bytes.
+///
+/// # Errors
+/// Those of `work`, and `TypeError` for a key of another type.
+#[inline(always)]
+pub(super) fn with<R>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> PyResult<R>) -> PyResult<R> {
+    let mut room = [MaybeUninit::uninit(); ROOM];
+    let long;
+    let bytes = if let Some(bytes) = short(key, &mut room) {
+        bytes
+    } else {
+        long = written(key)?;
+        &long
+    };
+    work(bytes)
+}
+
+/// The bytes of a short text in ASCII, or of a number of at most two digits of the interpreter's.
+#[inline(always)]
+fn short<'a>(key: &Bound<'_, PyAny>, room: &'a mut [MaybeUninit<u8>; ROOM]) -> Option<&'a [u8]> {
+    let (key, to) = (key.as_ptr(), room.as_mut_ptr().cast::<u8>());
+    // SAFETY: the key is alive, and of the exact class that each arm looks into; characters of a compact ASCII text
+    // follow its header, as many as its length says. The room holds what is written, and that is what is returned.
+    unsafe {
+        if ffi::PyUnicode_CheckExact(key) != 0 {
+            if !is_ascii(key) {
+                return None;
+            }
+            let length = (*key.cast::<ffi::PyASCIIObject>()).length as usize;
+            if length >= ROOM {
+                return None;
+            }
+            *to = TEXT;
+            copy_short(key.cast::<u8>().add(size_of::<ffi::PyASCIIObject>()), to.add(1), length);
+            return Some(std::slice::from_raw_parts(to, length + 1));
+        }
+        if ffi::PyLong_CheckExact(key) != 0 {
+            let number = small_int(key)?;
+            *to = SHORT;
+            to.add(1).cast::<[u8; 8]>().write(number.to_le_bytes());
+            return Some(std::slice::from_raw_parts(to, 9));
+        }
+    }
+    None
+}
+
+#[inline(never)]
+fn written(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write(key, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// Appends a key's bytes.
 ///
 /// # Errors
 /// `TypeError` for a key of another type.
-#[inline]
-pub(super) fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
+fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
     if let Ok(text) = key.cast_exact::<PyString>() {
         into.push(TEXT);
         if let Ok(text) = text.to_str() {
@@ -80,7 +138,7 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
     let py = key.py();
     if let Ok(tuple) = key.cast::<PyTuple>().ok().filter(|_| like::<PyTuple>(key)).ok_or(()) {
         if depth == DEEPEST {
-            return Err(exception(&py.get_type::<PyValueError>(), "a key's tuples are nested more than 64 deep"));
+            return Err(value_error(py, "a key's tuples are nested more than 64 deep"));
         }
         into.push(TUPLE);
         for item in tuple.iter() {
@@ -91,8 +149,8 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
             } else {
                 write_item(&item, into, depth)?;
             }
-            let length = u32::try_from(into.len() - at - 4)
-                .map_err(|_| exception(&py.get_type::<PyValueError>(), "a key's item is longer than 4 GiB"))?;
+            let length =
+                u32::try_from(into.len() - at - 4).map_err(|_| value_error(py, "a key's item is longer than 4 GiB"))?;
             into[at..at + 4].copy_from_slice(&length.to_le_bytes());
         }
         return Ok(());
@@ -111,14 +169,17 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         return Ok(());
     }
     let uuid = uuid_class(py)?;
-    if key.get_type().is(uuid) {
+    if key.is_instance(uuid)? {
         into.push(UUID);
         into.extend_from_slice(key.getattr("bytes")?.cast::<PyBytes>()?.as_bytes());
         return Ok(());
     }
     let class = key.get_type().qualname().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-    let text = format!("a cache's key is a str, bytes, int, UUID or a tuple of them, not {class}");
-    Err(exception(&py.get_type::<PyTypeError>(), &text))
+    let bases = [py.get_type::<PyString>(), py.get_type::<PyInt>(), py.get_type::<PyBytes>(), py.get_type::<PyTuple>()];
+    let own = bases.iter().any(|base| key.is_instance(base).unwrap_or(false));
+    let own = if own { ", which compares in a way of its own" } else { "" };
+    let text = format!("a cache's key is a str, bytes, int, UUID or a tuple of them, not {class}{own}");
+    Err(type_error(py, &text))
 }
 
 fn write_item(item: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
@@ -146,7 +207,11 @@ fn uuid_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 /// The key that some bytes stand for.
 pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let wrong = || exception(&py.get_type::<PyValueError>(), "these bytes are no key's");
+    read_item(py, bytes, 0)
+}
+
+fn read_item<'py>(py: Python<'py>, bytes: &[u8], depth: usize) -> PyResult<Bound<'py, PyAny>> {
+    let wrong = || value_error(py, "these bytes are no key's");
     let (&kind, rest) = bytes.split_first().ok_or_else(wrong)?;
     match kind {
         TEXT => PyBytes::new(py, rest).call_method1("decode", ("utf-8", "surrogatepass")),
@@ -162,11 +227,11 @@ pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, Py
             arguments.set_item("bytes", PyBytes::new(py, rest))?;
             uuid_class(py)?.call((), Some(&arguments))
         }
-        TUPLE => {
+        TUPLE if depth <= DEEPEST => {
             let (mut items, mut rest) = (Vec::new(), rest);
             while let Some((length, more)) = rest.split_first_chunk::<4>() {
                 let (item, more) = more.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(wrong)?;
-                items.push(read(py, item)?);
+                items.push(read_item(py, item, depth + 1)?);
                 rest = more;
             }
             Ok(PyTuple::new(py, items)?.into_any())

@@ -6,7 +6,10 @@
 //! | `shared` | a cache and what its tables share |
 //! | `sweeper` | the thread that removes what has expired |
 //! | `stats` | `gabion.CacheStats` |
-//! | `table` | the class that `gabion.Table` and `gabion.Cache` are made of |
+//! | `options` | what the keywords of puts say |
+//! | `state` | the class that `gabion.Table` and `gabion.Cache` are made of |
+//! | `table` | the everyday methods |
+//! | `hot` | `get`, `put`, `add`, `discard`, written against the C API |
 
 mod key;
 
@@ -16,12 +19,20 @@ mod sweeper;
 
 mod stats;
 
+mod options;
+
+mod state;
+
 mod table;
+
+mod hot;
 
 use pyo3::prelude::*;
 
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<table::CacheTable>()?;
-    m.add_class::<stats::CacheStats>()
+    m.add_class::<state::CacheTable>()?;
+    m.add_class::<stats::CacheStats>()?;
+    sweeper::register(m)?;
+    hot::install(&m.py().get_type::<state::CacheTable>())
 }

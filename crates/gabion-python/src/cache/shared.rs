@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use gabion_cache::{Cache, Departure, Reason};
 use pyo3::prelude::*;
@@ -16,9 +17,16 @@ thread_local! {
     static APART: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A cache, and what its tables share besides.
-pub(super) struct Shared {
+/// A cache without anything of the interpreter's: the sweeper holds it, and may be the last to let go of it.
+pub(super) struct Store {
     pub cache: Cache,
+    /// Somebody listens to evictions.
+    pub heard: AtomicBool,
+}
+
+/// A cache, and what its tables share besides. Only threads with the interpreter hold it.
+pub(super) struct Shared {
+    pub store: Arc<Store>,
     pub codec: Codec,
     pub closed: AtomicBool,
     /// Whether the sweeper knows the cache.
@@ -40,7 +48,8 @@ impl Shared {
 
     /// Whether somebody listens to evictions.
     pub fn is_heard(&self) -> bool {
-        self.callback.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        // Relaxed: a call that runs beside on_evict() may come before or after it.
+        self.store.heard.load(Relaxed)
     }
 
     fn callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
@@ -49,15 +58,17 @@ impl Shared {
 
     /// Tells the callback of an entry that left. What it raises goes to sys.unraisablehook: the caller's own call has
     /// done its work.
-    pub fn tell(&self, gone: &Departure<'_>) {
+    pub fn tell(shared: &Weak<Self>, gone: &Departure<'_>) {
         // Work without the interpreter began while nobody listened; who came meanwhile hears from the next call on.
         if APART.get() {
             return;
         }
         let _ = Python::try_attach(|py| {
-            let Some(callback) = self.callback(py) else { return };
+            // Held here only, where it may be the last that is held.
+            let Some(shared) = shared.upgrade() else { return };
+            let Some(callback) = shared.callback(py) else { return };
             let told = || -> PyResult<()> {
-                let (key, value) = (key::read(py, gone.key)?, self.codec.decode(py, gone.value)?);
+                let (key, value) = (key::read(py, gone.key)?, shared.codec.decode(py, gone.value)?);
                 let reason = if gone.reason == Reason::Expired { "expired" } else { "evicted" };
                 callback.call1(py, (key, value, reason)).map(drop)
             };

@@ -1,40 +1,56 @@
 //! A thread that removes what has expired, where nobody else comes by.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::shared::Shared;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::shared::Store;
 use crate::pile::gate;
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);
 
-static CACHES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-/// The process whose sweeper runs; a forked child has none of its own yet.
-static RUNNING: AtomicU32 = AtomicU32::new(0);
+static CACHES: Mutex<Vec<Weak<Store>>> = Mutex::new(Vec::new());
+/// Whether this process has a sweeper. A forked child has none of its own until a call on a watched cache begins it.
+static RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// Has the thread look at a cache that now holds entries with an end.
-pub(super) fn watch(cache: Weak<Shared>) {
+pub(super) fn watch(cache: Weak<Store>) {
     CACHES.lock().unwrap_or_else(PoisonError::into_inner).push(cache);
     begin();
 }
 
 /// Begins the thread if this process has none.
 pub(super) fn begin() {
-    let own = std::process::id();
     // Acquire and release: whoever loses the race finds the thread begun.
-    if RUNNING.swap(own, Ordering::AcqRel) != own
+    if !RUNNING.swap(true, Ordering::AcqRel)
         && std::thread::Builder::new().name("gabion-sweeper".into()).spawn(run).is_err()
     {
-        RUNNING.store(0, Ordering::Release);
+        RUNNING.store(false, Ordering::Release);
     }
 }
 
 /// Whether this process has a sweeper.
 #[inline]
 pub(super) fn runs() -> bool {
-    RUNNING.load(Ordering::Relaxed) == std::process::id()
+    // Relaxed: only a child that was just forked finds it false again, and there is no other thread yet.
+    RUNNING.load(Ordering::Relaxed)
+}
+
+#[pyfunction]
+fn after_fork_in_child() {
+    RUNNING.store(false, Ordering::Relaxed);
+}
+
+/// Has the interpreter tell of every fork.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let hooks = PyDict::new(m.py());
+    hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
+    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
+    Ok(())
 }
 
 fn run() {
@@ -48,7 +64,7 @@ fn run() {
             };
             for cache in caches.iter().filter_map(Weak::upgrade) {
                 // Somebody who listens is called with the interpreter, on threads of the program's own.
-                if !cache.is_heard() {
+                if !cache.heard.load(Ordering::Relaxed) {
                     cache.cache.expire();
                 }
             }

@@ -33,16 +33,31 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
 pub fn decode(py: Python<'_>, registry: &Registry, known: &'static Known, bytes: &[u8]) -> Raise<Own> {
     let maker = Maker { py, known, registry };
     match bytes.first() {
-        Some(&tags::FORMAT) => {
-            let mut decoder = Decoder::<false>::new(maker, bytes, Vec::new());
-            decoder.run()
-        }
+        Some(&tags::FORMAT) => match lone_leaf(&maker, bytes)? {
+            Some(value) => Ok(value),
+            None => Decoder::<false>::new(maker, bytes, Vec::new()).run(),
+        },
         Some(&tags::FORMAT_WITH_REFS) => {
             let (bytes, targets) = targets(bytes)?;
             Decoder::<true>::new(maker, bytes, targets).run()
         }
         _ => Err(damaged("an unknown format")),
     }
+}
+
+/// A whole that is one leaf, such as a text: it needs no stack. `None` when it is none.
+#[inline]
+fn lone_leaf(maker: &Maker<'_, '_>, bytes: &[u8]) -> Raise<Option<Own>> {
+    // Short objects and containers, which are told at once.
+    if let Some(0x40..=0x5F | 0x80..=0x9F) = bytes.get(1) {
+        return Ok(None);
+    }
+    let mut reader = Reader::new(bytes, 1);
+    let value = maker.leaf(&mut reader)?;
+    if value.is_some() && reader.left() > 0 {
+        return Err(damaged("bytes follow the value"));
+    }
+    Ok(value)
 }
 
 /// Builds the one value of an encoding without references that lies from `at` to the end of `bytes`.

@@ -50,12 +50,14 @@ mod python;
 
 pub(crate) use object::Own;
 pub(crate) use python::register;
-pub(crate) use quick::{small as small_int, two_digits as two_digit_int};
+pub(crate) use quick::{is_ascii, small as small_int, two_digits as two_digit_int};
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+
+pub(crate) use writer::copy_short;
 
 use known::Known;
 use object::Raised;

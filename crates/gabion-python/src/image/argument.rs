@@ -67,9 +67,12 @@ pub(super) fn resampling(py: Python<'_>, name: Option<&Bound<'_, PyAny>>, gap: O
     Ok(Resampling { filter: name.map_or(Ok(Filter::default()), filter)?, gap })
 }
 
-/// A whole number of anything that has one (also NumPy's), but not a bool or a float.
+/// A whole number of anything that has one (also NumPy's, and a float such as 2.0), but not a bool.
 fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
-    let wrong = value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>();
+    if let Ok(float) = value.cast::<PyFloat>() {
+        return whole_float(name, value.py(), float.value());
+    }
+    let wrong = value.is_instance_of::<PyBool>();
     match value.extract::<i64>() {
         Ok(number) if !wrong => Ok(number),
         // Too large for a machine's integer, which is too large for every image.
@@ -81,6 +84,18 @@ fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
             Err(type_error(value.py(), &format!("{name} must be whole numbers, not {given}")))
         }
     }
+}
+
+/// The whole number that a float is.
+fn whole_float(name: &str, py: Python<'_>, value: f64) -> PyResult<i64> {
+    if !value.is_finite() || value.fract() != 0.0 {
+        return Err(type_error(py, &format!("{name} must be whole numbers, not {value}: round it")));
+    }
+    // Floats beyond are whole, and larger than every image.
+    if value.abs() > (1u64 << 53) as f64 {
+        return Err(value_error(py, &format!("{name}: {value} is beyond every image")));
+    }
+    Ok(value as i64)
 }
 
 /// As many whole numbers as `N`.
@@ -117,7 +132,7 @@ pub(super) fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)>
 
 /// A width and a height, or one number for both.
 pub(super) fn most(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)> {
-    if !value.is_instance_of::<PyInt>() {
+    if !value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyFloat>() {
         return size(name, value);
     }
     let side = side(value.py(), name, whole(name, value)?)?;
@@ -149,7 +164,7 @@ pub(super) fn color(mode: Mode, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         let text = format!("color: {number} is no channel's value; they are from 0 to 255");
         u8::try_from(number).map_err(|_| value_error(value.py(), &text))
     };
-    if value.is_instance_of::<PyInt>() {
+    if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
         return Ok(vec![channel(whole("color", value)?)?; channels]);
     }
     let shape = format!("a number from 0 to 255, or {channels} of them for {mode}");

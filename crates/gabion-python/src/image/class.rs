@@ -1,7 +1,6 @@
 //! The methods of `gabion.Image`.
 
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex};
 
 use gabion_blocks::Pool;
 use gabion_image::{Limits, OpenOptions};
@@ -9,16 +8,26 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use super::state::Image;
+use super::state::{BRIEF, Image};
 use super::view::{self, Rows};
 use super::{argument, export, refusal, source, target};
-use crate::detached::detached;
+use crate::detached::{detached, detached_if};
 use crate::errors::exception;
 use crate::ffi;
+use crate::pile::gate;
 use crate::streams::Content;
 
 #[pymethods]
 impl Image {
+    /// Refuses: an image is opened or made.
+    #[new]
+    #[pyo3(signature = (*_args, **_options))]
+    fn refuse(py: Python<'_>, _args: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let text = "Image() makes none: call Image.open(source), Image.new(mode, size), Image.from_array(array) or \
+                    Image.from_pillow(image)";
+        Err(refusal::type_error(py, text))
+    }
+
     /// Open an image; returns an Image. source is a path, a binary file, which is read to its end, or the bytes of a file.
     /// The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of those with several).
     ///
@@ -26,8 +35,11 @@ impl Image {
     /// larger than needed and made smaller while it is decoded, so that the full picture is never in memory. filter and
     /// reducing_gap are those of resize().
     ///
+    /// scaled=False decodes a JPEG in full all the same, before it is made smaller: several times slower.
+    ///
     /// mode has it converted. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC
-    /// profile. partial=True takes what can be decoded of a damaged file; the rest is grey.
+    /// profile. partial=True takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives
+    /// nothing.
     ///
     /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one is a
     /// LimitError before memory is taken. Raises ImageError for what is damaged, cut off or no image, OSError when the file
@@ -41,19 +53,20 @@ impl Image {
     #[staticmethod]
     #[pyo3(
         signature = (
-            source, *, max_size = None, mode = None, filter = None, reducing_gap = Some(2.0), upright = true,
-            metadata = true, partial = false, max_pixels = None, max_bytes = None
+            source, *, max_size = None, mode = None, filter = None, reducing_gap = Some(2.0), scaled = true,
+            upright = true, metadata = true, partial = false, max_pixels = None, max_bytes = None
         ),
-        text_signature = "(source, *, max_size=None, mode=None, filter='lanczos3', reducing_gap=2.0, upright=True, \
-                          metadata=True, partial=False, max_pixels=None, max_bytes=None)"
+        text_signature = "(source, *, max_size=None, mode=None, filter='lanczos3', reducing_gap=2.0, scaled=True, \
+                          upright=True, metadata=True, partial=False, max_pixels=None, max_bytes=None)"
     )]
-    #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
+    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords of Python's")]
     fn open(
         source: &Bound<'_, PyAny>,
         max_size: Option<&Bound<'_, PyAny>>,
         mode: Option<&Bound<'_, PyAny>>,
         filter: Option<&Bound<'_, PyAny>>,
         reducing_gap: Option<f64>,
+        scaled: bool,
         upright: bool,
         metadata: bool,
         partial: bool,
@@ -72,11 +85,11 @@ impl Image {
             max_size: max_size.map(|most| argument::most("max_size", most)).transpose()?,
             mode: mode.map(argument::mode).transpose()?,
             resampling: argument::resampling(py, filter, reducing_gap)?,
+            scaled,
             upright,
             metadata,
             partly: partial,
             limits,
-            ..OpenOptions::default()
         };
         Self::made(py, Ok(source::open(source, &options)?))
     }
@@ -103,7 +116,8 @@ impl Image {
         let mode = argument::mode(mode)?;
         let (width, height) = argument::size("size", size)?;
         let color = color.map_or_else(|| Ok(vec![0; mode.channels()]), |color| argument::color(mode, color))?;
-        let image = detached(py, || {
+        let bytes = u64::from(width) * u64::from(height) * mode.channels() as u64;
+        let image = detached_if(py, bytes > BRIEF, || {
             let mut image = gabion_image::Image::new(Pool::global(), mode, width, height, &color)?;
             if contiguous {
                 image.make_contiguous()?;
@@ -180,7 +194,7 @@ impl Image {
     /// The blocks that the pixels lie in: a tuple of writable memoryviews, each of whole rows without gaps.
     #[getter]
     fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let picture = self.open_picture(py)?;
+        let picture = self.shown(py)?;
         let views: PyResult<Vec<_>> =
             picture.places().iter().map(|place| view::memoryview(py, &picture, *place)).collect();
         PyTuple::new(py, views?)
@@ -239,11 +253,10 @@ impl Image {
         let py = size.py();
         let (width, height) = argument::most("size", size)?;
         let how = argument::resampling(py, filter, reducing_gap)?;
-        let (old_width, old_height) = slf.get().open_picture(py)?.size;
-        if old_width > width || old_height > height {
-            let new = slf.get().map(py, |image| image.thumbnail(width, height, how))?;
-            slf.get().become_(py, new)?;
-        }
+        slf.get().replace(py, true, |image| {
+            let larger = image.width() > width || image.height() > height;
+            larger.then(|| image.thumbnail(width, height, how)).transpose()
+        })?;
         Ok(slf)
     }
 
@@ -253,7 +266,7 @@ impl Image {
     fn convert(&self, mode: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = mode.py();
         let mode = argument::mode(mode)?;
-        self.map(py, |image| image.convert(mode))
+        self.map_brief(py, |image| image.convert(mode))
     }
 
     /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. ImageError when it is
@@ -261,14 +274,14 @@ impl Image {
     #[pyo3(signature = (r#box, /))]
     fn crop(&self, r#box: &Bound<'_, PyAny>) -> PyResult<Self> {
         let region = argument::region(r#box)?;
-        self.map(r#box.py(), |image| image.crop(region))
+        self.map_brief(r#box.py(), |image| image.crop(region))
     }
 
     /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; width and height change places.
     #[pyo3(signature = (degrees, /))]
     fn rotate(&self, degrees: &Bound<'_, PyAny>) -> PyResult<Self> {
         let turn = argument::turn(degrees)?;
-        self.map(degrees.py(), |image| match turn {
+        self.map_brief(degrees.py(), |image| match turn {
             Some(turn) => image.rotate(turn),
             None => image.copy(),
         })
@@ -278,7 +291,7 @@ impl Image {
     #[pyo3(signature = (direction, /))]
     fn flip(&self, direction: &Bound<'_, PyAny>) -> PyResult<Self> {
         let flip = argument::flip(direction)?;
-        self.map(direction.py(), |image| image.flip(flip))
+        self.map_brief(direction.py(), |image| image.flip(flip))
     }
 
     /// Copy another image of the same mode over this one, with its upper left corner at (x, y). What lies outside is left
@@ -287,25 +300,13 @@ impl Image {
     fn paste(&self, other: &Bound<'_, Self>, at: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let py = other.py();
         let (x, y) = at.map_or(Ok((0, 0)), |at| argument::place("at", at))?;
-        let (mine, its) = (self.open_picture(py)?, other.get().open_picture(py)?);
-        let pasted = detached(py, || {
-            if Arc::ptr_eq(&mine, &its) {
-                let copy = its.read().copy()?;
-                return mine.change(|image| image.paste(&copy, x, y));
-            }
-            // Two locks at one time are always taken in the order of their addresses, so that nobody waits for ever.
-            if Arc::as_ptr(&mine) < Arc::as_ptr(&its) {
-                return mine.change(|image| image.paste(&its.read(), x, y));
-            }
-            let other = its.read();
-            mine.change(|image| image.paste(&other, x, y))
-        });
-        pasted.map_err(|error| refusal::refused(py, error, None))
+        let other = other.get();
+        gate::detached(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py))
     }
 
     /// A second image with the same pixels and metadata.
     fn copy(&self, py: Python<'_>) -> PyResult<Self> {
-        self.map(py, gabion_image::Image::copy)
+        self.map_brief(py, gabion_image::Image::copy)
     }
 
     fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
@@ -318,20 +319,16 @@ impl Image {
     }
 
     /// Put all rows in one piece, so that NumPy and others can share them; does nothing when they lie so. Raises
-    /// BufferError while views are alive, because they would go on to show the old place.
+    /// BufferError while views are alive, because they would go on to show the old place. What other threads begin
+    /// meanwhile, views as well, waits.
     fn make_contiguous(&self, py: Python<'_>) -> PyResult<()> {
-        let picture = self.open_picture(py)?;
-        if picture.is_contiguous() {
+        if self.open_picture(py)?.is_contiguous() {
             return Ok(());
         }
-        // This object has one reference, this call another.
-        if Arc::strong_count(&picture) > 2 {
-            let text = "this image cannot be moved while views of its rows or blocks are alive; let go of them";
-            return Err(refusal::buffer_error(py, text));
-        }
-        let new = export::in_one_piece(py, &picture)?;
-        drop(picture);
-        self.become_(py, Self { picture: Mutex::new(Some(new)) })
+        self.replace(py, false, |image| {
+            let scattered = !image.is_contiguous();
+            scattered.then(|| image.copy_contiguous()).transpose()
+        })
     }
 
     /// row(y)
@@ -340,7 +337,7 @@ impl Image {
     /// is no such row.
     #[pyo3(signature = (y, /))]
     fn row<'py>(&self, py: Python<'py>, y: isize) -> PyResult<Bound<'py, PyAny>> {
-        let picture = self.open_picture(py)?;
+        let picture = self.shown(py)?;
         let rows = picture.size.1 as usize;
         let index = if y < 0 { y.checked_add_unsigned(rows) } else { Some(y) };
         let Some(index) = index.and_then(|y| usize::try_from(y).ok()).filter(|y| *y < rows) else {
@@ -352,7 +349,7 @@ impl Image {
 
     /// All rows, top to bottom, as writable memoryviews in place.
     fn rows(&self, py: Python<'_>) -> PyResult<Rows> {
-        Ok(Rows::of(self.open_picture(py)?))
+        Ok(Rows::of(self.shown(py)?))
     }
 
     /// Call fn(y, row) for each row, top to bottom. row is a writable memoryview, in place; when fn returns bytes, they
@@ -366,10 +363,14 @@ impl Image {
     #[pyo3(signature = (r#fn, /))]
     fn process_rows(&self, r#fn: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = r#fn.py();
-        let picture = self.open_picture(py)?;
+        let picture = self.shown(py)?;
         for y in 0..picture.size.1 as usize {
-            // Closed by the function itself, or by another thread.
-            self.open_picture(py)?;
+            // Closed or made smaller by the function itself, or by another thread.
+            if !self.has(picture.picture()) {
+                self.open_picture(py)?;
+                let text = format!("process_rows(): the image got another size before row {y}");
+                return Err(refusal::buffer_error(py, &text));
+            }
             let place = picture.row(y);
             let result = r#fn.call1((y, view::memoryview(py, &picture, place)?))?;
             if result.is_none() {
@@ -390,19 +391,19 @@ impl Image {
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let picture = self.open_picture(py)?;
         PyBytes::new_with(py, picture.len(), |bytes| {
-            detached(py, || picture.read().copy_to(bytes)).map_err(|error| refusal::refused(py, error, None))
+            gate::detached(py, || picture.read().copy_to(bytes)).map_err(|error| refusal::refused(py, error, None))
         })
     }
 
     /// A Pillow image of the same pixels. L, RGBA and CMYK in one piece are shared, until Pillow changes them; others are
     /// copied. Raises ModuleNotFoundError without Pillow.
     fn to_pillow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        target::pillow(py, &self.open_picture(py)?)
+        target::pillow(py, &self.shown(py)?)
     }
 
     /// Save to a path, or to a binary file that is open. format is "JPEG", "PNG", "WebP", "TIFF" or "BMP"; without it the
     /// name tells it. A path is written aside and renamed when it is complete: whatever happens, there is the old file or
-    /// the new one.
+    /// the new one. A symbolic link stays, and the file that it leads to is replaced; pipes and devices are written to.
     ///
     /// quality is 1 to 100, for JPEG and WebP. Further options: subsampling ("4:4:4", "4:2:2", "4:2:0"), progressive and
     /// optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
@@ -428,7 +429,7 @@ impl Image {
 
     /// End the use of this object. The memory goes back to the pool, or with the last view of it. Closing twice does nothing.
     fn close(&self, py: Python<'_>) {
-        let picture = self.exchange(None);
+        let picture = self.take();
         detached(py, || drop(picture));
     }
 
@@ -458,7 +459,7 @@ impl Image {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let py = slf.py();
         // SAFETY: the interpreter's structure to fill; null means "nothing exported".
-        let picture = slf.get().open_picture(py).inspect_err(|_| unsafe { (*view).obj = std::ptr::null_mut() })?;
+        let picture = slf.get().shown(py).inspect_err(|_| unsafe { (*view).obj = std::ptr::null_mut() })?;
         // SAFETY: as above.
         unsafe { view::fill(slf.as_any(), picture, view, flags) }
     }
@@ -471,7 +472,7 @@ impl Image {
     /// A dict after version 3 of NumPy's array interface. A contiguous image has it, others raise AttributeError.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let picture = self.open_picture(py)?;
+        let picture = self.shown(py)?;
         match picture.whole(py) {
             Ok(place) => export::interface(py, &picture, &view::memoryview(py, &picture, place)?),
             // NumPy goes on to __array__ then.
@@ -487,7 +488,7 @@ impl Image {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        target::array(py, &self.open_picture(py)?, dtype, copy)
+        target::array(py, &self.shown(py)?, dtype, copy)
     }
 
     /// The kind and number of the device, in DLPack's numbers: (1, 0), the CPU.
@@ -511,7 +512,7 @@ impl Image {
             return Err(refusal::buffer_error(py, text));
         }
         let versioned = max_version.is_some_and(|(major, _)| major >= 1);
-        export::tensor(py, self.open_picture(py)?, versioned, dl_device, copy)
+        export::tensor(py, self.shown(py)?, versioned, dl_device, copy)
     }
 
     /// The Arrow type of the pixels, as a capsule: uint8, or lists of as many as there are channels.
@@ -528,7 +529,7 @@ impl Image {
         requested_schema: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
         let _ = requested_schema;
-        let picture = self.open_picture(py)?;
+        let picture = self.shown(py)?;
         Ok((export::schema(py, &picture)?, export::pixels(py, picture)?))
     }
 

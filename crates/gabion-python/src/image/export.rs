@@ -5,10 +5,10 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::picture::Picture;
+use super::picture::{Picture, Shown};
 use super::refusal;
-use crate::detached::detached;
 use crate::memory::{arrow, dlpack};
+use crate::pile::gate::detached;
 
 /// The device: the CPU.
 pub(super) const DEVICE: (i32, i32) = (dlpack::CPU, 0);
@@ -16,7 +16,7 @@ pub(super) const DEVICE: (i32, i32) = (dlpack::CPU, 0);
 /// The DLPack capsule of a picture in one piece.
 pub(super) fn tensor(
     py: Python<'_>,
-    picture: Arc<Picture>,
+    picture: Shown,
     versioned: bool,
     device: Option<(i32, i32)>,
     copy: Option<bool>,
@@ -26,7 +26,7 @@ pub(super) fn tensor(
         return Err(refusal::buffer_error(py, &text));
     }
     let copied = copy == Some(true);
-    let picture = if copied { in_one_piece(py, &picture)? } else { picture };
+    let picture = if copied { in_one_piece(py, picture.picture())? } else { picture };
     let start = picture.whole(py)?.start.as_ptr();
     let [rows, columns, channels] = picture.shape.map(|side| side as i64);
     if channels == 1 {
@@ -37,13 +37,11 @@ pub(super) fn tensor(
 }
 
 /// A copy of a picture, in one piece.
-pub(super) fn in_one_piece(py: Python<'_>, picture: &Arc<Picture>) -> PyResult<Arc<Picture>> {
-    let copy = detached(py, || {
-        let mut copy = picture.read().copy()?;
-        copy.make_contiguous()?;
-        Ok(copy)
-    });
-    Picture::new(py, copy.map_err(|error| refusal::refused(py, error, None))?)
+pub(super) fn in_one_piece(py: Python<'_>, picture: &Arc<Picture>) -> PyResult<Shown> {
+    let copy = detached(py, || Ok(Picture::new(picture.read().copy_contiguous()?)));
+    let copy = copy.map_err(|error| refusal::refused(py, error, None))?;
+    copy.note(py)?;
+    Ok(Shown::of(copy))
 }
 
 /// The Arrow type of a picture's pixels: uint8, or lists of so many.
@@ -52,7 +50,7 @@ pub(super) fn schema(py: Python<'_>, picture: &Picture) -> PyResult<Py<PyAny>> {
 }
 
 /// The Arrow array of the pixels of a picture in one piece, row after row.
-pub(super) fn pixels(py: Python<'_>, picture: Arc<Picture>) -> PyResult<Py<PyAny>> {
+pub(super) fn pixels(py: Python<'_>, picture: Shown) -> PyResult<Py<PyAny>> {
     let place = picture.whole(py)?;
     let (start, channels) = (place.start.as_ptr(), picture.mode.channels());
     if channels == 1 {

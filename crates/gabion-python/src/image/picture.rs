@@ -1,7 +1,10 @@
 //! The pixels, shared by an Image object and the views of it.
 
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use gabion_image::{Format, Image, Mode};
 use pyo3::prelude::*;
@@ -21,7 +24,7 @@ unsafe impl Send for Place {}
 // SAFETY: as above; it is never changed.
 unsafe impl Sync for Place {}
 
-/// An image whose memory stays where it is: nobody has it but for reading and for `change`, which moves no pixels.
+/// An image whose memory stays where it is: nobody has it but for reading and for `write`, which moves no pixels.
 /// Equations: the places are those of the image's parts, in their order; `shape` is rows, columns, channels and `strides`
 /// their distances in bytes, as if all lay in one piece.
 pub(super) struct Picture {
@@ -33,12 +36,16 @@ pub(super) struct Picture {
     /// For buffers, which refer to them as long as they hold the picture.
     pub shape: [isize; 3],
     pub strides: [isize; 3],
-    _record: Option<Record>,
+    /// How many see its bytes in place: as many as there are `Shown` of it.
+    shown: AtomicUsize,
+    /// True while another picture is made that is to take its place.
+    pub leaving: AtomicBool,
+    record: OnceLock<Record>,
 }
 
 impl Picture {
-    /// Takes an image over.
-    pub(super) fn new(py: Python<'_>, mut image: Image) -> PyResult<Arc<Self>> {
+    /// Takes an image over. To be followed by `note`, when the interpreter is at hand.
+    pub(super) fn new(mut image: Image) -> Arc<Self> {
         let (mode, size, format) = (image.mode(), image.size(), image.format());
         let (channels, row) = (mode.channels() as isize, image.row_bytes() as isize);
         // Addresses to write to come from a reference to write by.
@@ -46,27 +53,53 @@ impl Picture {
             .parts_mut()
             .map(|part| Place { start: NonNull::from(&mut *part).cast(), length: part.len() })
             .collect();
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             places,
             mode,
             size,
             format,
             shape: [size.1 as isize, size.0 as isize, channels],
             strides: [row, channels, 1],
-            _record: record(py, "Image", image.len())?,
+            shown: AtomicUsize::new(0),
+            leaving: AtomicBool::new(false),
+            record: OnceLock::new(),
             image: RwLock::new(image),
-        }))
+        })
     }
 
-    /// The image, for reading. Waits for a change to end: not to be called with the interpreter in hand.
+    /// Writes down where it was made, if anybody wants to know.
+    pub(super) fn note(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(record) = record(py, "Image", self.len())? {
+            // Once for each picture; a second record would be struck at once.
+            let _ = self.record.set(record);
+        }
+        Ok(())
+    }
+
+    /// The image, for reading. Waits for a change to end: to be called behind the gate, without the interpreter.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Image> {
         // A panic in the midst of a change leaves pixels, whichever they are.
         self.image.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes pixels or metadata, nothing that moves or resizes. As `read`, it waits.
-    pub(super) fn change<R>(&self, work: impl FnOnce(&mut Image) -> R) -> R {
-        work(&mut self.image.write().unwrap_or_else(PoisonError::into_inner))
+    /// As `read`, but None while it is being changed: does not wait.
+    pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, Image>> {
+        match self.image.try_read() {
+            Ok(image) => Some(image),
+            Err(TryLockError::Poisoned(image)) => Some(image.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The image, to change pixels or metadata, nothing that moves or resizes. As `read`, it waits.
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Image> {
+        self.image.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody sees its bytes in place, by a view or by whatever may make one.
+    pub(super) fn is_shown(&self) -> bool {
+        // Acquire: what was written by a view that is gone is there. See `Shown::drop`.
+        self.shown.load(Ordering::Acquire) > 0
     }
 
     pub(super) fn places(&self) -> &[Place] {
@@ -109,5 +142,54 @@ impl Picture {
         assert!(offset + length <= part.length, "a row of this picture");
         // SAFETY: the assertion has shown that the row lies inside the part.
         Place { start: unsafe { part.start.add(offset) }, length }
+    }
+}
+
+/// A picture whose bytes somebody sees in place, so that no other one may take its place unseen.
+pub(super) struct Shown(Arc<Picture>);
+
+impl Shown {
+    pub(super) fn of(picture: Arc<Picture>) -> Self {
+        // Relaxed: made under the lock of the Image's slot, or from another one, or of a picture that nobody else has.
+        picture.shown.fetch_add(1, Ordering::Relaxed);
+        Self(picture)
+    }
+
+    pub(super) fn picture(&self) -> &Arc<Picture> {
+        &self.0
+    }
+
+    /// For C: to be taken back by `from_raw`, once.
+    pub(super) fn into_raw(self) -> *const Picture {
+        let shown = ManuallyDrop::new(self);
+        Arc::as_ptr(&shown.0)
+    }
+
+    /// # Safety
+    /// `raw` is what `into_raw` gave, and is given back for the first time.
+    pub(super) unsafe fn from_raw(raw: *const Picture) -> Self {
+        // SAFETY: the reference that `into_raw` did not drop (duty of the caller).
+        Self(unsafe { Arc::from_raw(raw) })
+    }
+}
+
+impl Deref for Shown {
+    type Target = Picture;
+
+    fn deref(&self) -> &Picture {
+        &self.0
+    }
+}
+
+impl Clone for Shown {
+    fn clone(&self) -> Self {
+        Self::of(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // Release: what was written through it comes before. See `Picture::is_shown`.
+        self.0.shown.fetch_sub(1, Ordering::Release);
     }
 }

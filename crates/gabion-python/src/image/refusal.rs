@@ -3,19 +3,17 @@
 use std::io::{self, ErrorKind};
 
 use gabion_image::ImageError;
-use pyo3::exceptions::{PyBufferError, PyOSError, PyTypeError, PyValueError};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use crate::errors::{Errors, exception, system_text};
+use crate::errors::{own_error, system_text};
 use crate::memory;
+
+pub(super) use crate::errors::{buffer_error, type_error, value_error};
 
 /// The exception for an error of the core. `name` is the file that it is about.
 #[cold]
 pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>) -> PyErr {
-    let errors = match Errors::get(py) {
-        Ok(errors) => errors,
-        Err(error) => return error,
-    };
     let text = match name {
         Some(name) => format!("{}: {error}", name.str().map_or_else(|_| "?".to_owned(), |name| name.to_string())),
         None => error.to_string(),
@@ -23,8 +21,8 @@ pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_,
     match error {
         ImageError::Io(error) => failed(error, name),
         ImageError::Memory(error) => memory::refused(py, &error),
-        ImageError::Limit { .. } => exception(errors.limit.bind(py), &text),
-        _ => exception(errors.image.bind(py), &text),
+        ImageError::Limit { .. } => own_error(py, |errors| &errors.limit, &text),
+        _ => image_error(py, &text),
     }
 }
 
@@ -51,33 +49,10 @@ fn failed(error: io::Error, name: Option<&Bound<'_, PyAny>>) -> PyErr {
 
 #[cold]
 pub(super) fn closed(py: Python<'_>) -> PyErr {
-    match Errors::get(py) {
-        Err(error) => error,
-        Ok(errors) => {
-            exception(errors.closed.bind(py), "this Image was closed: its pixels are gone; open or make another")
-        }
-    }
+    own_error(py, |errors| &errors.closed, "this Image was closed: its pixels are gone; open or make another")
 }
 
 #[cold]
 pub(super) fn image_error(py: Python<'_>, text: &str) -> PyErr {
-    match Errors::get(py) {
-        Err(error) => error,
-        Ok(errors) => exception(errors.image.bind(py), text),
-    }
-}
-
-#[cold]
-pub(super) fn buffer_error(py: Python<'_>, text: &str) -> PyErr {
-    exception(&py.get_type::<PyBufferError>(), text)
-}
-
-#[cold]
-pub(super) fn type_error(py: Python<'_>, text: &str) -> PyErr {
-    exception(&py.get_type::<PyTypeError>(), text)
-}
-
-#[cold]
-pub(super) fn value_error(py: Python<'_>, text: &str) -> PyErr {
-    exception(&py.get_type::<PyValueError>(), text)
+    own_error(py, |errors| &errors.image, text)
 }

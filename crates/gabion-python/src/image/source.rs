@@ -1,7 +1,7 @@
 //! Images from files, bytes, arrays and Pillow.
 
 use std::ffi::{CStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use gabion_blocks::Pool;
@@ -19,6 +19,9 @@ use crate::streams;
 pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image> {
     let py = source.py();
     if let Some(path) = path(source)? {
+        if is_special(py, &path) {
+            return with_file(source, "rb", |file| from_file(file, options));
+        }
         let image = detached(py, || Image::open(Pool::global(), &path, options));
         return image.map_err(|error| refused(py, error, Some(source)));
     }
@@ -34,6 +37,11 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
         let text = format!("Image.open() takes a path, a binary file or the bytes of one, not {given}");
         return Err(type_error(py, &text));
     }
+    from_file(source, options)
+}
+
+fn from_file(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image> {
+    let py = source.py();
     let name = source.getattr_opt("name")?.and_then(|name| name.cast_into::<PyString>().ok());
     let whole = streams::whole("file", source, options.limits.max_bytes)?;
     let bytes = whole.as_slice();
@@ -52,6 +60,23 @@ pub(super) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
         return Err(super::refusal::value_error(value.py(), "the path holds a null byte"));
     }
     Ok(Some(path.into()))
+}
+
+/// Whether there is something that is neither a file nor a folder, such as a pipe or a device.
+pub(super) fn is_special(py: Python<'_>, path: &Path) -> bool {
+    detached(py, || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()))
+}
+
+/// Has `work` use a path as a file of Python's, which signals interrupt: a pipe may have nobody at its other end for ever.
+pub(super) fn with_file<T>(
+    path: &Bound<'_, PyAny>,
+    mode: &str,
+    work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<T> {
+    let file = path.py().import("io")?.call_method1("open", (path, mode, 0))?;
+    let done = work(&file);
+    let closed = file.call_method0("close");
+    done.and_then(|done| closed.map(|_| done))
 }
 
 /// A strided array of bytes, held by its view.

@@ -1,14 +1,15 @@
 //! The object: a picture until it is closed, and the steps that its methods are made of.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gabion_image::{ImageError, Metadata};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::picture::Picture;
+use super::picture::{Picture, Shown};
 use super::refusal;
-use crate::detached::detached;
+use crate::pile::gate::detached;
 
 /// A picture whose pixels lie on the pool of gabion.memory, outside the heap of Python and of malloc.
 ///
@@ -17,8 +18,8 @@ use crate::detached::detached;
 /// is contiguous, and so is every other after make_contiguous().
 ///
 /// resize(), convert(), crop(), rotate(), flip() and copy() give new images. thumbnail(), paste(), process_rows() and
-/// make_contiguous() change this one. All pixel work and all codecs run without the interpreter, so that threads work side
-/// by side. Any thread may use an image; changes wait for reading calls to end.
+/// make_contiguous() change this one. Codecs run without the interpreter, and so does all work on more than a few
+/// pixels, so that threads work side by side. Any thread may use an image; changes wait for reading calls to end.
 ///
 /// row(), rows() and blocks show the pixels in place, as writable memoryviews. A contiguous image also speaks the buffer
 /// protocol, __array_interface__, DLPack and the Arrow C data interface: numpy.asarray(image) is no copy. NumPy gets a
@@ -43,26 +44,96 @@ pub(super) struct Image {
     pub picture: Mutex<Option<Arc<Picture>>>,
 }
 
+/// Up to this many bytes of pixels, what goes over them once does so with the interpreter in hand.
+pub(super) const BRIEF: u64 = 64 << 10;
+
+/// Why another picture did not take a picture's place.
+pub(super) enum Refusal {
+    /// The object is closed.
+    Closed,
+    /// Somebody sees the bytes where they are.
+    Shown,
+    /// The core refused.
+    Core(ImageError),
+}
+
+impl From<ImageError> for Refusal {
+    fn from(error: ImageError) -> Self {
+        Self::Core(error)
+    }
+}
+
+impl Refusal {
+    pub fn told(self, py: Python<'_>) -> PyErr {
+        match self {
+            Self::Closed => refusal::closed(py),
+            Self::Shown => refusal::buffer_error(
+                py,
+                "this image cannot be moved while views of its rows or blocks are alive; let go of them",
+            ),
+            Self::Core(error) => refusal::refused(py, error, None),
+        }
+    }
+}
+
+/// While it is alive, a picture is leaving its place.
+struct Leaving<'a>(&'a Picture);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        // Relaxed: whoever has seen it set waits for the picture's lock, which is let go of after this.
+        self.0.leaving.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Image {
     /// The object of an image that was just made.
     pub fn made(py: Python<'_>, image: Result<gabion_image::Image, ImageError>) -> PyResult<Self> {
-        let image = image.map_err(|error| refusal::refused(py, error, None))?;
-        Ok(Self { picture: Mutex::new(Some(Picture::new(py, image)?)) })
+        let picture = Picture::new(image.map_err(|error| refusal::refused(py, error, None))?);
+        picture.note(py)?;
+        Ok(Self { picture: Mutex::new(Some(picture)) })
     }
 
-    /// Puts something else in the picture's place.
-    pub fn exchange(&self, new: Option<Arc<Picture>>) -> Option<Arc<Picture>> {
-        std::mem::replace(&mut *self.picture.lock().unwrap_or_else(PoisonError::into_inner), new)
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<Picture>>> {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the picture out: closes.
+    pub fn take(&self) -> Option<Arc<Picture>> {
+        self.slot().take()
     }
 
     /// The picture, unless closed.
     pub fn peek(&self) -> Option<Arc<Picture>> {
-        self.picture.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.slot().clone()
     }
 
     /// The picture, or ClosedError.
     pub fn open_picture(&self, py: Python<'_>) -> PyResult<Arc<Picture>> {
         self.peek().ok_or_else(|| refusal::closed(py))
+    }
+
+    /// The picture for somebody who will see its bytes in place. Waits while another one is made to take its place.
+    pub fn shown(&self, py: Python<'_>) -> PyResult<Shown> {
+        loop {
+            let slot = self.slot();
+            let leaving = match &*slot {
+                // Relaxed: set under this lock. See `Leaving`.
+                Some(picture) if !picture.leaving.load(Ordering::Relaxed) => {
+                    return Ok(Shown::of(Arc::clone(picture)));
+                }
+                other => other.clone(),
+            };
+            // Before any Python code may run, or this thread waits.
+            drop(slot);
+            let leaving = leaving.ok_or_else(|| refusal::closed(py))?;
+            detached(py, || drop(leaving.read()));
+        }
+    }
+
+    /// Whether this picture is the object's.
+    pub fn has(&self, picture: &Arc<Picture>) -> bool {
+        self.slot().as_ref().is_some_and(|mine| Arc::ptr_eq(mine, picture))
     }
 
     /// A new image, made of this one without the interpreter.
@@ -76,12 +147,99 @@ impl Image {
         Self::made(py, image)
     }
 
-    /// Puts another image in the place of this one. Views keep showing the old pixels.
-    pub fn become_(&self, py: Python<'_>, new: Self) -> PyResult<()> {
-        self.open_picture(py)?;
-        let old = self.exchange(new.exchange(None));
-        detached(py, || drop(old));
-        Ok(())
+    /// As [`Image::map`], for work that is done in about the time in which the pixels are read once. Of a few pixels it keeps
+    /// the interpreter: to let it go and to queue for it again takes longer.
+    pub fn map_brief(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&gabion_image::Image) -> Result<gabion_image::Image, ImageError> + Send,
+    ) -> PyResult<Self> {
+        let picture = self.open_picture(py)?;
+        // Whoever changes it does so without the interpreter, and may take long.
+        let image = if picture.len() as u64 <= BRIEF { picture.try_read() } else { None };
+        let Some(image) = image else {
+            drop(image);
+            return self.map(py, work);
+        };
+        let made = work(&image);
+        // Before any Python code may run.
+        drop(image);
+        Self::made(py, made)
+    }
+
+    /// Puts what `work` makes of the picture in its place, unless it makes nothing. Nobody changes the picture meanwhile, and
+    /// nobody begins to see its bytes. Those who see them already go on to see the old ones, or are a reason to refuse.
+    pub fn replace(
+        &self,
+        py: Python<'_>,
+        though_shown: bool,
+        work: impl Fn(&gabion_image::Image) -> Result<Option<gabion_image::Image>, ImageError> + Send + Sync,
+    ) -> PyResult<()> {
+        let replaced = detached(py, || {
+            loop {
+                let picture = self.peek().ok_or(Refusal::Closed)?;
+                // Whoever puts another picture in the place of one, or changes one, has it locked for writing.
+                let image = picture.write();
+                if let Some(_leaving) = self.leaving(&picture, though_shown)? {
+                    return work(&image)?.map(|new| self.give_place(new)).transpose();
+                }
+            }
+        });
+        match replaced {
+            Ok(Some(new)) => new.note(py),
+            Ok(None) => Ok(()),
+            Err(refusal) => Err(refusal.told(py)),
+        }
+    }
+
+    /// From here on nobody begins to see the picture's bytes. None when another picture has taken its place already.
+    fn leaving<'a>(&self, picture: &'a Arc<Picture>, though_shown: bool) -> Result<Option<Leaving<'a>>, Refusal> {
+        match &*self.slot() {
+            None => Err(Refusal::Closed),
+            Some(mine) if !Arc::ptr_eq(mine, picture) => Ok(None),
+            Some(_) if picture.is_shown() && !though_shown => Err(Refusal::Shown),
+            Some(_) => {
+                // Relaxed: read under the slot's lock, which is held here.
+                picture.leaving.store(true, Ordering::Relaxed);
+                Ok(Some(Leaving(picture)))
+            }
+        }
+    }
+
+    fn give_place(&self, new: gabion_image::Image) -> Result<Arc<Picture>, Refusal> {
+        let new = Picture::new(new);
+        match &mut *self.slot() {
+            // Closed meanwhile.
+            None => Err(Refusal::Closed),
+            Some(mine) => {
+                *mine = Arc::clone(&new);
+                Ok(new)
+            }
+        }
+    }
+
+    /// Copies `other` over this image. Without the interpreter: it waits for both.
+    pub fn paste_from(&self, other: &Self, x: i64, y: i64) -> Result<(), Refusal> {
+        loop {
+            let (mine, its) = (self.peek().ok_or(Refusal::Closed)?, other.peek().ok_or(Refusal::Closed)?);
+            let (copy, from);
+            let (mut to, source) = if Arc::ptr_eq(&mine, &its) {
+                copy = its.read().copy()?;
+                (mine.write(), &copy)
+            } else if Arc::as_ptr(&mine) < Arc::as_ptr(&its) {
+                // Two locks at one time are always taken in the order of their addresses, so that nobody waits for ever.
+                let to = mine.write();
+                from = its.read();
+                (to, &*from)
+            } else {
+                from = its.read();
+                (mine.write(), &*from)
+            };
+            // What is written into a picture that has lost its place would be lost without a word.
+            if self.has(&mine) || self.peek().is_none() {
+                return Ok(to.paste(source, x, y)?);
+            }
+        }
     }
 
     /// What is kept of the file's metadata.

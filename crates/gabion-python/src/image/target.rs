@@ -1,7 +1,6 @@
 //! Images to files, and to Pillow.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use gabion_image::{Format, SaveOptions, save_atomically};
 use pyo3::exceptions::PyModuleNotFoundError;
@@ -9,11 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyNone, PyTuple};
 
 use super::export::in_one_piece;
-use super::picture::Picture;
+use super::picture::{Picture, Shown};
 use super::refusal::{image_error, refused, type_error, value_error};
 use super::{argument, source, view};
-use crate::detached::detached;
 use crate::errors::exception;
+use crate::pile::gate::detached;
 use crate::streams::{Sink, Spool};
 
 /// The options of save(), as keywords.
@@ -41,7 +40,7 @@ pub(super) fn options(quality: i64, more: Option<&Bound<'_, PyDict>>, py: Python
     Ok(options)
 }
 
-/// Saves to a path, aside and then renamed, or to a file object.
+/// Saves to a path, aside and then renamed; to a device, a pipe, or a file object.
 pub(super) fn save(
     target: &Bound<'_, PyAny>,
     picture: &Picture,
@@ -55,6 +54,11 @@ pub(super) fn save(
                 format!("the name {:?} tells no format that can be written: pass format=", path.display().to_string());
             return Err(image_error(py, &text));
         };
+        if source::is_special(py, &path) {
+            return source::with_file(target, "wb", |file| {
+                pour(py, &Sink::new("file", file)?, picture, format, options)
+            });
+        }
         let saved = detached(py, || save_atomically(&path, |out| picture.read().encode(format, options, out)));
         return saved.map_err(|error| refused(py, error, Some(target)));
     }
@@ -63,9 +67,13 @@ pub(super) fn save(
     let Some(format) = format.or_else(|| named(Path::new(name.as_deref()?))) else {
         return Err(image_error(py, "this file has no name that tells the format: pass format="));
     };
+    pour(py, &sink, picture, format, options)
+}
+
+fn pour(py: Python<'_>, sink: &Sink, picture: &Picture, format: Format, options: &SaveOptions) -> PyResult<()> {
     let mut spool = Spool::default();
     match detached(py, || picture.read().encode(format, options, &mut spool)) {
-        Ok(()) => spool.pour(py, &sink),
+        Ok(()) => spool.pour(py, sink),
         Err(error) => Err(spool.refusal(py).unwrap_or_else(|| refused(py, error, None))),
     }
 }
@@ -76,7 +84,7 @@ fn named(path: &Path) -> Option<Format> {
 }
 
 /// A Pillow image. It shares the pixels where Pillow keeps them as they are here: L, RGBA and CMYK in one piece.
-pub(super) fn pillow<'py>(py: Python<'py>, picture: &Arc<Picture>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn pillow<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'py, PyAny>> {
     let module = py.import("PIL.Image").map_err(|error| {
         let text = "to_pillow() needs Pillow, which is not installed: pip install pillow";
         let missing = error.get_type(py);
@@ -102,7 +110,7 @@ pub(super) fn pillow<'py>(py: Python<'py>, picture: &Arc<Picture>) -> PyResult<B
 /// A NumPy array: of the same memory in one piece, else of a read-only copy.
 pub(super) fn array<'py>(
     py: Python<'py>,
-    picture: &Arc<Picture>,
+    picture: &Shown,
     dtype: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -114,7 +122,7 @@ pub(super) fn array<'py>(
         );
         return Err(value_error(py, &text));
     }
-    let whole = if shared { Arc::clone(picture) } else { in_one_piece(py, picture)? };
+    let whole = if shared { picture.clone() } else { in_one_piece(py, picture.picture())? };
     let bytes = view::memoryview(py, &whole, whole.whole(py)?)?;
     let dimensions = if whole.shape[2] == 1 { 2 } else { 3 };
     let shape = PyTuple::new(py, &whole.shape[..dimensions])?;

@@ -2,18 +2,17 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use super::picture::{Picture, Place};
+use super::picture::{Place, Shown};
 use super::refusal;
 use crate::ffi;
 
 /// Some bytes of a picture, for a memoryview.
 #[pyclass(frozen, module = "gabion", name = "_ImagePart")]
 struct Part {
-    picture: Arc<Picture>,
+    picture: Shown,
     place: Place,
 }
 
@@ -33,8 +32,8 @@ impl Part {
 }
 
 /// A writable memoryview of bytes of a picture.
-pub(super) fn memoryview<'py>(py: Python<'py>, picture: &Arc<Picture>, place: Place) -> PyResult<Bound<'py, PyAny>> {
-    let part = Bound::new(py, Part { picture: Arc::clone(picture), place })?;
+pub(super) fn memoryview<'py>(py: Python<'py>, picture: &Shown, place: Place) -> PyResult<Bound<'py, PyAny>> {
+    let part = Bound::new(py, Part { picture: picture.clone(), place })?;
     // SAFETY: attached; a new reference or null with an error set.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(part.as_ptr())) }
 }
@@ -42,12 +41,12 @@ pub(super) fn memoryview<'py>(py: Python<'py>, picture: &Arc<Picture>, place: Pl
 /// The rows of a picture, top to bottom, as memoryviews.
 #[pyclass(frozen, module = "gabion", name = "_Rows")]
 pub(super) struct Rows {
-    picture: Arc<Picture>,
+    picture: Shown,
     next: std::sync::atomic::AtomicUsize,
 }
 
 impl Rows {
-    pub(super) fn of(picture: Arc<Picture>) -> Self {
+    pub(super) fn of(picture: Shown) -> Self {
         Self { picture, next: 0.into() }
     }
 }
@@ -80,7 +79,7 @@ impl Rows {
 /// `view` is a structure of the interpreter's to fill, `owner` the object that was asked.
 pub(super) unsafe fn fill(
     owner: &Bound<'_, PyAny>,
-    picture: Arc<Picture>,
+    picture: Shown,
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
@@ -108,7 +107,7 @@ pub(super) unsafe fn fill(
         (*view).ndim = if wants(ffi::PyBUF_ND) { dimensions } else { 1 };
         (*view).shape = if wants(ffi::PyBUF_ND) { picture.shape.as_ptr().cast_mut() } else { ptr::null_mut() };
         (*view).strides = if wants(ffi::PyBUF_STRIDES) { picture.strides.as_ptr().cast_mut() } else { ptr::null_mut() };
-        (*view).internal = Arc::into_raw(picture).cast_mut().cast();
+        (*view).internal = picture.into_raw().cast_mut().cast();
     }
     Ok(())
 }
@@ -119,5 +118,5 @@ pub(super) unsafe fn fill(
 /// As the interpreter calls it: once for each.
 pub(super) unsafe fn release(view: *mut ffi::Py_buffer) {
     // SAFETY: `internal` is the reference that `fill` put there.
-    drop(unsafe { Arc::from_raw((*view).internal.cast::<Picture>()) });
+    drop(unsafe { Shown::from_raw((*view).internal.cast()) });
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use super::argument::{self, bytes, duration};
 use super::buffer::Buffer;
 use super::group::Group;
-use super::stats::MemoryStats;
+use super::stats::{MemoryStats, memory_stats};
 use super::{refusal, waiting};
 use crate::detached::detached;
 use crate::errors::exception;
@@ -203,7 +203,7 @@ fn configure(
 #[pyfunction]
 fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
     let (stats, settings) = detached(py, || (Pool::global().stats(), Pool::global().settings()));
-    MemoryStats::new(py, &stats, &settings)
+    memory_stats(py, &stats, &settings)
 }
 
 /// trim(all=False)

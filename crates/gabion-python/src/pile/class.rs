@@ -10,7 +10,6 @@ use pyo3::types::{PyList, PyTuple};
 use super::gate::detached;
 use super::iterator::PileIterator;
 use super::refusal::{Failure, Fallback, or_default};
-use super::result::{self, Figure};
 use super::scratch::with_payload;
 use super::state::Pile;
 use super::stats::PileStats;
@@ -18,7 +17,8 @@ use super::view::PileView;
 use super::{many, number, refusal};
 use crate::codec::Codec;
 use crate::errors::exception;
-use crate::{ffi, size};
+use crate::figures::Figure;
+use crate::{ffi, result, size};
 
 /// How many shards a new pile has. Without a global lock every processor may write at one time; with one, a second
 /// shard would only cost memory.
@@ -175,7 +175,7 @@ impl Pile {
 
     /// The pile's figures as a PileStats: objects, used_bytes, reserved_bytes, overhead_bytes, blocks, types and more.
     fn stats(&self, py: Python<'_>) -> PyResult<PileStats> {
-        Ok(PileStats::new(&self.open(py)?.stats(), self.codec.type_count()))
+        Ok(PileStats::new(&self.open(py)?.stats(), Figure(self.codec.type_count() as u64)))
     }
 
     /// Remove all objects and give their memory back to the system. Their pointers are refused from now on.

@@ -10,7 +10,7 @@ use std::sync::{PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::detached;
+use crate::detached::{self, Detached};
 
 static GATE: RwLock<()> = RwLock::new(());
 
@@ -35,13 +35,16 @@ pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
 }
 
 #[pyfunction]
-fn before_fork(py: Python<'_>) {
-    let closed = loop {
-        match GATE.try_write() {
-            Ok(closed) => break closed,
-            Err(TryLockError::Poisoned(closed)) => break closed.into_inner(),
-            // Whoever is inside may need the interpreter to get out.
-            Err(TryLockError::WouldBlock) => detached::detached(py, || drop(GATE.write())),
+fn before_fork(_py: Python<'_>) {
+    let closed = match GATE.try_write() {
+        Ok(closed) => closed,
+        Err(TryLockError::Poisoned(closed)) => closed.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            // Whoever is inside may need the interpreter to get out; nobody waits for the gate with it in hand. The gate is
+            // kept until the interpreter is back, or others would be inside again by then, and for ever.
+            // SAFETY: attached, and nothing of the interpreter's is used until the end of the block.
+            let _away = unsafe { Detached::begin() };
+            GATE.write().unwrap_or_else(PoisonError::into_inner)
         }
     };
     CLOSED.set(Some(closed));

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use gabion_pile::Cursor;
 use pyo3::prelude::*;
 
-use super::result;
 use super::state::Pile;
+use crate::result;
 
 /// Iterates over pointers beside running writers: every object that is there from begin to end is seen exactly once.
 #[pyclass(frozen, module = "gabion")]

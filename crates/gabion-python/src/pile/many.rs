@@ -8,9 +8,9 @@ use pyo3::types::PyList;
 use super::each::{announced, each, iterator};
 use super::number;
 use super::refusal::{Failure, Fallback, or_default};
-use super::result::Figure;
 use super::state::Pile;
 use crate::ffi;
+use crate::figures::Figure;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
 const AHEAD: usize = 8;

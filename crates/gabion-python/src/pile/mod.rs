@@ -5,7 +5,6 @@
 //! | `refusal` | what a call can fail with, and how Python is told |
 //! | `gate` | between long work and `os.fork` |
 //! | `scratch` | buffers that a thread reuses from call to call |
-//! | `result` | results whose making may fail for lack of memory |
 //! | `each` | going through an iterable |
 //! | `number` | pointers as Python passes them: ints, arrays, iterables |
 //! | `stats` | `gabion.PileStats` |
@@ -21,8 +20,6 @@ mod refusal;
 pub(crate) mod gate;
 
 pub(crate) mod scratch;
-
-mod result;
 
 mod each;
 

@@ -6,7 +6,9 @@ use gabion_blocks::BlockError;
 use gabion_pile::PileError;
 use pyo3::prelude::*;
 
-use crate::errors::{Errors, exception};
+use crate::errors::own_error;
+
+pub(super) use crate::errors::type_error;
 
 /// Why a call failed. A pointer that is not live is kept apart from what the code of a stored class raises, so that a
 /// default stands in for the one and never hides the other.
@@ -40,18 +42,15 @@ impl Failure {
     /// The exception: its class by kind, its text as the pile says it.
     #[cold]
     pub fn raise(self, py: Python<'_>) -> PyErr {
-        let errors = match Errors::get(py) {
-            Ok(errors) => errors,
-            Err(error) => return error,
-        };
+        let pointer = |text: &str| own_error(py, |errors| &errors.pointer, text);
         match self {
             Self::Raised(error) => error,
-            Self::Refused(error @ PileError::Pointer { .. }) => exception(errors.pointer.bind(py), &error.to_string()),
-            Self::Refused(error) => exception(errors.limit.bind(py), &error.to_string()),
+            Self::Refused(error @ PileError::Pointer { .. }) => pointer(&error.to_string()),
+            Self::Refused(error) => own_error(py, |errors| &errors.limit, &error.to_string()),
             Self::Impossible(number) => {
                 let number = number.bind(py).str().map_or_else(|_| "this int".to_owned(), |text| text.to_string());
                 let text = "is not a pointer: no pile gives out such a number; pass what put() returned";
-                exception(errors.pointer.bind(py), &format!("{number} {text}"))
+                pointer(&format!("{number} {text}"))
             }
         }
     }
@@ -90,12 +89,6 @@ pub(super) fn or_default<T>(py: Python<'_>, result: Result<T, Failure>, default:
     }
 }
 
-/// A `TypeError`.
-#[cold]
-pub(super) fn type_error(py: Python<'_>, text: &str) -> PyErr {
-    exception(&py.get_type::<pyo3::exceptions::PyTypeError>(), text)
-}
-
 /// The name of a value's class, for messages.
 #[cold]
 pub(super) fn class_name(value: &Bound<'_, PyAny>) -> String {
@@ -111,19 +104,11 @@ pub(super) fn not_an_int(value: &Bound<'_, PyAny>) -> PyErr {
 /// For a pile that was closed.
 #[cold]
 pub(super) fn closed(py: Python<'_>) -> PyErr {
-    match Errors::get(py) {
-        Err(error) => error,
-        Ok(errors) => {
-            exception(errors.closed.bind(py), "this pile was closed: its objects are gone; make a new gabion.Pile()")
-        }
-    }
+    own_error(py, |errors| &errors.closed, "this pile was closed: its objects are gone; make a new gabion.Pile()")
 }
 
 /// For a pile that could not be made.
 #[cold]
 pub(crate) fn no_pile(py: Python<'_>, error: &BlockError) -> PyErr {
-    match Errors::get(py) {
-        Err(error) => error,
-        Ok(errors) => exception(errors.limit.bind(py), &format!("no new pile: {error}")),
-    }
+    own_error(py, |errors| &errors.limit, &format!("no new pile: {error}"))
 }

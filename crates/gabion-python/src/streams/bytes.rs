@@ -6,7 +6,7 @@ use std::ptr;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyMemoryView, PyString};
 
 use super::chunk::Window;
 use super::refusal;
@@ -157,4 +157,11 @@ pub(super) fn bytes_of<'py>(py: Python<'py>, window: &Window, from: usize, to: u
         let start = window.start().add(from).cast();
         Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(start, (to - from) as isize))
     }
+}
+
+/// The items `from..to` of a memoryview. (PyO3's way to make a slice leaks its numbers.)
+pub(super) fn items<'py>(view: &Bound<'py, PyMemoryView>, from: usize, to: usize) -> PyResult<Bound<'py, PyAny>> {
+    let sequence = view.as_ptr();
+    // SAFETY: attached, a live object; a new reference or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(view.py(), ffi::PySequence_GetSlice(sequence, from as isize, to as isize)) }
 }

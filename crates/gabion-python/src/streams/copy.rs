@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use super::chunk::{self, Window};
 use super::descriptor::Pair;
 use super::file::{Sink, Source, Wrote, position, refuse_closed};
+use super::held::Held;
 use super::refusal;
 
 /// copy(src, dst, *, chunk="256 KiB")
@@ -12,9 +13,10 @@ use super::refusal;
 /// Copy a binary file to another, from where src stands to its end; returns the number of bytes.
 ///
 /// The bytes go through one chunk of the pool, which src fills (readinto(), else read()) and dst is given as a read-only
-/// memoryview, so that no operation allocates memory, however long the file. Between two regular files of open() the
-/// system copies by itself. chunk is the number of bytes at a time, "1 MiB" at most. A buffered file gives
-/// what it has rather than waiting for a full chunk, so that a pipe is passed on as it comes.
+/// memoryview, so that no operation allocates memory, however long the file. Of an io.BytesIO, dst is given what is there,
+/// without the detour. From a regular file of open() to another, to a pipe, or to a socket's file, the system copies by
+/// itself. chunk is the number of bytes at a time, "1 MiB" at most. A buffered file gives what it has rather than waiting
+/// for a full chunk, so that a pipe is passed on as it comes.
 ///
 /// Neither file is closed or flushed at the end, but both stand behind the bytes that were copied, as after reads and
 /// writes.
@@ -38,6 +40,12 @@ pub(super) fn copy(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, chunk: Option
     let sink = Sink::new("dst", dst)?;
     refuse_closed("src", src)?;
     refuse_closed("dst", dst)?;
+    if let Some(held) = Held::of(src)? {
+        if src.is(dst) {
+            return Err(refusal::same_file(py));
+        }
+        return from_memory(py, held, &sink, length);
+    }
     let mut window = Window::rent(py, length)?;
     if let Some(mut pair) = Pair::of(src, dst)? {
         // SAFETY: the chunk is this call's own: no view of it was lent out.
@@ -54,6 +62,37 @@ pub(super) fn copy(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, chunk: Option
         Ok(()) => Ok(copied),
         Err((error, unwritten)) => Err(stopped(py, set_back(src, error, unwritten), copied)),
     }
+}
+
+/// Hands over what a `BytesIO` holds, in parts of `length` bytes.
+fn from_memory(py: Python<'_>, mut held: Held<'_>, sink: &Sink, length: usize) -> PyResult<u64> {
+    let mut copied = 0;
+    let result = parts_to(py, &mut held, sink, length, &mut copied);
+    match result.and(held.settle()) {
+        Ok(()) => Ok(copied),
+        Err(error) => Err(stopped(py, error, copied)),
+    }
+}
+
+fn parts_to(py: Python<'_>, held: &mut Held<'_>, sink: &Sink, length: usize, copied: &mut u64) -> PyResult<()> {
+    loop {
+        py.check_signals()?;
+        let (part, count) = held.next(length)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut done = 0;
+        let wrote = sink.write_object(&part, count, &mut done);
+        held.pass(done);
+        *copied += done as u64;
+        if let Wrote::NotNow = wrote? {
+            return Err(takes_nothing(*copied));
+        }
+    }
+}
+
+fn takes_nothing(copied: u64) -> PyErr {
+    refusal::would_block(format!("dst takes nothing now; {copied} bytes were copied"), copied)
 }
 
 /// Passes chunks on to the end of the source. An error comes with the number of bytes that were read and not written.
@@ -80,10 +119,7 @@ fn through(
         *copied += done as u64;
         match wrote {
             Ok(Wrote::All) => {}
-            Ok(Wrote::NotNow) => {
-                let text = format!("dst takes nothing now; {copied} bytes were copied");
-                return Err((refusal::would_block(text, *copied), read - done));
-            }
+            Ok(Wrote::NotNow) => return Err((takes_nothing(*copied), read - done)),
             Err(error) => return Err((error, read - done)),
         }
         if window.is_kept() {

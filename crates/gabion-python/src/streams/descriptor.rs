@@ -1,30 +1,34 @@
 //! Real files, copied by the system: no byte comes to this process where the system can do without.
 //!
 //! A Python file stands before its descriptor: it may have bytes in its buffer, and a position of its own. So only
-//! files of exactly the classes of `open()` are taken, whose ways are known; what they hold back is flushed before, and
-//! both are set behind the copied bytes afterwards.
+//! files of exactly the classes of `open()` and `socket.makefile()` are taken, whose ways are known; what they hold back is
+//! flushed before, and they are set behind the copied bytes afterwards.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::ptr;
 
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::bytes::Growing;
 use super::file::position;
+use super::refusal;
 use crate::detached::{Detached, detached};
 use crate::errors::system_text;
 
 /// Bytes between two looks for signals: some milliseconds' worth.
 const STEP: usize = 32 << 20;
 
-/// Whether the file is of exactly a class that `open()` gives.
-fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// The same where the other end may be slow.
+const STREAM_STEP: usize = 1 << 20;
+
+/// Whether the file is exactly of one of these classes of `io`.
+fn is_one_of(file: &Bound<'_, PyAny>, of: std::ops::Range<usize>) -> PyResult<bool> {
     static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
     let py = file.py();
     let classes = CLASSES.get_or_try_init(py, || {
@@ -32,17 +36,50 @@ fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
         let names = ["FileIO", "BufferedReader", "BufferedWriter", "BufferedRandom"];
         names.iter().map(|name| Ok(io.getattr(*name)?.cast_into::<PyType>()?.unbind())).collect::<PyResult<_>>()
     })?;
-    let is = |file: &Bound<'_, PyAny>, class: &Py<PyType>| file.get_type().is(class.bind(py));
-    if is(file, &classes[0]) {
-        return Ok(true);
-    }
-    Ok(classes[1..].iter().any(|class| is(file, class)) && is(&file.getattr("raw")?, &classes[0]))
+    Ok(classes[of].iter().any(|class| file.get_type().is(class.bind(py))))
 }
 
-/// Two real files, with descriptors of their own, so that nobody closes them meanwhile.
+fn is_raw(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    is_one_of(file, 0..1)
+}
+
+fn is_buffered(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    is_one_of(file, 1..4)
+}
+
+/// Whether the file is of exactly a class that `open()` gives.
+fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(is_raw(file)? || (is_buffered(file)? && is_raw(&file.getattr("raw")?)?))
+}
+
+/// Whether the file is exactly what `socket.socket.makefile()` gives. What encrypts has a class of its own, and its
+/// descriptor must not be written to.
+fn is_socket_file(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let raw = if is_buffered(file)? { file.getattr("raw")? } else { file.clone() };
+    if raw.get_type().name()? != "SocketIO" {
+        return Ok(false);
+    }
+    let Ok(module) = file.py().import("sys")?.getattr("modules")?.get_item("socket") else { return Ok(false) };
+    if !raw.get_type().is(&module.getattr("SocketIO")?) {
+        return Ok(false);
+    }
+    Ok(raw.getattr("_sock")?.get_type().is(&module.getattr("socket")?))
+}
+
+/// How the system writes to a descriptor.
+#[derive(Clone, Copy, PartialEq)]
+enum Outlet {
+    /// A regular file.
+    File,
+    /// A pipe or a socket that makes its writer wait.
+    Stream,
+}
+
+/// A regular file and where it is copied to, with descriptors of their own, so that nobody closes them meanwhile.
 pub(super) struct Pair {
     src: File,
     dst: File,
+    outlet: Outlet,
     /// Where the next byte is read.
     at: u64,
     /// Where it began.
@@ -50,26 +87,28 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The descriptors of two regular files that may be copied behind Python's back, or None.
+    /// The descriptors of two files that may be copied behind Python's back, or None.
     ///
     /// # Errors
     /// ValueError when both are the same file; what flushing raises.
     pub(super) fn of(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let ready = is_plain(src)?
-            && is_plain(dst)?
+            && (is_plain(dst)? || is_socket_file(dst)?)
             && src.call_method0("readable")?.is_truthy()?
             && dst.call_method0("writable")?.is_truthy()?;
         if !ready {
             return Ok(None);
         }
-        let (Some(from), Some(to)) = (regular(src)?, regular(dst)?) else { return Ok(None) };
+        let Some(from) = regular(src)? else { return Ok(None) };
+        let Some(to) = descriptor(dst)? else { return Ok(None) };
+        let Some(outlet) = outlet(&to) else { return Ok(None) };
         let (a, b) = (from.metadata()?, to.metadata()?);
         if (a.dev(), a.ino()) == (b.dev(), b.ino()) {
-            return Err(PyValueError::new_err("src and dst are the same file: copy to another one"));
+            return Err(refusal::same_file(src.py()));
         }
         src.call_method0("flush")?;
         dst.call_method0("flush")?;
-        Ok(position(src).map(|at| Self { src: from, dst: to, at, began: at }))
+        Ok(position(src).map(|at| Self { src: from, dst: to, outlet, at, began: at }))
     }
 
     /// How many bytes were copied.
@@ -121,11 +160,14 @@ impl Pair {
     /// reading and writing.
     fn copy_in_system(&mut self) -> bool {
         let Ok(mut at) = libc::off64_t::try_from(self.at) else { return false };
-        // SAFETY: two open descriptors, owned by `self`; a position of the caller's for the one, the file's own
-        // (null) for the other.
+        let (src, dst) = (self.src.as_raw_fd(), self.dst.as_raw_fd());
+        // SAFETY: two open descriptors, owned by `self`; a position of the caller's for the one, the file's own for the
+        // other.
         let count = unsafe {
-            let (src, dst) = (self.src.as_raw_fd(), self.dst.as_raw_fd());
-            libc::copy_file_range(src, &raw mut at, dst, ptr::null_mut(), STEP, 0)
+            match self.outlet {
+                Outlet::File => libc::copy_file_range(src, &raw mut at, dst, ptr::null_mut(), STEP, 0),
+                Outlet::Stream => libc::sendfile64(dst, src, &raw mut at, STREAM_STEP),
+            }
         };
         let Ok(count) = u64::try_from(count) else {
             return std::io::Error::last_os_error().kind() == ErrorKind::Interrupted;
@@ -158,9 +200,12 @@ impl Pair {
         Ok(count)
     }
 
-    /// Sets both Python files behind what was copied.
+    /// Sets the Python files behind what was copied.
     pub(super) fn settle(&mut self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<()> {
         src.call_method1("seek", (self.at,))?;
+        if self.outlet == Outlet::Stream {
+            return Ok(());
+        }
         // The descriptor is a second name of the same open file, whose position the writes have moved.
         dst.call_method1("seek", (self.dst.stream_position()?,))?;
         Ok(())
@@ -226,14 +271,31 @@ fn handle_signals(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
 }
 
+/// How the system may write there without Python, if at all.
+fn outlet(file: &File) -> Option<Outlet> {
+    let kind = file.metadata().ok()?.file_type();
+    if kind.is_file() {
+        return Some(Outlet::File);
+    }
+    // SAFETY: an open descriptor, owned by `file`.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    // A socket with a timeout does not block either, and its file does the waiting.
+    let waits = flags >= 0 && flags & libc::O_NONBLOCK == 0;
+    (waits && (kind.is_fifo() || kind.is_socket())).then_some(Outlet::Stream)
+}
+
 /// A descriptor of the file's own, if it is a regular file.
 fn regular(file: &Bound<'_, PyAny>) -> PyResult<Option<File>> {
+    Ok(descriptor(file)?.filter(|file| file.metadata().is_ok_and(|about| about.is_file())))
+}
+
+/// A second descriptor of the same open file.
+fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<Option<File>> {
     let number: RawFd = file.call_method0("fileno")?.extract()?;
     if number < 0 {
         return Ok(None);
     }
     // SAFETY: the descriptor of an open file, which `file` keeps open at least until another thread runs, and that
     // happens after it was duplicated.
-    let own = File::from(unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?);
-    Ok(Some(own).filter(|file| file.metadata().is_ok_and(|about| about.is_file())))
+    Ok(Some(File::from(unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?)))
 }

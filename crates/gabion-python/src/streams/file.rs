@@ -5,9 +5,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
+use pyo3::types::{PyMemoryView, PyType};
 
-use super::bytes::Content;
+use super::bytes::{Content, items};
 use super::chunk::Window;
 use super::refusal;
 use crate::ffi;
@@ -17,6 +17,8 @@ struct Classes {
     raw: Py<PyType>,
     text: Py<PyType>,
     buffered: [Py<PyType>; 2],
+    /// Neither text nor raw; to find that out from their bases takes longer than many a read.
+    known: [Py<PyType>; 4],
 }
 
 impl Classes {
@@ -26,8 +28,14 @@ impl Classes {
             let io = py.import("io")?;
             let class = |name| PyResult::Ok(io.getattr(name)?.cast_into::<PyType>()?.unbind());
             let buffered = [class("BufferedReader")?, class("BufferedRandom")?];
-            Ok(Self { raw: class("RawIOBase")?, text: class("TextIOBase")?, buffered })
+            let known =
+                [class("BufferedReader")?, class("BufferedRandom")?, class("BufferedWriter")?, class("BytesIO")?];
+            Ok(Self { raw: class("RawIOBase")?, text: class("TextIOBase")?, buffered, known })
         })
+    }
+
+    fn is_known(&self, file: &Bound<'_, PyAny>) -> bool {
+        self.known.iter().any(|class| file.get_type().is(class.bind(file.py())))
     }
 }
 
@@ -38,12 +46,13 @@ fn method<'py>(file: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'p
 
 fn not_a_file(name: &str, needed: &str, file: &Bound<'_, PyAny>) -> PyErr {
     let given = file.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-    let text = format!("{name} must be a binary file with {needed}, not {given}: open it before");
+    let text = format!("{name} must be a binary file with {needed}, not {given}: open it first, in binary mode");
     refusal::type_error(file.py(), &text)
 }
 
 fn refuse_text(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
-    if file.is_instance(Classes::get(file.py())?.text.bind(file.py()))? {
+    let classes = Classes::get(file.py())?;
+    if !classes.is_known(file) && file.is_instance(classes.text.bind(file.py()))? {
         let text = format!("{name} is a text file: open it in binary mode, or pass its .buffer");
         return Err(refusal::type_error(file.py(), &text));
     }
@@ -111,8 +120,7 @@ impl Source {
     /// One read into the chunk, from its start on. None when the file has nothing now; 0 at its end.
     pub(super) fn read(&self, py: Python<'_>, window: &mut Window) -> PyResult<Option<usize>> {
         if self.into {
-            let all = window.all(py)?.clone();
-            return self.read_to(&all, window.len());
+            return self.read_to(&window.rest(py, 0)?, window.len());
         }
         self.read_at(py, window, 0)
     }
@@ -163,7 +171,8 @@ impl Sink {
     pub(crate) fn new(name: &str, file: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = file.py();
         refuse_text(name, file)?;
-        let raw = file.is_instance(Classes::get(py)?.raw.bind(py))?;
+        let classes = Classes::get(py)?;
+        let raw = !classes.is_known(file) && file.is_instance(classes.raw.bind(py))?;
         match method(file, "write")? {
             Some(write) => Ok(Self { write: write.unbind(), raw }),
             None => Err(not_a_file(name, "write()", file)),
@@ -223,9 +232,8 @@ impl Sink {
 
 /// A view of an object's bytes from `start` on.
 fn behind<'py>(object: &Bound<'py, PyAny>, start: usize) -> PyResult<Bound<'py, PyAny>> {
-    let py = object.py();
-    let view = pyo3::types::PyMemoryView::from(object)?.call_method1("cast", ("B",))?;
-    view.get_item(pyo3::types::PySlice::new(py, start as isize, isize::MAX, 1))
+    let view = PyMemoryView::from(object)?.call_method1("cast", ("B",))?.cast_into::<PyMemoryView>()?;
+    items(&view, start, isize::MAX as usize)
 }
 
 /// Where a file stands, or None when it cannot say.

@@ -6,7 +6,8 @@
 //!        ├──────────► Window ◄─┴────────────────────────┘
 //!        │               │ one chunk, lent out as memoryviews
 //!        │        Source · Sink            file.readinto / read, file.write
-//!        └──► Descriptor                   two real files: the system copies
+//!        ├──► Held                         io.BytesIO: nothing to read
+//!        └──► Descriptor                   a real file, and one that has a descriptor: the system copies
 //! ```
 //! A chunk is a piece of the pool of up to 1 MiB: warm, and taken and given back without malloc. What is handed to a
 //! file's `write` and kept by it is never written to again: the stream goes on with another chunk.
@@ -19,11 +20,14 @@
 //! | `bytes` | a `bytes` that grows, and the bytes of anything that has some |
 //! | `file` | what a Python file does when it is asked to read or write |
 //! | `descriptor` | real files, copied by the system |
+//! | `held` | the bytes that an `io.BytesIO` holds, without a copy of them |
 //! | `copy` | `gabion.streams.copy` |
 //! | `whole` | a file's bytes, all of them, in memory of the pool |
 //! | `spool` | what a Rust writer gives, for a Python file |
+//! | `ahead` | what a Reader has read ahead of its caller |
 //! | `reader` | `gabion.streams.Reader` |
 //! | `writer` | `gabion.streams.Writer` |
+//! | `hot` | their calls that programs make millions of times |
 
 mod refusal;
 
@@ -37,15 +41,21 @@ mod file;
 
 mod descriptor;
 
+mod held;
+
 mod copy;
 
 mod whole;
 
 mod spool;
 
+mod ahead;
+
 mod reader;
 
 mod writer;
+
+mod hot;
 
 pub(crate) use bytes::Content;
 pub(crate) use file::Sink;
@@ -58,5 +68,7 @@ use pyo3::prelude::*;
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<reader::Reader>()?;
     m.add_class::<writer::Writer>()?;
+    hot::install(m.py())?;
+    turn::register(m)?;
     m.add_function(wrap_pyfunction!(copy::copy, m)?)
 }

@@ -4,12 +4,14 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use super::ahead::Ahead;
 use super::bytes::{Content, Growing, bytes_of};
-use super::chunk::{self, Window};
+use super::chunk;
 use super::descriptor::Rest;
 use super::file::Source;
 use super::refusal;
 use super::turn::{Inside, Turn};
+use crate::ffi;
 
 /// A binary file read through a chunk of the pool, with the methods of io.BufferedReader.
 ///
@@ -36,94 +38,35 @@ use super::turn::{Inside, Turn};
 pub(super) struct Reader {
     file: Py<PyAny>,
     chunk: usize,
-    turn: Turn<State>,
-}
-
-/// Equation: the unread bytes of the window are `start..end`; without a window both are 0.
-struct State {
-    /// None when closed or detached.
-    source: Option<Source>,
-    window: Option<Window>,
-    start: usize,
-    end: usize,
-}
-
-impl State {
-    fn source(&self, py: Python<'_>) -> PyResult<&Source> {
-        self.source.as_ref().ok_or_else(|| refusal::closed(py, "Reader"))
-    }
-
-    fn unread(&self) -> usize {
-        self.end - self.start
-    }
-
-    /// Fills the empty window by one read of the file. None when the file has nothing now, 0 at its end.
-    fn fill(&mut self, py: Python<'_>, chunk: usize) -> PyResult<Option<usize>> {
-        debug_assert_eq!(self.unread(), 0);
-        py.check_signals()?;
-        if self.window.is_none() {
-            self.window = Some(Window::rent(py, chunk)?);
-        }
-        (self.start, self.end) = (0, 0);
-        let (Some(source), Some(window)) = (&self.source, &mut self.window) else {
-            return Err(refusal::closed(py, "Reader"));
-        };
-        let read = source.read(py, window)?;
-        self.end = read.unwrap_or(0);
-        Ok(read)
-    }
-
-    /// The next unread bytes, `most` at most, which count as read.
-    fn pass(&mut self, most: usize) -> (usize, usize) {
-        let from = self.start;
-        self.start += most.min(self.unread());
-        (from, self.start)
-    }
-
-    /// As `pass`, as `bytes`.
-    fn passed<'py>(&mut self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
-        let (from, to) = self.pass(most);
-        match &self.window {
-            Some(window) => bytes_of(py, window, from, to).inspect_err(|_| self.start = from),
-            None => Ok(PyBytes::new(py, b"").into_any()),
-        }
-    }
-
-    /// Moves the next unread bytes to the end of `target`.
-    fn pass_to(&mut self, target: &mut Growing<'_>, most: usize) -> PyResult<()> {
-        let (from, to) = self.pass(most);
-        match &self.window {
-            Some(window) => target.take(window, from, to),
-            None => Ok(()),
-        }
-    }
-
-    /// Where the next line ends in the unread bytes.
-    fn newline(&self, most: usize) -> Option<usize> {
-        let window = self.window.as_ref()?;
-        // SAFETY: `start..end` lies in the chunk and was written. Views of it may be in other hands: a byte that changes
-        // is found or not.
-        let unread = unsafe { std::slice::from_raw_parts(window.start().add(self.start), self.unread().min(most)) };
-        memchr::memchr(b'\n', unread).map(|at| at + 1)
-    }
+    pub turn: Turn<Ahead>,
 }
 
 /// A size as the methods of files take it: None and negative numbers stand for "all".
-fn wanted(size: Option<isize>) -> usize {
+pub(super) fn wanted(size: Option<isize>) -> usize {
     size.and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX)
 }
 
+/// The length of a `bytes`.
+fn length_of(bytes: &Bound<'_, PyAny>) -> usize {
+    // SAFETY: a `bytes`, as all that `line` gives.
+    unsafe { ffi::Py_SIZE(bytes.as_ptr()) as usize }
+}
+
 impl Reader {
-    fn open(&self, py: Python<'_>) -> PyResult<Inside<'_, State>> {
+    fn open<'py>(&self, py: Python<'py>) -> PyResult<Inside<'_, 'py, Ahead>> {
         let state = self.turn.take(py)?;
         state.source(py)?;
         Ok(state)
     }
 
-    /// Reads into `target` until it is full, or once.
-    fn read_into(&self, target: &Bound<'_, PyAny>, once: bool) -> PyResult<Option<usize>> {
+    /// Reads into `target`, whose bytes are `content`, until it is full, or once.
+    pub(super) fn read_into(
+        &self,
+        target: &Bound<'_, PyAny>,
+        content: &Content<'_>,
+        once: bool,
+    ) -> PyResult<Option<usize>> {
         let py = target.py();
-        let content = Content::writable(target)?;
         let mut state = self.open(py)?;
         let mut done = 0;
         while done < content.len() {
@@ -134,6 +77,8 @@ impl Reader {
                 let straight = done == 0 && content.len() >= self.chunk && state.source(py)?.reads_into();
                 let read = if straight {
                     py.check_signals()?;
+                    // The file moves on past what is in the window.
+                    state.forget();
                     state.source(py)?.read_to(target, content.len())?
                 } else {
                     state.fill(py, self.chunk)?
@@ -157,43 +102,8 @@ impl Reader {
         Ok(Some(done))
     }
 
-    fn line<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
-        let mut state = self.open(py)?;
-        if let Some(length) = state.newline(most) {
-            return state.passed(py, length);
-        }
-        if most <= state.unread() {
-            return state.passed(py, most);
-        }
-        let mut line = Growing::with_room(py, state.unread() + 128)?;
-        loop {
-            let length = state.newline(most - line.len());
-            let ends = length.is_some();
-            let left = most - line.len();
-            state.pass_to(&mut line, length.unwrap_or(left))?;
-            if ends || line.len() == most || state.fill(py, self.chunk)?.unwrap_or(0) == 0 {
-                return line.finish();
-            }
-        }
-    }
-}
-
-#[pymethods]
-impl Reader {
-    #[new]
-    #[pyo3(signature = (file, *, chunk = None), text_signature = "(file, *, chunk='256 KiB')")]
-    fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let chunk = chunk::length(chunk)?;
-        let source = Some(Source::new("file", file, false)?);
-        let state = State { source, window: None, start: 0, end: 0 };
-        Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Reader", state) })
-    }
-
-    /// Read and return size bytes, fewer at the end of the file only; all that is left for None and negative sizes. None
-    /// when a non-blocking file has nothing now.
-    #[pyo3(signature = (size = -1, /), text_signature = "($self, size=-1, /)")]
-    fn read<'py>(&self, py: Python<'py>, size: Option<isize>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let wanted = wanted(size);
+    /// Size bytes, fewer at the end of the file only; None when the file has nothing now.
+    pub(super) fn read_all<'py>(&self, py: Python<'py>, wanted: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         let mut state = self.open(py)?;
         if wanted <= state.unread() {
             return state.passed(py, wanted).map(Some);
@@ -203,6 +113,7 @@ impl Reader {
         {
             let mut all = Growing::with_room(py, state.unread().saturating_add(rest.len()).saturating_add(1))?;
             state.pass_to(&mut all, wanted)?;
+            state.forget();
             rest.read(self.file.bind(py), &mut all)?;
             return all.finish().map(Some);
         }
@@ -221,6 +132,40 @@ impl Reader {
         all.finish().map(Some)
     }
 
+    /// A line, `most` bytes of it at most; empty at the end of the file.
+    #[inline(always)]
+    pub(super) fn line<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: bytes are searched and made, which runs no Python code.
+        let here = unsafe { self.turn.briefly(py, |ahead| ahead.line_here(py, most)) };
+        match here.flatten() {
+            Some(line) => line,
+            None => self.line_from_file(py, most),
+        }
+    }
+
+    /// The next line; None at the end of the file.
+    #[inline(always)]
+    pub(super) fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let line = self.line(py, usize::MAX)?;
+        Ok((length_of(&line) > 0).then_some(line))
+    }
+
+    #[cold]
+    fn line_from_file<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.open(py)?.line(py, most, self.chunk)
+    }
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (file, *, chunk = None), text_signature = "(file, *, chunk='256 KiB')")]
+    fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let chunk = chunk::length(chunk)?;
+        let ahead = Ahead::of(Source::new("file", file, false)?);
+        Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Reader", ahead) })
+    }
+
     /// Read and return up to size bytes with one read of the file at most; what there is, or a chunk, for None and
     /// negative sizes.
     #[pyo3(signature = (size = -1, /), text_signature = "($self, size=-1, /)")]
@@ -233,16 +178,10 @@ impl Reader {
         state.passed(py, wanted).map(Some)
     }
 
-    /// Read bytes into a writable bytes-like object until it is full, or the file ends; return their number.
-    #[pyo3(signature = (buffer, /))]
-    fn readinto(&self, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-        self.read_into(buffer, false)
-    }
-
     /// Read bytes into a writable bytes-like object with one read of the file at most; return their number.
     #[pyo3(signature = (buffer, /))]
     fn readinto1(&self, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-        self.read_into(buffer, true)
+        self.read_into(buffer, &Content::writable(buffer)?, true)
     }
 
     /// Return bytes that are next without passing them: those that were read already, all of them, or after one read of
@@ -260,12 +199,6 @@ impl Reader {
         }
     }
 
-    /// Read and return one line with its end, size bytes at most; b"" at the end of the file.
-    #[pyo3(signature = (size = -1, /), text_signature = "($self, size=-1, /)")]
-    fn readline<'py>(&self, py: Python<'py>, size: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
-        self.line(py, wanted(size))
-    }
-
     /// Read and return a list of lines; no more than hint bytes and the rest of the last line, if hint is above 0.
     #[pyo3(signature = (hint = -1, /), text_signature = "($self, hint=-1, /)")]
     fn readlines<'py>(&self, py: Python<'py>, hint: Option<isize>) -> PyResult<Bound<'py, PyList>> {
@@ -274,7 +207,7 @@ impl Reader {
         let mut bytes = 0;
         while bytes < most {
             let line = self.line(py, usize::MAX)?;
-            let length = line.len()?;
+            let length = length_of(&line);
             if length == 0 {
                 break;
             }
@@ -295,7 +228,7 @@ impl Reader {
         }
         if whence == 2 {
             let at = file.call_method1("seek", (offset, 2))?;
-            (state.start, state.end) = (0, 0);
+            state.forget();
             return Ok(at);
         }
         let behind: i64 = file.call_method0("tell")?.extract()?;
@@ -311,7 +244,7 @@ impl Reader {
             return Ok(target.into_pyobject(py)?.into_any());
         }
         let at = file.call_method1("seek", (target,))?;
-        (state.start, state.end) = (0, 0);
+        state.forget();
         Ok(at)
     }
 
@@ -326,19 +259,18 @@ impl Reader {
     /// Reader counts as closed.
     fn detach(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let mut state = self.open(py)?;
-        (state.start, state.end) = (0, 0);
-        (state.source, state.window) = (None, None);
+        state.close();
+        state.end();
         Ok(self.file.clone_ref(py))
     }
 
     /// Give the chunk back and close the file. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.turn.take(py)?;
-        (state.start, state.end) = (0, 0);
-        state.window = None;
-        if state.source.take().is_none() {
+        if !state.close() {
             return Ok(());
         }
+        state.end();
         drop(state);
         match self.file.bind(py).getattr_opt("close")? {
             Some(close) => close.call0().map(drop),
@@ -348,8 +280,8 @@ impl Reader {
 
     /// True after close() and detach().
     #[getter]
-    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.turn.take(py)?.source.is_none())
+    fn closed(&self) -> bool {
+        self.turn.is_over()
     }
 
     /// The file that is read.
@@ -421,8 +353,7 @@ impl Reader {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let line = self.line(py, usize::MAX)?;
-        Ok(if line.len()? == 0 { None } else { Some(line) })
+        self.next(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
@@ -441,8 +372,8 @@ impl Reader {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.file)?;
-        match self.turn.idle().as_deref() {
-            Some(State { source: Some(source), .. }) => source.traverse(&visit),
+        match self.turn.idle() {
+            Some(Ahead { source: Some(source), .. }) => source.traverse(&visit),
             _ => Ok(()),
         }
     }

@@ -1,19 +1,16 @@
 //! What a stream refuses, and how Python is told.
 
-use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 
-use crate::errors::{Errors, exception};
+use crate::errors::{exception, own_error};
+
+pub(super) use crate::errors::{type_error, value_error};
 
 #[cold]
 pub(super) fn closed(py: Python<'_>, what: &str) -> PyErr {
-    match Errors::get(py) {
-        Err(error) => error,
-        Ok(errors) => {
-            let text = format!("this {what} was closed: open the file again and make another");
-            exception(errors.closed.bind(py), &text)
-        }
-    }
+    let text = format!("this {what} was closed: open the file again and make another");
+    own_error(py, |errors| &errors.closed, &text)
 }
 
 #[cold]
@@ -23,13 +20,16 @@ pub(super) fn reentrant(py: Python<'_>, what: &str) -> PyErr {
 }
 
 #[cold]
-pub(super) fn type_error(py: Python<'_>, text: &str) -> PyErr {
-    exception(&py.get_type::<PyTypeError>(), text)
+pub(super) fn left_by_fork(py: Python<'_>, what: &str) -> PyErr {
+    let text = format!(
+        "another thread used this {what} when the process was forked, and is not in this process: make another {what}"
+    );
+    exception(&py.get_type::<PyRuntimeError>(), &text)
 }
 
 #[cold]
-pub(super) fn value_error(py: Python<'_>, text: &str) -> PyErr {
-    exception(&py.get_type::<PyValueError>(), text)
+pub(super) fn same_file(py: Python<'_>) -> PyErr {
+    value_error(py, "src and dst are the same file: copy to another one")
 }
 
 #[cold]

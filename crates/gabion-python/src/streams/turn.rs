@@ -1,89 +1,240 @@
 //! One thread at a time. Who waits lets other threads run; who comes back in while inside is refused.
+//!
+//! ```text
+//!   owner = 0                nobody is inside
+//!           a thread         that thread is; its number is even
+//!           BRIEFLY          some thread is, for so short that nobody needs to know which
+//!           … | WAITED       and others wait
+//! ```
+//! Only attached threads change the owner. Under a global interpreter lock they never do so at the same time, so a load
+//! and a store are enough there; a mutex would cost more than many of the reads that it guards.
 
+use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
 
 use super::refusal;
 use crate::detached::detached;
 
-/// What one thread at a time may use.
+const WAITED: usize = 1;
+
+/// No thread's number: it is no address.
+const BRIEFLY: usize = 2;
+
+/// How often this process, or one that it comes from, was forked.
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+
+/// What one thread at a time may use, until it is over.
 pub(super) struct Turn<T> {
     what: &'static str,
-    inside: AtomicUsize,
-    value: Mutex<T>,
+    owner: AtomicUsize,
+    /// `FORKS` when the owner came, or later. Another process's thread does not leave in this one.
+    forks: AtomicUsize,
+    /// What answers without waiting whether the value is closed. Changed by who is inside.
+    over: AtomicBool,
+    value: UnsafeCell<T>,
+    /// Held by who looks whether it has to wait, and by who wakes others.
+    gate: Mutex<()>,
+    left: Condvar,
 }
 
-/// A thread's turn, until this is dropped.
-pub(super) struct Inside<'a, T> {
+// SAFETY: the value is reached by the one thread that `owner` names, so that it only moves between threads.
+unsafe impl<T: Send> Sync for Turn<T> {}
+
+/// A thread's turn, until this is dropped. It cannot leave the attached thread (`py`).
+pub(super) struct Inside<'a, 'py, T> {
     turn: &'a Turn<T>,
-    value: MutexGuard<'a, T>,
+    py: Python<'py>,
 }
 
-/// A number of this thread's own, never 0.
+/// A number of this thread's own: even, and neither 0 nor `BRIEFLY`.
 fn me() -> usize {
-    thread_local!(static PLACE: u8 = const { 0 });
+    thread_local!(static PLACE: u16 = const { 0 });
     PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
 impl<T: Send> Turn<T> {
     pub(super) fn new(what: &'static str, value: T) -> Self {
-        Self { what, inside: AtomicUsize::new(0), value: Mutex::new(value) }
+        let (gate, left) = (Mutex::new(()), Condvar::new());
+        let (owner, forks, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        Self { what, owner, forks, over, value: UnsafeCell::new(value), gate, left }
     }
 
-    /// Waits for the turn. RuntimeError for a thread that is inside.
-    pub(super) fn take(&self, py: Python<'_>) -> PyResult<Inside<'_, T>> {
-        loop {
-            match self.value.try_lock() {
-                Ok(value) => return Ok(self.entered(value)),
-                Err(TryLockError::Poisoned(value)) => return Ok(self.entered(value.into_inner())),
-                // Relaxed: only this thread writes its own number, so it reads that if and only if it is inside.
-                Err(TryLockError::WouldBlock) if self.inside.load(Ordering::Relaxed) == me() => {
-                    return Err(refusal::reentrant(py, self.what));
-                }
-                // Whoever is inside may need the interpreter to get out.
-                Err(TryLockError::WouldBlock) => {
-                    detached(py, || drop(self.value.lock().unwrap_or_else(PoisonError::into_inner)));
-                }
+    /// Whether `Inside::end` was called.
+    pub(super) fn is_over(&self) -> bool {
+        // Relaxed: nothing is read on the strength of it.
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the turn. RuntimeError for a thread that is inside, and when the process was forked while another was.
+    pub(super) fn take<'py>(&self, py: Python<'py>) -> PyResult<Inside<'_, 'py, T>> {
+        let me = me();
+        self.note_forks();
+        while !self.enter(py, me) {
+            // Relaxed: only this thread writes its own number, so it reads that if and only if it is inside.
+            if self.owner.load(Ordering::Relaxed) & !WAITED == me {
+                return Err(refusal::reentrant(py, self.what));
             }
+            // Relaxed: see note_forks().
+            if self.forks.load(Ordering::Relaxed) != FORKS.load(Ordering::Relaxed) {
+                return Err(refusal::left_by_fork(py, self.what));
+            }
+            self.wait(py);
         }
+        Ok(Inside { turn: self, py })
     }
 
-    /// The value, if nobody is inside; for the garbage collector, which cannot wait.
-    pub(super) fn idle(&self) -> Option<MutexGuard<'_, T>> {
-        self.value.try_lock().ok()
+    /// Has `work` use the value for a moment, or returns None when somebody is inside.
+    ///
+    /// # Safety
+    /// `work` runs no Python code, does not detach this thread, and does not panic.
+    #[inline(always)]
+    pub(super) unsafe fn briefly<R>(&self, py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        // Under a global lock nobody comes in before `work` is done (duties of the caller), so nobody needs to be told.
+        let free = if cfg!(Py_GIL_DISABLED) {
+            self.note_forks();
+            self.enter(py, BRIEFLY)
+        } else {
+            // Relaxed: what other threads did is visible since this one took the lock of the interpreter.
+            self.owner.load(Ordering::Relaxed) == 0
+        };
+        if !free {
+            return None;
+        }
+        // SAFETY: nobody else is inside, and nobody comes in before this is done.
+        let result = work(unsafe { &mut *self.value.get() });
+        if cfg!(Py_GIL_DISABLED) {
+            self.leave(py);
+        }
+        Some(result)
+    }
+
+    /// The value, if nobody is inside; for the garbage collector, which has stopped all others.
+    pub(super) fn idle(&self) -> Option<&T> {
+        // Relaxed: the collector's own stop comes between.
+        let free = self.owner.load(Ordering::Relaxed) == 0;
+        // SAFETY: nobody is inside, and nobody attached runs but the collector.
+        free.then(|| unsafe { &*self.value.get() })
     }
 
     /// The value, when nobody else can have it any more.
     pub(super) fn last(&mut self) -> &mut T {
-        self.value.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.value.get_mut()
     }
 
-    fn entered<'a>(&'a self, value: MutexGuard<'a, T>) -> Inside<'a, T> {
-        // Relaxed: see take().
-        self.inside.store(me(), Ordering::Relaxed);
-        Inside { turn: self, value }
+    /// What nobody held when the process was forked is this process's own; of what somebody held, the owner stays for
+    /// ever, so that it is never noted. Relaxed: the count changes while there is one thread, and who enters publishes
+    /// what it has noted.
+    #[inline(always)]
+    fn note_forks(&self) {
+        let forks = FORKS.load(Ordering::Relaxed);
+        if self.forks.load(Ordering::Relaxed) != forks && self.owner.load(Ordering::Relaxed) == 0 {
+            self.forks.store(forks, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn enter(&self, _py: Python<'_>, who: usize) -> bool {
+        if cfg!(Py_GIL_DISABLED) {
+            // Acquire: what the last owner did comes before; where it fails, what the present one has noted of forks.
+            // Release: publishes that.
+            self.owner.compare_exchange(0, who, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        } else {
+            // Relaxed: the lock of the interpreter orders all that attached threads do.
+            let free = self.owner.load(Ordering::Relaxed) == 0;
+            if free {
+                self.owner.store(who, Ordering::Relaxed);
+            }
+            free
+        }
+    }
+
+    /// Waits until somebody has left, or not at all.
+    #[cold]
+    fn wait(&self, py: Python<'_>) {
+        // The mark is set while attached, because only then nobody stores over it. Relaxed: it carries no data.
+        let marked = self
+            .owner
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owner| (owner != 0).then_some(owner | WAITED));
+        if marked.is_err() {
+            return;
+        }
+        // Whoever is inside may need the interpreter to get out.
+        detached(py, || {
+            let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+            // Relaxed: who leaves takes the mark away before it takes the gate, so it is gone here, or its wake-up comes
+            // later. Another mark than ours comes with a wake-up, too.
+            if self.owner.load(Ordering::Relaxed) & WAITED != 0 {
+                drop(self.left.wait(gate));
+            }
+        });
     }
 }
 
-impl<T> Drop for Inside<'_, T> {
+impl<T> Turn<T> {
+    #[inline(always)]
+    fn leave(&self, _py: Python<'_>) {
+        let owner = if cfg!(Py_GIL_DISABLED) {
+            // Release: what was done inside comes before what the next owner does.
+            self.owner.swap(0, Ordering::Release)
+        } else {
+            // Relaxed: as in enter(). No mark comes between: those are set by attached threads.
+            let owner = self.owner.load(Ordering::Relaxed);
+            self.owner.store(0, Ordering::Relaxed);
+            owner
+        };
+        if owner & WAITED != 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        drop(self.gate.lock());
+        self.left.notify_all();
+    }
+}
+
+impl<T> Inside<'_, '_, T> {
+    /// Says that the value is closed.
+    pub(super) fn end(&self) {
+        self.turn.over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<T> Drop for Inside<'_, '_, T> {
     fn drop(&mut self) {
-        // Relaxed: see take(). The lock is let go right after this.
-        self.turn.inside.store(0, Ordering::Relaxed);
+        self.turn.leave(self.py);
     }
 }
 
-impl<T> Deref for Inside<'_, T> {
+impl<T> Deref for Inside<'_, '_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        &self.value
+        // SAFETY: it is this thread's turn.
+        unsafe { &*self.turn.value.get() }
     }
 }
 
-impl<T> DerefMut for Inside<'_, T> {
+impl<T> DerefMut for Inside<'_, '_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
+        // SAFETY: it is this thread's turn, and `self` is borrowed for as long as the value.
+        unsafe { &mut *self.turn.value.get() }
     }
+}
+
+#[pyfunction]
+fn after_fork() {
+    // Relaxed: the child has one thread.
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Has the interpreter count forks.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let hooks = [("after_in_child", wrap_pyfunction!(after_fork, m)?)].into_py_dict(m.py())?;
+    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
 }

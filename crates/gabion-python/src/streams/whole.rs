@@ -4,23 +4,33 @@ use pyo3::prelude::*;
 
 use super::chunk::Window;
 use super::file::{Source, position, refuse_closed};
+use super::held::Held;
 use super::refusal;
 use crate::errors::{Errors, exception};
 
 /// What is taken at first where a file does not say how long it is.
 const FIRST: usize = 256 << 10;
 
-/// A file's bytes. Nobody else has a view of them.
-pub(crate) struct Whole {
-    window: Window,
-    length: usize,
+/// A file's bytes.
+pub(crate) enum Whole<'py> {
+    /// Those of a `BytesIO`, where they are.
+    Held(Held<'py>),
+    Read(Gathered),
 }
 
-impl Whole {
+impl Whole<'_> {
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: `length` bytes of the chunk were written by `whole`; no view is alive, and none is made any more.
-        unsafe { std::slice::from_raw_parts(self.window.start(), self.length) }
+        match self {
+            Self::Held(held) => held.as_slice(),
+            Self::Read(gathered) => gathered.as_slice(),
+        }
     }
+}
+
+/// Bytes that were read. Nobody else has a view of them.
+pub(crate) struct Gathered {
+    window: Window,
+    length: usize,
 }
 
 /// Reads a file from where it stands to its end, `most` bytes at most.
@@ -28,16 +38,25 @@ impl Whole {
 /// # Errors
 /// What the file raises; BlockingIOError when it has nothing now; LimitError when it is longer than `most`, before memory
 /// is taken for it where it says how long it is; what the pool refuses.
-pub(crate) fn whole(name: &str, file: &Bound<'_, PyAny>, most: u64) -> PyResult<Whole> {
-    let py = file.py();
+pub(crate) fn whole<'py>(name: &str, file: &Bound<'py, PyAny>, most: u64) -> PyResult<Whole<'py>> {
     let source = Source::new(name, file, false)?;
     refuse_closed(name, file)?;
+    if let Some(held) = Held::of(file)? {
+        refuse_long(file.py(), held.as_slice().len(), most)?;
+        held.settle_at_end()?;
+        return Ok(Whole::Held(held));
+    }
+    gather(file, &source, most).map(Whole::Read)
+}
+
+fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathered> {
+    let py = file.py();
     // One byte more, so that the end is met without growing.
     let length = length(file);
     refuse_long(py, length.unwrap_or(0), most)?;
     let room = length.map_or(FIRST, |length| length.saturating_add(1));
-    let mut whole = Whole { window: Window::rent(py, room)?, length: 0 };
-    while let Some(read) = whole.read(py, &source)? {
+    let mut whole = Gathered { window: Window::rent(py, room)?, length: 0 };
+    while let Some(read) = whole.read(py, source)? {
         whole.length += read;
         refuse_long(py, whole.length, most)?;
     }
@@ -47,7 +66,12 @@ pub(crate) fn whole(name: &str, file: &Bound<'_, PyAny>, most: u64) -> PyResult<
     Ok(whole)
 }
 
-impl Whole {
+impl Gathered {
+    fn as_slice(&self) -> &[u8] {
+        // SAFETY: `length` bytes of the chunk were written by `read`; no view is alive that anybody uses.
+        unsafe { std::slice::from_raw_parts(self.window.start(), self.length) }
+    }
+
     /// One read; None at the end.
     fn read(&mut self, py: Python<'_>, source: &Source) -> PyResult<Option<usize>> {
         py.check_signals()?;

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyBlockingIOError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 
 use super::bytes::Content;
 use super::chunk::{self, Window};
@@ -74,13 +74,26 @@ impl State {
         self.window.as_mut().ok_or_else(|| refusal::closed(py, "Writer"))
     }
 
+    /// Hands over what is gathered. An error has nobody to go to but `sys.unraisablehook`, and what it leaves is lost.
+    fn hand_over_at_the_end(&mut self, py: Python<'_>, file: &Py<PyAny>) {
+        match self.flush(py) {
+            Ok(Wrote::All) => {}
+            Ok(Wrote::NotNow) => {
+                let text = format!("{} bytes of a Writer could not be written and are lost", self.gathered());
+                refusal::would_block(text, 0).write_unraisable(py, Some(file.bind(py)));
+            }
+            Err(error) => error.write_unraisable(py, Some(file.bind(py))),
+        }
+        (self.start, self.end) = (0, 0);
+    }
+
     fn gathered(&self) -> usize {
         self.end - self.start
     }
 }
 
 impl Writer {
-    fn open(&self, py: Python<'_>) -> PyResult<Inside<'_, State>> {
+    fn open<'py>(&self, py: Python<'py>) -> PyResult<Inside<'_, 'py, State>> {
         let state = self.turn.take(py)?;
         if state.sink.is_some() { Ok(state) } else { Err(refusal::closed(py, "Writer")) }
     }
@@ -122,6 +135,63 @@ impl Writer {
         }
     }
 
+    /// Takes the bytes of an object; returns their number.
+    #[inline(always)]
+    pub(super) fn write(&self, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let py = data.py();
+        if let Ok(bytes) = data.cast_exact::<PyBytes>()
+            && self.gather(py, bytes.as_bytes())
+        {
+            return Ok(bytes.as_bytes().len());
+        }
+        let content = Content::of(data)?;
+        if self.gather(py, content.as_slice()) { Ok(content.len()) } else { self.write_on(data, &content) }
+    }
+
+    /// Gathers bytes, if nothing else is to be done.
+    #[inline(always)]
+    fn gather(&self, py: Python<'_>, bytes: &[u8]) -> bool {
+        let length = bytes.len();
+        // SAFETY: bytes are copied, into room that was looked for.
+        let gathered = unsafe {
+            self.turn.briefly(py, |state| match &mut state.window {
+                Some(window) if length < self.chunk && length <= self.chunk - state.end => {
+                    window.copy_in(state.end, bytes);
+                    state.end += length;
+                    true
+                }
+                _ => false,
+            })
+        };
+        gathered.unwrap_or(false)
+    }
+
+    #[cold]
+    fn write_on(&self, data: &Bound<'_, PyAny>, content: &Content<'_>) -> PyResult<usize> {
+        let py = data.py();
+        let mut taken = 0;
+        match self.take(data, content, &mut taken) {
+            Ok(()) => Ok(taken),
+            Err(error)
+                if error.is_instance_of::<PyBlockingIOError>(py)
+                    || error.is_instance_of::<pyo3::exceptions::PyOSError>(py) =>
+            {
+                let note =
+                    format!("gabion.streams.Writer: {taken} of {} bytes of this write() were taken", content.len());
+                Err(refusal::told(py, error, "bytes_taken", taken as u64, &note))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the collector calls before it takes a cycle apart: the file is still whole.
+    pub(super) fn finalize(&self, py: Python<'_>) {
+        // When somebody is inside, it is not the end.
+        if let Ok(mut state) = self.turn.take(py) {
+            state.hand_over_at_the_end(py, &self.file);
+        }
+    }
+
     fn shut(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.turn.take(py)?;
         if state.sink.is_none() {
@@ -130,6 +200,7 @@ impl Writer {
         let flushed = Self::flush_all(py, &mut state);
         (state.start, state.end) = (0, 0);
         (state.sink, state.window) = (None, None);
+        state.end();
         flushed
     }
 }
@@ -143,29 +214,6 @@ impl Writer {
         let sink = Some(Sink::new("file", file)?);
         let state = State { sink, window: None, start: 0, end: 0 };
         Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Writer", state) })
-    }
-
-    /// Take the bytes of a bytes-like object; return their number.
-    ///
-    /// They are gathered, or written when they do not fit behind what is gathered. All of them are taken, or none when
-    /// what was gathered before cannot be written; of those that go past the chunk, the error's bytes_taken says how many.
-    #[pyo3(signature = (data, /))]
-    fn write(&self, data: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let py = data.py();
-        let content = Content::of(data)?;
-        let mut taken = 0;
-        match self.take(data, &content, &mut taken) {
-            Ok(()) => Ok(taken),
-            Err(error)
-                if error.is_instance_of::<PyBlockingIOError>(py)
-                    || error.is_instance_of::<pyo3::exceptions::PyOSError>(py) =>
-            {
-                let note =
-                    format!("gabion.streams.Writer: {taken} of {} bytes of this write() were taken", content.len());
-                Err(refusal::told(py, error, "bytes_taken", taken as u64, &note))
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// Take the bytes of each object of an iterable.
@@ -217,6 +265,7 @@ impl Writer {
         let mut state = self.open(py)?;
         Self::flush_all(py, &mut state)?;
         (state.sink, state.window) = (None, None);
+        state.end();
         Ok(self.file.clone_ref(py))
     }
 
@@ -237,8 +286,8 @@ impl Writer {
 
     /// True after close() and detach().
     #[getter]
-    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.turn.take(py)?.sink.is_none())
+    fn closed(&self) -> bool {
+        self.turn.is_over()
     }
 
     /// The file that is written.
@@ -316,7 +365,7 @@ impl Writer {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.file)?;
-        match self.turn.idle().as_deref() {
+        match self.turn.idle() {
             Some(State { sink: Some(sink), .. }) => sink.traverse(&visit),
             _ => Ok(()),
         }
@@ -333,27 +382,19 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// What is gathered is not lost. An error has nobody to go to but `sys.unraisablehook`.
+    /// What is gathered is not lost.
     fn drop(&mut self) {
         let file = &self.file;
         let state = self.turn.last();
-        if state.gathered() == 0 {
-            return;
-        }
-        // The end of an object may come while an error is on its way.
-        Python::attach(|py| {
-            let on_its_way = PyErr::take(py);
-            match state.flush(py) {
-                Ok(Wrote::All) => {}
-                Ok(Wrote::NotNow) => {
-                    let text = format!("{} bytes of a Writer could not be written and are lost", state.gathered());
-                    refusal::would_block(text, 0).write_unraisable(py, Some(file.bind(py)));
+        if state.gathered() > 0 {
+            // The end of an object may come while an error is on its way.
+            Python::attach(|py| {
+                let on_its_way = PyErr::take(py);
+                state.hand_over_at_the_end(py, file);
+                if let Some(error) = on_its_way {
+                    error.restore(py);
                 }
-                Err(error) => error.write_unraisable(py, Some(file.bind(py))),
-            }
-            if let Some(error) = on_its_way {
-                error.restore(py);
-            }
-        });
+            });
+        }
     }
 }

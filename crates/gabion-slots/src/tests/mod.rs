@@ -2,6 +2,7 @@
 
 mod defects;
 mod errors;
+mod forks;
 mod model;
 mod races;
 mod refusals;

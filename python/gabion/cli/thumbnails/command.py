@@ -16,6 +16,8 @@ from gabion.cli.failure import CommandError
 from gabion.cli.thumbnails import plan, work
 from gabion.cli.thumbnails.work import How, Outcome
 
+# Below that, the pool's own granularity leaves no room for a photograph.
+LEAST_MEMORY = 64 << 20
 # Failed files that are named before the rest is only counted.
 MOST_NAMED = 50
 
@@ -38,31 +40,38 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("-r", "--recursive", action="store_true", help="look into folders below, too")
     parser.add_argument("--force", action="store_true", help="make all anew, as after a change of the size")
     parser.add_argument("--jobs", type=_side, metavar="N", help="threads (default: one for each processor)")
-    parser.add_argument("--max-memory", type=_bytes, metavar="SIZE", help='of pixels and files: "64 MiB" or more')
+    parser.add_argument("--max-memory", type=_memory, metavar="SIZE", help='of pixels and files: "64 MiB" or more')
     parser.add_argument("--max-pixels", type=_side, metavar="N", help="refuse larger pictures (default: 268 million)")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON and nothing else on stdout")
     parser.set_defaults(run=run)
 
 
 def _side(text: str) -> int:
-    number = int(text.replace("_", ""))
-    if not 1 <= number < 1 << 31:
-        raise argparse.ArgumentTypeError("1 or more is needed")
-    return number
+    return _whole(text, (1 << 31) - 1, "a whole number of 1 or more is needed")
 
 
 def _quality(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 100:
-        raise argparse.ArgumentTypeError("1 to 100 is needed")
+    return _whole(text, 100, "a whole number from 1 to 100 is needed")
+
+
+def _whole(text: str, most: int, needed: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= most:
+        raise argparse.ArgumentTypeError(f"{needed}, not {text!r}")
     return number
 
 
-def _bytes(text: str) -> int:
+def _memory(text: str) -> int:
     try:
-        return _native._size("--max-memory", int(text) if text.isdecimal() else text)
+        size = _native._size("--max-memory", int(text) if text.isdecimal() else text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if size < LEAST_MEMORY:
+        raise argparse.ArgumentTypeError(f"64 MiB or more is needed, not {text!r}")
+    return size
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,8 +1,11 @@
 """Which files become which: folders are walked, patterns expanded, finished ones left out."""
 
+import contextlib
+import functools
 import glob
 import os
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,32 +41,62 @@ class Plan:
 def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force: bool) -> Plan:
     """Find the pictures and give each its target. CommandError when there is none, or no place for them."""
     sources = list(sources)
+    plan, taken, found = Plan(), dict[Path, Path](), Found()
     if is_single(sources, target):
-        found = iter([(Path(sources[0]), target)])
+        pairs = iter([(Path(sources[0]), target)])
     else:
         if target.exists() and not target.is_dir():
             raise CommandError(f"{target}: is a file; name a folder for the thumbnails")
-        found = ((picture, target / renamed(below, kind)) for picture, below in pictures(sources, target, recursive))
-    plan, taken = Plan(), dict[Path, Path]()
-    for picture, to in found:
+        named = pictures(sources, target, recursive, plan.refused)
+        pairs = ((picture, target / renamed(below, kind)) for picture, below in named)
+    for picture, to in pairs:
+        found.add(picture)
         other = taken.setdefault(to, picture)
         if other == picture:
             sort_in(plan, Job(picture, to), force)
         else:
-            plan.refused.append((picture, f"its thumbnail would have the name of that of {other}; use --format same"))
+            hint = "give it another DST" if kind == "same" else "use --format same"
+            plan.refused.append((picture, f"its thumbnail would have the name of that of {other}; {hint}"))
+    plan.jobs = [job for job in plan.jobs if not found.refuses(job, plan)]
     if not (plan.jobs or plan.skipped or plan.refused):
         hint = "" if recursive else "; --recursive looks into folders below"
         raise CommandError(f"no pictures in {', '.join(sources)}{hint}")
     return plan
 
 
+class Found:
+    """The files that are sources, by what the system knows them as, so that no thumbnail takes the place of one."""
+
+    def __init__(self) -> None:
+        self.sources: dict[tuple[int, int], Path] = {}
+
+    def add(self, source: Path) -> None:
+        """Remember a source, if it is there."""
+        with contextlib.suppress(OSError):
+            known = source.stat()
+            self.sources.setdefault((known.st_dev, known.st_ino), source)
+
+    def refuses(self, job: Job, plan: Plan) -> bool:
+        """Whether the job's target is a source; says so in the plan then."""
+        try:
+            known = job.target.stat()
+        except OSError:
+            return False
+        other = self.sources.get((known.st_dev, known.st_ino))
+        if other is not None:
+            place = "its own place" if other == job.source else f"the place of {other}"
+            plan.refused.append((job.source, f"its thumbnail would take {place}; name another folder"))
+        return other is not None
+
+
 def sort_in(plan: Plan, job: Job, force: bool) -> None:
     """Put a job where it belongs: to do, done already, or not to be done."""
     try:
         source = job.source.stat()
-        if job.target.exists() and os.path.samefile(job.source, job.target):
-            plan.refused.append((job.source, "its thumbnail would take its own place; name another folder"))
-        elif not force and job.target.exists() and job.target.stat().st_mtime_ns > source.st_mtime_ns:
+        if not stat.S_ISREG(source.st_mode):
+            # To open a pipe that nobody writes to would wait for ever.
+            plan.refused.append((job.source, "is not a regular file"))
+        elif not force and newer(job.target, source):
             plan.skipped += 1
         else:
             plan.jobs.append(job)
@@ -71,26 +104,48 @@ def sort_in(plan: Plan, job: Job, force: bool) -> None:
         plan.refused.append((job.source, error.strerror or str(error)))
 
 
+def newer(target: Path, source: os.stat_result) -> bool:
+    """Whether there is a thumbnail that was made after its source."""
+    try:
+        return target.stat().st_mtime_ns > source.st_mtime_ns
+    except FileNotFoundError:
+        return False
+
+
 def is_single(sources: list[str], target: Path) -> bool:
     """One picture, and a target that names a file."""
     return len(sources) == 1 and Path(sources[0]).is_file() and target.suffix.lower() in WRITTEN and not target.is_dir()
 
 
-def pictures(sources: Iterable[str], target: Path, recursive: bool) -> Iterator[tuple[Path, Path]]:
-    """Each picture, and its name below the target. What was found below the target itself is left out."""
+def pictures(
+    sources: Iterable[str], target: Path, recursive: bool, refused: list[tuple[Path, str]]
+) -> Iterator[tuple[Path, Path]]:
+    """Each picture, and its name below the target. What was found below the target itself is left out, and folders that
+    cannot be read are refused."""
     seen = set()
+    place = os.path.realpath(target)
+
+    @functools.cache
+    def inside(folder: Path) -> bool:
+        return Path(os.path.realpath(folder)).is_relative_to(place)
+
     for source in sources:
-        for picture, below in sorted(expanded(source, recursive)):
-            if picture not in seen and (picture == Path(source) or not picture.is_relative_to(target)):
+        for picture, below in sorted(expanded(source, recursive, refused)):
+            if picture not in seen and (picture == Path(source) or not inside(picture.parent)):
                 seen.add(picture)
                 yield picture, below
 
 
-def expanded(source: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
-    """The files of a folder, of a pattern, or the one file."""
+def expanded(source: str, recursive: bool, refused: list[tuple[Path, str]]) -> Iterator[tuple[Path, Path]]:
+    """The files of a folder, of a pattern, or the one file. Links to folders are not followed on the way: they may lead
+    back."""
     path = Path(source)
+
+    def unread(error: OSError) -> None:
+        refused.append((Path(error.filename or path), error.strerror or str(error)))
+
     if path.is_dir():
-        for folder, folders, files in os.walk(path):
+        for folder, folders, files in os.walk(path, onerror=unread):
             folders[:] = sorted(folders) if recursive else []
             for name in files:
                 if Path(name).suffix.lower() in ENDINGS:
@@ -103,9 +158,21 @@ def expanded(source: str, recursive: bool) -> Iterator[tuple[Path, Path]]:
         parts = path.parts
         fixed = next(count for count, part in enumerate(parts) if glob.has_magic(part))
         root = Path(*parts[:fixed])
-        for name in glob.iglob(source, recursive=True):
-            if Path(name).is_file():
-                yield Path(name), Path(name).relative_to(root)
+        for found in root.glob(pattern(parts[fixed:])):
+            below = found.relative_to(root)
+            if found.is_file() and not hidden(below, parts[fixed:]):
+                yield found, below
+
+
+def pattern(parts: Sequence[str]) -> str:
+    """As the shell means it: ** at the end stands for files, too, and within a name it is no more than *."""
+    plain = [part if part == "**" else part.replace("**", "*") for part in parts]
+    return "/".join([*plain, "*"] if plain[-1] == "**" else plain)
+
+
+def hidden(below: Path, parts: Sequence[str]) -> bool:
+    """Whether a name begins with a dot, which nobody has asked for."""
+    return any(part.startswith(".") for part in below.parts) and not any(part.startswith(".") for part in parts)
 
 
 def renamed(below: Path, kind: str) -> Path:

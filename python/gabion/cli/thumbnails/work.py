@@ -92,4 +92,7 @@ def told(job: Job, error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         at = str(error.filename or job.source)
         return error.strerror if at == str(job.source) else f"{at}: {error.strerror}"
-    return str(error).removeprefix(f"{job.source}: ") or type(error).__name__
+    if isinstance(error, MemoryError) and "total_limit" in str(error):
+        return "needs more memory than --max-memory allows"
+    text = str(error).removeprefix(f"{job.source}: ") or type(error).__name__
+    return text.removesuffix(", or ask for what can be decoded")

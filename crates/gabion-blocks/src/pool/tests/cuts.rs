@@ -46,6 +46,11 @@ unsafe impl Os for Watched {
         // SAFETY: the caller's duty, passed on.
         unsafe { self.twin.advise_huge(at, bytes) };
     }
+
+    unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the caller's duty, passed on.
+        unsafe { self.twin.gather(at, bytes) }
+    }
 }
 
 /// A pool of one arena behind a watched door.
@@ -151,4 +156,27 @@ fn blocks_come_and_go_while_they_are_looked_at() {
         }
     });
     close(pool, twin);
+}
+
+/// The first arena opens while the figures are gathered: the table of figures keeps to the arenas that it began with.
+#[test]
+fn figures_are_gathered_while_arenas_open() {
+    for _ in 0..500 {
+        let (pool, twin) = pool_with(|_| {});
+        let looked = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let renter = scope.spawn(|| {
+                while !looked.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                drop(rent(&pool, 4 << 20));
+            });
+            while !renter.is_finished() {
+                let stats = pool.stats();
+                assert_eq!(stats.requests, stats.arenas.iter().map(|arena| arena.rented).sum::<u64>());
+                looked.store(true, Ordering::Relaxed);
+            }
+        });
+        close(pool, twin);
+    }
 }

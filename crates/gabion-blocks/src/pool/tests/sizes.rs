@@ -2,7 +2,9 @@
 
 use super::{MIB, close, pool, pool_with, rent};
 use crate::error::BlockError;
+use crate::pool::span::records_of;
 use crate::pool::{Buffer, Change, Pool, Request};
+use crate::sync::Ordering;
 
 /// The sizes around every bound.
 const SIZES: [usize; 17] = [
@@ -98,6 +100,25 @@ fn the_same_memory_comes_back_last_in_first_out() {
         let again = [rent(&pool, bytes), rent(&pool, bytes)];
         assert_eq!(again.each_ref().map(Buffer::as_ptr), places, "{bytes}");
     }
+    close(pool, twin);
+}
+
+#[test]
+fn a_run_on_small_pages_gets_huge_ones_when_it_was_lent_often() {
+    let (pool, twin) = pool();
+    rent(&pool, 20 * MIB).as_mut_slice().fill(7);
+    let span = records_of(pool.shared().number).into_iter().find(|span| span.bytes() >= 20 * MIB).unwrap();
+    // As if huge pages had been too dear when it was mapped.
+    span.lent_small.store(1, Ordering::Relaxed);
+    for lent in 1.. {
+        assert_eq!(rent(&pool, 20 * MIB).as_slice()[15 * MIB], 7);
+        assert!(lent >= 8 || twin.gathered() == 0, "{lent} times are not often");
+        // They may be dear just now, but not for ever, if this system has any.
+        if span.lent_small.load(Ordering::Relaxed) == 0 || lent > 5000 {
+            break;
+        }
+    }
+    assert!(rent(&pool, 20 * MIB).as_slice()[..20 * MIB].iter().all(|&byte| byte == 7));
     close(pool, twin);
 }
 

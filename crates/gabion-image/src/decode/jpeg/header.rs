@@ -29,6 +29,8 @@ pub struct Frame {
     pub height: u32,
     pub colors: Colors,
     pub process: Process,
+    /// How many scans there are, at most, where there is more than one.
+    pub scans: usize,
     /// Of each component, across and down.
     pub sampling: Vec<(usize, usize)>,
     pub metadata: Metadata,
@@ -70,7 +72,12 @@ impl Frame {
             markers.add(marker, &rest[2..length]);
             rest = &rest[length..];
         }
-        markers.into_frame()
+        let mut frame = markers.into_frame()?;
+        let together = rest.get(2).map_or(0, |&count| usize::from(count));
+        if frame.process == Process::Progressive || together < frame.sampling.len() {
+            frame.scans += rest.windows(2).filter(|pair| *pair == [0xFF, 0xDA]).count();
+        }
+        Ok(frame)
     }
 }
 
@@ -119,6 +126,7 @@ impl Markers {
             height: u16::from_be_bytes([*h1, *h0]).into(),
             colors: self.colors(&ids)?,
             process,
+            scans: 1,
             sampling,
             metadata: Metadata { exif: self.exif, icc: (!icc.is_empty()).then_some(icc) },
         })

@@ -28,6 +28,9 @@ pub struct Jpeg<'a> {
     header: Header,
 }
 
+/// Scans that a picture may come in. Encoders make ten or so; each goes over the whole picture, however short it is.
+const MOST_SCANS: usize = 200;
+
 /// Bytes of a stored coefficient. A progressive picture must be held as coefficients.
 const COEFFICIENT_BYTES: u64 = 2;
 
@@ -39,6 +42,14 @@ impl<'a> Jpeg<'a> {
             return Err(crate::ImageError::unsupported("JPEG that tells its height after the picture cannot be read"));
         }
         limits.check_size(width, height)?;
+        // Each block of the finest plane takes a bit at least, so what is shorter has been cut off, or is a bomb.
+        if u64::from(width.div_ceil(8)) * u64::from(height.div_ceil(8)) > bytes.len() as u64 * 8 {
+            return Err(crate::ImageError::truncated(Format::Jpeg));
+        }
+        if frame.scans > MOST_SCANS {
+            let text = format!("it has {} scans, {MOST_SCANS} allowed", frame.scans);
+            return Err(crate::ImageError::corrupt(Format::Jpeg, text));
+        }
         if frame.process == Process::Progressive {
             let samples = u64::from(width) * u64::from(height) * frame.sampling.len() as u64;
             limits.check_bytes(samples * COEFFICIENT_BYTES)?;

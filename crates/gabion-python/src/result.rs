@@ -5,27 +5,13 @@ use pyo3::prelude::*;
 use crate::ffi;
 
 /// An int.
-pub(super) fn number(py: Python<'_>, value: u64) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn number(py: Python<'_>, value: u64) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: attached; a new reference or null with an error set.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromUnsignedLongLong(value)) }
 }
 
-/// A figure that Python sees as an int.
-#[derive(Clone, Copy)]
-pub(super) struct Figure(pub u64);
-
-impl<'py> IntoPyObject<'py> for Figure {
-    type Target = PyAny;
-    type Output = Bound<'py, PyAny>;
-    type Error = PyErr;
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        number(py, self.0)
-    }
-}
-
 /// A str.
-pub(super) fn text<'py>(py: Python<'py>, value: &str) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn text<'py>(py: Python<'py>, value: &str) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: attached; the characters are copied; a new reference or null with an error set.
     unsafe {
         let made = ffi::PyUnicode_FromStringAndSize(value.as_ptr().cast(), value.len() as isize);
@@ -34,7 +20,7 @@ pub(super) fn text<'py>(py: Python<'py>, value: &str) -> PyResult<Bound<'py, PyA
 }
 
 /// An empty dict.
-pub(super) fn dict(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn dict(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: attached; a new reference or null with an error set.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyDict_New()) }
 }

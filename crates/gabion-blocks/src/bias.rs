@@ -1,0 +1,303 @@
+//! A lock that leans to the thread that always takes it.
+//!
+//! Taking a free lock and letting it go costs two locked instructions, and those wait for every load and store before
+//! them: a row of short calls, each of which misses the caches once, then takes one miss after the other. So a [`Biased`]
+//! lock that one thread takes many times in a row leans to that thread, which from then on says where it is with plain
+//! stores. Another thread that wants the lock makes it upright again: it takes the gate, withdraws the lock, has every
+//! processor finish what it is in the middle of (a *heavy fence*: `membarrier` on Linux), and waits until the owner is
+//! outside. An upright lock is a mutex.
+//!
+//! Known as biased locking: D. Dice, M. Moir, W. Scherer, "Quickly reacquirable locks", 2003. Where there is no heavy
+//! fence, no lock ever leans.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::ptr;
+
+use crate::desk::{self, Desk};
+use crate::os::{can_fence_heavily, heavy_fence, light_fence};
+use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, yield_now};
+
+/// How many times in a row one thread takes a lock before it leans to that thread; each time that it was withdrawn this
+/// doubles, so that a lock that threads do share is upright nearly always.
+const FIRST_ROW: u32 = 64;
+const LONGEST_ROW: u32 = 1 << 22;
+
+/// A mutual exclusion lock around a value; cheap for a thread that has it to itself, right for any number of threads.
+///
+/// Not re-entrant, as any mutex: a thread that locks twice waits for itself for ever. It knows no poison: what it guards must be
+/// whole even when a holder panics.
+pub struct Biased<T> {
+    /// The desk of the thread that the lock leans to, or null. Changed by the gate's holder only.
+    owner: AtomicPtr<Desk>,
+    /// Held by everybody who is inside, but for the owner.
+    gate: Mutex<Row>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: one thread at a time has the value (see `lock_from`), and it may be sent to it.
+unsafe impl<T: Send> Sync for Biased<T> {}
+// SAFETY: the value goes along; desks are never freed, and of any thread's use.
+unsafe impl<T: Send> Send for Biased<T> {}
+
+/// Who took the lock last, and how many times in a row.
+struct Row {
+    last: *const Desk,
+    length: u32,
+    /// The length from which on the lock leans.
+    needed: u32,
+}
+
+// SAFETY: the pointer is compared only.
+unsafe impl Send for Row {}
+
+/// The right to the value of a [`Biased`] lock.
+pub struct BiasedGuard<'a, T> {
+    lock: &'a Biased<T>,
+    way: Way<'a>,
+}
+
+/// How the holder came in, and goes out.
+enum Way<'a> {
+    Leaning(&'static Desk),
+    Gate { _held: MutexGuard<'a, Row> },
+}
+
+impl<T> Biased<T> {
+    /// An upright lock that nobody holds.
+    pub fn new(value: T) -> Self {
+        Self::leaning_after(value, FIRST_ROW)
+    }
+
+    /// A lock that leans for the first time after being taken `needed` times in a row.
+    pub(crate) fn leaning_after(value: T, needed: u32) -> Self {
+        let gate = Mutex::new(Row { last: ptr::null(), length: 0, needed });
+        Self { owner: AtomicPtr::new(ptr::null_mut()), gate, value: UnsafeCell::new(value) }
+    }
+
+    /// Waits until nobody else holds the lock, and takes it.
+    #[inline]
+    pub fn lock(&self) -> BiasedGuard<'_, T> {
+        self.lock_from(desk::mine())
+    }
+
+    /// As [`Biased::lock`], by the thread of a desk.
+    #[inline]
+    pub(crate) fn lock_from(&self, desk: Option<&'static Desk>) -> BiasedGuard<'_, T> {
+        // Relaxed: only this thread makes the lock lean to its desk, and what others make of it is looked at again below.
+        // A desk that says already where its thread is cannot say two places.
+        if let Some(desk) = desk
+            && ptr::eq(self.owner.load(Ordering::Relaxed), desk)
+            && desk.inside.load(Ordering::Relaxed) == 0
+        {
+            desk.inside.store(self.address(), Ordering::Relaxed);
+            // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or who withdrew it finds
+            // us inside.
+            light_fence();
+            // Acquire: what is guarded is used after this look.
+            if ptr::eq(self.owner.load(Ordering::Acquire), desk) {
+                return BiasedGuard { lock: self, way: Way::Leaning(desk) };
+            }
+            desk.inside.store(0, Ordering::Release);
+        }
+        self.lock_gate(desk)
+    }
+
+    fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    #[cold]
+    fn lock_gate(&self, desk: Option<&'static Desk>) -> BiasedGuard<'_, T> {
+        let mut row = lock(&self.gate);
+        // Relaxed: the gate orders its changes.
+        let owner = self.owner.load(Ordering::Relaxed);
+        // SAFETY: desks are never freed.
+        if let Some(owner) = unsafe { owner.as_ref() } {
+            self.withdraw(owner);
+            (row.last, row.length) = (ptr::null(), 0);
+            row.needed = (2 * row.needed).min(LONGEST_ROW);
+        }
+        if row.lengthen(desk) {
+            let desk = desk.or_else(desk::take);
+            self.owner.store(desk.map_or(ptr::null_mut(), |desk| ptr::from_ref(desk).cast_mut()), Ordering::Relaxed);
+        }
+        BiasedGuard { lock: self, way: Way::Gate { _held: row } }
+    }
+
+    /// Makes the lock upright and waits until its owner is outside. For the gate's holder.
+    fn withdraw(&self, owner: &Desk) {
+        self.owner.store(ptr::null_mut(), Ordering::Relaxed);
+        heavy_fence();
+        // Acquire: what the owner did inside is seen. It may say so once more for a moment, and then finds itself refused.
+        while owner.inside.load(Ordering::Acquire) == self.address() {
+            yield_now();
+        }
+    }
+}
+
+impl Row {
+    /// Counts that the thread of `desk` holds the gate once more; true when the lock should lean to it from now on.
+    fn lengthen(&mut self, desk: Option<&'static Desk>) -> bool {
+        let desk = desk.map_or(ptr::null(), ptr::from_ref);
+        // A thread without a desk cannot be told from another one. It is given one when there was a row of such.
+        if !ptr::eq(self.last, desk) {
+            (self.last, self.length) = (desk, 0);
+        }
+        self.length += 1;
+        if self.length < self.needed || !can_fence_heavily() {
+            return false;
+        }
+        self.length = 0;
+        true
+    }
+}
+
+impl<T> Deref for BiasedGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the right to the value. A holder by way of the gate waited until the owner was outside and
+        // keeps others from the gate, and the owner out: it is refused as long as the lock is not its own. The owner, by
+        // its desk, is waited for by whoever withdraws the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for BiasedGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed mutably.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for BiasedGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Way::Leaning(desk) = self.way {
+            // Release: what was done inside comes before.
+            desk.inside.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn leans<T>(lock: &Biased<T>) -> bool {
+        !lock.owner.load(Ordering::Relaxed).is_null()
+    }
+
+    #[test]
+    fn a_lock_leans_after_a_row_and_is_upright_again_when_another_thread_comes() {
+        let lock = Biased::new(0_u64);
+        for _ in 0..FIRST_ROW {
+            assert!(!leans(&lock));
+            *lock.lock() += 1;
+        }
+        assert_eq!(leans(&lock), can_fence_heavily());
+        for _ in 0..10 {
+            *lock.lock() += 1;
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| *lock.lock() += 1).join().unwrap();
+            assert!(!leans(&lock));
+        });
+        for _ in 0..2 * FIRST_ROW {
+            assert!(!leans(&lock), "a lock that was withdrawn needs a longer row");
+            *lock.lock() += 1;
+        }
+        assert_eq!(leans(&lock), can_fence_heavily());
+        assert_eq!(*lock.lock(), u64::from(3 * FIRST_ROW) + 11);
+    }
+
+    #[test]
+    fn the_owner_is_waited_for() {
+        let lock = Biased::leaning_after(0_u64, 1);
+        drop(lock.lock());
+        let inside = lock.lock();
+        let came = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                *lock.lock() += 1;
+                came.store(true, Ordering::SeqCst);
+            });
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(50) {
+                assert_eq!((*inside, came.load(Ordering::SeqCst)), (0, false));
+            }
+            drop(inside);
+            other.join().unwrap();
+        });
+        assert_eq!(*lock.lock(), 1);
+    }
+
+    #[test]
+    fn locks_inside_of_locks() {
+        let locks = [const { 0_u64 }; 3].map(|value| Biased::leaning_after(value, 1));
+        for _ in 0..100 {
+            let mut first = locks[0].lock();
+            let mut second = locks[1].lock();
+            *locks[2].lock() += 1;
+            *first += 1;
+            drop(first);
+            *locks[2].lock() += 1;
+            *second += 1;
+        }
+        assert_eq!(locks.each_ref().map(|lock| *lock.lock()), [100, 100, 200]);
+    }
+
+    #[test]
+    fn a_holder_that_panics_leaves_the_lock_open() {
+        let lock = Biased::leaning_after(0_u64, 1);
+        for _ in 0..3 {
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                *lock.lock() += 1;
+                let _inside = lock.lock();
+                panic!("inside");
+            }));
+            assert!(panicked.is_err());
+        }
+        std::thread::scope(|scope| scope.spawn(|| assert_eq!(*lock.lock(), 3)).join().unwrap());
+    }
+
+    #[test]
+    fn threads_come_and_go_and_never_meet_inside() {
+        let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+        println!("seed {seed}");
+        let locks: [Biased<(u64, u64)>; 3] = std::array::from_fn(|_| Biased::leaning_after((0, 0), 3));
+        let (rounds, threads) = (40, 4);
+        for round in 0..rounds {
+            let start = Barrier::new(threads);
+            std::thread::scope(|scope| {
+                for thread in 0..threads as u64 {
+                    let (locks, start) = (&locks, &start);
+                    scope.spawn(move || {
+                        let mut random = seed ^ (round << 8 | thread) | 1;
+                        start.wait();
+                        for _ in 0..500 {
+                            random ^= random << 13;
+                            random ^= random >> 7;
+                            random ^= random << 17;
+                            // Mostly the thread's own, for rows to come about.
+                            let at = if random.is_multiple_of(100) { (random >> 32) % 3 } else { thread % 3 };
+                            let mut pair = locks[at as usize].lock();
+                            assert_eq!(pair.0, pair.1);
+                            pair.0 += 1;
+                            std::hint::black_box(&mut pair.0);
+                            pair.1 += 1;
+                        }
+                    });
+                }
+            });
+        }
+        let total: u64 = locks.iter().map(|lock| lock.lock().0).sum();
+        assert_eq!(total, rounds * threads as u64 * 500);
+    }
+}

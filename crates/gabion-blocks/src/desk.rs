@@ -1,0 +1,71 @@
+//! Desks: where a thread says which leaning lock it is inside of (see [`crate::bias`]).
+
+use std::cell::Cell;
+
+use crate::inside;
+use crate::sync::{AtomicUsize, Mutex, Ordering, yield_now};
+
+/// One thread's desk. Never freed: when its thread ends it waits for another one.
+#[repr(align(128))]
+pub(crate) struct Desk {
+    /// The address of the lock that the thread is inside of because the lock leans to it; 0 when there is none.
+    pub inside: AtomicUsize,
+}
+
+static VACANT: Mutex<Vec<&'static Desk>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The thread's desk, once it has one, until it ends. Apart from what gives it back, because a place without a
+    /// destructor is reached by one instruction.
+    static DESK: Cell<Option<&'static Desk>> = const { Cell::new(None) };
+
+    static LEAVING: Leaving = const { Leaving };
+}
+
+/// Gives the desk back when its thread ends.
+struct Leaving;
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(desk) = DESK.take() {
+            let _inside = inside::enter();
+            // The lock orders all that this thread did before what the desk's next one does: locks lean to the desk still.
+            with_vacant(|vacant| vacant.push(desk));
+        }
+    }
+}
+
+/// How often the list of vacant desks is tried.
+const TRIES: u32 = 1000;
+
+/// Works on the vacant desks, unless they cannot be had: in a child that was forked while another thread was at them they
+/// stay locked for ever. Without a desk no lock leans to a thread, and a desk that nobody takes costs 128 bytes.
+fn with_vacant<R>(work: impl FnOnce(&mut Vec<&'static Desk>) -> R) -> Option<R> {
+    let mut vacant = (0..TRIES).find_map(|_| {
+        VACANT.try_lock().ok().or_else(|| {
+            yield_now();
+            None
+        })
+    })?;
+    Some(work(&mut vacant))
+}
+
+/// This thread's desk, if it has one.
+#[inline]
+pub(crate) fn mine() -> Option<&'static Desk> {
+    DESK.get()
+}
+
+/// This thread's desk, taken now if it had none; `None` while the thread ends.
+pub(crate) fn take() -> Option<&'static Desk> {
+    if let Some(desk) = DESK.get() {
+        return Some(desk);
+    }
+    let _inside = inside::enter();
+    LEAVING.try_with(|_| ()).ok()?;
+    let vacant = with_vacant(Vec::pop)?;
+    let desk = vacant.unwrap_or_else(|| Box::leak(Box::new(Desk { inside: AtomicUsize::new(0) })));
+    debug_assert_eq!(desk.inside.load(Ordering::Relaxed), 0);
+    DESK.set(Some(desk));
+    Some(desk)
+}

@@ -1,0 +1,256 @@
+//! What callers ask of a table: read, put, remove, touch.
+
+use std::time::Duration;
+
+use gabion_pile::ReadBuf;
+
+use crate::change::{Locked, Request, Step};
+use crate::core::Core;
+use crate::entry::{Layout, Times, contents};
+use crate::hash::KeyHash;
+use crate::key::{Image, LONGEST_KEY};
+use crate::options::{PutOptions, PutResult, Span};
+use crate::policy::Id;
+use crate::record::Record;
+use crate::room::Effort;
+use crate::shard::Reason;
+use crate::stats::Figure;
+use crate::wheel::{Due, NEVER};
+
+impl Core {
+    /// Reads a value into `buf`: where it begins there.
+    #[inline]
+    pub fn read(&self, record: &Record, key: &[u8], used: bool, buf: &mut ReadBuf) -> Option<usize> {
+        if key.len() > LONGEST_KEY || record.is_dropped() {
+            return None;
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        let (ground, shards) = self.parts();
+        let offset = shards[self.shard(hash)].read(ground, &image, hash, used, buf, || self.now());
+        if used {
+            record.counters.count(if offset.is_some() { Figure::Hits } else { Figure::Misses });
+        }
+        offset
+    }
+
+    /// When a value ends, and what must stand with it to know.
+    #[inline]
+    fn times(&self, record: &Record, options: &PutOptions) -> (Option<Due>, Times) {
+        let table = record.options;
+        let (ttl, idle) = (options.ttl.millis(table.ttl), options.idle.millis(table.idle));
+        if ttl.is_none() && idle.is_none() && options.expires_at.is_none() {
+            return (None, Times::default());
+        }
+        let now = self.now();
+        let wall = options.expires_at.map(|at| at.saturating_sub(self.clock().wall()).as_millis());
+        let wall = wall.map(|left| now.saturating_add(u64::try_from(left).unwrap_or(NEVER)));
+        let end = [ttl.map(|ttl| now.saturating_add(ttl)), wall].into_iter().flatten().min();
+        let deadline = [end, idle.map(|idle| now.saturating_add(idle))].into_iter().flatten().min();
+        let own_ttl = if matches!(options.ttl, Span::Of(_)) { ttl } else { None };
+        let due = deadline.map(|deadline| Due::new(deadline, idle));
+        (due, Times { end: end.filter(|_| idle.is_some()), ttl: own_ttl })
+    }
+
+    /// Stores a value; `None` when the key is there and the put is for absent keys only.
+    pub fn put(
+        &self,
+        record: &Record,
+        key: &[u8],
+        value: &[u8],
+        options: &PutOptions,
+        absent: bool,
+    ) -> Option<PutResult> {
+        if key.len() > LONGEST_KEY {
+            record.counters.count(Figure::Rejected);
+            return Some(PutResult::Rejected);
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        let result = self.store(&self.request(record, &image, hash, value, options, absent))?;
+        record.counters.count(match result {
+            PutResult::Inserted => Figure::Inserted,
+            PutResult::Replaced => Figure::Replaced,
+            PutResult::Rejected => Figure::Rejected,
+        });
+        Some(result)
+    }
+
+    #[inline]
+    fn request<'a>(
+        &'a self,
+        record: &'a Record,
+        image: &'a Image<'a>,
+        hash: KeyHash,
+        value: &'a [u8],
+        options: &PutOptions,
+        absent: bool,
+    ) -> Request<'a> {
+        let (due, times) = self.times(record, options);
+        let layout = Layout::new(image, value.len(), due.is_some(), times);
+        let (clock, priority) = (self.clock(), options.priority);
+        Request { record, image, hash, value, layout, due, times, priority, absent, clock }
+    }
+
+    fn store(&self, request: &Request<'_>) -> Option<PutResult> {
+        let shard = self.shard(request.hash);
+        let (mut effort, mut refused) = (Effort::default(), false);
+        loop {
+            let mut locked = self.lock(shard);
+            self.introduce(&mut locked, request.record);
+            let refuse = refused || request.record.is_dropped();
+            let step = if refuse { Step::Refused } else { locked.put(request, effort.sure) };
+            if let Step::Refused = step {
+                // Its old value is not what the caller wants to be found. It also leaves room for another try.
+                let tried_with_it = self.remove_locked(&mut locked, request.image, request.hash).is_some();
+                self.unlock(locked);
+                if tried_with_it && !request.record.is_dropped() {
+                    (effort, refused) = (Effort::default(), false);
+                    continue;
+                }
+                return Some(PutResult::Rejected);
+            }
+            self.unlock(locked);
+            match step {
+                Step::Present => return None,
+                Step::Inserted => return Some(PutResult::Inserted),
+                Step::Replaced => return Some(PutResult::Replaced),
+                lack => refused = !self.make_way(shard, request, &lack, &mut effort),
+            }
+        }
+    }
+
+    /// Removes a key's entry; `None` when there is none, `Some(false)` when its time was over.
+    fn remove_locked(&self, locked: &mut Locked<'_>, image: &Image<'_>, hash: KeyHash) -> Option<bool> {
+        let id = locked.shard.find(&mut locked.state, locked.ground, image, hash)?;
+        let over = self.is_over(locked, id);
+        locked.remove_entry(id, over.then_some(Reason::Expired));
+        Some(!over)
+    }
+
+    fn is_over(&self, locked: &Locked<'_>, id: Id) -> bool {
+        // The time is asked for only when it matters.
+        locked.entry(id).due().is_some_and(|due| due.deadline() <= self.now())
+    }
+
+    /// Whether a key has a value. Copies nothing.
+    pub fn contains(&self, record: &Record, key: &[u8]) -> bool {
+        if key.len() > LONGEST_KEY || record.is_dropped() {
+            return false;
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        self.parts().1[self.shard(hash)].contains(self.parts().0, &image, hash, || self.now())
+    }
+
+    pub fn remove(&self, record: &Record, key: &[u8]) -> bool {
+        if key.len() > LONGEST_KEY || record.is_dropped() {
+            return false;
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        let mut locked = self.lock(self.shard(hash));
+        let removed = self.remove_locked(&mut locked, &image, hash) == Some(true);
+        self.unlock(locked);
+        if removed {
+            record.counters.count(Figure::Removed);
+        }
+        removed
+    }
+
+    /// Removes an entry and leaves its value in `buf`: where it begins.
+    pub fn pop(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<usize> {
+        if key.len() > LONGEST_KEY || record.is_dropped() {
+            return None;
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        let mut locked = self.lock(self.shard(hash));
+        let opened = locked.shard.open(&locked.state, self.parts().0, &image, hash, buf);
+        let opened = opened.map(|(cell, found)| (cell.place().to_bits(), found.offset));
+        let found = opened.and_then(|(id, offset)| {
+            let over = self.is_over(&locked, id);
+            locked.remove_entry(id, over.then_some(Reason::Expired));
+            (!over).then_some(offset)
+        });
+        self.unlock(locked);
+        record.counters.count(if found.is_some() { Figure::Hits } else { Figure::Misses });
+        if found.is_some() {
+            record.counters.count(Figure::Removed);
+        }
+        found
+    }
+
+    /// Restarts a value's time: `ttl`, or the one it was put with, or its table's. False when there is no such value, or
+    /// (where it had no end) no room to note one.
+    pub fn touch(&self, record: &Record, key: &[u8], ttl: Span) -> bool {
+        if key.len() > LONGEST_KEY {
+            return false;
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        let (shard, mut effort) = (self.shard(hash), Effort::default());
+        loop {
+            let mut locked = self.lock(shard);
+            self.introduce(&mut locked, record);
+            let found = locked.shard.find(&mut locked.state, self.parts().0, &image, hash);
+            let Some(id) = found.filter(|_| !record.is_dropped()) else {
+                self.unlock(locked);
+                return false;
+            };
+            if self.is_over(&locked, id) {
+                locked.remove_entry(id, Some(Reason::Expired));
+                self.unlock(locked);
+                return false;
+            }
+            if self.restart(&mut locked, record, id, ttl) {
+                self.unlock(locked);
+                return true;
+            }
+            // Its times take another place than before: that is a put's work.
+            let (entry, mut buf) = (locked.entry(id), ReadBuf::new());
+            let Some((_, value)) = contents(self.pile(), id, &mut buf) else {
+                self.unlock(locked);
+                return false;
+            };
+            let idle = entry.due().and_then(Due::idle);
+            let idle = idle.map_or(Span::Never, |idle| Span::Of(Duration::from_millis(idle)));
+            let options = PutOptions { ttl, idle, expires_at: None, priority: entry.about().priority };
+            let request = self.request(record, &image, hash, &value, &options, false);
+            let step = locked.put(&request, effort.sure);
+            self.unlock(locked);
+            match step {
+                Step::Replaced | Step::Inserted => return true,
+                Step::Present | Step::Refused => return false,
+                lack => {
+                    if !self.make_way(shard, &request, &lack, &mut effort) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Restarts an entry's time where its payload has a place for it; false where it has none.
+    fn restart(&self, locked: &mut Locked<'_>, record: &Record, id: Id, ttl: Span) -> bool {
+        let (now, entry) = (self.now(), locked.entry(id));
+        // What never ends has no place for an end.
+        let Some(due) = entry.due() else { return ttl == Span::Table || ttl == Span::Never };
+        let times = entry.times();
+        let own = times.ttl.map_or(Span::Table, |ttl| Span::Of(Duration::from_millis(ttl)));
+        let span = if ttl == Span::Table { own } else { ttl };
+        let restarted = span.millis(record.options.ttl).map(|ttl| now.saturating_add(ttl));
+        // Put with an end by the time of day only: that stays.
+        let old_end = if due.idle().is_some() { times.end } else { Some(due.deadline()) };
+        let end = if ttl == Span::Never { None } else { restarted.or(old_end) };
+        if times.end.is_some() {
+            entry.set_end(end.unwrap_or(NEVER));
+        } else if due.idle().is_some() && restarted.is_some() {
+            return false;
+        }
+        let idle = due.idle().map(|idle| now.saturating_add(idle));
+        let deadline = [end, idle].into_iter().flatten().min().unwrap_or(NEVER);
+        locked.set_due(id, due.until(deadline));
+        true
+    }
+}

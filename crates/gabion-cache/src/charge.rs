@@ -1,0 +1,149 @@
+//! Bytes under a shard's lock: charging a put, and making room for it.
+
+use crate::budget::Ledger;
+use crate::change::{Lack, Locked, Request};
+use crate::entry::{Entry, Layout, stored};
+use crate::policy::Id;
+use crate::shard::{Group, Reason};
+
+/// Bytes of the largest slot.
+const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
+
+impl Locked<'_> {
+    /// Charges what the put weighs to the table and the cache, making room for it.
+    pub fn charge(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<(), Lack> {
+        let weight = request.weight();
+        let own = request.record.own.as_ref();
+        if own.is_none_or(|own| own.used.take(weight).is_ok()) {
+            if self.draw(weight) {
+                return Ok(());
+            }
+            if let Some(own) = own {
+                own.used.give(weight);
+            }
+        }
+        if weight > self.ground.ledger.used.limit() || own.is_some_and(|own| weight > own.used.limit()) {
+            return Err(Lack::Room);
+        }
+        // An entry of higher priority can be replaced, though not evicted.
+        let replaced = found.filter(|&id| self.entry(id).about().priority > request.priority);
+        let needed = weight.saturating_sub(replaced.map_or(0, |id| self.weight(id)));
+        if !sure && self.evictable(request.priority, request.partition()) < needed {
+            return Err(Lack::Unsure(needed));
+        }
+        if let Some(own) = own {
+            while own.used.take(weight).is_err() {
+                self.make_room(request, true)?;
+            }
+        }
+        while !self.draw(weight) {
+            if let Err(lack) = self.make_room(request, false) {
+                if let Some(own) = own {
+                    own.used.give(weight);
+                }
+                return Err(lack);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the shard's entries up to a priority: of a table with a limit of its own, or of all.
+    pub fn evictable(&self, priority: i8, only: Option<u16>) -> u64 {
+        let groups = self.state.groups.iter().filter(|group| group.priority <= priority);
+        groups.filter(|group| only.is_none() || group.partition == only).map(|group| group.policy.bytes()).sum()
+    }
+
+    /// Takes bytes that this shard has charged, or that nobody has.
+    #[inline]
+    fn draw(&mut self, weight: u64) -> bool {
+        let lacking = weight.saturating_sub(self.state.credit);
+        if lacking > 0 && self.ground.ledger.used.take(lacking).is_err() {
+            return false;
+        }
+        self.state.credit -= weight - lacking;
+        true
+    }
+
+    /// Bytes that no entry needs any more.
+    pub fn earn(&mut self, bytes: u64) {
+        self.state.credit += bytes;
+        if self.state.credit > self.ground.most_credit {
+            self.return_credit();
+        }
+    }
+
+    /// Gives up what is charged and unused. Returns how much that was.
+    pub fn return_credit(&mut self) -> u64 {
+        let credit = std::mem::take(&mut self.state.credit);
+        if credit > 0 {
+            self.ground.ledger.used.give(credit);
+        }
+        credit
+    }
+
+    pub fn uncharge(&mut self, request: &Request<'_>) {
+        if let Some(own) = &request.record.own {
+            own.used.give(request.weight());
+        }
+        self.earn(request.weight());
+    }
+
+    /// Evicts an entry of the lowest priority that there is in the table or the cache, as far as this shard goes.
+    fn make_room(&mut self, request: &Request<'_>, table_only: bool) -> Result<(), Lack> {
+        let own = request.record.own.as_ref().filter(|_| table_only);
+        let ledger: &Ledger = own.unwrap_or(&self.ground.ledger);
+        let priority = ledger.classes.lowest(request.priority).ok_or(Lack::Room)?;
+        let only = table_only.then_some(request.record.id);
+        if self.evict(priority, only) { Ok(()) } else { Err(Lack::Elsewhere { priority, table_only }) }
+    }
+
+    /// Evicts one entry of a priority: of a table with a limit of its own, or of whichever group has most. False when
+    /// there is none here.
+    pub fn evict(&mut self, priority: i8, only: Option<u16>) -> bool {
+        let fits = |group: &&Group| {
+            group.priority == priority && (only.is_none() || group.partition == only) && group.policy.bytes() > 0
+        };
+        let state = &*self.state;
+        let Some(group) = state.groups.iter().filter(fits).max_by_key(|group| group.policy.bytes()) else {
+            return false;
+        };
+        let partition = group.partition;
+        let limit = match partition {
+            Some(table) => state.records[table as usize].own.as_ref().map_or(0, |own| own.used.limit()),
+            None => self.ground.ledger.used.limit(),
+        };
+        let capacity = limit / self.ground.shards;
+        let evicted = self.with_group(priority, partition, |group, links| group.policy.evict(links, capacity));
+        let Some(id) = evicted else { return false };
+        self.let_go(id, Some(Reason::Evicted));
+        true
+    }
+
+    /// Evicts one entry of a priority whose place in the pile is of the kind that the put needs, if one is about to go.
+    pub fn evict_like(&mut self, request: &Request<'_>, priority: i8) -> bool {
+        let state = &*self.state;
+        let groups = state.groups.iter().filter(|group| group.priority == priority && group.policy.bytes() > 0);
+        let partitions: Vec<_> = groups.map(|group| group.partition).collect();
+        for partition in partitions {
+            let pile = &self.ground.pile;
+            let fits = |id: Id| like(Entry::at(pile, id), request.layout);
+            if let Some(id) = self.with_group(priority, partition, |group, links| group.policy.evict_like(links, fits))
+            {
+                self.let_go(id, Some(Reason::Evicted));
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Whether an entry's place would do for another of a layout.
+fn like(entry: Entry<'_>, layout: Layout) -> bool {
+    match (entry.rest(), layout.rest) {
+        (None, None) => entry.stored() == layout.stored,
+        // A slot does for its own class only, room beyond slots for all that is smaller.
+        (Some((_, weight)), Some(rest)) if stored(rest) <= MOST_SLOT => weight == stored(rest),
+        (Some((_, weight)), Some(rest)) => weight >= stored(rest),
+        _ => false,
+    }
+}

@@ -1,0 +1,395 @@
+//! An entry: what the cache knows of a key's value, at the head of its payload in the pile.
+//!
+//! ```text
+//! word 0    newer neighbour (39) │ hash, high (10) │ flags (4) │ queue (2) │ own limit (1) │ priority (8)
+//! word 1    older neighbour (39) │ hash, low (25)
+//!      2    deadline and idle time                                  if it has an end
+//!      3    previous in the wheel (39) │ bucket (25)
+//!      4    next in the wheel (39)
+//! then      when it ends however often it is used                   as the flags say
+//!           the time to live that it was put with
+//!           pointer to the rest, and what the rest weighs
+//! then      image of the key │ value
+//! ```
+//! Neighbours are places. What is longer than a slot is stored as two objects: in the second lies the value, if it is longer
+//! than a slot by itself and the image is not over 512 bytes; otherwise the key, too, and only the image's prefix here.
+//!
+//! The words before the image are the lock holder's, who changes the first five in place; a reader takes of them only
+//! flags, which never change for one payload, and single words.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::Run;
+use gabion_heap::{MAX_SLOT_WORDS, class_for_words, slot_words};
+use gabion_pile::{Body, Glance, Pile, Place, Pointer, ReadBuf};
+
+use crate::hash::KEPT_BITS;
+use crate::key::{Image, parse_prefix};
+use crate::policy::Id;
+use crate::wheel::Due;
+
+const PLACE: u64 = (1 << Place::BITS) - 1;
+const LOW_HASH_BITS: u32 = u64::BITS - Place::BITS;
+const HIGH_HASH_BITS: u32 = KEPT_BITS - LOW_HASH_BITS;
+const FLAGS_SHIFT: u32 = Place::BITS + HIGH_HASH_BITS;
+const QUEUE_SHIFT: u32 = FLAGS_SHIFT + 4;
+const OWN_SHIFT: u32 = QUEUE_SHIFT + 2;
+const PRIORITY_SHIFT: u32 = OWN_SHIFT + 1;
+const _: () = assert!(PRIORITY_SHIFT + 8 == u64::BITS);
+
+const NEWER: usize = 0;
+const OLDER: usize = 1;
+const DUE: usize = 2;
+const PREVIOUS: usize = 3;
+const NEXT: usize = 4;
+
+/// Bytes of the longest payload that lies in its slot.
+const MOST_INLINE: usize = (MAX_SLOT_WORDS - 1) * 8;
+/// The longest image that lies in its entry.
+const MOST_IMAGE: usize = 512;
+/// The longest payload that does not get a run of its own.
+const CHUNK_PAYLOAD: usize = 1 << 20;
+
+/// What an entry has beside key and value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flags(u64);
+
+impl Flags {
+    const TIMED: u64 = 1;
+    const END: u64 = 2;
+    const TTL: u64 = 4;
+    const SPLIT: u64 = 8;
+
+    /// As an entry's first word has them.
+    #[inline]
+    pub fn of(word: u64) -> Self {
+        Self(word >> FLAGS_SHIFT & 0xF)
+    }
+
+    /// It has an end.
+    #[inline]
+    pub fn timed(self) -> bool {
+        self.0 & Self::TIMED != 0
+    }
+
+    /// It lies in two objects.
+    #[inline]
+    pub fn is_split(self) -> bool {
+        self.0 & Self::SPLIT != 0
+    }
+
+    fn end_at(self) -> usize {
+        if self.timed() { NEXT + 1 } else { DUE }
+    }
+
+    fn ttl_at(self) -> usize {
+        self.end_at() + usize::from(self.0 & Self::END != 0)
+    }
+
+    /// The word of the pointer to the rest; what the rest weighs stands behind it.
+    #[inline]
+    pub fn rest_at(self) -> usize {
+        self.ttl_at() + usize::from(self.0 & Self::TTL != 0)
+    }
+
+    /// The first word of the image.
+    #[inline]
+    pub fn image_at(self) -> usize {
+        const AT: [u8; 16] = {
+            let (mut at, mut flags) = ([0; 16], 0);
+            while flags < 16 {
+                at[flags] = (2 + 3 * (flags & 1) + (flags >> 1 & 1) + (flags >> 2 & 1) + 2 * (flags >> 3)) as u8;
+                flags += 1;
+            }
+            at
+        };
+        AT[self.0 as usize % 16] as usize
+    }
+}
+
+/// Times that stand with the value, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// When it ends however often it is used, for entries with an idle time.
+    pub end: Option<u64>,
+    /// The time to live that it was put with, where that is not its table's.
+    pub ttl: Option<u64>,
+}
+
+/// How an entry of some size is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub flags: Flags,
+    /// Bytes of the image in the entry.
+    pub image: usize,
+    /// Bytes of the second object, if there is one.
+    pub rest: Option<usize>,
+    /// Bytes in the pile, as it rounds them.
+    pub stored: u64,
+}
+
+/// Bytes that the pile takes for a payload.
+#[inline]
+pub(crate) fn stored(payload: usize) -> u64 {
+    let words = 1 + payload.div_ceil(8);
+    let stored = if words <= MAX_SLOT_WORDS {
+        slot_words(class_for_words(words)) * 8
+    } else if payload <= CHUNK_PAYLOAD {
+        // The slot's word, the chunk's tag, the payload's header.
+        24 + payload.next_multiple_of(8)
+    } else {
+        8 + Run::mapped_bytes(payload)
+    };
+    stored as u64
+}
+
+impl Layout {
+    #[inline]
+    pub fn new(image: &Image<'_>, value: usize, timed: bool, times: Times) -> Self {
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        let bits =
+            flag(timed, Flags::TIMED) | flag(times.end.is_some(), Flags::END) | flag(times.ttl.is_some(), Flags::TTL);
+        let flags = Flags(bits);
+        let length = flags.image_at() * 8 + image.len() + value;
+        if length <= MOST_INLINE {
+            return Self { flags, image: image.len(), rest: None, stored: stored(length) };
+        }
+        let flags = Flags(bits | Flags::SPLIT);
+        let apart = image.len() <= MOST_IMAGE && value > MOST_INLINE;
+        let (inline, rest) = if apart { (image.len(), value) } else { (image.prefix_len, image.key.len() + value) };
+        let stored = stored(flags.image_at() * 8 + inline) + stored(rest);
+        Self { flags, image: inline, rest: Some(rest), stored }
+    }
+}
+
+/// What an entry is, but for its value and what changes with use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct About {
+    pub priority: i8,
+    /// Its table has a limit of its own, and so policies of its own.
+    pub own: bool,
+}
+
+/// An entry's head as it is written with its payload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head {
+    pub about: About,
+    pub kept: u64,
+    pub due: Option<Due>,
+    pub times: Times,
+    /// Pointer and weight of the second object.
+    pub rest: Option<(Pointer, u64)>,
+}
+
+impl Head {
+    /// Appends the words, with no neighbours yet.
+    #[inline]
+    pub fn write(&self, flags: Flags, into: &mut Vec<u8>) {
+        let about =
+            u64::from(self.about.own) << OWN_SHIFT | u64::from(self.about.priority.cast_unsigned()) << PRIORITY_SHIFT;
+        let words =
+            [(self.kept >> LOW_HASH_BITS) << Place::BITS | flags.0 << FLAGS_SHIFT | about, self.kept << Place::BITS];
+        let mut push = |word: u64| into.extend_from_slice(&word.to_le_bytes());
+        words.into_iter().for_each(&mut push);
+        if let Some(due) = self.due {
+            [due.to_bits(), 0, 0].into_iter().for_each(&mut push);
+        }
+        [self.times.end, self.times.ttl].into_iter().flatten().for_each(&mut push);
+        if let Some((pointer, weight)) = self.rest {
+            [pointer.to_bits(), weight].into_iter().for_each(&mut push);
+        }
+    }
+}
+
+/// A live entry, for the holder of its shard's lock.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a>(Body<'a>);
+
+impl<'a> Entry<'a> {
+    /// The entry of a payload that is one, or was when it was looked at.
+    #[inline]
+    pub fn new(body: Body<'a>) -> Self {
+        Self(body)
+    }
+
+    /// The entry at a place that is known to hold one.
+    #[inline]
+    pub fn at(pile: &'a Pile, id: Id) -> Self {
+        Self(pile.body(Place::from_bits(id)).expect("an entry is in the cache's pile"))
+    }
+
+    #[inline]
+    fn get(self, at: usize) -> u64 {
+        // Relaxed throughout: the shard's lock orders its holders, and readers take single words as hints or behind the
+        // pile's guards.
+        self.0.word(at).load(Relaxed)
+    }
+
+    #[inline]
+    fn set(self, at: usize, mask: u64, bits: u64) {
+        let word: &AtomicU64 = self.0.word(at);
+        word.store(word.load(Relaxed) & !mask | bits, Relaxed);
+    }
+
+    #[inline]
+    pub fn links(self) -> (Id, Id) {
+        (self.get(NEWER) & PLACE, self.get(OLDER) & PLACE)
+    }
+
+    #[inline]
+    pub fn set_links(self, newer: Id, older: Id) {
+        self.set(NEWER, PLACE, newer);
+        self.set(OLDER, PLACE, older);
+    }
+
+    /// The bits of the hash that the index needs.
+    #[inline]
+    pub fn kept(self) -> u64 {
+        let high = self.get(NEWER) >> Place::BITS & ((1 << HIGH_HASH_BITS) - 1);
+        self.get(OLDER) >> Place::BITS | high << LOW_HASH_BITS
+    }
+
+    #[inline]
+    pub fn flags(self) -> Flags {
+        Flags::of(self.get(NEWER))
+    }
+
+    #[inline]
+    pub fn about(self) -> About {
+        let word = self.get(NEWER);
+        About { priority: ((word >> PRIORITY_SHIFT) as u8).cast_signed(), own: word >> OWN_SHIFT & 1 == 1 }
+    }
+
+    #[inline]
+    pub fn queue(self) -> u8 {
+        (self.get(NEWER) >> QUEUE_SHIFT & 3) as u8
+    }
+
+    #[inline]
+    pub fn set_queue(self, queue: u8) {
+        self.set(NEWER, 3 << QUEUE_SHIFT, u64::from(queue) << QUEUE_SHIFT);
+    }
+
+    /// Bytes of the entry and its rest, as the pile rounds them.
+    #[inline]
+    pub fn stored(self) -> u64 {
+        stored(self.0.len()) + self.rest().map_or(0, |(_, weight)| weight)
+    }
+
+    /// Its end and idle time, or [`Due::NONE`].
+    pub fn end(self) -> Due {
+        self.due().unwrap_or(Due::NONE)
+    }
+
+    /// Its end and idle time, if it has an end.
+    pub fn due(self) -> Option<Due> {
+        self.flags().timed().then(|| Due::from_bits(self.get(DUE)))
+    }
+
+    pub fn set_due(self, due: Due) {
+        self.set(DUE, u64::MAX, due.to_bits());
+    }
+
+    /// Sets the end of an entry that was put with one beside its idle time.
+    pub fn set_end(self, end: u64) {
+        self.set(self.flags().end_at(), u64::MAX, end);
+    }
+
+    pub fn times(self) -> Times {
+        let flags = self.flags();
+        let at = |flag, at: usize| (flags.0 & flag != 0).then(|| self.get(at));
+        Times { end: at(Flags::END, flags.end_at()), ttl: at(Flags::TTL, flags.ttl_at()) }
+    }
+
+    /// Previous and next in the wheel, and the bucket.
+    pub fn hooks(self) -> (Id, Id, usize) {
+        let word = self.get(PREVIOUS);
+        (word & PLACE, self.get(NEXT) & PLACE, (word >> Place::BITS) as usize)
+    }
+
+    pub fn set_hooks(self, previous: Id, next: Id, bucket: usize) {
+        self.set(PREVIOUS, u64::MAX, previous | (bucket as u64) << Place::BITS);
+        self.set(NEXT, u64::MAX, next);
+    }
+
+    /// Pointer and weight of the second object, if there is one.
+    #[inline]
+    pub fn rest(self) -> Option<(Pointer, u64)> {
+        let flags = self.flags();
+        flags.is_split().then(|| (Pointer::from_bits(self.get(flags.rest_at())), self.get(flags.rest_at() + 1)))
+    }
+
+    /// The key's length, its table, and how long its prefix is.
+    #[inline]
+    pub fn prefix(self) -> (usize, u16, usize) {
+        parse_prefix(self.get(self.flags().image_at()))
+    }
+
+    fn bytes_from(self, first: usize) -> Vec<u8> {
+        let mut bytes = vec![0; self.0.len().saturating_sub(8 * first)];
+        self.0.read(first, &mut bytes);
+        bytes
+    }
+
+    /// All that stands here.
+    pub fn bytes(self) -> Vec<u8> {
+        self.bytes_from(0)
+    }
+
+    /// Image and value, as far as they stand here.
+    pub fn inline_bytes(self) -> Vec<u8> {
+        self.bytes_from(self.flags().image_at())
+    }
+
+    /// How many bytes of the key's image stand here, if those that do are the key's. What is missing is in the rest.
+    #[inline]
+    pub fn begins_with(self, image: &Image<'_>) -> Option<usize> {
+        let (flags, length) = (self.flags(), self.0.len());
+        let at = flags.image_at();
+        let here = length.checked_sub(8 * at)?;
+        let whole = here >= image.len();
+        if flags.is_split() && here != image.len() && here != image.prefix_len || !flags.is_split() && !whole {
+            return None;
+        }
+        let inline = here.min(image.len());
+        image.matches(inline, |index| self.get(at + index)).then_some(inline)
+    }
+}
+
+/// Table and key of what may be an entry; `None` when it cannot be one. Any payload may be given.
+pub(crate) fn key_at(pile: &Pile, glance: &Glance<'_>) -> Option<(u16, Vec<u8>)> {
+    let mut buf = ReadBuf::new();
+    glance.copy(0, &mut buf);
+    let payload = buf.payload().to_vec();
+    let word = |at: usize| {
+        let bytes = payload.get(8 * at..).unwrap_or_default();
+        bytes.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
+    let flags = Flags::of(word(NEWER));
+    let (length, table, prefix) = parse_prefix(word(flags.image_at()));
+    let from = 8 * flags.image_at() + prefix;
+    if let Some(key) = payload.get(from..from + length) {
+        return Some((table, key.to_vec()));
+    }
+    let rest = flags.is_split().then(|| Pointer::from_bits(word(flags.rest_at())))?;
+    Some((table, pile.read(rest, &mut buf).ok()?.get(..length)?.to_vec()))
+}
+
+/// The key and the value of the entry at a place that is known to hold one. Under the lock.
+pub(crate) fn contents(pile: &Pile, id: Id, buf: &mut ReadBuf) -> Option<(Vec<u8>, Vec<u8>)> {
+    let entry = Entry::at(pile, id);
+    let (length, _, prefix) = entry.prefix();
+    let mut inline = entry.inline_bytes();
+    let Some((pointer, _)) = entry.rest() else {
+        let value = (prefix + length <= inline.len()).then(|| inline.split_off(prefix + length))?;
+        return Some((inline.split_off(prefix), value));
+    };
+    let key = (prefix <= inline.len()).then(|| inline.split_off(prefix))?;
+    let rest = pile.read(pointer, buf).ok()?;
+    if key.len() == length {
+        return Some((key, rest.to_vec()));
+    }
+    let (key, value) = rest.split_at_checked(length)?;
+    Some((key.to_vec(), value.to_vec()))
+}

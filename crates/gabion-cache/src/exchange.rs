@@ -1,0 +1,66 @@
+//! A step from one value to the next, taken only while the former is still there.
+
+use gabion_pile::ReadBuf;
+
+use crate::change::{Request, Step};
+use crate::core::Core;
+use crate::entry::{Layout, contents};
+use crate::key::{Image, LONGEST_KEY};
+use crate::record::Record;
+use crate::room::Effort;
+use crate::stats::Figure;
+
+impl Core {
+    /// Replaces a key's value while it is `old`; its end, idle time and priority stay. False: it is another by now.
+    /// `None`: the key has no value, or no longer, because there was no room for the new one.
+    pub fn replace_if(&self, record: &Record, key: &[u8], old: &[u8], new: &[u8]) -> Option<bool> {
+        if key.len() > LONGEST_KEY {
+            return None;
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        let shard = self.shard(hash);
+        let (mut effort, mut refused, mut buf) = (Effort::default(), false, ReadBuf::new());
+        loop {
+            let mut locked = self.lock(shard);
+            self.introduce(&mut locked, record);
+            let found = locked.shard.find(&mut locked.state, self.parts().0, &image, hash);
+            let found = found.filter(|&id| {
+                let over = locked.entry(id).due().is_some_and(|due| due.deadline() <= self.now());
+                !over && !record.is_dropped()
+            });
+            let Some(id) = found else {
+                self.unlock(locked);
+                return None;
+            };
+            if contents(self.pile(), id, &mut buf).is_none_or(|(_, value)| *value != *old) {
+                self.unlock(locked);
+                return Some(false);
+            }
+            let entry = locked.entry(id);
+            let (due, times, priority) = (entry.due(), entry.times(), entry.about().priority);
+            let layout = Layout::new(&image, new.len(), due.is_some(), times);
+            let (image, clock) = (&image, self.clock());
+            let request =
+                Request { record, image, hash, value: new, layout, due, times, priority, absent: false, clock };
+            let step = if refused { Step::Refused } else { locked.put(&request, effort.sure) };
+            if let Step::Refused = step {
+                // The old value must not be taken for the new one.
+                locked.remove_entry(id, None);
+            }
+            self.unlock(locked);
+            match step {
+                Step::Replaced | Step::Inserted => {
+                    record.counters.count(Figure::Replaced);
+                    return Some(true);
+                }
+                Step::Refused => {
+                    record.counters.count(Figure::Rejected);
+                    return None;
+                }
+                Step::Present => return Some(false),
+                lack => refused = !self.make_way(shard, &request, &lack, &mut effort),
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Room for a put that its own shard cannot give: bytes from other shards, and pages.
+//!
+//! Bytes that entries leave are free at once, pages only when nothing is left in them. So when there is no page for a put,
+//! a page with few entries is emptied into the free slots of others. Where there are not enough of those, entries are evicted
+//! first: the put costs about a page, however large the cache.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::{BlockError, PAGE_BYTES};
+use gabion_pile::{Place, SparsePage};
+
+use crate::budget::Ledger;
+use crate::change::{Locked, Request, Step};
+use crate::core::Core;
+use crate::entry::key_at;
+use crate::key::Image;
+use crate::shard::Reason;
+
+/// What a put has tried to find room.
+#[derive(Default)]
+pub(crate) struct Effort {
+    /// All shards together can make room.
+    pub sure: bool,
+    /// Bytes of entries that went so that pages come free.
+    pub evicted: u64,
+    /// Pages that were freed.
+    pub pages: u64,
+}
+
+/// Entries that are evicted at one time when there are no pages: slots of the right class may be among them.
+const BATCH: usize = 16;
+/// A page of which no more than so many hundredths are taken is emptied before entries of other kinds are evicted.
+const MOST_MOVED: u32 = 75;
+
+impl Core {
+    /// Finds room for a put that had none; false when there is none to be had. No lock is held.
+    #[cold]
+    pub fn make_way(&self, shard: usize, request: &Request<'_>, lack: &Step, effort: &mut Effort) -> bool {
+        match *lack {
+            Step::Unsure(bytes) => {
+                effort.sure = self.could_hold(request, bytes);
+                effort.sure
+            }
+            Step::Elsewhere { priority, table_only } => {
+                let only = table_only.then_some(request.record.id);
+                if !self.evict_elsewhere(shard, priority, only) {
+                    // What is charged there is just being put, or just gone.
+                    std::thread::yield_now();
+                }
+                effort.sure = false;
+                true
+            }
+            Step::Pages(ref cause) => self.make_pages(shard, request, cause, effort),
+            _ => false,
+        }
+    }
+
+    /// Whether room could be made for so many bytes by entries that the put may evict, wherever they are.
+    fn could_hold(&self, request: &Request<'_>, bytes: u64) -> bool {
+        // All locks at one time, in their order: what is charged is an entry's then, or in hand, or nobody's.
+        let shards: Vec<Locked<'_>> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
+        let sum = |figure: &dyn Fn(&Locked<'_>) -> u64| shards.iter().map(figure).sum::<u64>();
+        let free = |ledger: &Ledger| ledger.used.limit().saturating_sub(ledger.used.used());
+        let all = sum(&|locked| locked.state.credit + locked.evictable(request.priority, None));
+        let own = sum(&|locked| locked.evictable(request.priority, Some(request.record.id)));
+        let own_holds = |ledger: &Ledger| free(ledger).saturating_add(own) >= bytes;
+        free(self.ledger()).saturating_add(all) >= bytes && request.record.own.as_ref().is_none_or(own_holds)
+    }
+
+    /// Has another shard give up bytes: what it does not use, or else an entry of a priority.
+    fn evict_elsewhere(&self, own: usize, priority: i8, only: Option<u16>) -> bool {
+        // Relaxed: any shard is as good as another.
+        let (start, count) = (self.next.fetch_add(1, Relaxed), self.shard_count());
+        let others = (0..count).map(|step| (start + step) % count);
+        others.filter(|&other| other != own).any(|other| {
+            let mut locked = self.lock(other);
+            let gave = locked.return_credit() > 0 || locked.evict(priority, only);
+            locked.return_credit();
+            self.unlock(locked);
+            gave
+        })
+    }
+
+    /// Frees pages, or slots of the class that a put needs, by evicting and by moving entries.
+    fn make_pages(&self, shard: usize, request: &Request<'_>, cause: &BlockError, effort: &mut Effort) -> bool {
+        // Where the system itself has no memory, evicting the whole cache would not be the answer.
+        if !matches!(cause, BlockError::Limit { .. }) {
+            return false;
+        }
+        // What other pages have room for costs no entry.
+        if self.move_sparse(effort) {
+            return true;
+        }
+        // A page's worth of evictions for each page, and as much as the put itself takes.
+        let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.weight();
+        if enough
+            && let Some(sparse) = self.pile().sparse_page(false)
+            && self.empty_page(&sparse, Some(request.priority))
+        {
+            effort.pages += 1;
+            return true;
+        }
+        let before = effort.evicted;
+        self.evict_some(shard, request.priority, effort);
+        effort.evicted > before
+    }
+
+    /// Empties a page that is sparse enough, if other pages have room for what is in it.
+    fn move_sparse(&self, effort: &mut Effort) -> bool {
+        let sparse = self.pile().sparse_page(true).filter(|sparse| sparse.percent() <= MOST_MOVED);
+        let moved = sparse.is_some_and(|sparse| self.empty_page(&sparse, None));
+        effort.pages += u64::from(moved);
+        moved
+    }
+
+    fn evict_some(&self, own: usize, priority: i8, effort: &mut Effort) {
+        let count = self.shard_count();
+        for shard in (0..count).map(|step| (own + step) % count) {
+            let Some(lowest) = self.ledger().classes.lowest(priority) else { return };
+            let mut locked = self.lock(shard);
+            let before = locked.evictable(priority, None);
+            let evicted = (0..BATCH).take_while(|_| locked.evict(lowest, None)).count();
+            effort.evicted += before - locked.evictable(priority, None);
+            self.unlock(locked);
+            if evicted > 0 {
+                return;
+            }
+        }
+    }
+
+    /// Moves the entries of a page to other pages; where there is no room for one, it is evicted if its priority is no
+    /// higher than a given one. False when something stays.
+    fn empty_page(&self, page: &SparsePage, priority: Option<i8>) -> bool {
+        let places = self.pile().places_in(page);
+        !places.is_empty() && places.into_iter().all(|place| self.move_entry(page, place, priority))
+    }
+
+    /// Moves the entry at a place out of a page; false when something else lies there, or it has to stay.
+    fn move_entry(&self, page: &SparsePage, place: Place, priority: Option<i8>) -> bool {
+        // Whose it is, is told by its key, which says the shard. What was read without a lock is a guess.
+        let Some(glance) = self.pile().glance(place) else { return false };
+        let Some((table, key)) = key_at(self.pile(), &glance) else { return false };
+        if !glance.holds(|| true) {
+            return false;
+        }
+        let image = Image::new(table, &key);
+        let hash = self.hash(&image);
+        let mut locked = self.lock_only(self.shard(hash));
+        let found = locked.shard.find(&mut locked.state, locked.ground, &image, hash);
+        if found != Some(place.to_bits()) {
+            return false;
+        }
+        let moved = locked.move_out(place.to_bits(), |to| !page.has(to)) || {
+            let may_go = priority.is_some_and(|priority| locked.entry(place.to_bits()).about().priority <= priority);
+            if may_go {
+                locked.remove_entry(place.to_bits(), Some(Reason::Evicted));
+            }
+            may_go
+        };
+        self.unlock(locked);
+        moved
+    }
+}

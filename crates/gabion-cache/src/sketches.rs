@@ -1,0 +1,132 @@
+//! The sketches of one shard: as many as its entries need.
+//!
+//! Sketches split and merge in turn, as segments do, but by their own numbers. A new sketch begins as a copy of the one
+//! that it was split from, so that what was known of its keys stays known. All keys of a shard age at one time, or equals
+//! would win over equals: a sketch is halved when it is next written to, and until then who reads it halves what he reads.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
+use crate::segments::{address, partner, wanted};
+use crate::sketch::{self, SAMPLE};
+
+/// Entries for each sketch that make sketches split: at least 32 bits of counters for each.
+pub(crate) const FULL: u64 = 1024;
+
+// On a line of its own: readers count here.
+#[repr(align(64))]
+pub(crate) struct Sketches {
+    strip: Strip,
+    count: AtomicU64,
+    /// How often each sketch was halved.
+    epochs: Box<[AtomicU32]>,
+    /// How often all sketches of the shard were to be halved.
+    epoch: AtomicU32,
+    /// Keys noted since.
+    noted: AtomicU64,
+}
+
+impl Sketches {
+    pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Self {
+        let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2) as usize);
+        let epochs = (0..strip.most()).map(|_| AtomicU32::new(0)).collect();
+        let (count, noted) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { strip, count, epochs, epoch: AtomicU32::new(0), noted }
+    }
+
+    /// Bytes of all sketches.
+    pub fn bytes(&self) -> u64 {
+        self.count.load(Relaxed) * UNIT_BYTES
+    }
+
+    #[inline]
+    fn index(&self, kept: u64) -> Option<usize> {
+        // Acquire: pairs with the split that made the sketch.
+        let count = self.count.load(Acquire);
+        (count > 0).then(|| address(kept, count))
+    }
+
+    /// Notes that a key was asked for. No lock is needed.
+    #[inline]
+    pub fn note(&self, kept: u64) {
+        if let Some(words) = self.index(kept).and_then(|index| self.strip.get(index))
+            && sketch::note(words, kept)
+        {
+            // Relaxed, and not a read-modify-write: a lost count does not matter.
+            self.noted.store(self.noted.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// How often a key was asked for of late.
+    #[inline]
+    pub fn frequency(&self, kept: u64) -> u8 {
+        let Some(index) = self.index(kept) else { return 0 };
+        let Some(words) = self.strip.get(index) else { return 0 };
+        let behind = self.epoch.load(Relaxed).wrapping_sub(self.epochs[index].load(Relaxed));
+        sketch::estimate(words, kept) >> behind.min(7)
+    }
+
+    /// Halves all counts and makes sketches more or fewer when it is time; brings the sketch of a key up to date. Under
+    /// the shard's lock.
+    #[inline]
+    pub fn keep_time(&self, entries: u64, kept: u64) {
+        let noted = self.noted.load(Relaxed);
+        if noted >= SAMPLE * entries.max(64) {
+            self.noted.store(noted / 2, Relaxed);
+            self.epoch.store(self.epoch.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+        let count = self.count.load(Relaxed);
+        if count == 0 || wanted(entries, count, FULL) != Ordering::Equal {
+            self.resize(entries, count);
+        }
+        if let Some(index) = self.index(kept) {
+            self.age(index);
+        }
+    }
+
+    /// Brings a sketch up to date.
+    #[inline]
+    fn age(&self, index: usize) {
+        let (now, then) = (self.epoch.load(Relaxed), self.epochs[index].load(Relaxed));
+        if now != then
+            && let Some(words) = self.strip.get(index)
+        {
+            sketch::halve(words, now.wrapping_sub(then));
+            self.epochs[index].store(now, Relaxed);
+        }
+    }
+
+    #[cold]
+    fn resize(&self, entries: u64, count: u64) {
+        if count == 0 {
+            let made = self.strip.put(0, |words| words.iter().for_each(|word| word.store(0, Relaxed)));
+            // Without memory nobody is known for now.
+            self.count.store(u64::from(made.is_ok()), Release);
+            return;
+        }
+        if wanted(entries, count, FULL) == Ordering::Greater {
+            let from = partner(count) as usize;
+            self.age(from);
+            let Some(known) = self.strip.get(from) else { return };
+            let copy = |words: &Unit| {
+                words.iter().zip(known).for_each(|(into, from)| into.store(from.load(Relaxed), Relaxed));
+            };
+            if self.strip.put(count as usize, copy).is_ok() {
+                self.epochs[count as usize].store(self.epoch.load(Relaxed), Relaxed);
+                self.count.store(count + 1, Release);
+            }
+            return;
+        }
+        let (last, into) = (count as usize - 1, partner(count - 1) as usize);
+        self.age(last);
+        self.age(into);
+        if let (Some(into), Some(from)) = (self.strip.get(into), self.strip.get(last)) {
+            sketch::merge(into, from);
+        }
+        self.count.store(last as u64, Release);
+        self.strip.give(last);
+    }
+}

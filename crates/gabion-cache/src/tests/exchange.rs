@@ -1,0 +1,78 @@
+//! Steps from one value to the next.
+
+use std::time::Duration;
+
+use super::{cache, get, priority, ttl};
+use crate::{Mode, PutOptions, PutResult, ReadBuf, Span};
+
+#[test]
+fn a_value_is_replaced_only_while_it_is_the_one() {
+    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    assert_eq!(cache.replace_if(b"k", b"", b"new"), None);
+    cache.put(b"k", b"one", &PutOptions::default());
+    assert_eq!(cache.replace_if(b"k", b"other", b"new"), Some(false));
+    assert_eq!(cache.replace_if(b"k", b"one", &[7; 5000]), Some(true));
+    assert_eq!(get(&cache, b"k"), Some(vec![7; 5000]));
+    assert_eq!(cache.replace_if(b"k", &[7; 5000], b""), Some(true));
+    assert_eq!(get(&cache, b"k"), Some(vec![]));
+    assert_eq!(cache.stats().replaced, 2);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn end_idle_time_and_priority_stay() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let idle = PutOptions { idle: Span::Of(Duration::from_secs(10)), ..ttl(25.0) };
+    for (key, options) in [(b"t", ttl(25.0)), (b"i", idle), (b"p", priority(3))] {
+        cache.put(key, b"0", &options);
+        assert_eq!(cache.replace_if(key, b"0", &[1; 300]), Some(true));
+    }
+    clock.advance(Duration::from_secs(9));
+    assert!(get(&cache, b"i").is_some());
+    clock.advance(Duration::from_secs(9));
+    assert!(get(&cache, b"i").is_some() && get(&cache, b"t").is_some());
+    clock.advance(Duration::from_secs(8));
+    for key in [b"t", b"i"] {
+        assert_eq!((get(&cache, key), cache.replace_if(key, &[1; 300], b"2")), (None, None));
+    }
+    // A put of lower priority finds nothing that it may evict.
+    let mut n = 0_u32;
+    while cache.put(&n.to_le_bytes(), &[0; 1000], &priority(2)) == PutResult::Inserted && cache.stats().evicted == 0 {
+        n += 1;
+    }
+    assert!(get(&cache, b"p").is_some());
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_value_that_finds_no_room_leaves_nothing_behind() {
+    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    cache.put(b"k", b"old", &PutOptions::default());
+    assert_eq!(cache.replace_if(b"k", b"old", &vec![1; 2 << 20]), None);
+    assert!(!cache.contains(b"k"));
+    assert_eq!((cache.stats().rejected, cache.len()), (1, 0));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn no_step_of_many_threads_is_lost() {
+    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    cache.put(b"n", &0_u64.to_le_bytes(), &PutOptions::default());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut buf = ReadBuf::new();
+                for _ in 0..2000 {
+                    loop {
+                        let old: [u8; 8] = cache.get(b"n", &mut buf).unwrap().try_into().unwrap();
+                        let new = u64::from_le_bytes(old) + 1;
+                        if cache.replace_if(b"n", &old, &new.to_le_bytes()) == Some(true) {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(get(&cache, b"n"), Some(8000_u64.to_le_bytes().to_vec()));
+}

@@ -1,0 +1,94 @@
+//! Walks over all entries.
+
+use std::cell::RefCell;
+
+use gabion_pile::{Place, ReadBuf};
+
+use crate::change::Locked;
+use crate::core::Core;
+use crate::entry::contents;
+use crate::record::Record;
+use crate::segments::partner;
+use crate::stats::Figure;
+
+impl Core {
+    /// Locks each shard and has `visit` look at its entries, a segment at a time; calls `unlocked` in between. An entry that is there from begin to end
+    /// is seen; it is seen twice only when segments were merged meanwhile.
+    fn walk<S>(&self, state: &mut S, visit: impl Fn(&mut Locked<'_>, &[Place], &mut S), unlocked: impl Fn(&mut S)) {
+        for shard in 0..self.shard_count() {
+            let (mut next, mut before, mut again) = (0, 0, Vec::new());
+            loop {
+                let mut locked = self.lock(shard);
+                let count = locked.shard.segments.count();
+                // What segments held that are gone went to others, which may have been looked at already.
+                for gone in count..before {
+                    let into =
+                        std::iter::successors(Some(gone), |&at| (at > 0).then(|| partner(at))).find(|&at| at < count);
+                    again.extend(into.filter(|&into| into < next));
+                }
+                before = count;
+                let segment = again.pop().filter(|&segment| segment < count).or_else(|| {
+                    next += 1;
+                    (next <= count).then_some(next - 1)
+                });
+                let Some(segment) = segment else { break };
+                let places = locked.shard.segments.places(&locked.state.stash, segment);
+                visit(&mut locked, &places, state);
+                self.unlock(locked);
+                unlocked(state);
+            }
+        }
+    }
+
+    /// Removes the entries of a table, or all. Returns how many.
+    pub fn clear(&self, record: Option<&Record>) -> u64 {
+        let mut removed = 0;
+        let visit = |locked: &mut Locked<'_>, places: &[Place], removed: &mut u64| {
+            for place in places {
+                let id = place.to_bits();
+                let (_, table, _) = locked.entry(id).prefix();
+                if record.is_none_or(|record| record.id == table) {
+                    locked.remove_entry(id, None);
+                    locked.state.records[usize::from(table)].counters.count(Figure::Removed);
+                    *removed += 1;
+                }
+            }
+        };
+        self.walk(&mut removed, visit, |_| {});
+        removed
+    }
+
+    /// Removes all entries whose time is over. Returns how many.
+    pub fn expire(&self) -> u64 {
+        let now = self.now();
+        let each = |shard: usize| {
+            let mut expired = 0;
+            loop {
+                let mut locked = self.lock_only(shard);
+                let (went, more) = locked.expire(now, 4096);
+                self.unlock(locked);
+                expired += went;
+                if !more {
+                    return expired;
+                }
+            }
+        };
+        (0..self.shard_count()).map(each).sum()
+    }
+
+    /// Calls `take` with each key of a table, some at a time, beside running writers. Each key that is there from begin
+    /// to end is given, and given twice only when others are removed meanwhile.
+    pub fn keys(&self, record: &Record, take: impl FnMut(&[u8])) {
+        let visit = |locked: &mut Locked<'_>, places: &[Place], keys: &mut Vec<Vec<u8>>| {
+            let now = if locked.state.wheel.entries > 0 { self.now() } else { 0 };
+            let mut buf = ReadBuf::new();
+            for id in places.iter().map(|place| place.to_bits()) {
+                if locked.entry(id).prefix().1 == record.id && !locked.is_over(id, now) {
+                    keys.extend(contents(self.pile(), id, &mut buf).map(|(key, _)| key));
+                }
+            }
+        };
+        let take = RefCell::new(take);
+        self.walk(&mut Vec::new(), visit, |keys| keys.drain(..).for_each(|key| take.borrow_mut()(&key)));
+    }
+}

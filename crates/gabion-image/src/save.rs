@@ -1,0 +1,249 @@
+//! Writing to a path: aside and renamed, or straight where there is nothing to rename.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Result;
+
+/// Writes a file aside and gives it its name when it is complete, so that a reader sees the old file or the new one, and a
+/// failure leaves the old one as it was.
+///
+/// A symbolic link stays what it is: the file that it leads to is the one that is replaced. An old file hands its mode down,
+/// and its owner where this process may give files away; one that may not be written to is refused, though the rights of
+/// its folder would do. What is neither a file nor a folder, such as a pipe or a device, is written to as it is.
+///
+/// # Errors
+/// What `write` gives; [`ImageError::Io`](crate::ImageError::Io) when the file cannot be written, or its folder does not
+/// exist.
+pub fn save_atomically(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    match Place::of(path)? {
+        Place::Free(place) => aside(&place, None, write),
+        Place::Taken(place, old) => aside(&place, Some(&old), write),
+        Place::Straight => buffered(&File::options().write(true).truncate(true).open(path)?, write),
+    }
+}
+
+/// Where what is written to a path is to go.
+enum Place {
+    /// There is no file yet.
+    Free(PathBuf),
+    /// There is one, to be replaced.
+    Taken(PathBuf, Metadata),
+    /// Into what is there.
+    Straight,
+}
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Self> {
+        let old = match fs::metadata(path) {
+            Ok(old) => old,
+            Err(error) if error.kind() == ErrorKind::NotFound => return end_of_links(path).map(Self::Free),
+            Err(error) => return Err(error),
+        };
+        if old.is_dir() {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        if !old.is_file() {
+            return Ok(Self::Straight);
+        }
+        // The system says whether it may be written to.
+        File::options().write(true).open(path)?;
+        if !fs::symlink_metadata(path)?.is_symlink() {
+            return Ok(Self::Taken(path.to_owned(), old));
+        }
+        // The links of /proc lead to files that have no name any more, or another one.
+        let place = fs::canonicalize(path).ok().filter(|place| fs::metadata(place).is_ok_and(|at| same(&at, &old)));
+        Ok(place.map_or(Self::Straight, |place| Self::Taken(place, old)))
+    }
+}
+
+#[cfg(unix)]
+fn same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+fn same(_: &Metadata, _: &Metadata) -> bool {
+    true
+}
+
+/// How many links are followed to a file that does not exist: as many as Linux follows.
+const MOST_LINKS: usize = 40;
+
+/// The path that links lead to, though nothing is there.
+fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    let mut place = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&place) {
+            Ok(to) => place = place.parent().unwrap_or(Path::new("")).join(to),
+            Err(_) => return Ok(place),
+        }
+    }
+    Err(ErrorKind::NotFound.into())
+}
+
+fn aside(place: &Path, old: Option<&Metadata>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".gabion-").suffix(".part");
+    // As a plain new file would have it: what the user's mask leaves of reading and writing for all.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let file = builder.tempfile_in(folder)?;
+    if let Some(old) = old {
+        hand_down(old, file.as_file())?;
+    }
+    buffered(file.as_file(), write)?;
+    file.persist(place).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Gives a new file the owner and the mode of the old one.
+fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        let new = file.metadata()?;
+        if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+            // Only the superuser may; others own what they write.
+            let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+        }
+    }
+    file.set_permissions(old.permissions())
+}
+
+/// Bytes that are written at a time.
+const CHUNK: usize = 64 << 10;
+
+fn buffered(file: &File, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let mut out = BufWriter::with_capacity(CHUNK, Watched { file, failed: None });
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    match out.into_parts().0.failed {
+        Some(error) => Err(error.into()),
+        None => written,
+    }
+}
+
+/// A file that remembers why it failed: libraries wrap what it says, and its number is lost.
+struct Watched<'a> {
+    file: &'a File,
+    failed: Option<io::Error>,
+}
+
+impl Watched<'_> {
+    fn note<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        match done {
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                let kind = error.kind();
+                self.failed.get_or_insert(error);
+                Err(kind.into())
+            }
+            done => done,
+        }
+    }
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let done = self.file.write(bytes);
+        self.note(done)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.file.flush();
+        self.note(done)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+    use crate::error::ImageError;
+
+    fn save(path: &Path, text: &str) -> Result<()> {
+        save_atomically(path, |out| Ok(out.write_all(text.as_bytes())?))
+    }
+
+    #[test]
+    fn links_stay_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("real")).unwrap();
+        fs::write(at("real/file"), "old").unwrap();
+        symlink("real/file", at("near")).unwrap();
+        symlink(at("near"), at("far")).unwrap();
+        symlink("real/new", at("dangling")).unwrap();
+        symlink("real", at("folder")).unwrap();
+        for (name, place) in [("far", "real/file"), ("dangling", "real/new"), ("folder/third", "real/third")] {
+            for text in ["new", "newer"] {
+                save(&at(name), text).unwrap();
+                assert_eq!(fs::read_to_string(at(place)).unwrap(), text, "{name}");
+            }
+        }
+        for name in ["near", "far", "dangling", "folder"] {
+            assert!(fs::symlink_metadata(at(name)).unwrap().is_symlink(), "{name}");
+        }
+        assert_eq!(fs::read_dir(at("real")).unwrap().count(), 3, "nothing is left aside");
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink("there", at("here")).unwrap();
+        symlink("here", at("there")).unwrap();
+        symlink("absent/file", at("lost")).unwrap();
+        for name in ["here", "lost"] {
+            assert!(matches!(save(&at(name), "new"), Err(ImageError::Io(_))), "{name}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn what_the_system_said_is_not_lost() {
+        let failed = save_atomically(Path::new("/dev/full"), |out| {
+            let text = vec![1; 3 * CHUNK];
+            out.write_all(&text).map_err(|_| io::Error::other("cannot write").into())
+        });
+        match failed {
+            Err(ImageError::Io(error)) => assert_eq!(error.kind(), ErrorKind::StorageFull),
+            other => panic!("{other:?}"),
+        }
+        assert!(!fs::metadata("/dev/full").unwrap().is_file(), "the device is still one");
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "something older").unwrap();
+        let open = File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
+        if !Path::new(&link).exists() {
+            return; // no such file system here
+        }
+        save(Path::new(&link), "new").unwrap();
+        assert_eq!(io::read_to_string(open).unwrap(), "new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn mode_and_owner_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "old").unwrap();
+        // Only the superuser can; for others the owner is their own anyway.
+        let _ = std::os::unix::fs::chown(&path, Some(65534), Some(65534));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        save(&path, "new").unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
+        assert_ne!(after.ino(), before.ino(), "another file, renamed");
+    }
+}

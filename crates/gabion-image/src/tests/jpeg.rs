@@ -1,0 +1,77 @@
+//! JPEG at its full size against `libjpeg`, in the ways that components may lie in a scan.
+
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+use super::{assert_same, picture, pool, psnr};
+use crate::{Image, Mode, OpenOptions};
+
+fn encoded(image: &Image, sampling: SamplingFactor, interval: u16, quality: u8) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, quality);
+    encoder.set_sampling_factor(sampling);
+    encoder.set_restart_interval(interval);
+    let color = if image.mode() == Mode::L { ColorType::Luma } else { ColorType::Rgb };
+    let (width, height) = (image.width() as u16, image.height() as u16);
+    encoder.encode(&image.to_bytes().unwrap(), width, height, color).unwrap();
+    bytes
+}
+
+/// What `libjpeg` makes of it.
+fn by_libjpeg(pool: &gabion_blocks::Pool, bytes: &[u8], mode: Mode) -> Image {
+    let decoder = mozjpeg::Decompress::new_mem(bytes).unwrap();
+    let mut started = if mode == Mode::L { decoder.grayscale() } else { decoder.rgb() }.unwrap();
+    let (width, height) = (started.width() as u32, started.height() as u32);
+    let mut image = Image::blank(pool, mode, width, height).unwrap();
+    for row in image.rows_mut() {
+        started.read_scanlines_into(row).unwrap();
+    }
+    image
+}
+
+#[test]
+fn grey_is_what_libjpeg_makes_of_it() {
+    let pool = pool();
+    for size in [(160, 120), (8, 8), (97, 61), (5, 3)] {
+        let image = picture(&pool, Mode::L, size.0, size.1);
+        for quality in [30, 75, 100] {
+            let bytes = encoded(&image, SamplingFactor::F_1_1, 0, quality);
+            let ours = Image::decode(&pool, &bytes, &OpenOptions::default()).unwrap();
+            let theirs = by_libjpeg(&pool, &bytes, Mode::L);
+            let worst = ours.rows().flatten().zip(theirs.rows().flatten()).map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(worst <= Some(2), "{size:?} {quality}: {worst:?}");
+        }
+    }
+}
+
+#[test]
+fn colours_are_what_libjpeg_makes_of_them_however_they_lie() {
+    let pool = pool();
+    for sampling in [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_1_2, SamplingFactor::F_2_2] {
+        for size in [(160, 120), (97, 61), (5, 3)] {
+            let image = picture(&pool, Mode::RGB, size.0, size.1);
+            let bytes = encoded(&image, sampling, 0, 90);
+            let ours = Image::decode(&pool, &bytes, &OpenOptions::default()).unwrap();
+            let theirs = by_libjpeg(&pool, &bytes, Mode::RGB);
+            assert!(psnr(&ours, &theirs) > 36.0, "{sampling:?} {size:?}: {}", psnr(&ours, &theirs));
+        }
+    }
+}
+
+#[test]
+fn restarts_change_nothing() {
+    let pool = pool();
+    for mode in [Mode::L, Mode::RGB] {
+        let image = picture(&pool, mode, 203, 77);
+        for sampling in [SamplingFactor::F_1_1, SamplingFactor::F_2_2] {
+            let plain = encoded(&image, sampling, 0, 85);
+            for interval in [1, 2, 7, 1000] {
+                let bytes = encoded(&image, sampling, interval, 85);
+                for max_size in [None, Some((60, 60)), Some((20, 20))] {
+                    let options = OpenOptions { max_size, ..OpenOptions::default() };
+                    let open = |bytes: &[u8]| Image::decode(&pool, bytes, &options).unwrap();
+                    assert_same(&open(&bytes), &open(&plain));
+                }
+            }
+        }
+    }
+}

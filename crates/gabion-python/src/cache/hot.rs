@@ -1,0 +1,147 @@
+//! `get`, `put`, `add`, `discard`: the calls that a program makes millions of times.
+//!
+//! They are written against the C API: see `fastcall`.
+
+use gabion_cache::PutResult;
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use super::options;
+use super::state::{CacheTable, result_of};
+use crate::errors::type_error;
+use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
+
+static METHODS: [Method; 4] = [
+    Method::with_keywords(
+        c"get",
+        get,
+        c"get($self, key, /, default=None)\n--\n\n\
+The key's value, built anew at every call, or default. An expired value is none.\n\n\
+Takes no lock, and time linear in the value.\n\n\
+>>> import gabion\n\
+>>> cache = gabion.Cache('64 MiB')\n\
+>>> cache['stone'] = [4, 'MiB']\n\
+>>> cache.get('stone')\n\
+[4, 'MiB']\n\
+>>> cache.get('gravel', 'none')\n\
+'none'\n",
+    ),
+    Method::with_keywords(
+        c"put",
+        put,
+        c"put($self, key, value, /, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
+Store a copy of value and return a PutResult: INSERTED, REPLACED, or REJECTED when there is no room for it: it is\n\
+larger than the limit, or only values of higher priority could have made room. After REJECTED the key holds nothing,\n\
+so that its earlier value is not taken for the new one.\n\n\
+ttl and idle are seconds or a timedelta; None means the table's, float('inf') without end. expires_at is a datetime or\n\
+seconds since 1970. priority is -128 to 127: a put evicts values of its own priority and below only, the lowest first.\n\n\
+Raises TypeError for a key that is no str, bytes, int, UUID or tuple of them, CodecError when the value cannot be\n\
+stored; the earlier value stays then.\n",
+    ),
+    Method::with_keywords(
+        c"add",
+        add,
+        c"add($self, key, value, /, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
+Store value only if the key has none; keywords are those of put(). Returns whether it was stored.\n",
+    ),
+    Method::fast(
+        c"discard",
+        discard,
+        c"discard($self, key, /)\n--\n\nRemove the key's value. Returns whether there was one.\n",
+    ),
+];
+
+/// Adds the methods to the class.
+pub(super) fn install(class: &Bound<'_, PyType>) -> PyResult<()> {
+    fastcall::install(class, &METHODS)
+}
+
+unsafe extern "C" fn get(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
+        let (key, mut default) = match args {
+            [key] => (key, None),
+            [key, default] => (key, Some(default.clone())),
+            _ => return Err(wrong_count(py, "get(key, default=None)", args.len())),
+        };
+        if !keywords.is_empty() {
+            default = Some(default_of(py, &keywords, default.is_some())?);
+        }
+        Ok(match this.build(py, key)? {
+            Some(object) => object.into_ptr(),
+            None => default.map_or_else(|| none(py), Bound::into_ptr),
+        })
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call_with_keywords(slf, args, count, names, work) }
+}
+
+/// The one keyword of get().
+#[cold]
+fn default_of<'py>(py: Python<'py>, keywords: &Keywords<'_, 'py>, given: bool) -> PyResult<Bound<'py, PyAny>> {
+    let mut default = None;
+    keywords.each(|name, value| {
+        if name != "default" {
+            return Err(unexpected(py, "get", name, "default"));
+        }
+        default = Some(value.clone());
+        Ok(())
+    })?;
+    default.filter(|_| !given).ok_or_else(|| type_error(py, "get() takes default once"))
+}
+
+unsafe extern "C" fn put(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
+        let [key, value] = args else {
+            return Err(wrong_count(py, "put(key, value, *, ttl, idle, expires_at, priority)", args.len()));
+        };
+        let options = options::of_put(py, "put", &keywords)?;
+        let result = this.store(key, value, &options, false)?;
+        result_of(py, result.unwrap_or(PutResult::Rejected)).map(Py::into_ptr)
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call_with_keywords(slf, args, count, names, work) }
+}
+
+unsafe extern "C" fn add(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
+        let [key, value] = args else {
+            return Err(wrong_count(py, "add(key, value, *, ttl, idle, expires_at, priority)", args.len()));
+        };
+        let options = options::of_put(py, "add", &keywords)?;
+        let result = this.store(key, value, &options, true)?;
+        Ok(truth(py, matches!(result, Some(PutResult::Inserted | PutResult::Replaced))))
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call_with_keywords(slf, args, count, names, work) }
+}
+
+unsafe extern "C" fn discard(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>]| {
+        let [key] = args else { return Err(wrong_count(py, "discard(key)", args.len())) };
+        Ok(truth(py, this.remove(key)?))
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call(slf, args, count, work) }
+}
+
+/// True or False, as a new reference.
+fn truth(_py: Python<'_>, value: bool) -> *mut PyObject {
+    // SAFETY: attached; the two are the interpreter's own.
+    unsafe { ffi::PyBool_FromLong(value.into()) }
+}

@@ -1,0 +1,134 @@
+//! The class that `gabion.Table` and `gabion.Cache` are made of, and what its methods are made of.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gabion_cache::{PutOptions, PutResult, Table};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use super::shared::Shared;
+use super::{key, options, sweeper};
+use crate::errors::{own_error, type_error};
+use crate::pile::scratch::{with_encoded, with_payload};
+
+/// The members of gabion.PutResult, in the order of [`PutResult`].
+static RESULTS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
+
+/// One table of a cache. gabion.Table and gabion.Cache are subclasses.
+#[pyclass(frozen, subclass, weakref, module = "gabion._native")]
+pub(super) struct CacheTable {
+    pub(super) shared: Arc<Shared>,
+    pub(super) table: Table,
+    /// The cache, for a table of it. What is shared belongs to the cache alone, or the collector would count it once for
+    /// each table.
+    pub(super) root: Option<Py<CacheTable>>,
+}
+
+impl CacheTable {
+    /// An error when the cache was closed or the table dropped.
+    #[inline]
+    pub(super) fn open(&self, py: Python<'_>) -> PyResult<()> {
+        // Relaxed: a call that runs beside close() may come before or after it.
+        if self.shared.closed.load(Ordering::Relaxed) || self.table.is_dropped() {
+            return Err(self.closed_error(py));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn closed_error(&self, py: Python<'_>) -> PyErr {
+        let what = if self.table.is_dropped() { "table was dropped" } else { "cache was closed" };
+        own_error(py, |errors| &errors.closed, &format!("this {what}: what it held is gone; make a new one"))
+    }
+
+    /// A key's object, built anew.
+    #[inline]
+    pub(super) fn build(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        self.open(py)?;
+        key::with(key, |key| {
+            with_payload(|buf| match self.table.get(key, buf) {
+                Some(value) => self.shared.codec.decode(py, value).map(Some),
+                None => Ok(None),
+            })
+        })
+    }
+
+    /// Whether a key has a value.
+    #[inline]
+    pub(super) fn has(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.open(key.py())?;
+        key::with(key, |key| with_payload(|buf| Ok(self.table.peek(key, buf).is_some())))
+    }
+
+    /// Stores an object; `None` when the key is there and `absent` is asked for.
+    #[inline]
+    pub(super) fn store(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        options: &PutOptions,
+        absent: bool,
+    ) -> PyResult<Option<PutResult>> {
+        let py = key.py();
+        self.open(py)?;
+        key::with(key, |key| {
+            with_encoded(|encoding| {
+                // SAFETY: the caller holds the object over the call.
+                unsafe { self.shared.codec.encode(py, value.as_ptr(), encoding)? };
+                // The object's own code may have closed the cache.
+                self.open(py)?;
+                let result = if absent {
+                    self.table.add(key, encoding, options)
+                } else {
+                    Some(self.table.put(key, encoding, options))
+                };
+                self.watch(options::is_timed(options));
+                Ok(result)
+            })
+        })
+    }
+
+    /// Removes a key's value; false when there is none.
+    #[inline]
+    pub(super) fn remove(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.open(key.py())?;
+        key::with(key, |key| Ok(self.table.remove(key)))
+    }
+
+    /// Has the sweeper look at the cache once some value has an end.
+    #[inline]
+    pub(super) fn watch(&self, timed: bool) {
+        // Relaxed: who comes a moment late finds it watched, and is not needed.
+        let watched = self.shared.watched.load(Ordering::Relaxed);
+        if (timed && !watched) || (watched && !sweeper::runs()) {
+            self.begin_watching();
+        }
+    }
+
+    #[cold]
+    fn begin_watching(&self) {
+        if self.shared.watched.swap(true, Ordering::Relaxed) {
+            sweeper::begin();
+        } else {
+            sweeper::watch(Arc::downgrade(&self.shared.store));
+        }
+    }
+}
+
+/// Keeps the members of the class of the results of put().
+pub(super) fn set_results(py: Python<'_>, results: [Py<PyAny>; 3]) {
+    let _ = RESULTS.set(py, results);
+}
+
+/// A result of put() as Python sees it.
+#[inline]
+pub(super) fn result_of(py: Python<'_>, result: PutResult) -> PyResult<Py<PyAny>> {
+    let results = RESULTS.get(py).ok_or_else(|| type_error(py, "gabion.PutResult is not there"))?;
+    let at = match result {
+        PutResult::Inserted => 0,
+        PutResult::Replaced => 1,
+        _ => 2,
+    };
+    Ok(results[at].clone_ref(py))
+}

@@ -1,0 +1,231 @@
+//! How an object is freed, wherever it belongs.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use gabion_blocks::inside;
+
+use crate::affinity::{Affinity, MOST_ALIGNMENT};
+use crate::checked::{CHECKED, fill};
+use crate::error::FreeError;
+use crate::record::Page;
+use crate::seat;
+use crate::shared::Shared;
+use crate::sync::Ordering::Relaxed;
+use crate::territory::Ground;
+use crate::tier::{class_of, is_small};
+
+/// Frees a slot of this thread's whose page keeps its standing. False when it is none, or free already, or there is more
+/// to do; then nothing is changed.
+///
+/// # Safety
+/// The address lies in a block of pages of some slots; if it is a slot's, nobody uses it any more.
+#[inline(always)]
+pub(crate) unsafe fn take_back(at: NonNull<u8>) -> bool {
+    // SAFETY: the caller's duty.
+    let page = unsafe { Page::around(at) };
+    // SAFETY: the owner is this thread's arena when the call is made.
+    page.owner() == seat::word() && unsafe { page.take_back(at) }
+}
+
+impl Shared {
+    /// What [`Slots::free`](crate::Slots::free) ends with.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    pub unsafe fn free_any(self: &Arc<Self>, at: NonNull<u8>) -> Result<(), FreeError> {
+        if self.territory.is_pages(at.addr().get()) {
+            // SAFETY: in a block of pages of ours.
+            unsafe { self.free_slot(at, None) }
+        } else {
+            // SAFETY: the caller's duty.
+            unsafe { self.free_slowly(at, None) }
+        }
+    }
+
+    /// What [`Slots::free_sized`](crate::Slots::free_sized) ends with.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    pub unsafe fn free_as_said(
+        self: &Arc<Self>,
+        affinity: Affinity,
+        at: NonNull<u8>,
+        layout: Layout,
+    ) -> Result<(), FreeError> {
+        if !CHECKED && is_small(layout) {
+            // SAFETY: what was allocated with a small layout is a slot.
+            return unsafe { self.free_slot(at, None) };
+        }
+        let said = Some((affinity, layout));
+        match self.territory.at(at.addr().get()) {
+            Ground::Pages if is_small(layout) => {
+                // SAFETY: in a block of pages of ours.
+                unsafe { self.free_slot(at, said) }
+            }
+            Ground::Chunks | Ground::Large if !is_small(layout) => {
+                // SAFETY: the caller's duty.
+                unsafe { self.free_slowly(at, said) }
+            }
+            Ground::Nothing => Err(FreeError::Foreign),
+            Ground::Rest => Err(FreeError::NotASlot),
+            _ => Err(FreeError::WrongSize),
+        }
+    }
+
+    /// Frees a slot, wherever it belongs.
+    ///
+    /// # Safety
+    /// As [`take_back`].
+    #[inline(always)]
+    unsafe fn free_slot(self: &Arc<Self>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+        // SAFETY: the caller's duty.
+        let page = unsafe { Page::around(at) };
+        if page.owner() == seat::word() {
+            // SAFETY: the caller's duty.
+            unsafe { self.free_own(page, at, said) }
+        } else {
+            // SAFETY: the caller's duty.
+            unsafe { self.free_elsewhere(at, said) }
+        }
+    }
+
+    /// Frees a slot of this thread's, of whose page this was said to be.
+    ///
+    /// # Safety
+    /// As [`take_back`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_own(
+        self: &Arc<Self>,
+        page: Page<'_>,
+        at: NonNull<u8>,
+        said: Option<(Affinity, Layout)>,
+    ) -> Result<(), FreeError> {
+        let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
+        // SAFETY: page 0 has no owner.
+        let (pair, bit) = (unsafe { page.pair_of(index) }, 1 << (index % 64));
+        let free = pair.free.load(Relaxed);
+        if (free | pair.left.load(Relaxed)) & bit != 0 {
+            return Err(FreeError::DoubleFree);
+        }
+        if CHECKED {
+            agrees(page, said)?;
+            // SAFETY: the slot is taken, and its user gives it up.
+            unsafe { fill(at, usize::from(page.shape().slot)) };
+        }
+        // Relaxed: only this thread writes to it.
+        pair.free.store(free | bit, Relaxed);
+        if page.count_out(1) {
+            let _inside = inside::enter();
+            // SAFETY: the page has an owner, which was just seen to be this thread's arena.
+            let arena = unsafe { seat::arena() };
+            self.relist(arena, page, index / 64);
+            self.bury(arena);
+        }
+        Ok(())
+    }
+
+    /// Frees a slot that is not of the arena this thread used last.
+    ///
+    /// # Safety
+    /// As [`take_back`].
+    #[inline(always)]
+    unsafe fn free_elsewhere(
+        self: &Arc<Self>,
+        at: NonNull<u8>,
+        said: Option<(Affinity, Layout)>,
+    ) -> Result<(), FreeError> {
+        // SAFETY: the caller's duty; `self` keeps the slots alive.
+        let (page, arena) = unsafe { (Page::around(at), seat::current(self.id)) };
+        match arena {
+            Some(arena) if self.has_arena(page.owner()) => {
+                if CHECKED {
+                    agrees_foreign(page, at, said)?;
+                }
+                self.free_foreign(arena, page, at)
+            }
+            // SAFETY: the caller's duty.
+            _ => unsafe { self.free_oddly(at, said) },
+        }
+    }
+
+    /// Frees a slot from a thread that has used other slots, or none, or says why it is no slot.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_oddly(self: &Arc<Self>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+        let shared = self;
+        match shared.territory.at(at.addr().get()) {
+            Ground::Pages => {}
+            Ground::Nothing => return Err(FreeError::Foreign),
+            _ => return Err(FreeError::WrongSize),
+        }
+        // SAFETY: in a block of pages of ours.
+        let page = unsafe { Page::around(at) };
+        let owner = page.owner();
+        if !shared.has_arena(owner) {
+            // The header, or a page of which everything is free.
+            return Err(if page.index() == 0 { FreeError::NotASlot } else { FreeError::DoubleFree });
+        }
+        let _inside = inside::enter();
+        let freed = seat::with_arena(shared, |arena| {
+            // Now that there is an arena, the slot may be found to be of just this one.
+            if seat::word() == owner {
+                // SAFETY: the caller's duty.
+                return unsafe { self.free_own(page, at, said) };
+            }
+            if CHECKED {
+                agrees_foreign(page, at, said)?;
+            }
+            shared.free_foreign(arena, page, at)
+        });
+        freed.unwrap_or(Err(FreeError::NoMemory))
+    }
+
+    /// Frees what is no slot.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slowly(
+        self: &Arc<Self>,
+        at: NonNull<u8>,
+        said: Option<(Affinity, Layout)>,
+    ) -> Result<(), FreeError> {
+        let _inside = inside::enter();
+        let shared = self;
+        match shared.territory.at(at.addr().get()) {
+            // SAFETY: in a block of chunks of ours; the caller's duty.
+            Ground::Chunks => seat::with_arena(shared, |arena| unsafe { shared.free_chunk(arena, at, said) })
+                .unwrap_or(Err(FreeError::NoMemory)),
+            Ground::Large => shared.free_large(at, said),
+            Ground::Nothing => Err(FreeError::Foreign),
+            Ground::Pages | Ground::Rest => Err(FreeError::NotASlot),
+        }
+    }
+}
+
+/// Compares what was said of a slot with what it is.
+fn agrees(page: Page<'_>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+    let Some((affinity, layout)) = said else { return Ok(()) };
+    if affinity.index() != page.header.affinity.load(Relaxed) {
+        return Err(FreeError::WrongAffinity);
+    }
+    // The alignment of the affinity may have been another when it was allocated.
+    let classes = class_of(layout, 0)..=class_of(layout, MOST_ALIGNMENT - 1);
+    if classes.contains(&page.class()) { Ok(()) } else { Err(FreeError::WrongSize) }
+}
+
+/// As [`agrees`], for another arena's slot, which is looked at and filled before it is left there.
+fn agrees_foreign(page: Page<'_>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+    let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
+    // SAFETY: page 0 has no owner.
+    if page.owner() == 0 || unsafe { page.pair_of(index) }.is_free(1 << (index % 64)) {
+        return Err(FreeError::DoubleFree);
+    }
+    agrees(page, said)?;
+    // SAFETY: the slot is taken, and its user gives it up.
+    unsafe { fill(at, usize::from(page.shape().slot)) };
+    Ok(())
+}

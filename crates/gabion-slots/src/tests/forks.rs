@@ -1,0 +1,102 @@
+//! What a forked child finds that other threads of its parent had half done.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::{Shared, give, layout, on_twin, take};
+use crate::record::{Page, link};
+use crate::sync::Ordering::Relaxed;
+use crate::{Affinity, Slots, seat};
+
+const A: Affinity = Affinity::NODES;
+
+/// Runs in a forked child, which must end well.
+fn in_child(act: impl FnOnce()) {
+    // SAFETY: the child uses only what is made to work after a fork, and leaves without unwinding.
+    let process = unsafe { libc::fork() };
+    if process == 0 {
+        // SAFETY: a child that waits for something for ever is ended.
+        unsafe { libc::alarm(60) };
+        let ran = catch_unwind(AssertUnwindSafe(act));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(ran.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child above.
+    assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
+    assert_eq!(status, 0);
+}
+
+fn live(slots: &Slots) -> u64 {
+    slots.stats().total().live_objects
+}
+
+#[test]
+fn what_a_thread_was_just_leaving_is_found_in_the_child() {
+    let (slots, _twin) = on_twin();
+    let (kept, at) = (take(&slots, A, 24), take(&slots, A, 24));
+    // Steps 1 and 2 of a letter, by a thread that has not come to step 3.
+    // SAFETY: a slot of these slots.
+    let page = unsafe { Page::around(at) };
+    let index = page.index_of(at).unwrap();
+    page.pairs().next().unwrap().left.fetch_or(1 << index, Relaxed);
+    page.header.mail.pages.fetch_or(1 << page.index(), Relaxed);
+    in_child(|| {
+        slots.trim();
+        slots.validate().unwrap();
+        assert_eq!(live(&slots), 1);
+        give(&slots, kept);
+        slots.trim();
+        assert_eq!(slots.stats().total().mapped_bytes, 0);
+    });
+    // Step 3, in the parent.
+    let mine = seat::existing(&slots.shared).unwrap();
+    mine.letters.slots.put(link(page.header.number.load(Relaxed)), &page.header.mail.next);
+    slots.trim();
+    assert_eq!(live(&slots), 1);
+    slots.validate().unwrap();
+}
+
+#[test]
+fn a_child_leaves_the_arenas_of_other_threads_alone() {
+    let (slots, twin) = on_twin();
+    let mine: Vec<NonNull<u8>> = [24, 5000].map(|size| take(&slots, A, size)).to_vec();
+    let (to, from) = channel();
+    let (end, ended) = channel::<()>();
+    let other = {
+        let slots = slots.clone();
+        thread::spawn(move || {
+            to.send([24, 5000].map(|size| Shared(take(&slots, A, size)))).unwrap();
+            // The slots live until here, so that the child drops the last handle that it has.
+            ended.recv().unwrap();
+        })
+    };
+    let theirs = from.recv().unwrap();
+    in_child(|| {
+        // Used and freed, but not taken in.
+        for at in &theirs {
+            give(&slots, at.0);
+        }
+        slots.flush();
+        // SAFETY: nobody uses the nodes any more.
+        unsafe { slots.release(A) };
+        // SAFETY: there is no other thread.
+        unsafe { slots.validate_all() }.unwrap();
+        let fresh = slots.alloc(A, layout(24)).unwrap();
+        slots.trim();
+        give(&slots, fresh);
+        slots.validate().unwrap();
+    });
+    for at in mine.into_iter().chain(theirs.map(|at| at.0)) {
+        give(&slots, at);
+    }
+    end.send(()).unwrap();
+    other.join().unwrap();
+    slots.flush();
+    slots.trim();
+    assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
+    drop(slots);
+    assert_eq!(twin.mapped(), 0);
+}

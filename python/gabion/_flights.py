@@ -1,0 +1,205 @@
+"""One factory for each key: who runs it, who waits for it, and which waits would never end.
+
+Nothing here takes a lock, because the collector may run anybody's code between any two lines, and that code may get
+here again, on the same thread. What threads share changes by single steps of dicts and lists, which are whole by
+themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+Name: TypeAlias = tuple[str, bytes]
+
+MISSING: Any = object()
+
+
+# What each thread waits for whose event loop, if it has one, stands still meanwhile.
+_blocked: dict[int, Flight] = {}
+
+
+class Flight:
+    """A factory that runs, its result to come, and what its end depends on.
+
+    ``made`` is the result, `MISSING` until the end and where there is none; ``loop_thread`` is the thread whose event
+    loop runs the factory, if a loop does; ``awaits`` are the flights that the factory waits for at this moment.
+    """
+
+    __slots__ = ("_calls", "_gate", "awaits", "ended", "loop_thread", "made")
+
+    def __init__(self, *, in_loop: bool) -> None:
+        self.made: Any = MISSING
+        self.ended = False
+        self.loop_thread = threading.get_ident() if in_loop else None
+        self.awaits: list[Flight] = []
+        self._calls: list[Callable[[], object]] = []
+        # Free when the flight has ended; who waits takes it and gives it to the next.
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def end(self, made: Any) -> None:
+        """Give all who wait what was made. Twice does nothing."""
+        if self.ended:
+            return
+        self.made = made
+        try:
+            self.ended = True
+        finally:
+            self._gate.release()
+        # Whoever adds a call from here on finds that it has ended.
+        while self._calls:
+            self._calls.pop()()
+
+    def wait(self) -> Any:
+        """Wait, with the thread, for what is made."""
+        with self._gate:
+            return self.made
+
+    async def arrive(self) -> Any:
+        """Wait, with the task, for what is made. A waiter that is cancelled is none of the others' business."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        arrived = loop.create_future()
+
+        def wake() -> None:
+            if not arrived.done():
+                arrived.set_result(None)
+
+        def call() -> None:
+            # A loop that was closed: nobody waits there any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(wake)
+
+        self._calls.append(call)
+        if not self.ended:
+            await arrived
+        return self.made
+
+
+# The flights whose factories this code runs in, the outermost first. Tasks that a factory starts inherit it, and so do
+# functions that it hands to asyncio.to_thread(): what they wait for, the factory waits for.
+_running: ContextVar[tuple[Flight, ...]] = ContextVar("gabion_flights", default=())
+
+_all_flights: weakref.WeakSet[Flights] = weakref.WeakSet()
+
+
+class Flights:
+    """The factories that run for one cache's keys."""
+
+    def __init__(self) -> None:
+        self.flying: dict[Name, Flight] = {}
+        _all_flights.add(self)
+
+    def enter(self, name: Name, flight: Flight) -> Flight | None:
+        """Let ``flight`` be the one that makes a key's value. If another does so already, return that one."""
+        other = self.flying.setdefault(name, flight)
+        return None if other is flight else other
+
+    def leave(self, name: Name, flight: Flight, made: Any) -> None:
+        """Tell those who wait what was made, and let the next caller run the key's factory. Twice does nothing."""
+        try:
+            # Only the flight itself takes itself out.
+            if self.flying.get(name) is flight:
+                del self.flying[name]
+        finally:
+            flight.end(made)
+
+
+class Running:
+    """Marks the code of a with-statement as a flight's factory."""
+
+    __slots__ = ("_flight", "_token")
+
+    def __init__(self, flight: Flight) -> None:
+        self._flight = flight
+
+    def __enter__(self) -> None:
+        before = tuple(flight for flight in _running.get() if not flight.ended)
+        self._token = _running.set((*before, self._flight))
+
+    def __exit__(self, *exception: object) -> None:
+        # A coroutine that is thrown away is closed in another context, which has nothing to be reset.
+        with suppress(ValueError):
+            _running.reset(self._token)
+
+
+class Waiting:
+    """Notes for the time of a with-statement that its code waits for a flight.
+
+    Raises ``RuntimeError`` when it would wait for ever. A wait is noted before it is looked at, so that of several that
+    close a circle at the same moment one at least finds it closed.
+    """
+
+    __slots__ = ("_before", "_flight", "_thread", "_waiters")
+
+    def __init__(self, flight: Flight, *, in_loop: bool) -> None:
+        self._flight = flight
+        self._waiters = tuple(waiter for waiter in _running.get() if not waiter.ended)
+        self._thread = None if in_loop else threading.get_ident()
+        self._before: Flight | None = None
+
+    def __enter__(self) -> None:
+        if self._flight in self._waiters:
+            raise RuntimeError("the factory of this key asks for the key itself: it would wait for its own end")
+        if self._thread is not None:
+            self._before = _blocked.get(self._thread)
+        try:
+            for waiter in self._waiters:
+                waiter.awaits.append(self._flight)
+            if self._thread is not None:
+                _blocked[self._thread] = self._flight
+            never = self._why_never()
+            if never:
+                raise RuntimeError(never)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        for waiter in self._waiters:
+            with suppress(ValueError):
+                waiter.awaits.remove(self._flight)
+        if self._thread is not None:
+            if self._before is None:
+                _blocked.pop(self._thread, None)
+            else:
+                _blocked[self._thread] = self._before
+
+    def _why_never(self) -> str:
+        """Why the flight would never end if this code waited for it."""
+        seen: set[Flight] = set()
+        open_ones = [self._flight]
+        while open_ones:
+            flight = open_ones.pop()
+            if flight.ended or flight in seen:
+                continue
+            seen.add(flight)
+            if flight in self._waiters:
+                return "factories of several keys ask for each other's keys: each would wait for ever"
+            if self._thread is not None and flight.loop_thread == self._thread:
+                return (
+                    "the key's factory runs in the event loop of this very thread, which would stand still for ever: "
+                    "await get_or_put() with a coroutine function here, too"
+                )
+            open_ones += flight.awaits
+            blocking = _blocked.get(flight.loop_thread) if flight.loop_thread is not None else None
+            if blocking is not None:
+                open_ones.append(blocking)
+        return ""
+
+
+def _after_fork() -> None:
+    """In a child that was forked: the threads that ran factories are not here."""
+    _blocked.clear()
+    for flights in list(_all_flights):
+        flights.flying = {}
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,111 @@
+"""gabion.Cache as a cache of aiocache.
+
+::
+
+    from aiocache import Cache, cached
+    from gabion.backends.aiocache import GabionCache
+
+    cache = Cache(GabionCache, max_bytes="256 MiB", namespace="pages", ttl=300)
+
+    @cached(cache=GabionCache, ttl=60)
+    async def page(number): ...
+
+Values are stored as they are (no serializer is needed), each get builds a new object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aiocache.base import BaseCache
+from aiocache.serializers import NullSerializer
+
+from gabion import Cache, PutResult
+
+__all__ = ["GabionCache"]
+
+
+def _seconds(ttl: float | None) -> float:
+    """aiocache's 0 and None are without end."""
+    return ttl or float("inf")
+
+
+class GabionCache(BaseCache):
+    """A cache of this process, bounded in bytes.
+
+    ``max_bytes`` and ``policy`` are those of ``gabion.Cache``; other keywords are aiocache's.
+    """
+
+    NAME = "gabion"
+
+    def __init__(
+        self, *, max_bytes: int | str = "64 MiB", policy: str = "default", serializer: Any = None, **settings: Any
+    ) -> None:
+        """Make the cache."""
+        super().__init__(serializer=serializer or NullSerializer(), **settings)
+        self._cache = Cache(max_bytes, policy=policy)
+
+    async def _get(self, key: str, encoding: str | None = "utf-8", _conn: Any = None) -> Any:
+        return self._cache.get(key)
+
+    async def _gets(self, key: str, encoding: str | None = "utf-8", _conn: Any = None) -> Any:
+        return self._cache.get(key)
+
+    async def _multi_get(self, keys: Iterable[str], encoding: str | None = "utf-8", _conn: Any = None) -> list[Any]:
+        return [self._cache.get(key) for key in keys]
+
+    async def _set(
+        self, key: str, value: Any, ttl: float | None = None, _cas_token: Any = None, _conn: Any = None
+    ) -> bool | int:
+        if _cas_token is not None and _cas_token != self._cache.get(key):
+            return 0
+        return self._cache.put(key, value, ttl=_seconds(ttl)) is not PutResult.REJECTED
+
+    async def _multi_set(self, pairs: Iterable[tuple[str, Any]], ttl: float | None = None, _conn: Any = None) -> bool:
+        self._cache.put_many(pairs, ttl=_seconds(ttl))
+        return True
+
+    async def _add(self, key: str, value: Any, ttl: float | None = None, _conn: Any = None) -> bool:
+        if not self._cache.add(key, value, ttl=_seconds(ttl)) and key in self._cache:
+            raise ValueError(f"Key {key} already exists, use .set to update the value")
+        return True
+
+    async def _exists(self, key: str, _conn: Any = None) -> bool:
+        return key in self._cache
+
+    async def _increment(self, key: str, delta: int, _conn: Any = None) -> int:
+        def change(value: Any) -> int:
+            try:
+                return int(value) + delta
+            except ValueError:
+                raise TypeError("Value is not an integer") from None
+
+        while (changed := self._cache._change(key, change)) is None:
+            if self._cache.add(key, delta) or key not in self._cache:
+                return delta
+        return int(changed[0])
+
+    async def _expire(self, key: str, ttl: float | None, _conn: Any = None) -> bool:
+        return self._cache.touch(key, _seconds(ttl))
+
+    async def _delete(self, key: str, _conn: Any = None) -> int:
+        return int(self._cache.discard(key))
+
+    async def _clear(self, namespace: str | None = None, _conn: Any = None) -> bool:
+        if namespace:
+            self._cache.remove_many([key for key in self._cache if isinstance(key, str) and key.startswith(namespace)])
+        else:
+            self._cache.clear()
+        return True
+
+    async def _raw(self, command: str, *args: Any, encoding: str = "utf-8", _conn: Any = None, **kwargs: Any) -> Any:
+        return getattr(self._cache, command)(*args, **kwargs)
+
+    async def _redlock_release(self, key: str, value: Any) -> int:
+        return int(self._cache.get(key) == value and self._cache.discard(key))
+
+    @classmethod
+    def parse_uri_path(cls, path: str) -> dict[str, Any]:
+        """Take nothing out of a URL's path."""
+        return {}

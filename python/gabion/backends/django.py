@@ -1,0 +1,160 @@
+"""gabion.Cache as a cache of Django.
+
+::
+
+    CACHES = {
+        "default": {
+            "BACKEND": "gabion.backends.django.GabionCache",
+            "LOCATION": "pages",                       # caches of one location are one cache
+            "TIMEOUT": 300,
+            "OPTIONS": {"MAX_BYTES": "256 MiB", "POLICY": "default"},
+        }
+    }
+
+The cache belongs to the process, as Django's own local-memory cache does, and is bounded in bytes instead of entries:
+``MAX_ENTRIES`` and ``CULL_FREQUENCY`` have no meaning. ``get_or_set`` runs a callable once per key, however many
+threads ask; the asynchronous methods answer at once, without a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pickle import PickleError
+from typing import Any
+
+from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+from django.core.exceptions import ImproperlyConfigured
+
+from gabion import Cache, CodecError
+
+__all__ = ["GabionCache"]
+
+_MISSING: Any = object()
+_stores: dict[str, tuple[tuple[Any, ...], Cache]] = {}
+# Taken again by the same thread where the collector runs code of others meanwhile.
+_making = threading.RLock()
+
+
+def _after_fork() -> None:
+    """In a child that was forked: a thread that held the lock is not here."""
+    global _making
+    _making = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _store(location: str, max_bytes: int | str, policy: str) -> Cache:
+    """Return the cache of a location, made when there is none."""
+    settings = (max_bytes, policy)
+    with _making:
+        if location not in _stores:
+            _stores[location] = settings, Cache(max_bytes, name=location, policy=policy)
+        given, cache = _stores[location]
+    if given != settings:
+        raise ImproperlyConfigured(
+            f"two caches with the LOCATION {location!r} have different OPTIONS: {given}, {settings}"
+        )
+    return cache
+
+
+class GabionCache(BaseCache):
+    """A cache of this process, bounded in bytes."""
+
+    def __init__(self, name: str, params: dict[str, Any]) -> None:
+        """Find or make the cache that the location names."""
+        super().__init__(params)
+        options = params.get("OPTIONS", {})
+        self._cache = _store(name, options.get("MAX_BYTES", "64 MiB"), options.get("POLICY", "default"))
+
+    def _seconds(self, timeout: float | None) -> float:
+        if timeout is DEFAULT_TIMEOUT:
+            timeout = self.default_timeout
+        return float("inf") if timeout is None else max(timeout, 0)
+
+    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
+        """Return the key's value, or the default."""
+        return self._cache.get(self.make_and_validate_key(key, version=version), default)
+
+    def set(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> None:
+        """Store a value."""
+        key = self.make_and_validate_key(key, version=version)
+        with _PickleErrors():
+            self._cache.put(key, value, ttl=self._seconds(timeout))
+
+    def add(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        """Store a value if the key has none."""
+        key = self.make_and_validate_key(key, version=version)
+        with _PickleErrors():
+            return self._cache.add(key, value, ttl=self._seconds(timeout))
+
+    def touch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        """Give a value another timeout."""
+        return self._cache.touch(self.make_and_validate_key(key, version=version), self._seconds(timeout))
+
+    def delete(self, key: Any, version: int | None = None) -> bool:
+        """Remove a key."""
+        return self._cache.discard(self.make_and_validate_key(key, version=version))
+
+    def has_key(self, key: Any, version: int | None = None) -> bool:
+        """Whether the key has a value."""
+        return self.make_and_validate_key(key, version=version) in self._cache
+
+    def get_or_set(self, key: Any, default: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> Any:
+        """Return the key's value, or the default stored; a callable runs once, however many threads ask."""
+        factory: Callable[[], Any] = (lambda: default()) if callable(default) else (lambda: default)
+        key = self.make_and_validate_key(key, version=version)
+        with _PickleErrors():
+            return self._cache.get_or_put(key, factory, ttl=self._seconds(timeout))
+
+    def incr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
+        """Add to a number, which keeps its timeout."""
+        found = self._cache._change(self.make_and_validate_key(key, version=version), lambda value: value + delta)
+        if found is None:
+            raise ValueError(f"Key '{key}' not found")
+        return found[0]
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._cache.clear()
+
+    async def aget(self, key: Any, default: Any = None, version: int | None = None) -> Any:
+        """As get()."""
+        return self.get(key, default, version)
+
+    async def aset(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> None:
+        """As set()."""
+        self.set(key, value, timeout, version)
+
+    async def aadd(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        """As add()."""
+        return self.add(key, value, timeout, version)
+
+    async def atouch(self, key: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        """As touch()."""
+        return self.touch(key, timeout, version)
+
+    async def adelete(self, key: Any, version: int | None = None) -> bool:
+        """As delete()."""
+        return self.delete(key, version)
+
+    async def ahas_key(self, key: Any, version: int | None = None) -> bool:
+        """As has_key()."""
+        return self.has_key(key, version)
+
+    async def aincr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
+        """As incr()."""
+        return self.incr(key, delta, version)
+
+
+class _PickleErrors:
+    """Lets through what an object's own pickling raises, as Django's other caches do."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, CodecError) and isinstance(error.__cause__, PickleError):
+            raise error.__cause__

@@ -1,0 +1,136 @@
+"""gabion.backends, as far as their libraries are installed; scripts/test-backends runs those libraries' own tests."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from many_threads import run
+
+import gabion
+
+
+def test_django(script: Any) -> None:
+    pytest.importorskip("django")
+    script(
+        """
+        from django.conf import settings
+        backend = "gabion.backends.django.GabionCache"
+        settings.configure(CACHES={
+            "default": {"BACKEND": backend, "LOCATION": "one", "OPTIONS": {"MAX_BYTES": "8 MiB"}, "TIMEOUT": 60},
+            "same": {"BACKEND": backend, "LOCATION": "one", "OPTIONS": {"MAX_BYTES": "8 MiB"}, "KEY_PREFIX": "p"},
+            "other": {"BACKEND": backend, "LOCATION": "two"},
+            "contradicting": {"BACKEND": backend, "LOCATION": "one", "OPTIONS": {"MAX_BYTES": "9 MiB"}},
+        })
+        import asyncio, threading
+        from django.core.cache import cache, caches
+        from django.core.exceptions import ImproperlyConfigured
+
+        cache.set("k", {"v": [1, None]}, 30)
+        assert (cache.get("k"), caches["same"].get("k"), caches["other"].get("k")) == ({"v": [1, None]}, None, None)
+        assert cache._cache is caches["same"]._cache is not caches["other"]._cache
+        try:
+            caches["contradicting"]
+        except ImproperlyConfigured as error:
+            assert "one" in str(error)
+        else:
+            raise AssertionError("a contradiction went unseen")
+
+        calls = []
+        cache.set("n", 0)
+        def work():
+            cache.get_or_set("made", lambda: calls.append(1) or "made")
+            for _ in range(500):
+                cache.incr("n")
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert (cache.get("n"), calls) == (4000, [1])
+
+        async def main():
+            await cache.aset("a", 1)
+            assert await cache.aget("a") == 1 and await cache.aincr("a") == 2
+            assert await cache.aadd("a", 5) is False and await cache.adelete("a") and not await cache.ahas_key("a")
+        asyncio.run(main())
+        """
+    )
+
+
+def test_dogpile() -> None:
+    api = pytest.importorskip("dogpile.cache")
+    api.register_backend("gabion", "gabion.backends.dogpile", "GabionBackend")
+    region = api.make_region().configure("gabion", expiration_time=60, arguments={"max_bytes": "8 MiB"})
+    region.set("k", {"v": [1, None]})
+    assert region.get("k") == {"v": [1, None]}
+    assert region.get("absent") is api.api.NO_VALUE
+    calls: list[int] = []
+
+    @region.cache_on_arguments()
+    def slow(number: int) -> int:
+        calls.append(number)
+        time.sleep(0.05)
+        return 2 * number
+
+    run(*[lambda: slow(4)] * 8)
+    assert (slow(4), calls) == (8, [4])
+    with gabion.Cache("1 MiB") as mine:
+        region = api.make_region().configure("gabion", arguments={"cache": mine})
+        region.set_multi({"a": 1, "b": 2})
+        assert sorted(mine) == ["a", "b"]
+        region.delete_multi(["a", "b"])
+        assert region.get_multi(["a", "b"]) == [api.api.NO_VALUE] * 2
+
+
+def test_aiocache() -> None:
+    pytest.importorskip("aiocache")
+    from aiocache import Cache, cached
+
+    from gabion.backends.aiocache import GabionCache
+
+    calls: list[int] = []
+
+    @cached(cache=GabionCache, ttl=60, max_bytes="1 MiB")
+    async def slow(number: int) -> int:
+        calls.append(number)
+        return 2 * number
+
+    async def main() -> None:
+        cache = Cache(GabionCache, max_bytes="8 MiB", namespace="n:", ttl=0.2)
+        assert await cache.set("k", [1, None])
+        assert await cache.get("k") == [1, None]
+        assert await cache.multi_get(["k", "absent"]) == [[1, None], None]
+        assert [await cache.increment("number", 5), await cache.increment("number", -1)] == [5, 4]
+        assert await cache.set("text", "x", ttl=0)
+        with pytest.raises(TypeError):
+            await cache.increment("text")
+        with pytest.raises(ValueError, match="already exists"):
+            await cache.add("text", "y")
+        await asyncio.sleep(0.3)
+        assert await cache.get("k") is None
+        assert await cache.get("text") == "x"
+        await cache.clear(namespace="n:")
+        assert not await cache.exists("text")
+        assert [await slow(3), await slow(3), calls] == [6, 6, [3]]
+
+    asyncio.run(main())
+
+
+def test_counters_keep_their_end_and_lose_no_step() -> None:
+    cache = gabion.Cache("1 MiB")
+    cache.put("n", 0, ttl=0.5)
+    began = threading.Barrier(4)
+
+    def count() -> None:
+        began.wait()
+        for _ in range(300):
+            cache._change("n", lambda value: value + 1)
+
+    run(*[count] * 4)
+    assert cache["n"] == 1200
+    time.sleep(0.6)
+    assert cache._change("n", lambda value: value + 1) is None
+    cache["n"] = "text"
+    with pytest.raises(TypeError):
+        cache._change("n", lambda value: value + 1)
+    assert cache["n"] == "text"

@@ -1,0 +1,378 @@
+"""One factory for each key: failing, recursive, crossing, cancelled, in threads, in event loops, in forked children."""
+
+import asyncio
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from child_processes import in_child
+from many_threads import run
+
+import gabion
+from gabion import Cache
+
+
+@pytest.fixture
+def cache() -> Iterator[Cache]:
+    with Cache("16 MiB") as cache:
+        yield cache
+
+
+def within(seconds: float, body: Callable[[], Any]) -> Any:
+    """Runs a body in a thread; fails when it hangs."""
+    found: list[Any] = []
+
+    def guarded() -> None:
+        try:
+            found.append(body())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=guarded, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it waits for ever"
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+def test_a_chain_of_factories_is_no_circle(cache: Cache) -> None:
+    """A waiter that was not yet woken up does not count as waiting for what has ended."""
+    for turn in range(200):
+        began, answers = threading.Event(), []
+
+        def outer(turn: int = turn, began: threading.Event = began) -> str:
+            return cache.get_or_put(("k2", turn), lambda: began.set() or cache.get_or_put(("a", turn), lambda: "late"))
+
+        def slow(began: threading.Event = began) -> str:
+            began.wait(5)
+            return "a"
+
+        waiter = threading.Thread(target=lambda outer=outer, answers=answers: answers.append(outer()))
+        waiter.start()
+        assert cache.get_or_put(("a", turn), slow) in ("a", "late")
+        assert cache.get_or_put(("k2", turn), lambda: "own") in ("a", "late", "own")
+        waiter.join(10)
+        assert len(answers) == 1
+
+
+def test_waiters_try_themselves_when_the_factory_raises(cache: Cache) -> None:
+    attempts: list[int] = []
+    errors: list[Exception] = []
+
+    def factory() -> str:
+        attempts.append(1)
+        time.sleep(0.01)
+        if len(attempts) < 4:
+            raise ValueError("not yet")
+        return "made"
+
+    def ask() -> None:
+        try:
+            assert cache.get_or_put("k", factory) == "made"
+        except ValueError as error:
+            errors.append(error)
+
+    run(*[ask] * 8)
+    assert (len(attempts), len(errors)) == (4, 3)
+
+
+def test_a_circle_of_three_threads_is_refused_somewhere(cache: Cache) -> None:
+    barrier, errors = threading.Barrier(3), []
+
+    def crossing(own: str, other: str) -> Callable[[], None]:
+        def factory() -> Any:
+            barrier.wait(10)
+            return cache.get_or_put(other, lambda: "inner")
+
+        def body() -> None:
+            try:
+                cache.get_or_put(own, factory)
+            except (RuntimeError, threading.BrokenBarrierError) as error:
+                errors.append(error)
+
+        return body
+
+    run(crossing("x", "y"), crossing("y", "z"), crossing("z", "x"))
+    assert errors
+    assert cache.get_or_put("x", lambda: 1) is not None
+
+
+def test_a_circle_through_two_caches_is_refused_somewhere(cache: Cache) -> None:
+    other, barrier, errors = Cache("1 MiB"), threading.Barrier(2), []
+
+    def crossing(own: Cache, next_one: Cache) -> Callable[[], None]:
+        def factory() -> Any:
+            barrier.wait(10)
+            return next_one.get_or_put("k", lambda: "inner")
+
+        def body() -> None:
+            try:
+                own.get_or_put("k", factory)
+            except (RuntimeError, threading.BrokenBarrierError) as error:
+                errors.append(error)
+
+        return body
+
+    for _ in range(20):
+        run(crossing(cache, other), crossing(other, cache))
+        assert errors
+        errors.clear()
+        cache.clear()
+        other.clear()
+
+
+class Asking:
+    """A value that asks for its own key while it is stored."""
+
+    cache: Cache
+
+    def __reduce__(self) -> Any:
+        return str, (type(self).cache.get_or_put("k", lambda: "inner"),)
+
+
+def test_a_value_that_asks_for_its_own_key_while_it_is_stored(cache: Cache) -> None:
+    Asking.cache = cache
+    try:
+        with pytest.raises(gabion.CodecError) as caught:
+            within(10, lambda: cache.get_or_put("k", Asking))
+        assert isinstance(caught.value.__cause__, RuntimeError)
+    finally:
+        del Asking.cache
+
+
+def test_nested_factories_of_other_keys_are_fine(cache: Cache) -> None:
+    def fibonacci(number: int) -> int:
+        if number < 2:
+            return number
+        return cache.get_or_put(number - 1, lambda: fibonacci(number - 1)) + cache.get_or_put(
+            number - 2, lambda: fibonacci(number - 2)
+        )
+
+    assert fibonacci(60) == 1548008755920
+
+
+def test_an_awaitable_from_a_plain_function_is_refused(cache: Cache, recwarn: pytest.WarningsRecorder) -> None:
+    async def later() -> int:
+        return 1
+
+    with pytest.raises(TypeError, match="coroutine function itself"):
+        cache.get_or_put("k", lambda: later())
+    assert not recwarn.list
+    assert "k" not in cache
+
+
+def test_everything_that_gives_a_coroutine_is_awaited(cache: Cache) -> None:
+    class Called:
+        async def __call__(self) -> str:
+            return "called"
+
+        async def method(self, word: str) -> str:
+            return word
+
+    async def main() -> None:
+        assert await cache.get_or_put("object", Called()) == "called"
+        assert await cache.get_or_put("partial", functools.partial(Called().method, "bound")) == "bound"
+
+    asyncio.run(main())
+
+
+def test_a_task_that_asks_for_its_own_key(cache: Cache) -> None:
+    async def recursive() -> Any:
+        return await cache.get_or_put("k", recursive)
+
+    async def in_a_task_of_its_own() -> Any:
+        return (await asyncio.gather(cache.get_or_put("g", in_a_task_of_its_own)))[0]
+
+    async def in_a_thread() -> Any:
+        return await asyncio.to_thread(cache.get_or_put, "t", lambda: 1)
+
+    async def main() -> None:
+        for key, factory in (("k", recursive), ("g", in_a_task_of_its_own), ("t", in_a_thread)):
+            with pytest.raises(RuntimeError, match="itself"):
+                await asyncio.wait_for(cache.get_or_put(key, factory), 10)
+
+    within(30, lambda: asyncio.run(main()))
+
+
+def test_tasks_that_wait_for_each_other(cache: Cache) -> None:
+    async def main() -> None:
+        both = asyncio.Barrier(2)
+
+        async def crossing(other: str) -> Any:
+            await both.wait()
+            return await cache.get_or_put(other, instead)
+
+        async def instead() -> str:
+            return "inner"
+
+        results = await asyncio.gather(
+            cache.get_or_put("x", functools.partial(crossing, "y")),
+            cache.get_or_put("y", functools.partial(crossing, "x")),
+            return_exceptions=True,
+        )
+        assert any(isinstance(result, RuntimeError) for result in results)
+
+    within(30, lambda: asyncio.run(main()))
+
+
+def test_a_thread_does_not_wait_for_its_own_event_loop(cache: Cache) -> None:
+    async def slow() -> str:
+        await asyncio.sleep(0.05)
+        return "slow"
+
+    async def main() -> None:
+        task = asyncio.create_task(cache.get_or_put("k", slow))
+        await asyncio.sleep(0.01)
+        with pytest.raises(RuntimeError, match="event loop"):
+            cache.get_or_put("k", lambda: "now")
+        assert await task == "slow"
+        assert cache.get_or_put("k", lambda: "now") == "slow"
+
+    within(30, lambda: asyncio.run(main()))
+
+
+def test_a_loop_that_stands_still_for_a_thread_that_needs_it(cache: Cache) -> None:
+    """The loop's thread waits for T's factory, which asks for a key that a task of that loop makes."""
+    ready, entered = threading.Event(), threading.Event()
+    errors: list[RuntimeError] = []
+
+    def in_thread() -> Any:
+        entered.set()
+        ready.wait(10)
+        time.sleep(0.05)
+        try:
+            return cache.get_or_put("task's", lambda: "inner")
+        except RuntimeError as error:
+            errors.append(error)
+            return "refused"
+
+    async def slow() -> str:
+        await asyncio.sleep(0.01)
+        return "made by the task"
+
+    async def main() -> None:
+        task = asyncio.create_task(cache.get_or_put("task's", slow))
+        await asyncio.sleep(0)
+        thread = threading.Thread(target=cache.get_or_put, args=("thread's", in_thread))
+        thread.start()
+        entered.wait(10)
+        ready.set()
+        assert cache.get_or_put("thread's", lambda: "never") == "refused"
+        assert await task == "made by the task"
+        thread.join(10)
+
+    within(30, lambda: asyncio.run(main()))
+    assert len(errors) == 1
+
+
+def test_tasks_and_threads_make_a_value_once_between_them(cache: Cache) -> None:
+    calls: list[str] = []
+
+    def slow() -> str:
+        calls.append("thread")
+        time.sleep(0.05)
+        return "made"
+
+    async def also_slow() -> str:
+        calls.append("task")
+        await asyncio.sleep(0.05)
+        return "made"
+
+    def in_loop() -> None:
+        async def main() -> None:
+            assert set(await asyncio.gather(*(cache.get_or_put("k", also_slow) for _ in range(20)))) == {"made"}
+
+        asyncio.run(main())
+
+    def in_thread() -> None:
+        assert cache.get_or_put("k", slow) == "made"
+
+    run(in_loop, in_loop, *[in_thread] * 6)
+    assert len(calls) == 1
+
+
+def test_a_runner_that_is_cancelled_lets_another_run(cache: Cache) -> None:
+    calls: list[int] = []
+
+    async def slow() -> int:
+        calls.append(1)
+        await asyncio.sleep(0.05 if len(calls) > 1 else 60)
+        return len(calls)
+
+    async def main() -> None:
+        first = asyncio.create_task(cache.get_or_put("k", slow))
+        await asyncio.sleep(0.01)
+        second = asyncio.create_task(cache.get_or_put("k", slow))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        assert await asyncio.wait_for(second, 10) == 2
+        assert first.cancelled()
+
+    asyncio.run(main())
+
+
+def test_a_coroutine_that_is_never_awaited_or_thrown_away_blocks_nobody(cache: Cache) -> None:
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        cache.get_or_put("k", slow).close()
+        asyncio.get_running_loop().create_task(cache.get_or_put("k", slow))
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert within(10, lambda: cache.get_or_put("k", lambda: "made")) == "made"
+
+
+def test_an_interrupt_in_a_factory_lets_others_run(cache: Cache) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.get_or_put("k", interrupted)
+    assert cache.get_or_put("k", lambda: "made") == "made"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_does_not_wait_for_threads_of_its_parent(cache: Cache) -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        began.set()
+        end.wait(60)
+        return "parent's"
+
+    thread = threading.Thread(target=cache.get_or_put, args=("k", slow))
+    thread.start()
+    began.wait(10)
+
+    def child() -> None:
+        assert cache.get_or_put("k", lambda: "child's") == "child's"
+
+    try:
+        in_child(child, 20)
+    finally:
+        end.set()
+        thread.join(10)
+    assert cache["k"] == "parent's"
+
+
+def test_values_that_find_no_room_are_given_to_all_who_wait() -> None:
+    cache = Cache("1 MiB")
+    calls: list[int] = []
+
+    def large() -> bytes:
+        calls.append(1)
+        time.sleep(0.05)
+        return bytes(2 << 20)
+
+    run(*[lambda: cache.get_or_put("k", large)] * 8)
+    assert 1 <= len(calls) <= 8
+    assert "k" not in cache

@@ -1,0 +1,122 @@
+"""What gabion.Image.save() does to what is there already: links, pipes, devices, other people's files."""
+
+import errno
+import os
+import signal
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from image_files import encoded, noise
+
+from gabion import Image
+
+pytestmark = pytest.mark.usefixtures("balance")
+
+
+def test_links_stay_and_lead_to_the_new_file(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "old.png").write_bytes(b"old")
+    links = {"link.png": "real/old.png", "link of a link.png": "link.png", "to nothing.png": "real/new.png"}
+    for link, to in links.items():
+        (tmp_path / link).symlink_to(to)
+    for seed, link in enumerate(links):
+        image = noise("L", (5, 4), seed)
+        image.save(tmp_path / link)
+        assert (tmp_path / link).is_symlink()
+        assert Image.open(tmp_path / link).to_bytes() == image.to_bytes()
+    assert {path.name for path in (tmp_path / "real").iterdir()} == {"old.png", "new.png"}
+
+
+def test_links_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "here.png").symlink_to("there.png")
+    (tmp_path / "there.png").symlink_to("here.png")
+    with pytest.raises(OSError, match="symbolic links") as failed:
+        noise("L", (5, 4)).save(tmp_path / "here.png")
+    assert (failed.value.errno, failed.value.filename) == (errno.ELOOP, tmp_path / "here.png")
+    assert (tmp_path / "here.png").is_symlink()
+
+
+def test_pipes_are_written_to_and_read_from(tmp_path: Path) -> None:
+    pipe, image, read = tmp_path / "pipe.png", noise("RGB", (300, 200)), []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    image.save(pipe)
+    reader.join()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert Image.open(read[0]).to_bytes() == image.to_bytes()
+    writer = threading.Thread(target=lambda: pipe.write_bytes(read[0]))
+    writer.start()
+    assert Image.open(pipe).to_bytes() == image.to_bytes()
+    writer.join()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe.png"]
+
+
+@pytest.mark.parametrize("use", ["open", "save"])
+def test_a_pipe_without_another_end_can_be_interrupted(use: str, tmp_path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Enough
+
+    pipe, image = tmp_path / "pipe.png", noise("L", (5, 4))
+    os.mkfifo(pipe)
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(Enough):
+            Image.open(pipe) if use == "open" else image.save(pipe)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_devices_are_written_to(tmp_path: Path) -> None:
+    image = noise("RGB", (300, 200))
+    (tmp_path / "full.png").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        image.save(tmp_path / "full.png")
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+    with open(tmp_path / "file", "w+b") as file:
+        image.save(f"/dev/fd/{file.fileno()}", format="PNG")
+    assert (tmp_path / "file").read_bytes() == encoded(image, "PNG")
+
+
+def test_the_owner_stays(tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    path.touch()
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    before = path.stat()
+    noise("L", (5, 4)).save(path)
+    assert (path.stat().st_uid, path.stat().st_gid) == (before.st_uid, before.st_gid)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everything")
+def test_a_file_that_may_not_be_written_to_stays(tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    path.write_bytes(b"old")
+    path.chmod(0o444)
+    with pytest.raises(PermissionError) as failed:
+        noise("L", (5, 4)).save(path)
+    assert failed.value.filename == path
+    assert path.read_bytes() == b"old"
+
+
+def test_a_pipe_that_is_left_is_an_error(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.png"
+    os.mkfifo(pipe)
+
+    def leave() -> None:
+        os.close(os.open(pipe, os.O_RDONLY))
+        time.sleep(0.05)
+
+    reader = threading.Thread(target=leave)
+    reader.start()
+    with pytest.raises(BrokenPipeError):
+        noise("RGB", (900, 700)).save(pipe, compression="none")
+    reader.join()
