@@ -231,12 +231,15 @@ mod tests {
         let set = BlockSet::new(&unpooled(system()), 1).unwrap();
         let (number, _) = set.map().unwrap();
         let block = set.block(number).unwrap();
-        for len in 0..40 {
+        for len in 0..200 {
             let bytes: Vec<u8> = (1..=len).collect();
-            block.write(100, &bytes);
-            let mut back = vec![0; bytes.len()];
-            block.read(100, &mut back);
-            assert_eq!(back, bytes);
+            for at in [100, 101] {
+                block.write(at, &bytes);
+                let mut back = vec![0xEE; bytes.len() + 9];
+                block.read(at, &mut back[..bytes.len()]);
+                assert_eq!(back[..bytes.len()], bytes);
+                assert_eq!(back[bytes.len()..], [0xEE; 9], "written beyond its end");
+            }
         }
     }
     #[test]
