@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gabion import Image
 from gabion.cli import main
 
 COMMAND = [sys.executable, "-m", "gabion"]
@@ -27,6 +28,16 @@ def people(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(3):
+        with Image.new("RGB", (400, 300), (80 * number, 90, 120)) as image:
+            image.save(folder / f"{number}.jpg")
+    return folder
+
+
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
 
@@ -36,19 +47,28 @@ def test_version_and_help() -> None:
     shown = run("--help")
     assert shown.returncode == 0
     assert "tour" in shown.stdout
+    assert "gabion thumbnails photos/ small/" in shown.stdout
     assert run().stdout == shown.stdout
     assert run("no-such-command").returncode == 2
 
 
-def test_tour_prints_and_writes_its_page(people: Path, tmp_path: Path) -> None:
+def test_tour_prints_and_writes_its_page(people: Path, pictures: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    done = run("tour", "--records", people, "--objects", 3_000, "--out", page)
+    done = run("tour", "--records", people, "--objects", 3_000, "--photos", pictures, "--out", page)
     assert done.returncode == 0, done.stderr
-    for text in ("1,000 records of 5 fields from people.csv", "memory per object", "gabion.Pile", page.as_uri()):
+    for text in (
+        "1,000 records of 5 fields from people.csv",
+        "memory per object",
+        "gabion.Pile",
+        f"3 pictures from {pictures}",
+        "made 100 times with get_or_put()",
+        page.as_uri(),
+    ):
         assert text in done.stdout
     assert "\x1b[" not in done.stdout  # plain text where there is no terminal
     text = page.read_text()
-    names = re.compile(r'xmlns(:\w+)?="[^"]*"|url\(#\w+\)')  # of the picture's elements; nothing is fetched
+    # Names of the pictures' elements, and the picture that is in the page itself; nothing is fetched.
+    names = re.compile(r'xmlns(:\w+)?="[^"]*"|url\(#\w+\)|src="data:image/webp;base64,[^"]*"')
     assert not re.search(r"<script|<link|\bsrc=|https?://|url\(", names.sub("", text)), "the page must stand alone"
     for word in (
         "prefers-color-scheme",
@@ -56,6 +76,8 @@ def test_tour_prints_and_writes_its_page(people: Path, tmp_path: Path) -> None:
         "active: bool",
         "balance: float",
         "gabion tour --objects 3000",
+        "data:image/webp;base64,",
+        "hits at each limit",
     ):
         assert word in text
     picture = ET.fromstring(re.search(r"<svg.*?</svg>", text, re.DOTALL)[0])
@@ -64,8 +86,9 @@ def test_tour_prints_and_writes_its_page(people: Path, tmp_path: Path) -> None:
         assert f"var(--{store})" in ET.tostring(picture, encoding="unicode")
 
 
-def test_tour_as_json(people: Path, tmp_path: Path) -> None:
-    done = run("tour", "--records", people, "--objects", 6_000, "--no-page", "--json", "--seed", 7)
+def test_tour_as_json(people: Path, pictures: Path, tmp_path: Path) -> None:
+    rooms = ("--photos", pictures, "--no-arrays")
+    done = run("tour", "--records", people, "--objects", 6_000, *rooms, "--no-page", "--json", "--seed", 7)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["seed"] == 7
@@ -78,7 +101,19 @@ def test_tour_as_json(people: Path, tmp_path: Path) -> None:
         assert store["put_per_s"] > 0
         assert store["get_per_s"] > 0
         assert store["pauses"]["longest_ms"] == max(store["pauses"]["ms"], default=0.0)
+    assert told["arrays"] == []
+    assert [one["made"] for one in told["images"]] in ([3], [3, 3])
+    assert told["cache"]["above"] == 0
     assert list(tmp_path.glob("*.html")) == []
+
+
+def test_rooms_that_are_left_out(people: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    out = ("--no-arrays", "--no-images", "--no-cache")
+    done = run("tour", "--records", people, "--objects", 1_000, *out, "--out", page)
+    assert done.returncode == 0, done.stderr
+    for words in ("NumPy", "humbnail", "a cache under"):
+        assert words not in done.stdout + page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -133,15 +168,15 @@ def test_wrong_numbers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended:
             main(["tour", "--objects", count])
         assert ended.value.code == 2
-    assert "--objects" in capsys.readouterr().err
+    assert "--objects: a whole number of 1 or more is needed, not 'many'" in capsys.readouterr().err
 
 
 def test_an_interrupt_ends_it_cleanly(people: Path) -> None:
     tour = [*COMMAND, "tour", "--records", str(people), "--objects", "2000000", "--no-page"]
     running = subprocess.Popen(tour, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout is not None
-    while "keeping" not in running.stdout.readline():
-        pass
+    while "keeping" not in (line := running.stdout.readline()):
+        assert line, "it ended before it was interrupted"
     running.send_signal(signal.SIGINT)
     _, told = running.communicate(timeout=30)
     assert running.returncode == 130

@@ -18,8 +18,9 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if EXAMPLE.search(p.read_text())], ids=name)
-def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page's examples are one program, read from top to bottom."""
+def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A page's examples are one program, read from top to bottom, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
     text = page.read_text()
     # Examples keep their line numbers, so that a traceback names the line of the page.
     program = [""] * (text.count("\n") + 1)

@@ -9,12 +9,26 @@ from gabion.cli.failure import CommandError
 from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.tour import command as tour
 
+EXAMPLES = """\
+examples:
+  gabion tour --quick                                 see what it does, in a few seconds
+  gabion tour --records FILE.csv --photos FOLDER      the same with records and pictures of your own
+  gabion thumbnails photos/ small/ --width 150        small files of many pictures
+"""
+
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line, with every subcommand's options."""
-    top = argparse.ArgumentParser(prog="gabion", description="A memory system for Python.")
+    top = argparse.ArgumentParser(
+        prog="gabion",
+        description="Objects, arrays, pictures and caches in memory that Python's collector does not walk.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     top.add_argument("--version", action="version", version=f"gabion {version('gabion')}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    commands = top.add_subparsers(
+        title="commands", metavar="COMMAND [OPTION]", help="gabion COMMAND --help lists its options"
+    )
     tour.add_to(commands)
     thumbnails.add_to(commands)
     return top

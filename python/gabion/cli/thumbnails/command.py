@@ -68,7 +68,7 @@ def _memory(text: str) -> int:
     try:
         size = _native._size("--max-memory", int(text) if text.isdecimal() else text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise argparse.ArgumentTypeError(str(error).removeprefix("--max-memory=")) from None
     if size < LEAST_MEMORY:
         raise argparse.ArgumentTypeError(f"64 MiB or more is needed, not {text!r}")
     return size

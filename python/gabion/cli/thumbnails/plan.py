@@ -59,6 +59,9 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
             plan.refused.append((picture, f"its thumbnail would have the name of that of {other}; {hint}"))
     plan.jobs = [job for job in plan.jobs if not found.refuses(job, plan)]
     if not (plan.jobs or plan.skipped or plan.refused):
+        place = os.path.realpath(target)
+        if any(Path(os.path.realpath(source)).is_relative_to(place) for source in sources):
+            raise CommandError(f"{target}: the pictures are looked for there; name another folder for the thumbnails")
         hint = "" if recursive else "; --recursive looks into folders below"
         raise CommandError(f"no pictures in {', '.join(sources)}{hint}")
     return plan

@@ -8,25 +8,29 @@ import shlex
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from gabion.cli.tour import flights, machine, records, runner, terminal
+from gabion.cli.tour import flights, machine, page, photos, records, requests, runner, terminal
 from gabion.cli.tour.failure import TourError
 from gabion.cli.tour.measure import REPLACED_SHARE
-from gabion.cli.tour.page import page
+from gabion.cli.tour.photos import Photos
 from gabion.cli.tour.records import Table
-from gabion.cli.tour.result import ArraysResult, Result
+from gabion.cli.tour.result import ArraysResult, CacheResult, ImagesResult, Result
 
 MOST_OBJECTS = 2_000_000
 QUICK_OBJECTS = 50_000
 RUN_SECONDS = 75
 # For each expression and size of NumPy's arithmetic.
 ARRAY_SECONDS, QUICK_SECONDS = 0.5, 0.02
+# Pictures that are chosen from a folder, and how long gabion may take for them.
+MOST_PHOTOS, QUICK_PHOTOS = 200, 48
+IMAGE_SECONDS, QUICK_IMAGE_SECONDS = 5.0, 1.5
+QUICK_REQUESTS = 40_000
 SAMPLE = 2_000
 # Of the memory that is free, the part that a run may plan to use.
 MEMORY_SHARE = 0.7
@@ -36,7 +40,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     """Declare `tour` and its options."""
     about = (
         "Keep real records as plain objects, as pickles and in a pile; measure memory, speed and collector pauses."
-        " Then calculate with NumPy on fresh memory and on the pool's."
+        " Then calculate with NumPy on fresh memory and on the pool's, make thumbnails of pictures, and put a cache"
+        " under recorded requests."
     )
     tour = commands.add_parser("tour", help="a live tour on real records, with one page at the end", description=about)
     tour.add_argument("--records", type=Path, metavar="FILE", help="a .csv or .jsonl file (default: flights of 2013)")
@@ -44,17 +49,35 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     tour.add_argument("--quick", action="store_true", help=f"a few seconds: {QUICK_OBJECTS:,} objects")
     tour.add_argument("--seed", type=int, default=1, metavar="S", help="of every random choice (default: 1)")
     tour.add_argument("--out", type=Path, default=Path("gabion-tour.html"), metavar="PAGE", help="default: %(default)s")
+    pictures = "a folder of pictures; the page shows some (default: photos in $GABION_DATA, else made-up ones)"
+    tour.add_argument("--photos", type=Path, metavar="DIR", help=pictures)
     tour.add_argument("--no-arrays", action="store_true", help="leave out NumPy's arithmetic on the pool")
+    tour.add_argument("--no-images", action="store_true", help="leave out the thumbnails")
+    tour.add_argument("--no-cache", action="store_true", help="leave out the cache")
     tour.add_argument("--no-page", action="store_true", help="write no page")
     tour.add_argument("--json", action="store_true", help="print the figures as JSON and nothing else on stdout")
     tour.set_defaults(run=run)
 
 
 def _count(text: str) -> int:
-    count = int(text.replace("_", "").replace(",", ""))
+    try:
+        count = int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        count = 0
     if count < 1:
-        raise argparse.ArgumentTypeError("at least 1 object is needed")
+        raise argparse.ArgumentTypeError(f"a whole number of 1 or more is needed, not {text!r}")
     return count
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """What was measured beside the stores; nothing where a room was left out."""
+
+    calculated: list[ArraysResult]
+    pictures: Photos | None
+    small: list[ImagesResult]
+    thumbnails: list[Path]
+    cached: CacheResult | None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,25 +85,71 @@ def run(options: argparse.Namespace) -> int:
     console = Console(stderr=options.json, highlight=False)
     if not options.no_page:
         _check_writable(options.out)
-    with tempfile.TemporaryDirectory(prefix="gabion-tour-") as folder:
+    with tempfile.TemporaryDirectory(prefix="gabion-tour-") as name:
+        folder = Path(name)
+        most_photos = QUICK_PHOTOS if options.quick else MOST_PHOTOS
+        pictures = None if options.no_images else photos.find(options.photos, most_photos)
         most = round((options.objects or MOST_OBJECTS) * (1 + REPLACED_SHARE))
-        table = _read(options, Path(folder, "rows.spool"), most, console)
+        table = _read(options, folder / "rows.spool", most, console)
         objects = options.objects or (QUICK_OBJECTS if options.quick else 0)
         objects = _fitting(table, objects)
         console.print(f"keeping {objects:,} of them in each of three stores, one after the other", soft_wrap=True)
         results = runner.run(table, objects, options.seed, console)
-        seconds = QUICK_SECONDS if options.quick or objects < MOST_OBJECTS // 20 else ARRAY_SECONDS
-        calculated = [] if options.no_arrays else runner.run_arrays(seconds, Path(folder), console)
-    if options.json:
-        print(json.dumps(_as_json(table, results, calculated, options.seed), indent=2))
-    else:
-        terminal.show(console, table, results)
-        terminal.show_arrays(console, calculated)
-    if not options.no_page:
-        text = page(table, results, calculated, machine.describe(), _command(options, objects))
-        options.out.write_text(text, encoding="utf-8")
-        console.print(f"page: {options.out.resolve().as_uri()}", soft_wrap=True)
+        rooms = _rooms(options, table, pictures, objects < MOST_OBJECTS // 20, folder, console)
+        if options.json:
+            print(json.dumps(_as_json(table, results, rooms, options.seed), indent=2))
+        else:
+            _show(console, table, results, rooms)
+        if not options.no_page:
+            text = page.page(table, results, _sections(rooms), machine.describe(), _command(options, objects))
+            options.out.write_text(text, encoding="utf-8")
+            console.print(f"page: {options.out.resolve().as_uri()}", soft_wrap=True)
     return 0
+
+
+def _rooms(
+    options: argparse.Namespace, table: Table, pictures: Photos | None, few: bool, folder: Path, console: Console
+) -> Rooms:
+    """Measure what is not left out, shortly where the objects are few."""
+    quick = options.quick or few
+    calculated: list[ArraysResult] = []
+    small: list[ImagesResult] = []
+    thumbnails: list[Path] = []
+    cached = None
+    if not options.no_arrays:
+        calculated = runner.run_arrays(QUICK_SECONDS if quick else ARRAY_SECONDS, folder, console)
+    if not options.no_images:
+        pictures = _pictures(pictures, folder / "made-up", console)
+        seconds = QUICK_IMAGE_SECONDS if quick else IMAGE_SECONDS
+        small, thumbnails = runner.run_images(pictures, seconds, folder, console)
+    if not options.no_cache:
+        asked = requests.find(table, QUICK_REQUESTS if quick else requests.MOST)
+        cached = runner.run_cache(asked, table, folder, console)
+    return Rooms(calculated, pictures, small, thumbnails, cached)
+
+
+def _show(console: Console, table: Table, results: list[Result], rooms: Rooms) -> None:
+    terminal.show(console, table, results)
+    terminal.show_arrays(console, rooms.calculated)
+    if rooms.pictures:
+        colours = console.is_terminal and console.color_system == "truecolor"
+        terminal.show_images(console, rooms.pictures, rooms.small, rooms.thumbnails, colours)
+    terminal.show_cache(console, rooms.cached)
+
+
+def _sections(rooms: Rooms) -> list[str]:
+    sections = [page.arrays_section(rooms.calculated)]
+    if rooms.pictures:
+        sections.append(page.images_section(rooms.pictures, rooms.small, rooms.thumbnails))
+    return [*sections, page.cache_section(rooms.cached)]
+
+
+def _pictures(pictures: Photos | None, place: Path, console: Console) -> Photos:
+    with console.status("preparing the pictures"):
+        pictures = pictures or photos.made_up(place)
+        photos.read_once(pictures)
+    console.print(f"making thumbnails of {pictures.source}", soft_wrap=True)
+    return pictures
 
 
 def _read(options: argparse.Namespace, spool: Path, most: int, console: Console) -> Table:
@@ -135,10 +204,12 @@ def _check_writable(out: Path) -> None:
 
 def _command(options: argparse.Namespace, objects: int) -> str:
     words = ["gabion", "tour", "--objects", str(objects), "--seed", str(options.seed)]
-    return shlex.join([*words, "--records", str(options.records)] if options.records else words)
+    for option, path in (("--records", options.records), ("--photos", options.photos)):
+        words += [option, str(path)] if path else []
+    return shlex.join(words)
 
 
-def _as_json(table: Table, results: list[Result], calculated: list[ArraysResult], seed: int) -> dict[str, Any]:
+def _as_json(table: Table, results: list[Result], rooms: Rooms, seed: int) -> dict[str, Any]:
     stores = []
     for result in results:
         figures = asdict(result)
@@ -146,6 +217,8 @@ def _as_json(table: Table, results: list[Result], calculated: list[ArraysResult]
         stores.append(figures)
     columns = dict(zip(table.columns, table.types, strict=True))
     about = {"source": table.source, "rows": table.rows, "columns": columns}
-    arrays = [asdict(one) for one in calculated]
-    told = {"name": "tour", "seed": seed, "table": about, "stores": stores, "arrays": arrays}
+    told: dict[str, Any] = {"name": "tour", "seed": seed, "table": about, "stores": stores}
+    told["arrays"] = [asdict(one) for one in rooms.calculated]
+    told["images"] = [asdict(one) for one in rooms.small]
+    told["cache"] = asdict(rooms.cached) if rooms.cached else None
     return told | {"machine": machine.describe()}

@@ -1,7 +1,9 @@
 """What the report says about this computer, and how much memory is to be had."""
 
+import contextlib
 import os
 import platform
+import resource
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +38,18 @@ def resident_bytes() -> int:
     """The resident set size of this process."""
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def forget_peak() -> None:
+    """Let the peak begin anew with what is resident now, where the system can do that."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_resident_bytes() -> int:
+    """The most that this process had resident since forget_peak(), or since its start."""
+    told = _field("/proc/self/status", "VmHWM")
+    return int(told.split()[0]) * 1024 if told else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _bytes_of(name: str) -> int:

@@ -1,14 +1,18 @@
 """The report as one HTML page that needs nothing else: no script, no font, no network."""
 
+import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 
-from gabion.cli.tour import arrays
+from gabion.cli.tour import arrays, curves, images, terminal
 from gabion.cli.tour.lanes import duration
+from gabion.cli.tour.photos import Photos
 from gabion.cli.tour.picture import svg
 from gabion.cli.tour.records import Table
-from gabion.cli.tour.result import ArraysResult, Result
+from gabion.cli.tour.result import ArraysResult, CacheResult, ImagesResult, Result
+from gabion.cli.tour.sheet import contact_sheet
 from gabion.cli.tour.stores import LABELS
 from gabion.cli.tour.terminal import ROWS, array_rows, describe, headline, idle_line, rate
 
@@ -23,11 +27,11 @@ garbage collector with its default settings, timed by gc.callbacks; the last ful
 def page(
     table: Table,
     results: Sequence[Result],
-    calculated: Sequence[ArraysResult],
+    rooms: Sequence[str],
     machine: Mapping[str, str],
     command: str,
 ) -> str:
-    """The whole document."""
+    """The whole document: the stores, then each of the other rooms that has a section."""
     by_store = {result.store: result for result in results}
     plain, pile = by_store["plain"], by_store["gabion"]
     style = files("gabion.cli.tour").joinpath("page.css").read_text(encoding="utf-8")
@@ -73,7 +77,7 @@ build a new object at each get.</p>
 <h2>All figures</h2>
 {_figures(results)}
 </section>
-{_arrays(calculated)}
+{"".join(rooms)}
 <section>
 <h2>What was measured</h2>
 <p>{escape(HOW)}</p>
@@ -112,7 +116,8 @@ def _figures(results: Sequence[Result]) -> str:
     return _table(head, ([label, *(read(result) for result in results)] for label, read in ROWS))
 
 
-def _arrays(calculated: Sequence[ArraysResult]) -> str:
+def arrays_section(calculated: Sequence[ArraysResult]) -> str:
+    """NumPy's arithmetic on fresh and on warm memory."""
     if not calculated:
         return ""
     head = ["", *(arrays.LABELS[one.memory] for one in calculated), "page faults each"]
@@ -121,6 +126,51 @@ def _arrays(calculated: Sequence[ArraysResult]) -> str:
 <p>Each result is a new array. Memory that comes fresh from the system costs a page fault for every 4 KiB;
 <code>gabion.numpy.install()</code> takes it from the pool, where it is warm. {escape(idle_line(calculated))}.</p>
 {_table(head, array_rows(calculated))}
+</section>"""
+
+
+def images_section(photos: Photos, results: Sequence[ImagesResult], thumbnails: Sequence[Path]) -> str:
+    """Thumbnails: a sheet of them, and what they took."""
+    if not results:
+        return ""
+    line = terminal.images_line(photos, results)
+    sheet = base64.b64encode(contact_sheet(thumbnails, images.SIDE)).decode() if thumbnails else ""
+    shown = f'<img alt="Contact sheet" src="data:image/webp;base64,{sheet}">' if sheet else ""
+    head = ["", *(images.LABELS[one.library] for one in results)]
+    rows = ([label, *(read(one) for one in results)] for label, read in terminal.IMAGE_ROWS)
+    failed = "".join(f'<p class="note">{escape(text)}</p>' for text in terminal.failures(results))
+    return f"""<section>
+<h2>Images on warm memory</h2>
+<p>Each picture is decoded no larger than its thumbnail needs, strip by strip, without the GIL; files were read once
+before. {escape(line[:1].upper() + line[1:])}.</p>
+{shown}
+{_table(head, rows)}
+{failed}</section>"""
+
+
+def cache_section(result: CacheResult | None) -> str:
+    """A cache under requests: hits, its limit, its factories."""
+    if result is None:
+        return ""
+    line = terminal.cache_line(result)
+    watched = next(one for one in result.hits if one.policy == "default" and one.max_bytes == result.limit_bytes)
+    looks = f"times above the limit, in {result.looks:,} looks after puts of {result.threads} threads"
+    room = f"of the requests are hits, with room for {terminal.fraction(watched.part)} of the pages"
+    calls = (
+        f"factory calls for {result.asked} pages that {result.askers} threads ask for at one moment;"
+        f" around a dict {result.made_with_dict:,}"
+    )
+    return f"""<section>
+<h2>A cache that holds to its bytes</h2>
+<p>{escape(line[:1].upper() + line[1:])}. Each page that came back was compared with the one that was put. The limit
+counts keys, headers and index too; below 8 MiB, the memory that the entries lie in may take 8 MiB.</p>
+<div class="cards">
+{_card(f"{watched.rate:.0%}", room)}
+{_card(f"{result.above:,}", looks)}
+{_card(f"{result.made:,}", calls)}
+</div>
+{curves.svg(result)}
+{_table(terminal.cache_head(), terminal.cache_rows(result))}
 </section>"""
 
 

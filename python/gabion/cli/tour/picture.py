@@ -1,40 +1,25 @@
-"""The pauses over time as an inline SVG, drawn by matplotlib; its colours follow the page's light or dark setting."""
+"""The pauses over time, as a picture."""
 
-import io
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
+from gabion.cli.tour import drawing
 from gabion.cli.tour.lanes import LOWEST_MS, binned, decades, duration
 from gabion.cli.tour.result import Result
 from gabion.cli.tour.stores import LABELS
 
 COLUMNS = 400
 NOTABLE_MS = 10.0
-# What matplotlib draws with, and the page's own colour that takes its place.
-INK, SOFT, LINE = "#000001", "#000002", "#000003"
-STORES = {"plain": "#000004", "pickles": "#000005", "gabion": "#000006"}
-COLOURS = {INK: "ink", SOFT: "soft", LINE: "line", **{colour: store for store, colour in STORES.items()}}
-
-NOT_INSTALLED = 'The picture needs matplotlib: <code>pip install "gabion[tour]"</code>.'
+STORES = {"plain": drawing.PLAIN, "pickles": drawing.PICKLES, "gabion": drawing.GABION}
 
 
 def svg(results: Sequence[Result]) -> str:
-    """One lane per store. Without matplotlib, a sentence that says how to get it."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        return f'<p class="note">{NOT_INSTALLED}</p>'
-    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "gabion", "font.family": "sans-serif", "font.size": 9}
-    with mpl.rc_context(settings):
-        text = _drawn(results)
-    for drawn, name in COLOURS.items():
-        text = text.replace(drawn, f"var(--{name})")
+    """One lane per store."""
     told = "; ".join(f"{LABELS[one.store]}: longest {duration(one.pauses.longest_ms)}" for one in results)
-    return text.replace("<svg ", f'<svg role="img" aria-label="Collector pauses over time. {escape(told)}" ', 1)
+    return drawing.svg(lambda: _drawn(results), f"Collector pauses over time. {told}")
 
 
-def _drawn(results: Sequence[Result]) -> str:
+def _drawn(results: Sequence[Result]) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.2, 1.75 * len(results) + 0.3), layout="constrained")
@@ -45,11 +30,7 @@ def _drawn(results: Sequence[Result]) -> str:
         _lane(lane, result, seconds)
         lane.set(xlim=(0, seconds), ylim=(10.0**low, 10.0**high))
     lanes[-1].xaxis.set_major_formatter(lambda value, _: f"{value:g} s")
-    drawn = io.StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(drawn, format="svg", transparent=True, metadata=nothing)
-    text = drawn.getvalue()
-    return text[text.index("<svg") :]
+    return figure
 
 
 def _lane(lane: Any, result: Result, seconds: float) -> None:
@@ -61,9 +42,8 @@ def _lane(lane: Any, result: Result, seconds: float) -> None:
     notable = [(x, ms) for x, ms in shown if ms >= NOTABLE_MS]
     lane.scatter([x for x, _ in notable], [ms for _, ms in notable], s=14, color=colour, zorder=3)
     lane.axvline(pauses.seconds, color=colour, linewidth=0.8, linestyle=(0, (4, 4)))
-    lane.set_title(LABELS[result.store], loc="left", color=INK, fontweight="bold", fontsize=10)
-    lane.set_title(f"longest {duration(pauses.longest_ms)}", loc="right", color=SOFT, fontsize=9)
+    lane.set_title(LABELS[result.store], loc="left", color=drawing.INK, fontweight="bold", fontsize=10)
+    lane.set_title(f"longest {duration(pauses.longest_ms)}", loc="right", color=drawing.SOFT, fontsize=9)
     lane.yaxis.set_major_formatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms")
-    lane.grid(axis="y", color=LINE, linewidth=0.6)
-    lane.tick_params(which="both", length=0, labelcolor=SOFT)
-    lane.spines[:].set_visible(False)
+    lane.grid(axis="y", color=drawing.LINE, linewidth=0.6)
+    drawing.plain_axes(lane)

@@ -1,4 +1,4 @@
-"""What was measured in one store."""
+"""What was measured, room by room."""
 
 from dataclasses import dataclass
 
@@ -55,3 +55,66 @@ class ArraysResult:
     operations: list[Operation]
     peak_bytes: int  # resident, above the process before its first array
     idle_bytes: int  # the same when all arrays are gone and two trim periods have passed
+
+
+@dataclass(frozen=True)
+class ImagesResult:
+    """Thumbnails of the same pictures, made by one library with the same number of threads."""
+
+    library: str  # "gabion" or "pillow"
+    made: int
+    failed: list[str]  # name and error of each picture that could not be read
+    read_bytes: int  # of the files
+    threads: int
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int  # resident, above the process before its first picture
+
+    @property
+    def per_s(self) -> float:
+        """Pictures a second."""
+        return self.made / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_ms(self) -> float:
+        """Milliseconds of processor time for one picture."""
+        return self.cpu_seconds * 1000 / self.made if self.made else 0.0
+
+
+@dataclass(frozen=True)
+class Hits:
+    """All requests, answered by a cache with one policy and one limit."""
+
+    policy: str
+    max_bytes: int
+    part: float  # of the bytes that all pages take together
+    rate: float  # of the requests, 0 to 1
+
+
+@dataclass(frozen=True)
+class CacheResult:
+    """What a cache of pages did with a series of requests."""
+
+    source: str
+    requests: int
+    pages: int  # different ones
+    all_bytes: int  # that a cache takes for all of them
+    hits: list[Hits]
+    hit_us: float  # one hit, at the median
+    # Threads that read and put at one time, and looked at the bytes after each put.
+    threads: int
+    limit_bytes: int
+    looks: int
+    above: int  # looks that found more than the limit
+    most_bytes: int
+    filled: list[int]  # bytes in the cache from the first request to the last, in equal steps
+    # Threads that ask for the same new pages at one moment, and how often a page was made for them.
+    askers: int
+    asked: int
+    made: int
+    made_with_dict: int
+
+    @property
+    def best(self) -> float:
+        """The hit rate of a cache without a limit: all but the first request for each page."""
+        return 1 - self.pages / self.requests

@@ -11,11 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from gabion.cli.tour import arrays
+from gabion.cli.tour import arrays, caches, images
 from gabion.cli.tour.failure import TourError
 from gabion.cli.tour.measure import Plan
+from gabion.cli.tour.photos import Photos
 from gabion.cli.tour.records import Table
-from gabion.cli.tour.result import ArraysResult, Operation, Pauses, Result
+from gabion.cli.tour.requests import Requests
+from gabion.cli.tour.result import ArraysResult, CacheResult, Hits, ImagesResult, Operation, Pauses, Result
 from gabion.cli.tour.stores import LABELS
 
 
@@ -82,24 +84,66 @@ def run_arrays(seconds: float, folder: Path, console: Console) -> list[ArraysRes
     """NumPy's arithmetic without the pool and with it, `seconds` per expression and size; nothing without NumPy."""
     results = []
     for memory, label in arrays.LABELS.items():
-        with console.status(f"{label}: starting") as status:
-            command = [sys.executable, "-P", "-m", "gabion.cli.tour.arrays", memory, str(seconds)]
-            result: dict[str, Any] = {}
-            try:
-                for line in _lines(command, folder / "arrays.stderr", f"the arithmetic of {label}"):
-                    if "missing" in line:
-                        console.print("arrays: left out, because NumPy is not installed")
-                        return []
-                    if "phase" in line:
-                        status.update(f"{label}: {line['phase']}")
-                    else:
-                        result = line["result"]
-            except Killed:
-                raise TourError("memory ran out beside arrays of 128 MiB; free some, or try --no-arrays") from None
+        result = _room("arrays", [memory, str(seconds)], label, folder, console, "--no-arrays")
+        if result is None:
+            console.print("arrays: left out, because NumPy is not installed")
+            return []
         operations = [Operation(**operation) for operation in result["operations"]]
         results.append(ArraysResult(**{**result, "operations": operations}))
         console.print(f"{label}: done", highlight=False)
     return results
+
+
+def run_images(photos: Photos, seconds: float, folder: Path, console: Console) -> tuple[list[ImagesResult], list[Path]]:
+    """Thumbnails of these pictures, made by gabion for about `seconds`, and those of the same pictures by Pillow, if it
+    is there. Also returns gabion's thumbnails."""
+    results: list[ImagesResult] = []
+    files = [str(file.resolve()) for file in photos.files]
+    for library, label in images.LABELS.items():
+        target = folder / library
+        target.mkdir()
+        # The second one gets what the first one came to, and as long as it takes, within reason.
+        most = seconds * images.PATIENCE if results else seconds
+        plan = folder / "images.json"
+        plan.write_text(json.dumps(asdict(images.Plan(tuple(files), str(target), images.THREADS, most))), "utf-8")
+        result = _room("images", [library, str(plan)], label, folder, console, "--no-images")
+        if result is None:
+            console.print(f"{label}: not installed, so nothing stands beside gabion.Image")
+            break
+        results.append(ImagesResult(**result))
+        console.print(f"{label}: {results[-1].made:,} thumbnails in {results[-1].seconds:.2f} s", highlight=False)
+        files = files[: results[0].made + len(results[0].failed)]
+    return results, sorted((folder / "gabion").glob(images.NUMBERED))
+
+
+def run_cache(requests: Requests, table: Table, folder: Path, console: Console) -> CacheResult:
+    """Pages of the table's records in a cache, under these requests."""
+    numbers, at = folder / "requests.numbers", folder / "caches.json"
+    numbers.write_bytes(requests.numbers.tobytes())
+    plan = caches.Plan(requests.source, str(numbers), requests.pages, table.columns, str(table.spool))
+    at.write_text(json.dumps(asdict(plan)), encoding="utf-8")
+    result = _room("caches", [str(at)], "gabion.Cache", folder, console, "--no-cache")
+    assert result is not None, "a cache needs nothing that may be missing"
+    console.print("gabion.Cache: done", highlight=False)
+    return CacheResult(**{**result, "hits": [Hits(**one) for one in result["hits"]]})
+
+
+def _room(
+    module: str, arguments: list[str], label: str, folder: Path, console: Console, without: str
+) -> dict[str, Any] | None:
+    """What a room's process has found, its progress in one line meanwhile; None where it misses what it needs."""
+    command = [sys.executable, "-P", "-m", f"gabion.cli.tour.{module}", *arguments]
+    result: dict[str, Any] | None = None
+    with console.status(f"{label}: starting") as status:
+        try:
+            for line in _lines(command, folder / f"{module}.stderr", f"the measurement of {label}"):
+                if "phase" in line:
+                    status.update(f"{label}: {line['phase']}")
+                else:
+                    result = line.get("result")
+        except Killed:
+            raise TourError(f"memory ran out while {label} was measured; free some, or try {without}") from None
+    return result
 
 
 def _measured(plan: Plan, at: Path, board: Board) -> Result:

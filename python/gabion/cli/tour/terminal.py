@@ -1,15 +1,19 @@
 """The report in the terminal."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gabion.cli.tour import arrays
+from gabion.cli.tour import arrays, caches, images
+from gabion.cli.tour.curves import size
 from gabion.cli.tour.lanes import LOWEST_MS, decades, duration, text_lane
+from gabion.cli.tour.photos import Photos
 from gabion.cli.tour.records import Table
-from gabion.cli.tour.result import ArraysResult, Result
+from gabion.cli.tour.result import ArraysResult, CacheResult, ImagesResult, Result
+from gabion.cli.tour.sheet import strip
 from gabion.cli.tour.stores import LABELS
 
 FEW_OBJECTS = 20_000
@@ -108,6 +112,113 @@ def idle_line(results: Sequence[ArraysResult]) -> str:
         for one in results
     )
     return "resident memory: " + "; ".join(told)
+
+
+# The same for thumbnails.
+IMAGE_ROWS: tuple[tuple[str, Callable[[ImagesResult], str]], ...] = (
+    ("thumbnails", lambda r: f"{r.made:,}"),
+    ("made a second", lambda r: f"{r.per_s:,.0f}"),
+    ("processor time of one", lambda r: duration(r.cpu_ms)),
+    ("memory at most, above the start", lambda r: size(r.peak_bytes)),
+)
+
+
+def show_images(
+    console: Console, photos: Photos, results: Sequence[ImagesResult], thumbnails: Sequence[Path], colours: bool
+) -> None:
+    """Print what thumbnails took, and some of them where `colours` can be shown."""
+    if not results:
+        return
+    console.print()
+    console.print(images_line(photos, results), soft_wrap=True)
+    grid = Grid()
+    grid.add_column("", no_wrap=True)
+    for one in results:
+        grid.add_column(images.LABELS[one.library], justify="right")
+    for label, read in IMAGE_ROWS:
+        grid.add_row(label, *(read(one) for one in results))
+    console.print(grid)
+    if colours and thumbnails:
+        console.print(strip(thumbnails, console.width))
+    for failed in failures(results):
+        console.print(failed, soft_wrap=True, markup=False)
+
+
+def images_line(photos: Photos, results: Sequence[ImagesResult]) -> str:
+    """Which pictures were made small, in one sentence."""
+    first = results[0]
+    tried = first.made + len(first.failed)
+    part = "" if tried == len(photos.files) else f", of which the first {tried:,} came within the time"
+    return (
+        f"thumbnails of {images.SIDE} pixels, by {first.threads} threads: {photos.source}{part};"
+        f" {size(first.read_bytes)} in files"
+    )
+
+
+def failures(results: Sequence[ImagesResult]) -> list[str]:
+    """What gabion could not read: how many, and the first of them."""
+    failed = results[0].failed
+    return [f"could not be read: {len(failed):,}, first {failed[0]}"] if failed else []
+
+
+def show_cache(console: Console, result: CacheResult | None) -> None:
+    """Print what the cache did with its requests."""
+    if result is None:
+        return
+    grid = Grid()
+    for place, text in enumerate(cache_head()):
+        grid.add_column(text, justify="right" if place else "left", no_wrap=not place)
+    for cells in cache_rows(result):
+        grid.add_row(*cells)
+    console.print()
+    console.print(cache_line(result), soft_wrap=True)
+    console.print(grid)
+    console.print(limit_line(result), soft_wrap=True)
+    console.print(flight_line(result), soft_wrap=True)
+
+
+def cache_line(result: CacheResult) -> str:
+    """Which requests the cache had, in one sentence."""
+    return (
+        f"a cache under {result.requests:,} requests for {result.pages:,} pages, {size(result.all_bytes)} in all"
+        f" ({result.source}); a hit takes {result.hit_us:.1f} µs"
+    )
+
+
+def cache_head() -> list[str]:
+    """The first line of a table of cache_rows()."""
+    return ["limit", "room for", *(f"hits, {text}" for text in caches.POLICIES.values())]
+
+
+def cache_rows(result: CacheResult) -> list[tuple[str, ...]]:
+    """A row for each limit, and one for a cache without."""
+    rows = []
+    for limit in dict.fromkeys(one.max_bytes for one in result.hits):
+        same = {one.policy: one for one in result.hits if one.max_bytes == limit}
+        part = next(iter(same.values())).part
+        rows.append((size(limit), fraction(part), *(f"{same[policy].rate:.1%}" for policy in caches.POLICIES)))
+    return [*rows, ("none", "all", *(f"{result.best:.1%}" for _ in caches.POLICIES))]
+
+
+def fraction(part: float) -> str:
+    """A part as one over a whole number."""
+    return f"1/{1 / part:.0f}"
+
+
+def limit_line(result: CacheResult) -> str:
+    """That the limit held, or that it did not."""
+    return (
+        f"bytes looked at after each of {result.looks:,} puts of {result.threads} threads: {result.above:,} times above"
+        f" the limit of {result.limit_bytes:,}, at most {result.most_bytes:,}"
+    )
+
+
+def flight_line(result: CacheResult) -> str:
+    """How often pages were made that many threads ask for at one moment."""
+    return (
+        f"{result.askers} threads ask for the same {result.asked} new pages: made {result.made:,} times with"
+        f" get_or_put(), {result.made_with_dict:,} times around a dict"
+    )
 
 
 def _show_lanes(console: Console, results: Sequence[Result]) -> None:
