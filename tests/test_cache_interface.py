@@ -144,6 +144,7 @@ def test_many(cache):
 
 
 def test_time(cache):
+    began = time.monotonic()
     cache.put("ttl", 1, ttl=0.15)
     cache.put("delta", 1, ttl=timedelta(hours=1))
     cache.put("at", 1, expires_at=datetime.now(UTC) + timedelta(seconds=0.15))
@@ -151,18 +152,27 @@ def test_time(cache):
     cache.put("past", 1, expires_at=time.time() - 5)
     cache.put("idle", 1, idle=0.3)
     cache.put("ever", 1, ttl=float("inf"))
-    assert {"ttl", "delta", "at", "naive", "idle", "ever"} == set(cache)
-    for _ in range(8):
+    there = set(cache)
+    # A busy machine may have come here late.
+    if time.monotonic() - began < 0.15:
+        assert there == {"ttl", "delta", "at", "naive", "idle", "ever"}
+    asked = began
+    while time.monotonic() - began < 0.6:
         time.sleep(0.05)
-        assert cache.get("idle") == 1
-    assert {"delta", "naive", "idle", "ever"} == set(cache)
+        before = time.monotonic()
+        if cache.get("idle") is None:
+            assert time.monotonic() - asked >= 0.3, "each get gives it its time anew"
+            cache.put("idle", 1, idle=0.3)
+        asked = before
+    assert set(cache) - {"idle"} == {"delta", "naive", "ever"}
     assert cache.touch("delta", ttl=0.05) is True
     time.sleep(0.1)
     assert cache.touch("delta") is False
     time.sleep(0.3)
     assert {"naive", "ever"} == set(cache)
     cache.expire()
-    assert cache.stats().expired == 5
+    stats = cache.stats()
+    assert stats.expired == stats.inserted - 2
     for wrong in (-1, float("nan"), "soon"):
         with pytest.raises((ValueError, TypeError)):
             cache.put("k", 1, ttl=wrong)
@@ -275,7 +285,7 @@ def test_memoized_results_live_as_those_of_their_table():
             return 2 * number
 
         assert double(2) == 4
-        assert double.cache_stats().entries == 1
+        assert double.cache_stats().inserted == 1
         time.sleep(0.1)
         cache.expire()
         assert double.cache_stats().entries == 0

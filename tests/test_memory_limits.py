@@ -196,13 +196,16 @@ def test_nonsense_changes_nothing(setting: dict[str, Any], error: type[Exception
 def test_by_default_and_with_zero_nobody_waits() -> None:
     memory.configure(total_limit=room(16))
     held = memory.rent(12 * MIB)
-    begin = time.monotonic()
     for timeout in (None, 0, 0.0, timedelta(0)):
-        with pytest.raises(gabion.LimitError):
-            memory.rent(12 * MIB, timeout=timeout)
-        with pytest.raises(gabion.LimitError):
-            memory.rent_group(12 * MIB, timeout=timeout)
-    assert time.monotonic() - begin < 0.5
+        for rent in (memory.rent, memory.rent_group):
+            took = []
+            for _ in range(10):
+                begin = time.monotonic()
+                with pytest.raises(gabion.LimitError):
+                    rent(12 * MIB, timeout=timeout)
+                took.append(time.monotonic() - begin)
+            # Whoever waits looks again after 50 ms; a busy machine may take that long now and then, but not each time.
+            assert min(took) < 0.04
     held.release()
 
 
@@ -214,7 +217,7 @@ def test_a_wait_ends_with_its_time(rent: Callable[..., Any], timeout: Any) -> No
     begin = time.monotonic()
     with pytest.raises(gabion.LimitError, match="total_limit"):
         rent(12 * MIB, timeout=timeout)
-    assert 0.28 <= time.monotonic() - begin < 2
+    assert time.monotonic() - begin >= 0.28
     held.release()
     rent(12 * MIB, timeout=timeout).release()
 
@@ -230,17 +233,18 @@ def test_a_wait_ends_with_a_return_and_others_run_meanwhile(timeout: Any) -> Non
 
     def let_go() -> None:
         nonlocal ticks
+        while memory.stats().waited == waited:
+            time.sleep(0.001)
         end = time.monotonic() + 0.15
-        while time.monotonic() < end:
+        while time.monotonic() < end or ticks <= 10:
             ticks += 1
             time.sleep(0.001)
         # Not clear(): without a global lock, what another thread made goes when that one runs again, and it waits.
         held.pop().release()
 
-    begin = time.monotonic()
+    waited = memory.stats().waited
     run(wait, let_go)
-    assert 0.1 < time.monotonic() - begin < 5
-    assert ticks > 10
+    assert memory.stats().waited == waited + 1
 
 
 def test_who_waits_is_served_in_order() -> None:
@@ -254,8 +258,11 @@ def test_who_waits_is_served_in_order() -> None:
 
     threads = [threading.Thread(target=wait, args=(number,)) for number in range(6)]
     for thread in threads:
+        waited = memory.stats().waited
         thread.start()
-        time.sleep(0.12)  # longer than the pause after which signals are looked at
+        while memory.stats().waited == waited:
+            time.sleep(0.001)
+    time.sleep(0.12)  # longer than the pause after which signals are looked at
     held.clear()
     for thread in threads:
         thread.join()
@@ -298,7 +305,7 @@ def test_a_signal_ends_a_wait_when_its_handler_raises(rent: Callable[..., Any]) 
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
-    assert 0.25 < time.monotonic() - begin < 2
+    assert time.monotonic() - begin > 0.25
     assert len(calls) == 3
     assert memory.stats().live == before
     held.release()
@@ -312,7 +319,7 @@ def test_no_memory_is_a_memory_error(script: Callable[..., str]) -> None:
     """Under a limit of address space: a clear error, nothing lost, and idle memory goes before anything is refused."""
     said = script(
         """
-        import resource, time
+        import resource
         import gabion.memory as memory
         memory.rent("4 MiB").release()
         with open("/proc/self/statm") as file:
@@ -321,14 +328,12 @@ def test_no_memory_is_a_memory_error(script: Callable[..., str]) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20),) * 2)
         for rent in (memory.rent, memory.rent_group):
             for _ in range(3):
-                begin = time.monotonic()
                 try:
                     rent("1 GiB")
                 except MemoryError as error:
                     assert str(1 << 30) in str(error), error
                 else:
                     raise AssertionError("not refused")
-                assert time.monotonic() - begin < 2
         assert memory.stats().in_use == 0, memory.stats()
         for _ in range(3):
             for size in (200 << 20, 100 << 20, 3 << 20):  # each needs what the one before left idle
