@@ -29,13 +29,27 @@ def run(*bodies: Callable[[], None]) -> None:
     try:
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(SECONDS * 10 + 60)
-            assert not thread.is_alive(), "a thread hangs"
+        wait_for(threads, errors)
     finally:
         sys.setswitchinterval(old)
     if errors:
         raise errors[0]
+
+
+def wait_for(threads: list[threading.Thread], errors: list[BaseException]) -> None:
+    """Waits until all have ended. Others may wait for ever for one that raised: then that is what went wrong."""
+    # Second by second: to a process that was stopped for a minute, one long wait looks like a thread that hangs.
+    for _ in range(int(SECONDS * 10 + 60)):
+        for thread in threads:
+            thread.join(1 / len(threads))
+        alive = any(thread.is_alive() for thread in threads)
+        if not alive:
+            return
+        if errors:
+            for thread in threads:
+                thread.join(5)
+            raise errors[0]
+    raise AssertionError("a thread hangs")
 
 
 def until(seconds: float) -> Callable[[], bool]:
