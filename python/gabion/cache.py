@@ -30,7 +30,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class PutResult(enum.Enum):
-    """What became of a put."""
+    """What became of a put.
+
+    INSERTED: the key had no value. REPLACED: it had one. REJECTED: there was no room, and the key holds nothing now.
+    """
 
     INSERTED = "inserted"
     REPLACED = "replaced"
@@ -220,9 +223,8 @@ class Table(CacheTable):
 
     def __repr__(self) -> str:
         """Name the table and its size."""
-        if self.closed:
-            return f"<gabion.{type(self).__name__} {self.name!r}, closed>"
-        return f"<gabion.{type(self).__name__} {self.name!r}: {len(self)} entries>"
+        named = f"gabion.{type(self).__name__}" + (f" {self.name!r}" if self.name else "")
+        return f"<{named}, closed>" if self.closed else f"<{named}: {len(self)} entries>"
 
 
 class Cache(Table):
