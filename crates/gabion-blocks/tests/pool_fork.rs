@@ -22,7 +22,8 @@ fn in_child(body: impl FnOnce()) {
     let (start, mut status) = (Instant::now(), 0);
     // SAFETY: waits for the child just made.
     while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
-        if start.elapsed() > Duration::from_secs(30) {
+        // Far beyond what sixteen busy threads and a loaded machine leave it waiting for.
+        if start.elapsed() > Duration::from_secs(120) {
             // SAFETY: the child is ours and has not been waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
             panic!("the child hangs");

@@ -47,6 +47,8 @@ fn a_child_allocates_and_frees_while_the_parent_was_busy() {
             // SAFETY: the child uses only what is made to work after a fork, and leaves without unwinding.
             let child = unsafe { libc::fork() };
             if child == 0 {
+                // SAFETY: a child that waits for something for ever is ended.
+                unsafe { libc::alarm(120) };
                 let ran = catch_unwind(AssertUnwindSafe(|| {
                     churn(&slots, 2000);
                     // SAFETY: this process's own copy.

@@ -403,26 +403,31 @@ fn everything_at_once() {
         end: Instant::now() + Duration::from_secs(seconds),
     };
     let part = |number: u64| Random(seed.wrapping_mul(31).wrapping_add(number.wrapping_mul(1_000_003)) | 1);
+    // Joined one by one: a scope waits for what its threads do, and not until they have ended.
     thread::scope(|scope| {
+        let mut threads = Vec::new();
         for place in 0..THREADS {
-            scope.spawn(move || {
+            threads.push(scope.spawn(move || {
                 let mut random = part(place);
                 while world.goes_on() {
                     // A thread of its own for each life, so that arenas are left and adopted.
                     let life = Life { world, random: Random(random.next() | 1), own: Vec::new(), marked: Vec::new() };
                     thread::scope(|inner| inner.spawn(|| life.live()).join().unwrap());
                 }
-            });
+            }));
         }
-        scope.spawn(move || release_again_and_again(world, part(THREADS)));
-        scope.spawn(move || look_on(world));
-        scope.spawn(move || {
+        threads.push(scope.spawn(move || release_again_and_again(world, part(THREADS))));
+        threads.push(scope.spawn(move || look_on(world)));
+        threads.push(scope.spawn(move || {
             let mut random = part(THREADS + 1);
             while world.goes_on() {
                 thread::sleep(Duration::from_millis(60));
                 fork_now(world, random.next());
             }
-        });
+        }));
+        for one in threads {
+            one.join().unwrap();
+        }
     });
     let mut random = part(THREADS + 2);
     for place in &world.post {

@@ -16,8 +16,15 @@ use crate::mode::Mode;
 pub struct Gif<'a> {
     decoder: Decoder<Cursor<&'a [u8]>>,
     header: Header,
-    limits: Limits,
-    file_bytes: u64,
+    place: Place,
+}
+
+/// Where the picture lies on its canvas, in pixels.
+struct Place {
+    left: usize,
+    top: u32,
+    width: usize,
+    height: u32,
 }
 
 impl<'a> Gif<'a> {
@@ -26,13 +33,26 @@ impl<'a> Gif<'a> {
         options.set_color_output(ColorOutput::RGBA);
         let bound = limits.max_bytes.max(1).try_into().unwrap_or(std::num::NonZeroU64::MAX);
         options.set_memory_limit(MemoryLimit::Bytes(bound));
-        let decoder = options.read_info(Cursor::new(bytes)).map_err(fault)?;
+        let mut decoder = options.read_info(Cursor::new(bytes)).map_err(fault)?;
         let size = (decoder.width().into(), decoder.height().into());
         limits.check_size(size.0, size.1)?;
         limits.check_bytes(pixel_bytes(Mode::RGBA, size.0, size.1))?;
         let metadata = Metadata { exif: None, icc: decoder.icc_profile().map(<[u8]>::to_vec) };
         let header = Header::of_pixels(Format::Gif, size, Mode::RGBA, metadata);
-        Ok(Self { decoder, header, limits: *limits, file_bytes: bytes.len() as u64 })
+        let Some(frame) = decoder.next_frame_info().map_err(fault)? else {
+            return Err(ImageError::truncated(Format::Gif));
+        };
+        // It may claim to be larger than its canvas.
+        limits.check_size(frame.width.into(), frame.height.into())?;
+        limits.check_bytes(pixel_bytes(Mode::RGBA, frame.width.into(), frame.height.into()))?;
+        // A code of twelve bits is 4,096 pixels at most, so what is shorter has been cut off, or is a bomb. Said before
+        // there is an image for it: memory that is only asked for may cost a huge page in each block.
+        if u64::from(frame.width) * u64::from(frame.height) / 2731 > bytes.len() as u64 {
+            return Err(ImageError::truncated(Format::Gif));
+        }
+        let (left, top) = (usize::from(frame.left), frame.top.into());
+        let place = Place { left, top, width: frame.width.into(), height: frame.height.into() };
+        Ok(Self { decoder, header, place })
     }
 }
 
@@ -47,18 +67,8 @@ impl Decode for Gif<'_> {
 
     /// The picture may cover a part of the canvas; the rest is transparent.
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
-        let Some(frame) = self.decoder.next_frame_info().map_err(fault)? else {
-            return Err(ImageError::truncated(Format::Gif));
-        };
-        // It may claim to be larger than its canvas.
-        self.limits.check_size(frame.width.into(), frame.height.into())?;
-        self.limits.check_bytes(pixel_bytes(Mode::RGBA, frame.width.into(), frame.height.into()))?;
-        // A code of twelve bits is 4,096 pixels at most, so what is shorter has been cut off, or is a bomb.
-        if u64::from(frame.width) * u64::from(frame.height) / 2731 > self.file_bytes {
-            return Err(ImageError::truncated(Format::Gif));
-        }
-        let (left, top, width) = (usize::from(frame.left) * 4, u32::from(frame.top), usize::from(frame.width) * 4);
-        let bottom = top + u32::from(frame.height);
+        let (left, width) = (self.place.left * 4, self.place.width * 4);
+        let (top, bottom) = (self.place.top, self.place.top + self.place.height);
         let mut picture = pool.rent(&Request::new(self.decoder.buffer_size()))?;
         picture.as_mut_slice().fill(GREY);
         let done = self.decoder.read_into_buffer(picture.as_mut_slice()).map_err(fault);

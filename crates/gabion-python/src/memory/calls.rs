@@ -206,8 +206,6 @@ fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
     memory_stats(py, &stats, &settings)
 }
 
-/// trim(all=False)
-///
 /// Give idle memory back to the system: what neither this trim period nor the last one needed, or with all=True
 /// everything that is idle. Returns the bytes given back. The pool does the former by itself, too.
 #[pyfunction]

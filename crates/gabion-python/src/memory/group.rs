@@ -108,8 +108,6 @@ impl Group {
         self.lease.is_released()
     }
 
-    /// row(y)
-    ///
     /// Row y as a writable memoryview, in place; negative y counts from the end. Constant time. Raises IndexError when
     /// there is no such row, ValueError for a group that was rented without row_bytes.
     #[pyo3(signature = (y, /))]

@@ -58,8 +58,6 @@ impl Pile {
         Ok(Self::empty(pile))
     }
 
-    /// pop(ptr[, default])
-    ///
     /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,
     /// that is returned when the pointer is not live. When the object cannot be built, it stays in the pile.
     ///
@@ -139,8 +137,6 @@ impl Pile {
         }
     }
 
-    /// put_many(iterable)
-    ///
     /// Store every object of an iterable and return their pointers in order, as an array('Q'). All or nothing: when
     /// one cannot be stored, those before it are removed again and the error is raised.
     ///
@@ -154,8 +150,6 @@ impl Pile {
         many::put_many(self, iterable)
     }
 
-    /// get_many(ptrs[, default])
-    ///
     /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers
     /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
     /// live; without, the first of them raises PointerError. Pointers come as array('Q'), NumPy uint64 or ints.
@@ -164,8 +158,6 @@ impl Pile {
         many::get_many(self, ptrs, default)
     }
 
-    /// remove_many(ptrs)
-    ///
     /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are passed
     /// over.
     #[pyo3(signature = (ptrs, /))]

@@ -94,16 +94,21 @@ fn rent_warm_again(pool: &Pool) -> Option<Buffer> {
 
 #[test]
 fn a_passing_shortage_is_sat_out() {
-    let (pool, twin) = pool_with(|settings| settings.patience = Duration::from_millis(100));
+    // More patience than any machine needs for four refusals: no scheduler can use it up.
+    let (pool, twin) = pool_with(|settings| settings.patience = Duration::from_secs(3600));
     twin.refuse_some_after(0, 4);
-    let start = Instant::now();
     assert_eq!(rent(&pool, 6 * MIB).len(), 6 * MIB);
-    assert!(start.elapsed() < Duration::from_millis(100));
+    assert_eq!(pool.stats().retries, 4, "as many as it takes, and none more");
+    close(pool, twin);
+}
+
+#[test]
+fn a_lasting_shortage_is_refused_when_patience_ends() {
+    let (pool, twin) = pool_with(|settings| settings.patience = Duration::from_millis(100));
     twin.refuse_after(0);
     let start = Instant::now();
     assert!(pool.rent(&Request::new(60 * MIB)).is_err());
-    let took = start.elapsed();
-    assert!(took >= Duration::from_millis(100) && took < Duration::from_secs(2), "{took:?}");
+    assert!(start.elapsed() >= Duration::from_millis(100));
     close(pool, twin);
 }
 
