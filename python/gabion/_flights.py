@@ -17,7 +17,15 @@ from typing import Any, TypeAlias
 
 Name: TypeAlias = tuple[str, bytes]
 
-MISSING: Any = object()
+
+class _Missing:
+    """No value at all, not even None; shown in signatures as what may be left out."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+MISSING: Any = _Missing()
 
 
 # What each thread waits for whose event loop, if it has one, stands still meanwhile.
