@@ -1,5 +1,6 @@
 //! Caches and tables, as callers see them.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -201,10 +202,9 @@ impl Table {
         options: &PutOptions,
         factory: impl FnOnce() -> Result<Vec<u8>, E>,
     ) -> Result<Vec<u8>, E> {
-        let mut buf = ReadBuf::new();
         loop {
-            if let Some(value) = self.get(key, &mut buf) {
-                return Ok(value.to_vec());
+            if let Some(value) = with_buffer(|buf| self.get(key, buf).map(<[u8]>::to_vec)) {
+                return Ok(value);
             }
             match self.flights.begin(&self.flight_key(key), this_thread())? {
                 Begin::Wait(waiting) => {
@@ -214,8 +214,8 @@ impl Table {
                 }
                 Begin::Run(ticket) => {
                     // It may have landed between the look and the begin.
-                    if let Some(value) = self.peek(key, &mut buf) {
-                        return Ok(value.to_vec());
+                    if let Some(value) = with_buffer(|buf| self.peek(key, buf).map(<[u8]>::to_vec)) {
+                        return Ok(value);
                     }
                     let value = factory()?;
                     self.put(key, &value, options);
@@ -261,6 +261,22 @@ impl Table {
     pub fn stats(&self) -> CacheStats {
         self.record.stats(self.core.limit())
     }
+}
+
+/// Buffers of more bytes are not kept.
+const KEPT_BUFFER: usize = 64 << 10;
+
+/// Calls `read` with a buffer that the thread keeps for the next call.
+fn with_buffer<R>(read: impl FnOnce(&mut ReadBuf) -> R) -> R {
+    thread_local!(static KEPT: Cell<ReadBuf> = const { Cell::new(ReadBuf::new()) });
+    // A thread that ends has none any more.
+    let mut buf = KEPT.try_with(Cell::take).unwrap_or_default();
+    let result = read(&mut buf);
+    buf.let_go();
+    if buf.capacity() <= KEPT_BUFFER {
+        let _ = KEPT.try_with(|kept| kept.set(buf));
+    }
+    result
 }
 
 impl fmt::Debug for Cache {

@@ -16,7 +16,8 @@ pub trait Clock: Send + Sync + fmt::Debug {
 /// Milliseconds by a clock.
 #[inline]
 pub(crate) fn now(clock: &dyn Clock) -> u64 {
-    u64::try_from(clock.now().as_millis()).unwrap_or(u64::MAX)
+    let now = clock.now();
+    now.as_secs().saturating_mul(1000).saturating_add(u64::from(now.subsec_millis()))
 }
 
 /// The system's clocks: the monotonic one, and the time of day.

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use foldhash::quality::RandomState;
+
 /// Why [`Flights::begin`] does not let a caller wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,9 +67,9 @@ pub struct Flights {
 
 #[derive(Debug, Default)]
 struct Inner {
-    flying: HashMap<Box<[u8]>, Arc<Flight>>,
+    flying: HashMap<Arc<[u8]>, Arc<Flight>, RandomState>,
     /// Which flight a runner waits for.
-    waiting: HashMap<Runner, Arc<Flight>>,
+    waiting: HashMap<Runner, Arc<Flight>, RandomState>,
     flights: u64,
 }
 
@@ -121,8 +123,9 @@ impl Flights {
         inner.flights += 1;
         let (landed, bell, number) = (Mutex::default(), Condvar::new(), inner.flights);
         let flight = Arc::new(Flight { runner, number, landed, bell });
-        inner.flying.insert(key.into(), Arc::clone(&flight));
-        Ok(Begin::Run(Ticket { flights: self, key: key.into(), flight }))
+        let key: Arc<[u8]> = key.into();
+        inner.flying.insert(Arc::clone(&key), Arc::clone(&flight));
+        Ok(Begin::Run(Ticket { flights: self, key, flight: Some(flight) }))
     }
 }
 
@@ -130,32 +133,39 @@ impl Flights {
 #[derive(Debug)]
 pub struct Ticket<'a> {
     flights: &'a Flights,
-    key: Box<[u8]>,
-    flight: Arc<Flight>,
+    key: Arc<[u8]>,
+    /// There until it has ended.
+    flight: Option<Arc<Flight>>,
 }
 
 impl Ticket<'_> {
     /// The value is made: all who wait get it.
-    pub fn land(self, value: &[u8]) {
-        *lock(&self.flight.landed) = Landing::Made(value.into());
+    pub fn land(mut self, value: &[u8]) {
+        self.end(|| Landing::Made(value.into()));
+    }
+
+    /// Takes the flight off the list, and tells those who wait for it, if there are any, how it ended.
+    fn end(&mut self, how: impl FnOnce() -> Landing) {
+        let Some(flight) = self.flight.take() else { return };
+        let mut inner = lock(&self.flights.inner);
+        if inner.flying.get(&self.key).is_some_and(|other| other.number == flight.number) {
+            inner.flying.remove(&self.key);
+        }
+        // Whoever waits has a copy, made under this lock; from now on there are no more.
+        if Arc::strong_count(&flight) == 1 {
+            return;
+        }
+        // Whoever waited for it waits no more, though it may take a while to wake up.
+        inner.waiting.retain(|_, other| other.number != flight.number);
+        drop(inner);
+        *lock(&flight.landed) = how();
+        flight.bell.notify_all();
     }
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        let mut inner = lock(&self.flights.inner);
-        if inner.flying.get(&self.key).is_some_and(|flight| flight.number == self.flight.number) {
-            inner.flying.remove(&self.key);
-        }
-        // Whoever waited for it waits no more, though it may take a while to wake up.
-        inner.waiting.retain(|_, flight| flight.number != self.flight.number);
-        drop(inner);
-        let mut landed = lock(&self.flight.landed);
-        if matches!(*landed, Landing::Flying) {
-            *landed = Landing::Failed;
-        }
-        drop(landed);
-        self.flight.bell.notify_all();
+        self.end(|| Landing::Failed);
     }
 }
 

@@ -20,40 +20,60 @@ pub(crate) const SAMPLE: u64 = 10;
 /// The top bit of each counter, cleared by a halving's shift.
 const LOW_BITS: u64 = 0x7777_7777_7777_7777;
 
-/// The four counters of a key: (word, shift).
-#[inline]
-fn places(hash: u64) -> [(usize, u32); 4] {
-    // Fibonacci hashing spreads the few bits that keys of one sketch differ in.
-    let mixed = (hash ^ hash << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let line = (mixed >> (64 - LINE_BITS)) as usize * LINE_WORDS;
-    std::array::from_fn(|quarter| {
-        let bits = (mixed >> (20 + 8 * quarter)) as usize & 31;
-        (line + 2 * quarter + (bits >> 4), (bits as u32 & 15) * 4)
-    })
+/// The four counters of a key.
+#[derive(Clone, Copy)]
+struct Places {
+    line: usize,
+    mixed: u64,
+}
+
+impl Places {
+    #[inline]
+    fn of(hash: u64) -> Self {
+        // Fibonacci hashing spreads the few bits that keys of one sketch differ in.
+        let mixed = (hash ^ hash << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self { line: (mixed >> (64 - LINE_BITS)) as usize * LINE_WORDS, mixed }
+    }
+
+    /// Word and shift of the counter in a quarter of the line.
+    #[inline]
+    fn at(self, quarter: usize) -> (usize, u32) {
+        let bits = (self.mixed >> (20 + 8 * quarter)) as usize & 31;
+        (self.line + 2 * quarter + (bits >> 4), (bits as u32 & 15) * 4)
+    }
+
+    /// The least of the four.
+    #[inline]
+    fn least(self, words: &[AtomicU64; SKETCH_WORDS]) -> u64 {
+        let count = |quarter| {
+            let (word, shift) = self.at(quarter);
+            words[word % SKETCH_WORDS].load(Relaxed) >> shift & MOST
+        };
+        count(0).min(count(1)).min(count(2).min(count(3)))
+    }
 }
 
 /// The estimate for a key.
 #[inline]
 pub(crate) fn estimate(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> u8 {
-    let counts = places(hash).map(|(word, shift)| words[word].load(Relaxed) >> shift & MOST);
-    counts.into_iter().min().unwrap_or(0) as u8
+    Places::of(hash).least(words) as u8
 }
 
 /// Notes that a key was asked for: raises those of its counters that are least, because only they can be right
 /// (conservative update). True when there was one to raise.
 #[inline]
 pub(crate) fn note(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> bool {
-    let places = places(hash);
-    let values = places.map(|(word, _)| words[word].load(Relaxed));
-    let counts: [u64; 4] = std::array::from_fn(|at| values[at] >> places[at].1 & MOST);
-    let least = counts.into_iter().min().unwrap_or(MOST);
+    let places = Places::of(hash);
+    let least = places.least(words);
     if least == MOST {
         return false;
     }
-    for at in 0..4 {
-        if counts[at] == least {
+    for quarter in 0..4 {
+        let (word, shift) = places.at(quarter);
+        let value = words[word % SKETCH_WORDS].load(Relaxed);
+        if value >> shift & MOST == least {
             // Relaxed, and not a read-modify-write: a lost count does not matter.
-            words[places[at].0].store(values[at] + (1 << places[at].1), Relaxed);
+            words[word % SKETCH_WORDS].store(value + (1 << shift), Relaxed);
         }
     }
     true
