@@ -89,7 +89,7 @@ impl Core {
         let (due, times) = self.times(record, options);
         let layout = Layout::new(image, value.len(), due.is_some(), times);
         let (clock, priority) = (self.clock(), options.priority);
-        Request { record, image, hash, value, layout, due, times, priority, absent, clock }
+        Request { record, image, hash, value, layout, due, times, priority, absent, spare: false, clock }
     }
 
     fn store(&self, request: &Request<'_>) -> Option<PutResult> {
@@ -182,7 +182,7 @@ impl Core {
     }
 
     /// Restarts a value's time: `ttl`, or the one it was put with, or its table's. False when there is no such value, or
-    /// (where it had no end) no room to note one.
+    /// (where it had no end) no room to note one: then it stays as it was.
     pub fn touch(&self, record: &Record, key: &[u8], ttl: Span) -> bool {
         if key.len() > LONGEST_KEY {
             return false;
@@ -216,7 +216,7 @@ impl Core {
             let idle = entry.due().and_then(Due::idle);
             let idle = idle.map_or(Span::Never, |idle| Span::Of(Duration::from_millis(idle)));
             let options = PutOptions { ttl, idle, expires_at: None, priority: entry.about().priority };
-            let request = self.request(record, &image, hash, &value, &options, false);
+            let request = Request { spare: true, ..self.request(record, &image, hash, &value, &options, false) };
             let step = locked.put(&request, effort.sure);
             self.unlock(locked);
             match step {

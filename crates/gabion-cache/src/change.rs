@@ -10,7 +10,7 @@ use crate::clock::{Clock, now};
 use crate::entry::{About, Entry, Head, Layout, Times, contents, stored};
 use crate::hash::KeyHash;
 use crate::key::Image;
-use crate::policy::{Id, Mode};
+use crate::policy::{Id, Mode, Nodes};
 use crate::record::Record;
 use crate::shard::{Gone, Ground, Group, Links, Reason, Shard, State, group_in, partition_of};
 use crate::stats::Figure;
@@ -28,22 +28,28 @@ pub(crate) struct Request<'a> {
     pub priority: i8,
     /// Only when the key is not there.
     pub absent: bool,
+    /// The key's entry stays until the new one is there, and makes no room for it but its own.
+    pub spare: bool,
     pub clock: &'a Arc<dyn Clock>,
 }
 
 impl Request<'_> {
+    #[inline]
     pub fn weight(&self) -> u64 {
         crate::budget::weight(self.layout)
     }
 
+    #[inline]
     fn about(&self) -> About {
         About { priority: self.priority, own: self.record.own.is_some() }
     }
 
+    #[inline]
     pub fn partition(&self) -> Option<u16> {
         self.record.own.as_ref().map(|_| self.record.id)
     }
 
+    #[inline]
     fn head(&self, rest: Option<(Pointer, u64)>) -> Head {
         Head { about: self.about(), kept: self.hash.kept(), due: self.due, times: self.times, rest }
     }
@@ -97,6 +103,8 @@ pub(crate) struct Locked<'a> {
     pub state: MutexGuard<'a, State>,
     /// Whether somebody wants to hear of entries that leave.
     pub heard: bool,
+    /// An entry that shall not be evicted: a put's, whose key's value must not get lost.
+    pub spared: Option<Id>,
 }
 
 impl<'a> Locked<'a> {
@@ -107,6 +115,7 @@ impl<'a> Locked<'a> {
 
     fn put_with(&mut self, request: &Request<'_>, sure: bool) -> Result<Step, Lack> {
         let found = self.find_live(request);
+        self.spared = found.filter(|_| request.spare);
         if let Some(id) = found {
             if request.absent {
                 return Ok(Step::Present);
@@ -132,11 +141,13 @@ impl<'a> Locked<'a> {
         Ok(if found.is_some() { Step::Replaced } else { Step::Inserted })
     }
 
+    #[inline]
     pub fn entry(&self, id: Id) -> Entry<'a> {
         Entry::at(&self.ground.pile, id)
     }
 
     /// What the entry is charged.
+    #[inline]
     pub fn weight(&self, id: Id) -> u64 {
         self.entry(id).stored() + INDEX_BYTES
     }
@@ -152,7 +163,7 @@ impl<'a> Locked<'a> {
         let State { groups, stash, records, .. } = &mut *self.state;
         let group = group_in(groups, self.ground.mode, priority, partition);
         let before = group.policy.bytes() == 0;
-        let result = act(group, &mut Links::with(self.shard, self.ground, stash));
+        let result = act(group, &mut Links::with(self.shard, self.ground, stash).sparing(self.spared));
         let after = group.policy.bytes() == 0;
         if before != after {
             let own = partition.and_then(|table| records[usize::from(table)].own.as_ref());
@@ -161,6 +172,18 @@ impl<'a> Locked<'a> {
             }
         }
         result
+    }
+
+    /// Keeps the key's entry from being evicted, if the put wants that.
+    pub fn spare(&mut self, request: &Request<'_>) {
+        if request.spare {
+            self.spared = self.shard.find(&mut self.state, self.ground, request.image, request.hash);
+        }
+    }
+
+    /// Bytes of a put that the key's spared entry is charged already.
+    pub fn carried(&self, request: &Request<'_>) -> u64 {
+        self.spared.map_or(0, |id| self.weight(id).min(request.weight()))
     }
 
     /// The policy hears of a use.
@@ -173,6 +196,7 @@ impl<'a> Locked<'a> {
     }
 
     /// The key's entry; one that has expired is removed.
+    #[inline]
     fn find_live(&mut self, request: &Request<'_>) -> Option<Id> {
         let id = self.shard.find(&mut self.state, self.ground, request.image, request.hash)?;
         // A put without an end has not asked for the time.
@@ -219,7 +243,10 @@ impl<'a> Locked<'a> {
         }
         if before != request.priority {
             self.with_group(before, partition, |group, links| group.policy.remove(links, id));
-            self.with_group(request.priority, partition, |group, links| group.policy.insert(links, id));
+            self.with_group(request.priority, partition, |group, links| {
+                links.set_hits(id, 0);
+                group.policy.insert(links, id);
+            });
         }
     }
 
@@ -348,7 +375,7 @@ impl<'a> Locked<'a> {
     fn swap(&mut self, request: &Request<'_>, id: Id, place: Place) {
         let (entry, new) = (self.entry(id), self.entry(place.to_bits()));
         let (before, partition) = (entry.about().priority, partition_of(self.ground, id));
-        let (old_weight, weight) = (self.weight(id), request.weight());
+        let (old_weight, weight, carried) = (self.weight(id), request.weight(), self.carried(request));
         let (newer, older) = entry.links();
         new.set_links(newer, older);
         new.set_queue(entry.queue());
@@ -359,12 +386,13 @@ impl<'a> Locked<'a> {
         self.with_group(before, partition, |group, links| group.policy.reweigh(links, id, weight));
         self.relocate(id, place, partition);
         self.discard(id);
+        self.spared = None;
         if let Some(own) = &request.record.own {
-            own.used.give(old_weight);
+            own.used.give(old_weight - carried);
         }
         request.record.counters.add(Figure::BytesOut, old_weight);
         request.record.counters.add(Figure::BytesIn, weight);
-        self.earn(old_weight);
+        self.earn(old_weight - carried);
         self.settle(request, to, before, partition);
     }
 

@@ -4,7 +4,7 @@ use crate::budget::Ledger;
 use crate::change::{Lack, Locked, Request};
 use crate::entry::{Entry, Layout, stored};
 use crate::policy::Id;
-use crate::shard::{Group, Reason};
+use crate::shard::{Group, Reason, partition_of};
 
 /// Bytes of the largest slot.
 const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
@@ -12,7 +12,7 @@ const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
 impl Locked<'_> {
     /// Charges what the put weighs to the table and the cache, making room for it.
     pub fn charge(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<(), Lack> {
-        let weight = request.weight();
+        let weight = request.weight() - self.carried(request);
         let own = request.record.own.as_ref();
         if own.is_none_or(|own| own.used.take(weight).is_ok()) {
             if self.draw(weight) {
@@ -22,7 +22,8 @@ impl Locked<'_> {
                 own.used.give(weight);
             }
         }
-        if weight > self.ground.ledger.used.limit() || own.is_some_and(|own| weight > own.used.limit()) {
+        let whole = request.weight();
+        if whole > self.ground.ledger.used.limit() || own.is_some_and(|own| whole > own.used.limit()) {
             return Err(Lack::Room);
         }
         // An entry of higher priority can be replaced, though not evicted.
@@ -50,7 +51,14 @@ impl Locked<'_> {
     /// Bytes of the shard's entries up to a priority: of a table with a limit of its own, or of all.
     pub fn evictable(&self, priority: i8, only: Option<u16>) -> u64 {
         let groups = self.state.groups.iter().filter(|group| group.priority <= priority);
-        groups.filter(|group| only.is_none() || group.partition == only).map(|group| group.policy.bytes()).sum()
+        groups.filter(|group| only.is_none() || group.partition == only).map(|group| self.bytes_to_go(group)).sum()
+    }
+
+    /// Bytes of a group's entries, but for the one that is spared.
+    fn bytes_to_go(&self, group: &Group) -> u64 {
+        let of_group = |id: Id| (self.entry(id).about().priority, partition_of(self.ground, id));
+        let spared = self.spared.filter(|&id| of_group(id) == (group.priority, group.partition));
+        group.policy.bytes() - spared.map_or(0, |id| self.weight(id))
     }
 
     /// Takes bytes that this shard has charged, or that nobody has.
@@ -82,10 +90,11 @@ impl Locked<'_> {
     }
 
     pub fn uncharge(&mut self, request: &Request<'_>) {
+        let weight = request.weight() - self.carried(request);
         if let Some(own) = &request.record.own {
-            own.used.give(request.weight());
+            own.used.give(weight);
         }
-        self.earn(request.weight());
+        self.earn(weight);
     }
 
     /// Evicts an entry of the lowest priority that there is in the table or the cache, as far as this shard goes.
@@ -101,10 +110,10 @@ impl Locked<'_> {
     /// there is none here.
     pub fn evict(&mut self, priority: i8, only: Option<u16>) -> bool {
         let fits = |group: &&Group| {
-            group.priority == priority && (only.is_none() || group.partition == only) && group.policy.bytes() > 0
+            group.priority == priority && (only.is_none() || group.partition == only) && self.bytes_to_go(group) > 0
         };
         let state = &*self.state;
-        let Some(group) = state.groups.iter().filter(fits).max_by_key(|group| group.policy.bytes()) else {
+        let Some(group) = state.groups.iter().filter(fits).max_by_key(|group| self.bytes_to_go(group)) else {
             return false;
         };
         let partition = group.partition;

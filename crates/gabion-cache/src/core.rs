@@ -177,13 +177,15 @@ impl Core {
         hash.shard(self.shards.len())
     }
 
+    #[inline]
     pub fn lock_only(&self, shard: usize) -> Locked<'_> {
         let shard = &self.shards[shard];
         let (state, heard) = (shard.lock(), self.heard.load(Relaxed));
-        Locked { shard, ground: &self.ground, state, heard }
+        Locked { shard, ground: &self.ground, state, heard, spared: None }
     }
 
     /// Locks a shard, and does a little of what its time has come for.
+    #[inline]
     pub fn lock(&self, shard: usize) -> Locked<'_> {
         let mut locked = self.lock_only(shard);
         if locked.state.wheel.entries > 0 {
@@ -193,6 +195,7 @@ impl Core {
     }
 
     /// Makes sure that the shard knows a table's record.
+    #[inline]
     pub fn introduce(&self, locked: &mut Locked<'_>, record: &Record) {
         // A dropped table's number may have been given to another.
         if !locked
@@ -206,6 +209,7 @@ impl Core {
     }
 
     /// Lets a shard go and tells of what left it.
+    #[inline]
     pub fn unlock(&self, mut locked: Locked<'_>) {
         let gone = std::mem::take(&mut locked.state.gone);
         drop(locked);
@@ -249,6 +253,7 @@ impl Core {
         stats
     }
 
+    #[inline]
     pub fn parts(&self) -> (&Ground, &[Shard]) {
         (&self.ground, &self.shards)
     }

@@ -79,10 +79,12 @@ impl Flags {
         self.0 & Self::SPLIT != 0
     }
 
+    #[inline]
     fn end_at(self) -> usize {
         if self.timed() { NEXT + 1 } else { DUE }
     }
 
+    #[inline]
     fn ttl_at(self) -> usize {
         self.end_at() + usize::from(self.0 & Self::END != 0)
     }
@@ -278,11 +280,13 @@ impl<'a> Entry<'a> {
     }
 
     /// Its end and idle time, or [`Due::NONE`].
+    #[inline]
     pub fn end(self) -> Due {
         self.due().unwrap_or(Due::NONE)
     }
 
     /// Its end and idle time, if it has an end.
+    #[inline]
     pub fn due(self) -> Option<Due> {
         self.flags().timed().then(|| Due::from_bits(self.get(DUE)))
     }

@@ -41,12 +41,16 @@ impl Core {
             let (due, times, priority) = (entry.due(), entry.times(), entry.about().priority);
             let layout = Layout::new(&image, new.len(), due.is_some(), times);
             let (image, clock) = (&image, self.clock());
+            let (absent, spare) = (false, true);
             let request =
-                Request { record, image, hash, value: new, layout, due, times, priority, absent: false, clock };
-            let step = if refused { Step::Refused } else { locked.put(&request, effort.sure) };
+                Request { record, image, hash, value: new, layout, due, times, priority, absent, spare, clock };
+            let mut step = if refused { Step::Refused } else { locked.put(&request, effort.sure) };
             if let Step::Refused = step {
-                // The old value must not be taken for the new one.
+                // The old value must not be taken for the new one. It also leaves room for another try.
                 locked.remove_entry(id, None);
+                if let Step::Inserted = locked.put(&request, false) {
+                    step = Step::Inserted;
+                }
             }
             self.unlock(locked);
             match step {

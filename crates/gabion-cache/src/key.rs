@@ -15,6 +15,8 @@ pub(crate) const LONGEST_KEY: usize = u32::MAX as usize;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Image<'k> {
     prefix: u64,
+    /// The first word: the prefix, and as much of the key as has room beside it.
+    first: u64,
     pub prefix_len: usize,
     pub table: u16,
     pub key: &'k [u8],
@@ -54,12 +56,17 @@ impl<'k> Image<'k> {
     /// The image of a key that is no longer than [`LONGEST_KEY`].
     #[inline]
     pub fn new(table: u16, key: &'k [u8]) -> Self {
+        let short = (key.len() as u64) << 1;
+        if table == 0 && short < 0x80 {
+            return Self { prefix: short, first: short | word_of(key) << 8, prefix_len: 1, table, key };
+        }
         let (mut prefix, mut prefix_len) = (0, 0);
-        append(&mut prefix, &mut prefix_len, (key.len() as u64) << 1 | u64::from(table != 0));
+        append(&mut prefix, &mut prefix_len, short | u64::from(table != 0));
         if table != 0 {
             append(&mut prefix, &mut prefix_len, u64::from(table));
         }
-        Self { prefix, prefix_len, table, key }
+        let first = prefix | word_of(key).checked_shl(8 * prefix_len as u32).unwrap_or(0);
+        Self { prefix, first, prefix_len, table, key }
     }
 
     #[inline]
@@ -67,20 +74,17 @@ impl<'k> Image<'k> {
         self.prefix_len + self.key.len()
     }
 
-    #[inline]
-    fn word(&self, index: usize) -> u64 {
-        if index > 0 {
-            return word_of(&self.key[8 * index - self.prefix_len..]);
-        }
-        self.prefix | word_of(self.key).checked_shl(8 * self.prefix_len as u32).unwrap_or(0)
-    }
-
-    /// Whether the first `length` bytes of what `word` gives are the image's.
+    /// Whether the first `length` bytes of what `word` gives are the image's; one at least, and no more than those has.
     #[inline]
     pub fn matches(&self, length: usize, word: impl Fn(usize) -> u64) -> bool {
-        let (whole, tail) = (length / 8, length % 8);
-        (0..whole).all(|index| word(index) == self.word(index))
-            && (tail == 0 || (word(whole) ^ self.word(whole)) << (64 - 8 * tail) == 0)
+        if length <= 8 {
+            return (word(0) ^ self.first) << (64 - 8 * length) == 0;
+        }
+        // The words behind the first come straight from the key.
+        let (words, tail) = self.key[8 - self.prefix_len..length - self.prefix_len].as_chunks::<8>();
+        word(0) == self.first
+            && words.iter().enumerate().all(|(index, bytes)| word(1 + index) == u64::from_le_bytes(*bytes))
+            && (tail.is_empty() || (word(1 + words.len()) ^ word_of(tail)) << (64 - 8 * tail.len()) == 0)
     }
 
     /// The bytes of the prefix.

@@ -39,6 +39,7 @@
 //! | `clock` | where the time comes from |
 //! | `sketch` | how often a key was asked for of late |
 //! | `policy` | who goes when room is needed, checkable without a cache |
+//! | `growth` | when parts of a shard split and join |
 //! | `pages` | memory of the index, in units of 4 KiB |
 //! | `segments` | from a hash to places, growing a segment at a time |
 //! | `sketches` | the sketches of a shard, as many as it needs |
@@ -67,6 +68,8 @@ mod clock;
 mod sketch;
 
 mod policy;
+
+mod growth;
 
 mod pages;
 

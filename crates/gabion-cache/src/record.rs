@@ -40,6 +40,7 @@ impl Record {
     }
 
     /// Whether the table was dropped: it takes nothing in any more. Asked under a shard's lock before a put.
+    #[inline]
     pub fn is_dropped(&self) -> bool {
         // Acquire: see `drop_it`.
         self.dropped.load(Ordering::Acquire)

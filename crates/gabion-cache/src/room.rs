@@ -58,7 +58,8 @@ impl Core {
     /// Whether room could be made for so many bytes by entries that the put may evict, wherever they are.
     fn could_hold(&self, request: &Request<'_>, bytes: u64) -> bool {
         // All locks at one time, in their order: what is charged is an entry's then, or in hand, or nobody's.
-        let shards: Vec<Locked<'_>> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
+        let mut shards: Vec<Locked<'_>> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
+        shards[self.shard(request.hash)].spare(request);
         let sum = |figure: &dyn Fn(&Locked<'_>) -> u64| shards.iter().map(figure).sum::<u64>();
         let free = |ledger: &Ledger| ledger.used.limit().saturating_sub(ledger.used.used());
         let all = sum(&|locked| locked.state.credit + locked.evictable(request.priority, None));
@@ -95,13 +96,13 @@ impl Core {
         let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.weight();
         if enough
             && let Some(sparse) = self.pile().sparse_page(false)
-            && self.empty_page(&sparse, Some(request.priority))
+            && self.empty_page(&sparse, Some(request))
         {
             effort.pages += 1;
             return true;
         }
         let before = effort.evicted;
-        self.evict_some(shard, request.priority, effort);
+        self.evict_some(shard, request, effort);
         effort.evicted > before
     }
 
@@ -113,11 +114,14 @@ impl Core {
         moved
     }
 
-    fn evict_some(&self, own: usize, priority: i8, effort: &mut Effort) {
-        let count = self.shard_count();
+    fn evict_some(&self, own: usize, request: &Request<'_>, effort: &mut Effort) {
+        let (count, priority) = (self.shard_count(), request.priority);
         for shard in (0..count).map(|step| (own + step) % count) {
             let Some(lowest) = self.ledger().classes.lowest(priority) else { return };
             let mut locked = self.lock(shard);
+            if shard == own {
+                locked.spare(request);
+            }
             let before = locked.evictable(priority, None);
             let evicted = (0..BATCH).take_while(|_| locked.evict(lowest, None)).count();
             effort.evicted += before - locked.evictable(priority, None);
@@ -128,15 +132,15 @@ impl Core {
         }
     }
 
-    /// Moves the entries of a page to other pages; where there is no room for one, it is evicted if its priority is no
-    /// higher than a given one. False when something stays.
-    fn empty_page(&self, page: &SparsePage, priority: Option<i8>) -> bool {
+    /// Moves the entries of a page to other pages; where there is no room for one, it is evicted if a put is given that may
+    /// do so. False when something stays.
+    fn empty_page(&self, page: &SparsePage, request: Option<&Request<'_>>) -> bool {
         let places = self.pile().places_in(page);
-        !places.is_empty() && places.into_iter().all(|place| self.move_entry(page, place, priority))
+        !places.is_empty() && places.into_iter().all(|place| self.move_entry(page, place, request))
     }
 
     /// Moves the entry at a place out of a page; false when something else lies there, or it has to stay.
-    fn move_entry(&self, page: &SparsePage, place: Place, priority: Option<i8>) -> bool {
+    fn move_entry(&self, page: &SparsePage, place: Place, request: Option<&Request<'_>>) -> bool {
         // Whose it is, is told by its key, which says the shard. What was read without a lock is a guess.
         let Some(glance) = self.pile().glance(place) else { return false };
         let Some((table, key)) = key_at(self.pile(), &glance) else { return false };
@@ -151,7 +155,9 @@ impl Core {
             return false;
         }
         let moved = locked.move_out(place.to_bits(), |to| !page.has(to)) || {
-            let may_go = priority.is_some_and(|priority| locked.entry(place.to_bits()).about().priority <= priority);
+            let priority = locked.entry(place.to_bits()).about().priority;
+            let is_own = |of: &Request<'_>| (of.record.id, of.image.key) == (table, &*key);
+            let may_go = request.is_some_and(|of| priority <= of.priority && !(of.spare && is_own(of)));
             if may_go {
                 locked.remove_entry(place.to_bits(), Some(Reason::Evicted));
             }

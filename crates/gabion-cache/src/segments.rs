@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, fence};
 use gabion_blocks::BlockError;
 use gabion_pile::Place;
 
+use crate::growth::{address, partner, wanted};
 use crate::hash::{HOME_BITS, KeyHash, SEGMENT_BITS, TAG_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS, Unit};
 use crate::policy::MOST_HITS;
@@ -75,34 +76,6 @@ fn equal(tags: u64, tag: u64) -> u64 {
     !(((differ & LOW) + LOW) | differ | LOW) & (EACH << 7)
 }
 
-/// Which of `count` segments or sketches a hash leads to.
-#[inline]
-pub(crate) fn address(kept: u64, count: u64) -> usize {
-    let wide = (2 << count.ilog2()) - 1;
-    let index = kept & wide;
-    (if index < count { index } else { index & (wide >> 1) }) as usize
-}
-
-/// The one that number `last` was split from, and is merged into again.
-pub(crate) fn partner(last: u64) -> u64 {
-    last ^ 1 << last.ilog2()
-}
-
-/// Whether `count` segments that are full with `full` entries each should become more or fewer. While a round of splits
-/// is under way it goes on, unless entries go again; the numbers lie so far apart that no put and remove by turns split
-/// and merge.
-pub(crate) fn wanted(entries: u64, count: u64, full: u64) -> Ordering {
-    let round = 1 << count.ilog2();
-    let (grow, shrink) = if count == round { (100, 36) } else { (84, 72) };
-    if entries * 100 > full * round * grow {
-        Ordering::Greater
-    } else if count > 1 && entries * 100 < full * round * shrink {
-        Ordering::Less
-    } else {
-        Ordering::Equal
-    }
-}
-
 /// A cell as it was seen.
 #[derive(Clone, Copy)]
 pub(crate) struct Cell<'a> {
@@ -123,10 +96,16 @@ impl Cell<'_> {
         (self.word.load(Acquire) ^ self.seen) << 2 == 0
     }
 
+    /// Whether hits are counted to the end.
+    #[inline]
+    pub fn is_worn(&self) -> bool {
+        self.seen >> HITS_SHIFT == u64::from(MOST_HITS)
+    }
+
     /// Counts a hit; true when it was not yet counted to the end.
     #[inline]
     pub fn hit(&self) -> bool {
-        if self.seen >> HITS_SHIFT == u64::from(MOST_HITS) {
+        if self.is_worn() {
             return false;
         }
         // Relaxed: a hint for the policy. One that fails because another came between is as good as counted.
@@ -134,11 +113,13 @@ impl Cell<'_> {
         true
     }
 
+    #[inline]
     pub fn hits(&self) -> u8 {
         (self.seen >> HITS_SHIFT) as u8
     }
 
     /// Under the shard's lock.
+    #[inline]
     pub fn set_hits(&self, hits: u8) {
         // A hit that comes between is lost: as good as one that came before.
         self.word.store(self.seen << 2 >> 2 | u64::from(hits) << HITS_SHIFT, Relaxed);
@@ -149,6 +130,16 @@ impl Cell<'_> {
         // Release: whoever finds the place finds the payload written.
         self.word.store(self.seen & !PLACE | place.to_bits(), Release);
     }
+}
+
+/// What a short look for a key comes to.
+pub(crate) enum Glimpse<'a> {
+    /// The first cell that may be the key's.
+    Cell(Cell<'a>),
+    /// The key is not there, unless cells moved meanwhile: see [`Segments::version`].
+    Nothing,
+    /// A longer search will tell.
+    Unclear,
 }
 
 /// A bucket of a segment.
@@ -168,10 +159,12 @@ impl<'a> Bucket<'a> {
         self.0[0].load(Acquire)
     }
 
+    #[inline]
     fn cell(self, at: usize) -> &'a AtomicU64 {
         &self.0[1 + at]
     }
 
+    #[inline]
     fn passed(self) -> u64 {
         self.meta() >> PASSED_SHIFT
     }
@@ -232,6 +225,7 @@ impl Segments {
         Self { strip: Strip::new(pages, most), count: zero(), version: zero(), stashed: zero() }
     }
 
+    #[inline]
     pub fn count(&self) -> u64 {
         // Acquire: pairs with the split that made the segment.
         self.count.load(Acquire)
@@ -273,10 +267,10 @@ impl Segments {
         self.strip.get(address(segment_bits(kept), count))
     }
 
-    /// The first cell that may be the key's, if it lies near: for whoever searches on if it is not.
+    /// The first cell that may be the key's: for whoever searches on if it is not.
     #[inline]
-    pub fn first(&self, kept: u64) -> Option<Cell<'_>> {
-        let segment = self.segment(kept)?;
+    pub fn first(&self, kept: u64) -> Glimpse<'_> {
+        let Some(segment) = self.segment(kept) else { return Glimpse::Unclear };
         let (mut home, tag) = (home(kept), tag(kept));
         let mut expected = segment_bits(kept) << SEGMENT_SHIFT;
         for _ in 0..REACH {
@@ -287,15 +281,16 @@ impl Segments {
                 let word = bucket.cell(candidates.trailing_zeros() as usize / 8 % CELLS);
                 // Acquire: whoever finds a place finds the payload written.
                 let seen = word.load(Acquire);
-                return ((seen & !PLACE) << 2 == expected << 2 && seen != 0).then_some(Cell { word, seen });
+                let own = (seen & !PLACE) << 2 == expected << 2 && seen != 0;
+                return if own { Glimpse::Cell(Cell { word, seen }) } else { Glimpse::Unclear };
             }
             if meta >> PASSED_SHIFT == 0 {
-                return None;
+                return Glimpse::Nothing;
             }
             home += 1;
             expected += 1 << STEP_SHIFT;
         }
-        None
+        Glimpse::Unclear
     }
 
     /// Calls `found` with each cell that may be the key's until it returns something. The flag says that more may be in

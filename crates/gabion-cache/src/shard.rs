@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gabion_blocks::Budget;
-use gabion_pile::{Pile, Place, ReadBuf};
+use gabion_pile::{Glance, Pile, Place, ReadBuf};
 
 use crate::budget::Ledger;
 use crate::entry::{Entry, Flags};
@@ -12,7 +12,7 @@ use crate::key::Image;
 use crate::pages::Pages;
 use crate::policy::{Id, Mode, Nodes, Policy};
 use crate::record::Record;
-use crate::segments::{Cell, Segments, Stash};
+use crate::segments::{Cell, Glimpse, Segments, Stash};
 use crate::sketches::Sketches;
 use crate::wheel::{Due, Timers, Wheel};
 
@@ -110,16 +110,32 @@ enum Attempt<'a> {
 /// How many times a read is tried beside writers before it asks for the lock.
 const ATTEMPTS: u32 = 16;
 
+/// Reads the value of a key that lies at a cell's place in one piece; `None` when it does not, or changes meanwhile.
+#[inline(always)]
+fn read_whole(pile: &Pile, image: &Image<'_>, cell: Cell<'_>, buf: &mut ReadBuf) -> Option<Found> {
+    let glance = pile.glance(cell.place())?;
+    // Relaxed throughout: `holds` decides what all this is worth.
+    let word = |index| glance.body().word(index).load(std::sync::atomic::Ordering::Relaxed);
+    let flags = Flags::of(word(0));
+    let (at, length) = (flags.image_at(), image.len());
+    if flags.is_split() || glance.len() < 8 * at + length || !image.matches(length, |index| word(at + index)) {
+        return None;
+    }
+    glance.copy(at + length / 8, buf);
+    let due = if flags.timed() { Entry::new(glance.body()).end() } else { Due::NONE };
+    glance.holds(|| cell.stands()).then_some(Found { offset: length % 8, due })
+}
+
 /// Reads the value of a key at a place into `buf`, unless only its being there matters. `Ok(None)`: another key's entry lies there. `linked` says whether the
 /// index still leads there.
-#[inline]
+#[inline(always)]
 fn read_at(
     pile: &Pile,
     image: &Image<'_>,
     place: Place,
     buf: &mut ReadBuf,
     copy: bool,
-    linked: impl Fn() -> bool,
+    linked: impl Fn() -> bool + Copy,
 ) -> Result<Option<Found>, Changed> {
     let glance = pile.glance(place).ok_or(Changed)?;
     // Relaxed throughout: `holds` decides what all this is worth.
@@ -128,7 +144,8 @@ fn read_at(
     let at = flags.image_at();
     let length = image.len();
     if flags.is_split() || glance.len() < 8 * at + length {
-        return read_split(pile, &glance, flags, image, buf, copy, linked);
+        // Copies: what is only ever copied stays in registers.
+        return read_split(pile, glance, flags, *image, buf, copy, linked);
     }
     if !image.matches(length, |index| word(at + index)) {
         return if glance.holds(linked) { Ok(None) } else { Err(Changed) };
@@ -148,15 +165,15 @@ fn read_at(
 #[inline(never)]
 fn read_split(
     pile: &Pile,
-    glance: &gabion_pile::Glance<'_>,
+    glance: Glance<'_>,
     flags: Flags,
-    image: &Image<'_>,
+    image: Image<'_>,
     buf: &mut ReadBuf,
     copy: bool,
     linked: impl Fn() -> bool,
 ) -> Result<Option<Found>, Changed> {
     let entry = Entry::new(glance.body());
-    let inline = if flags.is_split() { entry.begins_with(image) } else { None };
+    let inline = if flags.is_split() { entry.begins_with(&image) } else { None };
     let (rest, due) = (entry.rest(), entry.end());
     if !glance.holds(linked) {
         return Err(Changed);
@@ -204,34 +221,43 @@ impl Shard {
         buf: &mut ReadBuf,
         now: impl Fn() -> u64,
     ) -> Option<usize> {
-        // Nearly always the first cell is the key's, and nobody changes anything meanwhile.
-        if let Some(cell) = self.segments.first(hash.kept())
-            && let Ok(Some(found)) = read_at(&ground.pile, image, cell.place(), buf, true, || cell.stands())
-        {
-            return self.found(ground, hash, found, cell, used, now);
+        // Nearly always there is no cell or the first one is the key's, and nobody changes anything meanwhile.
+        let version = self.segments.version();
+        match self.segments.first(hash.kept()) {
+            Glimpse::Cell(cell) => {
+                if let Some(found) = read_whole(&ground.pile, image, cell, buf) {
+                    // And nearly always there is nothing to note.
+                    if found.due == Due::NONE && (!used || cell.is_worn() && ground.mode.counts_hits()) {
+                        return Some(found.offset);
+                    }
+                    return self.found(ground, hash, found, cell, used, now);
+                }
+            }
+            Glimpse::Nothing if version.is_some_and(|version| self.segments.unmoved(version)) => return None,
+            Glimpse::Nothing | Glimpse::Unclear => {}
         }
-        self.read_again(ground, image, hash, used, buf, now)
+        self.read_again(ground, *image, hash, used, buf, now)
     }
 
     #[inline(never)]
     fn read_again(
         &self,
         ground: &Ground,
-        image: &Image<'_>,
+        image: Image<'_>,
         hash: KeyHash,
         used: bool,
         buf: &mut ReadBuf,
         now: impl Fn() -> u64,
     ) -> Option<usize> {
         for _ in 0..ATTEMPTS {
-            match self.attempt(ground, image, hash, buf, true) {
+            match self.attempt(ground, &image, hash, buf, true) {
                 Attempt::Found(found, cell) => return self.found(ground, hash, found, cell, used, now),
                 Attempt::Nothing => return None,
                 Attempt::Changed => std::hint::spin_loop(),
                 Attempt::Stashed => break,
             }
         }
-        self.read_locked(ground, image, hash, used, buf, now)
+        self.read_locked(ground, &image, hash, used, buf, now)
     }
 
     /// Looks for a key's value once, without a lock.
@@ -239,7 +265,7 @@ impl Shard {
     fn attempt(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf, copy: bool) -> Attempt<'_> {
         let Some(version) = self.segments.version() else { return Attempt::Changed };
         let (found, stashed) = self.segments.find(hash.kept(), |cell| {
-            let read = read_at(&ground.pile, image, cell.place(), buf, copy, || cell.stands());
+            let read = read_at(&ground.pile, image, cell.place(), buf, copy, move || cell.stands());
             read.map(|found| Some((found?, cell))).transpose()
         });
         match found {
@@ -250,7 +276,7 @@ impl Shard {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn found(
         &self,
         ground: &Ground,
@@ -367,7 +393,7 @@ impl Shard {
         let id = place.to_bits();
         let (about, partition) = (Entry::at(&ground.pile, id).about(), partition_of(ground, id));
         let State { groups, stash, .. } = state;
-        let mut links = Links { shard: self, pile: &ground.pile, stash };
+        let mut links = Links::with(self, ground, stash);
         group_in(groups, ground.mode, about.priority, partition).policy.touch(&mut links, id);
     }
 
@@ -432,6 +458,7 @@ pub(crate) struct Links<'a> {
     shard: &'a Shard,
     pile: &'a Pile,
     stash: &'a Stash,
+    spared: Option<Id>,
 }
 
 impl<'a> Links<'a> {
@@ -441,7 +468,13 @@ impl<'a> Links<'a> {
 
     #[inline]
     pub fn with(shard: &'a Shard, ground: &'a Ground, stash: &'a Stash) -> Self {
-        Self { shard, pile: &ground.pile, stash }
+        Self { shard, pile: &ground.pile, stash, spared: None }
+    }
+
+    /// With an entry that shall not be evicted.
+    #[inline]
+    pub fn sparing(self, spared: Option<Id>) -> Self {
+        Self { spared, ..self }
     }
 
     #[inline]
@@ -480,6 +513,22 @@ impl Nodes for Links<'_> {
         }
     }
     #[inline]
+    fn take_hits(&mut self, id: Id) -> u8 {
+        let cell = self.cell(id);
+        if cell.hits() > 0 {
+            cell.set_hits(0);
+        }
+        cell.hits()
+    }
+    #[inline]
+    fn wear(&mut self, id: Id) -> u8 {
+        let cell = self.cell(id);
+        if cell.hits() > 0 {
+            cell.set_hits(cell.hits() - 1);
+        }
+        cell.hits()
+    }
+    #[inline]
     fn queue(&self, id: Id) -> u8 {
         self.entry(id).queue()
     }
@@ -494,6 +543,10 @@ impl Nodes for Links<'_> {
     #[inline]
     fn hash(&self, id: Id) -> u64 {
         self.entry(id).kept()
+    }
+    #[inline]
+    fn spares(&self, id: Id) -> bool {
+        self.spared == Some(id)
     }
 }
 

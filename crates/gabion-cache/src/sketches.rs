@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::growth::{address, partner, wanted};
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
-use crate::segments::{address, partner, wanted};
 use crate::sketch::{self, SAMPLE};
 
 /// Entries for each sketch that make sketches split: at least 32 bits of counters for each.

@@ -7,8 +7,8 @@ use gabion_pile::{Place, ReadBuf};
 use crate::change::Locked;
 use crate::core::Core;
 use crate::entry::contents;
+use crate::growth::partner;
 use crate::record::Record;
-use crate::segments::partner;
 use crate::stats::Figure;
 
 impl Core {

@@ -53,6 +53,7 @@ impl Due {
         (code != 0).then(|| (code & ((1 << MANTISSA_BITS) - 1)) << (code >> MANTISSA_BITS))
     }
 
+    #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }

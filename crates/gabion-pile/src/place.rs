@@ -72,6 +72,7 @@ impl<'a> Body<'a> {
         self.block.read(self.at + 1 + first, into);
     }
 
+    #[inline]
     fn head(self) -> Word {
         // Acquire: pairs with the commit, so that the payload is seen too.
         Word(self.block.word(self.at).load(Acquire))
@@ -90,6 +91,7 @@ impl<'a> Body<'a> {
 }
 
 /// A payload that lay in its slot when it was looked at, to be read without a lock.
+#[derive(Clone, Copy)]
 pub struct Glance<'a> {
     body: Body<'a>,
     length: usize,

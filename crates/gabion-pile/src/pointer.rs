@@ -14,17 +14,20 @@ pub struct Pointer(u64);
 impl Pointer {
     pub(crate) const GENERATION_BITS: u32 = 21;
 
+    #[inline]
     pub(crate) fn new(at: Loc, generation: u32) -> Self {
         // One is added so that the first object at the first place is not pointer 0.
         Self((u64::from(generation) + 1) << Loc::BITS | at.bits())
     }
 
     /// Takes a number for a pointer. Any number may be given: use decides whether it is live.
+    #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
     /// The pointer as a number, to be kept wherever numbers are kept.
+    #[inline]
     pub fn to_bits(self) -> u64 {
         self.0
     }

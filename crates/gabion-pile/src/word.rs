@@ -43,10 +43,12 @@ pub(crate) enum State {
 pub(crate) struct Word(pub u64);
 
 impl Word {
+    #[inline]
     pub fn free(generation: u32) -> Self {
         Self(u64::from(generation) << GENERATION_SHIFT)
     }
 
+    #[inline]
     pub fn inline(generation: u32, length: usize, reserved: bool, version: u32) -> Self {
         let reserved = if reserved { RESERVED_INLINE } else { 0 };
         let length = (length as u64) << PAYLOAD_SHIFT;
@@ -62,6 +64,7 @@ impl Word {
         Self(Self::away(generation, Loc::from_bits(u64::from(index)), false).0 | LARGE)
     }
 
+    #[inline]
     pub fn busy(generation: u32) -> Self {
         Self(Self::free(generation).0 | 3)
     }

@@ -24,8 +24,17 @@ impl Default for List {
 }
 
 impl List {
+    #[inline]
     pub fn oldest(&self) -> Option<Id> {
         (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// Who goes next: the oldest, or the one after it when the oldest is spared.
+    #[inline]
+    pub fn next_out(&self, nodes: &impl Nodes) -> Option<Id> {
+        let oldest = self.oldest()?;
+        let next = if nodes.spares(oldest) { nodes.links(oldest).0 } else { oldest };
+        (next != NONE).then_some(next)
     }
 
     #[inline]
@@ -36,6 +45,7 @@ impl List {
         self.len += 1;
     }
 
+    #[inline]
     fn link_newest(&mut self, nodes: &mut impl Nodes, id: Id) {
         nodes.set_links(id, NONE, self.newest);
         if self.newest == NONE {
@@ -47,6 +57,7 @@ impl List {
         self.newest = id;
     }
 
+    #[inline]
     fn unlink(&mut self, nodes: &mut impl Nodes, id: Id) {
         let (newer, older) = nodes.links(id);
         if newer == NONE {

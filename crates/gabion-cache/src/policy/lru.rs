@@ -22,7 +22,7 @@ impl Lru {
     }
 
     pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
-        let id = self.list.oldest()?;
+        let id = self.list.next_out(nodes)?;
         self.list.remove(nodes, id);
         Some(id)
     }

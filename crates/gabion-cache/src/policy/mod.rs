@@ -57,11 +57,13 @@ pub enum Mode {
 
 impl Mode {
     /// Whether a hit changes the policy's lists.
+    #[inline]
     pub(crate) fn moves_on_hit(self) -> bool {
         self == Self::Lru
     }
 
     /// Whether a hit raises the entry's counter.
+    #[inline]
     pub(crate) fn counts_hits(self) -> bool {
         matches!(self, Self::Sketch | Self::S3Fifo)
     }
@@ -77,6 +79,20 @@ pub(crate) trait Nodes {
     /// Hits, 0 to [`MOST_HITS`].
     fn hits(&self, id: Id) -> u8;
     fn set_hits(&mut self, id: Id, hits: u8);
+    /// Hits so far; there are none from now on.
+    fn take_hits(&mut self, id: Id) -> u8 {
+        let hits = self.hits(id);
+        self.set_hits(id, 0);
+        hits
+    }
+    /// Hits so far; there is one less from now on, if there was one.
+    fn wear(&mut self, id: Id) -> u8 {
+        let hits = self.hits(id);
+        if hits > 0 {
+            self.set_hits(id, hits - 1);
+        }
+        hits
+    }
     /// Which of the policy's queues the entry is in.
     fn queue(&self, id: Id) -> u8;
     fn set_queue(&mut self, id: Id, queue: u8);
@@ -84,6 +100,10 @@ pub(crate) trait Nodes {
     fn frequency(&self, id: Id) -> u8;
     /// The key's hash, for ghosts.
     fn hash(&self, id: Id) -> u64;
+    /// Whether the entry stays whatever it is worth. One entry at most.
+    fn spares(&self, _id: Id) -> bool {
+        false
+    }
 }
 
 /// A policy with its lists. `bytes = Σ weight of its entries`.
@@ -124,7 +144,7 @@ impl Policy {
         }
     }
 
-    /// Takes in a new entry.
+    /// Takes in a new entry, which has no hits.
     #[inline]
     pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
         each!(self, policy => policy.insert(nodes, id));
@@ -167,7 +187,7 @@ impl Policy {
         let found = each!(self, policy => policy.lists().iter().find_map(|list| {
             let newer = |&id: &Id| Some(nodes.links(id).0).filter(|&id| id != NONE);
             let mut next = std::iter::successors(list.oldest(), newer).take(LOOKED_AT);
-            next.find(|&id| fits(id) && nodes.hits(id) == 0)
+            next.find(|&id| fits(id) && nodes.hits(id) == 0 && !nodes.spares(id))
         }))?;
         self.remove(nodes, found);
         Some(found)
@@ -179,6 +199,7 @@ impl Policy {
     }
 
     /// The weight of all entries.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         each!(self, policy => policy.lists().iter().map(|list| list.bytes).sum())
     }

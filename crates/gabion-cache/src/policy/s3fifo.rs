@@ -33,7 +33,6 @@ impl S3Fifo {
     }
 
     pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
-        nodes.set_hits(id, 0);
         let hash = nodes.hash(id);
         let known = self.known.iter().position(|&known| known == hash).map(|at| self.known.remove(at)).is_some();
         let (list, queue) = if known { (&mut self.main, MAIN) } else { (&mut self.small, SMALL) };
@@ -55,7 +54,7 @@ impl S3Fifo {
     }
 
     fn evict_small(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<Id> {
-        while let Some(id) = self.small.oldest() {
+        while let Some(id) = self.small.next_out(nodes) {
             self.small.remove(nodes, id);
             if nodes.hits(id) < THRESHOLD {
                 self.ghosts.add(nodes.hash(id), nodes.weight(id), capacity / 10 * 9);
@@ -68,13 +67,11 @@ impl S3Fifo {
     }
 
     fn evict_main(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
-        while let Some(id) = self.main.oldest() {
-            let hits = nodes.hits(id);
-            if hits == 0 {
+        while let Some(id) = self.main.next_out(nodes) {
+            if nodes.wear(id) == 0 {
                 self.main.remove(nodes, id);
                 return Some(id);
             }
-            nodes.set_hits(id, hits - 1);
             self.main.renew(nodes, id);
         }
         None

@@ -29,7 +29,6 @@ impl Default for S3Sketch {
 impl S3Sketch {
     #[inline]
     pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
-        nodes.set_hits(id, 0);
         self.small.push(nodes, id, SMALL);
         self.full = self.small.bytes + self.main.bytes;
     }
@@ -42,15 +41,14 @@ impl S3Sketch {
     pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
         let main_share = self.full - self.full / SMALL_SHARE;
         loop {
-            let Some(candidate) = self.small.oldest().filter(|_| self.main.bytes <= main_share) else {
-                let victim = self.main_victim(nodes).or_else(|| self.small.oldest())?;
+            let Some(candidate) = self.small.next_out(nodes).filter(|_| self.main.bytes <= main_share) else {
+                let victim = self.main_victim(nodes).or_else(|| self.small.next_out(nodes))?;
                 self.remove(nodes, victim);
                 return Some(victim);
             };
             self.small.remove(nodes, candidate);
             let has_room = self.main.bytes + nodes.weight(candidate) <= main_share;
-            if nodes.hits(candidate) > 0 || has_room {
-                nodes.set_hits(candidate, 0);
+            if nodes.take_hits(candidate) > 0 || has_room {
                 self.main.push(nodes, candidate, MAIN);
                 continue;
             }
@@ -81,12 +79,10 @@ impl S3Sketch {
     /// The main queue's clock: whoever was hit gets another round for each hit.
     fn main_victim(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
         loop {
-            let id = self.main.oldest()?;
-            let hits = nodes.hits(id);
-            if hits == 0 {
+            let id = self.main.next_out(nodes)?;
+            if nodes.wear(id) == 0 {
                 return Some(id);
             }
-            nodes.set_hits(id, hits - 1);
             self.main.renew(nodes, id);
         }
     }

@@ -103,12 +103,10 @@ fn every_part_is_swept_however_little_is_done_at_a_time() {
         cache.put(&n.to_le_bytes(), b"", &ttl(1.0 + f64::from(n) / 100.0));
     }
     clock.advance(std::time::Duration::from_secs(3600));
-    let (ground, shards) = cache.core().parts();
     let mut left = 3000;
     while left > 0 {
-        let (state, heard) = (shards[0].lock(), false);
-        let (expired, more) =
-            crate::change::Locked { shard: &shards[0], ground, state, heard }.expire(cache.core().now(), 1);
+        let mut locked = cache.core().lock_only(0);
+        let (expired, more) = locked.expire(cache.core().now(), 1);
         left -= expired;
         assert!(more || left == 0);
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{cache, get, priority, ttl};
-use crate::{Mode, PutOptions, PutResult, ReadBuf, Span};
+use super::{cache, get, priority, ttl, weight};
+use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, ReadBuf, Span};
 
 #[test]
 fn a_value_is_replaced_only_while_it_is_the_one() {
@@ -52,6 +52,30 @@ fn a_value_that_finds_no_room_leaves_nothing_behind() {
     assert!(!cache.contains(b"k"));
     assert_eq!((cache.stats().rejected, cache.len()), (1, 0));
     cache.validate().unwrap();
+}
+
+/// The old value made room for the new one, and was not there any more when that could not be had at once.
+#[test]
+fn others_make_room_for_a_step() {
+    for shards in [1, 16] {
+        let max_bytes = 20 * weight(1, 300);
+        let options = CacheOptions { max_bytes, mode: Mode::Fifo, shards: Some(shards), ..CacheOptions::default() };
+        let cache = Cache::with_options(&options).unwrap();
+        (0..20_u8).for_each(|n| assert_eq!(cache.put(&[n], &[n; 300], &priority(0)), PutResult::Inserted));
+        // The oldest, and so the next to go.
+        assert_eq!(cache.replace_if(&[0], &[0; 300], &[1; 400]), Some(true));
+        assert_eq!(cache.replace_if(&[0], &[1; 400], &[2; 5000]), Some(true));
+        assert_eq!(get(&cache, [0]), Some(vec![2; 5000]));
+        cache.validate().unwrap();
+        // Of its own priority it is alone: its old value gives the room.
+        cache.clear_all();
+        cache.put(b"k", &[3; 3000], &priority(-1));
+        (0..9_u8).for_each(|n| assert_eq!(cache.put(&[n], &[n; 300], &priority(0)), PutResult::Inserted));
+        assert_eq!(cache.replace_if(b"k", &[3; 3000], &[4; 2900]), Some(true));
+        assert_eq!(cache.replace_if(b"k", &[4; 2900], &[5; 4000]), None);
+        assert_eq!((get(&cache, b"k"), cache.len()), (None, 9));
+        cache.validate().unwrap();
+    }
 }
 
 #[test]

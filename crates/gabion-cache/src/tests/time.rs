@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{cache, get, ttl};
+use super::{cache, get, priority, ttl, weight};
 use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, PutResult, Span, TableOptions};
 
 fn seconds(seconds: f64) -> Duration {
@@ -224,4 +224,53 @@ fn in_a_full_cache_values_get_ends_too() {
     clock.advance(seconds(601.0));
     assert!(cache.expire() > 900);
     cache.validate().unwrap();
+}
+
+/// A touch that gave an end to a value that had none could evict that very value, and then found no room to put it back.
+#[test]
+fn a_touch_never_costs_the_value_itself() {
+    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+        for shards in [1, 16] {
+            let clock: Arc<ManualClock> = Arc::default();
+            let (max_bytes, clock) = (30 * weight(1, 300), Some(clock.clone() as Arc<_>));
+            let options = CacheOptions { max_bytes, mode, shards: Some(shards), clock, ..CacheOptions::default() };
+            let cache = Cache::with_options(&options).unwrap();
+            (0..30_u8).for_each(|n| assert_eq!(cache.put(&[n], &[n; 300], &priority(0)), PutResult::Inserted));
+            let mut touched = 0;
+            for n in (0..30_u8).cycle().take(60) {
+                if cache.contains(&[n]) {
+                    assert!(cache.touch(&[n], Span::Of(seconds(60.0))), "{mode:?}, {shards} shards, key {n}");
+                    assert_eq!(get(&cache, [n]), Some(vec![n; 300]));
+                    touched += 1;
+                }
+                cache.validate().unwrap();
+            }
+            // 24 bytes for each end are an eighteenth of a value.
+            assert!(touched > 50 && cache.len() >= 27, "{touched} touched, {} left", cache.len());
+        }
+    }
+}
+
+#[test]
+fn a_touch_that_finds_no_room_leaves_the_value_as_it_was() {
+    let (cache, clock) = cache(5 * weight(1, 300), Mode::Sketch);
+    (0..5_u8).for_each(|n| assert_eq!(cache.put(&[n], &[n; 300], &priority(i8::from(n > 0))), PutResult::Inserted));
+    // Of its priority there is nobody else.
+    assert!(!cache.touch(&[0], Span::Of(seconds(60.0))));
+    clock.advance(seconds(61.0));
+    assert_eq!((get(&cache, [0]), cache.len(), cache.stats().evicted), (Some(vec![0; 300]), 5, 0));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_value_that_fills_the_cache_can_get_an_end() {
+    for size in [900, 40_000] {
+        let (cache, clock) = cache(weight(1, size) + 32, Mode::Lru);
+        assert_eq!(cache.put(b"k", &vec![1; size], &PutOptions::default()), PutResult::Inserted);
+        assert!(cache.touch(b"k", Span::Of(seconds(60.0))));
+        assert_eq!(get(&cache, b"k"), Some(vec![1; size]));
+        cache.validate().unwrap();
+        clock.advance(seconds(60.0));
+        assert_eq!(get(&cache, b"k"), None);
+    }
 }
