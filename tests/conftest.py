@@ -46,7 +46,8 @@ def script(request: pytest.FixtureRequest) -> Callable[..., str]:
 
     def run(source: str, *options: str, timeout: float = 60, silent: bool = True) -> str:
         command = [sys.executable, "-X", "faulthandler", *options, "-c", textwrap.dedent(source)]
-        environment = {**os.environ, "PYTHONPATH": str(request.path.parent)}
+        paths = [str(request.path.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout, env=environment)
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         if silent:
