@@ -9,7 +9,7 @@ use gabion_pile::{Pile, PileOptions};
 
 use crate::budget::{INDEX_BYTES, Ledger};
 use crate::change::Locked;
-use crate::clock::{Clock, SystemClock, now};
+use crate::clock::{Clock, SystemClock, now, roughly};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::key::Image;
 use crate::options::{CacheOptions, TableOptions};
@@ -52,7 +52,6 @@ pub(crate) struct Core {
     ground: Ground,
     shards: Box<[Shard]>,
     hasher: KeyHasher,
-    clock: Arc<dyn Clock>,
     records: RwLock<Vec<Arc<Record>>>,
     /// The figures of dropped tables whose numbers are others' now.
     past: Mutex<CacheStats>,
@@ -78,12 +77,12 @@ impl Core {
         let ledger = Ledger::new(limit);
         // With one shard nobody else misses what it keeps.
         let most_credit = if shards == 1 { u64::MAX } else { limit / CREDIT_SHARE / shards as u64 };
-        let ground = Ground { pile, ledger, memory, mode: options.mode, shards: shards as u64, most_credit };
+        let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
+        let ground = Ground { pile, ledger, memory, mode: options.mode, shards: shards as u64, most_credit, clock };
         Ok(Self {
             ground,
             shards: (0..shards).map(|_| Shard::new(&cells, &sketches, most_entries)).collect(),
             hasher: KeyHasher::new(),
-            clock: options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default())),
             records: RwLock::default(),
             past: Mutex::default(),
             listener: RwLock::default(),
@@ -95,11 +94,11 @@ impl Core {
     /// Milliseconds by the cache's clock.
     #[inline]
     pub fn now(&self) -> u64 {
-        now(&*self.clock).min(NEVER)
+        now(&*self.ground.clock).min(NEVER)
     }
 
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
+        &self.ground.clock
     }
 
     pub fn pile(&self) -> &Pile {
@@ -189,7 +188,8 @@ impl Core {
     pub fn lock(&self, shard: usize) -> Locked<'_> {
         let mut locked = self.lock_only(shard);
         if locked.state.wheel.entries > 0 {
-            locked.expire(self.now(), STEPS);
+            // What ended a moment ago can wait for the next put: it is nobody's to find any more.
+            locked.expire(roughly(&*self.ground.clock), STEPS);
         }
         locked
     }

@@ -6,6 +6,7 @@ use gabion_blocks::Budget;
 use gabion_pile::{Glance, Pile, Place, ReadBuf};
 
 use crate::budget::Ledger;
+use crate::clock::{Clock, LATE, roughly};
 use crate::entry::{Entry, Flags};
 use crate::hash::KeyHash;
 use crate::key::Image;
@@ -26,6 +27,16 @@ pub(crate) struct Ground {
     pub shards: u64,
     /// Bytes that a shard may keep charged and unused.
     pub most_credit: u64,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Ground {
+    /// Whether an entry that ends then surely lives on, and has no idle time to be put off: told by a cheaper look at the
+    /// clock, which may be late.
+    #[inline]
+    fn lives_long(&self, due: Due) -> bool {
+        due.idle().is_none() && due.deadline() > roughly(&*self.clock) + LATE
+    }
 }
 
 /// One shard. Aligned so that two shards never share a cache line, nor the pair that the prefetcher takes.
@@ -286,7 +297,8 @@ impl Shard {
         used: bool,
         now: impl Fn() -> u64,
     ) -> Option<usize> {
-        if found.due != Due::NONE && !self.lives(ground, found.due, cell, used, now()) {
+        let due = found.due;
+        if due != Due::NONE && !ground.lives_long(due) && !self.lives(ground, due, cell, used, now()) {
             return None;
         }
         if used {

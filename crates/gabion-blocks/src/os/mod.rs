@@ -92,6 +92,17 @@ pub(crate) fn thread_time() -> std::time::Duration {
     unix::thread_time()
 }
 
+/// Time since some moment before the process began. It never goes back.
+pub fn steady_time() -> std::time::Duration {
+    unix::steady_time()
+}
+
+/// As [`steady_time`], but as it was at the system's last tick, some milliseconds ago: several times cheaper, and it does
+/// not make the processor wait for what it is at.
+pub fn steady_time_roughly() -> std::time::Duration {
+    unix::steady_time_roughly()
+}
+
 /// The operating system that this process runs on.
 pub fn system() -> &'static dyn Os {
     &unix::Unix

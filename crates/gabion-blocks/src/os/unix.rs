@@ -22,12 +22,29 @@ pub(super) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_ch
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// See [`super::thread_time`].
-pub(super) fn thread_time() -> Duration {
+fn read(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one `timespec`, which is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// See [`super::thread_time`].
+pub(super) fn thread_time() -> Duration {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// See [`super::steady_time`].
+pub(super) fn steady_time() -> Duration {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// See [`super::steady_time_roughly`].
+pub(super) fn steady_time_roughly() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return read(libc::CLOCK_MONOTONIC_COARSE);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    steady_time()
 }
 
 /// Unmaps a range that is known to be mapped; a failure would mean a broken invariant, so it is checked in debug builds.
