@@ -18,12 +18,19 @@ mod payload;
 use libfuzzer_sys::fuzz_target;
 use pyo3::prelude::*;
 
+fn word(bytes: &[u8], index: usize) -> u64 {
+    let bytes = bytes.get(8 * index..).unwrap_or_default();
+    bytes.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
 fn payloads(bytes: &[u8]) {
-    let Some(found) = payload::parse(bytes) else { return };
-    let (image, mut again) = (payload::Image::new(found.table, found.key), Vec::new());
-    payload::write(&image, found.times, found.value, &mut again);
-    assert_eq!(payload::parse(&again), Some(found));
-    assert_eq!(payload::value_of(&image, &again), Some((found.times, found.value)));
+    let (length, table, prefix_len) = payload::parse_prefix(word(bytes, 0));
+    let Some(key) = prefix_len.checked_add(length).and_then(|end| bytes.get(prefix_len..end)) else { return };
+    let image = payload::Image::new(table, key);
+    let mut again = [&image.prefix()[..image.prefix_len], key].concat();
+    assert_eq!(payload::parse_prefix(word(&again, 0)), (length, table, image.prefix_len));
+    again.extend_from_slice(b"value");
+    assert!(image.matches(image.len(), |index| word(&again, index)));
 }
 
 fn keys(py: Python<'_>, bytes: &[u8]) -> PyResult<()> {
