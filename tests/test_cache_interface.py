@@ -386,8 +386,47 @@ def test_stats_add_up(cache):
     assert (stats.hits, stats.misses, stats.inserted, stats.entries) == (1, 1, 1, 1)
     assert 0 < stats.bytes <= stats.max_bytes == 16 << 20
     assert 0 < stats.index_bytes < stats.reserved_bytes
-    assert stats.as_dict()["hits"] == 1
+    assert stats.as_dict() == {name: getattr(stats, name) for name in stats.as_dict()}
     assert "hits=1" in repr(stats)
+    for name in stats.as_dict():
+        assert getattr(type(stats), name).__doc__, name
+
+
+def test_each_call_counts_once(cache):
+    def counted():
+        stats = cache.stats()
+        return stats.hits, stats.misses
+
+    assert cache.get_or_put("k", lambda: 1) == 1
+    assert counted() == (0, 1)
+    assert cache.get_or_put("k", lambda: 2) == 1
+    assert counted() == (1, 1)
+    assert asyncio.run(cache.get_or_put("later", made_later)) == "made"
+    assert counted() == (1, 2)
+    assert "k" in cache
+    assert cache.setdefault("s", 1) == 1
+    assert counted() == (1, 3)
+    double = cache.memoize(lambda number: 2 * number)
+    assert double(2) == double(2) == 4
+    assert counted() == (2, 4)
+    slow = cache.memoize(made_later)
+    assert asyncio.run(slow()) == asyncio.run(slow()) == "made"
+    assert counted() == (3, 5)
+
+
+async def made_later():
+    return "made"
+
+
+def test_a_misspelt_keyword_is_refused_before_anything_is_made(cache):
+    calls = []
+    for call in (cache.get_or_put, cache.setdefault):
+        with pytest.raises(TypeError, match="tll"):
+            call("k", lambda: calls.append(1), tll=5)
+    for call in (cache.memoize, lambda **wrong: cache.put_many({}, **wrong)):
+        with pytest.raises(TypeError, match="tll"):
+            call(tll=5)
+    assert calls == []
 
 
 def test_a_closed_cache_refuses(cache):
@@ -401,9 +440,39 @@ def test_a_closed_cache_refuses(cache):
 
 
 def test_wrong_arguments():
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="max_bytes"):
         Cache()
+    for settings in ((), ("1 MiB",), ("much",)):
+        with pytest.raises(TypeError, match=r"cache\.table"):
+            gabion.cache.Table(*settings)
     with pytest.raises(ValueError, match="policy"):
         Cache("1 MiB", policy="magic")
     with pytest.raises(gabion.CodecError):
         Cache("1 MiB")["k"] = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "text"),
+    [
+        ({"ttl": "soon"}, TypeError, "ttl is seconds or a timedelta, not 'soon'"),
+        ({"idle": -1}, ValueError, "idle=-1: pass 0 seconds or more"),
+        ({"ttl": float("nan")}, ValueError, "ttl=nan: pass"),
+        ({"ttl": "s" * 1000}, TypeError, r"'s+\.\.\.$"),
+        ({"expires_at": "noon"}, TypeError, "expires_at is a datetime or seconds since 1970, not 'noon'"),
+        ({"expires_at": float("nan")}, ValueError, "expires_at=nan: pass a datetime"),
+        ({"priority": 128}, ValueError, "priority=128: pass a whole number from -128 to 127"),
+        ({"priority": "high"}, TypeError, "priority='high': pass a whole number"),
+        ({"tll": 5}, TypeError, "unexpected keyword argument 'tll'; it takes ttl, idle, expires_at and priority"),
+    ],
+)
+def test_what_a_put_refuses_it_names(cache, wrong, error, text):
+    for call in (cache.put, cache.add):
+        with pytest.raises(error, match=text):
+            call("k", 1, **wrong)
+    assert "k" not in cache
+
+
+def test_a_key_with_an_item_that_is_none_is_told_so(cache):
+    for key in ((1.5,), ("a", (b"b", [])), (None, "a")):
+        with pytest.raises(TypeError, match=r"not a tuple with an item of type (float|list|NoneType); pass one"):
+            cache[key] = 1

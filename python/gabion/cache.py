@@ -18,11 +18,14 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._flights import MISSING, Flight, Flights, Running, Waiting
 from gabion._memoize import is_asynchronous, key_of_call, refuse_awaitable
 from gabion._native import CacheStats, CacheTable
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
 
 __all__ = ["Cache", "CacheStats", "PutResult", "Table"]
 
@@ -52,10 +55,15 @@ class Table(CacheTable):
     _flights: Flights
     _root: Cache
 
-    def __init__(self, *settings: Any, parent: Cache | None = None, **others: Any) -> None:
-        """Refuse to be made without a cache; the settings are read by __new__."""
-        if parent is None:
+    def __new__(cls, *settings: Any, parent: Cache | None = None, **others: Any) -> Any:
+        """Refuse to be made without a cache, before anything else is refused."""
+        if parent is None and not issubclass(cls, Cache):
             raise TypeError("a table is a part of a cache: make it with cache.table(name)")
+        return super().__new__(cls, *settings, parent=parent, **others)
+
+    def __init__(self, *settings: Any, parent: Cache | None = None, **others: Any) -> None:
+        """Set up what the table shares; the settings are read by __new__."""
+        assert parent is not None
         self._flights, self._root = parent._flights, parent
 
     @property
@@ -90,35 +98,84 @@ class Table(CacheTable):
         """Go through the values."""
         return (value for _, value in self.items())
 
-    def put_many(self, mapping: Mapping[Any, Any] | Iterable[tuple[Any, Any]], /, **as_put: Any) -> int:
-        """Store many values; keywords are those of put(). Return how many were stored."""
+    def put_many(
+        self,
+        mapping: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        /,
+        *,
+        ttl: float | timedelta | None = None,
+        idle: float | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> int:
+        """Store the values of a mapping, or of pairs; keywords are those of put(). Return how many were stored.
+
+        One put() after the other: when one raises, those before it are stored.
+        """
         pairs = mapping.items() if isinstance(mapping, Mapping) else mapping
+        as_put = _given(ttl, idle, expires_at, priority)
         return sum(self.put(key, value, **as_put) is not PutResult.REJECTED for key, value in pairs)
 
-    def setdefault(self, key: Hashable, value: Any, /, **as_put: Any) -> Any:
-        """Return the key's value; if there is none, store and return ``value``."""
+    def setdefault(
+        self,
+        key: Hashable,
+        value: Any,
+        /,
+        *,
+        ttl: float | timedelta | None = None,
+        idle: float | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> Any:
+        """Return the key's value; if there is none, store and return ``value``. Keywords are those of put()."""
         found = self.get(key, MISSING)
         if found is not MISSING:
             return found
-        if self.add(key, value, **as_put):
+        if self.add(key, value, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority):
             return value
-        return self.get(key, value)
+        return self._look(key, value)
 
-    def get_or_put(self, key: Hashable, factory: Callable[[], Any], **as_put: Any) -> Any:
-        """Return the key's value, or what the factory makes of it; keywords are those of put().
+    def get_or_put(
+        self,
+        key: Hashable,
+        factory: Callable[[], Any],
+        *,
+        ttl: float | timedelta | None = None,
+        idle: float | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> Any:
+        """Return the key's value, or call ``factory()``, store what it returns, and return that.
 
         However many threads ask for a key that is not there, one factory runs; the others wait for its value, or try
-        themselves when it raises. With a coroutine function as factory this returns a coroutine to be awaited, and
-        tasks take the places of threads. The value is returned even when there is no room to keep it.
+        themselves when it raises. What it raises goes to its own caller, and nothing is stored. No lock is held
+        meanwhile. The value is returned even when there is no room to keep it.
 
-        A factory that asks for its own key, and factories that wait for each other, raise RuntimeError. What a factory
-        starts with asyncio counts as the factory: its tasks, and what it hands to asyncio.to_thread().
+        ``ttl``, ``idle``, ``expires_at`` and ``priority`` are those of put(), for a value that is made now.
+
+        With a coroutine function as factory this returns a coroutine to be awaited, and tasks take the places of
+        threads. Both kinds of callers may wait for each other's factories.
+
+        Raises RuntimeError instead of waiting for ever: for a factory that asks for its own key, factories that wait
+        for each other, and a plain call on the thread whose event loop runs the key's factory. What a factory starts
+        with asyncio counts as the factory: its tasks, and what it hands to asyncio.to_thread().
+
+        >>> import gabion
+        >>> cache = gabion.Cache("64 MiB")
+        >>> cache.get_or_put("report", lambda: ["slow", "query"], ttl=60)
+        ['slow', 'query']
+        >>> cache.get_or_put("report", lambda: "not called again")
+        ['slow', 'query']
         """
         if is_asynchronous(factory):
-            return self._get_or_put_async(key, factory, as_put)
+            return self._get_or_put_async(key, factory, _given(ttl, idle, expires_at, priority))
         value = self.get(key, MISSING)
         if value is not MISSING:
             return value
+        return self._make(key, factory, _given(ttl, idle, expires_at, priority))
+
+    def _make(self, key: Hashable, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
+        """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
         name, flights, flight = (self._space, self._key(key)), self._flights, Flight(in_loop=False)
         made = MISSING
         try:
@@ -126,10 +183,10 @@ class Table(CacheTable):
                 with Waiting(other, in_loop=False):
                     found = other.wait()
                 if found is not MISSING:
-                    return self.get(key, found)
+                    return self._look(key, found)
             # Another may have put it between the look and the begin.
             with Running(flight):
-                value = self.get(key, MISSING)
+                value = self._look(key, MISSING)
                 if value is MISSING:
                     value = factory()
                     refuse_awaitable(value)
@@ -150,9 +207,9 @@ class Table(CacheTable):
                 with Waiting(other, in_loop=True):
                     found = await other.arrive()
                 if found is not MISSING:
-                    return self.get(key, found)
+                    return self._look(key, found)
             with Running(flight):
-                value = self.get(key, MISSING)
+                value = self._look(key, MISSING)
                 if value is MISSING:
                     value = await factory()
                     self.put(key, value, **as_put)
@@ -162,18 +219,32 @@ class Table(CacheTable):
             flights.leave(name, flight, made)
 
     def memoize(
-        self, ttl: Any = None, *, key: Callable[..., Hashable] | None = None, **as_put: Any
+        self,
+        ttl: float | timedelta | None = None,
+        *,
+        key: Callable[..., Hashable] | None = None,
+        idle: float | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
     ) -> Callable[[_F], _F]:
         """Keep a function's results by its arguments; for functions and coroutine functions.
 
         Arguments are what keys can be, and None, floats and bools besides; ``key``, called with the arguments, makes a
-        key of any others. Results lie in a table of their own with the limit and times of this one; keywords are those
-        of put(). They are dropped by the function's ``cache_clear()``, and its ``cache_stats()`` are the table's.
+        key of any others. Results lie in a table of their own with the limit and times of this one; the other keywords
+        are those of put(). Results are dropped by the function's ``cache_clear()``, and its ``cache_stats()`` are the
+        table's. As with get_or_put(), one call with equal arguments runs at a time.
+
+        >>> import gabion
+        >>> cache = gabion.Cache("64 MiB")
+        >>> @cache.memoize(ttl=60)
+        ... def area(width, height):
+        ...     return width * height
+        >>> area(3, 4)
+        12
         """
         if callable(ttl):
-            return self.memoize(key=key, **as_put)(ttl)  # type: ignore[no-any-return]
-        if ttl is not None:
-            as_put["ttl"] = ttl
+            return self.memoize(key=key, idle=idle, expires_at=expires_at, priority=priority)(ttl)
+        as_put = _given(ttl, idle, expires_at, priority)
 
         def wrap(function: _F) -> _F:
             table, make_key = self._table_for(function), key or key_of_call
@@ -184,7 +255,7 @@ class Table(CacheTable):
                     async def factory() -> Any:
                         return await function(*args, **kwargs)
 
-                    return await table.get_or_put(make_key(*args, **kwargs), factory, **as_put)
+                    return await table._get_or_put_async(make_key(*args, **kwargs), factory, as_put)
 
                 made: Any = asynchronous
             else:
@@ -195,7 +266,7 @@ class Table(CacheTable):
                     value = table.get(arguments, MISSING)
                     if value is not MISSING:
                         return value
-                    return table.get_or_put(arguments, lambda: function(*args, **kwargs), **as_put)
+                    return table._make(arguments, lambda: function(*args, **kwargs), as_put)
 
                 made = synchronous
             made.cache_clear = table.clear
@@ -249,8 +320,8 @@ class Cache(Table):
         self,
         max_bytes: int | str,
         *,
-        ttl: Any = None,
-        idle: Any = None,
+        ttl: float | timedelta | None = None,
+        idle: float | timedelta | None = None,
         name: str | None = None,
         policy: str = "default",
     ) -> None:
@@ -277,7 +348,14 @@ class Cache(Table):
     def _root(self) -> Cache:  # type: ignore[override]
         return self
 
-    def table(self, name: str, *, max_bytes: int | str | None = None, ttl: Any = None, idle: Any = None) -> Table:
+    def table(
+        self,
+        name: str,
+        *,
+        max_bytes: int | str | None = None,
+        ttl: float | timedelta | None = None,
+        idle: float | timedelta | None = None,
+    ) -> Table:
         """Return the table of a name, made with these settings when there is none.
 
         It shares the cache's budget; ``max_bytes`` limits it to a part. The settings of a table that is there stay.
@@ -345,6 +423,15 @@ class Cache(Table):
     def __exit__(self, *exception: object) -> None:
         """Close the cache."""
         self.close()
+
+
+def _given(ttl: object, idle: object, expires_at: object, priority: int) -> dict[str, Any]:
+    """Return the keywords of a put that are not as they are by default."""
+    as_put = {"ttl": ttl, "idle": idle, "expires_at": expires_at}
+    given: dict[str, Any] = {name: value for name, value in as_put.items() if value is not None}
+    if priority != 0:
+        given["priority"] = priority
+    return given
 
 
 def _takes_three(callback: Callable[..., object]) -> bool:

@@ -1,36 +1,34 @@
 //! Keys as bytes: two keys have the same bytes when a dict would take them for the same.
 //!
 //! ```text
-//! 1 text in UTF-8          str
-//! 2 bytes                  bytes
-//! 3 eight bytes            int that fits 64 bits, bool
-//! 4 two's complement       any other int, as short as can be
-//! 5 sixteen bytes          uuid.UUID
-//! 6 (length, item) …       tuple; lengths in 4 bytes
+//! text in UTF-8               str
+//! FF bytes                    bytes
+//! FE eight bytes              int that fits 64 bits, bool
+//! FD two's complement         any other int, as short as can be
+//! FC sixteen bytes            uuid.UUID
+//! FB (length, item) …         tuple; lengths in 4 bytes
 //! ```
-
-use std::mem::MaybeUninit;
+//! No text in UTF-8 has a byte above F4, so it needs no mark, and a text in ASCII is its own bytes, where it lies.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple, PyType};
 
-use crate::codec::{copy_short, is_ascii, small_int};
+use crate::codec::{is_ascii, small_int};
 use crate::errors::{type_error, value_error};
 
-const TEXT: u8 = 1;
-const BYTES: u8 = 2;
-const SHORT: u8 = 3;
-const LONG: u8 = 4;
-const UUID: u8 = 5;
-const TUPLE: u8 = 6;
+const BYTES: u8 = 0xFF;
+const SHORT: u8 = 0xFE;
+const LONG: u8 = 0xFD;
+const UUID: u8 = 0xFC;
+const TUPLE: u8 = 0xFB;
 
 /// Tuples may be nested so deep.
 const DEEPEST: usize = 64;
 
-/// Keys up to this length take no memory beside the stack.
-const ROOM: usize = 128;
+/// Bytes of a number.
+const NUMBER: usize = 9;
 
 /// Calls `work` with a key's bytes.
 ///
@@ -38,7 +36,7 @@ const ROOM: usize = 128;
 /// Those of `work`, and `TypeError` for a key of another type.
 #[inline(always)]
 pub(super) fn with<R>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> PyResult<R>) -> PyResult<R> {
-    let mut room = [MaybeUninit::uninit(); ROOM];
+    let mut room = [SHORT; NUMBER];
     let long;
     let bytes = if let Some(bytes) = short(key, &mut room) {
         bytes
@@ -49,30 +47,22 @@ pub(super) fn with<R>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> PyResu
     work(bytes)
 }
 
-/// The bytes of a short text in ASCII, or of a number of at most two digits of the interpreter's.
+/// The bytes of a text in ASCII, where they lie, or of a number of at most two digits of the interpreter's.
 #[inline(always)]
-fn short<'a>(key: &Bound<'_, PyAny>, room: &'a mut [MaybeUninit<u8>; ROOM]) -> Option<&'a [u8]> {
-    let (key, to) = (key.as_ptr(), room.as_mut_ptr().cast::<u8>());
-    // SAFETY: the key is alive, and of the exact class that each arm looks into; characters of a compact ASCII text
-    // follow its header, as many as its length says. The room holds what is written, and that is what is returned.
+fn short<'a>(key: &'a Bound<'_, PyAny>, room: &'a mut [u8; NUMBER]) -> Option<&'a [u8]> {
+    let key = key.as_ptr();
+    // SAFETY: the key is alive as long as what is returned, and of the exact class that each arm looks into. The
+    // characters of a compact ASCII text follow its header, as many as its length says, and never change.
     unsafe {
         if ffi::PyUnicode_CheckExact(key) != 0 {
-            if !is_ascii(key) {
-                return None;
-            }
             let length = (*key.cast::<ffi::PyASCIIObject>()).length as usize;
-            if length >= ROOM {
-                return None;
-            }
-            *to = TEXT;
-            copy_short(key.cast::<u8>().add(size_of::<ffi::PyASCIIObject>()), to.add(1), length);
-            return Some(std::slice::from_raw_parts(to, length + 1));
+            let characters = key.cast::<u8>().add(size_of::<ffi::PyASCIIObject>());
+            return is_ascii(key).then(|| std::slice::from_raw_parts(characters, length));
         }
         if ffi::PyLong_CheckExact(key) != 0 {
             let number = small_int(key)?;
-            *to = SHORT;
-            to.add(1).cast::<[u8; 8]>().write(number.to_le_bytes());
-            return Some(std::slice::from_raw_parts(to, 9));
+            room[1..].copy_from_slice(&number.to_le_bytes());
+            return Some(room);
         }
     }
     None
@@ -81,17 +71,16 @@ fn short<'a>(key: &Bound<'_, PyAny>, room: &'a mut [MaybeUninit<u8>; ROOM]) -> O
 #[inline(never)]
 fn written(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let mut bytes = Vec::new();
-    write(key, &mut bytes)?;
+    write(key, &mut bytes, 0)?;
     Ok(bytes)
 }
 
-/// Appends a key's bytes.
+/// Appends the bytes of a key, or of an item of one that lies in so many tuples.
 ///
 /// # Errors
 /// `TypeError` for a key of another type.
-fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
+fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     if let Ok(text) = key.cast_exact::<PyString>() {
-        into.push(TEXT);
         if let Ok(text) = text.to_str() {
             into.extend_from_slice(text.as_bytes());
             return Ok(());
@@ -106,7 +95,7 @@ fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
         into.extend_from_slice(bytes.as_bytes());
         return Ok(());
     }
-    write_other(key, into, 0)
+    write_other(key, into, depth)
 }
 
 #[cold]
@@ -138,7 +127,7 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
     let py = key.py();
     if let Ok(tuple) = key.cast::<PyTuple>().ok().filter(|_| like::<PyTuple>(key)).ok_or(()) {
         if depth == DEEPEST {
-            return Err(value_error(py, "a key's tuples are nested more than 64 deep"));
+            return Err(value_error(py, "a cache's key is made of tuples nested more than 64 deep; pass flatter ones"));
         }
         into.push(TUPLE);
         for item in tuple.iter() {
@@ -156,9 +145,7 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         return Ok(());
     }
     if like::<PyString>(key) {
-        let text = key.cast::<PyString>()?;
-        into.push(TEXT);
-        return surrogates(text, into);
+        return surrogates(key.cast::<PyString>()?, into);
     }
     if like::<PyInt>(key) {
         return integer(key, into);
@@ -178,12 +165,15 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
     let bases = [py.get_type::<PyString>(), py.get_type::<PyInt>(), py.get_type::<PyBytes>(), py.get_type::<PyTuple>()];
     let own = bases.iter().any(|base| key.is_instance(base).unwrap_or(false));
     let own = if own { ", which compares in a way of its own" } else { "" };
-    let text = format!("a cache's key is a str, bytes, int, UUID or a tuple of them, not {class}{own}");
+    let found = if depth > 0 { "a tuple with an item of type " } else { "" };
+    let text = format!(
+        "a cache's key is a str, bytes, int, UUID or a tuple of them, not {found}{class}{own}; pass one that stands for it"
+    );
     Err(type_error(py, &text))
 }
 
 fn write_item(item: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
-    if like::<PyTuple>(item) { write_other(item, into, depth + 1) } else { write(item, into) }
+    if like::<PyTuple>(item) { write_other(item, into, depth + 1) } else { write(item, into, depth + 1) }
 }
 
 /// Whether a value is of a type or of a subclass that compares and hashes like it.
@@ -212,9 +202,12 @@ pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, Py
 
 fn read_item<'py>(py: Python<'py>, bytes: &[u8], depth: usize) -> PyResult<Bound<'py, PyAny>> {
     let wrong = || value_error(py, "these bytes are no key's");
+    if let Ok(text) = str::from_utf8(bytes) {
+        return Ok(PyString::new(py, text).into_any());
+    }
     let (&kind, rest) = bytes.split_first().ok_or_else(wrong)?;
     match kind {
-        TEXT => PyBytes::new(py, rest).call_method1("decode", ("utf-8", "surrogatepass")),
+        ..TUPLE => PyBytes::new(py, bytes).call_method1("decode", ("utf-8", "surrogatepass")),
         BYTES => Ok(PyBytes::new(py, rest).into_any()),
         SHORT => Ok(i64::from_le_bytes(rest.try_into().map_err(|_| wrong())?).into_pyobject(py)?.into_any()),
         LONG => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gabion_cache::{Mode, PutOptions, Span};
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 
@@ -12,6 +12,14 @@ use crate::fastcall::{Keywords, unexpected};
 
 /// Spans from here on never end: more milliseconds than 64 bits hold.
 const ENDLESS: f64 = 1.8e16;
+
+/// A value as an error shows it.
+#[cold]
+fn shown(value: &Bound<'_, PyAny>) -> String {
+    let text = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    // A long one hides what is wrong with it.
+    if text.chars().count() > 60 { text.chars().take(57).chain("...".chars()).collect() } else { text }
+}
 
 /// Seconds as a float or int, or a timedelta; infinity means without end.
 pub(super) fn span(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Span> {
@@ -27,13 +35,15 @@ pub(super) fn span(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Span> {
     } else if let Some(total) = value.getattr_opt("total_seconds")? {
         total.call0()?.extract()?
     } else {
-        value.extract().map_err(|_| type_error(py, &format!("{name} is seconds or a timedelta, not {value}")))?
+        value
+            .extract()
+            .map_err(|_| type_error(py, &format!("{name} is seconds or a timedelta, not {}", shown(value))))?
     };
     if seconds >= ENDLESS {
         return Ok(Span::Never);
     }
     let span = Duration::try_from_secs_f64(seconds)
-        .map_err(|_| value_error(py, &format!("{name}={value}: pass 0 seconds or more")))?;
+        .map_err(|_| value_error(py, &format!("{name}={}: pass 0 seconds or more", shown(value))))?;
     Ok(Span::Of(span))
 }
 
@@ -49,12 +59,12 @@ fn moment(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let seconds = match value.getattr_opt("timestamp")? {
         Some(timestamp) => timestamp.call0()?.extract::<f64>()?,
         None => value.extract::<f64>().map_err(|_| {
-            let text = format!("expires_at is a datetime or seconds since 1970, not {value}");
+            let text = format!("expires_at is a datetime or seconds since 1970, not {}", shown(value));
             type_error(py, &text)
         })?,
     };
     if seconds.is_nan() {
-        return Err(value_error(py, "expires_at is not a number"));
+        return Err(value_error(py, "expires_at=nan: pass a datetime or seconds since 1970"));
     }
     Ok(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
 }
@@ -62,10 +72,14 @@ fn moment(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
 fn priority(value: &Bound<'_, PyAny>) -> PyResult<i8> {
     let py = value.py();
     value.extract().map_err(|error: PyErr| {
-        if !error.is_instance_of::<PyOverflowError>(py) {
-            return error;
+        let text = || format!("priority={}: pass a whole number from -128 to 127", shown(value));
+        if error.is_instance_of::<PyOverflowError>(py) {
+            value_error(py, &text())
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            type_error(py, &text())
+        } else {
+            error
         }
-        value_error(py, &format!("priority={value}: a priority is a number from -128 to 127"))
     })
 }
 

@@ -54,11 +54,22 @@ impl CacheTable {
         })
     }
 
+    /// As [`CacheTable::build`], but neither counted nor seen by the eviction policy.
+    pub(super) fn look(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        self.open(py)?;
+        key::with(key, |key| {
+            with_payload(|buf| {
+                let value = self.table.peek(key, buf);
+                value.map(|value| self.shared.codec.decode(py, value)).transpose()
+            })
+        })
+    }
+
     /// Whether a key has a value.
     #[inline]
     pub(super) fn has(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.open(key.py())?;
-        key::with(key, |key| with_payload(|buf| Ok(self.table.peek(key, buf).is_some())))
+        key::with(key, |key| Ok(self.table.contains(key)))
     }
 
     /// Stores an object; `None` when the key is there and `absent` is asked for.

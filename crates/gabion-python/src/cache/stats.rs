@@ -6,33 +6,45 @@ use crate::figures::{as_dict, figures, listed};
 use crate::result;
 
 figures! {
-    /// A cache's or table's figures at one moment. `as_dict()` gives the same as a dict.
+    /// A cache's or table's figures at one moment; a cache's are the sums over its tables.
     ///
-    /// hits and misses count gets; inserted, replaced and rejected count puts; removed, evicted and expired count entries
-    /// that left. entries and bytes are what is there now; bytes are payloads with keys, headers and rounding, and their
-    /// part of the index, and never exceed max_bytes. reserved_bytes is the memory that they lie in, in pages of 64 KiB,
-    /// and index_bytes the index's part of it; tables share both, so they are 0 in the figures of a table.
+    /// Counts are since the cache was made. Returned by `stats()`, `cache_stats()` of a memoized function, and
+    /// `as_dict()` gives the same as a dict.
     #[pyclass(frozen, get_all, module = "gabion")]
     pub(super) struct CacheStats from gabion_cache::CacheStats {
+        /// Gets that found a value.
         hits,
+        /// Gets that found none, or one whose time was over.
         misses,
+        /// Puts under a key that had no value.
         inserted,
+        /// Puts under a key that had one.
         replaced,
+        /// Puts for which there was no room.
         rejected,
+        /// Entries that callers removed, one by one or all at once.
         removed,
+        /// Entries that had to make room for others.
         evicted,
+        /// Entries that were removed because their time was over.
         expired,
+        /// Entries now, those included whose time is over and that were not yet removed.
         entries,
+        /// Bytes of the entries now: values with keys, headers and rounding, and their part of the index. Never more than
+        /// max_bytes.
         bytes,
+        /// The most that `bytes` may become: the table's own limit, or the cache's.
         max_bytes,
+        /// Memory that the entries lie in, index included, in pages of 64 KiB. Tables share it: 0 in a table's figures.
         reserved_bytes,
+        /// The index's part of reserved_bytes. Tables share it: 0 in a table's figures.
         index_bytes,
     }
 }
 
 #[pymethods]
 impl CacheStats {
-    /// The figures as a dict.
+    /// The figures as a dict, in the order of their names above.
     fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         as_dict(py, self.figures())
     }

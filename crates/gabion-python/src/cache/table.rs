@@ -102,6 +102,12 @@ impl CacheTable {
         true
     }
 
+    /// The key's value or default; counts neither as a hit nor as a miss.
+    #[pyo3(signature = (key, default, /))]
+    fn _look(&self, key: &Bound<'_, PyAny>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        Ok(self.look(key.py(), key)?.unwrap_or(default))
+    }
+
     /// Get and remove in one step; `None` when there is nothing, else a tuple of the value.
     #[pyo3(signature = (key, /))]
     fn _pop(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>,)>> {

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::decode_leaf::Maker;
+use super::decode_leaf::{Maker, bytes_leaf};
 use super::frame::{Frame, NOWHERE, Place};
 use super::known::Known;
 use super::layout::Entry;
@@ -48,12 +48,17 @@ pub fn decode(py: Python<'_>, registry: &Registry, known: &'static Known, bytes:
 /// A whole that is one leaf, such as a text: it needs no stack. `None` when it is none.
 #[inline]
 fn lone_leaf(maker: &Maker<'_, '_>, bytes: &[u8]) -> Raise<Option<Own>> {
-    // Short objects and containers, which are told at once.
-    if let Some(0x40..=0x5F | 0x80..=0x9F) = bytes.get(1) {
-        return Ok(None);
-    }
     let mut reader = Reader::new(bytes, 1);
-    let value = maker.leaf(&mut reader)?;
+    let value = match bytes.get(1) {
+        // Short objects and containers, which are told at once.
+        Some(0x40..=0x5F | 0x80..=0x9F) => return Ok(None),
+        // A leaf as any other, but one that is often alone.
+        Some(&tags::BYTES) => {
+            reader.at += 1;
+            Some(bytes_leaf(&mut reader)?)
+        }
+        _ => maker.leaf(&mut reader)?,
+    };
     if value.is_some() && reader.left() > 0 {
         return Err(damaged("bytes follow the value"));
     }

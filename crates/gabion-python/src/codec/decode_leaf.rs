@@ -80,6 +80,8 @@ impl Maker<'_, '_> {
                 reader.at += 1;
                 datetime::naive(reader.number(8)?)
             }
+            // Short objects and containers.
+            0x40..=0x5F | 0x80..=0x9F => return Ok(None),
             _ => return self.rare(tag, reader),
         };
         made.map(Some)
@@ -104,11 +106,7 @@ impl Maker<'_, '_> {
                     ascii(reader.take(len)?)
                 }
                 tags::STR_LATIN1 | tags::STR_UCS2 | tags::STR_UCS4 => wide(tag, reader),
-                tags::BYTES => {
-                    let len = reader.varint()?;
-                    let bytes = reader.take(len)?;
-                    Own::take(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), len as isize))
-                }
+                tags::BYTES => bytes_leaf(reader),
                 tags::BYTEARRAY => {
                     let len = reader.varint()?;
                     let bytes = reader.take(len)?;
@@ -209,6 +207,15 @@ impl Maker<'_, '_> {
             Ok(Own::share(found))
         }
     }
+}
+
+/// A `bytes`, whose tag is read.
+#[inline(always)]
+pub fn bytes_leaf(reader: &mut Reader<'_>) -> Raise<Own> {
+    let len = reader.varint()?;
+    let bytes = reader.take(len)?;
+    // SAFETY: as many bytes as said; a new reference or null with an error.
+    unsafe { Own::take(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), len as isize)) }
 }
 
 fn big_int(reader: &mut Reader<'_>) -> Raise<Own> {

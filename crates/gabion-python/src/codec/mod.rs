@@ -57,8 +57,6 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-pub(crate) use writer::copy_short;
-
 use known::Known;
 use object::Raised;
 use registry::Registry;

@@ -10,19 +10,23 @@ use gabion_pile::ReadBuf;
 /// Encodings longer than this do not stay with the thread.
 const KEEP: usize = 1 << 20;
 
+// Boxed, so that a pointer is all that moves: a processor waits long for words that it has just written in other pieces.
 thread_local! {
-    static ENCODED: Cell<Option<Vec<u8>>> = const { Cell::new(None) };
-    static PAYLOAD: Cell<Option<ReadBuf>> = const { Cell::new(None) };
+    static ENCODED: Cell<Option<Box<Encoded>>> = const { Cell::new(None) };
+    static PAYLOAD: Cell<Option<Box<ReadBuf>>> = const { Cell::new(None) };
 }
+
+#[derive(Default)]
+struct Encoded(Vec<u8>);
 
 /// Calls `work` with an empty buffer for an encoding.
 #[inline]
 pub(crate) fn with_encoded<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     // A thread that is ending has no place left: a fresh buffer does as well.
     let mut buffer = ENCODED.try_with(Cell::take).ok().flatten().unwrap_or_default();
-    buffer.clear();
-    let result = work(&mut buffer);
-    if buffer.capacity() <= KEEP {
+    buffer.0.clear();
+    let result = work(&mut buffer.0);
+    if buffer.0.capacity() <= KEEP {
         let _ = ENCODED.try_with(|place| place.set(Some(buffer)));
     }
     result
