@@ -382,7 +382,7 @@ impl Image {
                 return Err(refusal::value_error(py, &text));
             }
             // SAFETY: as many bytes as the row has, in the picture, which is held. The result may be the row itself.
-            unsafe { std::ptr::copy(bytes.as_slice().as_ptr(), place.start.as_ptr(), place.length) };
+            unsafe { std::ptr::copy(bytes.start(), place.start.as_ptr(), place.length) };
         }
         Ok(())
     }

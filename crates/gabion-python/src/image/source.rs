@@ -28,7 +28,14 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
     // SAFETY: attached, a live object.
     if unsafe { ffi::PyObject_CheckBuffer(source.as_ptr()) } != 0 {
         let content = streams::Content::of(source)?;
-        let bytes = content.as_slice();
+        let copy;
+        let bytes = if let Some(bytes) = content.settled() {
+            bytes
+        } else {
+            // A decoder counts on what it has read once, and others may write into this.
+            copy = streams::copy_of(py, &content, options.limits.max_bytes)?;
+            copy.as_slice()
+        };
         return detached(py, || Image::decode(Pool::global(), bytes, options))
             .map_err(|error| refused(py, error, None));
     }
@@ -263,10 +270,10 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         if content.len() != image.row_bytes() * (bottom - top) as usize {
             return Err(image_error(py, "Pillow gives another number of bytes than the image's size and mode say"));
         }
-        for (y, from) in (top..bottom).zip(content.as_slice().chunks_exact(image.row_bytes())) {
-            if let Some(row) = image.row_mut(y) {
-                row.copy_from_slice(from);
-            }
+        for (number, y) in (top..bottom).enumerate() {
+            let Some(row) = image.row_mut(y) else { break };
+            // SAFETY: the strip has `bottom - top` such rows, as was just seen, and is held in place.
+            unsafe { content.start().add(number * row.len()).copy_to_nonoverlapping(row.as_mut_ptr(), row.len()) };
         }
     }
     Ok(image)

@@ -52,17 +52,26 @@ impl<'py> Content<'py> {
         self.view.len as usize
     }
 
-    pub(super) fn start(&self) -> *mut u8 {
+    /// The first byte. Whoever else has the object may write into it at any time, some without the interpreter: the bytes are
+    /// copied by their addresses, and nothing refers to them. See `settled`.
+    pub(crate) fn start(&self) -> *mut u8 {
         self.view.buf.cast()
     }
 
-    /// The bytes. Others may write into them meanwhile, as into every buffer of Python's.
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        if self.len() == 0 {
-            return &[];
+    /// The bytes where they are, if they stay as they are: those of a `bytes`.
+    pub(crate) fn settled(&self) -> Option<&[u8]> {
+        // SAFETY: attached (`py`); a filled view holds its exporter. The bytes of exactly this class never change, so they may
+        // be referred to; `len` of them are kept in place until the view is released by drop().
+        unsafe {
+            let settled = ffi::PyBytes_CheckExact(self.view.obj) != 0;
+            settled.then(|| std::slice::from_raw_parts(self.start(), self.len()))
         }
+    }
+
+    /// Copies all of them into a chunk, from `at` on.
+    pub(super) fn copy_to(&self, window: &mut Window, at: usize) {
         // SAFETY: the exporter keeps `len` bytes in place until the view is released by drop().
-        unsafe { std::slice::from_raw_parts(self.start(), self.len()) }
+        unsafe { window.copy_in(at, self.start(), self.len()) };
     }
 }
 

@@ -139,9 +139,14 @@ impl Window {
     }
 
     /// Copies bytes in.
-    pub(super) fn copy_in(&mut self, at: usize, source: &[u8]) {
-        assert!(source.len() <= self.len() && at <= self.len() - source.len(), "room in this chunk");
-        // SAFETY: inside the chunk by the assertion. The source may be a view of this very chunk in wrong hands.
-        unsafe { ptr::copy(source.as_ptr(), self.start().add(at), source.len()) };
+    ///
+    /// # Safety
+    /// There are `length` bytes at `source`, which others may be writing: such a byte arrives as it was or as it gets.
+    #[inline]
+    pub(super) unsafe fn copy_in(&mut self, at: usize, source: *const u8, length: usize) {
+        assert!(length <= self.len() && at <= self.len() - length, "room in this chunk");
+        // SAFETY: inside the chunk by the assertion; the caller answers for the source. It may be a view of this very chunk
+        // in wrong hands.
+        unsafe { ptr::copy(source, self.start().add(at), length) };
     }
 }

@@ -137,7 +137,7 @@ impl Source {
             let text = format!("read({most}) returned {} bytes: the file is at fault", content.len());
             return Err(refusal::os_error(py, &text));
         }
-        window.copy_in(at, content.as_slice());
+        content.copy_to(window, at);
         Ok(Some(content.len()))
     }
 

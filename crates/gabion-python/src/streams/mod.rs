@@ -60,7 +60,7 @@ mod hot;
 pub(crate) use bytes::Content;
 pub(crate) use file::Sink;
 pub(crate) use spool::Spool;
-pub(crate) use whole::whole;
+pub(crate) use whole::{copy_of, whole};
 
 use pyo3::prelude::*;
 

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use super::bytes::Content;
 use super::chunk::Window;
 use super::file::{Source, position, refuse_closed};
 use super::held::Held;
@@ -49,6 +50,18 @@ pub(crate) fn whole<'py>(name: &str, file: &Bound<'py, PyAny>, most: u64) -> PyR
     gather(file, &source, most).map(Whole::Read)
 }
 
+/// A copy of bytes that others may be writing, `most` of them at most. A byte that changes meanwhile arrives as it was or
+/// as it gets.
+///
+/// # Errors
+/// LimitError when there are more; what the pool refuses.
+pub(crate) fn copy_of<'py>(py: Python<'py>, content: &Content<'py>, most: u64) -> PyResult<Whole<'py>> {
+    refuse_long(py, content.len(), most)?;
+    let mut copy = Gathered { window: Window::rent(py, content.len())?, length: content.len() };
+    content.copy_to(&mut copy.window, 0);
+    Ok(Whole::Read(copy))
+}
+
 fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathered> {
     let py = file.py();
     // One byte more, so that the end is met without growing.
@@ -68,7 +81,7 @@ fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathe
 
 impl Gathered {
     fn as_slice(&self) -> &[u8] {
-        // SAFETY: `length` bytes of the chunk were written by `read`; no view is alive that anybody uses.
+        // SAFETY: `length` bytes of the chunk were written by `read`; `gather` has made sure that no view of it is alive.
         unsafe { std::slice::from_raw_parts(self.window.start(), self.length) }
     }
 
@@ -98,7 +111,8 @@ impl Gathered {
     /// The bytes in a longer chunk.
     fn moved(&self, py: Python<'_>, room: usize) -> PyResult<Window> {
         let mut longer = Window::rent(py, room)?;
-        longer.copy_in(0, self.as_slice());
+        // SAFETY: `length` bytes of the chunk were written by `read`. A file that has kept a view may still be writing them.
+        unsafe { longer.copy_in(0, self.window.start(), self.length) };
         Ok(longer)
     }
 }

@@ -120,7 +120,7 @@ impl Writer {
         }
         if length < self.chunk || length == 0 {
             let at = state.end;
-            state.room(py, self.chunk)?.copy_in(at, content.as_slice());
+            content.copy_to(state.room(py, self.chunk)?, at);
             state.end += length;
             *taken = length;
             return Ok(());
@@ -139,24 +139,30 @@ impl Writer {
     #[inline(always)]
     pub(super) fn write(&self, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = data.py();
-        if let Ok(bytes) = data.cast_exact::<PyBytes>()
-            && self.gather(py, bytes.as_bytes())
-        {
-            return Ok(bytes.as_bytes().len());
+        if let Ok(bytes) = data.cast_exact::<PyBytes>() {
+            let bytes = bytes.as_bytes();
+            // SAFETY: these bytes.
+            if unsafe { self.gather(py, bytes.as_ptr(), bytes.len()) } {
+                return Ok(bytes.len());
+            }
         }
         let content = Content::of(data)?;
-        if self.gather(py, content.as_slice()) { Ok(content.len()) } else { self.write_on(data, &content) }
+        // SAFETY: the content's bytes, held in place.
+        let gathered = unsafe { self.gather(py, content.start(), content.len()) };
+        if gathered { Ok(content.len()) } else { self.write_on(data, &content) }
     }
 
     /// Gathers bytes, if nothing else is to be done.
+    ///
+    /// # Safety
+    /// There are `length` bytes at `bytes`, which others may be writing.
     #[inline(always)]
-    fn gather(&self, py: Python<'_>, bytes: &[u8]) -> bool {
-        let length = bytes.len();
-        // SAFETY: bytes are copied, into room that was looked for.
+    unsafe fn gather(&self, py: Python<'_>, bytes: *const u8, length: usize) -> bool {
+        // SAFETY: bytes are copied, those that the caller answers for, into room that was looked for.
         let gathered = unsafe {
             self.turn.briefly(py, |state| match &mut state.window {
                 Some(window) if length < self.chunk && length <= self.chunk - state.end => {
-                    window.copy_in(state.end, bytes);
+                    window.copy_in(state.end, bytes, length);
                     state.end += length;
                     true
                 }
