@@ -144,7 +144,6 @@ pub(crate) fn ycbcr_to_rgb(luma: &[u8], blue: &[u8], red: &[u8], to: &mut [u8]) 
     wide(Colored { luma, blue, red, to });
 }
 
-/// JFIF's conversion, ITU-R BT.601 at full range, in 14 fractional bits.
 struct Colored<'a> {
     luma: &'a [u8],
     blue: &'a [u8],
@@ -155,19 +154,34 @@ struct Colored<'a> {
 impl Kernel for Colored<'_> {
     #[inline(always)]
     fn run(self) {
-        const R_CR: i32 = 22970; // 1.402
-        const G_CB: i32 = 5638; // 0.344136
-        const G_CR: i32 = 11700; // 0.714136
-        const B_CB: i32 = 29032; // 1.772
-        let clamp = |value: i32| value.clamp(0, 255) as u8;
         let pixels = self.to.as_chunks_mut::<3>().0.iter_mut();
         for (((to, &y), &cb), &cr) in pixels.zip(self.luma).zip(self.blue).zip(self.red) {
-            let y = (i32::from(y) << 14) + (1 << 13);
-            let (cb, cr) = (i32::from(cb) - 128, i32::from(cr) - 128);
-            *to =
-                [clamp((y + R_CR * cr) >> 14), clamp((y - G_CB * cb - G_CR * cr) >> 14), clamp((y + B_CB * cb) >> 14)];
+            *to = colored([y, cb, cr]);
         }
     }
+}
+
+/// A row of luma, blue and red difference, pixel by pixel, as red, green and blue.
+pub(crate) fn mixed_to_rgb(from: &[u8], to: &mut [u8]) {
+    each(from, to, colored);
+}
+
+/// The luma of such a row.
+pub(crate) fn mixed_to_luma(from: &[u8], to: &mut [u8]) {
+    each(from, to, |[y, _, _]| [y]);
+}
+
+/// JFIF's conversion, ITU-R BT.601 at full range, in 14 fractional bits.
+#[inline(always)]
+fn colored([y, cb, cr]: [u8; 3]) -> [u8; 3] {
+    const R_CR: i32 = 22970; // 1.402
+    const G_CB: i32 = 5638; // 0.344136
+    const G_CR: i32 = 11700; // 0.714136
+    const B_CB: i32 = 29032; // 1.772
+    let clamp = |value: i32| value.clamp(0, 255) as u8;
+    let y = (i32::from(y) << 14) + (1 << 13);
+    let (cb, cr) = (i32::from(cb) - 128, i32::from(cr) - 128);
+    [clamp((y + R_CR * cr) >> 14), clamp((y - G_CB * cb - G_CR * cr) >> 14), clamp((y + B_CB * cb) >> 14)]
 }
 
 #[cfg(test)]

@@ -93,6 +93,9 @@ impl Image {
     pub fn decode(pool: &Pool, bytes: &[u8], options: &OpenOptions) -> Result<Self> {
         let mut decoder = decode::begin(bytes, &options.limits)?;
         let size = new_size(&mut *decoder, options)?;
+        if options.mode == Some(Mode::L) {
+            decoder.drop_colors();
+        }
         let header = decoder.header();
         let mode = options.mode.unwrap_or_else(|| header.layers.mode());
         options.limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;

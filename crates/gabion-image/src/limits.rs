@@ -1,3 +1,5 @@
+use gabion_blocks::{Buffer, Pool, Request};
+
 use crate::error::{ImageError, Result};
 use crate::mode::Mode;
 
@@ -50,6 +52,15 @@ impl Limits {
         }
         Ok(())
     }
+}
+
+/// Keeps room in the pool for what a library takes from `malloc`, as long as the result lives: rented, and not touched. So the
+/// pool's limits hold for both, and who comes too much waits or is refused as with memory of the pool itself.
+///
+/// # Errors
+/// [`ImageError::Memory`] when the pool has none.
+pub(crate) fn room_beside(pool: &Pool, bytes: u64) -> Result<Buffer> {
+    Ok(pool.rent(&Request::new(usize::try_from(bytes).unwrap_or(usize::MAX)))?)
 }
 
 /// Bytes of an image without its spare room.

@@ -9,6 +9,19 @@ pub trait Kernel {
     fn run(self);
 }
 
+/// A [`Kernel`] that adds products up. Where the processor multiplies and adds in one step, `FUSED` is true.
+pub trait SumKernel {
+    /// Goes over the samples, with [`sum_up`].
+    fn run<const FUSED: bool>(self);
+}
+
+/// `sum + a * b`.
+#[inline(always)]
+pub fn sum_up<const FUSED: bool>(sum: f32, a: f32, b: f32) -> f32 {
+    // Without the instruction, `mul_add` is the call of a function.
+    if FUSED { a.mul_add(b, sum) } else { sum + a * b }
+}
+
 struct Widest<K>(K);
 
 impl<K: Kernel> WithSimd for Widest<K> {
@@ -18,6 +31,23 @@ impl<K: Kernel> WithSimd for Widest<K> {
     fn with_simd<S: Simd>(self, _: S) {
         self.0.run();
     }
+}
+
+struct WidestSum<K>(K);
+
+impl<K: SumKernel> WithSimd for WidestSum<K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        if S::IS_SCALAR { self.0.run::<false>() } else { self.0.run::<true>() }
+    }
+}
+
+/// As [`wide`], for sums of products.
+#[inline]
+pub fn wide_sum(kernel: impl SumKernel) {
+    Arch::new().dispatch(WidestSum(kernel));
 }
 
 /// Runs `kernel` compiled for what the processor can do, which is found out once: loops over samples are three times as

@@ -66,6 +66,9 @@ pub(crate) trait Decode {
     /// the layers.
     fn shrink(&mut self, _least: (f64, f64)) {}
 
+    /// Says that colours are not wanted. A decoder that can do without them changes what its header says of the layers.
+    fn drop_colors(&mut self) {}
+
     /// Gives the rows of all layers.
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()>;
 }

@@ -1,15 +1,25 @@
 //! The horizontal filter.
 
-use std::hint::black_box;
+use std::array;
+use std::ops::Range;
 
 use gabion_blocks::{Buffer, Pool, Request};
 
 use super::weights::{Filter, Weights};
 use crate::error::Result;
-use crate::wide::{Kernel, byte, wide};
+use crate::wide::{Kernel, SumKernel, byte, sum_up, wide, wide_sum};
 
-/// How many taps are multiplied at a time. Weights are filled up with zeros to a multiple of it, and so are rows.
-const LANES: usize = 8;
+/// How many rows are filtered at a time, side by side: so no sum must be made of the parts of one instruction's result.
+const ROWS: usize = 8;
+
+/// Floats as bytes.
+pub type Floats = [[u8; 4]];
+
+/// Where a row is to be written.
+pub enum Target<'a> {
+    Bytes(&'a mut [u8]),
+    Floats(&'a mut Floats),
+}
 
 /// Rows on their way through the horizontal filter, and those that came out of it.
 ///
@@ -19,6 +29,8 @@ const LANES: usize = 8;
 pub struct Across {
     widths: (usize, usize),
     channels: usize,
+    /// How many rows are still to come in.
+    missing: usize,
     way: Way,
     new: Buffer,
     used: usize,
@@ -35,85 +47,111 @@ enum Way {
     Taps(Taps),
 }
 
-/// What each new sample is made of.
+/// What each new sample is made of, and rows that wait until there are [`ROWS`] of them.
 struct Taps {
-    /// The old row as it came.
-    row: Buffer,
-    /// Its channels one after the other as floats, each filled up to `stride` samples.
-    channels: Buffer,
+    /// The rows as they came, as floats, each of `stride` samples of which the last ones may be no more than room.
+    rows: Buffer,
     stride: usize,
-    /// Of each new sample: its first old one, and where its weights begin and end. Numbers as bytes.
-    samples: Buffer,
+    came: usize,
+    /// The same, sample by sample.
+    turned: Buffer,
+    /// Of each new pixel: its first old one, and where its weights begin and end. Numbers as bytes.
+    pixels: Buffer,
     /// Floats as bytes.
     weights: Buffer,
 }
 
-/// A tap in `samples`.
+/// A tap in `pixels`.
 type Tap = [[u8; 4]; 3];
-/// Weights that are multiplied at a time.
-type Lanes = [[u8; 4]; LANES];
+/// A sample of all rows.
+type Column = [[u8; 4]; ROWS];
 
 impl Taps {
     fn new(pool: &Pool, channels: usize, widths: (usize, usize), extent: f64, filter: Filter) -> Result<Self> {
         let mut exact = Weights::new(pool, filter, widths.0, extent, widths.1)?;
-        let groups = exact.most().div_ceil(LANES);
-        let stride = widths.0 + groups * LANES;
+        let stride = (widths.0 * channels).next_multiple_of(ROWS);
         let mut taps = Self {
-            row: pool.rent(&Request::new(widths.0 * channels))?,
-            channels: pool.rent(&Request::new(stride * channels * size_of::<f32>()).clean())?,
+            // Clean, so that what is no more than room is no odd number, which would take long to multiply.
+            rows: pool.rent(&Request::new(stride * size_of::<Column>()).clean())?,
             stride,
-            samples: pool.rent(&Request::new(widths.1 * size_of::<Tap>()))?,
-            weights: pool.rent(&Request::new(widths.1 * groups * size_of::<Lanes>()))?,
+            came: 0,
+            turned: pool.rent(&Request::new(stride * size_of::<Column>()))?,
+            pixels: pool.rent(&Request::new(widths.1 * size_of::<Tap>()))?,
+            weights: pool.rent(&Request::new(widths.1 * exact.most() * size_of::<f32>()))?,
         };
-        let samples = taps.samples.as_mut_slice().as_chunks_mut::<4>().0.as_chunks_mut::<3>().0;
-        let lanes = taps.weights.as_mut_slice().as_chunks_mut::<4>().0.as_chunks_mut::<LANES>().0;
+        let pixels = taps.pixels.as_mut_slice().as_chunks_mut::<4>().0.as_chunks_mut::<3>().0;
+        let weights = taps.weights.as_mut_slice().as_chunks_mut::<4>().0;
         let mut end = 0;
-        for (new, tap) in samples.iter_mut().enumerate() {
-            let Some((old, weights)) = exact.of(new) else { break };
+        for (new, tap) in pixels.iter_mut().enumerate() {
+            let Some((old, some)) = exact.of(new) else { break };
             let at = end;
-            for some in weights.chunks(LANES) {
-                lanes[end] = [[0; 4]; LANES];
-                lanes[end][..some.len()].copy_from_slice(some);
-                end += 1;
-            }
+            end += some.len();
+            weights[at..end].copy_from_slice(some);
             *tap = [old.start, at, end].map(|number| (number as u32).to_ne_bytes());
         }
         Ok(taps)
     }
+
+    /// Room for the next row.
+    fn next_mut(&mut self, samples: usize) -> &mut Floats {
+        &mut self.rows.as_mut_slice().as_chunks_mut().0[self.came * self.stride..][..samples]
+    }
 }
 
-/// Filters the row that came, of `N` channels.
+/// Filters the rows that came, of `N` channels, into as many of `out`.
 struct Filtered<'a, const N: usize> {
     taps: &'a mut Taps,
     out: &'a mut [u8],
 }
 
-impl<const N: usize> Kernel for Filtered<'_, N> {
+impl<const N: usize> SumKernel for Filtered<'_, N> {
     #[inline(always)]
-    fn run(self) {
-        let Taps { row, channels, stride, samples: taps, weights } = self.taps;
-        let taps: &[Tap] = taps.as_slice().as_chunks().0.as_chunks().0;
-        let weights: &[Lanes] = weights.as_slice().as_chunks().0.as_chunks().0;
-        let pixels = row.as_slice().as_chunks::<N>().0;
-        let channels = channels.as_mut_slice().as_chunks_mut::<4>().0;
-        for (channel, samples) in channels.chunks_exact_mut(*stride).enumerate() {
-            for (sample, pixel) in samples.iter_mut().zip(pixels) {
-                *sample = f32::from(pixel[channel]).to_ne_bytes();
-            }
-            for (out, tap) in self.out.as_chunks_mut::<N>().0.iter_mut().zip(taps) {
-                let [first, at, end] = tap.map(|number| u32::from_ne_bytes(number) as usize);
-                let samples = samples[first..].as_chunks::<LANES>().0;
-                let mut sums = [0f32; LANES];
-                for (weights, samples) in weights[at..end].iter().zip(samples) {
-                    for lane in 0..LANES {
-                        sums[lane] += f32::from_ne_bytes(samples[lane]) * f32::from_ne_bytes(weights[lane]);
+    fn run<const FUSED: bool>(self) {
+        let Taps { rows, stride, came, turned, pixels, weights } = self.taps;
+        let columns: &mut [Column] = turned.as_mut_slice().as_chunks_mut().0.as_chunks_mut().0;
+        turn(rows.as_slice().as_chunks().0, *stride, columns);
+        let pixels: &[Tap] = pixels.as_slice().as_chunks().0.as_chunks().0;
+        let weights: &Floats = weights.as_slice().as_chunks().0;
+        let old: &[[Column; N]] = columns.as_chunks().0;
+        let row_bytes = self.out.len() / *came;
+        for (new, tap) in pixels.iter().take(row_bytes / N).enumerate() {
+            let (first, at, end) = (number(tap[0]), number(tap[1]), number(tap[2]));
+            let (weights, old) = (&weights[at..end], &old[first..][..end - at]);
+            for channel in 0..N {
+                let mut sums = [0f32; ROWS];
+                for (weight, pixel) in weights.iter().zip(old) {
+                    let weight = f32::from_ne_bytes(*weight);
+                    for row in 0..ROWS {
+                        sums[row] = sum_up::<FUSED>(sums[row], f32::from_ne_bytes(pixel[channel][row]), weight);
                     }
                 }
-                // Where the compiler sees that they are added up, it sums up in halves and quarters of an instruction.
-                let sums = black_box(sums);
-                // Halves at a time, as wide instructions do it.
-                let quads = [0, 1, 2, 3].map(|lane| sums[lane] + sums[lane + 4]);
-                out[channel] = byte((quads[0] + quads[2]) + (quads[1] + quads[3]));
+                let samples = self.out[new * N + channel..].iter_mut().step_by(row_bytes);
+                for (out, sum) in samples.zip(sums) {
+                    *out = byte(sum);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn number(bytes: [u8; 4]) -> usize {
+    u32::from_ne_bytes(bytes) as usize
+}
+
+/// Writes rows as columns.
+#[inline(always)]
+fn turn(rows: &Floats, stride: usize, columns: &mut [Column]) {
+    let blocks = columns.as_chunks_mut::<ROWS>().0;
+    let rows: [&[Column]; ROWS] = array::from_fn(|row| rows[row * stride..][..stride].as_chunks().0);
+    for (at, block) in blocks.iter_mut().enumerate() {
+        let mut square = [[[0; 4]; ROWS]; ROWS];
+        for row in 0..ROWS {
+            square[row] = rows[row][at];
+        }
+        for column in 0..ROWS {
+            for row in 0..ROWS {
+                block[column][row] = square[row][column];
             }
         }
     }
@@ -141,8 +179,15 @@ impl Kernel for Doubled<'_> {
 }
 
 impl Across {
-    /// For rows of `widths.0` pixels that cover `extent` of them, to be `widths.1` pixels wide.
-    pub fn new(pool: &Pool, channels: usize, widths: (usize, usize), extent: f64, filter: Filter) -> Result<Self> {
+    /// For `height` rows of `widths.0` pixels that cover `extent` of them, to be `widths.1` pixels wide.
+    pub fn new(
+        pool: &Pool,
+        channels: usize,
+        widths: (usize, usize),
+        height: usize,
+        extent: f64,
+        filter: Filter,
+    ) -> Result<Self> {
         let same = widths.0 == widths.1 && extent >= widths.0 as f64;
         let twice = (extent * 2.0 - widths.1 as f64).abs() < 1e-9;
         let doubled = channels == 1 && filter == Filter::Bilinear && twice;
@@ -154,58 +199,90 @@ impl Across {
             Way::Taps(Taps::new(pool, channels, widths, extent, filter)?)
         };
         let new = pool.rent(&Request::new(widths.1 * channels))?;
-        Ok(Self { widths, channels, way, new, used: 0, ready: 0 })
+        Ok(Self { widths, channels, missing: height, way, new, used: 0, ready: 0 })
     }
 
     fn row_bytes(&self) -> usize {
         self.widths.1 * self.channels
     }
 
-    /// Takes a row, which `write` puts where it belongs. It is ready then.
-    pub fn push(&mut self, pool: &Pool, write: impl FnOnce(&mut [u8])) -> Result<()> {
-        self.make_room(pool)?;
-        let at = (self.used + self.ready) * self.row_bytes();
-        let bytes = self.row_bytes();
-        let out = &mut self.new.as_mut_slice()[at..at + bytes];
-        match &mut self.way {
-            Way::Same => write(out),
-            Way::Doubled(row) => {
-                let row = row.as_mut_slice();
-                let last = row.len() - 1;
-                write(&mut row[1..last]);
-                (row[0], row[last]) = (row[1], row[last - 1]);
-                wide(Doubled { row, out });
-            }
-            Way::Taps(taps) => {
-                write(taps.row.as_mut_slice());
-                match self.channels {
-                    1 => wide(Filtered::<1> { taps, out }),
-                    2 => wide(Filtered::<2> { taps, out }),
-                    3 => wide(Filtered::<3> { taps, out }),
-                    _ => wide(Filtered::<4> { taps, out }),
-                }
-            }
-        }
-        self.ready += 1;
+    /// Whether rows are taken as bytes; otherwise as floats.
+    pub fn takes_bytes(&self) -> bool {
+        !matches!(self.way, Way::Taps(_))
+    }
+
+    /// Takes a row, which `write` puts where it belongs. It is ready then, or when some more are there.
+    ///
+    /// # Errors
+    /// What `write` gives, and the row does not count then; [`ImageError::Memory`](crate::ImageError::Memory).
+    pub fn push(&mut self, pool: &Pool, write: impl FnOnce(Target<'_>) -> Result<()>) -> Result<()> {
+        let samples = self.widths.0 * self.channels;
+        let rows = if let Way::Taps(taps) = &mut self.way {
+            write(Target::Floats(taps.next_mut(samples)))?;
+            taps.came += 1;
+            let all = taps.came == ROWS || self.missing <= 1;
+            let rows = if all { taps.came } else { 0 };
+            self.filter(pool, rows)?;
+            rows
+        } else {
+            self.push_bytes(pool, write)?;
+            1
+        };
+        self.ready += rows;
+        self.missing = self.missing.saturating_sub(1);
         Ok(())
     }
 
-    /// Moves what is ready to the front, into a larger buffer if need be, so that a row fits behind it.
-    fn make_room(&mut self, pool: &Pool) -> Result<()> {
-        let bytes = self.row_bytes();
-        if (self.used + self.ready + 1) * bytes <= self.new.len() {
-            return Ok(());
+    fn push_bytes(&mut self, pool: &Pool, write: impl FnOnce(Target<'_>) -> Result<()>) -> Result<()> {
+        let room = self.room_for(pool, 1)?;
+        let out = &mut self.new.as_mut_slice()[room];
+        match &mut self.way {
+            Way::Doubled(row) => {
+                let row = row.as_mut_slice();
+                let last = row.len() - 1;
+                write(Target::Bytes(&mut row[1..last]))?;
+                (row[0], row[last]) = (row[1], row[last - 1]);
+                wide(Doubled { row, out });
+                Ok(())
+            }
+            _ => write(Target::Bytes(out)),
         }
-        let ready = self.used * bytes..(self.used + self.ready) * bytes;
-        if self.used > self.ready {
-            self.new.as_mut_slice().copy_within(ready, 0);
-        } else {
-            let mut larger = pool.rent(&Request::new(self.new.len() * 2))?;
-            larger.as_mut_slice()[..ready.len()].copy_from_slice(&self.new.as_slice()[ready]);
-            self.new = larger;
+    }
+
+    /// Filters the `rows` rows that wait.
+    fn filter(&mut self, pool: &Pool, rows: usize) -> Result<()> {
+        let room = self.room_for(pool, rows)?;
+        let out = &mut self.new.as_mut_slice()[room];
+        if let Way::Taps(taps) = &mut self.way
+            && rows > 0
+        {
+            match self.channels {
+                1 => wide_sum(Filtered::<1> { taps, out }),
+                2 => wide_sum(Filtered::<2> { taps, out }),
+                3 => wide_sum(Filtered::<3> { taps, out }),
+                _ => wide_sum(Filtered::<4> { taps, out }),
+            }
+            taps.came = 0;
         }
-        self.used = 0;
         Ok(())
+    }
+
+    /// Where `rows` rows fit behind what is ready: that is moved to the front, into a larger buffer if need be.
+    fn room_for(&mut self, pool: &Pool, rows: usize) -> Result<Range<usize>> {
+        let bytes = self.row_bytes();
+        if (self.used + self.ready + rows) * bytes > self.new.len() {
+            let ready = self.used * bytes..(self.used + self.ready) * bytes;
+            if self.used >= self.ready + rows {
+                self.new.as_mut_slice().copy_within(ready, 0);
+            } else {
+                let mut larger = pool.rent(&Request::new((self.ready + rows) * 2 * bytes))?;
+                larger.as_mut_slice()[..ready.len()].copy_from_slice(&self.new.as_slice()[ready]);
+                self.new = larger;
+            }
+            self.used = 0;
+        }
+        let at = (self.used + self.ready) * bytes;
+        Ok(at..at + rows * bytes)
     }
 
     /// The first row that is ready.
@@ -228,20 +305,61 @@ impl Across {
 mod tests {
     use super::*;
 
+    fn pushed(mut across: Across, row: &[u8]) -> Vec<u8> {
+        let write = |target: Target<'_>| {
+            match target {
+                Target::Bytes(out) => out.copy_from_slice(row),
+                Target::Floats(out) => {
+                    out.iter_mut().zip(row).for_each(|(out, &sample)| *out = f32::from(sample).to_ne_bytes());
+                }
+            }
+            Ok(())
+        };
+        across.push(Pool::global(), write).unwrap();
+        across.first().unwrap().to_vec()
+    }
+
     #[test]
     fn doubled_rows_are_those_of_the_filter() {
         let pool = Pool::global();
         for (old, new) in [(1, 1), (1, 2), (2, 3), (2, 4), (49, 97), (64, 128)] {
             let extent = new as f64 / 2.0;
             let row: Vec<u8> = (0..old).map(|x| (x * 83 % 256) as u8).collect();
-            let mut doubled = Across::new(pool, 1, (old, new), extent, Filter::Bilinear).unwrap();
-            assert!(matches!(doubled.way, Way::Doubled(_)));
-            doubled.push(pool, |out| out.copy_from_slice(&row)).unwrap();
+            let across = || Across::new(pool, 1, (old, new), 1, extent, Filter::Bilinear).unwrap();
+            assert!(matches!(across().way, Way::Doubled(_)));
             let way = Way::Taps(Taps::new(pool, 1, (old, new), extent, Filter::Bilinear).unwrap());
-            let mut filtered = Across { way, ..Across::new(pool, 1, (old, new), extent, Filter::Bilinear).unwrap() };
-            filtered.push(pool, |out| out.copy_from_slice(&row)).unwrap();
-            let both = doubled.first().unwrap().iter().zip(filtered.first().unwrap());
+            let (doubled, filtered) = (pushed(across(), &row), pushed(Across { way, ..across() }, &row));
+            let both = doubled.iter().zip(&filtered);
             assert!(both.clone().all(|(a, b)| a.abs_diff(*b) <= 1), "{old} {new}: {:?}", both.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn rows_come_out_in_their_order_however_many_there_are() {
+        let pool = Pool::global();
+        for height in [1, 7, 8, 9, 16, 29] {
+            let mut across = Across::new(pool, 3, (10, 4), height, 10.0, Filter::Box).unwrap();
+            let mut next = 0;
+            for y in 0..height {
+                let write = |target: Target<'_>| {
+                    let Target::Floats(out) = target else { panic!("not a row of bytes") };
+                    out.fill((y as f32).to_ne_bytes());
+                    Ok(())
+                };
+                across.push(pool, write).unwrap();
+                // Some are taken now and some later.
+                while y % 3 == 0 && across.first().is_some() {
+                    assert_eq!(across.first().unwrap(), [next; 12]);
+                    across.pop();
+                    next += 1;
+                }
+            }
+            while let Some(row) = across.first() {
+                assert_eq!(row, [next; 12]);
+                across.pop();
+                next += 1;
+            }
+            assert_eq!(usize::from(next), height);
         }
     }
 }

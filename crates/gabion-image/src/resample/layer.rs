@@ -3,7 +3,7 @@
 use gabion_blocks::{Buffer, Pool, Request};
 
 use super::Resampling;
-use super::across::Across;
+use super::across::{Across, Target};
 use super::boxes::{Boxes, LARGEST};
 use super::ring::Ring;
 use super::weights::{Filter, Weights};
@@ -16,7 +16,8 @@ pub(crate) struct Layer {
     height: usize,
     came: usize,
     boxes: Option<(Boxes, Buffer)>,
-    ring: Ring,
+    /// None where rows have their height and go through as they are.
+    ring: Option<Ring>,
     across: Across,
 }
 
@@ -56,15 +57,16 @@ impl Layer {
             None
         };
         let (width, height) = (old.0.div_ceil(wide), old.1.div_ceil(high));
-        let weights = Weights::new(pool, how.filter, height, extent.1 / high as f64, new.1)?;
-        Ok(Self {
-            pool: pool.clone(),
-            height: old.1,
-            came: 0,
-            boxes,
-            ring: Ring::new(pool, width * channels, weights)?,
-            across: Across::new(pool, channels, (width, new.0), extent.0 / wide as f64, how.filter)?,
-        })
+        let extent = (extent.0 / wide as f64, extent.1 / high as f64);
+        let across = Across::new(pool, channels, (width, new.0), new.1, extent.0, how.filter)?;
+        let through = across.takes_bytes() && height == new.1 && extent.1 >= height as f64;
+        let ring = if through {
+            None
+        } else {
+            let weights = Weights::new(pool, how.filter, height, extent.1, new.1)?;
+            Some(Ring::new(pool, width * channels, weights)?)
+        };
+        Ok(Self { pool: pool.clone(), height: old.1, came: 0, boxes, ring, across })
     }
 
     /// How many rows are still to come in.
@@ -81,19 +83,14 @@ impl Layer {
             return Err(ImageError::setting("the image has no more rows"));
         }
         self.make_room()?;
-        let last = self.missing() == 1;
-        if let Some((boxes, row)) = &mut self.boxes {
+        if let Some((_, row)) = &mut self.boxes {
             write(row.as_mut_slice())?;
-            if boxes.add(row.as_slice(), last) {
-                boxes.take(self.ring.next_mut());
-                self.ring.pushed();
-            }
+            self.add(None)
         } else {
-            write(self.ring.next_mut())?;
-            self.ring.pushed();
+            put(&self.pool, &mut self.ring, &mut self.across, write)?;
+            self.came += 1;
+            Ok(())
         }
-        self.came += 1;
-        Ok(())
     }
 
     /// As [`Layer::take`], from a row that lies somewhere already.
@@ -101,22 +98,26 @@ impl Layer {
     /// # Errors
     /// As [`Layer::take`].
     pub fn take_row(&mut self, row: &[u8]) -> Result<()> {
-        if self.boxes.is_none() {
+        if self.boxes.is_none() || self.missing() == 0 {
             return self.take(|out| {
                 out.copy_from_slice(row);
                 Ok(())
             });
         }
-        if self.missing() == 0 {
-            return Err(ImageError::setting("the image has no more rows"));
-        }
         self.make_room()?;
+        self.add(Some(row))
+    }
+
+    /// Adds a row to the boxes: this one, or the one that was put there.
+    fn add(&mut self, row: Option<&[u8]>) -> Result<()> {
         let last = self.missing() == 1;
-        if let Some((boxes, _)) = &mut self.boxes
-            && boxes.add(row, last)
+        if let Some((boxes, own)) = &mut self.boxes
+            && boxes.add(row.unwrap_or(own.as_slice()), last)
         {
-            boxes.take(self.ring.next_mut());
-            self.ring.pushed();
+            put(&self.pool, &mut self.ring, &mut self.across, |out| {
+                boxes.take(out);
+                Ok(())
+            })?;
         }
         self.came += 1;
         Ok(())
@@ -124,10 +125,18 @@ impl Layer {
 
     /// Makes up the new rows that nobody has asked for yet, before the old rows that they are made of are overwritten.
     fn make_room(&mut self) -> Result<()> {
-        while self.ring.has_row() {
-            self.across.push(&self.pool, |out| self.ring.pop(out))?;
-        }
+        while self.make_row()? {}
         Ok(())
+    }
+
+    /// Makes up a new row, if what it is made of is there.
+    fn make_row(&mut self) -> Result<bool> {
+        let Some(ring) = self.ring.as_mut().filter(|ring| ring.has_row()) else { return Ok(false) };
+        self.across.push(&self.pool, |out| {
+            ring.pop(out);
+            Ok(())
+        })?;
+        Ok(true)
     }
 
     /// Whether any row came in.
@@ -145,9 +154,8 @@ impl Layer {
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none.
     pub fn has_row(&mut self) -> Result<bool> {
-        if self.across.first().is_none() && self.ring.has_row() {
-            self.across.push(&self.pool, |out| self.ring.pop(out))?;
-        }
+        // Some rows may be filtered together.
+        while self.across.first().is_none() && self.make_row()? {}
         Ok(self.across.first().is_some())
     }
 
@@ -159,5 +167,25 @@ impl Layer {
     /// Forgets the row that [`Layer::first`] gave.
     pub fn pop(&mut self) {
         self.across.pop();
+    }
+}
+
+/// Puts a row that `write` makes into the ring, or where rows go through.
+fn put(
+    pool: &Pool,
+    ring: &mut Option<Ring>,
+    across: &mut Across,
+    write: impl FnOnce(&mut [u8]) -> Result<()>,
+) -> Result<()> {
+    match ring {
+        Some(ring) => {
+            write(ring.next_mut())?;
+            ring.pushed();
+            Ok(())
+        }
+        None => across.push(pool, |out| match out {
+            Target::Bytes(out) => write(out),
+            Target::Floats(_) => unreachable!("rows go through as bytes"),
+        }),
     }
 }

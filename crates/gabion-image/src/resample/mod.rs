@@ -7,7 +7,7 @@
 //!
 //! Memory is linear in the width: the ring holds as many rows as the filter spans, and none of the picture is held
 //! beyond that. The filters are separable convolutions with the kernel stretched by the scale, normalised at the edges, as
-//! in Pillow and `ImageMagick`; between the two directions samples are rounded to 8 bits, as there.
+//! in Pillow and `ImageMagick`; between the two directions samples stay floats.
 //!
 //! A [`gap`](Resampling::gap) of 2 first takes means of whole boxes, down to twice the new size, and filters the rest: the
 //! boxes cost one addition a sample. The last box of a row or column may be smaller, so that nothing is cut off, and the
@@ -17,17 +17,17 @@
 //! |---|---|
 //! | `weights` | the filters, and how much each row counts |
 //! | `boxes` | means of boxes |
-//! | `ring` | the vertical filter |
 //! | `across` | the horizontal filter |
+//! | `ring` | the vertical filter |
 //! | `layer` | one layer of an image from one size to another |
 
 mod weights;
 
 mod boxes;
 
-mod ring;
-
 mod across;
+
+mod ring;
 
 mod layer;
 

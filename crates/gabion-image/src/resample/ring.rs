@@ -2,9 +2,10 @@
 
 use gabion_blocks::{Buffer, Pool, Request};
 
+use super::across::Target;
 use super::weights::Weights;
 use crate::error::Result;
-use crate::wide::{Kernel, byte, wide};
+use crate::wide::{SumKernel, byte, sum_up, wide_sum};
 
 /// The last rows that came in, as many as a new row is made of.
 ///
@@ -45,7 +46,14 @@ impl Ring {
     }
 
     /// Makes up the next new row. To be called when there is one.
-    pub fn pop(&mut self, out: &mut [u8]) {
+    pub fn pop(&mut self, out: Target<'_>) {
+        match out {
+            Target::Bytes(out) => self.pop_to(out),
+            Target::Floats(out) => self.pop_to(out),
+        }
+    }
+
+    fn pop_to<S: Sample>(&mut self, out: &mut [S]) {
         let Some((rows, weights)) = self.weights.of(self.popped) else { return };
         debug_assert!(rows.end <= self.pushed && rows.start + self.slots >= self.pushed, "the rows are all there");
         let (row_bytes, all) = (self.row_bytes, self.rows.as_slice());
@@ -54,11 +62,46 @@ impl Ring {
         let before = rows.len().min(self.slots - first);
         let (upper, lower) = weights.split_at(before);
         if let [_] = weights {
-            out.copy_from_slice(&all[first * row_bytes..][..row_bytes]);
+            wide_sum(Copied { out, row: &all[first * row_bytes..][..row_bytes] });
         } else {
-            wide(Weighted { out, row_bytes, parts: [(&all[first * row_bytes..], upper), (all, lower)] });
+            wide_sum(Weighted { out, row_bytes, parts: [(&all[first * row_bytes..], upper), (all, lower)] });
         }
         self.popped += 1;
+    }
+}
+
+/// What a sum may be written as.
+trait Sample: Copy {
+    fn of(sum: f32) -> Self;
+}
+
+impl Sample for u8 {
+    #[inline(always)]
+    fn of(sum: f32) -> Self {
+        byte(sum)
+    }
+}
+
+/// A float as bytes.
+impl Sample for [u8; 4] {
+    #[inline(always)]
+    fn of(sum: f32) -> Self {
+        sum.to_ne_bytes()
+    }
+}
+
+/// Writes a row as it is.
+struct Copied<'a, S> {
+    out: &'a mut [S],
+    row: &'a [u8],
+}
+
+impl<S: Sample> SumKernel for Copied<'_, S> {
+    #[inline(always)]
+    fn run<const FUSED: bool>(self) {
+        for (out, &sample) in self.out.iter_mut().zip(self.row) {
+            *out = S::of(f32::from(sample));
+        }
     }
 }
 
@@ -67,15 +110,15 @@ const LANES: usize = 32;
 
 /// Writes the weighted sum of rows to `out`: rows of `row_bytes` from the beginning of each part on, as many as it has
 /// weights, which are floats as bytes.
-struct Weighted<'a> {
-    out: &'a mut [u8],
+struct Weighted<'a, S> {
+    out: &'a mut [S],
     row_bytes: usize,
     parts: [(&'a [u8], &'a [[u8; 4]]); 2],
 }
 
-impl Kernel for Weighted<'_> {
+impl<S: Sample> SumKernel for Weighted<'_, S> {
     #[inline(always)]
-    fn run(self) {
+    fn run<const FUSED: bool>(self) {
         let (lanes, rest) = self.out.as_chunks_mut::<LANES>();
         let whole = lanes.len() * LANES;
         for (index, out) in lanes.iter_mut().enumerate() {
@@ -84,22 +127,22 @@ impl Kernel for Weighted<'_> {
                 for (row, weight) in rows.chunks_exact(self.row_bytes).zip(weights) {
                     let (samples, weight) = (&row[index * LANES..][..LANES], f32::from_ne_bytes(*weight));
                     for lane in 0..LANES {
-                        sums[lane] += f32::from(samples[lane]) * weight;
+                        sums[lane] = sum_up::<FUSED>(sums[lane], f32::from(samples[lane]), weight);
                     }
                 }
             }
             for lane in 0..LANES {
-                out[lane] = byte(sums[lane]);
+                out[lane] = S::of(sums[lane]);
             }
         }
         for (index, out) in (whole..).zip(rest) {
             let mut sum = 0.0;
             for (rows, weights) in self.parts {
                 for (row, weight) in rows.chunks_exact(self.row_bytes).zip(weights) {
-                    sum += f32::from(row[index]) * f32::from_ne_bytes(*weight);
+                    sum = sum_up::<FUSED>(sum, f32::from(row[index]), f32::from_ne_bytes(*weight));
                 }
             }
-            *out = byte(sum);
+            *out = S::of(sum);
         }
     }
 }

@@ -68,17 +68,56 @@ impl Filter {
             Self::Bilinear => (1.0 - x).max(0.0),
             Self::Bicubic if x < 1.0 => (1.5 * x - 2.5) * x * x + 1.0,
             Self::Bicubic if x < 2.0 => ((2.5 - 0.5 * x) * x - 4.0) * x + 2.0,
-            Self::Lanczos3 if x < 3.0 => lanczos(x),
-            Self::Bicubic | Self::Lanczos3 => 0.0,
+            Self::Lanczos3 => lanczos(x * THIRD_TURN, (x * THIRD_TURN).sin()),
+            Self::Bicubic => 0.0,
         }
     }
 }
 
-/// `sin πx / πx · sin (πx/3) / (πx/3)`, by one sine: that of three times an angle is `3 sin − 4 sin³`.
-fn lanczos(x: f64) -> f64 {
-    let angle = x * PI / 3.0;
-    let squared = angle.sin().powi(2);
-    if x == 0.0 { 1.0 } else { squared * (3.0 - 4.0 * squared) / (3.0 * angle * angle) }
+/// The angle of one sample in the window of [`Filter::Lanczos3`].
+const THIRD_TURN: f64 = PI / 3.0;
+
+/// `sin πx / πx · sin (πx/3) / (πx/3)` of the angle `πx/3` and its sine: that of three times an angle is `3 sin − 4 sin³`.
+fn lanczos(angle: f64, sine: f64) -> f64 {
+    let squared = sine * sine;
+    match angle.abs() {
+        PI.. => 0.0,
+        // The sine of so small an angle may be wrong in its last digits, and the weight is 1 but for less than those.
+        ..1e-6 => 1.0,
+        angle => squared * (3.0 - 4.0 * squared) / (3.0 * angle * angle),
+    }
+}
+
+/// The kernel at places that are equally far apart. The sine of each angle of [`Filter::Lanczos3`] is made of the one before,
+/// which takes a tenth of the time.
+struct Places {
+    filter: Filter,
+    x: f64,
+    step: f64,
+    /// Sine and cosine of the angle at `x`, and of the angle of a step.
+    at: (f64, f64),
+    turn: (f64, f64),
+}
+
+impl Places {
+    fn from(filter: Filter, x: f64, step: f64, turn: (f64, f64)) -> Self {
+        Self { filter, x, step, at: (x * THIRD_TURN).sin_cos(), turn }
+    }
+}
+
+impl Iterator for Places {
+    type Item = f64;
+
+    #[inline]
+    fn next(&mut self) -> Option<f64> {
+        let (x, (sine, cosine), (turn_sine, turn_cosine)) = (self.x, self.at, self.turn);
+        self.x += self.step;
+        if self.filter != Filter::Lanczos3 {
+            return Some(self.filter.kernel(x));
+        }
+        self.at = (sine * turn_cosine + cosine * turn_sine, cosine * turn_cosine - sine * turn_sine);
+        Some(lanczos(x * THIRD_TURN, sine))
+    }
 }
 
 /// What each new row is made of: adjacent old rows, and how much each of them counts. Made up row by row, so that it takes
@@ -93,6 +132,8 @@ pub struct Weights {
     /// How much the kernel is stretched, and how far it reaches then.
     stretch: f64,
     reach: f64,
+    /// Sine and cosine of the angle between two rows: see [`Places`].
+    turn: (f64, f64),
     /// The weights of one row.
     row: Buffer,
 }
@@ -108,7 +149,8 @@ impl Weights {
         let reach = filter.reach() * stretch;
         let most = most(filter, reach, old);
         let row = pool.rent(&Request::new(most * size_of::<f32>()))?;
-        Ok(Self { filter, old, new, scale, stretch, reach, row })
+        let turn = (THIRD_TURN / stretch).sin_cos();
+        Ok(Self { filter, old, new, scale, stretch, reach, turn, row })
     }
 
     /// How many old rows a new one is made of, at most.
@@ -142,8 +184,9 @@ impl Weights {
         let (center, stretch) = (self.center(row), self.stretch);
         let weights = &mut self.row.as_mut_slice().as_chunks_mut().0[..rows.len()];
         let mut sum = 0.0;
-        for (weight, x) in weights.iter_mut().zip(rows.clone()) {
-            let exact = self.filter.kernel((x as f64 - center + 0.5) / stretch);
+        let first = (rows.start as f64 - center + 0.5) / stretch;
+        let kernel = Places::from(self.filter, first, 1.0 / stretch, self.turn);
+        for (weight, exact) in weights.iter_mut().zip(kernel) {
             sum += exact;
             *weight = (exact as f32).to_ne_bytes();
         }
@@ -191,6 +234,19 @@ mod tests {
                     before = rows;
                 }
                 assert!(weights.of(new).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn sines_that_are_made_of_each_other_stay_right() {
+        for (start, step) in [(-3.2, 0.01), (-3.0, 1.0), (-2.9, 1.0 / 3.0), (-0.5, 0.25), (-0.000_01, 0.000_005)] {
+            let turn = (step * THIRD_TURN).sin_cos();
+            let places = Places::from(Filter::Lanczos3, start, step, turn).take(700);
+            for (number, got) in places.enumerate() {
+                let x = start + number as f64 * step;
+                let exact = Filter::Lanczos3.kernel(x);
+                assert!((got - exact).abs() < 1e-6, "{x}: {got}, not {exact}");
             }
         }
     }

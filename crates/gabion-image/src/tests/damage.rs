@@ -1,10 +1,12 @@
 //! Damaged and hostile files: an error or a picture, and nothing else.
 
+use gabion_blocks::{Pool, Settings, system};
+
 use super::{picture, pool};
 use crate::{Format, Image, ImageError, Limits, Mode, OpenOptions, SaveOptions, Subsampling};
 
 /// A small file of each format, and of each kind of JPEG, with its name.
-fn small_files(pool: &gabion_blocks::Pool) -> Vec<(String, Vec<u8>)> {
+fn small_files(pool: &Pool) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for (mode, size) in [(Mode::RGB, (33, 21)), (Mode::L, (17, 9)), (Mode::RGBA, (12, 20)), (Mode::CMYK, (24, 17))] {
         let image = picture(pool, mode, size.0, size.1);
@@ -34,7 +36,7 @@ fn gif() -> Vec<u8> {
 }
 
 /// Opens it in every way; what comes is sound.
-fn try_all_ways(pool: &gabion_blocks::Pool, bytes: &[u8], name: &str) -> Vec<Result<Image, ImageError>> {
+fn try_all_ways(pool: &Pool, bytes: &[u8], name: &str) -> Vec<Result<Image, ImageError>> {
     // Whatever a header claims, a test of a small file takes little.
     let limits = Limits { max_pixels: 1 << 20, max_bytes: 16 << 20 };
     let plain = OpenOptions { limits, ..OpenOptions::default() };
@@ -216,5 +218,37 @@ fn a_side_of_no_pixels_is_an_error() {
             let result = Image::decode(&pool, &bytes, &OpenOptions::default());
             assert!(result.is_err(), "{format} {width} × {height}");
         }
+    }
+}
+
+/// What decoders take from `malloc` counts as the pool's own memory does.
+#[test]
+fn what_a_library_takes_for_itself_is_within_the_limits() {
+    let (side, pixels) = (512, 512 * 512);
+    let image = picture(&pool(), Mode::RGB, side, side);
+    let plain = SaveOptions { lossless: true, ..SaveOptions::default() };
+    let scans = SaveOptions { progressive: true, ..SaveOptions::default() };
+    // Of each pixel: what is decoded, and what the library takes.
+    for (format, options, bytes, beside) in [(Format::WebP, plain, 3, 6), (Format::Jpeg, scans, 3, 6)] {
+        let mut file = Vec::new();
+        image.encode(format, &options, &mut file).unwrap();
+        let both = (bytes + beside) * pixels + 2 * file.len() as u64;
+        let open = |pool: &Pool, max_bytes: u64| {
+            let limits = Limits { max_bytes, ..Limits::default() };
+            Image::decode(pool, &file, &OpenOptions { limits, ..OpenOptions::default() })
+        };
+        let pool_of = |bytes: u64| {
+            let mut settings = Settings::default();
+            settings.total_limit = bytes;
+            Pool::new(system(), settings).unwrap()
+        };
+        assert!(open(&pool(), both).is_ok(), "{format}");
+        let error = open(&pool(), beside * pixels - 1).unwrap_err();
+        assert!(matches!(error, ImageError::Limit { unit: "bytes", .. }), "{format}: {error}");
+        let small = pool_of(beside * pixels);
+        let error = open(&small, u64::MAX).unwrap_err();
+        assert!(matches!(error, ImageError::Memory(_)), "{format}: {error}");
+        assert_eq!(small.stats().in_use, 0, "{format}");
+        assert!(open(&pool_of(64 << 20), u64::MAX).is_ok(), "{format}");
     }
 }

@@ -49,6 +49,14 @@ struct Markers {
 }
 
 impl Frame {
+    /// How many samples all planes have, of whole blocks.
+    pub fn samples(&self) -> u64 {
+        let most = |side: fn(&(usize, usize)) -> usize| self.sampling.iter().map(side).max().unwrap_or(1) as u64;
+        let (across, down) = (most(|s| s.0), most(|s| s.1));
+        let units = u64::from(self.width).div_ceil(across * 8) * u64::from(self.height).div_ceil(down * 8);
+        self.sampling.iter().map(|&(h, v)| units * (h * v) as u64 * 64).sum()
+    }
+
     /// Walks over the markers up to the first scan.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let mut markers = Markers::default();

@@ -17,7 +17,7 @@ use super::{Decode, Header};
 use crate::assembly::Assembly;
 use crate::error::Result;
 use crate::format::Format;
-use crate::limits::Limits;
+use crate::limits::{Limits, room_beside};
 use crate::mode::Mode;
 use crate::sides::{Layers, Sides};
 
@@ -26,6 +26,7 @@ pub struct Jpeg<'a> {
     frame: Frame,
     eighths: u8,
     header: Header,
+    limits: Limits,
 }
 
 /// Scans that a picture may come in. Encoders make ten or so; each goes over the whole picture, however short it is.
@@ -50,10 +51,7 @@ impl<'a> Jpeg<'a> {
             let text = format!("it has {} scans, {MOST_SCANS} allowed", frame.scans);
             return Err(crate::ImageError::corrupt(Format::Jpeg, text));
         }
-        if frame.process == Process::Progressive {
-            let samples = u64::from(width) * u64::from(height) * frame.sampling.len() as u64;
-            limits.check_bytes(samples * COEFFICIENT_BYTES)?;
-        }
+        limits.check_bytes(coefficient_bytes(&frame))?;
         let metadata = std::mem::take(&mut frame.metadata);
         let header = Header {
             format: Format::Jpeg,
@@ -63,13 +61,19 @@ impl<'a> Jpeg<'a> {
             orientation: metadata.orientation(),
             metadata,
         };
-        Ok(Self { bytes, frame, eighths: 8, header })
+        Ok(Self { bytes, frame, eighths: 8, header, limits: *limits })
     }
+}
+
+/// What a library takes for the coefficients of a picture that comes in several scans. Others it decodes as they come.
+fn coefficient_bytes(frame: &Frame) -> u64 {
+    if frame.process == Process::Sequential && frame.scans == 1 { 0 } else { frame.samples() * COEFFICIENT_BYTES }
 }
 
 /// What comes of the frame at `eighths` of its size.
 fn layers(frame: &Frame, eighths: u8) -> Layers {
     let (width, height) = (frame.width as usize, frame.height as usize);
+    let scaled = Sides::part_of((width, height), [(usize::from(eighths), 8); 2]);
     let mode = match frame.colors {
         Colors::Grey => Mode::L,
         Colors::YCbCr if eighths == 8 => {
@@ -81,10 +85,11 @@ fn layers(frame: &Frame, eighths: u8) -> Layers {
             };
             return Layers::Planes([plane(0), plane(1), plane(2)]);
         }
-        Colors::YCbCr | Colors::Rgb => Mode::RGB,
+        Colors::YCbCr => return Layers::Mixed(scaled),
+        Colors::Rgb => Mode::RGB,
         Colors::Cmyk { .. } => Mode::CMYK,
     };
-    Layers::Pixels(mode, Sides::part_of((width, height), [(usize::from(eighths), 8); 2]))
+    Layers::Pixels(mode, scaled)
 }
 
 impl Decode for Jpeg<'_> {
@@ -105,10 +110,23 @@ impl Decode for Jpeg<'_> {
         self.header.layers = layers(&self.frame, self.eighths);
     }
 
+    fn drop_colors(&mut self) {
+        // Of planes at full size, those of the colours are left lying.
+        if let Layers::Mixed(sides) = self.header.layers {
+            self.header.layers = Layers::Pixels(Mode::L, sides);
+        }
+    }
+
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+        // The library that gives planes keeps what came of the scans before beside the one at hand.
+        let times = if self.eighths == 8 { 2 } else { 1 };
+        let beside = coefficient_bytes(&self.frame) * times;
+        self.limits.check_bytes(beside)?;
+        let _room = room_beside(pool, beside)?;
         match self.frame.colors {
             Colors::Grey if self.eighths == 8 => planes::rows(self.bytes, 1, pool, assembly),
             Colors::YCbCr if self.eighths == 8 => planes::rows(self.bytes, 3, pool, assembly),
+            _ if self.header.layers.mode() == Mode::L => scaled::rows(self.bytes, Colors::Grey, self.eighths, assembly),
             colors => scaled::rows(self.bytes, colors, self.eighths, assembly),
         }
     }

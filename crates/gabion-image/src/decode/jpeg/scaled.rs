@@ -42,7 +42,9 @@ pub fn rows(bytes: &[u8], colors: Colors, eighths: u8, assembly: &mut Assembly) 
     decoder.scale(eighths);
     let mut started = match colors {
         Colors::Grey => decoder.grayscale(),
-        Colors::YCbCr | Colors::Rgb => decoder.rgb(),
+        // They become colours at the size that is wanted.
+        Colors::YCbCr => decoder.to_colorspace(ColorSpace::JCS_YCbCr),
+        Colors::Rgb => decoder.rgb(),
         Colors::Cmyk { .. } => decoder.to_colorspace(ColorSpace::JCS_CMYK),
     }
     .map_err(corrupt)?;
