@@ -11,7 +11,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since some fixed moment. Used for everything that lasts; need not be steady: a step back makes entries live
     /// longer, a step forward ends them.
     fn now(&self) -> Duration;
-    /// What [`Clock::now`] gave a moment ago, less than half a second, where that is cheaper to know. Asked for by gets of
+    /// What [`Clock::now`] gave a moment ago, less than two seconds, where that is cheaper to know. Asked for by gets of
     /// entries that live on for longer than that.
     fn roughly(&self) -> Duration {
         self.now()
@@ -21,7 +21,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
 }
 
 /// More milliseconds than [`Clock::roughly`] is late.
-pub(crate) const LATE: u64 = 500;
+pub(crate) const LATE: u64 = 2000;
 
 #[inline]
 fn millis(time: Duration) -> u64 {
