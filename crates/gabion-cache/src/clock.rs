@@ -131,7 +131,7 @@ mod tests {
             Cache::with_options(&CacheOptions { max_bytes: 1 << 20, clock: with_clock, ..CacheOptions::default() })
                 .unwrap();
         let millis = |millis| Span::Of(Duration::from_millis(millis));
-        for ttl in [1, 499, 500, 501, 2000] {
+        for ttl in [1, LATE - 1, LATE, LATE + 1, 2 * LATE] {
             cache.put(b"ttl", b"", &PutOptions { ttl: millis(ttl), ..PutOptions::default() });
             cache.put(b"idle", b"", &PutOptions { idle: millis(ttl), ..PutOptions::default() });
             let mut buf = ReadBuf::new();
