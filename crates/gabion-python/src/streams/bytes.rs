@@ -60,10 +60,10 @@ impl<'py> Content<'py> {
 
     /// The bytes where they are, if they stay as they are: those of a `bytes`.
     pub(crate) fn settled(&self) -> Option<&[u8]> {
-        // SAFETY: attached (`py`); a filled view holds its exporter. The bytes of exactly this class never change, so they may
-        // be referred to; `len` of them are kept in place until the view is released by drop().
+        // SAFETY: attached (`py`); a filled view holds its exporter, if it has one. The bytes of exactly this class never
+        // change, so they may be referred to; `len` of them are kept in place until the view is released by drop().
         unsafe {
-            let settled = ffi::PyBytes_CheckExact(self.view.obj) != 0;
+            let settled = !self.view.obj.is_null() && ffi::PyBytes_CheckExact(self.view.obj) != 0;
             settled.then(|| std::slice::from_raw_parts(self.start(), self.len()))
         }
     }
