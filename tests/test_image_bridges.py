@@ -91,12 +91,12 @@ def test_array_arguments() -> None:
     interface = image.__array_interface__
     assert (interface["version"], interface["typestr"], interface["shape"]) == (3, "|u1", (4, 5, 3))
 
-    # On the instance: some interpreters never let go of what a class refers to.
+    # On the instance, and given to it: some interpreters never let go of what a class or its methods refer to.
     class OnlyInterface:
-        def __init__(self) -> None:
+        def __init__(self, interface: dict[str, object]) -> None:
             self.__array_interface__ = interface
 
-    array = numpy.asarray(OnlyInterface())
+    array = numpy.asarray(OnlyInterface(interface))
     array[0, 0, 0] ^= 255
     assert array.tobytes() == image.to_bytes()
 
