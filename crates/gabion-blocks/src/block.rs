@@ -37,38 +37,37 @@ unsafe impl Sync for Block<'_> {}
 #[inline]
 fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
     assert_eq!(words.len(), into.len(), "one word for each eight bytes");
-    let (from, to) = (words.as_ptr(), into.as_mut_ptr());
-    let mut done = 0;
-    while done + 8 <= words.len() {
-        // SAFETY: the eight words from `done` on lie inside both slices, which do not overlap. Assembly is outside of what
-        // the language says of races; the processor reads what is there, and its loads are not reordered with later ones.
+    let (mut from, mut to, mut left) = (words.as_ptr(), into.as_mut_ptr(), words.len());
+    while left >= 8 {
+        // SAFETY: eight words and more are left in both slices, which do not overlap. Assembly is outside of what the
+        // language says of races; the processor reads what is there, and its loads are not reordered with later ones.
         unsafe {
             std::arch::asm!(
                 "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
                 "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
                 "movups [{to}], {a}", "movups [{to} + 16], {b}",
                 "movups [{to} + 32], {c}", "movups [{to} + 48], {d}",
-                from = in(reg) from.add(done), to = in(reg) to.add(done),
+                from = in(reg) from, to = in(reg) to,
                 a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
                 options(nostack, preserves_flags),
             );
+            (from, to, left) = (from.add(8), to.add(8), left - 8);
         }
-        done += 8;
     }
-    while done + 2 <= words.len() {
+    while left >= 2 {
         // SAFETY: as above, for two words.
         unsafe {
             std::arch::asm!(
                 "movups {a}, [{from}]", "movups [{to}], {a}",
-                from = in(reg) from.add(done), to = in(reg) to.add(done), a = out(xmm_reg) _,
+                from = in(reg) from, to = in(reg) to, a = out(xmm_reg) _,
                 options(nostack, preserves_flags),
             );
+            (from, to, left) = (from.add(2), to.add(2), left - 2);
         }
-        done += 2;
     }
-    if done < words.len() {
-        // Relaxed: as above, the caller decides what it is worth.
-        into[done] = words[done].load(Ordering::Relaxed).to_le_bytes();
+    if left == 1 {
+        // SAFETY: one word is left in both slices. Relaxed: as above, the caller decides what it is worth.
+        unsafe { *to = (*from).load(Ordering::Relaxed).to_le_bytes() };
     }
 }
 

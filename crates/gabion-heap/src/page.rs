@@ -12,6 +12,13 @@ pub fn slot_at(class: usize, word: usize) -> Option<usize> {
     geometry(class, word / WORDS_PER_PAGE).index_of(word % WORDS_PER_PAGE)
 }
 
+/// Words in the slot whose head is word `word` of the block, when page `word / 8192` holds slots of `class`.
+#[inline(always)]
+pub fn slot_words_at(class: usize, word: usize) -> Option<usize> {
+    let shape = geometry(class, word / WORDS_PER_PAGE);
+    shape.index_of(word % WORDS_PER_PAGE).map(|_| shape.slot as usize)
+}
+
 /// The head words of all slots of a page, as word indices of the block.
 pub fn slots_in_page(class: usize, page: usize) -> impl Iterator<Item = usize> {
     let shape = geometry(class, page);
@@ -70,6 +77,14 @@ impl<'a> Page<'a> {
     pub fn taken(&self, index: usize) -> Taken {
         let (word, bit) = (index / 64, 1 << (index % 64));
         Taken { head: self.heads(word) & bit != 0, body: self.bodies(word) & bit != 0 }
+    }
+
+    /// Asks for a slot's first cache lines ahead of its use. A hint: there need not be such a slot.
+    #[inline]
+    pub fn prefetch_slot(&self, index: usize) {
+        let at = self.base + self.shape.word_of(index);
+        self.block.prefetch(at);
+        self.block.prefetch(at + 8);
     }
 
     /// Marks what of a slot is taken.

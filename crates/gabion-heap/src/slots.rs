@@ -159,9 +159,11 @@ impl Slots {
             if shelf.mask != 0 {
                 let index = shelf.word as usize * 64 + shelf.mask.trailing_zeros() as usize;
                 shelf.mask &= shelf.mask - 1;
-                let id = shelf.active;
+                let (id, next) = (shelf.active, shelf.mask);
                 let (page, number) = self.page(ground, id, class);
                 self.pages[id as usize].whole -= 1;
+                // The next one's word will be read before anything is written to it: time enough until then.
+                page.prefetch_slot(index - index % 64 + next.trailing_zeros() as usize);
                 return Ok(Found { page, number, index });
             }
             self.refill(ground, class)?;

@@ -38,6 +38,12 @@ impl Pointer {
         Loc::from_bits(self.0)
     }
 
+    /// As [`Pointer::generation`]; what no slot has for numbers that no pile ever gave out.
+    #[inline(always)]
+    pub(crate) fn wanted_generation(self) -> u64 {
+        (self.0 >> Loc::BITS).wrapping_sub(1)
+    }
+
     /// The generation that the slot must have. `None` for numbers that no pile ever gave out.
     #[inline]
     pub(crate) fn generation(self) -> Option<u32> {

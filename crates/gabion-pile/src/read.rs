@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use gabion_blocks::{Block, WORDS_PER_BLOCK};
-use gabion_heap::{Descriptor, Kind, Loc};
+use gabion_heap::{Descriptor, Kind, Loc, slot_words_at};
 
 use crate::change::Guest;
 use crate::error::PileError;
@@ -92,25 +92,46 @@ impl Pile {
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
-    #[inline]
+    #[inline(always)]
     pub fn read<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
-        if buf.run.is_some() {
-            buf.let_go();
+        match self.read_well_filled(pointer, buf) {
+            Some(length) => Ok(&buf.bytes[..length]),
+            None => self.read_elsewhere(pointer, buf),
         }
-        // Nearly every object lies in its own slot and is not written to at this moment.
-        let slot = Slot::find(&self.blocks, pointer)?;
-        let word = slot.word(pointer)?;
-        if let State::Inline { length, .. } = word.state()
-            && Self::read_inline(&slot, word, length, buf)
-        {
-            return Ok(&buf.bytes[..length]);
+    }
+
+    /// Reads what nearly every object is: in a slot that it fills well, and not written to at this moment. Returns the
+    /// payload's length.
+    ///
+    /// A row of reads at random is as fast as the processor sees the next ones' lines ahead, and it looks some hundred
+    /// instructions ahead: so there are few here. And how much is copied is known before the slot's own line has come.
+    #[inline(always)]
+    fn read_well_filled(&self, pointer: Pointer, buf: &mut ReadBuf) -> Option<usize> {
+        let at = pointer.place();
+        let block = self.blocks.block(at.number())?;
+        // Acquire: pairs with the release in which the page was given its use.
+        let descriptor = Descriptor::from_bits(Descriptor::of(block, at.page()).load(Acquire));
+        if descriptor.kind() != Kind::Slots || buf.run.is_some() {
+            return None;
         }
-        self.read_elsewhere(pointer, buf)
+        let capacity = 8 * (slot_words_at(descriptor.class(), at.word())? - 1);
+        // Acquire: pairs with the commit, so that the payload is seen too.
+        let word = Word(block.word(at.word()).load(Acquire));
+        let length = word.inline_length(pointer)?;
+        // After a replace or before a reserve, most of the slot may be empty. (Below zero is far above.)
+        if capacity.wrapping_sub(length) > capacity / 2 {
+            return None;
+        }
+        let room = buf.bytes.get_mut(..capacity)?;
+        buf.length = length;
+        let guards = [(&block, at.word(), word.0), (&block, at.page(), descriptor.bits())];
+        copy_unless_changed((&block, at.word() + 1), room, guards).then_some(length)
     }
 
     /// Reads what lies elsewhere, or is being written to.
     #[inline(never)]
     fn read_elsewhere<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
+        buf.let_go();
         for _ in 0..ATTEMPTS {
             let slot = Slot::find(&self.blocks, pointer)?;
             let word = slot.word(pointer)?;

@@ -79,6 +79,14 @@ impl Word {
         (self.0 >> GENERATION_SHIFT) as u32 & ((1 << Pointer::GENERATION_BITS) - 1)
     }
 
+    /// Bytes of the payload, if this is the word of the object that the pointer leads to, and the payload is in the slot.
+    #[inline(always)]
+    pub fn inline_length(self, pointer: Pointer) -> Option<usize> {
+        let tagged = self.0 & ((1 << PAYLOAD_SHIFT) - 1);
+        let length = (self.0 >> PAYLOAD_SHIFT) as usize & ((1 << LENGTH_BITS) - 1);
+        (tagged == pointer.wanted_generation() << GENERATION_SHIFT | 1).then_some(length)
+    }
+
     #[inline]
     pub fn state(self) -> State {
         match self.0 & 3 {
@@ -138,11 +146,18 @@ mod tests {
     #[test]
     fn words_read_back_what_was_packed() {
         for generation in [0, 1, 77, LAST_GENERATION] {
+            let pointer = Pointer::new(Loc::new(3, 4), generation);
+            let elsewhere = [Word::free(generation), Word::busy(generation), Word::large(generation, 0)];
+            assert!(elsewhere.iter().all(|word| word.inline_length(pointer).is_none()));
             assert_eq!(Word::free(generation).state(), State::Free);
             assert_eq!(Word::busy(generation).state(), State::Busy);
             for (length, reserved) in [(0, false), (1016, true), (1, true)] {
                 let word = Word::inline(generation, length, reserved, (1 << 28) - 1);
                 assert_eq!(word.state(), State::Inline { length, reserved, pinned: false });
+                assert_eq!(word.inline_length(pointer), Some(length));
+                assert_eq!(word.pinned(true).inline_length(pointer), Some(length));
+                let others = [0, Pointer::new(Loc::new(3, 4), generation + 1).to_bits(), pointer.to_bits() | 1 << 60];
+                assert!(others.iter().all(|&bits| word.inline_length(Pointer::from_bits(bits)).is_none()));
                 assert_eq!(word.pinned(true).state(), State::Inline { length, reserved, pinned: true });
                 assert_eq!(word.pinned(true).pinned(false), word);
                 assert_eq!(word.generation(), generation);
