@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::copy::{copy_in, copy_out, low_bytes};
 use crate::{BLOCK_BYTES, PAGE_BYTES};
 
 /// 8-byte words in a block.
@@ -27,59 +28,6 @@ pub struct Block<'a> {
 unsafe impl Send for Block<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Block<'_> {}
-
-/// Copies words that others may be writing to. What comes out beside a writer may be a mixture, of bytes even: the caller's
-/// acquire fence and second look at the commit word decide what it is worth.
-///
-/// No compiler joins atomic loads, so 64 bytes would be eight loads and eight stores that all wait for one line of memory,
-/// and so many waiting instructions keep the processor from reaching the next object meanwhile. These move 16 bytes each.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
-fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
-    assert_eq!(words.len(), into.len(), "one word for each eight bytes");
-    let (mut from, mut to, mut left) = (words.as_ptr(), into.as_mut_ptr(), words.len());
-    while left >= 8 {
-        // SAFETY: eight words and more are left in both slices, which do not overlap. Assembly is outside of what the
-        // language says of races; the processor reads what is there, and its loads are not reordered with later ones.
-        unsafe {
-            std::arch::asm!(
-                "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
-                "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
-                "movups [{to}], {a}", "movups [{to} + 16], {b}",
-                "movups [{to} + 32], {c}", "movups [{to} + 48], {d}",
-                from = in(reg) from, to = in(reg) to,
-                a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
-                options(nostack, preserves_flags),
-            );
-            (from, to, left) = (from.add(8), to.add(8), left - 8);
-        }
-    }
-    while left >= 2 {
-        // SAFETY: as above, for two words.
-        unsafe {
-            std::arch::asm!(
-                "movups {a}, [{from}]", "movups [{to}], {a}",
-                from = in(reg) from, to = in(reg) to, a = out(xmm_reg) _,
-                options(nostack, preserves_flags),
-            );
-            (from, to, left) = (from.add(2), to.add(2), left - 2);
-        }
-    }
-    if left == 1 {
-        // SAFETY: one word is left in both slices. Relaxed: as above, the caller decides what it is worth.
-        unsafe { *to = (*from).load(Ordering::Relaxed).to_le_bytes() };
-    }
-}
-
-/// Copies words that others may be writing to; the caller decides what it is worth.
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-#[inline]
-fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
-    for (word, bytes) in words.iter().zip(into) {
-        // Relaxed: the caller's acquire fence and second look at the commit word decide what this is worth.
-        *bytes = word.load(Ordering::Relaxed).to_le_bytes();
-    }
-}
 
 impl<'a> Block<'a> {
     /// # Safety
@@ -121,15 +69,11 @@ impl<'a> Block<'a> {
     #[inline]
     pub fn write(self, at: usize, bytes: &[u8]) {
         let (whole, tail) = bytes.as_chunks::<8>();
-        let words = self.words(at, bytes.len().div_ceil(8));
-        for (word, bytes) in words.iter().zip(whole) {
-            // Relaxed: a later release store of the commit word publishes the payload.
-            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
-        }
-        if let Some(word) = words.get(whole.len()) {
-            let mut last = [0; 8];
-            last[..tail.len()].copy_from_slice(tail);
-            word.store(u64::from_le_bytes(last), Ordering::Relaxed);
+        let (words, last) = self.words(at, bytes.len().div_ceil(8)).split_at(whole.len());
+        copy_in(whole, words);
+        if let Some(word) = last.first() {
+            // Relaxed: as in `copy_in`.
+            word.store(low_bytes(bytes, tail), Ordering::Relaxed);
         }
     }
 

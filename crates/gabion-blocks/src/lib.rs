@@ -11,6 +11,7 @@
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
+//! | `copy` | copies between plain bytes and words that other threads read or write meanwhile |
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
 //! | [`directory`] | block number → address and owner; generations that a number has used up |
@@ -34,6 +35,8 @@ pub mod bias;
 pub mod limits;
 
 mod error;
+
+mod copy;
 
 pub mod block;
 

@@ -1,0 +1,140 @@
+//! Copies between plain bytes and words that other threads read or write at the same time.
+//!
+//! What a copy brings out beside a writer may be a mixture, of bytes even: the caller's acquire fence and second look at the
+//! commit word decide what it is worth. What a copy brings in is published by a later release store of that word.
+//!
+//! No compiler joins atomic accesses, so 64 bytes would be eight loads and eight stores that all wait for one line of memory,
+//! and so many waiting instructions keep the processor from reaching the next object meanwhile. On x86-64 these move 16 bytes
+//! each.
+
+use std::sync::atomic::AtomicU64;
+
+/// Copies words out.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
+    assert_eq!(words.len(), into.len(), "one word for each eight bytes");
+    // SAFETY: both slices have so many words, and do not overlap, since one is exclusive.
+    unsafe { copy_words(words.as_ptr().cast(), into.as_mut_ptr().cast(), words.len()) };
+}
+
+/// Copies words in.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
+    assert_eq!(words.len(), bytes.len(), "one word for each eight bytes");
+    // SAFETY: both slices have so many words. They do not overlap: plain bytes do not change while they are borrowed, so
+    // they are not these words, which do. Atomics may be written through a shared reference.
+    unsafe { copy_words(bytes.as_ptr().cast(), words.as_ptr().cast::<u8>().cast_mut(), words.len()) };
+}
+
+/// Copies `left` words of 8 bytes.
+///
+/// # Safety
+/// So many words can be read at `from` and written at `to`, in memory that is plain and nobody else writes, or made of
+/// atomics. The two do not overlap.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn copy_words(mut from: *const u8, mut to: *mut u8, mut left: usize) {
+    use std::arch::asm;
+    while left >= 8 {
+        // SAFETY: eight words and more are left on both sides. Assembly is outside of what the language says of races; the
+        // processor moves what is there, and reorders neither loads with loads nor stores with stores.
+        unsafe {
+            asm!(
+                "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
+                "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
+                "movups [{to}], {a}", "movups [{to} + 16], {b}",
+                "movups [{to} + 32], {c}", "movups [{to} + 48], {d}",
+                from = in(reg) from, to = in(reg) to,
+                a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+            (from, to, left) = (from.add(64), to.add(64), left - 8);
+        }
+    }
+    while left >= 2 {
+        // SAFETY: as above, for two words.
+        unsafe {
+            asm!(
+                "movups {a}, [{from}]", "movups [{to}], {a}",
+                from = in(reg) from, to = in(reg) to, a = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+            (from, to, left) = (from.add(16), to.add(16), left - 2);
+        }
+    }
+    if left == 1 {
+        // SAFETY: as above, for one word.
+        unsafe {
+            asm!(
+                "mov {a}, [{from}]", "mov [{to}], {a}",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+/// Copies words out.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline]
+pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
+    use std::sync::atomic::Ordering::Relaxed;
+    for (word, bytes) in words.iter().zip(into) {
+        // Relaxed: the caller's fence and second look decide what this is worth.
+        *bytes = word.load(Relaxed).to_le_bytes();
+    }
+}
+
+/// Copies words in.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline]
+pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
+    use std::sync::atomic::Ordering::Relaxed;
+    for (word, bytes) in words.iter().zip(bytes) {
+        // Relaxed: a later release store of the commit word publishes it.
+        word.store(u64::from_le_bytes(*bytes), Relaxed);
+    }
+}
+
+/// The bytes of `tail`, fewer than eight at the end of `bytes`, in a word that is zero above them.
+#[inline]
+pub(crate) fn low_bytes(bytes: &[u8], tail: &[u8]) -> u64 {
+    match bytes.last_chunk::<8>() {
+        // The last eight bytes at once, and the ones before the tail shifted out.
+        Some(last) => u64::from_le_bytes(*last) >> (8 * (8 - tail.len())),
+        None => tail.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn every_length_comes_back() {
+        let plain: Vec<[u8; 8]> = (0..40_u64).map(|word| (word * 0x0102_0408_1020_4081).to_le_bytes()).collect();
+        for length in 0..=plain.len() {
+            let words: Vec<_> = (0..=length).map(|_| AtomicU64::new(7)).collect();
+            copy_in(&plain[..length], &words[..length]);
+            assert_eq!(words[length].load(Relaxed), 7);
+            let mut out = vec![[9; 8]; length + 1];
+            copy_out(&words[..length], &mut out[..length]);
+            assert_eq!((&out[..length], out[length]), (&plain[..length], [9; 8]));
+        }
+    }
+
+    #[test]
+    fn a_tail_is_the_low_bytes_of_its_word() {
+        for length in (1..24).filter(|length| length % 8 != 0) {
+            let bytes: Vec<u8> = (1..=length).collect();
+            let tail = &bytes[bytes.len() / 8 * 8..];
+            let mut word = [0; 8];
+            word[..tail.len()].copy_from_slice(tail);
+            assert_eq!(low_bytes(&bytes, tail), u64::from_le_bytes(word));
+        }
+    }
+}
