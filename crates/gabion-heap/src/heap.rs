@@ -68,7 +68,7 @@ impl Heap {
         self.slots.free(ground, slot, head, body)
     }
 
-    /// Frees a slot of which head and body are taken, and whose class and index are known.
+    /// Frees a slot of which head and body are taken, and whose block, class and index are known.
     ///
     /// # Errors
     /// As [`Heap::free_slot`].
@@ -76,11 +76,13 @@ impl Heap {
     pub fn free_whole_slot(
         &mut self,
         ground: Ground<'_>,
+        block: Block<'_>,
         slot: Loc,
         class: usize,
         index: usize,
     ) -> Result<(), HeapError> {
-        self.slots.free_whole(ground, slot, class, index)
+        debug_assert_eq!(block.number(), slot.number());
+        self.slots.free_whole(ground, block, slot, class, index)
     }
 
     /// Takes a chunk of at least `words` words. Constant time.

@@ -136,8 +136,14 @@ impl Slots {
     }
 
     #[inline]
-    pub fn free_whole(&mut self, ground: Ground<'_>, slot: Loc, class: usize, index: usize) -> Result<(), HeapError> {
-        let block = ground.blocks.block(slot.number()).ok_or(HeapError::NotTaken)?;
+    pub fn free_whole(
+        &mut self,
+        ground: Ground<'_>,
+        block: Block<'_>,
+        slot: Loc,
+        class: usize,
+        index: usize,
+    ) -> Result<(), HeapError> {
         // Relaxed: written once, when the block became this heap's.
         let ordinal = block.word(ORDINAL_WORD).load(Ordering::Relaxed) as usize;
         let id = ordinal * PAGES_PER_BLOCK + slot.page();

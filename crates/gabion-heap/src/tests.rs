@@ -164,7 +164,8 @@ fn free(heap: &mut Heap, ground: Ground<'_>, at: Loc, piece: Piece) -> Result<()
     match piece {
         // Both ways to free a slot, whichever the place says.
         Piece::Slot { class, body: true } if at.word() % 2 == 1 => {
-            heap.free_whole_slot(ground, at, class, slot_at(class, at.word()).unwrap())
+            let block = ground.blocks.block(at.number()).unwrap();
+            heap.free_whole_slot(ground, block, at, class, slot_at(class, at.word()).unwrap())
         }
         Piece::Slot { body, .. } => heap.free_slot(ground, at, true, body),
         Piece::Body { .. } => heap.free_slot(ground, at, false, true),

@@ -262,7 +262,7 @@ impl Inner {
     }
 
     /// Removes the object of `slot`, and returns the run that it had, if any.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> Option<Arc<ChargedRun>> {
         let generation = word.generation() + 1;
         let retired = generation > LAST_GENERATION;
@@ -271,7 +271,8 @@ impl Inner {
         {
             self.used_bytes -= length as u64;
             self.retract(slot, generation);
-            self.heap.free_whole_slot(ground, slot.at, slot.class, slot.index).expect("the word said that it is taken");
+            let freed = self.heap.free_whole_slot(ground, slot.block, slot.at, slot.class, slot.index);
+            freed.expect("the word said that it is taken");
             return None;
         }
         self.remove_other(ground, slot, word, generation, retired)
