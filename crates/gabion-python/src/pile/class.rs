@@ -1,7 +1,7 @@
 //! The everyday methods of `gabion.Pile`.
 
 use gabion_pile::PileOptions;
-use pyo3::exceptions::{PyAssertionError, PyNotImplementedError};
+use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -40,13 +40,18 @@ const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
 #[pymethods]
 impl Pile {
     #[new]
-    #[pyo3(signature = (*, max_bytes = None, path = None, types = None), text_signature = "(*, max_bytes=None, path=None, types=None)")]
+    #[pyo3(signature = (*others, max_bytes = None, path = None, types = None), text_signature = "(*, max_bytes=None, path=None, types=None)")]
     fn new(
         py: Python<'_>,
+        others: &Bound<'_, PyTuple>,
         max_bytes: Option<&Bound<'_, PyAny>>,
         path: Option<&Bound<'_, PyAny>>,
         types: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
+        if let Ok(first) = others.get_item(0) {
+            let text = format!("Pile() takes settings by name only: write max_bytes={}", first.repr()?);
+            return Err(exception(&py.get_type::<PyTypeError>(), &text));
+        }
         if path.is_some() || types.is_some() {
             let text = "path= and types= belong to piles in files, which this version does not have: leave them out";
             return Err(exception(&py.get_type::<PyNotImplementedError>(), text));
