@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use super::known::Known;
 use super::memo::{Memo, UNDER_CONSTRUCTION};
-use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
+use super::object::{Own, Raise, Raised, Section, prefetch, referenced_at_most, refuse};
 use super::plan::Kind;
 use super::registry::Registry;
 use super::{analyse, global, tags, writer};
@@ -46,6 +46,9 @@ thread_local! {
 pub const FROM_STACK: isize = 2;
 /// In the place of a count: the object is the whole that is encoded, and nothing was written of it yet.
 pub const WHOLE: isize = -1;
+/// How many items of a list or tuple ahead of the one being written are asked for.
+const AHEAD: usize = 8;
+
 /// References to a value read in its owner.
 pub const IN_PLACE: isize = 1;
 
@@ -377,7 +380,13 @@ impl Encoder<'_, '_> {
     unsafe fn sequence(&mut self, items: &[*mut PyObject]) -> Raise<()> {
         // SAFETY: the caller keeps the items alive while this runs.
         unsafe {
-            let written = self.leaves(items.len(), |i| items[i])?;
+            let item = |i: usize| {
+                if let Some(&ahead) = items.get(i + AHEAD) {
+                    prefetch(ahead);
+                }
+                items[i]
+            };
+            let written = self.leaves(items.len(), item)?;
             if written < items.len() {
                 self.postpone(items[written..].iter().copied());
             }

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::encode::{Encoder, IN_PLACE};
-use super::object::{Own, Raise, Raised, Section, attribute, prefetch, referenced_at_most};
+use super::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
 use super::plan::Kind;
 use super::quick::{self, is_ascii};
 use super::{global, tags, writer};
@@ -42,10 +42,6 @@ unsafe fn int_bytes(obj: *mut PyObject, bytes: &mut [u8], low_first: bool) -> Ra
     if result < 0 { Err(Raised) } else { Ok(()) }
 }
 
-/// How many values ahead of the one being written are asked for. What class a value is of decides what is done with it, so
-/// that the processor, left alone, waits for one object after the other.
-const AHEAD: usize = 8;
-
 impl Encoder<'_, '_> {
     /// Writes leaves one after another and says how many were written before the first value that is none. `item` gives
     /// each, read in its owner.
@@ -56,13 +52,7 @@ impl Encoder<'_, '_> {
     pub unsafe fn leaves(&mut self, count: usize, item: impl Fn(usize) -> *mut PyObject) -> Raise<usize> {
         let limit = self.limit(IN_PLACE);
         let mut cursor = writer::Cursor::new(self.out);
-        for i in 0..count.min(AHEAD) {
-            prefetch(item(i));
-        }
         for i in 0..count {
-            if i + AHEAD < count {
-                prefetch(item(i + AHEAD));
-            }
             let obj = item(i);
             cursor.make_room(self.out, quick::ROOM);
             // SAFETY: live by the caller's word; the room was just made.

@@ -2,7 +2,7 @@
 
 use super::encode::{Encoder, IN_PLACE, WHOLE};
 use super::layout::Layout;
-use super::object::{Own, Raise, Section};
+use super::object::{Own, Raise, Section, prefetch};
 use super::plan::Attributes;
 use super::{inline, shape, tags, writer};
 use crate::ffi::{self, PyObject, PyTypeObject};
@@ -41,7 +41,13 @@ impl Encoder<'_, '_> {
                 return Ok(());
             }
             Section::hold(obj, || {
-                if layout.offsets.iter().any(|&offset| slot(obj, offset).is_null()) {
+                let unset = |&offset: &isize| {
+                    let value = slot(obj, offset);
+                    // What class it is of decides how it is written: all are asked for before the first is looked at.
+                    prefetch(value);
+                    value.is_null()
+                };
+                if layout.offsets.iter().any(unset) {
                     self.partial(obj, layout);
                     return Ok(());
                 }
@@ -196,6 +202,10 @@ impl Encoder<'_, '_> {
             };
             self.object_tag(layout);
             let (offsets, indices) = (&*layout.offsets, &*layout.indices);
+            // As in `slots`.
+            for &index in indices {
+                prefetch(view.value(index));
+            }
             match self.leaves(offsets.len(), |i| slot(obj, offsets[i])) {
                 Ok(written) if written == offsets.len() => {}
                 Ok(written) => {
