@@ -21,8 +21,10 @@ use crate::tier::words_of;
 pub(crate) const ROWS: usize = 256;
 
 /// How many of the next slots are asked for in advance.
-#[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 8;
+
+/// How far ahead of a slot memory is asked for where all slots of the pair are free.
+const AHEAD_BYTES: usize = 1024;
 
 /// Where the next slot of a class comes from: a pair of the active page. All null while there is no active page.
 #[derive(Debug)]
@@ -32,13 +34,17 @@ pub(crate) struct Shelf {
     pub free: Cell<*const AtomicU64>,
     /// The slot of that pair's lowest bit.
     pub base: Cell<*mut u8>,
+    /// What is asked for in advance when the slot at `base` is taken, and so on: memory some way ahead of it, or just there,
+    /// if the pair has slots in use.
+    far: Cell<*mut u8>,
     /// The active page: its block, and its place there.
     header: Cell<*const Header>,
     /// Bytes of a slot.
     slot: Cell<u32>,
     index: Cell<u8>,
-    /// Which pair of the page it is.
+    /// Which pair of the page it is, and how many the page has.
     cursor: Cell<u8>,
+    pairs: Cell<u8>,
     /// True when a page of this class was opened before: the next one is worth populating in one step.
     pub grown: Cell<bool>,
 }
@@ -189,7 +195,8 @@ impl Row {
     /// Sets the affinity's alignment, `mask + 1`, for what is allocated from now on.
     pub fn set_alignment(&self, mask: usize) {
         for (words, place) in self.places.iter().enumerate() {
-            let class = class_for_words(((words * 8 + mask) & !mask) / 8);
+            // No words are served as one is.
+            let class = class_for_words(((words.max(1) * 8 + mask) & !mask) / 8);
             place.store((class * size_of::<Shelf>()) as u32, Relaxed);
         }
     }
@@ -208,6 +215,7 @@ impl Shelf {
         }
         pair.store(free & (free - 1), Relaxed);
         let offset = free.trailing_zeros() as usize * self.slot.get() as usize;
+        prefetch(self.far.get().wrapping_add(offset));
         // SAFETY: each bit of the pair stands for a slot of the page, which is nowhere near null.
         Some(unsafe { NonNull::new_unchecked(self.base.get().add(offset)) })
     }
@@ -217,47 +225,52 @@ impl Shelf {
         self.header.set(page.header);
         self.index.set(page.index() as u8);
         self.slot.set(u32::from(page.shape().slot));
+        self.pairs.set(page.pair_count() as u8);
         self.turn_to(page, usize::from(page.record().cursor.load(Relaxed)));
     }
 
     /// Goes to pair `cursor` of the active page.
     fn turn_to(&self, page: Page<'_>, cursor: usize) {
         self.cursor.set(cursor as u8);
-        self.free.set(&raw const page.free()[cursor]);
+        self.free.set(&raw const page.words()[cursor]);
         // SAFETY: the pair is in use, so its first slot lies in the page.
         self.base.set(unsafe { page.first_slot().as_ptr().add(cursor * 64 * self.slot.get() as usize) });
     }
 
     /// Moves to the next pair of the active page with free slots, round the page. False when there is none.
+    #[inline]
     pub fn step(&self) -> bool {
         let Some(page) = self.active() else { return false };
-        let (pairs, start) = (page.free(), usize::from(self.cursor.get()));
-        let found = (start..pairs.len()).chain(0..start).find(|&pair| pairs[pair].load(Relaxed) != 0);
-        if let Some(cursor) = found {
-            self.turn_to(page, cursor);
-            self.prefetch(pairs[cursor].load(Relaxed));
+        let (words, pairs) = (page.words(), usize::from(self.pairs.get()));
+        let start = usize::from(self.cursor.get());
+        let mut cursor = start;
+        loop {
+            let free = words[cursor].load(Relaxed);
+            if free != 0 {
+                self.turn_to(page, cursor);
+                self.far.set(self.base.get().wrapping_add(if free == u64::MAX { AHEAD_BYTES } else { 0 }));
+                self.prefetch(free);
+                return true;
+            }
+            cursor += 1;
+            if cursor >= pairs {
+                cursor = 0;
+            }
+            if cursor == start {
+                return false;
+            }
         }
-        found.is_some()
     }
 
     /// Asks for the first line of the next slots: where others in the page are used they lie scattered, and nothing has
     /// touched them since they were freed.
     fn prefetch(&self, free: u64) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let mut left = free;
-            // Always as many, because a loop of this or that length would cost more than what is asked for in vain.
-            for _ in 0..AHEAD {
-                let slot =
-                    self.base.get().wrapping_add((left.trailing_zeros() & 63) as usize * self.slot.get() as usize);
-                // SAFETY: a prefetch has no effect but on caches.
-                unsafe { _mm_prefetch(slot.cast_const().cast(), _MM_HINT_T0) };
-                left &= left.wrapping_sub(1);
-            }
+        let mut left = free;
+        // Always as many, because a loop of this or that length would cost more than what is asked for in vain.
+        for _ in 0..AHEAD {
+            prefetch(self.base.get().wrapping_add((left.trailing_zeros() & 63) as usize * self.slot.get() as usize));
+            left &= left.wrapping_sub(1);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = free;
     }
 
     /// Forgets the active page.
@@ -270,5 +283,45 @@ impl Shelf {
     pub fn active(&self) -> Option<Page<'_>> {
         // SAFETY: as in `take`.
         Some(unsafe { self.header.get().as_ref() }?.page(usize::from(self.index.get())))
+    }
+}
+
+/// Asks for the line of memory at an address, which is about to be written to.
+#[inline(always)]
+fn prefetch(at: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect but on caches, at any address.
+        unsafe { _mm_prefetch(at.cast_const().cast(), _MM_HINT_T0) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::{aligned, give, on_twin};
+    use crate::tier::{MOST_SLOT_BYTES, class_of, slot_bytes};
+    use crate::{Affinity, AffinitySettings};
+
+    #[test]
+    fn every_small_layout_gets_a_slot_of_its_class() {
+        let (slots, _twin) = on_twin();
+        for alignment in [8, 16, 64] {
+            slots.configure(Affinity::NODES, AffinitySettings { alignment, max_blocks: None }).unwrap();
+            for align in (0..=10).map(|log| 1 << log) {
+                for size in (0..=64).chain((64..=MOST_SLOT_BYTES).step_by(15)) {
+                    let layout = aligned(size, align);
+                    let at = slots.alloc(Affinity::NODES, layout).unwrap();
+                    assert!(at.addr().get().is_multiple_of(align.max(alignment)), "{layout:?} in {alignment}");
+                    // SAFETY: live.
+                    let room = unsafe { slots.usable_size(at) };
+                    assert_eq!(room, slot_bytes(class_of(layout, alignment - 1)), "{layout:?} in {alignment}");
+                    give(&slots, at);
+                }
+            }
+        }
+        slots.validate().unwrap();
     }
 }

@@ -9,7 +9,7 @@ use gabion_blocks::inside;
 use crate::affinity::{Affinity, MOST_ALIGNMENT};
 use crate::checked::{CHECKED, fill};
 use crate::error::FreeError;
-use crate::record::Page;
+use crate::record::{self, Page};
 use crate::seat;
 use crate::shared::Shared;
 use crate::sync::Ordering::Relaxed;
@@ -23,10 +23,8 @@ use crate::tier::{class_of, is_small};
 /// The address lies in a block of pages of some slots; if it is a slot's, nobody uses it any more.
 #[inline(always)]
 pub(crate) unsafe fn take_back(at: NonNull<u8>) -> bool {
-    // SAFETY: the caller's duty.
-    let page = unsafe { Page::around(at) };
-    // SAFETY: the owner is this thread's arena when the call is made.
-    page.owner() == seat::word() && unsafe { page.take_back(at) }
+    // SAFETY: the caller's duty; the word is that of this thread's arena.
+    unsafe { record::take_back(at, seat::word()) }
 }
 
 impl Shared {

@@ -291,10 +291,16 @@ impl<'a> Page<'a> {
         words.free.iter().zip(&words.left).map(|(free, left)| Pair { free, left }).take(self.pair_count())
     }
 
-    /// Which of its slots are free, sixty-four by sixty-four.
+    /// Which of its slots are free, sixty-four by sixty-four; none beyond [`Page::pair_count`].
+    #[inline]
+    pub fn words(self) -> &'a [AtomicU64; MOST_PAIRS] {
+        &self.header.words[self.index.saturating_sub(1)].free
+    }
+
+    /// As [`Page::words`], no more than there are.
     #[inline]
     pub fn free(self) -> &'a [AtomicU64] {
-        &self.header.words[self.index.saturating_sub(1)].free[..self.pair_count()]
+        &self.words()[..self.pair_count()]
     }
 
     /// The pair of a slot.
@@ -308,37 +314,6 @@ impl<'a> Page<'a> {
             let words = self.header.words.get_unchecked(self.index - 1);
             Pair { free: words.free.get_unchecked(index / 64), left: words.left.get_unchecked(index / 64) }
         }
-    }
-
-    /// Frees the slot at an address. False when none begins there, or it is free, or the page needs another standing then;
-    /// then nothing is changed.
-    ///
-    /// # Safety
-    /// The address lies in the page, whose owner is the calling thread's arena.
-    #[inline(always)]
-    pub unsafe fn take_back(self, at: NonNull<u8>) -> bool {
-        let record = self.record();
-        let offset = (at.addr().get() % PAGE_BYTES) as u64;
-        // Plain reads, here and below, which the compiler may join with their use: only this thread writes to these.
-        // SAFETY: as just said; others read them at most, and write by atomic stores of this thread's come before.
-        let (reciprocal, limit) = unsafe { (record.reciprocal.as_ptr().read(), record.limit.as_ptr().read()) };
-        let product = offset * u64::from(reciprocal);
-        if product as u32 >= limit {
-            return false;
-        }
-        let (index, place) = ((product >> 32) as usize, product >> 32 & 63);
-        // SAFETY: page 0 has no owner, and `index_of` gives the same.
-        let pair = unsafe { self.pair_of(index) };
-        // SAFETY: as above.
-        let (free, spare) = unsafe { (pair.free.as_ptr().read(), record.spare.as_ptr().read()) };
-        // Relaxed: written by others, but what counts here is what they did before this thread was told.
-        let taken = (free | pair.left.load(Relaxed)) >> place & 1 == 0;
-        if taken && spare > 0 {
-            record.spare.store(spare - 1, Relaxed);
-            pair.free.store(free | 1 << place, Relaxed);
-            return true;
-        }
-        false
     }
 
     /// The bits of a pair that stand for slots.
@@ -409,6 +384,57 @@ impl<'a> Page<'a> {
         record.owner.store(owner, Relaxed);
     }
 }
+
+/// Frees the slot at an address, if its page's owner is the arena with this `word`. False when it is not, or no slot begins
+/// there, or it is free, or the page needs another standing then; then nothing is changed.
+///
+/// What [`Page`] would find one after the other, in as few steps as there are: every free begins here.
+///
+/// # Safety
+/// The address lies in a block of pages of some slots; the word is that of the calling thread's arena, or of none.
+#[inline(always)]
+pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
+    const RECORD: usize = size_of::<Record>();
+    // SAFETY: the caller's duty.
+    let base = unsafe { block_of(at) };
+    let place = at.addr().get() / PAGE_BYTES % PAGES_PER_BLOCK * RECORD;
+    // SAFETY: a header begins with its records, and this is the offset of one of them.
+    let record = unsafe { base.byte_add(place).cast::<Record>().as_ref() };
+    if record.owner.load(Relaxed) != word {
+        return false;
+    }
+    let offset = (at.addr().get() % PAGE_BYTES) as u64;
+    // Plain reads, here and below, which the compiler may join with their use: only this thread writes to these.
+    // SAFETY: as just said; others read them at most, and write by atomic stores of this thread's come before.
+    let (reciprocal, limit) = unsafe { (record.reciprocal.as_ptr().read(), record.limit.as_ptr().read()) };
+    // As in `Page::index_of`.
+    let product = offset * u64::from(reciprocal);
+    if product as u32 >= limit {
+        return false;
+    }
+    let (pair, bit) = ((product >> 38) as usize, 1_u64 << (product >> 32 & 63));
+    // SAFETY: page 0 has no owner, so this is page 1 or above, whose words follow each other from `words` on; the pair is
+    // one of theirs, because the index is below that of the last slot.
+    let words = unsafe {
+        base.byte_add(place * (size_of::<Words>() / RECORD) + WORDS_OF_PAGE_0).cast::<u64>().as_ptr().add(pair)
+    };
+    // SAFETY: as above; `left` follows `free`.
+    let (free, left) = unsafe { (AtomicU64::from_ptr(words), AtomicU64::from_ptr(words.add(MOST_PAIRS))) };
+    // SAFETY: only this thread writes to it.
+    let before = unsafe { words.read() };
+    let spare = record.spare.load(Relaxed).wrapping_sub(1);
+    // Relaxed: written by others, but what counts here is what they did before this thread was told.
+    if (before | left.load(Relaxed)) & bit != 0 || spare < 0 {
+        return false;
+    }
+    record.spare.store(spare, Relaxed);
+    free.store(before | bit, Relaxed);
+    true
+}
+
+/// Where the words of page 0 would stand, if it had some.
+const WORDS_OF_PAGE_0: usize = std::mem::offset_of!(Header, words) - size_of::<Words>();
+const _: () = assert!(size_of::<Words>().is_multiple_of(size_of::<Record>()));
 
 /// Which bits of pair `pair` stand for slots, of so many in all.
 fn valid_bits(slots: usize, pair: usize) -> u64 {

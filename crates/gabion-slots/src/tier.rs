@@ -58,11 +58,14 @@ pub(crate) fn class_of(layout: Layout, mask: usize) -> usize {
     class_for_words(((layout.size().max(1) + mask) & !mask).div_ceil(8))
 }
 
-/// Words that a small layout takes: its size, at least a byte, rounded up to its alignment.
+/// Words that a small layout takes: its size rounded up to its alignment. None for no bytes, unless they are to be aligned
+/// to more than a word.
 #[inline(always)]
 pub(crate) fn words_of(layout: Layout) -> usize {
+    // Alignments up to a word are known to the compiler nearly always, and then nothing is left of the first step.
+    let size = if layout.align() > 8 { layout.size().max(1) } else { layout.size() };
     let mask = layout.align() - 1;
-    ((layout.size().max(1) + mask) & !mask).div_ceil(8)
+    ((size + mask) & !mask).div_ceil(8)
 }
 
 /// Bytes of a slot.
