@@ -6,7 +6,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use gabion_heap::{CLASSES, Chunks, MAX_SLOT_WORDS, class_for_words};
 
@@ -275,8 +275,18 @@ impl Shelf {
 
     /// Forgets the active page.
     pub fn leave(&self) {
-        self.free.set(std::ptr::null());
-        self.header.set(std::ptr::null());
+        self.free.set(ptr::null());
+        self.header.set(ptr::null());
+    }
+
+    /// Whether it says of its active page what the page says.
+    pub fn agrees(&self) -> bool {
+        self.active().is_none_or(|page| {
+            let cursor = usize::from(self.cursor.get());
+            usize::from(self.pairs.get()) == page.pair_count()
+                && self.slot.get() == u32::from(page.shape().slot)
+                && page.free().get(cursor).is_some_and(|free| ptr::eq(free, self.free.get()))
+        })
     }
 
     /// The active page.

@@ -14,7 +14,7 @@ use gabion_blocks::{BLOCK_BYTES, PAGES_PER_BLOCK};
 use gabion_heap::{CLASSES, Invalid};
 
 use crate::affinity::Affinity;
-use crate::arena::{Arena, Row};
+use crate::arena::{Arena, Row, Shelf};
 use crate::record::{ALL_PAGES, Header, Page, Standing, link};
 use crate::shared::{Shared, State};
 use crate::sync::{Ordering::Relaxed, lock};
@@ -89,6 +89,7 @@ impl Shared {
         for class in 0..CLASSES {
             self.validate_lists(row, class, &pages)?;
         }
+        ensure(row.shelves.iter().all(Shelf::agrees), || "a shelf does not know its page".to_owned())?;
         let active = pages.iter().filter(|page| page.standing == Standing::ACTIVE.0).count();
         let shelves = row.shelves.iter().filter(|shelf| shelf.active().is_some()).count();
         ensure(active == shelves, || format!("{active} pages are active, {shelves} shelves have one"))

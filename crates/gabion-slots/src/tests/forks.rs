@@ -5,7 +5,11 @@ use std::ptr::NonNull;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use super::{Shared, give, layout, on_twin, take};
+use gabion_heap::Chunks;
+
+use super::{Shared, give, give_all, layout, on_twin, take};
+use crate::checked::CHECKED;
+use crate::chunks::post_chunk;
 use crate::record::{Page, link};
 use crate::sync::Ordering::Relaxed;
 use crate::{Affinity, Slots, seat};
@@ -99,4 +103,91 @@ fn a_child_leaves_the_arenas_of_other_threads_alone() {
     assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
     drop(slots);
     assert_eq!(twin.mapped(), 0);
+}
+
+#[test]
+fn what_a_vanished_thread_had_gathered_stays_taken_in_the_child() {
+    let (slots, twin) = on_twin();
+    let (kept, at) = (take(&slots, A, 24), Shared(take(&slots, A, 24)));
+    let (ready, wait) = channel();
+    let (end, ended) = channel::<()>();
+    let other = {
+        let slots = slots.clone();
+        thread::spawn(move || {
+            let at = at;
+            give(&slots, at.0);
+            ready.send(()).unwrap();
+            ended.recv().unwrap();
+        })
+    };
+    wait.recv().unwrap();
+    let freed = |slots: &Slots| {
+        slots.trim();
+        slots.validate().unwrap();
+        // The checked build leaves each slot at its owner at once.
+        assert_eq!(live(slots), if CHECKED { 1 } else { 2 });
+    };
+    in_child(|| {
+        freed(&slots);
+        // Children of children are no worse off.
+        in_child(|| {
+            freed(&slots);
+            give(&slots, kept);
+            // SAFETY: nobody uses the nodes any more.
+            unsafe { slots.release(A) };
+            // SAFETY: there is no other thread.
+            unsafe { slots.validate_all() }.unwrap();
+            assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
+        });
+        freed(&slots);
+    });
+    end.send(()).unwrap();
+    other.join().unwrap();
+    give(&slots, kept);
+    slots.trim();
+    assert_eq!((live(&slots), twin.mapped()), (0, 0));
+}
+
+#[test]
+fn a_chunk_that_was_just_being_freed_does_no_harm_in_the_child() {
+    for counted in [false, true] {
+        let (slots, twin) = on_twin();
+        let (kept, at) = (take(&slots, A, 5000), take(&slots, A, 5000));
+        let mine = seat::existing(&slots.shared).unwrap();
+        // What another thread does first with a chunk of this one's.
+        // SAFETY: in a block of chunks of these slots.
+        let (block, chunk) = unsafe { slots.shared.chunk_at(at) }.unwrap();
+        Chunks::leave(block, chunk).unwrap();
+        let (row, bytes) = (mine.row(A), Chunks::room(block, chunk) as u64 * 8);
+        let count = || {
+            row.left_objects.fetch_add(1, Relaxed);
+            row.left_bytes.fetch_add(bytes, Relaxed);
+        };
+        if counted {
+            count();
+        }
+        in_child(|| {
+            slots.trim();
+            slots.validate().unwrap();
+            assert_eq!(live(&slots), 2 - u64::from(counted));
+            let more: Vec<_> = (0..100).map(|_| take(&slots, A, 5000)).collect();
+            assert!(!more.contains(&at), "it is nobody's any more");
+            give_all(&slots, more);
+            give(&slots, kept);
+            // SAFETY: nobody uses the nodes any more.
+            unsafe { slots.release(A) };
+            slots.validate().unwrap();
+            assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
+        });
+        if !counted {
+            count();
+        }
+        post_chunk(mine, block, chunk);
+        give(&slots, kept);
+        slots.trim();
+        slots.validate().unwrap();
+        assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
+        drop(slots);
+        assert_eq!(twin.mapped(), 0);
+    }
 }

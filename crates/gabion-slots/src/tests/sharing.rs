@@ -6,7 +6,7 @@ use std::thread;
 use gabion_blocks::BLOCK_BYTES;
 
 use super::{Shared, give, layout, on_twin, take};
-use crate::{Affinity, Slots};
+use crate::{Affinity, Slots, seat};
 
 const A: Affinity = Affinity::NODES;
 
@@ -193,4 +193,26 @@ fn one_thread_uses_several_slots_in_turn() {
         // SAFETY: live, and nobody else uses it.
         assert_eq!(unsafe { slots.alloc(A, layout(24)).and_then(|at| Ok(slots.free(at)?)) }, Ok(()));
     }
+}
+
+#[test]
+fn a_block_that_its_owner_gives_back_meanwhile_outlives_a_release() {
+    let (slots, twin) = on_twin();
+    let at = take(&slots, A, 24);
+    give(&slots, at);
+    // The first step of a trim, which another thread's release may come upon: the block is off its row, and still counts.
+    let mine = seat::existing(&slots.shared).unwrap();
+    slots.shared.let_warm_go(mine, A);
+    // SAFETY: nobody uses the nodes.
+    unsafe { slots.release(A) };
+    assert_eq!((slots.stats().total().live_objects, slots.stats().total().blocks), (0, 1));
+    let kept = take(&slots, A, 24);
+    slots.validate().unwrap();
+    // The second step, if the allocation has not done it.
+    slots.shared.bury(mine);
+    assert_eq!((slots.stats().total().live_objects, slots.stats().total().blocks), (1, 1));
+    slots.validate().unwrap();
+    give(&slots, kept);
+    slots.trim();
+    assert_eq!((slots.stats().total().mapped_bytes, twin.mapped()), (0, 0));
 }
