@@ -7,7 +7,7 @@ use std::thread;
 
 use gabion_heap::Chunks;
 
-use super::{Shared, give, give_all, layout, on_twin, take};
+use super::{Shared, drop_last, give, give_all, layout, on_twin, take};
 use crate::checked::CHECKED;
 use crate::chunks::post_chunk;
 use crate::record::{Page, link};
@@ -101,8 +101,7 @@ fn a_child_leaves_the_arenas_of_other_threads_alone() {
     slots.flush();
     slots.trim();
     assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
-    drop(slots);
-    assert_eq!(twin.mapped(), 0);
+    drop_last(slots, twin);
 }
 
 #[test]
@@ -187,7 +186,6 @@ fn a_chunk_that_was_just_being_freed_does_no_harm_in_the_child() {
         slots.trim();
         slots.validate().unwrap();
         assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
-        drop(slots);
-        assert_eq!(twin.mapped(), 0);
+        drop_last(slots, twin);
     }
 }

@@ -10,6 +10,8 @@ mod sharing;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gabion_blocks::os::Twin;
 use gabion_blocks::{Pool, Settings};
@@ -52,6 +54,16 @@ pub(crate) fn give_all(slots: &Slots, places: Vec<NonNull<u8>>) {
     for at in places {
         give(slots, at);
     }
+}
+
+/// Drops the last handle, after which nothing is mapped any more. A test that forks just then keeps all slots until it has.
+pub(crate) fn drop_last(slots: Slots, twin: &Twin) {
+    drop(slots);
+    let late = Instant::now() + Duration::from_secs(60);
+    while twin.mapped() > 0 && Instant::now() < late {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(twin.mapped(), 0);
 }
 
 /// An address that other threads may have.

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::{MIB, give, give_all, layout, on_twin};
+use super::{MIB, drop_last, give, give_all, layout, on_twin};
 use crate::{Affinity, SlotsError};
 
 #[test]
@@ -38,8 +38,7 @@ fn a_refusal_at_any_step_leaves_everything_as_it_was() {
         slots.validate().unwrap();
         slots.trim();
         assert_eq!(slots.stats().total().mapped_bytes, 0);
-        drop(slots);
-        assert_eq!(twin.mapped(), 0);
+        drop_last(slots, twin);
     }
     assert!(refused >= 40, "{refused} refusals");
 }

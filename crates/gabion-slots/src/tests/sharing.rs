@@ -5,7 +5,7 @@ use std::thread;
 
 use gabion_blocks::BLOCK_BYTES;
 
-use super::{Shared, give, layout, on_twin, take};
+use super::{Shared, drop_last, give, layout, on_twin, take};
 use crate::{Affinity, Slots, seat};
 
 const A: Affinity = Affinity::NODES;
@@ -129,8 +129,7 @@ fn a_release_forgets_what_is_still_on_its_way() {
     give(&slots, kept);
     // SAFETY: as above.
     unsafe { slots.release(A) };
-    drop(slots);
-    assert_eq!(twin.mapped(), 0);
+    drop_last(slots, twin);
 }
 
 #[test]
