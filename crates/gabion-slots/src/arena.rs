@@ -325,7 +325,7 @@ mod tests {
                     let layout = aligned(size, align);
                     let at = slots.alloc(Affinity::NODES, layout).unwrap();
                     assert!(at.addr().get().is_multiple_of(align.max(alignment)), "{layout:?} in {alignment}");
-                    // SAFETY: live.
+                    // SAFETY: just allocated, and not freed yet.
                     let room = unsafe { slots.usable_size(at) };
                     assert_eq!(room, slot_bytes(class_of(layout, alignment - 1)), "{layout:?} in {alignment}");
                     give(&slots, at);
