@@ -102,7 +102,7 @@ pub(crate) fn converter(from: Mode, to: Mode) -> Converter {
 }
 
 /// Converts each pixel. `pixel` and what it calls are to be inlined: see [`Kernel`].
-fn each<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
+pub(crate) fn each<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
     wide(Each { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel });
 }
 

@@ -1,4 +1,4 @@
-//! Windows bitmaps, as a whole.
+//! Windows bitmaps: row by row where the pixels lie in the file as they are, else as a whole.
 
 use std::io::Cursor;
 
@@ -9,6 +9,7 @@ use image::{ColorType, ImageDecoder, ImageError as Fault};
 use super::whole::{Halfway, rows_of_whole};
 use super::{Decode, Header};
 use crate::assembly::Assembly;
+use crate::convert::{Converter, each};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::limits::{Limits, pixel_bytes};
@@ -17,7 +18,52 @@ use crate::mode::Mode;
 
 pub struct Bmp<'a> {
     decoder: Option<BmpDecoder<Cursor<&'a [u8]>>>,
+    plain: Option<Plain<'a>>,
     header: Header,
+}
+
+/// Pixels of whole bytes, as they lie in the file: nothing is packed, and nothing is missing.
+struct Plain<'a> {
+    bytes: &'a [u8],
+    /// From the start of a row to that of the next.
+    row_bytes: usize,
+    /// How many of them are pixels.
+    pixel_bytes: usize,
+    convert: Converter,
+    /// The highest row comes first.
+    top_down: bool,
+}
+
+impl<'a> Plain<'a> {
+    /// None for what only the library reads, or has to find damaged. It has read the header and found it sound.
+    fn of(file: &'a [u8], (width, height): (u32, u32), mode: Mode) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?));
+        let (start, header) = (word(10)? as usize, word(14)?);
+        let (top_down, bits, packed) = (word(22)?.cast_signed() < 0, word(26)? >> 16, word(30)?);
+        // Of those with a mask for alpha, the ones that put it behind the colours.
+        let masks = [0xFF << 16, 0xFF << 8, 0xFF, 0xFF << 24];
+        let masked = || (0..4).all(|number| word(54 + 4 * number) == Some(masks[number]));
+        let (channels, convert): (usize, Converter) = match (mode, bits, packed, header) {
+            (Mode::RGB, 24, 0, 40..) => (3, |from, to| each(from, to, |[b, g, r]| [r, g, b])),
+            (Mode::RGBA, 32, 3, 56..) if masked() => (4, |from, to| each(from, to, |[b, g, r, a]| [r, g, b, a])),
+            _ => return None,
+        };
+        let pixel_bytes = (width as usize).checked_mul(channels)?;
+        let row_bytes = pixel_bytes.checked_next_multiple_of(4)?;
+        let bytes = file.get(start..)?.get(..row_bytes.checked_mul(height as usize)?)?;
+        Some(Self { bytes, row_bytes, pixel_bytes, convert, top_down })
+    }
+
+    fn rows(&self, assembly: &mut Assembly) -> Result<()> {
+        let mut take = |row: &[u8]| {
+            assembly.take(0, |to| {
+                (self.convert)(&row[..self.pixel_bytes], to);
+                Ok(())
+            })
+        };
+        let mut rows = self.bytes.chunks_exact(self.row_bytes);
+        if self.top_down { rows.try_for_each(take) } else { rows.rev().try_for_each(&mut take) }
+    }
 }
 
 impl<'a> Bmp<'a> {
@@ -37,7 +83,7 @@ impl<'a> Bmp<'a> {
         };
         limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
         let header = Header::of_pixels(Format::Bmp, size, mode, Metadata::default());
-        Ok(Self { decoder: Some(decoder), header })
+        Ok(Self { decoder: Some(decoder), plain: Plain::of(bytes, size, mode), header })
     }
 }
 
@@ -54,6 +100,9 @@ impl Decode for Bmp<'_> {
     }
 
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+        if let Some(plain) = &self.plain {
+            return plain.rows(assembly);
+        }
         let row_bytes = self.header.width as usize * self.header.layers.mode().channels();
         let Some(decoder) = self.decoder.take() else {
             return Err(ImageError::setting("rows are given once"));
@@ -61,5 +110,69 @@ impl Decode for Bmp<'_> {
         rows_of_whole(pool, assembly, row_bytes, self.header.height as usize, Halfway::Pixels, |whole| {
             decoder.read_image(whole).map_err(fault)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::SaveOptions;
+    use crate::image::Image;
+
+    /// The rows of a file as the library gives them, and as they come here if they lie there plainly.
+    fn both_ways(file: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
+        let pixels = |plainly: bool| {
+            let mut bmp = Bmp::begin(file, &Limits::default()).unwrap();
+            if !plainly {
+                bmp.plain = None;
+            } else if bmp.plain.is_none() {
+                return None;
+            }
+            let (size, mode) = ((bmp.header.width, bmp.header.height), bmp.header.layers.mode());
+            let pool = Pool::global();
+            let how = crate::resample::Resampling::default();
+            let mut assembly = Assembly::new(pool, &bmp.header.layers, size, mode, how).unwrap();
+            bmp.rows(pool, &mut assembly).unwrap();
+            let image = assembly.into_image();
+            Some(image.rows().flatten().copied().collect())
+        };
+        (pixels(false).unwrap(), pixels(true))
+    }
+
+    fn saved(mode: Mode, (width, height): (u32, u32)) -> Vec<u8> {
+        let mut image = Image::blank(Pool::global(), mode, width, height).unwrap();
+        for (y, row) in image.rows_mut().enumerate() {
+            row.iter_mut().enumerate().for_each(|(x, byte)| *byte = (x * 7 + y * 31 + x * y) as u8);
+        }
+        let mut file = Vec::new();
+        image.encode(Format::Bmp, &SaveOptions::default(), &mut file).unwrap();
+        file
+    }
+
+    #[test]
+    fn plain_pixels_are_those_that_the_library_gives() {
+        for size in [(1, 1), (2, 3), (3, 2), (5, 4), (130, 70)] {
+            for mode in [Mode::RGB, Mode::RGBA] {
+                let mut file = saved(mode, size);
+                for height in [size.1.cast_signed(), -size.1.cast_signed()] {
+                    file[22..26].copy_from_slice(&height.to_le_bytes());
+                    let (library, plain) = both_ways(&file);
+                    assert!(plain == Some(library), "{mode} {size:?} {height}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_library_reads_what_is_not_plain() {
+        let grey = saved(Mode::L, (9, 7));
+        assert_eq!(both_ways(&grey).1, None, "a palette");
+        let mut masks = saved(Mode::RGBA, (9, 7));
+        masks.copy_within(54..58, 62);
+        masks[54..58].copy_from_slice(&0xFFu32.to_le_bytes());
+        assert_eq!(both_ways(&masks).1, None, "red and blue at each other's place");
+        let cut = saved(Mode::RGB, (9, 7));
+        let cut = Bmp::begin(&cut[..cut.len() - 1], &Limits::default()).unwrap();
+        assert!(cut.plain.is_none(), "a byte is missing");
     }
 }

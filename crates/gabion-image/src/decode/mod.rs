@@ -9,7 +9,8 @@
 //! | `png` | `png` | row by row |
 //! | `webp` | `image-webp` | no unsafe code |
 //! | `tiff` | `tiff` | the kept one |
-//! | `bmp`, `gif` | `image`, `gif` | the kept ones |
+//! | `bmp` | `image` | the kept one; plain pixels are taken as they lie |
+//! | `gif` | `gif` | the kept one |
 
 mod whole;
 

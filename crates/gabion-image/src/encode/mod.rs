@@ -1,4 +1,4 @@
-//! Rows to bytes, by libraries.
+//! Rows to bytes, by libraries where there is more to it than order.
 //!
 //! | room | library | why |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | `png` | `png` | takes rows |
 //! | `webp` | `webp` (libwebp) | the one that writes lossy WebP; wants one piece |
 //! | `tiff` | `tiff` | the kept one; wants one piece, and writes out of order |
-//! | `bmp` | `image` | the kept one; wants one piece |
+//! | `bmp` | none | rows from the lowest up, blue first |
 
 mod whole;
 
