@@ -105,6 +105,57 @@ def test_a_subclass_is_asked_to_read() -> None:
     assert target.getvalue() == SMALL
 
 
+# --- what a BytesIO has already ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("buffering", [0, -1])
+@pytest.mark.parametrize("there", [0, 1000, 65_536, 300_000, len(DATA), 4_000_000])
+@pytest.mark.parametrize("place", [0, 1, 200_001])
+def test_a_target_that_is_overwritten(buffering: int, there: int, place: int) -> None:
+    old = b"old!" * (there // 4)
+    with tempfile.TemporaryFile(buffering=buffering) as source:
+        source.write(DATA)
+        for start in (0, 7, 2_999_000):
+            for make in (io.BytesIO, written):
+                source.seek(start)
+                assert source.read(2) == DATA[start : start + 2]
+                target = make(old)
+                target.seek(place)
+                count = len(DATA) - start - 2
+                assert streams.copy(source, target) == count
+                model = io.BytesIO(old)
+                model.seek(place)
+                model.write(DATA[start + 2 :])
+                assert target.getvalue() == model.getvalue()
+                assert (source.tell(), target.tell()) == (len(DATA), place + count)
+                target.write(b"more")
+                assert target.getvalue()[place + count :][:4] == b"more"
+    assert set(old) <= set(b"old!"), "bytes that were shared with the target stay"
+
+
+def test_a_target_that_somebody_has_a_view_of() -> None:
+    source, target = real(DATA), io.BytesIO(DATA[::-1])
+    with target.getbuffer(), pytest.raises(BufferError):
+        streams.copy(source, target)
+    assert target.getvalue() == DATA[::-1]
+    assert target.tell() == source.tell() == 0
+    assert streams.copy(source, target) == len(DATA)
+    assert target.getvalue() == DATA
+
+
+def test_a_target_with_code_of_its_own_is_written_to() -> None:
+    class Target(io.BytesIO):
+        def write(self, data: Any) -> int:
+            return super().write(bytes(data).swapcase())
+
+        def getbuffer(self) -> memoryview:
+            raise AssertionError
+
+    target = Target(bytes(100_000))
+    streams.copy(real(b"stone" * 20_000), target)
+    assert target.getvalue() == b"STONE" * 20_000
+
+
 # --- pipes and sockets ---------------------------------------------------------------------------------
 
 

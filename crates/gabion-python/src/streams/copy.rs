@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use super::chunk::{self, Window};
 use super::descriptor::Pair;
 use super::file::{Sink, Source, Wrote, position, refuse_closed};
-use super::held::Held;
+use super::held::{Held, read_over};
 use super::refusal;
 
 /// copy(src, dst, *, chunk="256 KiB")
@@ -57,7 +57,9 @@ pub(super) fn copy(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, chunk: Option
             Err(error) => Err(stopped(py, error, pair.copied())),
         };
     }
-    let mut copied = 0;
+    let (over, read) = read_over(src, dst)?;
+    let mut copied = over as u64;
+    read.map_err(|error| stopped(py, error, copied))?;
     match through(py, &source, &sink, &mut window, &mut copied) {
         Ok(()) => Ok(copied),
         Err((error, unwritten)) => Err(stopped(py, set_back(src, error, unwritten), copied)),

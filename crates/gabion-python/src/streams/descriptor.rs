@@ -235,6 +235,35 @@ impl Rest {
         usize::try_from(length.saturating_sub(self.at)).unwrap_or(usize::MAX)
     }
 
+    /// Reads until `room` bytes from `start` on are filled, or the file ends. Gives their number, also where it fails
+    /// later: then with the error. The Python file is set behind them.
+    ///
+    /// # Safety
+    /// The bytes stay in place and may be written to. Others may write to them, too.
+    pub(super) unsafe fn fill(mut self, file: &Bound<'_, PyAny>, start: *mut u8, room: usize) -> (usize, PyResult<()>) {
+        let py = file.py();
+        let mut done = 0;
+        let mut read = || {
+            while done < room {
+                py.check_signals()?;
+                let place = Place { start: start.wrapping_add(done), room: (room - done).min(STEP) };
+                // SAFETY: within the room (duty of the caller).
+                match detached(py, || unsafe { place.read(&self.file, self.at) }) {
+                    Ok(0) => break,
+                    Ok(read) => {
+                        done += read;
+                        self.at += read as u64;
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(raised(&error)),
+                }
+            }
+            Ok(())
+        };
+        let read = read();
+        (done, read.and(file.call_method1("seek", (self.at,)).map(drop)))
+    }
+
     /// Reads to the end, and sets the Python file there.
     pub(super) fn read(mut self, file: &Bound<'_, PyAny>, target: &mut Growing<'_>) -> PyResult<()> {
         let py = file.py();
@@ -256,6 +285,31 @@ impl Rest {
             }
         }
         file.call_method1("seek", (self.at,)).map(drop)
+    }
+}
+
+/// Bytes to read to.
+#[derive(Clone, Copy)]
+struct Place {
+    start: *mut u8,
+    room: usize,
+}
+
+// SAFETY: an address and a length; who uses them answers for the bytes.
+unsafe impl Send for Place {}
+// SAFETY: as above; it is never changed.
+unsafe impl Sync for Place {}
+
+impl Place {
+    /// One read of the system. Nothing refers to the bytes: others may be writing them.
+    ///
+    /// # Safety
+    /// The bytes stay in place and may be written to.
+    unsafe fn read(self, file: &File, at: u64) -> std::io::Result<usize> {
+        let Ok(at) = libc::off64_t::try_from(at) else { return Ok(0) };
+        // SAFETY: an open descriptor; `room` bytes from `start` on (duty of the caller).
+        let count = unsafe { libc::pread64(file.as_raw_fd(), self.start.cast(), self.room, at) };
+        usize::try_from(count).map_err(|_| std::io::Error::last_os_error())
     }
 }
 
