@@ -4,13 +4,14 @@
 //! files of exactly the classes of `open()` and `socket.makefile()` are taken, whose ways are known; what they hold back is
 //! flushed before, and they are set behind the copied bytes afterwards.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::ptr;
 
 use pyo3::exceptions::PyOSError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -49,21 +50,21 @@ fn is_buffered(file: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Whether the file is of exactly a class that `open()` gives.
 fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(is_raw(file)? || (is_buffered(file)? && is_raw(&file.getattr("raw")?)?))
+    Ok(is_raw(file)? || (is_buffered(file)? && is_raw(&file.getattr(intern!(file.py(), "raw"))?)?))
 }
 
 /// Whether the file is exactly what `socket.socket.makefile()` gives. What encrypts has a class of its own, and its
 /// descriptor must not be written to.
 fn is_socket_file(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let raw = if is_buffered(file)? { file.getattr("raw")? } else { file.clone() };
+    let raw = if is_buffered(file)? { file.getattr(intern!(file.py(), "raw"))? } else { file.clone() };
     if raw.get_type().name()? != "SocketIO" {
         return Ok(false);
     }
     let Ok(module) = file.py().import("sys")?.getattr("modules")?.get_item("socket") else { return Ok(false) };
-    if !raw.get_type().is(&module.getattr("SocketIO")?) {
+    if !raw.get_type().is(&module.getattr(intern!(module.py(), "SocketIO"))?) {
         return Ok(false);
     }
-    Ok(raw.getattr("_sock")?.get_type().is(&module.getattr("socket")?))
+    Ok(raw.getattr(intern!(raw.py(), "_sock"))?.get_type().is(&module.getattr(intern!(module.py(), "socket"))?))
 }
 
 /// How the system writes to a descriptor.
@@ -94,20 +95,19 @@ impl Pair {
     pub(super) fn of(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let ready = is_plain(src)?
             && (is_plain(dst)? || is_socket_file(dst)?)
-            && src.call_method0("readable")?.is_truthy()?
-            && dst.call_method0("writable")?.is_truthy()?;
+            && src.call_method0(intern!(src.py(), "readable"))?.is_truthy()?
+            && dst.call_method0(intern!(dst.py(), "writable"))?.is_truthy()?;
         if !ready {
             return Ok(None);
         }
-        let Some(from) = regular(src)? else { return Ok(None) };
-        let Some(to) = descriptor(dst)? else { return Ok(None) };
-        let Some(outlet) = outlet(&to) else { return Ok(None) };
-        let (a, b) = (from.metadata()?, to.metadata()?);
+        let Some((from, a)) = regular(src)? else { return Ok(None) };
+        let Some((to, b)) = descriptor(dst)? else { return Ok(None) };
+        let Some(outlet) = outlet(&to, &b) else { return Ok(None) };
         if (a.dev(), a.ino()) == (b.dev(), b.ino()) {
             return Err(refusal::same_file(src.py()));
         }
-        src.call_method0("flush")?;
-        dst.call_method0("flush")?;
+        src.call_method0(intern!(src.py(), "flush"))?;
+        dst.call_method0(intern!(dst.py(), "flush"))?;
         Ok(position(src).map(|at| Self { src: from, dst: to, outlet, at, began: at }))
     }
 
@@ -202,12 +202,12 @@ impl Pair {
 
     /// Sets the Python files behind what was copied.
     pub(super) fn settle(&mut self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<()> {
-        src.call_method1("seek", (self.at,))?;
+        src.call_method1(intern!(src.py(), "seek"), (self.at,))?;
         if self.outlet == Outlet::Stream {
             return Ok(());
         }
         // The descriptor is a second name of the same open file, whose position the writes have moved.
-        dst.call_method1("seek", (self.dst.stream_position()?,))?;
+        dst.call_method1(intern!(dst.py(), "seek"), (self.dst.stream_position()?,))?;
         Ok(())
     }
 }
@@ -221,11 +221,11 @@ pub(super) struct Rest {
 impl Rest {
     /// None for every other kind of file.
     pub(super) fn of(file: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        if !is_plain(file)? || !file.call_method0("readable")?.is_truthy()? {
+        if !is_plain(file)? || !file.call_method0(intern!(file.py(), "readable"))?.is_truthy()? {
             return Ok(None);
         }
-        let Some(own) = regular(file)? else { return Ok(None) };
-        file.call_method0("flush")?;
+        let Some((own, _)) = regular(file)? else { return Ok(None) };
+        file.call_method0(intern!(file.py(), "flush"))?;
         Ok(position(file).map(|at| Self { file: own, at }))
     }
 
@@ -261,7 +261,7 @@ impl Rest {
             Ok(())
         };
         let read = read();
-        (done, read.and(file.call_method1("seek", (self.at,)).map(drop)))
+        (done, read.and(file.call_method1(intern!(file.py(), "seek"), (self.at,)).map(drop)))
     }
 
     /// Reads to the end, and sets the Python file there.
@@ -284,7 +284,7 @@ impl Rest {
                 Err(error) => return Err(raised(&error)),
             }
         }
-        file.call_method1("seek", (self.at,)).map(drop)
+        file.call_method1(intern!(file.py(), "seek"), (self.at,)).map(drop)
     }
 }
 
@@ -326,8 +326,8 @@ fn handle_signals(py: Python<'_>) -> PyResult<()> {
 }
 
 /// How the system may write there without Python, if at all.
-fn outlet(file: &File) -> Option<Outlet> {
-    let kind = file.metadata().ok()?.file_type();
+fn outlet(file: &File, about: &Metadata) -> Option<Outlet> {
+    let kind = about.file_type();
     if kind.is_file() {
         return Some(Outlet::File);
     }
@@ -339,17 +339,19 @@ fn outlet(file: &File) -> Option<Outlet> {
 }
 
 /// A descriptor of the file's own, if it is a regular file.
-fn regular(file: &Bound<'_, PyAny>) -> PyResult<Option<File>> {
-    Ok(descriptor(file)?.filter(|file| file.metadata().is_ok_and(|about| about.is_file())))
+fn regular(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
+    Ok(descriptor(file)?.filter(|(_, about)| about.is_file()))
 }
 
-/// A second descriptor of the same open file.
-fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<Option<File>> {
-    let number: RawFd = file.call_method0("fileno")?.extract()?;
+/// A second descriptor of the same open file, and what the system knows about it; None where it knows nothing.
+fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
+    let number: RawFd = file.call_method0(intern!(file.py(), "fileno"))?.extract()?;
     if number < 0 {
         return Ok(None);
     }
     // SAFETY: the descriptor of an open file, which `file` keeps open at least until another thread runs, and that
     // happens after it was duplicated.
-    Ok(Some(File::from(unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?)))
+    let own = File::from(unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()?);
+    let about = own.metadata();
+    Ok(about.ok().map(|about| (own, about)))
 }

@@ -3,9 +3,10 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyMemoryView, PyType};
+use pyo3::types::{PyMemoryView, PyString, PyType};
 
 use super::bytes::{Content, items};
 use super::chunk::Window;
@@ -40,7 +41,7 @@ impl Classes {
 }
 
 /// The method, held so that no call looks for it again.
-fn method<'py>(file: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+fn method<'py>(file: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     file.getattr_opt(name)
 }
 
@@ -97,11 +98,11 @@ impl Source {
         let py = file.py();
         refuse_text(name, file)?;
         let buffered = soon && Classes::get(py)?.buffered.iter().any(|class| file.get_type().is(class.bind(py)));
-        let into = if buffered { "readinto1" } else { "readinto" };
+        let into = if buffered { intern!(py, "readinto1") } else { intern!(py, "readinto") };
         if let Some(read) = method(file, into)? {
             return Ok(Self { read: read.unbind(), into: true });
         }
-        match method(file, "read")? {
+        match method(file, intern!(py, "read"))? {
             Some(read) => Ok(Self { read: read.unbind(), into: false }),
             None => Err(not_a_file(name, "readinto() or read()", file)),
         }
@@ -173,7 +174,7 @@ impl Sink {
         refuse_text(name, file)?;
         let classes = Classes::get(py)?;
         let raw = !classes.is_known(file) && file.is_instance(classes.raw.bind(py))?;
-        match method(file, "write")? {
+        match method(file, intern!(py, "write"))? {
             Some(write) => Ok(Self { write: write.unbind(), raw }),
             None => Err(not_a_file(name, "write()", file)),
         }
@@ -238,16 +239,16 @@ fn behind<'py>(object: &Bound<'py, PyAny>, start: usize) -> PyResult<Bound<'py, 
 
 /// Where a file stands, or None when it cannot say.
 pub(super) fn position(file: &Bound<'_, PyAny>) -> Option<u64> {
-    let seekable = file.call_method0("seekable").and_then(|answer| answer.is_truthy());
+    let seekable = file.call_method0(intern!(file.py(), "seekable")).and_then(|answer| answer.is_truthy());
     if !matches!(seekable, Ok(true)) {
         return None;
     }
-    file.call_method0("tell").and_then(|place| place.extract()).ok()
+    file.call_method0(intern!(file.py(), "tell")).and_then(|place| place.extract()).ok()
 }
 
 /// Refuses a file that says that it is closed.
 pub(super) fn refuse_closed(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
-    let closed = file.getattr_opt("closed")?;
+    let closed = file.getattr_opt(intern!(file.py(), "closed"))?;
     if closed.is_some_and(|closed| closed.is_truthy().unwrap_or(false)) {
         let text = format!("{name} is a closed file: open it again");
         return Err(PyValueError::new_err(text));
