@@ -3,7 +3,7 @@
 import ctypes
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("balance")
 
 
 @contextmanager
-def written(target: bytearray, one: bytes, other: bytes, *, locked: bool = False) -> Iterator[None]:
+def written(target: bytearray | memoryview, one: bytes, other: bytes, *, locked: bool = False) -> Iterator[None]:
     """Another thread writes the one and the other into it in turns, beside the interpreter's lock or holding it."""
     place = (ctypes.c_char * len(target)).from_buffer(target)
     end = threading.Event()
@@ -93,6 +93,76 @@ def test_an_array() -> None:
             assert set(Image.from_array(arrays[turn % 2]).to_bytes()) <= {0, 10, 200}
     for array in arrays:
         array.release()
+
+
+PICTURE_WORK: dict[str, Callable[[Image], Image]] = {
+    "PNG": lambda image: Image.open(encoded(image, "PNG", compression="fast")),
+    "WebP": lambda image: Image.open(encoded(image, "WebP", lossless=True)),
+    "BMP": lambda image: Image.open(encoded(image, "BMP")),
+    "TIFF": lambda image: Image.open(encoded(image, "TIFF")),
+    "JPEG": lambda image: Image.open(encoded(image, "JPEG", quality=95)).resize((1, 1)),
+    "nearest": lambda image: image.resize((50, 40), filter="nearest"),
+    "lanczos": lambda image: image.resize((1, 1)),
+    "convert": lambda image: image.convert("L").convert("RGB"),
+    "crop": lambda image: image.crop((10, 10, 200, 90)),
+    "rotate": lambda image: image.rotate(90),
+    "copy": lambda image: image.copy(),
+    "paste": lambda image: pasted(image),
+    "bytes": lambda image: Image.from_array(memoryview(image.to_bytes()).cast("B", (300, 400, 3))),
+    "thumbnail": lambda image: image.copy().thumbnail((30, 30), filter="nearest"),
+}
+
+
+def pasted(image: Image) -> Image:
+    """A part of it, after it was pasted over a part of itself."""
+    image.paste(image, (7, 9))
+    below = Image.new("RGB", (100, 100), 10)
+    below.paste(image, (-50, -50))
+    return below
+
+
+@pytest.mark.parametrize("kind", PICTURE_WORK)
+def test_a_picture(kind: str) -> None:
+    """Its codecs and filters work on a copy where somebody sees the bytes."""
+    image = Image.new("RGB", (400, 300), 10)
+    blocks = list(image.blocks)
+    assert len(blocks) == 1
+    with written(blocks[0], b"\x0a" * len(blocks[0]), b"\xc8" * len(blocks[0])):
+        for _ in range(15):
+            made = PICTURE_WORK[kind](image)
+            assert made.size != (0, 0)
+            found = set(made.to_bytes())
+            if kind in ("JPEG", "lanczos", "convert"):
+                assert 5 <= min(found) <= max(found) <= 205, "means of both"
+            else:
+                assert found <= {10, 200}
+    blocks[0].release()
+
+
+def test_views_that_come_while_a_picture_is_read() -> None:
+    """Those who read it have its bytes to themselves until they have done; nobody waits for ever."""
+    image = Image.new("RGB", (500, 400), 10)
+    end = threading.Event()
+
+    def show() -> None:
+        while not end.is_set():
+            with image.row(0) as row:
+                row[:3] = b"\xc8\xc8\xc8"
+            with memoryview(image) as whole:
+                assert whole.shape == (400, 500, 3)
+
+    viewers = [threading.Thread(target=show) for _ in range(2)]
+    for viewer in viewers:
+        viewer.start()
+    try:
+        for _ in range(15):
+            assert set(Image.open(encoded(image, "PNG", compression="fast")).to_bytes()) <= {10, 200}
+            assert set(image.resize((50, 40), filter="nearest").to_bytes()) <= {10, 200}
+            image.paste(Image.new("RGB", (20, 20), 200), (100, 100))
+    finally:
+        end.set()
+        for viewer in viewers:
+            viewer.join()
 
 
 def test_what_is_written_to_a_stream() -> None:

@@ -40,6 +40,19 @@ pub enum Flip {
 /// Side of the square tiles in which rows become columns: small enough for the cache, whole cache lines each way.
 const TILE: u32 = 64;
 
+/// Where an image lies over another: so many bytes of so many rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// Rows that both have there.
+    pub rows: usize,
+    /// Bytes of each of them.
+    pub bytes: usize,
+    /// Of the image below, the first row, and the first byte in each row.
+    pub to: (usize, usize),
+    /// The same of the image above.
+    pub from: (usize, usize),
+}
+
 impl Image {
     /// A part of the image, as an image of its own.
     ///
@@ -67,6 +80,18 @@ impl Image {
     /// # Errors
     /// [`ImageError::Setting`] when the modes differ.
     pub fn paste(&mut self, other: &Self, x: i64, y: i64) -> Result<()> {
+        let Some(Overlap { rows, bytes, to, from }) = self.overlap(other, x, y)? else { return Ok(()) };
+        for (mine, its) in self.rows_mut().skip(to.0).take(rows).zip(other.rows().skip(from.0)) {
+            mine[to.1..to.1 + bytes].copy_from_slice(&its[from.1..from.1 + bytes]);
+        }
+        Ok(())
+    }
+
+    /// What [`Image::paste`] copies; `None` where nothing of `other` lies inside.
+    ///
+    /// # Errors
+    /// As [`Image::paste`].
+    pub fn overlap(&self, other: &Self, x: i64, y: i64) -> Result<Option<Overlap>> {
         if self.mode() != other.mode() {
             let (mine, its) = (self.mode(), other.mode());
             return Err(ImageError::setting(format!(
@@ -78,17 +103,14 @@ impl Image {
             let (from, to) = (at.max(0), at.saturating_add(its.into()).min(mine.into()));
             (from < to).then(|| (from as usize, (from - at) as usize, (to - from) as usize))
         };
-        let (Some((column, its_column, columns)), Some((row, its_row, rows))) =
-            (overlap(x, other.width(), self.width()), overlap(y, other.height(), self.height()))
-        else {
-            return Ok(());
-        };
-        let (to, from) = (column * channels, its_column * channels);
-        let bytes = columns * channels;
-        for (mine, its) in self.rows_mut().skip(row).take(rows).zip(other.rows().skip(its_row)) {
-            mine[to..to + bytes].copy_from_slice(&its[from..from + bytes]);
-        }
-        Ok(())
+        let across = overlap(x, other.width(), self.width());
+        let down = overlap(y, other.height(), self.height());
+        Ok(across.zip(down).map(|((column, its_column, columns), (row, its_row, rows))| Overlap {
+            rows,
+            bytes: columns * channels,
+            to: (row, column * channels),
+            from: (its_row, its_column * channels),
+        }))
     }
 
     /// The image turned.

@@ -120,6 +120,21 @@ impl Image {
         Ok(image)
     }
 
+    /// An image of this mode, size and metadata, whose rows `write` writes; in one piece if need be. For copies of pixels that
+    /// others may be writing, and that nothing may refer to.
+    ///
+    /// # Errors
+    /// [`ImageError::Memory`] when the pool has none, or no such piece.
+    pub fn rewritten(&self, in_one_piece: bool, mut write: impl FnMut(usize, &mut [u8])) -> Result<Self> {
+        let mut image = self.blank_like(self.mode, self.width, self.height)?;
+        image.format = self.format;
+        if in_one_piece && !image.is_contiguous() {
+            image.memory = Memory::Whole(self.pool.rent(&Request::new(self.len()))?);
+        }
+        image.rows_mut().enumerate().for_each(|(y, row)| write(y, row));
+        Ok(image)
+    }
+
     /// As [`Image::copy`], with all rows in one piece.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ pub use encode::{Compression, SaveOptions, Subsampling};
 pub use error::{ImageError, Result};
 pub use file::{OpenOptions, thumbnail};
 pub use format::Format;
-pub use geometry::{Flip, Region, Turn};
+pub use geometry::{Flip, Overlap, Region, Turn};
 pub use image::Image;
 pub use limits::{LONGEST_SIDE, Limits};
 pub use metadata::{Metadata, Orientation};

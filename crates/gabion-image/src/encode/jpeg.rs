@@ -1,6 +1,6 @@
 //! JPEG, row by row.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 
 use jpeg_encoder::{Encoder, EncodingError, ImageBuffer, JpegColorType, SamplingFactor};
 
@@ -8,11 +8,15 @@ use super::{SaveOptions, Subsampling};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
+use crate::limits::room_beside;
 use crate::mode::Mode;
 use crate::wide::{Kernel, wide};
 
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
-    let mut encoder = Encoder::new(out, options.quality);
+    let _room = room_beside(image.pool(), bytes_beside(image, options))?;
+    // The encoder writes eight bytes at a time.
+    let mut out = BufWriter::new(out);
+    let mut encoder = Encoder::new(&mut out, options.quality);
     // Inks are as sharp as each other.
     let subsampling = if image.mode() == Mode::CMYK { Subsampling::Full } else { options.subsampling };
     encoder.set_sampling_factor(match subsampling {
@@ -31,7 +35,17 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
             encoder.add_icc_profile(icc).map_err(fault)?;
         }
     }
-    encoder.encode_image(Rows { image, subsampling }).map_err(fault)
+    encoder.encode_image(Rows { image, subsampling }).map_err(fault)?;
+    Ok(out.flush()?)
+}
+
+/// Bytes that the encoder takes for itself, where it wants all of the picture before it writes: each sample, and room for two
+/// bytes of its coefficient. Else it takes some rows.
+fn bytes_beside(image: &Image, options: &SaveOptions) -> u64 {
+    let (width, height) = image.size();
+    let samples = u64::from(width.next_multiple_of(16)) * u64::from(height.next_multiple_of(16));
+    let whole = options.progressive || options.optimized;
+    if whole { samples * image.mode().channels() as u64 * 3 } else { u64::from(width) * 64 }
 }
 
 fn fault(error: EncodingError) -> ImageError {

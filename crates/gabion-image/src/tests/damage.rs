@@ -223,6 +223,36 @@ fn a_side_of_no_pixels_is_an_error() {
 
 /// What decoders take from `malloc` counts as the pool's own memory does.
 #[test]
+fn what_a_library_takes_to_write_is_within_the_limits_of_the_pool() {
+    let image = |pool: &Pool| picture(pool, Mode::RGB, 512, 512);
+    let progressive = SaveOptions { progressive: true, ..SaveOptions::default() };
+    let optimized = SaveOptions { optimized: true, ..SaveOptions::default() };
+    let lossless = SaveOptions { lossless: true, ..SaveOptions::default() };
+    let cases = [
+        (Format::WebP, SaveOptions::default(), 36 * 512 * 512),
+        (Format::WebP, lossless, 36 * 512 * 512 + (14 << 20)),
+        (Format::Jpeg, progressive, 9 * 512 * 512),
+        (Format::Jpeg, optimized, 9 * 512 * 512),
+    ];
+    for (format, options, beside) in cases {
+        let pool_of = |bytes: u64| {
+            let mut settings = Settings::default();
+            settings.total_limit = bytes;
+            Pool::new(system(), settings).unwrap()
+        };
+        let small = pool_of(beside);
+        let image_there = image(&small);
+        let (held, mut file) = (small.stats().in_use, Vec::new());
+        let error = image_there.encode(format, &options, &mut file).unwrap_err();
+        assert!(matches!(error, ImageError::Memory(_)), "{format}: {error}");
+        assert_eq!((small.stats().in_use, file.len()), (held, 0), "{format}");
+        let large = pool_of(beside + (64 << 20));
+        image(&large).encode(format, &options, &mut file).unwrap();
+        assert!(!file.is_empty(), "{format}");
+    }
+}
+
+#[test]
 fn what_a_library_takes_for_itself_is_within_the_limits() {
     let (side, pixels) = (512, 512 * 512);
     let image = picture(&pool(), Mode::RGB, side, side);

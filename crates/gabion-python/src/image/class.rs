@@ -391,7 +391,8 @@ impl Image {
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let picture = self.open_picture(py)?;
         PyBytes::new_with(py, picture.len(), |bytes| {
-            gate::detached(py, || picture.read().copy_to(bytes)).map_err(|error| refusal::refused(py, error, None))
+            gate::detached(py, || picture.copy_to(&picture.read(), bytes));
+            Ok(())
         })
     }
 

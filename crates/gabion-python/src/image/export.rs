@@ -38,7 +38,7 @@ pub(super) fn tensor(
 
 /// A copy of a picture, in one piece.
 pub(super) fn in_one_piece(py: Python<'_>, picture: &Arc<Picture>) -> PyResult<Shown> {
-    let copy = detached(py, || Ok(Picture::new(picture.read().copy_contiguous()?)));
+    let copy = detached(py, || picture.copy_of(&picture.read(), true).map(Picture::new));
     let copy = copy.map_err(|error| refusal::refused(py, error, None))?;
     copy.note(py)?;
     Ok(Shown::of(copy))

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
-use gabion_image::{Format, Image, Mode};
+use gabion_image::{Format, Image, ImageError, Mode, Overlap};
 use pyo3::prelude::*;
 
 use super::refusal;
@@ -82,6 +82,63 @@ impl Picture {
         self.image.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has `work` use the image, or, where somebody sees its bytes in place, a copy: who sees them may write them at any time,
+    /// also without the interpreter, and `work` counts on what it has read once. Nobody begins to see them meanwhile. Waits as
+    /// `read` does.
+    pub(super) fn settled<T>(&self, work: impl FnOnce(&Image) -> Result<T, ImageError>) -> Result<T, ImageError> {
+        self.settle(self.read(), work)
+    }
+
+    /// As `settled`, of an image that was locked already.
+    pub(super) fn settle<T>(
+        &self,
+        image: impl Deref<Target = Image>,
+        work: impl FnOnce(&Image) -> Result<T, ImageError>,
+    ) -> Result<T, ImageError> {
+        if !self.is_shown() {
+            return work(&image);
+        }
+        let copy = self.copy_of(&image, false)?;
+        drop(image);
+        work(&copy)
+    }
+
+    /// A copy of the image, which the caller has locked. A byte that somebody writes meanwhile arrives as it was or as it gets.
+    pub(super) fn copy_of(&self, image: &Image, in_one_piece: bool) -> Result<Image, ImageError> {
+        image.rewritten(in_one_piece, |y, row| {
+            let place = self.row(y);
+            assert!(place.length == row.len(), "the same size and mode");
+            // SAFETY: as many bytes, of another image. They stay in place as long as the picture; nothing refers to them.
+            unsafe { place.start.as_ptr().copy_to_nonoverlapping(row.as_mut_ptr(), row.len()) };
+        })
+    }
+
+    /// Copies all rows without gaps, as `copy_of` does. To be called with the image locked.
+    pub(super) fn copy_to(&self, _: &Image, bytes: &mut [u8]) {
+        let mut rest = bytes;
+        for place in self.places() {
+            let (part, behind) = rest.split_at_mut(place.length);
+            // SAFETY: as many bytes, and no others than the picture's are its own. See `copy_of`.
+            unsafe { place.start.as_ptr().copy_to_nonoverlapping(part.as_mut_ptr(), part.len()) };
+            rest = behind;
+        }
+    }
+
+    /// Copies bytes of another picture over those of this one. To be called with this one locked for writing, the other for
+    /// reading. Others may read and write the bytes of both: nothing refers to them.
+    pub(super) fn take_over(&self, other: &Self, overlap: Overlap) {
+        let Overlap { rows, bytes, to, from } = overlap;
+        for number in 0..rows {
+            let (mine, its) = (self.row(to.0 + number), other.row(from.0 + number));
+            assert!(to.1 + bytes <= mine.length && from.1 + bytes <= its.length, "bytes of both rows");
+            // SAFETY: inside both rows, as was just seen, and these are of two pictures.
+            unsafe {
+                let (source, target) = (its.start.as_ptr().add(from.1), mine.start.as_ptr().add(to.1));
+                source.copy_to_nonoverlapping(target, bytes);
+            }
+        }
+    }
+
     /// As `read`, but None while it is being changed: does not wait.
     pub(super) fn try_read(&self) -> Option<RwLockReadGuard<'_, Image>> {
         match self.image.try_read() {
@@ -94,6 +151,11 @@ impl Picture {
     /// The image, to change pixels or metadata, nothing that moves or resizes. As `read`, it waits.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Image> {
         self.image.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody has the image locked at this moment.
+    pub(super) fn is_unused(&self) -> bool {
+        !matches!(self.image.try_write(), Err(TryLockError::WouldBlock))
     }
 
     /// Whether anybody sees its bytes in place, by a view or by whatever may make one.

@@ -19,7 +19,8 @@ use crate::pile::gate::detached;
 ///
 /// resize(), convert(), crop(), rotate(), flip() and copy() give new images. thumbnail(), paste(), process_rows() and
 /// make_contiguous() change this one. Codecs run without the interpreter, and so does all work on more than a few
-/// pixels, so that threads work side by side. Any thread may use an image; changes wait for reading calls to end.
+/// pixels, so that threads work side by side. Any thread may use an image; changes and new views wait for
+/// reading calls to end, which work on a copy while there are views.
 ///
 /// row(), rows() and blocks show the pixels in place, as writable memoryviews. A contiguous image also speaks the buffer
 /// protocol, __array_interface__, DLPack and the Arrow C data interface: numpy.asarray(image) is no copy. NumPy gets a
@@ -120,7 +121,14 @@ impl Image {
             let leaving = match &*slot {
                 // Relaxed: set under this lock. See `Leaving`.
                 Some(picture) if !picture.leaving.load(Ordering::Relaxed) => {
-                    return Ok(Shown::of(Arc::clone(picture)));
+                    let shown = Shown::of(Arc::clone(picture));
+                    drop(slot);
+                    // Those who come from here on see that it is shown, because they take the lock later than this. Those who
+                    // came before have the bytes to themselves until they have done.
+                    if !shown.is_unused() {
+                        detached(py, || drop(shown.write()));
+                    }
+                    return Ok(shown);
                 }
                 other => other.clone(),
             };
@@ -143,7 +151,7 @@ impl Image {
         work: impl FnOnce(&gabion_image::Image) -> Result<gabion_image::Image, ImageError> + Send,
     ) -> PyResult<Self> {
         let picture = self.open_picture(py)?;
-        let image = detached(py, || work(&picture.read()));
+        let image = detached(py, || picture.settled(work));
         Self::made(py, image)
     }
 
@@ -161,9 +169,8 @@ impl Image {
             drop(image);
             return self.map(py, work);
         };
-        let made = work(&image);
-        // Before any Python code may run.
-        drop(image);
+        // Lets go of the lock, before any Python code may run.
+        let made = picture.settle(image, work);
         Self::made(py, made)
     }
 
@@ -181,7 +188,8 @@ impl Image {
                 // Whoever puts another picture in the place of one, or changes one, has it locked for writing.
                 let image = picture.write();
                 if let Some(_leaving) = self.leaving(&picture, though_shown)? {
-                    return work(&image)?.map(|new| self.give_place(new)).transpose();
+                    // The lock is held on, and only borrowed here.
+                    return picture.settle(&*image, &work)?.map(|new| self.give_place(new)).transpose();
                 }
             }
         });
@@ -222,22 +230,27 @@ impl Image {
     pub fn paste_from(&self, other: &Self, x: i64, y: i64) -> Result<(), Refusal> {
         loop {
             let (mine, its) = (self.peek().ok_or(Refusal::Closed)?, other.peek().ok_or(Refusal::Closed)?);
-            let (copy, from);
-            let (mut to, source) = if Arc::ptr_eq(&mine, &its) {
-                copy = its.read().copy()?;
-                (mine.write(), &copy)
-            } else if Arc::as_ptr(&mine) < Arc::as_ptr(&its) {
-                // Two locks at one time are always taken in the order of their addresses, so that nobody waits for ever.
-                let to = mine.write();
+            let its = if Arc::ptr_eq(&mine, &its) {
+                let copy = its.copy_of(&its.read(), false)?;
+                Picture::new(copy)
+            } else {
+                its
+            };
+            let (to, from);
+            // Two locks at one time are always taken in the order of their addresses, so that nobody waits for ever.
+            if Arc::as_ptr(&mine) < Arc::as_ptr(&its) {
+                to = mine.write();
                 from = its.read();
-                (to, &*from)
             } else {
                 from = its.read();
-                (mine.write(), &*from)
-            };
+                to = mine.write();
+            }
             // What is written into a picture that has lost its place would be lost without a word.
             if self.has(&mine) || self.peek().is_none() {
-                return Ok(to.paste(source, x, y)?);
+                if let Some(overlap) = to.overlap(&from, x, y)? {
+                    mine.take_over(&its, overlap);
+                }
+                return Ok(());
             }
         }
     }

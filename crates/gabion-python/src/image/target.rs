@@ -59,7 +59,8 @@ pub(super) fn save(
                 pour(py, &Sink::new("file", file)?, picture, format, options)
             });
         }
-        let saved = detached(py, || save_atomically(&path, |out| picture.read().encode(format, options, out)));
+        let saved =
+            detached(py, || save_atomically(&path, |out| picture.settled(|image| image.encode(format, options, out))));
         return saved.map_err(|error| refused(py, error, Some(target)));
     }
     let sink = Sink::new("file", target)?;
@@ -72,7 +73,7 @@ pub(super) fn save(
 
 fn pour(py: Python<'_>, sink: &Sink, picture: &Picture, format: Format, options: &SaveOptions) -> PyResult<()> {
     let mut spool = Spool::default();
-    match detached(py, || picture.read().encode(format, options, &mut spool)) {
+    match detached(py, || picture.settled(|image| image.encode(format, options, &mut spool))) {
         Ok(()) => spool.pour(py, sink),
         Err(error) => Err(spool.refusal(py).unwrap_or_else(|| refused(py, error, None))),
     }
