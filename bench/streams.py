@@ -64,13 +64,15 @@ def plan(options: Options) -> Plan:
     _plan_steps(planner, 8 if options.quick else 64)
     _plan_small(planner)
     _plan_images(planner, _QUICK_IMAGES if options.quick else _IMAGES)
+    _plan_rust(planner, _QUICK_IMAGES if options.quick else _IMAGES)
     made.notes += [
         "cpu_per_op: CPU time of the process, with the system's part and the reading end of a pipe or a socket.",
         "allocations: calls of malloc by one operation, once it is warm; traced_peak: what Python's own allocators "
         "held at most meanwhile, beside what they held before.",
         f"{_NAIVE}: target.write(source.read()); of images, the file is read first, or saved in memory and written.",
         "floor: the same bytes from a warm buffer, or into one, or by the system alone; of loading, decoding of bytes "
-        "that are in memory. allocations_beside: what loading from the file allocates beside that.",
+        "that are in memory; of saving by Rust, encoding into memory that is there. "
+        "allocations_beside: what loading from the file allocates beside that.",
     ]
     return made
 
@@ -124,6 +126,21 @@ def _plan_images(planner: _Planner, images: tuple[tuple[str, float], ...]) -> No
             planner.bar(case, "cpu_per_op", 1.0, BEST_PEER, floor=kind == "load")
             if kind == "load":
                 planner.bar(case, "allocations_beside", 0)
+
+
+def _plan_rust(planner: _Planner, images: tuple[tuple[str, float], ...]) -> None:
+    binary = str(build.rust_binary())
+    subjects = {"gabion": "gabion", "naive": _NAIVE, "floor": "floor"}
+    for format, megapixels in images:
+        for way, place in (("load", "file"), ("load", "memory"), ("save", "file"), ("save", "memory")):
+            side = "reader" if way == "load" else "writer"
+            where = "a file" if place == "file" else "memory"
+            case = f"{way}, {format} of {megapixels:g} MP, Rust {side} of {where}"
+            args = {"way": way, "format": format, "megapixels": megapixels, "place": place, "binary": binary}
+            for name, label in subjects.items():
+                task = {**args, "subject": name}
+                planner.made.runs.append(Run(case, label, "streams_runs:rust", task, site=planner.site))
+            planner.bar(case, "cpu_per_op", 1.0, BEST_PEER, floor=True)
 
 
 def pictures(result: Result, folder: Path) -> list[Path]:

@@ -400,6 +400,16 @@ def save(subject: str, format: str, megapixels: float, target: str) -> tuple[Ope
     return operation, check, 1
 
 
+def rust(binary: str, subject: str, way: str, format: str, megapixels: float, place: str) -> dict:
+    """The same through a Rust reader or writer: what ``gabion-bench`` prints."""
+    with tempfile.NamedTemporaryFile(suffix=f".{format.lower()}") as file:
+        _picture(megapixels).save(file, format=format, quality=90)
+        file.flush()
+        command = [binary, "streams", subject, way, file.name, place, str(SECONDS)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
 PREPARE: dict[str, Callable[..., tuple[Operation, Operation, int]]] = {
     "copy": copies,
     "small": small,

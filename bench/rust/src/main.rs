@@ -24,6 +24,8 @@ mod resident;
 
 mod limit;
 
+mod streams;
+
 use std::time::Duration;
 
 use gabion_bench_allocators::Touch;
@@ -40,6 +42,7 @@ gabion-bench rent SUBJECT BYTES one|several|hand-over THREADS page|full MILLISEC
 gabion-bench images SUBJECT THREADS keep|hand-over ROUNDS
 gabion-bench resident SUBJECT SECONDS TRIM-PERIOD
 gabion-bench limit BYTES THREADS SECONDS
+gabion-bench streams gabion|naive|floor load|save FILE file|memory SECONDS
 gabion-bench peers
 SUBJECT: gabion, gabion-groups, floor, or one of those that `peers` names";
 
@@ -84,6 +87,15 @@ fn main() -> Outcome<()> {
             threads: threads.parse()?,
             lasts: Duration::from_secs_f64(seconds.parse()?),
         })?,
+        ["streams", subject, way, path, place, seconds] => {
+            let work = streams::Work {
+                way: streams::Way::named(way)?,
+                path: path.to_owned(),
+                in_memory: place == "memory",
+                lasts: Duration::from_secs_f64(seconds.parse()?),
+            };
+            streams::run(streams::Subject::named(subject)?, &work)?
+        }
         ["peers"] => subject::peers()
             .into_iter()
             .fold(Report::from(Vec::new()), |report, (name, label)| report.with(name, format!("\"{label}\""))),

@@ -142,6 +142,9 @@ fn new_size(decoder: &mut dyn Decode, options: &OpenOptions) -> Result<(u32, u32
 /// How much is asked for at first when nobody knows how much comes.
 const FIRST_BYTES: usize = 64 << 10;
 
+/// Up to here it gets four times as much when there is more to come, then twice: each time, what is there is copied.
+const FAST_UP_TO: usize = 4 << 20;
+
 /// All bytes of a reader, in memory of the pool. `expected` is a guess.
 fn read_all(pool: &Pool, mut reader: impl Read, expected: u64, limits: &Limits) -> Result<Contents> {
     limits.check_bytes(expected)?;
@@ -158,7 +161,8 @@ fn read_all(pool: &Pool, mut reader: impl Read, expected: u64, limits: &Limits) 
         }
         if length == buffer.len() {
             limits.check_bytes(length as u64 + 1)?;
-            let mut larger = pool.rent(&Request::new(length * 2))?;
+            let times = if length <= FAST_UP_TO { 4 } else { 2 };
+            let mut larger = pool.rent(&Request::new(length * times))?;
             larger.as_mut_slice()[..length].copy_from_slice(buffer.as_slice());
             buffer = larger;
         }
