@@ -105,12 +105,23 @@ pub(crate) struct Locked<'a> {
     pub heard: bool,
     /// An entry that shall not be evicted: a put's, whose key's value must not get lost.
     pub spared: Option<Id>,
+    /// The room that a put is about to need in the pile, if it is a slot: the first entry that leaves a slot of this size
+    /// leaves it to the put.
+    pub wanted: Option<u64>,
+    /// The place of an entry that left it to the put. The pile still holds its payload; nothing else leads there.
+    pub vacant: Option<Place>,
 }
 
 impl<'a> Locked<'a> {
     /// Stores a value, as far as this shard alone can make room for it. `sure`: room can be made.
     pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
-        self.put_with(request, sure).unwrap_or_else(Step::from)
+        self.wanted = request.layout.rest.is_none().then_some(request.layout.stored);
+        let step = self.put_with(request, sure).unwrap_or_else(Step::from);
+        self.wanted = None;
+        if let Some(place) = self.vacant.take() {
+            self.discard(place.to_bits());
+        }
+        step
     }
 
     fn put_with(&mut self, request: &Request<'_>, sure: bool) -> Result<Step, Lack> {
@@ -326,19 +337,32 @@ impl<'a> Locked<'a> {
     #[inline]
     fn put_payload(&mut self, request: &Request<'_>, payload: &[u8]) -> Result<Pointer, Lack> {
         let pile = &self.ground.pile;
+        if let Some(pointer) = self.take_over(payload) {
+            return Ok(pointer);
+        }
         if let Ok(pointer) = pile.try_put(payload) {
             return Ok(pointer);
         }
         let lowest = self.ground.ledger.classes.lowest(request.priority);
-        if lowest.is_some_and(|lowest| self.evict_like(request, lowest))
-            && let Ok(pointer) = pile.try_put(payload)
-        {
-            return Ok(pointer);
+        if lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
+            let put = self.take_over(payload).map_or_else(|| pile.try_put(payload), Ok);
+            if let Ok(pointer) = put {
+                return Ok(pointer);
+            }
         }
         pile.put(payload, 0).map_err(|error| match error {
             PileError::Memory { cause, .. } => Lack::Pages(cause),
             _ => Lack::Room,
         })
+    }
+
+    /// Puts a payload into the slot that an entry left to it, if one did.
+    #[inline]
+    fn take_over(&mut self, payload: &[u8]) -> Option<Pointer> {
+        let (pile, place) = (&self.ground.pile, self.vacant?);
+        let pointer = pile.hand_over(place, payload).then(|| pile.pointer_at(place)).flatten()?;
+        self.vacant = None;
+        Some(pointer)
     }
 
     /// Puts an entry's payload into another slot that `fits`; false when there is none.
@@ -434,7 +458,11 @@ impl<'a> Locked<'a> {
                 self.state.gone.push(Gone { record, key, value, reason });
             }
         }
-        self.discard(id);
+        if entry.rest().is_none() && self.wanted == Some(weight - INDEX_BYTES) {
+            (self.wanted, self.vacant) = (None, Some(Place::from_bits(id)));
+        } else {
+            self.discard(id);
+        }
         let record = &self.state.records[usize::from(table)];
         record.counters.count(Figure::Went);
         record.counters.add(Figure::BytesOut, weight);

@@ -180,7 +180,7 @@ impl Core {
     pub fn lock_only(&self, shard: usize) -> Locked<'_> {
         let shard = &self.shards[shard];
         let (state, heard) = (shard.lock(), self.heard.load(Relaxed));
-        Locked { shard, ground: &self.ground, state, heard, spared: None }
+        Locked { shard, ground: &self.ground, state, heard, spared: None, wanted: None, vacant: None }
     }
 
     /// Locks a shard, and does a little of what its time has come for.

@@ -59,6 +59,8 @@ mod read;
 
 mod place;
 
+mod handover;
+
 mod iterate;
 
 mod compact;

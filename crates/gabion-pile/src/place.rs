@@ -34,6 +34,11 @@ impl Place {
     pub fn to_bits(self) -> u64 {
         self.0.bits()
     }
+
+    #[inline]
+    pub(crate) fn to_loc(self) -> Loc {
+        self.0
+    }
 }
 
 impl Pointer {
