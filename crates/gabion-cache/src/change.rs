@@ -12,7 +12,7 @@ use crate::hash::KeyHash;
 use crate::key::Image;
 use crate::policy::{Id, Mode, Nodes};
 use crate::record::Record;
-use crate::shard::{Gone, Ground, Group, Links, Reason, Shard, State, group_in, partition_of};
+use crate::shard::{Gone, Ground, Group, Held, Links, Reason, Shard, State, group_at, group_in, partition_of};
 use crate::stats::Figure;
 use crate::wheel::Due;
 
@@ -169,14 +169,22 @@ impl<'a> Locked<'a> {
         &mut self,
         priority: i8,
         partition: Option<u16>,
-        act: impl FnOnce(&mut Group, &mut Links<'_>) -> R,
+        act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R,
     ) -> R {
+        let at = group_at(&mut self.state.groups, self.ground.mode, priority, partition);
+        self.with_group_at(at, act)
+    }
+
+    /// As [`Locked::with_group`], for the group that stands at `at`.
+    #[inline]
+    pub fn with_group_at<R>(&mut self, at: usize, act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R) -> R {
         let State { groups, stash, records, .. } = &mut *self.state;
-        let group = group_in(groups, self.ground.mode, priority, partition);
+        let group = &mut groups[at];
         let before = group.policy.bytes() == 0;
         let result = act(group, &mut Links::with(self.shard, self.ground, stash).sparing(self.spared));
         let after = group.policy.bytes() == 0;
         if before != after {
+            let (priority, partition) = (group.priority, group.partition);
             let own = partition.and_then(|table| records[usize::from(table)].own.as_ref());
             for ledger in own.into_iter().chain([&self.ground.ledger]) {
                 if after { ledger.classes.go(priority) } else { ledger.classes.come(priority) }
@@ -203,7 +211,7 @@ impl<'a> Locked<'a> {
         let partition = partition_of(self.ground, id);
         let State { stash, .. } = &*self.state;
         self.shard.segments.cell_of(stash, self.entry(id).kept(), Place::from_bits(id)).hit();
-        self.with_group(about.priority, partition, |group, links| group.policy.touch(links, id));
+        self.with_group(about.priority, partition, |group, links| group.policy.touch(links, links.node(id)));
     }
 
     /// The key's entry; one that has expired is removed.
@@ -253,10 +261,11 @@ impl<'a> Locked<'a> {
             self.hang(id);
         }
         if before != request.priority {
-            self.with_group(before, partition, |group, links| group.policy.remove(links, id));
+            self.with_group(before, partition, |group, links| group.policy.remove(links, links.node(id)));
             self.with_group(request.priority, partition, |group, links| {
-                links.set_hits(id, 0);
-                group.policy.insert(links, id);
+                let mut node = links.node(id);
+                links.set_hits(&mut node, 0);
+                group.policy.insert(links, node);
             });
         }
     }
@@ -390,7 +399,7 @@ impl<'a> Locked<'a> {
     fn relocate(&mut self, id: Id, to: Place, partition: Option<u16>) {
         let entry = self.entry(id);
         let priority = entry.about().priority;
-        self.with_group(priority, partition, |group, links| group.policy.renumber(links, id, to.to_bits()));
+        self.with_group(priority, partition, |group, links| group.policy.renumber(links, id, links.node(to.to_bits())));
         let place = Place::from_bits(id);
         self.shard.segments.cell_of(&self.state.stash, entry.kept(), place).lead_to(to);
     }
@@ -407,7 +416,7 @@ impl<'a> Locked<'a> {
             self.unhang(id);
         }
         let to = place.to_bits();
-        self.with_group(before, partition, |group, links| group.policy.reweigh(links, id, weight));
+        self.with_group(before, partition, |group, links| group.policy.reweigh(links, links.node(id), weight));
         self.relocate(id, place, partition);
         self.discard(id);
         self.spared = None;
@@ -426,7 +435,9 @@ impl<'a> Locked<'a> {
         if request.due.is_some() {
             self.hang(id);
         }
-        self.with_group(request.priority, request.partition(), |group, links| group.policy.insert(links, id));
+        self.with_group(request.priority, request.partition(), |group, links| {
+            group.policy.insert(links, links.node(id))
+        });
         request.record.counters.count(Figure::Came);
         request.record.counters.add(Figure::BytesIn, request.weight());
         Ok(())
@@ -435,8 +446,9 @@ impl<'a> Locked<'a> {
     /// Removes an entry, for its caller's reason.
     pub fn remove_entry(&mut self, id: Id, reason: Option<Reason>) {
         let (about, partition) = (self.entry(id).about(), partition_of(self.ground, id));
-        self.with_group(about.priority, partition, |group, links| group.policy.remove(links, id));
-        self.let_go(id, reason);
+        let node = Held::new(&self.ground.pile, id);
+        self.with_group(about.priority, partition, |group, links| group.policy.remove(links, node));
+        self.let_go(node, reason);
     }
 
     fn expire_entry(&mut self, id: Id) {
@@ -444,12 +456,14 @@ impl<'a> Locked<'a> {
     }
 
     /// Removes an entry that its policy has let go of.
-    pub fn let_go(&mut self, id: Id, reason: Option<Reason>) {
-        let (entry, weight) = (self.entry(id), self.weight(id));
+    pub fn let_go(&mut self, mut node: Held<'a>, reason: Option<Reason>) {
+        let (id, entry) = (node.id, node.entry);
+        let weight = entry.stored() + INDEX_BYTES;
         if entry.due().is_some() {
             self.unhang(id);
         }
-        self.shard.segments.remove(&mut self.state.stash, entry.kept(), Place::from_bits(id));
+        let stash = &mut self.state.stash;
+        self.shard.segments.remove(stash, node.spot(self.shard, stash));
         let (_, table, _) = entry.prefix();
         if let Some(reason) = reason.filter(|_| self.heard) {
             let mut buf = ReadBuf::new();

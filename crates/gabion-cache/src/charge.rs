@@ -4,7 +4,7 @@ use crate::budget::Ledger;
 use crate::change::{Lack, Locked, Request};
 use crate::entry::{Entry, Layout, stored};
 use crate::policy::Id;
-use crate::shard::{Group, Reason, partition_of};
+use crate::shard::{Group, Held, Reason, partition_of};
 
 /// Bytes of the largest slot.
 const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
@@ -109,22 +109,26 @@ impl Locked<'_> {
     /// Evicts one entry of a priority: of a table with a limit of its own, or of whichever group has most. False when
     /// there is none here.
     pub fn evict(&mut self, priority: i8, only: Option<u16>) -> bool {
-        let fits = |group: &&Group| {
-            group.priority == priority && (only.is_none() || group.partition == only) && self.bytes_to_go(group) > 0
-        };
+        let (mut most, mut found) = (0, None);
+        for (at, group) in self.state.groups.iter().enumerate() {
+            if group.priority == priority && (only.is_none() || group.partition == only) {
+                let bytes = self.bytes_to_go(group);
+                if bytes > 0 && bytes >= most {
+                    (most, found) = (bytes, Some(at));
+                }
+            }
+        }
+        let Some(at) = found else { return false };
         let state = &*self.state;
-        let Some(group) = state.groups.iter().filter(fits).max_by_key(|group| self.bytes_to_go(group)) else {
-            return false;
-        };
-        let partition = group.partition;
-        let limit = match partition {
+        let limit = match state.groups[at].partition {
             Some(table) => state.records[table as usize].own.as_ref().map_or(0, |own| own.used.limit()),
             None => self.ground.ledger.used.limit(),
         };
-        let capacity = limit / self.ground.shards;
-        let evicted = self.with_group(priority, partition, |group, links| group.policy.evict(links, capacity));
-        let Some(id) = evicted else { return false };
-        self.let_go(id, Some(Reason::Evicted));
+        // The number of shards is a power of two.
+        let capacity = limit >> self.ground.shards.trailing_zeros();
+        let evicted = self.with_group_at(at, |group, links| group.policy.evict(links, capacity));
+        let Some(node) = evicted else { return false };
+        self.let_go(node, Some(Reason::Evicted));
         true
     }
 
@@ -134,11 +138,10 @@ impl Locked<'_> {
         let groups = state.groups.iter().filter(|group| group.priority == priority && group.policy.bytes() > 0);
         let partitions: Vec<_> = groups.map(|group| group.partition).collect();
         for partition in partitions {
-            let pile = &self.ground.pile;
-            let fits = |id: Id| like(Entry::at(pile, id), request.layout);
-            if let Some(id) = self.with_group(priority, partition, |group, links| group.policy.evict_like(links, fits))
-            {
-                self.let_go(id, Some(Reason::Evicted));
+            let fits = |node: Held<'_>| like(node.entry, request.layout);
+            let found = self.with_group(priority, partition, |group, links| group.policy.evict_like(links, fits));
+            if let Some(node) = found {
+                self.let_go(node, Some(Reason::Evicted));
                 return true;
             }
         }

@@ -245,6 +245,16 @@ impl<'a> Entry<'a> {
         self.set(OLDER, PLACE, older);
     }
 
+    #[inline]
+    pub fn set_newer(self, newer: Id) {
+        self.set(NEWER, PLACE, newer);
+    }
+
+    #[inline]
+    pub fn set_older(self, older: Id) {
+        self.set(OLDER, PLACE, older);
+    }
+
     /// The bits of the hash that the index needs.
     #[inline]
     pub fn kept(self) -> u64 {

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 /// Which of `count` segments or sketches a hash leads to.
 #[inline]
 pub(crate) fn address(kept: u64, count: u64) -> usize {
-    let wide = (2 << count.ilog2()) - 1;
+    // There is one at least.
+    let wide = u64::MAX >> (count | 1).leading_zeros();
     let index = kept & wide;
     (if index < count { index } else { index & (wide >> 1) }) as usize
 }

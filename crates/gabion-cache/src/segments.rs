@@ -132,6 +132,17 @@ impl Cell<'_> {
     }
 }
 
+/// Where a cell lies. For the lock's holder, until the next entry comes or goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    segment: &'a Unit,
+    home: usize,
+    /// Buckets from home, or [`REACH`] for the stash.
+    step: usize,
+    /// Which cell of the bucket, or of the stash.
+    at: usize,
+}
+
 /// What a short look for a key comes to.
 pub(crate) enum Glimpse<'a> {
     /// The first cell that may be the key's.
@@ -342,11 +353,39 @@ impl Segments {
         cells.map(|(word, _)| Cell { word, seen: word.load(Relaxed) }).find_map(found)
     }
 
+    /// Where the cell lies that leads to a place. Under the shard's lock.
+    #[inline]
+    pub fn spot(&self, stash: &Stash, kept: u64, place: Place) -> Spot<'_> {
+        let (segment, home, tag) = (self.segment(kept).expect("there is a segment"), home(kept), tag(kept));
+        for step in 0..REACH {
+            let bucket = Bucket::of(segment, home + step);
+            let mut candidates = equal(bucket.meta(), tag);
+            while candidates != 0 {
+                let at = candidates.trailing_zeros() as usize / 8 % CELLS;
+                if bucket.cell(at).load(Relaxed) & PLACE == place.to_bits() {
+                    return Spot { segment, home, step, at };
+                }
+                candidates &= candidates - 1;
+            }
+        }
+        let at = stash.cells.iter().position(|(cell, _)| cell.load(Relaxed) & PLACE == place.to_bits());
+        Spot { segment, home, step: REACH, at: at.expect("an entry has a cell") }
+    }
+
+    /// The cell at a spot. Under the shard's lock.
+    #[inline]
+    pub fn cell<'a>(stash: &'a Stash, spot: Spot<'a>) -> Cell<'a> {
+        let word = match stash.cells.get(spot.at) {
+            Some((cell, _)) if spot.step == REACH => cell,
+            _ => Bucket::of(spot.segment, spot.home + spot.step).cell(spot.at % CELLS),
+        };
+        Cell { word, seen: word.load(Relaxed) }
+    }
+
     /// The cell that leads to a place. Under the shard's lock.
     #[inline]
     pub fn cell_of<'a>(&'a self, stash: &'a Stash, kept: u64, place: Place) -> Cell<'a> {
-        let at_place = |cell: Cell<'a>| (cell.place() == place).then_some(cell);
-        self.find_all(stash, kept, at_place).expect("an entry has a cell")
+        Self::cell(stash, self.spot(stash, kept, place))
     }
 
     /// Takes an entry in.
@@ -388,31 +427,16 @@ impl Segments {
     }
 
     /// Takes an entry out.
-    pub fn remove(&self, stash: &mut Stash, kept: u64, place: Place) {
+    #[inline]
+    pub fn remove(&self, stash: &mut Stash, spot: Spot<'_>) {
         stash.entries -= 1;
-        let (segment, home) = (self.segment(kept).expect("there is a segment"), home(kept));
-        let find = |step: usize| {
-            let bucket = Bucket::of(segment, home + step);
-            let mut candidates = equal(bucket.meta(), tag(kept));
-            while candidates != 0 {
-                let at = candidates.trailing_zeros() as usize / 8;
-                if bucket.cell(at).load(Relaxed) & PLACE == place.to_bits() {
-                    return Some((step, at));
-                }
-                candidates &= candidates - 1;
-            }
-            None
-        };
-        let passed = if let Some((step, at)) = (0..REACH).find_map(find) {
-            Bucket::of(segment, home + step).empty(at);
-            step
+        if spot.step < REACH {
+            Bucket::of(spot.segment, spot.home + spot.step).empty(spot.at);
         } else {
-            let at = stash.cells.iter().position(|(cell, _)| cell.load(Relaxed) & PLACE == place.to_bits());
-            stash.cells.swap_remove(at.expect("an entry has a cell"));
+            stash.cells.swap_remove(spot.at);
             self.stashed.store(stash.cells.len() as u64, Relaxed);
-            REACH
-        };
-        (0..passed).for_each(|step| Bucket::of(segment, home + step).pass(-1));
+        }
+        (0..spot.step).for_each(|step| Bucket::of(spot.segment, spot.home + step).pass(-1));
     }
 
     /// Merges two segments when there are few entries. Called after removals.

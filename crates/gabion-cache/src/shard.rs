@@ -13,7 +13,7 @@ use crate::key::Image;
 use crate::pages::Pages;
 use crate::policy::{Id, Mode, Nodes, Policy};
 use crate::record::Record;
-use crate::segments::{Cell, Glimpse, Segments, Stash};
+use crate::segments::{Cell, Glimpse, Segments, Spot, Stash};
 use crate::sketches::Sketches;
 use crate::wheel::{Due, Timers, Wheel};
 
@@ -406,7 +406,8 @@ impl Shard {
         let (about, partition) = (Entry::at(&ground.pile, id).about(), partition_of(ground, id));
         let State { groups, stash, .. } = state;
         let mut links = Links::with(self, ground, stash);
-        group_in(groups, ground.mode, about.priority, partition).policy.touch(&mut links, id);
+        let node = links.node(id);
+        group_in(groups, ground.mode, about.priority, partition).policy.touch(&mut links, node);
     }
 
     /// A key's entry. Under the lock.
@@ -451,35 +452,66 @@ pub(crate) fn partition_of(ground: &Ground, id: Id) -> Option<u16> {
     entry.about().own.then(|| entry.prefix().1)
 }
 
+/// Where the group of a priority and partition stands, made when it is not there.
+#[inline]
+pub(crate) fn group_at(groups: &mut Vec<Group>, mode: Mode, priority: i8, partition: Option<u16>) -> usize {
+    // Nearly always there is one group.
+    if let [group] = groups.as_slice()
+        && (group.priority, group.partition) == (priority, partition)
+    {
+        return 0;
+    }
+    let place = |group: &Group| (group.priority, group.partition).cmp(&(priority, partition));
+    groups.binary_search_by(place).unwrap_or_else(|at| {
+        groups.insert(at, Group { priority, partition, policy: Policy::new(mode) });
+        at
+    })
+}
+
 /// The group of a priority and partition, made when it is not there.
 #[inline]
 pub(crate) fn group_in(groups: &mut Vec<Group>, mode: Mode, priority: i8, partition: Option<u16>) -> &mut Group {
-    let place = |group: &Group| (group.priority, group.partition).cmp(&(priority, partition));
-    let at = match groups.binary_search_by(place) {
-        Ok(at) => at,
-        Err(at) => {
-            groups.insert(at, Group { priority, partition, policy: Policy::new(mode) });
-            at
-        }
-    };
+    let at = group_at(groups, mode, priority, partition);
     &mut groups[at]
 }
 
 /// The entries as the policies and the wheel see them. Under the lock.
-pub(crate) struct Links<'a> {
+pub(crate) struct Links<'a, 's> {
     shard: &'a Shard,
     pile: &'a Pile,
-    stash: &'a Stash,
+    stash: &'s Stash,
     spared: Option<Id>,
 }
 
-impl<'a> Links<'a> {
-    pub fn new(shard: &'a Shard, ground: &'a Ground, state: &'a State) -> Self {
+/// An entry at hand: where it lies, and where its cell does, once that was asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Held<'a> {
+    pub id: Id,
+    pub entry: Entry<'a>,
+    spot: Option<Spot<'a>>,
+}
+
+impl<'a> Held<'a> {
+    #[inline]
+    pub fn new(pile: &'a Pile, id: Id) -> Self {
+        Self { id, entry: Entry::at(pile, id), spot: None }
+    }
+
+    /// Where its cell lies.
+    #[inline]
+    pub fn spot(&mut self, shard: &'a Shard, stash: &Stash) -> Spot<'a> {
+        let (entry, place) = (self.entry, Place::from_bits(self.id));
+        *self.spot.get_or_insert_with(|| shard.segments.spot(stash, entry.kept(), place))
+    }
+}
+
+impl<'a, 's> Links<'a, 's> {
+    pub fn new(shard: &'a Shard, ground: &'a Ground, state: &'s State) -> Self {
         Self::with(shard, ground, &state.stash)
     }
 
     #[inline]
-    pub fn with(shard: &'a Shard, ground: &'a Ground, stash: &'a Stash) -> Self {
+    pub fn with(shard: &'a Shard, ground: &'a Ground, stash: &'s Stash) -> Self {
         Self { shard, pile: &ground.pile, stash, spared: None }
     }
 
@@ -493,68 +525,60 @@ impl<'a> Links<'a> {
     fn entry(&self, id: Id) -> Entry<'a> {
         Entry::at(self.pile, id)
     }
-
-    #[inline]
-    fn cell(&self, id: Id) -> Cell<'a> {
-        self.shard.segments.cell_of(self.stash, self.entry(id).kept(), Place::from_bits(id))
-    }
 }
 
-impl Nodes for Links<'_> {
+impl<'a> Nodes for Links<'a, '_> {
+    type Node = Held<'a>;
     #[inline]
-    fn links(&self, id: Id) -> (Id, Id) {
-        self.entry(id).links()
+    fn node(&self, id: Id) -> Held<'a> {
+        Held::new(self.pile, id)
     }
     #[inline]
-    fn set_links(&mut self, id: Id, newer: Id, older: Id) {
-        self.entry(id).set_links(newer, older);
+    fn id(&self, node: Held<'a>) -> Id {
+        node.id
     }
     #[inline]
-    fn weight(&self, id: Id) -> u64 {
-        self.entry(id).stored() + crate::budget::INDEX_BYTES
+    fn links(&self, node: Held<'a>) -> (Id, Id) {
+        node.entry.links()
     }
     #[inline]
-    fn hits(&self, id: Id) -> u8 {
-        self.cell(id).hits()
+    fn set_newer(&mut self, node: Held<'a>, newer: Id) {
+        node.entry.set_newer(newer);
     }
     #[inline]
-    fn set_hits(&mut self, id: Id, hits: u8) {
-        let cell = self.cell(id);
+    fn set_older(&mut self, node: Held<'a>, older: Id) {
+        node.entry.set_older(older);
+    }
+    #[inline]
+    fn weight(&self, node: Held<'a>) -> u64 {
+        node.entry.stored() + crate::budget::INDEX_BYTES
+    }
+    #[inline]
+    fn hits(&self, node: &mut Held<'a>) -> u8 {
+        Segments::cell(self.stash, node.spot(self.shard, self.stash)).hits()
+    }
+    #[inline]
+    fn set_hits(&mut self, node: &mut Held<'a>, hits: u8) {
+        let cell = Segments::cell(self.stash, node.spot(self.shard, self.stash));
         if cell.hits() != hits {
             cell.set_hits(hits);
         }
     }
     #[inline]
-    fn take_hits(&mut self, id: Id) -> u8 {
-        let cell = self.cell(id);
-        if cell.hits() > 0 {
-            cell.set_hits(0);
-        }
-        cell.hits()
+    fn queue(&self, node: Held<'a>) -> u8 {
+        node.entry.queue()
     }
     #[inline]
-    fn wear(&mut self, id: Id) -> u8 {
-        let cell = self.cell(id);
-        if cell.hits() > 0 {
-            cell.set_hits(cell.hits() - 1);
-        }
-        cell.hits()
+    fn set_queue(&mut self, node: Held<'a>, queue: u8) {
+        node.entry.set_queue(queue);
     }
     #[inline]
-    fn queue(&self, id: Id) -> u8 {
-        self.entry(id).queue()
+    fn frequency(&self, node: Held<'a>) -> u8 {
+        self.shard.sketches.frequency(node.entry.kept())
     }
     #[inline]
-    fn set_queue(&mut self, id: Id, queue: u8) {
-        self.entry(id).set_queue(queue);
-    }
-    #[inline]
-    fn frequency(&self, id: Id) -> u8 {
-        self.shard.sketches.frequency(self.entry(id).kept())
-    }
-    #[inline]
-    fn hash(&self, id: Id) -> u64 {
-        self.entry(id).kept()
+    fn hash(&self, node: Held<'a>) -> u64 {
+        node.entry.kept()
     }
     #[inline]
     fn spares(&self, id: Id) -> bool {
@@ -562,7 +586,7 @@ impl Nodes for Links<'_> {
     }
 }
 
-impl Timers for Links<'_> {
+impl Timers for Links<'_, '_> {
     fn due(&self, id: Id) -> Due {
         self.entry(id).end()
     }

@@ -31,91 +31,90 @@ impl List {
 
     /// Who goes next: the oldest, or the one after it when the oldest is spared.
     #[inline]
-    pub fn next_out(&self, nodes: &impl Nodes) -> Option<Id> {
+    pub fn next_out<N: Nodes>(&self, nodes: &N) -> Option<N::Node> {
         let oldest = self.oldest()?;
-        let next = if nodes.spares(oldest) { nodes.links(oldest).0 } else { oldest };
-        (next != NONE).then_some(next)
+        let next = if nodes.spares(oldest) { nodes.links(nodes.node(oldest)).0 } else { oldest };
+        (next != NONE).then(|| nodes.node(next))
     }
 
     #[inline]
-    pub fn push(&mut self, nodes: &mut impl Nodes, id: Id, queue: u8) {
-        nodes.set_queue(id, queue);
-        self.link_newest(nodes, id);
-        self.bytes += nodes.weight(id);
+    pub fn push<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, queue: u8) {
+        nodes.set_queue(node, queue);
+        self.link_newest(nodes, node);
+        self.bytes += nodes.weight(node);
         self.len += 1;
     }
 
     #[inline]
-    fn link_newest(&mut self, nodes: &mut impl Nodes, id: Id) {
-        nodes.set_links(id, NONE, self.newest);
+    fn link_newest<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        let id = nodes.id(node);
+        nodes.set_newer(node, NONE);
+        nodes.set_older(node, self.newest);
         if self.newest == NONE {
             self.oldest = id;
         } else {
-            let older = nodes.links(self.newest).1;
-            nodes.set_links(self.newest, id, older);
+            nodes.set_newer(nodes.node(self.newest), id);
         }
         self.newest = id;
     }
 
     #[inline]
-    fn unlink(&mut self, nodes: &mut impl Nodes, id: Id) {
-        let (newer, older) = nodes.links(id);
+    fn unlink<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        let (newer, older) = nodes.links(node);
         if newer == NONE {
             self.newest = older;
         } else {
-            let before = nodes.links(newer).0;
-            nodes.set_links(newer, before, older);
+            nodes.set_older(nodes.node(newer), older);
         }
         if older == NONE {
             self.oldest = newer;
         } else {
-            let after = nodes.links(older).1;
-            nodes.set_links(older, newer, after);
+            nodes.set_newer(nodes.node(older), newer);
         }
     }
 
     #[inline]
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
-        self.unlink(nodes, id);
-        self.bytes -= nodes.weight(id);
+    pub fn remove<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.unlink(nodes, node);
+        self.bytes -= nodes.weight(node);
         self.len -= 1;
     }
 
     /// Makes an entry of the list its newest.
-    pub fn renew(&mut self, nodes: &mut impl Nodes, id: Id) {
-        if self.newest != id {
-            self.unlink(nodes, id);
-            self.link_newest(nodes, id);
+    #[inline]
+    pub fn renew<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        if self.newest != nodes.id(node) {
+            self.unlink(nodes, node);
+            self.link_newest(nodes, node);
         }
     }
 
     /// An entry of the list has another id now; its own links are already in place.
-    pub fn renumber(&mut self, nodes: &mut impl Nodes, from: Id, to: Id) {
+    pub fn renumber<N: Nodes>(&mut self, nodes: &mut N, from: Id, to: N::Node) {
         let (newer, older) = nodes.links(to);
         if newer == NONE {
             debug_assert_eq!(self.newest, from);
-            self.newest = to;
+            self.newest = nodes.id(to);
         } else {
-            let before = nodes.links(newer).0;
-            nodes.set_links(newer, before, to);
+            nodes.set_older(nodes.node(newer), nodes.id(to));
         }
         if older == NONE {
             debug_assert_eq!(self.oldest, from);
-            self.oldest = to;
+            self.oldest = nodes.id(to);
         } else {
-            let after = nodes.links(older).1;
-            nodes.set_links(older, to, after);
+            nodes.set_newer(nodes.node(older), nodes.id(to));
         }
     }
 
-    pub fn validate(&self, nodes: &impl Nodes, queue: u8, found: &mut Vec<Id>) -> Result<(), String> {
+    pub fn validate<N: Nodes>(&self, nodes: &N, queue: u8, found: &mut Vec<Id>) -> Result<(), String> {
         let (mut newer, mut id, mut bytes, mut len) = (NONE, self.newest, 0, 0);
         while id != NONE {
-            let (before, older) = nodes.links(id);
-            if before != newer || nodes.queue(id) != queue || len > self.len {
+            let node = nodes.node(id);
+            let (before, older) = nodes.links(node);
+            if before != newer || nodes.queue(node) != queue || len > self.len {
                 return Err(format!("entry {id} is not where queue {queue} has it"));
             }
-            (bytes, len) = (bytes + nodes.weight(id), len + 1);
+            (bytes, len) = (bytes + nodes.weight(node), len + 1);
             found.push(id);
             (newer, id) = (id, older);
         }

@@ -1,7 +1,7 @@
 //! Least recently used.
 
+use super::Nodes;
 use super::list::List;
-use super::{Id, Nodes};
 
 #[derive(Default)]
 pub(crate) struct Lru {
@@ -9,22 +9,22 @@ pub(crate) struct Lru {
 }
 
 impl Lru {
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
-        self.list.push(nodes, id, 0);
+    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.list.push(nodes, node, 0);
     }
 
-    pub fn touch(&mut self, nodes: &mut impl Nodes, id: Id) {
-        self.list.renew(nodes, id);
+    pub fn touch<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.list.renew(nodes, node);
     }
 
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
-        self.list.remove(nodes, id);
+    pub fn remove<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.list.remove(nodes, node);
     }
 
-    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
-        let id = self.list.next_out(nodes)?;
-        self.list.remove(nodes, id);
-        Some(id)
+    pub fn evict<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
+        let node = self.list.next_out(nodes)?;
+        self.list.remove(nodes, node);
+        Some(node)
     }
 
     pub fn list_of(&mut self, _queue: u8) -> &mut List {

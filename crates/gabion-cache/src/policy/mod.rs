@@ -71,35 +71,44 @@ impl Mode {
 
 /// What a policy sees of the entries: links that are its own, and what the decision needs.
 pub(crate) trait Nodes {
+    /// An entry at hand, found once for all that is asked of it.
+    type Node: Copy;
+    fn node(&self, id: Id) -> Self::Node;
+    fn id(&self, node: Self::Node) -> Id;
     /// Towards the newer and towards the older neighbour, or [`NONE`].
-    fn links(&self, id: Id) -> (Id, Id);
-    fn set_links(&mut self, id: Id, newer: Id, older: Id);
+    fn links(&self, node: Self::Node) -> (Id, Id);
+    fn set_newer(&mut self, node: Self::Node, newer: Id);
+    fn set_older(&mut self, node: Self::Node, older: Id);
     /// Bytes (or whatever the capacity is measured in).
-    fn weight(&self, id: Id) -> u64;
+    fn weight(&self, node: Self::Node) -> u64;
     /// Hits, 0 to [`MOST_HITS`].
-    fn hits(&self, id: Id) -> u8;
-    fn set_hits(&mut self, id: Id, hits: u8);
+    fn hits(&self, node: &mut Self::Node) -> u8;
+    fn set_hits(&mut self, node: &mut Self::Node, hits: u8);
     /// Hits so far; there are none from now on.
-    fn take_hits(&mut self, id: Id) -> u8 {
-        let hits = self.hits(id);
-        self.set_hits(id, 0);
+    #[inline]
+    fn take_hits(&mut self, node: &mut Self::Node) -> u8 {
+        let hits = self.hits(node);
+        if hits > 0 {
+            self.set_hits(node, 0);
+        }
         hits
     }
     /// Hits so far; there is one less from now on, if there was one.
-    fn wear(&mut self, id: Id) -> u8 {
-        let hits = self.hits(id);
+    #[inline]
+    fn wear(&mut self, node: &mut Self::Node) -> u8 {
+        let hits = self.hits(node);
         if hits > 0 {
-            self.set_hits(id, hits - 1);
+            self.set_hits(node, hits - 1);
         }
         hits
     }
     /// Which of the policy's queues the entry is in.
-    fn queue(&self, id: Id) -> u8;
-    fn set_queue(&mut self, id: Id, queue: u8);
+    fn queue(&self, node: Self::Node) -> u8;
+    fn set_queue(&mut self, node: Self::Node, queue: u8);
     /// How often the entry's key was asked for of late, whoever held it.
-    fn frequency(&self, id: Id) -> u8;
+    fn frequency(&self, node: Self::Node) -> u8;
     /// The key's hash, for ghosts.
-    fn hash(&self, id: Id) -> u64;
+    fn hash(&self, node: Self::Node) -> u64;
     /// Whether the entry stays whatever it is worth. One entry at most.
     fn spares(&self, _id: Id) -> bool {
         false
@@ -146,33 +155,33 @@ impl Policy {
 
     /// Takes in a new entry, which has no hits.
     #[inline]
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
-        each!(self, policy => policy.insert(nodes, id));
+    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        each!(self, policy => policy.insert(nodes, node));
     }
 
     /// The entry was used; only for modes that move on a hit.
-    pub fn touch(&mut self, nodes: &mut impl Nodes, id: Id) {
+    pub fn touch<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
         if let Self::Lru(policy) = self {
-            policy.touch(nodes, id);
+            policy.touch(nodes, node);
         }
     }
 
     /// The entry leaves, whatever the reason.
     #[inline]
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
-        each!(self, policy => policy.remove(nodes, id));
+    pub fn remove<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        each!(self, policy => policy.remove(nodes, node));
     }
 
     /// The entry's weight becomes another: called before the weight itself changes.
     #[inline]
-    pub fn reweigh(&mut self, nodes: &impl Nodes, id: Id, weight: u64) {
-        let list = each!(self, policy => policy.list_of(nodes.queue(id)));
-        list.bytes = list.bytes + weight - nodes.weight(id);
+    pub fn reweigh<N: Nodes>(&mut self, nodes: &N, node: N::Node, weight: u64) {
+        let list = each!(self, policy => policy.list_of(nodes.queue(node)));
+        list.bytes = list.bytes + weight - nodes.weight(node);
     }
 
     /// Chooses who goes, and lets go of it. `capacity` is what the policy may hold.
     #[inline]
-    pub fn evict(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<Id> {
+    pub fn evict<N: Nodes>(&mut self, nodes: &mut N, capacity: u64) -> Option<N::Node> {
         match self {
             Self::Sketch(policy) => policy.evict(nodes),
             Self::Lru(policy) => policy.evict(nodes),
@@ -182,19 +191,19 @@ impl Policy {
     }
 
     /// Lets go of the first entry that `fits` among those that are next to go, unless it was hit.
-    pub fn evict_like(&mut self, nodes: &mut impl Nodes, fits: impl Fn(Id) -> bool) -> Option<Id> {
+    pub fn evict_like<N: Nodes>(&mut self, nodes: &mut N, fits: impl Fn(N::Node) -> bool) -> Option<N::Node> {
         const LOOKED_AT: usize = 32;
         let found = each!(self, policy => policy.lists().iter().find_map(|list| {
-            let newer = |&id: &Id| Some(nodes.links(id).0).filter(|&id| id != NONE);
-            let mut next = std::iter::successors(list.oldest(), newer).take(LOOKED_AT);
-            next.find(|&id| fits(id) && nodes.hits(id) == 0 && !nodes.spares(id))
+            let newer = |&node: &N::Node| Some(nodes.links(node).0).filter(|&id| id != NONE).map(|id| nodes.node(id));
+            let mut next = std::iter::successors(list.oldest().map(|id| nodes.node(id)), newer).take(LOOKED_AT);
+            next.find(|&node| fits(node) && nodes.hits(&mut { node }) == 0 && !nodes.spares(nodes.id(node)))
         }))?;
         self.remove(nodes, found);
         Some(found)
     }
 
     /// Entry `from` is now known as `to`; its links were copied.
-    pub fn renumber(&mut self, nodes: &mut impl Nodes, from: Id, to: Id) {
+    pub fn renumber<N: Nodes>(&mut self, nodes: &mut N, from: Id, to: N::Node) {
         each!(self, policy => policy.list_of(nodes.queue(to)).renumber(nodes, from, to));
     }
 

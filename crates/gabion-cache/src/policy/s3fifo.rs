@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::Nodes;
 use super::list::List;
-use super::{Id, Nodes};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
@@ -32,47 +32,47 @@ impl S3Fifo {
         }
     }
 
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
-        let hash = nodes.hash(id);
+    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        let hash = nodes.hash(node);
         let known = self.known.iter().position(|&known| known == hash).map(|at| self.known.remove(at)).is_some();
         let (list, queue) = if known { (&mut self.main, MAIN) } else { (&mut self.small, SMALL) };
-        list.push(nodes, id, queue);
+        list.push(nodes, node, queue);
     }
 
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
-        self.list_of(nodes.queue(id)).remove(nodes, id);
+    pub fn remove<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.list_of(nodes.queue(node)).remove(nodes, node);
     }
 
-    pub fn evict(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<Id> {
+    pub fn evict<N: Nodes>(&mut self, nodes: &mut N, capacity: u64) -> Option<N::Node> {
         let main = capacity - capacity / 10;
         if self.main.bytes <= main
-            && let Some(id) = self.evict_small(nodes, capacity)
+            && let Some(node) = self.evict_small(nodes, capacity)
         {
-            return Some(id);
+            return Some(node);
         }
         self.evict_main(nodes).or_else(|| self.evict_small(nodes, capacity))
     }
 
-    fn evict_small(&mut self, nodes: &mut impl Nodes, capacity: u64) -> Option<Id> {
-        while let Some(id) = self.small.next_out(nodes) {
-            self.small.remove(nodes, id);
-            if nodes.hits(id) < THRESHOLD {
-                self.ghosts.add(nodes.hash(id), nodes.weight(id), capacity / 10 * 9);
-                return Some(id);
+    fn evict_small<N: Nodes>(&mut self, nodes: &mut N, capacity: u64) -> Option<N::Node> {
+        while let Some(mut node) = self.small.next_out(nodes) {
+            self.small.remove(nodes, node);
+            if nodes.hits(&mut node) < THRESHOLD {
+                self.ghosts.add(nodes.hash(node), nodes.weight(node), capacity / 10 * 9);
+                return Some(node);
             }
-            nodes.set_hits(id, 0);
-            self.main.push(nodes, id, MAIN);
+            nodes.set_hits(&mut node, 0);
+            self.main.push(nodes, node, MAIN);
         }
         None
     }
 
-    fn evict_main(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
-        while let Some(id) = self.main.next_out(nodes) {
-            if nodes.wear(id) == 0 {
-                self.main.remove(nodes, id);
-                return Some(id);
+    fn evict_main<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
+        while let Some(mut node) = self.main.next_out(nodes) {
+            if nodes.wear(&mut node) == 0 {
+                self.main.remove(nodes, node);
+                return Some(node);
             }
-            self.main.renew(nodes, id);
+            self.main.renew(nodes, node);
         }
         None
     }

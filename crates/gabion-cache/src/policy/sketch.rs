@@ -1,7 +1,7 @@
 //! S3-FIFO's two queues, with a frequency sketch to decide who enters the second.
 
+use super::Nodes;
 use super::list::List;
-use super::{Id, Nodes};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
@@ -28,27 +28,27 @@ impl Default for S3Sketch {
 
 impl S3Sketch {
     #[inline]
-    pub fn insert(&mut self, nodes: &mut impl Nodes, id: Id) {
-        self.small.push(nodes, id, SMALL);
+    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.small.push(nodes, node, SMALL);
         self.full = self.small.bytes + self.main.bytes;
     }
 
     #[inline]
-    pub fn remove(&mut self, nodes: &mut impl Nodes, id: Id) {
-        self.list_of(nodes.queue(id)).remove(nodes, id);
+    pub fn remove<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.list_of(nodes.queue(node)).remove(nodes, node);
     }
 
-    pub fn evict(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
+    pub fn evict<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
         let main_share = self.full - self.full / SMALL_SHARE;
         loop {
-            let Some(candidate) = self.small.next_out(nodes).filter(|_| self.main.bytes <= main_share) else {
+            let Some(mut candidate) = self.small.next_out(nodes).filter(|_| self.main.bytes <= main_share) else {
                 let victim = self.main_victim(nodes).or_else(|| self.small.next_out(nodes))?;
                 self.remove(nodes, victim);
                 return Some(victim);
             };
             self.small.remove(nodes, candidate);
             let has_room = self.main.bytes + nodes.weight(candidate) <= main_share;
-            if nodes.take_hits(candidate) > 0 || has_room {
+            if nodes.take_hits(&mut candidate) > 0 || has_room {
                 self.main.push(nodes, candidate, MAIN);
                 continue;
             }
@@ -77,13 +77,13 @@ impl S3Sketch {
     }
 
     /// The main queue's clock: whoever was hit gets another round for each hit.
-    fn main_victim(&mut self, nodes: &mut impl Nodes) -> Option<Id> {
+    fn main_victim<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
         loop {
-            let id = self.main.next_out(nodes)?;
-            if nodes.wear(id) == 0 {
-                return Some(id);
+            let mut node = self.main.next_out(nodes)?;
+            if nodes.wear(&mut node) == 0 {
+                return Some(node);
             }
-            self.main.renew(nodes, id);
+            self.main.renew(nodes, node);
         }
     }
 

@@ -51,20 +51,30 @@ impl Arena {
 }
 
 impl Nodes for Arena {
+    type Node = Id;
+    fn node(&self, id: Id) -> Id {
+        id
+    }
+    fn id(&self, node: Id) -> Id {
+        node
+    }
     fn links(&self, id: Id) -> (Id, Id) {
         self.nodes[id as usize].links
     }
-    fn set_links(&mut self, id: Id, newer: Id, older: Id) {
-        self.nodes[id as usize].links = (newer, older);
+    fn set_newer(&mut self, id: Id, newer: Id) {
+        self.nodes[id as usize].links.0 = newer;
+    }
+    fn set_older(&mut self, id: Id, older: Id) {
+        self.nodes[id as usize].links.1 = older;
     }
     fn weight(&self, id: Id) -> u64 {
         self.nodes[id as usize].weight
     }
-    fn hits(&self, id: Id) -> u8 {
-        self.nodes[id as usize].hits
+    fn hits(&self, id: &mut Id) -> u8 {
+        self.nodes[*id as usize].hits
     }
-    fn set_hits(&mut self, id: Id, hits: u8) {
-        self.nodes[id as usize].hits = hits;
+    fn set_hits(&mut self, id: &mut Id, hits: u8) {
+        self.nodes[*id as usize].hits = hits;
     }
     fn queue(&self, id: Id) -> u8 {
         self.nodes[id as usize].queue
@@ -88,13 +98,13 @@ fn misses(mode: Mode, capacity: u64, trace: impl IntoIterator<Item = (u32, u64)>
     let mut misses = 0;
     for (key, weight) in trace {
         if mode == Mode::Sketch {
-            let saturated = by_key.get(&key).is_some_and(|&id| arena.hits(id) == MOST_HITS);
+            let saturated = by_key.get(&key).is_some_and(|&id| arena.nodes[id as usize].hits == MOST_HITS);
             if !saturated {
                 arena.note(key);
             }
         }
         if let Some(&id) = by_key.get(&key) {
-            arena.nodes[id as usize].hits = (arena.hits(id) + 1).min(MOST_HITS);
+            arena.nodes[id as usize].hits = (arena.nodes[id as usize].hits + 1).min(MOST_HITS);
             policy.touch(&mut arena, id);
             continue;
         }
