@@ -93,9 +93,6 @@ impl From<Lack> for Step {
     }
 }
 
-/// Longer payloads leave no room behind where they were put together.
-const KEEP: usize = 1 << 16;
-
 /// A locked shard.
 pub(crate) struct Locked<'a> {
     pub shard: &'a Shard,
@@ -138,8 +135,7 @@ impl<'a> Locked<'a> {
             self.touch(id);
         }
         if self.ground.mode == Mode::Sketch {
-            self.shard.sketches.keep_time(self.state.stash.entries, request.hash.kept());
-            self.shard.sketches.note(request.hash.kept());
+            self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept());
         } else if found.is_none() {
             let (mode, partition) = (self.ground.mode, request.partition());
             group_in(&mut self.state.groups, mode, request.priority, partition).policy.miss(request.hash.kept());
@@ -245,7 +241,7 @@ impl<'a> Locked<'a> {
         }
         let pointer = self.ground.pile.pointer_at(Place::from_bits(id)).expect("an entry is in the cache's pile");
         let State { payload, .. } = &mut *self.state;
-        write_payload(request, None, payload);
+        let payload = write_payload(request, None, payload);
         // The same words in the same slot: this cannot fail for lack of room.
         self.ground.pile.replace(pointer, payload).expect("an entry's payload fits its own slot");
         entry.set_links(links.0, links.1);
@@ -304,58 +300,53 @@ impl<'a> Locked<'a> {
     }
 
     /// Puts an entry's payload, in one or two objects.
+    #[inline]
     fn put_entry(&mut self, request: &Request<'_>) -> Result<Place, Lack> {
-        let (mut payload, mut rest) = (std::mem::take(&mut self.state.payload), std::mem::take(&mut self.state.rest));
-        let result = self.put_objects(request, &mut payload, &mut rest);
-        for buffer in [&mut payload, &mut rest] {
-            buffer.clear();
-            buffer.shrink_to(KEEP);
+        if let Some(length) = request.layout.rest {
+            return self.put_split(request, length);
         }
-        (self.state.payload, self.state.rest) = (payload, rest);
+        let mut payload = std::mem::take(&mut self.state.payload);
+        let bytes = write_payload(request, None, &mut payload);
+        let result = match self.take_over(bytes) {
+            Some(place) => Ok(place),
+            None => self.put_payload(request, bytes).map(Pointer::to_place),
+        };
+        self.state.payload = payload;
         result
     }
 
-    #[inline]
-    fn put_objects(&mut self, request: &Request<'_>, payload: &mut Vec<u8>, rest: &mut Vec<u8>) -> Result<Place, Lack> {
-        let mut second = None;
-        if let Some(length) = request.layout.rest {
-            let bytes = if length == request.value.len() {
-                request.value
-            } else {
-                rest.clear();
-                rest.extend_from_slice(request.image.key);
-                rest.extend_from_slice(request.value);
-                rest
-            };
-            let pointer = self.put_payload(request, bytes)?;
-            second = Some((pointer, stored(length)));
+    /// Puts an entry's payload as two objects, the second of which has `length` bytes.
+    #[cold]
+    fn put_split(&mut self, request: &Request<'_>, length: usize) -> Result<Place, Lack> {
+        let both;
+        let rest = if length == request.value.len() {
+            request.value
+        } else {
+            both = [request.image.key, request.value].concat();
+            &both
+        };
+        let pointer = self.put_payload(request, rest)?;
+        let mut payload = std::mem::take(&mut self.state.payload);
+        let bytes = write_payload(request, Some((pointer, stored(length))), &mut payload);
+        let result = self.put_payload(request, bytes).map(Pointer::to_place);
+        self.state.payload = payload;
+        if result.is_err() {
+            let _ = self.ground.pile.remove(pointer);
         }
-        write_payload(request, second, payload);
-        match self.put_payload(request, payload) {
-            Ok(pointer) => Ok(pointer.to_place()),
-            Err(lack) => {
-                if let Some((pointer, _)) = second {
-                    let _ = self.ground.pile.remove(pointer);
-                }
-                Err(lack)
-            }
-        }
+        result
     }
 
     /// Puts a payload where there is room at hand, or where an entry of its kind that was about to go leaves some.
     #[inline]
     fn put_payload(&mut self, request: &Request<'_>, payload: &[u8]) -> Result<Pointer, Lack> {
         let pile = &self.ground.pile;
-        if let Some(pointer) = self.take_over(payload) {
-            return Ok(pointer);
-        }
         if let Ok(pointer) = pile.try_put(payload) {
             return Ok(pointer);
         }
         let lowest = self.ground.ledger.classes.lowest(request.priority);
         if lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
-            let put = self.take_over(payload).map_or_else(|| pile.try_put(payload), Ok);
-            if let Ok(pointer) = put {
+            let taken = self.take_over(payload).and_then(|place| pile.pointer_at(place));
+            if let Ok(pointer) = taken.map_or_else(|| pile.try_put(payload), Ok) {
                 return Ok(pointer);
             }
         }
@@ -367,11 +358,10 @@ impl<'a> Locked<'a> {
 
     /// Puts a payload into the slot that an entry left to it, if one did.
     #[inline]
-    fn take_over(&mut self, payload: &[u8]) -> Option<Pointer> {
-        let (pile, place) = (&self.ground.pile, self.vacant?);
-        let pointer = pile.hand_over(place, payload).then(|| pile.pointer_at(place)).flatten()?;
+    fn take_over(&mut self, payload: &[u8]) -> Option<Place> {
+        let place = self.vacant.filter(|&place| self.ground.pile.hand_over(place, payload))?;
         self.vacant = None;
-        Some(pointer)
+        Some(place)
     }
 
     /// Puts an entry's payload into another slot that `fits`; false when there is none.
@@ -423,8 +413,7 @@ impl<'a> Locked<'a> {
         if let Some(own) = &request.record.own {
             own.used.give(old_weight - carried);
         }
-        request.record.counters.add(Figure::BytesOut, old_weight);
-        request.record.counters.add(Figure::BytesIn, weight);
+        request.record.counters.add_each([(Figure::BytesOut, old_weight), (Figure::BytesIn, weight)]);
         self.earn(old_weight - carried);
         self.settle(request, to, before, partition);
     }
@@ -438,8 +427,7 @@ impl<'a> Locked<'a> {
         self.with_group(request.priority, request.partition(), |group, links| {
             group.policy.insert(links, links.node(id))
         });
-        request.record.counters.count(Figure::Came);
-        request.record.counters.add(Figure::BytesIn, request.weight());
+        request.record.counters.add_each([(Figure::Came, 1), (Figure::BytesIn, request.weight())]);
         Ok(())
     }
 
@@ -478,13 +466,10 @@ impl<'a> Locked<'a> {
             self.discard(id);
         }
         let record = &self.state.records[usize::from(table)];
-        record.counters.count(Figure::Went);
-        record.counters.add(Figure::BytesOut, weight);
-        match reason {
-            Some(Reason::Evicted) => record.counters.count(Figure::Evicted),
-            Some(Reason::Expired) => record.counters.count(Figure::Expired),
-            None => {}
-        }
+        let evicted = u64::from(reason == Some(Reason::Evicted));
+        let expired = u64::from(reason == Some(Reason::Expired));
+        let left = [(Figure::Went, 1), (Figure::BytesOut, weight)];
+        record.counters.add_each([left[0], left[1], (Figure::Evicted, evicted), (Figure::Expired, expired)]);
         if let Some(own) = &record.own {
             own.used.give(weight);
         }
@@ -522,13 +507,19 @@ impl<'a> Locked<'a> {
 
 /// Puts an entry's payload together: head, image (or as much of it as stands there), value (unless it is elsewhere).
 #[inline]
-fn write_payload(request: &Request<'_>, rest: Option<(Pointer, u64)>, into: &mut Vec<u8>) {
-    into.clear();
+fn write_payload<'p>(request: &Request<'_>, rest: Option<(Pointer, u64)>, into: &'p mut Vec<u8>) -> &'p [u8] {
     let (layout, image) = (request.layout, request.image);
-    request.head(rest).write(layout.flags, into);
-    into.extend_from_slice(&image.prefix()[..image.prefix_len]);
-    into.extend_from_slice(&image.key[..layout.image - image.prefix_len]);
-    if rest.is_none() {
-        into.extend_from_slice(request.value);
+    let value = if rest.is_none() { request.value } else { &[] };
+    let head = 8 * layout.flags.image_at();
+    let (key_at, value_at) = (head + image.prefix_len, head + layout.image);
+    let length = value_at + value.len();
+    // Room for the prefix as a whole word, whatever follows it.
+    if into.len() < length + 8 {
+        into.resize((length + 8).next_power_of_two(), 0);
     }
+    request.head(rest).write(layout.flags, into);
+    into[head..head + 8].copy_from_slice(&image.prefix());
+    into[key_at..value_at].copy_from_slice(&image.key[..layout.image - image.prefix_len]);
+    into[value_at..length].copy_from_slice(value);
+    &into[..length]
 }

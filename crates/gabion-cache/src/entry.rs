@@ -185,21 +185,29 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Appends the words, with no neighbours yet.
+    /// Writes the words, with no neighbours yet, to where the payload begins.
     #[inline]
-    pub fn write(&self, flags: Flags, into: &mut Vec<u8>) {
+    pub fn write(&self, flags: Flags, into: &mut [u8]) {
         let about =
             u64::from(self.about.own) << OWN_SHIFT | u64::from(self.about.priority.cast_unsigned()) << PRIORITY_SHIFT;
-        let words =
-            [(self.kept >> LOW_HASH_BITS) << Place::BITS | flags.0 << FLAGS_SHIFT | about, self.kept << Place::BITS];
-        let mut push = |word: u64| into.extend_from_slice(&word.to_le_bytes());
-        words.into_iter().for_each(&mut push);
+        let (words, _) = into.as_chunks_mut::<8>();
+        let mut set = |at: usize, word: u64| words[at] = word.to_le_bytes();
+        set(NEWER, (self.kept >> LOW_HASH_BITS) << Place::BITS | flags.0 << FLAGS_SHIFT | about);
+        set(OLDER, self.kept << Place::BITS);
         if let Some(due) = self.due {
-            [due.to_bits(), 0, 0].into_iter().for_each(&mut push);
+            set(DUE, due.to_bits());
+            set(PREVIOUS, 0);
+            set(NEXT, 0);
         }
-        [self.times.end, self.times.ttl].into_iter().flatten().for_each(&mut push);
+        if let Some(end) = self.times.end {
+            set(flags.end_at(), end);
+        }
+        if let Some(ttl) = self.times.ttl {
+            set(flags.ttl_at(), ttl);
+        }
         if let Some((pointer, weight)) = self.rest {
-            [pointer.to_bits(), weight].into_iter().for_each(&mut push);
+            set(flags.rest_at(), pointer.to_bits());
+            set(flags.rest_at() + 1, weight);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Linear hashing: which of so many parts a hash leads to, which part is split next, and when.
 
-use std::cmp::Ordering;
-
 /// Which of `count` segments or sketches a hash leads to.
 #[inline]
 pub(crate) fn address(kept: u64, count: u64) -> usize {
@@ -17,18 +15,11 @@ pub(crate) fn partner(last: u64) -> u64 {
     last ^ 1 << last.ilog2()
 }
 
-/// Whether `count` segments that are full with `full` entries each should become more or fewer. While a round of splits
-/// is under way it goes on, unless entries go again; the numbers lie so far apart that no put and remove by turns split
-/// and merge.
-#[inline]
-pub(crate) fn wanted(entries: u64, count: u64, full: u64) -> Ordering {
+/// How many entries `count` parts may have that are full with `full` entries each: fewer than the first, and there should
+/// be fewer parts; more than the second, and there should be more. While a round of splits is under way it goes on, unless
+/// entries go again; the numbers lie so far apart that no put and remove by turns split and merge.
+pub(crate) fn bounds(count: u64, full: u64) -> (u64, u64) {
     let round = 1 << count.ilog2();
     let (grow, shrink) = if count == round { (100, 36) } else { (84, 72) };
-    if entries * 100 > full * round * grow {
-        Ordering::Greater
-    } else if count > 1 && entries * 100 < full * round * shrink {
-        Ordering::Less
-    } else {
-        Ordering::Equal
-    }
+    (if count > 1 { (full * round * shrink).div_ceil(100) } else { 0 }, full * round * grow / 100)
 }

@@ -16,7 +16,6 @@
 //! Readers take no lock. A cell changes by one store, and moves only when a segment is split or merged; the shard's
 //! version tells a reader that found nothing whether that happened meanwhile.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
@@ -24,7 +23,7 @@ use std::sync::atomic::{AtomicU64, fence};
 use gabion_blocks::BlockError;
 use gabion_pile::Place;
 
-use crate::growth::{address, partner, wanted};
+use crate::growth::{address, bounds, partner};
 use crate::hash::{HOME_BITS, KeyHash, SEGMENT_BITS, TAG_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS, Unit};
 use crate::policy::MOST_HITS;
@@ -227,6 +226,9 @@ pub(crate) struct Stash {
     cells: Vec<(AtomicU64, u64)>,
     /// Entries in all segments and the stash.
     pub entries: u64,
+    /// With fewer entries there are too many segments, and with more too few.
+    least: u64,
+    most: u64,
 }
 
 impl Segments {
@@ -396,8 +398,8 @@ impl Segments {
         let count = self.count.load(Relaxed);
         if count == 0 {
             self.strip.put(0, clear)?;
-            self.count.store(1, Release);
-        } else if wanted(stash.entries, count, FULL) == Ordering::Greater {
+            self.recount(stash, 1);
+        } else if stash.entries > stash.most {
             let split = self.split(stash);
             if stash.entries > MOST * (1 << count.ilog2()) {
                 split?;
@@ -442,10 +444,16 @@ impl Segments {
     /// Merges two segments when there are few entries. Called after removals.
     #[inline]
     pub fn shrink(&self, stash: &mut Stash) {
-        let count = self.count.load(Relaxed);
-        if count > 1 && wanted(stash.entries, count, FULL) == Ordering::Less {
-            self.merge(stash, count - 1);
+        if stash.entries < stash.least {
+            self.merge(stash, self.count.load(Relaxed) - 1);
         }
+    }
+
+    /// There are so many segments from now on.
+    fn recount(&self, stash: &mut Stash, count: u64) {
+        (stash.least, stash.most) = bounds(count, FULL);
+        // Release: who finds the count finds its segments.
+        self.count.store(count, Release);
     }
 
     #[cold]
@@ -455,7 +463,7 @@ impl Segments {
         let mut taken = Taken::new();
         taken.take(from);
         self.take_stashed(stash, last, &mut taken);
-        self.count.store(last, Release);
+        self.recount(stash, last);
         taken.cells().for_each(|(cell, kept)| self.put(stash, kept, cell));
         self.strip.give(last as usize);
     }
@@ -474,7 +482,7 @@ impl Segments {
         taken.take(from);
         self.take_stashed(stash, partner(count), &mut taken);
         clear(from);
-        self.count.store(count + 1, Release);
+        self.recount(stash, count + 1);
         taken.cells().for_each(|(cell, kept)| self.put(stash, kept, cell));
         Ok(())
     }

@@ -92,7 +92,6 @@ pub(crate) struct State {
     pub gone: Vec<Gone>,
     /// Where payloads are put together.
     pub payload: Vec<u8>,
-    pub rest: Vec<u8>,
     pub buf: ReadBuf,
 }
 

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) const SKETCH_WORDS: usize = 512;
 
 const LINE_WORDS: usize = 8;
-const LINE_BITS: u32 = (SKETCH_WORDS / LINE_WORDS).trailing_zeros();
+const LINES: usize = SKETCH_WORDS / LINE_WORDS;
+const LINE_BITS: u32 = LINES.trailing_zeros();
 const MOST: u64 = 15;
 /// How many notes for each entry, before all counters are halved.
 pub(crate) const SAMPLE: u64 = 10;
@@ -32,31 +33,34 @@ impl Places {
     fn of(hash: u64) -> Self {
         // Fibonacci hashing spreads the few bits that keys of one sketch differ in.
         let mixed = (hash ^ hash << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Self { line: (mixed >> (64 - LINE_BITS)) as usize * LINE_WORDS, mixed }
+        Self { line: (mixed >> (64 - LINE_BITS)) as usize, mixed }
     }
 
-    /// Word and shift of the counter in a quarter of the line.
+    /// Shift of the counter in a quarter of the line, and which of the quarter's two words it is in.
     #[inline]
     fn at(self, quarter: usize) -> (usize, u32) {
         let bits = (self.mixed >> (20 + 8 * quarter)) as usize & 31;
-        (self.line + 2 * quarter + (bits >> 4), (bits as u32 & 15) * 4)
+        (2 * quarter + (bits >> 4), (bits as u32 & 15) * 4)
     }
 
-    /// The least of the four.
+    /// The line of the four counters.
     #[inline]
-    fn least(self, words: &[AtomicU64; SKETCH_WORDS]) -> u64 {
-        let count = |quarter| {
-            let (word, shift) = self.at(quarter);
-            words[word % SKETCH_WORDS].load(Relaxed) >> shift & MOST
-        };
-        count(0).min(count(1)).min(count(2).min(count(3)))
+    fn line(self, words: &[AtomicU64; SKETCH_WORDS]) -> &[AtomicU64; LINE_WORDS] {
+        let (lines, _) = words.as_chunks::<LINE_WORDS>();
+        &lines[self.line % LINES]
     }
 }
 
 /// The estimate for a key.
 #[inline]
 pub(crate) fn estimate(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> u8 {
-    Places::of(hash).least(words) as u8
+    let places = Places::of(hash);
+    let line = places.line(words);
+    let count = |quarter| {
+        let (word, shift) = places.at(quarter);
+        line[word].load(Relaxed) >> shift & MOST
+    };
+    count(0).min(count(1)).min(count(2).min(count(3))) as u8
 }
 
 /// Notes that a key was asked for: raises those of its counters that are least, because only they can be right
@@ -64,16 +68,21 @@ pub(crate) fn estimate(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> u8 {
 #[inline]
 pub(crate) fn note(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> bool {
     let places = Places::of(hash);
-    let least = places.least(words);
+    let line = places.line(words);
+    let counters = [0, 1, 2, 3].map(|quarter| {
+        let (word, shift) = places.at(quarter);
+        let value = line[word].load(Relaxed);
+        (word, shift, value, value >> shift & MOST)
+    });
+    let [(_, _, _, a), (_, _, _, b), (_, _, _, c), (_, _, _, d)] = counters;
+    let least = a.min(b).min(c.min(d));
     if least == MOST {
         return false;
     }
-    for quarter in 0..4 {
-        let (word, shift) = places.at(quarter);
-        let value = words[word % SKETCH_WORDS].load(Relaxed);
-        if value >> shift & MOST == least {
+    for (word, shift, value, count) in counters {
+        if count == least {
             // Relaxed, and not a read-modify-write: a lost count does not matter.
-            words[word % SKETCH_WORDS].store(value + (1 << shift), Relaxed);
+            line[word].store(value + (1 << shift), Relaxed);
         }
     }
     true

@@ -4,12 +4,11 @@
 //! that it was split from, so that what was known of its keys stays known. All keys of a shard age at one time, or equals
 //! would win over equals: a sketch is halved when it is next written to, and until then who reads it halves what he reads.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::growth::{address, partner, wanted};
+use crate::growth::{address, bounds, partner};
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
 use crate::sketch::{self, SAMPLE};
 
@@ -27,14 +26,18 @@ pub(crate) struct Sketches {
     epoch: AtomicU32,
     /// Keys noted since.
     noted: AtomicU64,
+    /// With fewer entries there are too many sketches, and with more too few. For the lock's holder.
+    least: AtomicU64,
+    most: AtomicU64,
 }
 
 impl Sketches {
     pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Self {
         let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2) as usize);
         let epochs = (0..strip.most()).map(|_| AtomicU32::new(0)).collect();
-        let (count, noted) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { strip, count, epochs, epoch: AtomicU32::new(0), noted }
+        let zero = || AtomicU64::new(0);
+        let (count, noted, least, most) = (zero(), zero(), zero(), zero());
+        Self { strip, count, epochs, epoch: AtomicU32::new(0), noted, least, most }
     }
 
     /// Bytes of all sketches.
@@ -52,9 +55,14 @@ impl Sketches {
     /// Notes that a key was asked for. No lock is needed.
     #[inline]
     pub fn note(&self, kept: u64) {
-        if let Some(words) = self.index(kept).and_then(|index| self.strip.get(index))
-            && sketch::note(words, kept)
-        {
+        if let Some(words) = self.index(kept).and_then(|index| self.strip.get(index)) {
+            self.note_in(words, kept);
+        }
+    }
+
+    #[inline]
+    fn note_in(&self, words: &Unit, kept: u64) {
+        if sketch::note(words, kept) {
             // Relaxed, and not a read-modify-write: a lost count does not matter.
             self.noted.store(self.noted.load(Relaxed) + 1, Relaxed);
         }
@@ -69,21 +77,24 @@ impl Sketches {
         sketch::estimate(words, kept) >> behind.min(7)
     }
 
-    /// Halves all counts and makes sketches more or fewer when it is time; brings the sketch of a key up to date. Under
-    /// the shard's lock.
+    /// Notes that a key was put. First halves all counts and makes sketches more or fewer, when it is time, and brings the
+    /// key's sketch up to date. Under the shard's lock.
     #[inline]
-    pub fn keep_time(&self, entries: u64, kept: u64) {
+    pub fn note_put(&self, entries: u64, kept: u64) {
         let noted = self.noted.load(Relaxed);
         if noted >= SAMPLE * entries.max(64) {
             self.noted.store(noted / 2, Relaxed);
             self.epoch.store(self.epoch.load(Relaxed).wrapping_add(1), Relaxed);
         }
         let count = self.count.load(Relaxed);
-        if count == 0 || wanted(entries, count, FULL) != Ordering::Equal {
+        if count == 0 || entries > self.most.load(Relaxed) || entries < self.least.load(Relaxed) {
             self.resize(entries, count);
         }
-        if let Some(index) = self.index(kept) {
+        if let Some(index) = self.index(kept)
+            && let Some(words) = self.strip.get(index)
+        {
             self.age(index);
+            self.note_in(words, kept);
         }
     }
 
@@ -101,24 +112,32 @@ impl Sketches {
 
     #[cold]
     fn resize(&self, entries: u64, count: u64) {
+        let count = self.resized(entries, count);
+        let (least, most) = if count > 0 { bounds(count, FULL) } else { (0, 0) };
+        self.least.store(least, Relaxed);
+        self.most.store(most, Relaxed);
+        self.count.store(count, Release);
+    }
+
+    /// Makes a sketch more, or one fewer. Returns how many there are to be.
+    fn resized(&self, entries: u64, count: u64) -> u64 {
         if count == 0 {
             let made = self.strip.put(0, |words| words.iter().for_each(|word| word.store(0, Relaxed)));
             // Without memory nobody is known for now.
-            self.count.store(u64::from(made.is_ok()), Release);
-            return;
+            return u64::from(made.is_ok());
         }
-        if wanted(entries, count, FULL) == Ordering::Greater {
+        if entries > self.most.load(Relaxed) {
             let from = partner(count) as usize;
             self.age(from);
-            let Some(known) = self.strip.get(from) else { return };
+            let Some(known) = self.strip.get(from) else { return count };
             let copy = |words: &Unit| {
                 words.iter().zip(known).for_each(|(into, from)| into.store(from.load(Relaxed), Relaxed));
             };
-            if self.strip.put(count as usize, copy).is_ok() {
-                self.epochs[count as usize].store(self.epoch.load(Relaxed), Relaxed);
-                self.count.store(count + 1, Release);
+            if self.strip.put(count as usize, copy).is_err() {
+                return count;
             }
-            return;
+            self.epochs[count as usize].store(self.epoch.load(Relaxed), Relaxed);
+            return count + 1;
         }
         let (last, into) = (count as usize - 1, partner(count - 1) as usize);
         self.age(last);
@@ -126,7 +145,9 @@ impl Sketches {
         if let (Some(into), Some(from)) = (self.strip.get(into), self.strip.get(last)) {
             sketch::merge(into, from);
         }
+        // Nobody is led there before it is given back.
         self.count.store(last as u64, Release);
         self.strip.give(last);
+        last as u64
     }
 }

@@ -135,17 +135,26 @@ impl Counters {
 
     #[inline]
     pub fn add(&self, figure: Figure, number: u64) {
+        self.add_each([(figure, number)]);
+    }
+
+    /// Counts several things, for one look at which stripe is the thread's.
+    #[inline]
+    pub fn add_each<const N: usize>(&self, figures: [(Figure, u64); N]) {
         let stripe = match STRIPE.get() {
             usize::MAX => lease(),
             stripe => stripe,
         };
-        let counter = &self.stripes[stripe].0[figure as usize];
-        // Relaxed throughout: figures, nothing depends on them. A stripe of one's own changes hands by the lock of the
-        // free ones.
-        if stripe == OWN_STRIPES {
-            counter.fetch_add(number, Relaxed);
-        } else {
-            counter.store(counter.load(Relaxed).wrapping_add(number), Relaxed);
+        let counters = &self.stripes[stripe].0;
+        for (figure, number) in figures {
+            let counter = &counters[figure as usize];
+            // Relaxed throughout: figures, nothing depends on them. A stripe of one's own changes hands by the lock of the
+            // free ones.
+            if stripe == OWN_STRIPES {
+                counter.fetch_add(number, Relaxed);
+            } else {
+                counter.store(counter.load(Relaxed).wrapping_add(number), Relaxed);
+            }
         }
     }
 
