@@ -425,7 +425,7 @@ impl<'a> Locked<'a> {
             self.hang(id);
         }
         self.with_group(request.priority, request.partition(), |group, links| {
-            group.policy.insert(links, links.node(id))
+            group.policy.insert(links, links.node(id));
         });
         request.record.counters.add_each([(Figure::Came, 1), (Figure::BytesIn, request.weight())]);
         Ok(())

@@ -41,6 +41,7 @@
 //! | `policy` | who goes when room is needed, checkable without a cache |
 //! | `growth` | when parts of a shard split and join |
 //! | `pages` | memory of the index, in units of 4 KiB |
+//! | `bucket` | a cache line of the index: cells and their tags |
 //! | `segments` | from a hash to places, growing a segment at a time |
 //! | `sketches` | the sketches of a shard, as many as it needs |
 //! | `wheel` | when entries end |
@@ -72,6 +73,8 @@ mod policy;
 mod growth;
 
 mod pages;
+
+mod bucket;
 
 mod segments;
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use gabion_blocks::Budget;
 use gabion_pile::{Glance, Pile, Place, ReadBuf};
 
+use crate::bucket::Cell;
 use crate::budget::Ledger;
 use crate::clock::{Clock, LATE, roughly};
 use crate::entry::{Entry, Flags};
@@ -13,7 +14,7 @@ use crate::key::Image;
 use crate::pages::Pages;
 use crate::policy::{Id, Mode, Nodes, Policy};
 use crate::record::Record;
-use crate::segments::{Cell, Glimpse, Segments, Spot, Stash};
+use crate::segments::{Glimpse, Segments, Spot, Stash};
 use crate::sketches::Sketches;
 use crate::wheel::{Due, Timers, Wheel};
 

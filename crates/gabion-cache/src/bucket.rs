@@ -1,0 +1,146 @@
+//! One cache line of the index: seven cells and their tags. `segments` says what they mean together.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use gabion_pile::Place;
+
+use crate::hash::{HOME_BITS, SEGMENT_BITS, TAG_BITS};
+use crate::pages::{UNIT_WORDS, Unit};
+use crate::policy::MOST_HITS;
+
+const BUCKET_WORDS: usize = 8;
+pub(crate) const BUCKETS: usize = UNIT_WORDS / BUCKET_WORDS;
+pub(crate) const CELLS: usize = BUCKET_WORDS - 1;
+const _: () = assert!(BUCKETS == 1 << HOME_BITS && CELLS == 7 && TAG_BITS == 8);
+pub(crate) const PLACE: u64 = (1 << Place::BITS) - 1;
+pub(crate) const SEGMENT_SHIFT: u32 = Place::BITS;
+pub(crate) const STEP_SHIFT: u32 = SEGMENT_SHIFT + SEGMENT_BITS;
+pub(crate) const HITS_SHIFT: u32 = STEP_SHIFT + 2;
+const ONE_HIT: u64 = 1 << HITS_SHIFT;
+const _: () = assert!(HITS_SHIFT + 2 == u64::BITS);
+
+const EACH: u64 = 0x0001_0101_0101_0101;
+pub(crate) const PASSED_SHIFT: u32 = 56;
+/// A bucket that so many passed is taken to be passed for ever, until it is split or merged.
+pub(crate) const MOST_PASSED: u64 = 0xFF;
+
+/// The high bit of each of the seven low bytes that equals `tag`.
+#[inline]
+pub(crate) fn equal(tags: u64, tag: u64) -> u64 {
+    const LOW: u64 = 0x007F_7F7F_7F7F_7F7F;
+    let differ = tags ^ (tag * EACH);
+    !(((differ & LOW) + LOW) | differ | LOW) & (EACH << 7)
+}
+
+/// A cell as it was seen.
+#[derive(Clone, Copy)]
+pub(crate) struct Cell<'a> {
+    pub word: &'a AtomicU64,
+    pub seen: u64,
+}
+
+impl Cell<'_> {
+    #[inline]
+    pub fn place(&self) -> Place {
+        Place::from_bits(self.seen)
+    }
+
+    /// Whether the cell still leads to where it did.
+    #[inline]
+    pub fn stands(&self) -> bool {
+        // Acquire: whoever looks at what it leads to after that finds it no older.
+        (self.word.load(Acquire) ^ self.seen) << 2 == 0
+    }
+
+    /// Whether hits are counted to the end.
+    #[inline]
+    pub fn is_worn(&self) -> bool {
+        self.seen >> HITS_SHIFT == u64::from(MOST_HITS)
+    }
+
+    /// Counts a hit; true when it was not yet counted to the end.
+    #[inline]
+    pub fn hit(&self) -> bool {
+        if self.is_worn() {
+            return false;
+        }
+        // Relaxed: a hint for the policy. One that fails because another came between is as good as counted.
+        let _ = self.word.compare_exchange_weak(self.seen, self.seen + ONE_HIT, Relaxed, Relaxed);
+        true
+    }
+
+    #[inline]
+    pub fn hits(&self) -> u8 {
+        (self.seen >> HITS_SHIFT) as u8
+    }
+
+    /// Under the shard's lock.
+    #[inline]
+    pub fn set_hits(&self, hits: u8) {
+        // A hit that comes between is lost: as good as one that came before.
+        self.word.store(self.seen << 2 >> 2 | u64::from(hits) << HITS_SHIFT, Relaxed);
+    }
+
+    /// Leads to another place from now on. Under the shard's lock.
+    pub fn lead_to(&self, place: Place) {
+        // Release: whoever finds the place finds the payload written.
+        self.word.store(self.seen & !PLACE | place.to_bits(), Release);
+    }
+}
+
+/// A bucket of a segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Bucket<'a>(pub &'a [AtomicU64; BUCKET_WORDS]);
+
+impl<'a> Bucket<'a> {
+    #[inline]
+    pub fn of(segment: &'a Unit, index: usize) -> Self {
+        let (buckets, _) = segment.as_chunks::<BUCKET_WORDS>();
+        Self(&buckets[index % BUCKETS])
+    }
+
+    #[inline]
+    pub fn meta(self) -> u64 {
+        // Acquire: whoever finds a tag finds its cell written.
+        self.0[0].load(Acquire)
+    }
+
+    #[inline]
+    pub fn cell(self, at: usize) -> &'a AtomicU64 {
+        &self.0[1 + at]
+    }
+
+    #[inline]
+    pub fn passed(self) -> u64 {
+        self.meta() >> PASSED_SHIFT
+    }
+
+    /// One cell more went past this bucket, or one less.
+    pub fn pass(self, by: i64) {
+        let passed = self.passed();
+        if passed < MOST_PASSED {
+            let meta = self.meta() & !(MOST_PASSED << PASSED_SHIFT);
+            self.0[0].store(meta | passed.wrapping_add_signed(by) << PASSED_SHIFT, Release);
+        }
+    }
+
+    pub fn fill(self, at: usize, cell: u64, tag: u64) {
+        // Relaxed: published by the tag.
+        self.cell(at).store(cell, Relaxed);
+        // Release: see `meta`.
+        self.0[0].store(self.meta() | tag << (8 * at), Release);
+    }
+
+    pub fn empty(self, at: usize) {
+        self.0[0].store(self.meta() & !(0xFF << (8 * at)), Release);
+        // Release: whoever still found the tag and finds no cell knows that the entry went.
+        self.cell(at).store(0, Release);
+    }
+
+    pub fn cells(self) -> impl Iterator<Item = (usize, u64, u64)> + 'a {
+        let meta = self.meta();
+        let taken = (0..CELLS).map(move |at| (at, meta >> (8 * at) & 0xFF)).filter(|&(_, tag)| tag != 0);
+        taken.map(move |(at, tag)| (at, self.cell(at).load(Relaxed), tag))
+    }
+}
