@@ -331,7 +331,15 @@ impl<'a> Entry<'a> {
     }
 
     pub fn set_hooks(self, previous: Id, next: Id, bucket: usize) {
+        self.set_previous(previous, bucket);
+        self.set_next(next);
+    }
+
+    pub fn set_previous(self, previous: Id, bucket: usize) {
         self.set(PREVIOUS, u64::MAX, previous | (bucket as u64) << Place::BITS);
+    }
+
+    pub fn set_next(self, next: Id) {
         self.set(NEXT, u64::MAX, next);
     }
 

@@ -28,7 +28,7 @@
 //! Bytes are counted twice. What entries are charged (rounded payloads, their part of the index) never exceeds
 //! `max_bytes`; and memory, in pages of pile and index together, is taken from one budget of the same size (8 MiB for
 //! smaller caches). Where either is short, entries are evicted, of the lowest priority first; where only pages are short,
-//! entries also move together.
+//! entries also move together. An entry that is evicted for one of the same size leaves its slot to that one.
 //!
 //! The rooms, lowest first:
 //!
@@ -46,6 +46,7 @@
 //! | `sketches` | the sketches of a shard, as many as it needs |
 //! | `wheel` | when entries end |
 //! | `entry` | what stands in the pile: neighbours, times, key, value |
+//! | `read` | an entry's value, without a lock |
 //! | `budget` | what an entry costs, what may be used |
 //! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
 //! | `shard` | one lock's part of it all, and reading without it |
@@ -83,6 +84,8 @@ mod sketches;
 mod wheel;
 
 mod entry;
+
+mod read;
 
 mod budget;
 

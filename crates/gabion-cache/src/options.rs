@@ -54,7 +54,9 @@ impl Span {
             Self::Of(span) => Some(span),
         };
         // Up: what lives for less than a millisecond still lives.
-        span.map(|span| u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+        span.map(|span| {
+            span.as_secs().saturating_mul(1000).saturating_add(u64::from(span.subsec_nanos().div_ceil(1_000_000)))
+        })
     }
 }
 
@@ -83,4 +85,21 @@ pub enum PutResult {
     /// Not stored: larger than the limit, or only values of higher priority could have made room. The key holds nothing
     /// now, so that its earlier value is not taken for the new one.
     Rejected,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_rounded_up_to_milliseconds() {
+        let millis = |span| Span::Of(span).millis(None);
+        assert_eq!(millis(Duration::ZERO), Some(0));
+        assert_eq!(millis(Duration::from_nanos(1)), Some(1));
+        assert_eq!(millis(Duration::new(7, 999_000_001)), Some(8000));
+        assert_eq!(millis(Duration::new(7, 999_000_000)), Some(7999));
+        assert_eq!(millis(Duration::MAX), Some(u64::MAX));
+        assert_eq!(Span::Table.millis(Some(Duration::from_secs(2))), Some(2000));
+        assert_eq!((Span::Never.millis(Some(Duration::ZERO)), Span::Table.millis(None)), (None, None));
+    }
 }

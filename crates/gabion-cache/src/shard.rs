@@ -3,16 +3,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gabion_blocks::Budget;
-use gabion_pile::{Glance, Pile, Place, ReadBuf};
+use gabion_pile::{Pile, Place, ReadBuf};
 
 use crate::bucket::Cell;
 use crate::budget::Ledger;
 use crate::clock::{Clock, LATE, roughly};
-use crate::entry::{Entry, Flags};
+use crate::entry::Entry;
 use crate::hash::KeyHash;
 use crate::key::Image;
 use crate::pages::Pages;
 use crate::policy::{Id, Mode, Nodes, Policy};
+use crate::read::{Changed, Found, read_at, read_whole};
 use crate::record::Record;
 use crate::segments::{Glimpse, Segments, Spot, Stash};
 use crate::sketches::Sketches;
@@ -96,18 +97,6 @@ pub(crate) struct State {
     pub buf: ReadBuf,
 }
 
-/// What was read at a place.
-#[derive(Clone, Copy)]
-pub(crate) struct Found {
-    /// Where the value begins in what was read.
-    pub offset: usize,
-    /// Its end, or [`Due::NONE`].
-    pub due: Due,
-}
-
-/// An entry changed while it was looked at.
-struct Changed;
-
 /// What one search without a lock came to.
 enum Attempt<'a> {
     Found(Found, Cell<'a>),
@@ -120,85 +109,6 @@ enum Attempt<'a> {
 
 /// How many times a read is tried beside writers before it asks for the lock.
 const ATTEMPTS: u32 = 16;
-
-/// Reads the value of a key that lies at a cell's place in one piece; `None` when it does not, or changes meanwhile.
-#[inline(always)]
-fn read_whole(pile: &Pile, image: &Image<'_>, cell: Cell<'_>, buf: &mut ReadBuf) -> Option<Found> {
-    let glance = pile.glance(cell.place())?;
-    // Relaxed throughout: `holds` decides what all this is worth.
-    let word = |index| glance.body().word(index).load(std::sync::atomic::Ordering::Relaxed);
-    let flags = Flags::of(word(0));
-    let (at, length) = (flags.image_at(), image.len());
-    if flags.is_split() || glance.len() < 8 * at + length || !image.matches(length, |index| word(at + index)) {
-        return None;
-    }
-    glance.copy(at + length / 8, buf);
-    let due = if flags.timed() { Entry::new(glance.body()).end() } else { Due::NONE };
-    glance.holds(|| cell.stands()).then_some(Found { offset: length % 8, due })
-}
-
-/// Reads the value of a key at a place into `buf`, unless only its being there matters. `Ok(None)`: another key's entry lies there. `linked` says whether the
-/// index still leads there.
-#[inline(always)]
-fn read_at(
-    pile: &Pile,
-    image: &Image<'_>,
-    place: Place,
-    buf: &mut ReadBuf,
-    copy: bool,
-    linked: impl Fn() -> bool + Copy,
-) -> Result<Option<Found>, Changed> {
-    let glance = pile.glance(place).ok_or(Changed)?;
-    // Relaxed throughout: `holds` decides what all this is worth.
-    let word = |index| glance.body().word(index).load(std::sync::atomic::Ordering::Relaxed);
-    let flags = Flags::of(word(0));
-    let at = flags.image_at();
-    let length = image.len();
-    if flags.is_split() || glance.len() < 8 * at + length {
-        // Copies: what is only ever copied stays in registers.
-        return read_split(pile, glance, flags, *image, buf, copy, linked);
-    }
-    if !image.matches(length, |index| word(at + index)) {
-        return if glance.holds(linked) { Ok(None) } else { Err(Changed) };
-    }
-    if copy {
-        glance.copy(at + length / 8, buf);
-    }
-    let due = if flags.timed() { Entry::new(glance.body()).end() } else { Due::NONE };
-    if !glance.holds(linked) {
-        return Err(Changed);
-    }
-    Ok(Some(Found { offset: length % 8, due }))
-}
-
-/// Reads the value of an entry that lies in two objects.
-#[cold]
-#[inline(never)]
-fn read_split(
-    pile: &Pile,
-    glance: Glance<'_>,
-    flags: Flags,
-    image: Image<'_>,
-    buf: &mut ReadBuf,
-    copy: bool,
-    linked: impl Fn() -> bool,
-) -> Result<Option<Found>, Changed> {
-    let entry = Entry::new(glance.body());
-    let inline = if flags.is_split() { entry.begins_with(&image) } else { None };
-    let (rest, due) = (entry.rest(), entry.end());
-    if !glance.holds(linked) {
-        return Err(Changed);
-    }
-    let (Some(inline), Some((pointer, _))) = (inline, rest) else { return Ok(None) };
-    let offset = image.len() - inline;
-    if !copy && offset == 0 {
-        return Ok(Some(Found { offset, due }));
-    }
-    // The second object never changes, and is removed after the first: if it is still there, it was the value when the
-    // index was looked at again.
-    let payload = pile.read(pointer, buf).map_err(|_| Changed)?;
-    Ok((offset == 0 || payload.starts_with(image.key)).then_some(Found { offset, due }))
-}
 
 impl Shard {
     pub fn new(cells: &Arc<Pages>, sketches: &Arc<Pages>, most_entries: u64) -> Self {
@@ -595,5 +505,11 @@ impl Timers for Links<'_, '_> {
     }
     fn set_hooks(&self, id: Id, previous: Id, next: Id, bucket: usize) {
         self.entry(id).set_hooks(previous, next, bucket);
+    }
+    fn set_previous(&self, id: Id, previous: Id, bucket: usize) {
+        self.entry(id).set_previous(previous, bucket);
+    }
+    fn set_next(&self, id: Id, next: Id) {
+        self.entry(id).set_next(next);
     }
 }

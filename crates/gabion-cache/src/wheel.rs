@@ -78,6 +78,8 @@ pub(crate) trait Timers {
     /// Previous and next in the bucket, or [`NONE`], and the bucket.
     fn hooks(&self, id: Id) -> (Id, Id, usize);
     fn set_hooks(&self, id: Id, previous: Id, next: Id, bucket: usize);
+    fn set_previous(&self, id: Id, previous: Id, bucket: usize);
+    fn set_next(&self, id: Id, next: Id);
 }
 
 /// What only the lock's holder has of the wheel.
@@ -90,13 +92,15 @@ pub(crate) struct Wheel {
     ticks: [u64; RINGS],
     /// The latest time that was seen.
     now: u64,
+    /// The time at which nothing more was due. What is hung up later comes due later.
+    done: u64,
     /// Entries that hang here.
     pub entries: u64,
 }
 
 impl Default for Wheel {
     fn default() -> Self {
-        Self { heads: Box::default(), due: NONE, ticks: [0; RINGS], now: 0, entries: 0 }
+        Self { heads: Box::default(), due: NONE, ticks: [0; RINGS], now: 0, done: 0, entries: 0 }
     }
 }
 
@@ -115,8 +119,7 @@ impl Wheel {
         let next = self.heads[bucket];
         timers.set_hooks(id, NONE, next, bucket);
         if next != NONE {
-            let (_, after, _) = timers.hooks(next);
-            timers.set_hooks(next, id, after, bucket);
+            timers.set_previous(next, id, bucket);
         }
         self.heads[bucket] = id;
         self.entries += 1;
@@ -133,12 +136,10 @@ impl Wheel {
         if previous == NONE {
             *self.head(id, bucket) = next;
         } else {
-            let (before, _, _) = timers.hooks(previous);
-            timers.set_hooks(previous, before, next, bucket);
+            timers.set_next(previous, next);
         }
         if next != NONE {
-            let (_, after, _) = timers.hooks(next);
-            timers.set_hooks(next, previous, after, bucket);
+            timers.set_previous(next, previous, bucket);
         }
         self.entries -= 1;
     }
@@ -150,12 +151,16 @@ impl Wheel {
             self.catch_up(now);
             return None;
         }
+        if now <= self.done {
+            return None;
+        }
         self.now = self.now.max(now);
         while *steps > 0 {
             *steps -= 1;
             let id = self.due;
             if id == NONE {
                 if !self.turn() {
+                    self.done = self.now;
                     return None;
                 }
                 continue;
@@ -237,6 +242,14 @@ mod tests {
         }
         fn set_hooks(&self, id: Id, previous: Id, next: Id, bucket: usize) {
             self.hooks.borrow_mut()[id as usize] = (previous, next, bucket);
+        }
+        fn set_previous(&self, id: Id, previous: Id, bucket: usize) {
+            let (_, next, _) = self.hooks(id);
+            self.set_hooks(id, previous, next, bucket);
+        }
+        fn set_next(&self, id: Id, next: Id) {
+            let (previous, _, bucket) = self.hooks(id);
+            self.set_hooks(id, previous, next, bucket);
         }
     }
 
