@@ -66,9 +66,9 @@ def plan(options: Options) -> Plan:
     ]
     made.bars.append(Bar(("limit", "gabion", "index_per_entry"), "<=", _MOST_INDEX))
     made.notes += [
-        "Rust: keys are numbers of 4 bytes, drawn by a Zipf law (0.99) from a million, or from a tenth of it; values have "
-        "75 bytes and are copied out. The peers keep a number as it is, gabion takes any bytes for a key. gabion's limit "
-        "is in bytes and counts its index, the peers' in entries, so the shares of hits differ a little.",
+        "Rust: keys are numbers of 4 bytes, drawn by a Zipf law (0.99) from a million, or from a tenth of it; values "
+        "have 75 bytes and are copied out. The peers keep a number as it is, gabion takes any bytes for a key. "
+        "gabion's limit is in bytes and counts its index, the peers' in entries, so shares of hits differ a little.",
         "Python: entries live for an hour, where the cache knows such a thing. gabion builds a new object at every "
         "get, as diskcache and Redis do; the others give the one that was put.",
         "floor: in Rust a hash map that nobody locks, without limit or time, values copied out: what memory gives for "
