@@ -23,7 +23,7 @@ pub(crate) const ROWS: usize = 256;
 /// How many of the next slots are asked for in advance.
 const AHEAD: usize = 8;
 
-/// How far ahead of a slot memory is asked for where all slots of the pair are free.
+/// How far ahead of a slot memory is asked for where all slots of the pair and of the next one are free.
 const AHEAD_BYTES: usize = 1024;
 
 /// Where the next slot of a class comes from: a pair of the active page. All null while there is no active page.
@@ -35,7 +35,7 @@ pub(crate) struct Shelf {
     /// The slot of that pair's lowest bit.
     pub base: Cell<*mut u8>,
     /// What is asked for in advance when the slot at `base` is taken, and so on: memory some way ahead of it, or just there,
-    /// if the pair has slots in use.
+    /// if that may be in use.
     far: Cell<*mut u8>,
     /// The active page: its block, and its place there.
     header: Cell<*const Header>,
@@ -248,7 +248,10 @@ impl Shelf {
             let free = words[cursor].load(Relaxed);
             if free != 0 {
                 self.turn_to(page, cursor);
-                self.far.set(self.base.get().wrapping_add(if free == u64::MAX { AHEAD_BYTES } else { 0 }));
+                // Only on the way through free memory: what another thread is using would be taken away from it.
+                let next = words.get(cursor + 1).is_some_and(|next| next.load(Relaxed) == u64::MAX);
+                let ahead = if next && free == u64::MAX && cursor > start { AHEAD_BYTES } else { 0 };
+                self.far.set(self.base.get().wrapping_add(ahead));
                 self.prefetch(free);
                 return true;
             }
