@@ -248,9 +248,10 @@ impl Shelf {
             let free = words[cursor].load(Relaxed);
             if free != 0 {
                 self.turn_to(page, cursor);
-                // Only on the way through free memory: what another thread is using would be taken away from it.
+                // Only on the way through free memory that no other thread has had: it would be taken away from that one.
                 let next = words.get(cursor + 1).is_some_and(|next| next.load(Relaxed) == u64::MAX);
-                let ahead = if next && free == u64::MAX && cursor > start { AHEAD_BYTES } else { 0 };
+                let own = page.record().returned.load(Relaxed) == 0;
+                let ahead = if own && next && free == u64::MAX && cursor > start { AHEAD_BYTES } else { 0 };
                 self.far.set(self.base.get().wrapping_add(ahead));
                 self.prefetch(free);
                 return true;

@@ -149,6 +149,7 @@ impl Shared {
             let affinity = page.header.affinity.load(Relaxed);
             self.books[affinity as usize].twice.fetch_add(u64::from(twice), Relaxed);
         }
+        page.record().returned.store(1, Relaxed);
         if freed > 0 && page.count_out(freed) {
             self.relist(arena, page, last);
         }

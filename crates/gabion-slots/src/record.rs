@@ -109,6 +109,8 @@ pub(crate) struct Record {
     standing: AtomicU8,
     /// The pair where the search for free slots begins, while the page is not active.
     pub cursor: AtomicU8,
+    /// Not 0 when others have freed slots of it since it was opened.
+    pub returned: AtomicU8,
 }
 
 /// Page 0 of a block of pages: what is known about the block, and about each of its pages. Its own thread's, but for
@@ -375,6 +377,7 @@ impl<'a> Page<'a> {
         record.reciprocal.store(shape.reciprocal, Relaxed);
         record.limit.store(shape.limit, Relaxed);
         record.cursor.store(0, Relaxed);
+        record.returned.store(0, Relaxed);
         for (place, pair) in self.pairs().enumerate() {
             pair.free.store(valid_bits(usize::from(shape.slots), place), Relaxed);
             pair.left.store(0, Relaxed);
@@ -387,7 +390,6 @@ impl<'a> Page<'a> {
 
 /// Frees the slot at an address, if its page's owner is the arena with this `word`. False when it is not, or no slot begins
 /// there, or it is free, or the page needs another standing then; then nothing is changed.
-///
 /// What [`Page`] would find one after the other, in as few steps as there are: every free begins here.
 ///
 /// # Safety
@@ -407,7 +409,6 @@ pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
     // Plain reads, here and below, which the compiler may join with their use: only this thread writes to these.
     // SAFETY: as just said; others read them at most, and write by atomic stores of this thread's come before.
     let (reciprocal, limit) = unsafe { (record.reciprocal.as_ptr().read(), record.limit.as_ptr().read()) };
-    // As in `Page::index_of`.
     let product = offset * u64::from(reciprocal);
     if product as u32 >= limit {
         return false;
