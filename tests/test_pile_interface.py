@@ -123,7 +123,8 @@ def test_arguments_are_counted_and_named() -> None:
                 getattr(pile, name)(*positional, **keywords)
         assert pile.get(pointer) == 1
         assert len(pile) == 1
-        for arguments, hint in (((1,), "max_bytes=1"), (("4 GiB", 2), "max_bytes='4 GiB'"), ((None,), "max_bytes=None")):
+        hints = {(1,): "max_bytes=1", ("4 GiB", 2): "max_bytes='4 GiB'", (None,): "max_bytes=None"}
+        for arguments, hint in hints.items():
             with pytest.raises(TypeError, match=f"by name only: write {hint}"):
                 gabion.Pile(*arguments)
         with pytest.raises(TypeError):
