@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::copy::{copy_in, copy_out, low_bytes};
+use crate::copy::{copy_in, copy_out, low_bytes, prefetch};
 use crate::{BLOCK_BYTES, PAGE_BYTES};
 
 /// 8-byte words in a block.
@@ -97,15 +97,7 @@ impl<'a> Block<'a> {
     /// Asks for the cache line of a word ahead of its use. A hint; any index may be given.
     #[inline]
     pub fn prefetch(self, index: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let word: *const AtomicU64 = self.word(index);
-            // SAFETY: a prefetch has no effect but on caches, and the address is inside the block.
-            unsafe { _mm_prefetch(word.cast(), _MM_HINT_T0) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = index;
+        prefetch(self.word(index));
     }
 
     /// The bytes from word `at` on as a plain slice.

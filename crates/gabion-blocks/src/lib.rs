@@ -11,7 +11,7 @@
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
-//! | `copy` | copies between plain bytes and words that other threads read or write meanwhile |
+//! | `copy` | copies between plain bytes and words that other threads read or write meanwhile; [`prefetch`] |
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
 //! | [`directory`] | block number → address and owner; generations that a number has used up |
@@ -55,6 +55,7 @@ pub mod set;
 pub use bias::{Biased, BiasedGuard};
 pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;
+pub use copy::prefetch;
 pub use directory::{BLOCK_NUMBERS, generation_floor, raise_generation_floor};
 pub use error::BlockError;
 pub use os::{Os, system};

@@ -37,8 +37,8 @@ pub(crate) fn read_whole(pile: &Pile, image: &Image<'_>, cell: Cell<'_>, buf: &m
     glance.holds(|| cell.stands()).then_some(Found { offset: length % 8, due })
 }
 
-/// Reads the value of a key at a place into `buf`, unless only its being there matters. `Ok(None)`: another key's entry lies there. `linked` says whether the
-/// index still leads there.
+/// Reads the value of a key at a place into `buf`, unless only its being there matters. `Ok(None)`: another key's entry lies
+/// there. `linked` says whether the index still leads there.
 #[inline(always)]
 pub(crate) fn read_at(
     pile: &Pile,

@@ -8,6 +8,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
+use gabion_blocks::prefetch;
 use gabion_heap::{CLASSES, Chunks, MAX_SLOT_WORDS, class_for_words};
 
 use crate::affinity::Affinity;
@@ -298,19 +299,6 @@ impl Shelf {
         // SAFETY: as in `take`.
         Some(unsafe { self.header.get().as_ref() }?.page(usize::from(self.index.get())))
     }
-}
-
-/// Asks for the line of memory at an address, which is about to be written to.
-#[inline(always)]
-fn prefetch(at: *mut u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect but on caches, at any address.
-        unsafe { _mm_prefetch(at.cast_const().cast(), _MM_HINT_T0) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ fn a_side_of_no_pixels_is_an_error() {
     }
 }
 
-/// What decoders take from `malloc` counts as the pool's own memory does.
+/// What encoders take from `malloc` has to be free in the pool while they work.
 #[test]
 fn what_a_library_takes_to_write_is_within_the_limits_of_the_pool() {
     let image = |pool: &Pool| picture(pool, Mode::RGB, 512, 512);
@@ -252,6 +252,7 @@ fn what_a_library_takes_to_write_is_within_the_limits_of_the_pool() {
     }
 }
 
+/// What decoders take from `malloc` counts as the pool's own memory does.
 #[test]
 fn what_a_library_takes_for_itself_is_within_the_limits() {
     let (side, pixels) = (512, 512 * 512);

@@ -6,11 +6,12 @@
 
 use std::cell::Cell;
 
+use gabion_blocks::prefetch;
 use pyo3::prelude::*;
 
 use super::known::Known;
 use super::memo::{Memo, UNDER_CONSTRUCTION};
-use super::object::{Own, Raise, Raised, Section, prefetch, referenced_at_most, refuse};
+use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
 use super::plan::Kind;
 use super::registry::Registry;
 use super::{analyse, global, tags, writer};
@@ -46,11 +47,11 @@ thread_local! {
 pub const FROM_STACK: isize = 2;
 /// In the place of a count: the object is the whole that is encoded, and nothing was written of it yet.
 pub const WHOLE: isize = -1;
-/// How many items of a list or tuple ahead of the one being written are asked for.
-const AHEAD: usize = 8;
-
 /// References to a value read in its owner.
 pub const IN_PLACE: isize = 1;
+
+/// How many items of a list or tuple ahead of the one being written are asked for.
+const AHEAD: usize = 8;
 
 /// The scratch of this thread, or a new one when an encoding on this thread is using it (a reducer that encodes).
 #[cold]

@@ -1,8 +1,10 @@
 //! Encoding of ordinary objects: slots and `__dict__`.
 
+use gabion_blocks::prefetch;
+
 use super::encode::{Encoder, IN_PLACE, WHOLE};
 use super::layout::Layout;
-use super::object::{Own, Raise, Section, prefetch};
+use super::object::{Own, Raise, Section};
 use super::plan::Attributes;
 use super::{inline, shape, tags, writer};
 use crate::ffi::{self, PyObject, PyTypeObject};

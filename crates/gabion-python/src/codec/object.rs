@@ -15,19 +15,6 @@ pub struct Raised;
 /// A result whose error lies in the interpreter, so that it costs nothing to pass on.
 pub type Raise<T> = Result<T, Raised>;
 
-/// Asks for an object's first cache line ahead of its use. A hint; any address may be given.
-#[inline(always)]
-pub fn prefetch(obj: *mut PyObject) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect but on caches, and none at all where nothing is mapped.
-        unsafe { _mm_prefetch(obj.cast(), _MM_HINT_T0) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = obj;
-}
-
 /// One strong reference. The thread is attached wherever a value of this type lives.
 #[repr(transparent)]
 pub struct Own(NonNull<PyObject>);

@@ -7,7 +7,7 @@ use std::thread;
 
 use gabion_heap::Chunks;
 
-use super::{Shared, drop_last, give, give_all, layout, on_twin, take};
+use super::{Shared, drop_last, freed_elsewhere, give, give_all, layout, on_twin, take};
 use crate::checked::CHECKED;
 use crate::chunks::post_chunk;
 use crate::record::{Page, link};
@@ -107,19 +107,8 @@ fn a_child_leaves_the_arenas_of_other_threads_alone() {
 #[test]
 fn what_a_vanished_thread_had_gathered_stays_taken_in_the_child() {
     let (slots, twin) = on_twin();
-    let (kept, at) = (take(&slots, A, 24), Shared(take(&slots, A, 24)));
-    let (ready, wait) = channel();
-    let (end, ended) = channel::<()>();
-    let other = {
-        let slots = slots.clone();
-        thread::spawn(move || {
-            let at = at;
-            give(&slots, at.0);
-            ready.send(()).unwrap();
-            ended.recv().unwrap();
-        })
-    };
-    wait.recv().unwrap();
+    let (kept, at) = (take(&slots, A, 24), take(&slots, A, 24));
+    let (end, other) = freed_elsewhere(&slots, at, |_| {});
     let freed = |slots: &Slots| {
         slots.trim();
         slots.validate().unwrap();

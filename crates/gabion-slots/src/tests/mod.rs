@@ -10,7 +10,8 @@ mod sharing;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::thread;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use gabion_blocks::os::Twin;
@@ -54,6 +55,26 @@ pub(crate) fn give_all(slots: &Slots, places: Vec<NonNull<u8>>) {
     for at in places {
         give(slots, at);
     }
+}
+
+/// A thread that has freed what is at an address, and lives on until it is sent for; then it does the last.
+pub(crate) fn freed_elsewhere(
+    slots: &Slots,
+    at: NonNull<u8>,
+    last: impl FnOnce(&Slots) + Send + 'static,
+) -> (Sender<()>, JoinHandle<()>) {
+    let (slots, at) = (slots.clone(), Shared(at));
+    let (ready, wait) = channel();
+    let (end, ended) = channel();
+    let thread = thread::spawn(move || {
+        let at = at;
+        give(&slots, at.0);
+        ready.send(()).unwrap();
+        ended.recv().unwrap();
+        last(&slots);
+    });
+    wait.recv().unwrap();
+    (end, thread)
 }
 
 /// Drops the last handle, after which nothing is mapped any more. A test that forks just then keeps all slots until it has.

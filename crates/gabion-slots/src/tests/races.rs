@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gabion_blocks::os::Twin;
 use gabion_blocks::{Pool, Settings};
 
-use super::{Shared, give, give_all, layout, on_twin, take};
+use super::{Shared, freed_elsewhere, give, give_all, layout, on_twin, take};
 use crate::{Affinity, FreeError, Slots};
 
 const A: Affinity = Affinity::NODES;
@@ -102,21 +102,9 @@ fn a_flush_reaches_slots_that_were_not_the_last_ones() {
 #[test]
 fn a_slot_that_its_owner_frees_as_well_is_freed_once_though_its_block_is_gone() {
     let (slots, twin) = on_twin();
-    let at = Shared(take(&slots, A, 64));
-    let (ready, wait) = channel();
-    let (go, gone) = channel::<()>();
-    let other = {
-        let slots = slots.clone();
-        thread::spawn(move || {
-            let at = at;
-            give(&slots, at.0);
-            ready.send(()).unwrap();
-            gone.recv().unwrap();
-            slots.flush();
-        })
-    };
-    wait.recv().unwrap();
-    let second = try_free(&slots, at.0);
+    let at = take(&slots, A, 64);
+    let (go, other) = freed_elsewhere(&slots, at, Slots::flush);
+    let second = try_free(&slots, at);
     slots.trim();
     assert_eq!((slots.stats().total().live_objects, twin.mapped()), (0, 0));
     go.send(()).unwrap();
