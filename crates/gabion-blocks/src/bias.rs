@@ -71,6 +71,9 @@ impl<T> Biased<T> {
 
     /// A lock that leans for the first time after being taken `needed` times in a row.
     pub(crate) fn leaning_after(value: T, needed: u32) -> Self {
+        // Asked here, because the system's first answer takes it ten milliseconds in a process of several threads, and none in
+        // one that has not started others yet.
+        let _ = can_fence_heavily();
         let gate = Mutex::new(Row { last: ptr::null(), length: 0, needed });
         Self { owner: AtomicPtr::new(ptr::null_mut()), gate, value: UnsafeCell::new(value) }
     }
@@ -81,26 +84,36 @@ impl<T> Biased<T> {
         self.lock_from(desk::mine())
     }
 
+    /// Takes the lock if it leans to this thread; never waits. For short paths: what else a guard can be is known not to be,
+    /// so that the compiler drops the code for it.
+    #[inline(always)]
+    pub fn lean(&self) -> Option<BiasedGuard<'_, T>> {
+        self.lean_from(desk::mine())
+    }
+
     /// As [`Biased::lock`], by the thread of a desk.
     #[inline]
     pub(crate) fn lock_from(&self, desk: Option<&'static Desk>) -> BiasedGuard<'_, T> {
+        self.lean_from(desk).unwrap_or_else(|| self.lock_gate(desk))
+    }
+
+    #[inline(always)]
+    fn lean_from(&self, desk: Option<&'static Desk>) -> Option<BiasedGuard<'_, T>> {
         // Relaxed: only this thread makes the lock lean to its desk, and what others make of it is looked at again below.
         // A desk that says already where its thread is cannot say two places.
-        if let Some(desk) = desk
-            && ptr::eq(self.owner.load(Ordering::Relaxed), desk)
-            && desk.inside.load(Ordering::Relaxed) == 0
-        {
-            desk.inside.store(self.address(), Ordering::Relaxed);
-            // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or who withdrew it finds
-            // us inside.
-            light_fence();
-            // Acquire: what is guarded is used after this look.
-            if ptr::eq(self.owner.load(Ordering::Acquire), desk) {
-                return BiasedGuard { lock: self, way: Way::Leaning(desk) };
-            }
-            desk.inside.store(0, Ordering::Release);
+        let desk = desk.filter(|&desk| {
+            ptr::eq(self.owner.load(Ordering::Relaxed), desk) && desk.inside.load(Ordering::Relaxed) == 0
+        })?;
+        desk.inside.store(self.address(), Ordering::Relaxed);
+        // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or who withdrew it finds
+        // us inside.
+        light_fence();
+        // Acquire: what is guarded is used after this look.
+        if ptr::eq(self.owner.load(Ordering::Acquire), desk) {
+            return Some(BiasedGuard { lock: self, way: Way::Leaning(desk) });
         }
-        self.lock_gate(desk)
+        desk.inside.store(0, Ordering::Release);
+        None
     }
 
     fn address(&self) -> usize {

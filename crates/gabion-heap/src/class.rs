@@ -42,7 +42,7 @@ const CLASS_OF: [u8; MAX_SLOT_WORDS + 1] = {
 };
 
 /// How a page of one class is laid out, in words from the start of the page:
-/// `start ≤ head bits (bitmap words) ≤ body bits (bitmap words) ≤ first ≤ first + slots × slot ≤ 8192`.
+/// `start ≤ head and body bits, word by word in turn (2 × bitmap words) ≤ first ≤ first + slots × slot ≤ 8192`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Geometry {
     /// Words in a slot.

@@ -45,12 +45,16 @@ impl<'a> Page<'a> {
         Self { block, base: page * WORDS_PER_PAGE, shape: geometry(class, page) }
     }
 
+    /// Where bitmap word `word` of the heads stands; that of the bodies follows it, so that who frees a slot misses one
+    /// cache line for both.
+    #[inline]
     fn head_word(&self, word: usize) -> usize {
-        self.base + self.shape.start as usize + word
+        self.base + self.shape.start as usize + 2 * word
     }
 
+    #[inline]
     fn body_word(&self, word: usize) -> usize {
-        self.head_word(word) + self.shape.bitmap as usize
+        self.head_word(word) + 1
     }
 
     /// Slots of bitmap word `word` whose heads are taken.
@@ -100,7 +104,7 @@ impl<'a> Page<'a> {
     }
 
     /// Frees head and body of a slot; false when one of them is free already, and nothing is changed then.
-    #[inline]
+    #[inline(always)]
     pub fn free_whole(&self, index: usize) -> bool {
         let (word, bit) = (index / 64, 1_u64 << (index % 64));
         let (heads, bodies) = (self.block.word(self.head_word(word)), self.block.word(self.body_word(word)));
@@ -118,8 +122,9 @@ impl<'a> Page<'a> {
     /// `head` is zero too.
     pub fn clear(&self, head: u64, reads_zero: bool) {
         if !reads_zero {
-            for word in 0..2 * self.shape.bitmap as usize {
+            for word in 0..self.shape.bitmap as usize {
                 self.block.word(self.head_word(word)).store(0, Relaxed);
+                self.block.word(self.body_word(word)).store(0, Relaxed);
             }
         }
         if !reads_zero || head != 0 {

@@ -13,6 +13,12 @@ pub(crate) fn bucket(taken: u16, slots: u16) -> usize {
     (1..BUCKETS).map(|bound| usize::from(parts >= bound * usize::from(slots))).sum()
 }
 
+/// The number of whole-free slots at which a page of `slots` slots leaves `bucket`: it is emptier then, or empty.
+pub(crate) fn leaves(bucket: usize, slots: u16) -> u16 {
+    let kept = (bucket * usize::from(slots)).div_ceil(BUCKETS);
+    (slots - kept as u16 + 1).min(slots)
+}
+
 /// What the heap knows of a page outside the block. For a page of slots
 /// `slots = whole + annex + (body taken, head free) + (both taken)`.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +31,8 @@ pub(crate) struct PageMeta {
     pub listed_annex: bool,
     /// Slots of which nothing is taken.
     pub whole: u16,
+    /// From this many whole-free slots on the page must be listed anew; nothing else that frees a slot has to be looked at.
+    pub until: u16,
     /// Slots whose head is taken and whose body is free.
     pub annex: u16,
     pub links: [Links; 2],
@@ -36,6 +44,7 @@ impl PageMeta {
         bucket: None,
         listed_annex: false,
         whole: 0,
+        until: 1,
         annex: 0,
         links: [Links { previous: NONE, next: NONE }; 2],
     };
@@ -108,10 +117,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_quarters_of_fullness() {
+    fn buckets_are_quarters_of_fullness_and_a_page_leaves_its_own_in_time() {
         for slots in 1..=8192 {
             for taken in (0..slots).step_by(1 + slots as usize / 60) {
-                assert_eq!(bucket(taken, slots), taken as usize * BUCKETS / slots as usize, "{taken} of {slots}");
+                let now = bucket(taken, slots);
+                assert_eq!(now, taken as usize * BUCKETS / slots as usize, "{taken} of {slots}");
+                // The first number of whole-free slots, from here on, at which the page belongs elsewhere.
+                let stays = |&whole: &u16| whole < slots && bucket(slots - whole, slots) == now;
+                let until = (slots - taken..=slots).find(|whole| !stays(whole)).unwrap();
+                assert!(taken == 0 || leaves(now, slots) == until, "{taken} of {slots}");
             }
         }
     }

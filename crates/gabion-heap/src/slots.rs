@@ -5,17 +5,19 @@
 //! slots are handed out in address order, round and round, which keeps neighbours in time neighbours in memory and
 //! spreads the wear of generations.
 
+mod validate;
+
 use std::sync::atomic::Ordering;
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor};
 
 use crate::class::{CLASSES, geometry};
-use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD, SHARD_WORD};
-use crate::error::{HeapError, Invalid, ensure};
+use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
+use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 use crate::page::{Page, Taken};
-use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, bucket, link, unlink, walk};
+use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, bucket, leaves, link, unlink, walk};
 
 /// Free pages kept warm before whole blocks are given back: one block's worth.
 const WARM_PAGES: u64 = PAGES_PER_BLOCK as u64;
@@ -34,6 +36,9 @@ pub struct SparsePage {
     /// Slots that there are.
     pub slots: u16,
 }
+
+/// `PageMeta::until` of a page that is being filled: it is on no list, however much becomes free in it.
+const ACTIVE: u16 = u16::MAX;
 
 /// How many classes up from its own a body is looked for among the annexes.
 const ANNEX_REACH: usize = 3;
@@ -128,52 +133,68 @@ impl Slots {
         let annex = |taken: Taken| u16::from(taken.head && !taken.body);
         meta.annex = meta.annex + annex(after) - annex(before);
         meta.whole += u16::from(!after.head && !after.body);
+        let leaves = meta.whole >= meta.until;
         if annex(after) != annex(before) {
             self.relist_annex(id, class);
         }
-        self.relist_whole(ground, id, class, page.shape.slots);
+        if leaves {
+            self.relist_whole(ground, id, class, page.shape.slots);
+        }
         Ok(())
     }
 
-    #[inline]
-    pub fn free_whole(
-        &mut self,
-        ground: Ground<'_>,
-        block: Block<'_>,
-        slot: Loc,
-        class: usize,
-        index: usize,
-    ) -> Result<(), HeapError> {
+    /// Frees a slot of which all is taken; false, and nothing is changed, when that is not so.
+    #[inline(always)]
+    pub fn free_whole(&mut self, ground: Ground<'_>, block: Block<'_>, slot: Loc, class: usize, index: usize) -> bool {
         // Relaxed: written once, when the block became this heap's.
         let ordinal = block.word(ORDINAL_WORD).load(Ordering::Relaxed) as usize;
         let id = ordinal * PAGES_PER_BLOCK + slot.page();
-        let meta = self.pages.get_mut(id).filter(|meta| meta.class == Some(class as u8)).ok_or(HeapError::NotTaken)?;
+        let Some(meta) = self.pages.get_mut(id).filter(|meta| meta.class == Some(class as u8)) else { return false };
         let page = Page::new(block, slot.page(), class);
         if !page.free_whole(index) {
-            return Err(HeapError::NotTaken);
+            return false;
         }
         meta.whole += 1;
-        self.relist_whole(ground, id as u32, class, page.shape.slots);
-        Ok(())
+        if meta.whole >= meta.until {
+            self.relist_whole(ground, id as u32, class, page.shape.slots);
+        }
+        true
+    }
+
+    /// As [`Slots::take`], when the shelf has a slot at hand.
+    #[inline(always)]
+    pub fn take_ready<'a>(&mut self, ground: Ground<'a>, class: usize) -> Option<(Block<'a>, Loc)> {
+        let found = self.next_ready(ground, class)?;
+        found.page.mark(found.index, Taken { head: true, body: true });
+        Some(found.place())
     }
 
     /// The next whole-free slot of a class, taken off the active page's count but not yet marked.
     #[inline(always)]
     fn next_whole<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<Found<'a>, HeapError> {
         loop {
-            let shelf = &mut self.shelves[class];
-            if shelf.mask != 0 {
-                let index = shelf.word as usize * 64 + shelf.mask.trailing_zeros() as usize;
-                shelf.mask &= shelf.mask - 1;
-                let (id, next) = (shelf.active, shelf.mask);
-                let (page, number) = self.page(ground, id, class);
-                self.pages[id as usize].whole -= 1;
-                // The next one's word will be read before anything is written to it: time enough until then.
-                page.prefetch_slot(index - index % 64 + next.trailing_zeros() as usize);
-                return Ok(Found { page, number, index });
+            if let Some(found) = self.next_ready(ground, class) {
+                return Ok(found);
             }
             self.refill(ground, class)?;
         }
+    }
+
+    /// The next whole-free slot of the bitmap word that the shelf's cursor stands at.
+    #[inline(always)]
+    fn next_ready<'a>(&mut self, ground: Ground<'a>, class: usize) -> Option<Found<'a>> {
+        let shelf = &mut self.shelves[class];
+        if shelf.mask == 0 {
+            return None;
+        }
+        let index = shelf.word as usize * 64 + shelf.mask.trailing_zeros() as usize;
+        shelf.mask &= shelf.mask - 1;
+        let (id, next) = (shelf.active, shelf.mask);
+        let (page, number) = self.page(ground, id, class);
+        self.pages[id as usize].whole -= 1;
+        // The next one's word will be read before anything is written to it: time enough until then.
+        page.prefetch_slot(index - index % 64 + next.trailing_zeros() as usize);
+        Some(Found { page, number, index })
     }
 
     /// Moves the shelf's cursor to the next bitmap word with whole-free slots, on another page if need be.
@@ -205,6 +226,11 @@ impl Slots {
             None => self.form_page(ground, class)?,
         };
         let (page, _) = self.page(ground, next, class);
+        if id != NONE {
+            // It is full; one slot that becomes free puts it on a list again.
+            self.pages[id as usize].until = 1;
+        }
+        self.pages[next as usize].until = ACTIVE;
         let shelf = &mut self.shelves[class];
         shelf.active = next;
         // The cursor moves on by one before it looks: starting at the last word makes word 0 the first.
@@ -267,27 +293,22 @@ impl Slots {
         Ok(ordinal)
     }
 
-    /// Lists a page under its fullness, or gives it back when it is empty. The active page is left alone.
-    #[inline]
+    /// Lists a page that nothing is handed out from under its fullness, or gives it back when it is empty.
+    #[cold]
     fn relist_whole(&mut self, ground: Ground<'_>, id: u32, class: usize, slots: u16) {
         let meta = self.pages[id as usize];
-        if self.shelves[class].active == id || meta.whole == 0 {
-            return;
-        }
-        let empty = meta.whole == slots;
-        let bucket = bucket(slots - meta.whole, slots);
-        if !empty && meta.bucket == Some(bucket as u8) {
-            return;
-        }
+        debug_assert!(self.shelves[class].active != id);
         if let Some(old) = meta.bucket {
             unlink(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[old as usize], id);
         }
-        if empty {
+        if meta.whole == slots {
             self.release_page(ground, id);
-        } else {
-            self.pages[id as usize].bucket = Some(bucket as u8);
-            link(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[bucket], id);
+            return;
         }
+        let bucket = bucket(slots - meta.whole, slots);
+        self.pages[id as usize].bucket = Some(bucket as u8);
+        self.pages[id as usize].until = leaves(bucket, slots);
+        link(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[bucket], id);
     }
 
     /// Lists a page for its annexes, or takes it off the list.
@@ -351,7 +372,10 @@ impl Slots {
                 self.shelves[class].active = NONE;
                 self.shelves[class].mask = 0;
                 let (page, _) = self.page(ground, id, class);
-                self.relist_whole(ground, id, class, page.shape.slots);
+                self.pages[id as usize].until = 1;
+                if self.pages[id as usize].whole > 0 {
+                    self.relist_whole(ground, id, class, page.shape.slots);
+                }
             }
         }
     }
@@ -441,66 +465,6 @@ impl Slots {
         let page = Page::new(block, slot.page(), class as usize);
         let index = page.shape.index_of(slot.word() % WORDS_PER_PAGE).ok_or(HeapError::NotTaken)?;
         Ok((id as u32, page, index))
-    }
-
-    pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
-        let mut used = 0;
-        for (id, meta) in self.pages.iter().enumerate() {
-            let entry = self.blocks[id / PAGES_PER_BLOCK];
-            let index = id % PAGES_PER_BLOCK;
-            let block = ground.blocks.block(entry.number).expect("a block of this heap");
-            let descriptor = Descriptor::from_bits(Descriptor::of(block, index).load(Ordering::Relaxed));
-            let Some(class) = meta.class else {
-                ensure(descriptor.kind() == Kind::Free, || {
-                    format!("page {id} is unused but described as {descriptor:?}")
-                })?;
-                continue;
-            };
-            used += 1;
-            ensure(entry.free >> index & 1 == 0, || format!("page {id} is in use and listed as free"))?;
-            ensure(descriptor.kind() == Kind::Slots && descriptor.class() == class as usize, || {
-                format!("page {id} of class {class} is described as {descriptor:?}")
-            })?;
-            self.validate_page(&Page::new(block, index, class as usize), id as u32, *meta)?;
-        }
-        ensure(used == self.used_pages, || format!("{used} pages in use, {} counted", self.used_pages))?;
-        (0..CLASSES).try_for_each(|class| self.validate_shelf(class))
-    }
-
-    fn validate_page(&self, page: &Page<'_>, id: u32, meta: PageMeta) -> Result<(), Invalid> {
-        let words = 0..page.shape.bitmap as usize;
-        let whole: u32 = words.clone().map(|word| page.whole(word).count_ones()).sum();
-        let annex: u32 = words.clone().map(|word| page.annexes(word).count_ones()).sum();
-        ensure((whole, annex) == (meta.whole.into(), meta.annex.into()), || {
-            format!(
-                "page {id}: bitmaps say {whole} whole and {annex} annexes, counted {} and {}",
-                meta.whole, meta.annex
-            )
-        })?;
-        let stray = words.into_iter().any(|word| (page.heads(word) | page.bodies(word)) & !page.shape.valid(word) != 0);
-        ensure(!stray, || format!("page {id}: a bit beyond the last slot"))?;
-        let active = self.shelves[meta.class.unwrap_or(0) as usize].active == id;
-        ensure((meta.bucket.is_some()) == (!active && meta.whole > 0), || {
-            format!("page {id}: listed wrongly: {meta:?}")
-        })?;
-        ensure(meta.listed_annex == (meta.annex > 0), || format!("page {id}: annex list wrong: {meta:?}"))
-    }
-
-    fn validate_shelf(&self, class: usize) -> Result<(), Invalid> {
-        let shelf = &self.shelves[class];
-        let listed: Vec<u32> = shelf.buckets.iter().flat_map(|&first| walk(&self.pages, List::Whole, first)).collect();
-        let annexes: Vec<u32> = walk(&self.pages, List::Annex, shelf.annexes).collect();
-        let of_class = |meta: &PageMeta| meta.class == Some(class as u8);
-        let expected = self.pages.iter().filter(|meta| of_class(meta) && meta.bucket.is_some()).count();
-        ensure(listed.len() == expected, || {
-            format!("class {class}: {} pages listed, {expected} expected", listed.len())
-        })?;
-        let expected = self.pages.iter().filter(|meta| of_class(meta) && meta.listed_annex).count();
-        ensure(annexes.len() == expected, || {
-            format!("class {class}: {} annex pages, {expected} expected", annexes.len())
-        })?;
-        let right = listed.iter().chain(&annexes).all(|&id| of_class(&self.pages[id as usize]));
-        ensure(right, || format!("class {class}: a page of another class is listed"))
     }
 }
 

@@ -165,7 +165,8 @@ fn free(heap: &mut Heap, ground: Ground<'_>, at: Loc, piece: Piece) -> Result<()
         // Both ways to free a slot, whichever the place says.
         Piece::Slot { class, body: true } if at.word() % 2 == 1 => {
             let block = ground.blocks.block(at.number()).unwrap();
-            heap.free_whole_slot(ground, block, at, class, slot_at(class, at.word()).unwrap())
+            let freed = heap.free_whole_slot(ground, block, at, class, slot_at(class, at.word()).unwrap());
+            freed.then_some(()).ok_or(HeapError::NotTaken)
         }
         Piece::Slot { body, .. } => heap.free_slot(ground, at, true, body),
         Piece::Body { .. } => heap.free_slot(ground, at, false, true),

@@ -77,32 +77,46 @@ impl<'a> Guest<'a> {
 }
 
 impl Inner {
+    /// Stores a payload that goes into a slot, if a slot of its size is at hand; otherwise nothing is changed.
+    #[inline(always)]
+    pub fn put_inline(&mut self, ground: Ground<'_>, payload: &[u8]) -> Option<Pointer> {
+        let words = 1 + payload.len().div_ceil(8);
+        let class = if words <= MAX_SLOT_WORDS { class_for_words(words) } else { return None };
+        let (block, at) = self.heap.take_ready_slot(ground, class)?;
+        Some(self.fill((block, at), payload, false))
+    }
+
+    /// Writes a payload into a slot that was just taken.
+    #[inline(always)]
+    fn fill(&mut self, (block, at): (Block<'_>, Loc), payload: &[u8], reserved: bool) -> Pointer {
+        let word = at.word();
+        let generation = Word(block.word(word).load(Relaxed)).generation();
+        let commit = Word::inline(generation, payload.len(), reserved, self.next_version());
+        reuse((&block, word + 1), payload, (&block, word, commit.0));
+        self.objects += 1;
+        self.used_bytes += payload.len() as u64;
+        Pointer::new(at, generation)
+    }
+
     /// Stores a payload with room for `capacity` bytes.
-    #[inline]
     pub fn put(&mut self, ground: Ground<'_>, payload: Payload<'_>, capacity: usize) -> Result<Pointer, HeapError> {
         let words = 1 + capacity.div_ceil(8);
         let bytes = payload.bytes;
         let reserved = capacity > bytes.len();
-        let pointer = if words <= MAX_SLOT_WORDS {
-            let (block, at) = self.heap.take_slot(ground, class_for_words(words))?;
-            let word = at.word();
-            let generation = Word(block.word(word).load(Relaxed)).generation();
-            let commit = Word::inline(generation, bytes.len(), reserved, self.next_version());
-            reuse((&block, word + 1), bytes, (&block, word, commit.0));
-            Pointer::new(at, generation)
-        } else {
-            let (block, at) = self.heap.take_slot(ground, 0)?;
-            let generation = Word(block.word(at.word()).load(Relaxed)).generation();
-            let away = self.move_out(ground, at, generation, payload, capacity).inspect_err(|_| {
-                self.heap.free_slot(ground, at, true, true).expect("taken above");
-            })?;
-            self.heap.free_slot(ground, at, false, true)?;
-            block.word(at.word()).store(away.0, Release);
-            Pointer::new(at, generation)
-        };
+        if words <= MAX_SLOT_WORDS {
+            let slot = self.heap.take_slot(ground, class_for_words(words))?;
+            return Ok(self.fill(slot, bytes, reserved));
+        }
+        let (block, at) = self.heap.take_slot(ground, 0)?;
+        let generation = Word(block.word(at.word()).load(Relaxed)).generation();
+        let away = self.move_out(ground, at, generation, payload, capacity).inspect_err(|_| {
+            self.heap.free_slot(ground, at, true, true).expect("taken above");
+        })?;
+        self.heap.free_slot(ground, at, false, true)?;
+        block.word(at.word()).store(away.0, Release);
         self.objects += 1;
         self.used_bytes += bytes.len() as u64;
-        Ok(pointer)
+        Ok(Pointer::new(at, generation))
     }
 
     /// Writes a payload outside its slot and returns the word that leads there, not yet stored.
@@ -261,25 +275,24 @@ impl Inner {
         true
     }
 
-    /// Removes the object of `slot`, and returns the run that it had, if any.
+    /// Removes the object of `slot` if it lies there, nobody looks at it, and the slot can serve again; otherwise nothing is
+    /// changed.
     #[inline(always)]
-    pub fn remove(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> Option<Arc<ChargedRun>> {
+    pub fn remove_inline(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> Option<()> {
+        let State::Inline { pinned: false, length, .. } = word.state() else { return None };
         let generation = word.generation() + 1;
-        let retired = generation > LAST_GENERATION;
-        if let State::Inline { pinned: false, length, .. } = word.state()
-            && !retired
-        {
-            self.used_bytes -= length as u64;
-            self.retract(slot, generation);
-            let freed = self.heap.free_whole_slot(ground, slot.block, slot.at, slot.class, slot.index);
-            freed.expect("the word said that it is taken");
+        if generation > LAST_GENERATION {
             return None;
         }
-        self.remove_other(ground, slot, word, generation, retired)
+        self.used_bytes -= length as u64;
+        self.retract(slot, generation);
+        let freed = self.heap.free_whole_slot(ground, slot.block, slot.at, slot.class, slot.index);
+        assert!(freed, "the word said that it is taken");
+        Some(())
     }
 
     /// Makes every pointer to the slot's object stale.
-    #[inline]
+    #[inline(always)]
     fn retract(&mut self, slot: &Slot<'_>, generation: u32) {
         self.objects -= 1;
         // Release: a reader that sees this word refuses; what is freed next is written only behind a release fence.
@@ -287,16 +300,10 @@ impl Inner {
         raise_generation_floor(slot.at.number(), generation);
     }
 
-    /// Removes an object that lies elsewhere, or is looked at, or was the last of its slot.
-    #[cold]
-    fn remove_other(
-        &mut self,
-        ground: Ground<'_>,
-        slot: &Slot<'_>,
-        word: Word,
-        generation: u32,
-        retired: bool,
-    ) -> Option<Arc<ChargedRun>> {
+    /// Removes the object of `slot`, wherever it lies, and returns the run that it had, if any.
+    pub fn remove(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> Option<Arc<ChargedRun>> {
+        let generation = word.generation() + 1;
+        let retired = generation > LAST_GENERATION;
         let mut run = None;
         self.used_bytes -= self.length(ground, word) as u64;
         self.retract(slot, generation);

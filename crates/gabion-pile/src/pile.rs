@@ -134,6 +134,23 @@ impl Pile {
     /// [`PileError::Memory`] when the limit or the system leaves no room; the pile is unchanged.
     #[inline]
     pub fn put(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
+        if reserve == 0
+            && let Some(pointer) = self.put_inline(payload)
+        {
+            return Ok(pointer);
+        }
+        self.put_anywhere(payload, reserve)
+    }
+
+    /// The common case of [`Pile::put`] and nothing else: the own shard's lock leans to this thread, and it has a slot at
+    /// hand. Otherwise nothing is changed.
+    #[inline(always)]
+    fn put_inline(&self, payload: &[u8]) -> Option<Pointer> {
+        self.shards[self.own_shard()].lean()?.put_inline(self.ground(), payload)
+    }
+
+    #[cold]
+    fn put_anywhere(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
         if payload.len() > CHUNK_PAYLOAD {
             return self.put_run(payload);
         }
@@ -148,6 +165,11 @@ impl Pile {
     /// As [`Pile::put`].
     #[inline]
     pub fn try_put(&self, payload: &[u8]) -> Result<Pointer, PileError> {
+        if let Some(pointer) = self.put_inline(payload) { Ok(pointer) } else { self.try_put_anywhere(payload) }
+    }
+
+    #[cold]
+    fn try_put_anywhere(&self, payload: &[u8]) -> Result<Pointer, PileError> {
         if payload.len() > CHUNK_PAYLOAD {
             return self.put_run(payload);
         }
@@ -166,7 +188,6 @@ impl Pile {
         self.put_payload(Payload { bytes: payload, run: run.as_ref() }, payload.len())
     }
 
-    #[inline(always)]
     fn put_payload(&self, payload: Payload<'_>, capacity: usize) -> Result<Pointer, PileError> {
         let own = self.own_shard();
         // The lock is let go before another shard is tried: two full shards must not wait for each other.
@@ -253,7 +274,24 @@ impl Pile {
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
+    #[inline]
     pub fn remove(&self, pointer: Pointer) -> Result<(), PileError> {
+        if self.remove_inline(pointer).is_some() { Ok(()) } else { self.remove_anywhere(pointer) }
+    }
+
+    /// The common case of [`Pile::remove`] and nothing else, so that it is short: what a removal waits for is its slot's
+    /// cache line, and the processor sees as many removals ahead as fit into its window. Otherwise nothing is changed.
+    #[inline(always)]
+    fn remove_inline(&self, pointer: Pointer) -> Option<()> {
+        let slot = Slot::find(&self.blocks, pointer).ok()?;
+        let mut locked = self.shards.get(shard_of(slot.block) as usize)?.lean()?;
+        // The page may have been put to another use before the lock was taken.
+        let word = if slot.stands() { slot.word(pointer).ok()? } else { return None };
+        locked.remove_inline(self.ground(), &slot, word)
+    }
+
+    #[cold]
+    fn remove_anywhere(&self, pointer: Pointer) -> Result<(), PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
         let run = locked.remove(self.ground(), &slot, word);
         // Unmapping takes its time: not under the lock.

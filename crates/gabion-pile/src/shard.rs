@@ -42,7 +42,17 @@ impl Shard {
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
         // A panic under the lock would be a bug of this crate; the words in the blocks are whole at every instant.
-        let inner = self.inner.lock();
+        self.locked(self.inner.lock())
+    }
+
+    /// As [`Shard::lock`], if the lock leans to this thread; never waits.
+    #[inline(always)]
+    pub fn lean(&self) -> Option<Locked<'_>> {
+        self.inner.lean().map(|inner| self.locked(inner))
+    }
+
+    #[inline(always)]
+    fn locked<'a>(&'a self, inner: BiasedGuard<'a, Inner>) -> Locked<'a> {
         // Release: orders the guards that another thread changed under this lock before whatever this one writes into
         // the room that became free (see `protocol`).
         fence(Ordering::Release);
