@@ -102,6 +102,10 @@ def test_floats_that_are_whole_numbers() -> None:
     assert image.crop((0.0, 0, 3.0, 2)).size == (3, 2)
     assert image.copy().thumbnail(3.0).size == (3, 2)
     assert bytes(Image.new("L", (2.0, 1.0), 7.0).row(0)) == b"\7\7"
+    numpy = pytest.importorskip("numpy")
+    assert image.copy().thumbnail(numpy.int64(3)).size == (3, 2)
+    assert bytes(Image.new("L", (numpy.int64(2), 1), numpy.uint8(7)).row(numpy.int8(0))) == b"\7\7"
+    assert bytes(Image.new("RGB", (1, 1), numpy.uint8([1, 2, 3])).row(0)) == b"\1\2\3"
     for wrong in (2.5, float("nan"), float("inf"), True):
         with pytest.raises(TypeError, match="size must be whole numbers"):
             image.resize((wrong, 2))
@@ -349,7 +353,7 @@ def test_a_closed_image_raises_always(name: str) -> None:
         pass
     assert image.closed
     assert repr(image) == "<gabion.Image, closed>"
-    with pytest.raises(ClosedError, match="this Image was closed: its pixels are gone"):
+    with pytest.raises(ClosedError, match="this image was closed: its pixels are gone"):
         uses(image)[name]()
     image.close()
 

@@ -66,6 +66,13 @@ def test_sizes_as_other_ints() -> None:
     assert len(memory.rent(Index(77))) == 77  # type: ignore[arg-type]
     assert len(memory.rent(numpy.int32(77))) == 77
     assert len(memory.rent(numpy.prod((7, 11)))) == 77
+    bytes_ = numpy.int64(1 << 20)
+    with gabion.Pile(max_bytes=bytes_) as pile, gabion.Cache(bytes_) as cache:
+        assert pile.stats().limit_bytes == cache.stats().max_bytes == 1 << 20
+        assert pile.get(pile.put("stone", reserve=Index(77))) == "stone"
+    assert gabion.streams.copy(io.BytesIO(b"stone"), io.BytesIO(), chunk=bytes_) == 5
+    for seconds in (numpy.int64(2), numpy.float32(0.5)):
+        assert len(memory.rent(77, timeout=seconds)) == 77
 
 
 @pytest.mark.parametrize("rent", [memory.rent, memory.rent_group])

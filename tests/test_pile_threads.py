@@ -308,7 +308,7 @@ def test_ending_beside_readers_and_writers(end: str) -> None:
             for pointer in pile:
                 check_whole(pile.get(pointer))
         else:
-            assert repr(pile) == "<gabion.Pile closed>"
+            assert repr(pile) == "<gabion.Pile, closed>"
 
 
 def test_iterators_shared_and_side_by_side() -> None:

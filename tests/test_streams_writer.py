@@ -129,6 +129,15 @@ def test_a_large_write_that_fails_halfway_says_how_far_it_came() -> None:
     assert bytes(file.taken) == DATA[:100]
 
 
+@pytest.mark.parametrize("error", [ValueError("shut"), RuntimeError("odd"), KeyboardInterrupt()])
+def test_whatever_a_file_raises_says_how_far_the_write_came(error: BaseException) -> None:
+    writer = streams.Writer(Scripted(30, error), chunk=16)
+    with pytest.raises(type(error)) as failed:
+        writer.write(DATA[:100])
+    assert failed.value is error
+    assert failed.value.bytes_taken == 30
+
+
 def test_non_blocking_files() -> None:
     file = Scripted(10, None, None)
     writer = streams.Writer(file, chunk=16)

@@ -260,8 +260,8 @@ gabion_status gabion_pile_new(uint64_t max_bytes, gabion_pile **out);
 gabion_status gabion_pile_delete(gabion_pile *pile);
 
 /* Stores a copy of length bytes; *out is its pointer. reserve: bytes kept free behind it, so that a replacement may
- * grow by so much in place. data may be NULL when length is 0. Constant time, and a copy. GABION_NO_MEMORY,
- * GABION_LIMIT. */
+ * grow by so much in place; up to 1 MiB together with them. data may be NULL when length is 0. Constant time, and a
+ * copy. GABION_NO_MEMORY, GABION_LIMIT. */
 gabion_status gabion_pile_put(gabion_pile *pile, const void *data, size_t length, size_t reserve, uint64_t *out);
 
 /* Copies an object into the caller's buffer. *length, unless NULL, is told how long it is, also when the buffer is too

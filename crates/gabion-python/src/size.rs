@@ -1,29 +1,37 @@
 //! Sizes as callers write them: whole bytes, or text such as `"4 GiB"`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyString};
+use pyo3::types::{PyBool, PyString};
 
 use crate::errors::{type_error, value_error};
+use crate::ffi;
 
 /// Unit names and what they stand for, longest first within a letter.
-const UNITS: [(&str, u64); 11] = [
+const UNITS: [(&str, u64); 13] = [
     ("kib", 1 << 10),
     ("mib", 1 << 20),
     ("gib", 1 << 30),
     ("tib", 1 << 40),
+    ("pib", 1 << 50),
     ("kb", 1000),
     ("mb", 1_000_000),
     ("gb", 1_000_000_000),
     ("tb", 1_000_000_000_000),
+    ("pb", 1_000_000_000_000_000),
     ("bytes", 1),
     ("b", 1),
     ("", 1),
 ];
 
-/// Reads a size argument called `name`. Text is a number and a unit (B, KiB, MiB, GiB, TiB, kB, MB, GB, TB).
+/// Reads a size argument called `name`: a whole number, NumPy's too, or text of a number and a unit (B, KiB to PiB, kB to
+/// PB).
 pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
-        return value.extract().map_err(|_| refused(name, value));
+    // SAFETY: attached, the value is alive.
+    let whole = unsafe { ffi::PyIndex_Check(value.as_ptr()) } != 0 && !value.is_instance_of::<PyBool>();
+    if whole {
+        // SAFETY: attached; a new reference or null with an error set.
+        let number = unsafe { Bound::from_owned_ptr_or_err(value.py(), ffi::PyNumber_Index(value.as_ptr()))? };
+        return number.extract().map_err(|_| refused(name, value));
     }
     let Ok(text) = value.cast::<PyString>() else {
         let given = value.get_type().name()?;
@@ -31,6 +39,15 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         return Err(type_error(value.py(), &text));
     };
     bytes(text.to_str()?).ok_or_else(|| refused(name, value))
+}
+
+/// As [`parse`], for memory that is asked for at once.
+pub(crate) fn length(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let bytes = parse(name, value)?;
+    // Sizes beyond the signed range are no sizes to Python's buffers, nor to any allocator.
+    usize::try_from(bytes).ok().filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
+        value_error(value.py(), &format!("{name}={bytes}: more bytes than any machine can address; ask for less"))
+    })
 }
 
 fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {

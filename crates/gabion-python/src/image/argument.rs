@@ -86,6 +86,13 @@ fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
     }
 }
 
+/// Whether a value is a number, and not several: NumPy's, too, whose arrays of one element would also do as a number.
+fn is_one_number(value: &Bound<'_, PyAny>) -> bool {
+    value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyFloat>()
+        || value.len().is_err() && value.extract::<i64>().is_ok()
+}
+
 /// The whole number that a float is.
 fn whole_float(name: &str, py: Python<'_>, value: f64) -> PyResult<i64> {
     if !value.is_finite() || value.fract() != 0.0 {
@@ -132,7 +139,7 @@ pub(super) fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)>
 
 /// A width and a height, or one number for both.
 pub(super) fn most(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)> {
-    if !value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyFloat>() {
+    if !is_one_number(value) {
         return size(name, value);
     }
     let side = side(value.py(), name, whole(name, value)?)?;
@@ -164,7 +171,7 @@ pub(super) fn color(mode: Mode, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         let text = format!("color: {number} is no channel's value; they are from 0 to 255");
         u8::try_from(number).map_err(|_| value_error(value.py(), &text))
     };
-    if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+    if is_one_number(value) {
         return Ok(vec![channel(whole("color", value)?)?; channels]);
     }
     let shape = format!("a number from 0 to 255, or {channels} of them for {mode}");

@@ -14,6 +14,7 @@ use super::{argument, export, refusal, source, target};
 use crate::detached::{detached, detached_if};
 use crate::errors::exception;
 use crate::ffi;
+use crate::memory::row_index;
 use crate::pile::gate;
 use crate::streams::Content;
 
@@ -129,7 +130,8 @@ impl Image {
 
     /// Make an image of a copy of an array of uint8: (rows, columns), or (rows, columns, channels) of 1 to 4 channels,
     /// with any strides. Takes what has the buffer protocol; NumPy is asked for what has __array__ or DLPack, such as
-    /// tensors. mode is needed for CMYK only, which is RGBA otherwise.
+    /// tensors. mode is needed for CMYK only, which is RGBA otherwise. Raises TypeError for what is no array of uint8,
+    /// ImageError for another shape.
     ///
     /// >>> import gabion, numpy
     /// >>> gabion.Image.from_array(numpy.zeros((20, 30, 3), dtype="uint8"))
@@ -216,7 +218,11 @@ impl Image {
     ///
     /// filter is "lanczos3", "bicubic", "bilinear", "box" or "nearest". With reducing_gap, plain means are taken down to
     /// so many times the new size before the filter: 2.0 is several times faster and hardly to be told apart. Colours are
-    /// blended by their alpha.
+    /// blended by their alpha. Raises ImageError for a side of 0, ValueError for a filter that is none and a gap below 1.
+    ///
+    /// >>> import gabion
+    /// >>> gabion.Image.new("RGB", (640, 480)).resize((64, 48), filter="box")
+    /// <gabion.Image RGB 64 × 48>
     #[pyo3(
         signature = (size, *, filter = None, reducing_gap = None),
         text_signature = "($self, size, *, filter='lanczos3', reducing_gap=None)"
@@ -261,7 +267,7 @@ impl Image {
     }
 
     /// A new image in another mode. Grey is ITU-R BT.601 luma. Alpha that goes is forgotten, not blended; new alpha is
-    /// opaque. CMYK is the plain complement; use the ICC profile for print.
+    /// opaque. CMYK is the plain complement; use the ICC profile for print. Raises ValueError for a mode that is none.
     #[pyo3(signature = (mode, /))]
     fn convert(&self, mode: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = mode.py();
@@ -269,15 +275,16 @@ impl Image {
         self.map_brief(py, |image| image.convert(mode))
     }
 
-    /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. ImageError when it is
-    /// empty or reaches beyond the image.
+    /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. Raises ImageError when
+    /// it is empty or reaches beyond the image.
     #[pyo3(signature = (r#box, /))]
     fn crop(&self, r#box: &Bound<'_, PyAny>) -> PyResult<Self> {
         let region = argument::region(r#box)?;
         self.map_brief(r#box.py(), |image| image.crop(region))
     }
 
-    /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; width and height change places.
+    /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; by 90 and 270, width and height change
+    /// places. Whole turns may be added or left out, so that -90 is 270. Raises ValueError for other angles.
     #[pyo3(signature = (degrees, /))]
     fn rotate(&self, degrees: &Bound<'_, PyAny>) -> PyResult<Self> {
         let turn = argument::turn(degrees)?;
@@ -287,7 +294,8 @@ impl Image {
         })
     }
 
-    /// A new image with left and right ("horizontal") or top and bottom ("vertical") exchanged.
+    /// A new image with left and right ("horizontal") or top and bottom ("vertical") exchanged. Raises ValueError for another
+    /// direction.
     #[pyo3(signature = (direction, /))]
     fn flip(&self, direction: &Bound<'_, PyAny>) -> PyResult<Self> {
         let flip = argument::flip(direction)?;
@@ -295,7 +303,7 @@ impl Image {
     }
 
     /// Copy another image of the same mode over this one, with its upper left corner at (x, y). What lies outside is left
-    /// out.
+    /// out; x and y may be negative. Raises ImageError when the modes differ.
     #[pyo3(signature = (other, at = None, /), text_signature = "($self, other, at=(0, 0), /)")]
     fn paste(&self, other: &Bound<'_, Self>, at: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let py = other.py();
@@ -331,19 +339,13 @@ impl Image {
         })
     }
 
-    /// row(y)
-    ///
     /// Row y as a writable memoryview of bytes, in place; negative y counts from the bottom. Raises IndexError when there
-    /// is no such row.
+    /// is no such row. Constant time.
     #[pyo3(signature = (y, /))]
-    fn row<'py>(&self, py: Python<'py>, y: isize) -> PyResult<Bound<'py, PyAny>> {
+    fn row<'py>(&self, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = y.py();
         let picture = self.shown(py)?;
-        let rows = picture.size.1 as usize;
-        let index = if y < 0 { y.checked_add_unsigned(rows) } else { Some(y) };
-        let Some(index) = index.and_then(|y| usize::try_from(y).ok()).filter(|y| *y < rows) else {
-            let text = format!("row {y} of an image of {rows} rows");
-            return Err(exception(&py.get_type::<pyo3::exceptions::PyIndexError>(), &text));
-        };
+        let index = row_index(y, picture.size.1 as usize, "an image")?;
         view::memoryview(py, &picture, picture.row(index))
     }
 
@@ -353,7 +355,7 @@ impl Image {
     }
 
     /// Call fn(y, row) for each row, top to bottom. row is a writable memoryview, in place; when fn returns bytes, they
-    /// become the row.
+    /// become the row. Raises ValueError when they are not as many; what fn raises ends it, and the rows before stay changed.
     ///
     /// >>> import gabion
     /// >>> image = gabion.Image.new("L", (3, 2), 250)
@@ -410,7 +412,8 @@ impl Image {
     /// optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
     /// metadata=False to leave out EXIF block and ICC profile. Those that a format does not know are not looked at.
     ///
-    /// Raises ImageError when the format does not hold the mode or the size, OSError when the file cannot be written.
+    /// Raises ImageError when the format does not hold the mode or the size, or no format is told, OSError when the file
+    /// cannot be written.
     #[pyo3(
         signature = (target, *, format = None, quality = 80, **options),
         text_signature = "($self, target, *, format=None, quality=80, **options)"

@@ -49,7 +49,7 @@ fn failed(error: io::Error, name: Option<&Bound<'_, PyAny>>) -> PyErr {
 
 #[cold]
 pub(super) fn closed(py: Python<'_>) -> PyErr {
-    own_error(py, |errors| &errors.closed, "this Image was closed: its pixels are gone; open or make another")
+    own_error(py, |errors| &errors.closed, "this image was closed: its pixels are gone; open or make another")
 }
 
 #[cold]

@@ -63,6 +63,10 @@ pub(super) fn save(
             detached(py, || save_atomically(&path, |out| picture.settled(|image| image.encode(format, options, out))));
         return saved.map_err(|error| refused(py, error, Some(target)));
     }
+    if !target.hasattr("write")? {
+        let given = target.get_type().name()?;
+        return Err(type_error(py, &format!("Image.save() takes a path or a binary file with write(), not {given}")));
+    }
     let sink = Sink::new("file", target)?;
     let name = target.getattr_opt("name")?.and_then(|name| name.extract::<String>().ok());
     let Some(format) = format.or_else(|| named(Path::new(name.as_deref()?))) else {

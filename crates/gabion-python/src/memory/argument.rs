@@ -1,58 +1,57 @@
-//! Sizes and times as callers write them.
+//! Times and rows as callers write them.
 
 use std::time::Duration;
 
+use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDelta, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyDelta, PyInt};
 
 use super::refusal::{type_error, value_error};
-use crate::ffi;
-use crate::size;
+use crate::errors::exception;
 
-/// A size: whole bytes (also NumPy's integers), or text such as "4 GiB".
-pub(super) fn bytes(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let bytes = if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyString>() {
-        size::parse(name, value)?
-    } else {
-        size::parse(name, &index(value)?)?
-    };
-    // Sizes beyond the signed range are no sizes to Python's buffers, nor to any allocator.
-    usize::try_from(bytes).ok().filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| {
-        value_error(value.py(), &format!("{name}={bytes}: more bytes than any machine can address; ask for less"))
-    })
-}
-
-/// The value as an int where it says that it is one (`__index__`), else the value, for the error to name.
-fn index<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = value.py();
-    // SAFETY: attached, the value is alive.
-    if unsafe { ffi::PyIndex_Check(value.as_ptr()) } == 0 {
-        return Ok(value.clone());
-    }
-    // SAFETY: attached; a new reference or null with an error set.
-    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Index(value.as_ptr())) }
-}
-
-/// A span of time: seconds, or a timedelta. Infinity is `Duration::MAX`.
+/// A span of time: seconds, as any number (also NumPy's), or a timedelta. Infinity is `Duration::MAX`.
 pub(super) fn duration(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let py = value.py();
-    let number =
-        value.is_instance_of::<PyFloat>() || (value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>());
-    let seconds: f64 = if number {
+    let wrong = || -> PyResult<PyErr> {
+        let given = value.get_type().name()?;
+        Ok(type_error(py, &format!("{name} must be seconds (int or float) or a timedelta, not {given}")))
+    };
+    let seconds: f64 = if value.is_instance_of::<PyDelta>() {
+        value.call_method0("total_seconds")?.extract()?
+    } else if value.is_instance_of::<PyBool>() {
+        return Err(wrong()?);
+    } else {
         match value.extract() {
             Ok(seconds) => seconds,
-            Err(_) if value.lt(0)? => -1.0, // an int beyond every float
-            Err(_) => f64::INFINITY,
+            // An int beyond every float.
+            Err(_) if value.is_instance_of::<PyInt>() => {
+                if value.lt(0)? {
+                    -1.0
+                } else {
+                    f64::INFINITY
+                }
+            }
+            Err(_) => return Err(wrong()?),
         }
-    } else if value.is_instance_of::<PyDelta>() {
-        value.call_method0("total_seconds")?.extract()?
-    } else {
-        let given = value.get_type().name()?;
-        let text = format!("{name} must be seconds (int or float) or a timedelta, not {given}");
-        return Err(type_error(py, &text));
     };
     if seconds.is_nan() || seconds < 0.0 {
         return Err(value_error(py, &format!("{name}={seconds}: not a span of time; pass 0 or more seconds")));
     }
     Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// The row that `y` names, of `rows` that `of` has; a negative one counts from the end.
+pub(crate) fn row(y: &Bound<'_, PyAny>, rows: usize, of: &str) -> PyResult<usize> {
+    let py = y.py();
+    let number = match y.extract::<isize>() {
+        Ok(number) if number < 0 => number.checked_add_unsigned(rows),
+        Ok(number) => Some(number),
+        // An int, beyond all the rows that a machine has.
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => None,
+        Err(error) => return Err(error),
+    };
+    number
+        .and_then(|number| usize::try_from(number).ok())
+        .filter(|number| *number < rows)
+        .ok_or_else(|| exception(&py.get_type::<PyIndexError>(), &format!("row {y} of {of} of {rows} rows")))
 }

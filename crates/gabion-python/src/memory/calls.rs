@@ -4,13 +4,14 @@ use gabion_blocks::pool::{Change, GroupRequest, Pool, Request, Settings};
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 
-use super::argument::{self, bytes, duration};
+use super::argument::duration;
 use super::buffer::Buffer;
 use super::group::Group;
 use super::stats::{MemoryStats, memory_stats};
 use super::{refusal, waiting};
 use crate::detached::detached;
 use crate::errors::exception;
+use crate::size;
 
 /// Rent contiguous, writable memory from the process-wide pool; returns a Buffer.
 ///
@@ -47,7 +48,7 @@ fn rent(
     timeout: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Buffer> {
     let _ = contiguous; // a buffer always is
-    let bytes = argument::bytes("nbytes", nbytes)?;
+    let bytes = size::length("nbytes", nbytes)?;
     let timeout = timeout.map(|value| duration("timeout", value)).transpose()?;
     let request = Request { bytes, clean, timeout };
     let memory = match Pool::global().rent_warm(&request) {
@@ -81,8 +82,8 @@ fn rent_group(
     clean: bool,
     timeout: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Group> {
-    let bytes = argument::bytes("nbytes", nbytes)?;
-    let row_bytes = row_bytes.map(|value| argument::bytes("row_bytes", value)).transpose()?;
+    let bytes = size::length("nbytes", nbytes)?;
+    let row_bytes = row_bytes.map(|value| size::length("row_bytes", value)).transpose()?;
     if row_bytes == Some(0) {
         return Err(refusal::value_error(
             py,
@@ -129,7 +130,9 @@ impl<'py> Setting<'py> {
 
     /// A limit in bytes; 0 is none.
     fn limit(self, name: &str) -> PyResult<Option<u64>> {
-        self.read(u64::MAX, |value| Ok(Some(bytes(name, value)? as u64).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX)))
+        self.read(u64::MAX, |value| {
+            Ok(Some(size::length(name, value)? as u64).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX))
+        })
     }
 }
 
@@ -178,8 +181,8 @@ fn configure(
     let default = Settings::default();
     let follow = matches!(pool_bytes, Setting::Default);
     let change = Change {
-        pool_bytes: pool_bytes.read(default.pool_bytes, |value| Ok(bytes("pool_bytes", value)? as u64))?,
-        arenas: arenas.read(default.arenas, |value| bytes("arenas", value))?,
+        pool_bytes: pool_bytes.read(default.pool_bytes, |value| Ok(size::length("pool_bytes", value)? as u64))?,
+        arenas: arenas.read(default.arenas, |value| size::length("arenas", value))?,
         trim_period: trim_period.read(default.trim_period, |value| duration("trim_period", value))?,
         allocation_limit: allocation_limit.limit("allocation_limit")?,
         total_limit: total_limit.limit("total_limit")?,
@@ -217,7 +220,7 @@ fn trim(py: Python<'_>, all: bool) -> u64 {
 /// A size as the package's own Python code reads it.
 #[pyfunction]
 fn _size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
-    bytes(name, value)
+    size::length(name, value)
 }
 
 /// Checks every equation of the pool's books; raises AssertionError with the first that does not hold. For tests, while

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use gabion_blocks::pool;
-use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyTuple};
 
 use super::buffer::Buffer;
 use super::lease::{Lease, Memory, Place, Refused};
-use super::{refusal, tracking};
+use super::{argument, refusal, tracking};
 use crate::detached::detached;
-use crate::errors::exception;
 use crate::ffi;
 
 /// Rented memory in several blocks, each contiguous: for what is too large to be worth one piece, and is worked on
@@ -111,16 +109,13 @@ impl Group {
     /// Row y as a writable memoryview, in place; negative y counts from the end. Constant time. Raises IndexError when
     /// there is no such row, ValueError for a group that was rented without row_bytes.
     #[pyo3(signature = (y, /))]
-    fn row<'py>(&self, py: Python<'py>, y: isize) -> PyResult<Bound<'py, PyAny>> {
+    fn row<'py>(&self, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = y.py();
         let (Some(row), Some(rows)) = (self.open(py)?.row_bytes, self.row_count()) else {
             let text = "this group has no rows: pass row_bytes to rent_group()";
             return Err(refusal::value_error(py, text));
         };
-        let index = if y < 0 { y.checked_add_unsigned(rows) } else { Some(y) };
-        let Some(index) = index.and_then(|y| usize::try_from(y).ok()).filter(|y| *y < rows) else {
-            let text = format!("row {y} of a group of {rows} rows");
-            return Err(exception(&py.get_type::<PyIndexError>(), &text));
-        };
+        let index = argument::row(y, rows, "a group")?;
         // A part holds whole rows, so that a row begins and ends in one.
         let (block, offset) = (self.places[index * row / self.part_bytes], index * row % self.part_bytes);
         let length = row.min(block.length - offset);
@@ -160,7 +155,8 @@ impl Group {
         if self.lease.is_released() {
             return "<gabion.memory.Group, released>".to_owned();
         }
-        format!("<gabion.memory.Group, {} bytes in {} blocks>", self.nbytes, self.places.len())
+        let plural = if self.places.len() == 1 { "" } else { "s" };
+        format!("<gabion.memory.Group, {} bytes in {} block{plural}>", self.nbytes, self.places.len())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {

@@ -48,6 +48,7 @@ mod calls;
 
 mod collect;
 
+pub(crate) use argument::row as row_index;
 pub(crate) use refusal::refused;
 pub(crate) use tracking::{Record, record};
 pub(crate) use waiting::patiently;

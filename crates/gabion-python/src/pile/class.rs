@@ -97,7 +97,7 @@ impl Pile {
     }
 
     /// Bytes of the object's encoding: what it takes in the pile without rounding and the 8 bytes of its slot's word.
-    /// Raises PointerError when the pointer is not live.
+    /// Constant time. Raises PointerError when the pointer is not live.
     #[pyo3(signature = (ptr, /))]
     fn size_of<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let pile = self.open(ptr.py())?;
@@ -157,25 +157,28 @@ impl Pile {
 
     /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers
     /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
-    /// live; without, the first of them raises PointerError. Pointers come as array('Q'), NumPy uint64 or ints.
+    /// live; without, the first of them raises PointerError. CodecError when one cannot be built. Pointers come as array('Q'), NumPy uint64 or ints.
     #[pyo3(signature = (ptrs, default = Fallback::Absent, /), text_signature = "($self, ptrs, default=..., /)")]
     fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Fallback<'py>) -> PyResult<Bound<'py, PyList>> {
         many::get_many(self, ptrs, default)
     }
 
     /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are passed
-    /// over.
+    /// over. They come as with get_many().
     #[pyo3(signature = (ptrs, /))]
     fn remove_many(&self, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
         many::remove_many(self, ptrs)
     }
 
-    /// The pile's figures as a PileStats: objects, used_bytes, reserved_bytes, overhead_bytes, blocks, types and more.
+    /// The pile's figures as a PileStats: objects, used_bytes, reserved_bytes, overhead_bytes, blocks, types and more. Takes
+    /// as long for many objects as for few.
     fn stats(&self, py: Python<'_>) -> PyResult<PileStats> {
         Ok(PileStats::new(&self.open(py)?.stats(), Figure(self.codec.type_count() as u64)))
     }
 
-    /// Remove all objects and give their memory back to the system. Their pointers are refused from now on.
+    /// Remove all objects and give their memory back: warm blocks to the pool of gabion.memory, all else to the system.
+    /// Their pointers are refused from now on. Takes time in proportion to the blocks; while there are views, to the
+    /// objects.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
         detached(py, || pile.clear());
@@ -242,7 +245,7 @@ impl Pile {
 
     fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if self.is_closed() {
-            return result::text(py, "<gabion.Pile closed>");
+            return result::text(py, "<gabion.Pile, closed>");
         }
         let stats = self.pile.stats();
         result::text(py, &format!("<gabion.Pile of {} objects, {} bytes>", stats.objects, stats.used_bytes))

@@ -3,7 +3,6 @@
 //! They are written against the C API: see `fastcall`.
 
 use gabion_pile::Pile as Store;
-use pyo3::exceptions::PyOverflowError;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -12,8 +11,8 @@ use super::number;
 use super::refusal::{Failure, or_default};
 use super::scratch::with_payload;
 use super::state::Pile;
-use crate::errors::value_error;
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
+use crate::size;
 
 static METHODS: [Method; 5] = [
     Method::with_keywords(
@@ -24,8 +23,8 @@ Store a copy of an object graph and return its pointer, an int below 2**60.\n\n\
 Everything that obj refers to is copied: containers, instances with __dict__ or __slots__, dataclasses, named\n\
 tuples, enums, dates, decimals, arrays, and whatever else pickle can store. Shared references and cycles keep their\n\
 identity within the one call. None is an object like any other.\n\n\
-reserve (bytes) is kept free behind the object, so that replace() can grow it by so much in place even when the pile\n\
-is full.\n\n\
+reserve (bytes, or text such as \"4 KiB\") is kept free behind the object, so that replace() can grow it by so much in\n\
+place even when the pile is full; up to 1 MiB together with the object.\n\n\
 Raises CodecError when something in the graph cannot be stored, LimitError when the pile or the system has no room;\n\
 the pile is unchanged then. Takes time linear in the graph.\n\n\
 >>> import gabion\n\
@@ -53,7 +52,7 @@ was removed, the pointer is another pile's, or no pile's. Takes no lock and time
         fields,
         c"fields($self, ptr, /, *names)\n--\n\n\
 Some fields of a stored object as a tuple, without building the object: attributes of an instance, fields of a\n\
-named tuple, values of a dict by str key. The others are skipped over.\n\n\
+named tuple, values of a dict by str key. The others are skipped over, which takes time linear in what is stored.\n\n\
 Raises AttributeError (KeyError for a dict) when there is no such field, PointerError when the pointer is not live.\n\n\
 >>> import gabion\n\
 >>> pile = gabion.Pile()\n\
@@ -122,13 +121,7 @@ fn reserve(py: Python<'_>, keywords: &Keywords<'_, '_>) -> PyResult<usize> {
         if name != "reserve" {
             return Err(unexpected(py, "put", name, "reserve"));
         }
-        reserve = value.extract().map_err(|error: PyErr| {
-            if !error.is_instance_of::<PyOverflowError>(py) {
-                return error;
-            }
-            let text = format!("reserve={value}: not a number of bytes; pass 0 or more");
-            value_error(py, &text)
-        })?;
+        reserve = size::length(name, value)?;
         Ok(())
     })?;
     Ok(reserve)

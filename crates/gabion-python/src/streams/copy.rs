@@ -8,8 +8,6 @@ use super::file::{Sink, Source, Wrote, position, refuse_closed};
 use super::held::{Held, read_over};
 use super::refusal;
 
-/// copy(src, dst, *, chunk="256 KiB")
-///
 /// Copy a binary file to another, from where src stands to its end; returns the number of bytes.
 ///
 /// The bytes go through one chunk of the pool, which src fills (readinto(), else read()) and dst is given as a read-only

@@ -246,6 +246,16 @@ pub(super) fn position(file: &Bound<'_, PyAny>) -> Option<u64> {
     file.call_method0(intern!(file.py(), "tell")).and_then(|place| place.extract()).ok()
 }
 
+/// What a file answers; no where it has no such method.
+pub(super) fn says(file: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> PyResult<bool> {
+    method(file, question)?.map_or(Ok(false), |method| method.call0()?.is_truthy())
+}
+
+/// Calls a method of a file, if it has it.
+pub(super) fn call_if_there(file: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<()> {
+    method(file, name)?.map_or(Ok(()), |method| method.call0().map(drop))
+}
+
 /// Refuses a file that says that it is closed.
 pub(super) fn refuse_closed(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
     let closed = file.getattr_opt(intern!(file.py(), "closed"))?;

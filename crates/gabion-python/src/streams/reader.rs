@@ -1,6 +1,7 @@
 //! `gabion.streams.Reader`.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
@@ -8,7 +9,7 @@ use super::ahead::Ahead;
 use super::bytes::{Content, Growing, bytes_of};
 use super::chunk;
 use super::descriptor::Rest;
-use super::file::Source;
+use super::file::{Source, call_if_there, says};
 use super::refusal;
 use super::turn::{Inside, Turn};
 use crate::ffi;
@@ -272,10 +273,7 @@ impl Reader {
         }
         state.end();
         drop(state);
-        match self.file.bind(py).getattr_opt("close")? {
-            Some(close) => close.call0().map(drop),
-            None => Ok(()),
-        }
+        call_if_there(self.file.bind(py), intern!(py, "close"))
     }
 
     /// True after close() and detach().
@@ -315,10 +313,7 @@ impl Reader {
     /// True when the file says so.
     fn seekable(&self, py: Python<'_>) -> PyResult<bool> {
         drop(self.open(py)?);
-        match self.file.bind(py).getattr_opt("seekable")? {
-            Some(seekable) => seekable.call0()?.is_truthy(),
-            None => Ok(false),
-        }
+        says(self.file.bind(py), intern!(py, "seekable"))
     }
 
     /// The file's descriptor, if it has one. Reading from it misses what was read ahead.
@@ -330,10 +325,7 @@ impl Reader {
     /// True when the file is a terminal.
     fn isatty(&self, py: Python<'_>) -> PyResult<bool> {
         drop(self.open(py)?);
-        match self.file.bind(py).getattr_opt("isatty")? {
-            Some(isatty) => isatty.call0()?.is_truthy(),
-            None => Ok(false),
-        }
+        says(self.file.bind(py), intern!(py, "isatty"))
     }
 
     /// Does nothing, as there is nothing to write.

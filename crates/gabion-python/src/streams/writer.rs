@@ -1,13 +1,13 @@
 //! `gabion.streams.Writer`.
 
-use pyo3::exceptions::PyBlockingIOError;
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::bytes::Content;
 use super::chunk::{self, Window};
-use super::file::{Sink, Wrote};
+use super::file::{Sink, Wrote, call_if_there, says};
 use super::refusal;
 use super::turn::{Inside, Turn};
 
@@ -111,14 +111,19 @@ impl Writer {
     }
 
     /// Takes bytes: gathers them, or writes them and what was gathered before. `taken` is moved on with what is taken.
-    fn take(&self, data: &Bound<'_, PyAny>, content: &Content<'_>, taken: &mut usize) -> PyResult<()> {
+    fn take(
+        &self,
+        state: &mut State,
+        data: &Bound<'_, PyAny>,
+        content: &Content<'_>,
+        taken: &mut usize,
+    ) -> PyResult<()> {
         let py = data.py();
-        let mut state = self.open(py)?;
         let length = content.len();
         if length > self.chunk - state.end {
-            Self::flush_all(py, &mut state)?;
+            Self::flush_all(py, state)?;
         }
-        if length < self.chunk || length == 0 {
+        if length < self.chunk {
             let at = state.end;
             content.copy_to(state.room(py, self.chunk)?, at);
             state.end += length;
@@ -176,17 +181,14 @@ impl Writer {
     fn write_on(&self, data: &Bound<'_, PyAny>, content: &Content<'_>) -> PyResult<usize> {
         let py = data.py();
         let mut taken = 0;
-        match self.take(data, content, &mut taken) {
+        let result = self.take(&mut *self.open(py)?, data, content, &mut taken);
+        match result {
             Ok(()) => Ok(taken),
-            Err(error)
-                if error.is_instance_of::<PyBlockingIOError>(py)
-                    || error.is_instance_of::<pyo3::exceptions::PyOSError>(py) =>
-            {
+            Err(error) => {
                 let note =
                     format!("gabion.streams.Writer: {taken} of {} bytes of this write() were taken", content.len());
                 Err(refusal::told(py, error, "bytes_taken", taken as u64, &note))
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -235,10 +237,7 @@ impl Writer {
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.open(py)?;
         Self::flush_all(py, &mut state)?;
-        match self.file.bind(py).getattr_opt("flush")? {
-            Some(flush) => flush.call0().map(drop),
-            None => Ok(()),
-        }
+        call_if_there(self.file.bind(py), intern!(py, "flush"))
     }
 
     /// Hand over what is gathered and go to a position: offset from the start (whence 0), from here (1) or from the end
@@ -282,11 +281,7 @@ impl Writer {
             return Ok(());
         }
         let flushed = self.shut(py);
-        let closed = match self.file.bind(py).getattr_opt("close") {
-            Ok(Some(close)) => close.call0().map(drop),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
+        let closed = call_if_there(self.file.bind(py), intern!(py, "close"));
         flushed.and(closed)
     }
 
@@ -327,10 +322,7 @@ impl Writer {
     /// True when the file says so.
     fn seekable(&self, py: Python<'_>) -> PyResult<bool> {
         drop(self.open(py)?);
-        match self.file.bind(py).getattr_opt("seekable")? {
-            Some(seekable) => seekable.call0()?.is_truthy(),
-            None => Ok(false),
-        }
+        says(self.file.bind(py), intern!(py, "seekable"))
     }
 
     /// The file's descriptor, if it has one. What is written to it comes before what is gathered.
@@ -342,10 +334,7 @@ impl Writer {
     /// True when the file is a terminal.
     fn isatty(&self, py: Python<'_>) -> PyResult<bool> {
         drop(self.open(py)?);
-        match self.file.bind(py).getattr_opt("isatty")? {
-            Some(isatty) => isatty.call0()?.is_truthy(),
-            None => Ok(false),
-        }
+        says(self.file.bind(py), intern!(py, "isatty"))
     }
 
     /// Raises io.UnsupportedOperation.
