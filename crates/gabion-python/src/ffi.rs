@@ -17,6 +17,13 @@ pub use pyo3::ffi::*;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
+/// Whether this is the process's first interpreter. Classes that are known here, and what the module keeps for the life of
+/// the process, belong to one interpreter: in another, they would outlive it, or be taken for equal names of its own.
+pub(crate) fn in_main_interpreter(_py: pyo3::Python<'_>) -> bool {
+    // SAFETY: attached, as the token says; both only read pointers that are there.
+    unsafe { PyInterpreterState_Get() == PyInterpreterState_Main() }
+}
+
 /// Dropped by unwinding only: waits for ever.
 #[cfg(not(Py_3_14))]
 struct Park;

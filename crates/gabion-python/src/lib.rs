@@ -59,10 +59,16 @@ mod image;
 
 mod numpy_hook;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    if !ffi::in_main_interpreter(m.py()) {
+        let text = "gabion works in the main interpreter of a process, not in a sub-interpreter: import it there \
+                    (mod_wsgi: WSGIApplicationGroup %{GLOBAL})";
+        return Err(PyImportError::new_err(text));
+    }
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::register(m)?;
     codec::register(m)?;
