@@ -52,6 +52,15 @@ def test_version_and_help() -> None:
     assert run("no-such-command").returncode == 2
 
 
+@pytest.mark.parametrize("command", ["tour", "thumbnails a b"])
+def test_an_unknown_option_shows_the_usage_of_its_command(command: str) -> None:
+    done = run(*command.split(), "--jsn")
+    assert done.returncode == 2
+    assert f"usage: gabion {command.split()[0]}" in done.stderr
+    assert "unrecognized arguments: --jsn" in done.stderr
+    assert "--json" in done.stderr
+
+
 def test_tour_prints_and_writes_its_page(people: Path, pictures: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = run("tour", "--records", people, "--objects", 3_000, "--photos", pictures, "--out", page)

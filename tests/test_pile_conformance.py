@@ -8,15 +8,19 @@
 | the last object's end gives all memory back | here: after_the_last_remove |
 | clear | here: clear; test_pile_interface |
 | checkerboards: every second, every third object removed | here: checkerboards |
-| objects of mixed and growing sizes, one thread and many | here: mixed_sizes, growing_sizes; test_pile_threads |
+| objects of mixed and growing sizes, one thread and many | here: mixed_and_growing_sizes; test_pile_threads |
 | settings and limits | test_pile_interface, test_pile_limits |
-| put, read, delete, read again over many blocks | here: over_many_blocks |
+| put, read, delete, read again over many blocks | here: put_read_delete_read_over_many_blocks |
 | rich records in bulk | here: rich_records |
 | reserve, growth in place, moving out, moving back, removal while moved | here: moving_*; test_pile_interface |
 | texts of all scripts and lengths, bytes of all lengths | here: texts, lengths |
 | iteration gives each object once, moved ones too | here: iteration; test_pile_interface, test_pile_threads |
 | the same number never means two objects | test_pile_pointers |
 | room is used again for the same size, and for others when empty | test_pile_footprint, test_pile_limits |
+| a replace that finds no room leaves the old object whole | test_pile_limits: out_of_space_in_replace |
+| the limit holds beside threads, and a busy part of the pile is no lack of room | test_pile_threads: the_limit |
+| figures asked for while the pile ends | test_pile_threads: ending_beside_readers_and_writers |
+| room that is given out again shows nothing of who had it | here: bytes_of_others |
 """
 
 import random

@@ -125,6 +125,34 @@ fn a_refusal_is_an_error_and_keeps_the_old() {
 }
 
 #[test]
+fn handles_are_allocators_that_keep_the_slots_alive() {
+    let slots = Slots::new(Pool::global()).unwrap();
+    let mut borrowed = Vec::new_in(&slots);
+    let mut owning = Vec::new_in(slots.clone());
+    for n in 0..10_000_u64 {
+        borrowed.push(n);
+        owning.push(n);
+    }
+    let objects = slots.stats().affinities[usize::from(Affinity::OBJECTS.index())].live_objects;
+    assert_eq!((objects, live(&slots)), (2, 2), "both in OBJECTS");
+    drop(borrowed);
+    drop(slots);
+    let mut owning = std::thread::spawn(move || {
+        owning.extend(0..10_000);
+        owning
+    })
+    .join()
+    .unwrap();
+    owning.truncate(10_000);
+    owning.shrink_to_fit();
+    assert_eq!(owning.iter().sum::<u64>(), 10_000 * 9_999 / 2);
+    let slots = owning.allocator().clone();
+    slots.validate().unwrap();
+    drop(owning);
+    assert_eq!(live(&slots), 0);
+}
+
+#[test]
 fn another_thread_may_drop_it() {
     let slots = Slots::new(Pool::global()).unwrap();
     let lists: std::vec::Vec<Vec<u32, Within<'_>>> = (0..200)

@@ -52,7 +52,7 @@
 //! | [`Pool`] | warm memory with arenas, trimming and limits |
 //! | [`Buffer`], [`Group`] | contiguous memory, and memory in blocks, owned until dropped |
 //! | [`Slots`], [`Affinity`] | objects packed by kind: allocated, freed, released by affinity |
-//! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2` |
+//! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2`; `Slots` are one themselves |
 //! | [`SlotBox`] | one value in a slot, owned |
 //! | [`Global`] | slots under a whole program, chosen at run time |
 //! | [`blocks`] | the 4 MiB blocks that everything is built from |

@@ -31,13 +31,18 @@ def parser() -> argparse.ArgumentParser:
     )
     tour.add_to(commands)
     thumbnails.add_to(commands)
+    for command in commands.choices.values():
+        command.set_defaults(command=command)
     return top
 
 
 def run(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code; `argv` defaults to the process's arguments."""
     top = parser()
-    options = top.parse_args(argv)
+    options, unknown = top.parse_known_args(argv)
+    if unknown:
+        # The command's own usage, which lists the options that it has.
+        getattr(options, "command", top).error(f"unrecognized arguments: {' '.join(unknown)}")
     if not hasattr(options, "run"):
         top.print_help()
         return 0

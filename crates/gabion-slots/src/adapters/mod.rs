@@ -3,7 +3,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | `fault` | what becomes of a wrong free where nobody can be told |
-//! | `within` | one affinity as the `Allocator` of `allocator-api2`, for vectors, boxes and hash tables |
+//! | `within` | slots, and one affinity of them, as `Allocator`s of `allocator-api2`, for vectors, boxes and hash tables |
 //! | `slot_box` | one value in a slot, owned |
 //! | `global` | slots under a whole program, chosen at run time |
 

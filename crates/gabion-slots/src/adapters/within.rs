@@ -151,39 +151,64 @@ unsafe impl Allocator for Within<'_> {
     }
 }
 
+/// Hands an allocator's calls on to the [`Within`] that `$within` makes.
+macro_rules! as_within {
+    ($self:ident => $within:expr) => {
+        #[inline]
+        fn allocate(&$self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            $within.allocate(layout)
+        }
+
+        #[inline]
+        fn allocate_zeroed(&$self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            $within.allocate_zeroed(layout)
+        }
+
+        #[inline]
+        unsafe fn deallocate(&$self, ptr: NonNull<u8>, layout: Layout) {
+            // SAFETY: the caller's duty is the same.
+            unsafe { $within.deallocate(ptr, layout) }
+        }
+
+        #[inline]
+        unsafe fn grow(&$self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            // SAFETY: the caller's duty is the same.
+            unsafe { $within.grow(ptr, old, new) }
+        }
+
+        #[inline]
+        unsafe fn grow_zeroed(&$self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            // SAFETY: the caller's duty is the same.
+            unsafe { $within.grow_zeroed(ptr, old, new) }
+        }
+
+        #[inline]
+        unsafe fn shrink(&$self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            // SAFETY: the caller's duty is the same.
+            unsafe { $within.shrink(ptr, old, new) }
+        }
+    };
+}
+
+/// A handle of slots as an allocator, for objects of no particular kind: [`Affinity::OBJECTS`]. What is made with it keeps
+/// the slots alive, and borrows nothing.
+///
+/// ```
+/// use allocator_api2::vec::Vec;
+/// use gabion_slots::Slots;
+///
+/// let mut owner = Vec::new_in(Slots::new(gabion_blocks::Pool::global())?);
+/// owner.extend(["no", "other", "handle", "is", "alive"]);
+/// assert_eq!(owner.len(), 5);
+/// # Ok::<(), gabion_slots::SlotsError>(())
+/// ```
+// SAFETY: a slot stays valid and where it is until it is freed or the last handle is dropped, wherever handles are moved;
+// clones are handles of the same slots, so each may free what another has allocated. For the rest see `Within`.
+unsafe impl Allocator for Slots {
+    as_within!(self => self.within(Affinity::OBJECTS));
+}
+
 // SAFETY: all of them are one affinity of `Slots::global`, which lives as long as the process; see `Within` for the rest.
 unsafe impl<const AFFINITY: u8> Allocator for WithinGlobal<AFFINITY> {
-    #[inline]
-    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        Self::within().allocate(layout)
-    }
-
-    #[inline]
-    fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        Self::within().allocate_zeroed(layout)
-    }
-
-    #[inline]
-    unsafe fn deallocate(&self, ptr: NonNull<u8>, layout: Layout) {
-        // SAFETY: the caller's duty is the same.
-        unsafe { Self::within().deallocate(ptr, layout) }
-    }
-
-    #[inline]
-    unsafe fn grow(&self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's duty is the same.
-        unsafe { Self::within().grow(ptr, old, new) }
-    }
-
-    #[inline]
-    unsafe fn grow_zeroed(&self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's duty is the same.
-        unsafe { Self::within().grow_zeroed(ptr, old, new) }
-    }
-
-    #[inline]
-    unsafe fn shrink(&self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: the caller's duty is the same.
-        unsafe { Self::within().shrink(ptr, old, new) }
-    }
+    as_within!(self => Self::within());
 }
