@@ -97,6 +97,24 @@ def test_it_is_for_every_thread_and_context() -> None:
     assert found == [True] * 6
 
 
+def test_threads_that_install_and_uninstall_leave_one_or_the_other() -> None:
+    def toggle() -> None:
+        for _ in range(200):
+            gabion.numpy.install()
+            gabion.numpy.uninstall()
+
+    for _ in range(10):
+        threads = [threading.Thread(target=toggle) for _ in range(3)]
+        threads.append(threading.Thread(target=gabion.numpy.install))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert is_pooled(large()) == (gabion.numpy.installed() is not None)
+    gabion.numpy.install()
+    assert is_pooled(large())
+
+
 def test_a_thread_that_began_before() -> None:
     go, found = threading.Event(), []
 

@@ -58,25 +58,12 @@ unsafe fn store<F: Copy>(field: *mut F, function: F) {
     unsafe { AtomicPtr::from_ptr(field.cast::<*mut ()>()).store(function, Ordering::Release) };
 }
 
-/// Has new arrays come from where they came before. Free and realloc stay, for the arrays that live.
+/// Has new arrays come from where they came before: no size is large enough any more. The functions stay, so that whoever
+/// installs or uninstalls beside it changes one number, and none of another's functions is taken out.
 #[pyfunction]
-fn _numpy_uninstall(py: Python<'_>) -> PyResult<()> {
+fn _numpy_uninstall() {
     // Relaxed: see process_min().
-    if PROCESS_MIN.swap(usize::MAX, Ordering::Relaxed) == usize::MAX {
-        return Ok(());
-    }
-    let api = Api::import(py)?;
-    let handler = numpys_handler(py, &api)?;
-    if let Some(Numpys(Allocator { malloc, calloc, .. })) = NUMPY.get() {
-        // SAFETY: as in `_numpy_install`; NumPy's own functions back at their places. A thread that has just read ours
-        // finds the minimum out of reach, or makes one pooled array more, which our free takes.
-        unsafe {
-            let allocator = &raw mut (*handler).allocator;
-            store(&raw mut (*allocator).malloc, *malloc);
-            store(&raw mut (*allocator).calloc, *calloc);
-        }
-    }
-    Ok(())
+    PROCESS_MIN.store(usize::MAX, Ordering::Relaxed);
 }
 
 /// From how many bytes on the process's arrays are pooled, or None.

@@ -10,8 +10,8 @@
 //! ```
 //! Both call the same functions: at least `min_bytes` come from the pool, less from what NumPy had before; memory goes
 //! back to where it came from, which the pool knows by its address. So arrays may be older than `install()` and
-//! younger than `uninstall()`. The functions for free and realloc are never taken out again: a thread that is just
-//! making a pooled array may finish after any moment at which none seemed to be left.
+//! younger than `uninstall()`. The functions are never taken out again: a thread that is just making a pooled array may
+//! finish after any moment at which none seemed to be left.
 //!
 //! | room | what it holds |
 //! |---|---|
