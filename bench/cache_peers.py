@@ -28,6 +28,8 @@ class Subject:
     """A cache with room for so many entries of a kind; ``timed`` ones expire after `TTL`."""
 
     library = ""
+    # What stands behind the library's name and version.
+    kind = ""
 
     def __init__(self, entries: int, sample: tuple[Any, Any], timed: bool) -> None:
         """Make the cache; ``sample`` is a typical key and value."""
@@ -37,7 +39,7 @@ class Subject:
         """Name and version. Raises ``Missing`` when it cannot run here."""
         try:
             importlib.import_module(cls.library)
-            return f"{cls.library.replace('_', '-')} {metadata.version(cls.library)}"
+            return f"{cls.library.replace('_', '-')} {metadata.version(cls.library)}{cls.kind}"
         except (ImportError, metadata.PackageNotFoundError) as error:
             raise Missing(f"{cls.library} (make bench-setup)") from error
 
@@ -133,7 +135,7 @@ class Gabion(_ByCall):
 
     @classmethod
     def label(cls):
-        return "gabion"
+        return f"gabion{cls.kind}"
 
     def close(self):
         self.cache.close()
@@ -143,20 +145,14 @@ class GabionLru(Gabion):
     """The exact LRU."""
 
     policy = "lru"
-
-    @classmethod
-    def label(cls):
-        return "gabion, policy='lru'"
+    kind = ", policy='lru'"
 
 
 class GabionS3Fifo(Gabion):
     """The exact S3-FIFO."""
 
     policy = "s3fifo"
-
-    @classmethod
-    def label(cls):
-        return "gabion, policy='s3fifo'"
+    kind = ", policy='s3fifo'"
 
 
 class GabionSubscript(_BySubscript):
@@ -177,6 +173,7 @@ class CacheboxTtl(_ByCall):
     """cachebox's cache with one TTL for all, which is first in, first out."""
 
     library = "cachebox"
+    kind = " TTL"
     put_name = "insert"
 
     def __init__(self, entries, sample, timed):
@@ -184,52 +181,40 @@ class CacheboxTtl(_ByCall):
 
         self.cache = cachebox.TTLCache(entries, TTL)
 
-    @classmethod
-    def label(cls):
-        return f"{super().label()} TTL"
-
 
 class CacheboxLru(CacheboxTtl):
     """cachebox's LRU, which knows no time."""
+
+    kind = " LRU"
 
     def __init__(self, entries, sample, timed):
         import cachebox
 
         self.cache = cachebox.LRUCache(entries)
 
-    @classmethod
-    def label(cls):
-        return Subject.label.__func__(cls) + " LRU"
-
 
 class CachetoolsTtl(_BySubscript):
     """cachetools' LRU with one TTL for all."""
 
     library = "cachetools"
+    kind = " TTL"
 
     def __init__(self, entries, sample, timed):
         import cachetools
 
         self.cache = cachetools.TTLCache(entries, TTL)
 
-    @classmethod
-    def label(cls):
-        return f"{super().label()} TTL"
-
 
 class CachetoolsLru(_BySubscript):
     """cachetools' LRU, which knows no time."""
 
     library = "cachetools"
+    kind = " LRU"
 
     def __init__(self, entries, sample, timed):
         import cachetools
 
         self.cache = cachetools.LRUCache(entries)
-
-    @classmethod
-    def label(cls):
-        return f"{super().label()} LRU"
 
 
 class Theine(_ByCall):
