@@ -3,6 +3,7 @@
 import os
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,63 @@ def test_children_of_children(pile: gabion.Pile) -> None:
 
     in_child(lambda: generation(0))
     assert pile.get(pointer) == [0]
+
+
+def test_hooks_of_others_use_piles_while_their_thread_forks(script: Callable[..., str]) -> None:
+    script(
+        """
+        import os
+        ran = []
+
+        def use():
+            pile.compact()
+            pile.validate()
+            assert pile.get(pointer) == b"x" * 5000
+            cache["key"] = len(ran)
+            assert cache.expire() == 0
+            assert image.resize((300, 200)).size == (300, 200)
+            ran.append(1)
+
+        # Registered first, so that they run between gabion's own and the fork.
+        os.register_at_fork(before=use, after_in_parent=use, after_in_child=use)
+        import gabion
+        pile, cache, image = gabion.Pile(), gabion.Cache("1 MiB", ttl=60), gabion.Image.new("RGB", (600, 400))
+        pointer = pile.put(b"x" * 5000)
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                use()
+                os._exit(len(ran) % 2)
+            assert os.waitpid(child, 0)[1] == 256
+        assert len(ran) == 6
+        """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )
+
+
+def test_a_module_that_is_imported_anew_forks_as_before(script: Callable[..., str]) -> None:
+    script(
+        """
+        import os, sys
+        import gabion
+        first, pile = gabion, gabion.Pile()
+        pointer = pile.put(["stone"])
+        for _ in range(3):
+            for name in [name for name in sys.modules if name.split(".")[0] == "gabion"]:
+                del sys.modules[name]
+            import gabion
+            assert gabion is not first and gabion.Pile is first.Pile
+            child = os.fork()
+            if child == 0:
+                pile.compact()
+                os._exit(pile.get(pointer) != ["stone"])
+            assert os.waitpid(child, 0)[1] == 0
+            pile.compact()
+        """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )
 
 
 def test_fork_while_other_threads_write() -> None:

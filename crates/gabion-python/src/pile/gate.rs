@@ -5,7 +5,7 @@
 //! until nobody is inside. So a child always starts with free locks.
 
 use std::cell::Cell;
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,25 +17,37 @@ static GATE: RwLock<()> = RwLock::new(());
 thread_local! {
     /// Held by the forking thread from before the fork until after it, in the parent and in the child.
     static CLOSED: Cell<Option<RwLockWriteGuard<'static, ()>>> = const { Cell::new(None) };
+    /// How many forks this thread is just about: more than one where a hook of somebody else's forks again, or where the
+    /// module was imported anew, and its hooks are there twice.
+    static FORKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Goes inside. Whoever forks has the gate already, and others' hooks, which run meanwhile, may use piles.
+fn enter() -> Option<RwLockReadGuard<'static, ()>> {
+    // Poison says nothing here: the lock guards no data.
+    (FORKS.get() == 0).then(|| GATE.read().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Runs `work` without the interpreter, inside the gate.
 pub(crate) fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
     detached::detached(py, || {
-        // Poison says nothing here: the lock guards no data.
-        let _inside = GATE.read().unwrap_or_else(PoisonError::into_inner);
+        let _inside = enter();
         work()
     })
 }
 
 /// Runs `work` of a thread that was never with the interpreter, inside the gate.
 pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
-    let _inside = GATE.read().unwrap_or_else(PoisonError::into_inner);
+    let _inside = enter();
     work()
 }
 
 #[pyfunction]
 fn before_fork(_py: Python<'_>) {
+    FORKS.set(FORKS.get() + 1);
+    if FORKS.get() > 1 {
+        return;
+    }
     let closed = match GATE.try_write() {
         Ok(closed) => closed,
         Err(TryLockError::Poisoned(closed)) => closed.into_inner(),
@@ -52,7 +64,10 @@ fn before_fork(_py: Python<'_>) {
 
 #[pyfunction]
 fn after_fork() {
-    CLOSED.take();
+    FORKS.set(FORKS.get().saturating_sub(1));
+    if FORKS.get() == 0 {
+        CLOSED.take();
+    }
 }
 
 /// Has the interpreter close the gate around every fork.

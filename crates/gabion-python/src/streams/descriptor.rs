@@ -270,11 +270,9 @@ impl Rest {
         loop {
             py.check_signals()?;
             let (start, room) = target.spare()?;
-            // SAFETY: `room` bytes from `start` on are the target's own. They are not initialised, which a read of the
-            // system does not look at.
-            let spare = unsafe { std::slice::from_raw_parts_mut(start, room.min(STEP)) };
-            let read = detached(py, || self.file.read_at(spare, self.at));
-            match read {
+            let place = Place { start, room: room.min(STEP) };
+            // SAFETY: `room` bytes from `start` on are the target's own, which nobody else knows.
+            match detached(py, || unsafe { place.read(&self.file, self.at) }) {
                 Ok(0) => break,
                 Ok(read) => {
                     target.wrote(read);
@@ -301,7 +299,7 @@ unsafe impl Send for Place {}
 unsafe impl Sync for Place {}
 
 impl Place {
-    /// One read of the system. Nothing refers to the bytes: others may be writing them.
+    /// One read of the system. Nothing refers to the bytes: others may be writing them, or they are not initialised.
     ///
     /// # Safety
     /// The bytes stay in place and may be written to.
@@ -321,6 +319,7 @@ fn raised(error: &std::io::Error) -> PyErr {
     }
 }
 
+/// A function of its own, because the method is one for each lifetime, and a visit asks for one for all.
 fn handle_signals(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
 }
