@@ -1,6 +1,7 @@
 """The `gabion` command from outside: exit codes, messages, what it writes."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import xml.etree.ElementTree as ET
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,19 @@ def test_an_unknown_option_shows_the_usage_of_its_command(command: str) -> None:
     assert f"usage: gabion {command.split()[0]}" in done.stderr
     assert "unrecognized arguments: --jsn" in done.stderr
     assert "--json" in done.stderr
+
+
+def test_a_terminal_that_is_not_utf_8_and_a_full_disk(pictures: Path, tmp_path: Path) -> None:
+    def ends(*arguments: object, **more: Any) -> tuple[int, str]:
+        command = [*COMMAND, *map(str, arguments)]
+        done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True, timeout=120, **more)
+        return done.returncode, done.stderr
+
+    assert ends("tour", "--help", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"}) == (0, "")
+    with open("/dev/full", "w") as full:
+        code, told = ends("thumbnails", pictures, tmp_path / "small", stdout=full)
+    assert (code, told) == (2, "gabion: [Errno 28] No space left on device\n")
+    assert len(list((tmp_path / "small").iterdir())) == 3
 
 
 def test_tour_prints_and_writes_its_page(people: Path, pictures: Path, tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ def parser() -> argparse.ArgumentParser:
 
 def run(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code; `argv` defaults to the process's arguments."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", and the work is not lost
     top = parser()
     options, unknown = top.parse_known_args(argv)
     if unknown:
@@ -46,12 +49,12 @@ def run(argv: list[str] | None = None) -> int:
     if not hasattr(options, "run"):
         top.print_help()
         return 0
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", and the work is not lost
     try:
         code: int = options.run(options)
-    except CommandError as error:
+    except (
+        CommandError,
+        OSError,
+    ) as error:  # an OSError of standard output itself: who reads it went, or the disk is full
         print(f"gabion: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
