@@ -94,6 +94,17 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Copies whole words out of the block from word `at` on, as [`Block::read`] does; false, and nothing is copied, when the
+    /// range is not inside the block.
+    #[inline(always)]
+    pub fn read_words(self, at: usize, into: &mut [[u8; 8]]) -> bool {
+        if at > WORDS_PER_BLOCK || into.len() > WORDS_PER_BLOCK - at {
+            return false;
+        }
+        copy_out(self.words(at, into.len()), into);
+        true
+    }
+
     /// Asks for the cache line of a word ahead of its use. A hint; any index may be given.
     #[inline]
     pub fn prefetch(self, index: usize) {

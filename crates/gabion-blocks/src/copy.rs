@@ -26,7 +26,7 @@ pub fn prefetch<T>(at: *const T) {
 
 /// Copies words out.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
+#[inline(always)]
 pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
     assert_eq!(words.len(), into.len(), "one word for each eight bytes");
     // SAFETY: both slices have so many words, and do not overlap, since one is exclusive.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gabion_pile::ReadBuf;
 
+use crate::bucket::Cell;
 use crate::change::{Locked, Request, Step};
 use crate::core::Core;
 use crate::entry::{Layout, Times, contents};
@@ -11,15 +12,37 @@ use crate::hash::KeyHash;
 use crate::key::{Image, LONGEST_KEY};
 use crate::options::{PutOptions, PutResult, Span};
 use crate::policy::Id;
+use crate::read::Found;
 use crate::record::Record;
 use crate::room::Effort;
-use crate::shard::Reason;
+use crate::shard::{Look, Reason};
 use crate::stats::Figure;
 use crate::wheel::{Due, NEVER};
 
 impl Core {
-    /// Reads a value into `buf`: where it begins there.
-    #[inline]
+    /// Has a short look for a value. What there is left to do after it is told by [`Core::read_found`] and [`Core::read`].
+    #[inline(always)]
+    pub fn look(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Look<'_> {
+        match Image::short(record.id, key) {
+            Some(image) if !record.is_dropped() => {
+                let hash = self.hash(&image);
+                let (ground, shards) = self.parts();
+                shards[self.shard(hash)].look(ground, &image, hash, buf)
+            }
+            _ => Look::Unclear,
+        }
+    }
+
+    /// Where the value begins that a look has found, after its time and its use were seen to.
+    pub fn read_found(&self, record: &Record, key: &[u8], found: Found, cell: Cell<'_>) -> Option<usize> {
+        let hash = self.hash(&Image::new(record.id, key));
+        let (ground, shards) = self.parts();
+        let offset = shards[self.shard(hash)].found(ground, hash, found, cell, true, || self.now());
+        record.counters.count(if offset.is_some() { Figure::Hits } else { Figure::Misses });
+        offset
+    }
+
+    /// Reads a value into `buf`, however long the search: where it begins there.
     pub fn read(&self, record: &Record, key: &[u8], used: bool, buf: &mut ReadBuf) -> Option<usize> {
         if key.len() > LONGEST_KEY || record.is_dropped() {
             return None;

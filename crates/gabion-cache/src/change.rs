@@ -205,8 +205,11 @@ impl<'a> Locked<'a> {
     fn touch(&mut self, id: Id) {
         let about = self.entry(id).about();
         let partition = partition_of(self.ground, id);
-        let State { stash, .. } = &*self.state;
-        self.shard.segments.cell_of(stash, self.entry(id).kept(), Place::from_bits(id)).hit();
+        // What counts no hits has none counted: readers know worn cells for such as need nothing noted.
+        if self.ground.mode.counts_hits() {
+            let State { stash, .. } = &*self.state;
+            self.shard.segments.cell_of(stash, self.entry(id).kept(), Place::from_bits(id)).hit();
+        }
         self.with_group(about.priority, partition, |group, links| group.policy.touch(links, links.node(id)));
     }
 

@@ -60,6 +60,10 @@ impl Flags {
     const END: u64 = 2;
     const TTL: u64 = 4;
     const SPLIT: u64 = 8;
+    /// Nothing but key and value.
+    pub const PLAIN: Self = Self(0);
+    /// With an end, or an idle time, that was its table's.
+    pub const ENDING: Self = Self(Self::TIMED);
 
     /// As an entry's first word has them.
     #[inline]
@@ -97,7 +101,7 @@ impl Flags {
 
     /// The first word of the image.
     #[inline]
-    pub fn image_at(self) -> usize {
+    pub const fn image_at(self) -> usize {
         const AT: [u8; 16] = {
             let (mut at, mut flags) = ([0; 16], 0);
             while flags < 16 {
@@ -306,7 +310,13 @@ impl<'a> Entry<'a> {
     /// Its end and idle time, if it has an end.
     #[inline]
     pub fn due(self) -> Option<Due> {
-        self.flags().timed().then(|| Due::from_bits(self.get(DUE)))
+        self.flags().timed().then(|| self.due_there())
+    }
+
+    /// The end and idle time of an entry that has one.
+    #[inline]
+    pub fn due_there(self) -> Due {
+        Due::from_bits(self.get(DUE))
     }
 
     pub fn set_due(self, due: Due) {

@@ -1,12 +1,39 @@
 //! Linear hashing: which of so many parts a hash leads to, which part is split next, and when.
 
-/// Which of `count` segments or sketches a hash leads to.
-#[inline]
-pub(crate) fn address(kept: u64, count: u64) -> usize {
-    // There is one at least.
-    let wide = u64::MAX >> (count | 1).leading_zeros();
-    let index = kept & wide;
-    (if index < count { index } else { index & (wide >> 1) }) as usize
+/// How many segments or sketches there are, below 2³², and what a reader would have to work out from it: the mask of the
+/// hash's bits that say which, in the upper half.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts(u64);
+
+impl Parts {
+    pub fn of(count: u64) -> Self {
+        let mask = if count == 0 { 0 } else { u64::MAX >> count.leading_zeros() };
+        Self(mask << 32 | count)
+    }
+
+    /// From [`Parts::to_bits`]; nothing but zeros are no parts.
+    #[inline]
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub fn count(self) -> u64 {
+        self.0 & u64::from(u32::MAX)
+    }
+
+    /// Which of them a hash leads to; 0 when there is none.
+    #[inline]
+    pub fn address(self, kept: u64) -> usize {
+        let mask = self.0 >> 32;
+        let index = kept & mask;
+        (if index < self.count() { index } else { index & mask >> 1 }) as usize
+    }
 }
 
 /// The one that number `last` was split from, and is merged into again.

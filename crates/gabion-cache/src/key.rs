@@ -56,17 +56,28 @@ impl<'k> Image<'k> {
     /// The image of a key that is no longer than [`LONGEST_KEY`].
     #[inline]
     pub fn new(table: u16, key: &'k [u8]) -> Self {
-        let short = (key.len() as u64) << 1;
-        if table == 0 && short < 0x80 {
-            return Self { prefix: short, first: short | word_of(key) << 8, prefix_len: 1, table, key };
+        if let Some(image) = Self::short(table, key) {
+            return image;
         }
         let (mut prefix, mut prefix_len) = (0, 0);
-        append(&mut prefix, &mut prefix_len, short | u64::from(table != 0));
+        append(&mut prefix, &mut prefix_len, (key.len() as u64) << 1 | u64::from(table != 0));
         if table != 0 {
             append(&mut prefix, &mut prefix_len, u64::from(table));
         }
         let first = prefix | word_of(key).checked_shl(8 * prefix_len as u32).unwrap_or(0);
         Self { prefix, first, prefix_len, table, key }
+    }
+
+    /// The image of a key of up to 63 bytes in one of the first 128 tables, whose numbers take a byte each; `None` for others.
+    #[inline(always)]
+    pub fn short(table: u16, key: &'k [u8]) -> Option<Self> {
+        let short = (key.len() as u64) << 1;
+        if short | u64::from(table) >= 0x80 {
+            return None;
+        }
+        let more = table != 0;
+        let (prefix, prefix_len) = (short | u64::from(more) | u64::from(table) << 8, 1 + usize::from(more));
+        Some(Self { prefix, first: prefix | word_of(key) << (8 * prefix_len), prefix_len, table, key })
     }
 
     #[inline]
@@ -75,7 +86,7 @@ impl<'k> Image<'k> {
     }
 
     /// Whether the first `length` bytes of what `word` gives are the image's; one at least, and no more than those has.
-    #[inline]
+    #[inline(always)]
     pub fn matches(&self, length: usize, word: impl Fn(usize) -> u64) -> bool {
         if length <= 8 {
             return (word(0) ^ self.first) << (64 - 8 * length) == 0;

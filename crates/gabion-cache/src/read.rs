@@ -21,19 +21,25 @@ pub(crate) struct Found {
 /// An entry changed while it was looked at.
 pub(crate) struct Changed;
 
-/// Reads the value of a key that lies at a cell's place in one piece; `None` when it does not, or changes meanwhile.
+/// Reads the value of a key that lies at a cell's place as nearly every entry does: in one piece, with an end or without, and
+/// with nothing else. `None` when it does not, or changes meanwhile.
 #[inline(always)]
 pub(crate) fn read_whole(pile: &Pile, image: &Image<'_>, cell: Cell<'_>, buf: &mut ReadBuf) -> Option<Found> {
-    let glance = pile.glance(cell.place())?;
+    let glance = pile.glance_at_once(cell.place())?;
     // Relaxed throughout: `holds` decides what all this is worth.
     let word = |index| glance.body().word(index).load(Relaxed);
-    let flags = Flags::of(word(0));
-    let (at, length) = (flags.image_at(), image.len());
-    if flags.is_split() || glance.len() < 8 * at + length || !image.matches(length, |index| word(at + index)) {
+    let (at, due) = match Flags::of(word(0)) {
+        Flags::PLAIN => (Flags::PLAIN.image_at(), Due::NONE),
+        Flags::ENDING => (Flags::ENDING.image_at(), Entry::new(glance.body()).due_there()),
+        _ => return None,
+    };
+    let length = image.len();
+    if glance.len() < 8 * at + length || !image.matches(length, |index| word(at + index)) {
         return None;
     }
-    glance.copy(at + length / 8, buf);
-    let due = if flags.timed() { Entry::new(glance.body()).end() } else { Due::NONE };
+    if !glance.copy_at_once(at + length / 8, buf) {
+        return None;
+    }
     glance.holds(|| cell.stands()).then_some(Found { offset: length % 8, due })
 }
 

@@ -26,7 +26,7 @@ use gabion_pile::Place;
 use crate::bucket::{
     BUCKETS, Bucket, CELLS, Cell, HITS_SHIFT, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal,
 };
-use crate::growth::{address, bounds, partner};
+use crate::growth::{Parts, bounds, partner};
 use crate::hash::{HOME_BITS, KeyHash, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
 
@@ -77,8 +77,8 @@ pub(crate) enum Glimpse<'a> {
 /// The segments of one shard.
 pub(crate) struct Segments {
     strip: Strip,
-    /// How many segments there are.
-    count: AtomicU64,
+    /// How many segments there are: [`Parts`].
+    parts: AtomicU64,
     /// Odd while cells move.
     version: AtomicU64,
     /// Cells in the stash.
@@ -101,13 +101,18 @@ impl Segments {
     pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Self {
         let most = (most_entries / (FULL / 3) + 2).min(1 << SEGMENT_BITS) as usize;
         let zero = || AtomicU64::new(0);
-        Self { strip: Strip::new(pages, most), count: zero(), version: zero(), stashed: zero() }
+        Self { strip: Strip::new(pages, most), parts: zero(), version: zero(), stashed: zero() }
+    }
+
+    #[inline]
+    fn parts(&self) -> Parts {
+        // Acquire: pairs with the split that made the segment.
+        Parts::from_bits(self.parts.load(Acquire))
     }
 
     #[inline]
     pub fn count(&self) -> u64 {
-        // Acquire: pairs with the split that made the segment.
-        self.count.load(Acquire)
+        self.parts().count()
     }
 
     /// Bytes of all segments.
@@ -139,15 +144,12 @@ impl Segments {
 
     #[inline]
     fn segment(&self, kept: u64) -> Option<&Unit> {
-        let count = self.count();
-        if count == 0 {
-            return None;
-        }
-        self.strip.get(address(segment_bits(kept), count))
+        // Where there is none, the strip has no first one either.
+        self.strip.get(self.parts().address(segment_bits(kept)))
     }
 
     /// The first cell that may be the key's: for whoever searches on if it is not.
-    #[inline]
+    #[inline(always)]
     pub fn first(&self, kept: u64) -> Glimpse<'_> {
         let Some(segment) = self.segment(kept) else { return Glimpse::Unclear };
         let (mut home, tag) = (home(kept), tag(kept));
@@ -261,7 +263,7 @@ impl Segments {
     /// # Errors
     /// When there is no memory for another segment, and those that there are get too full.
     pub fn insert(&self, stash: &mut Stash, hash: KeyHash, place: Place) -> Result<(), BlockError> {
-        let count = self.count.load(Relaxed);
+        let count = self.count();
         if count == 0 {
             self.strip.put(0, clear)?;
             self.recount(stash, 1);
@@ -311,7 +313,7 @@ impl Segments {
     #[inline]
     pub fn shrink(&self, stash: &mut Stash) {
         if stash.entries < stash.least {
-            self.merge(stash, self.count.load(Relaxed) - 1);
+            self.merge(stash, self.count() - 1);
         }
     }
 
@@ -319,7 +321,7 @@ impl Segments {
     fn recount(&self, stash: &mut Stash, count: u64) {
         (stash.least, stash.most) = bounds(count, FULL);
         // Release: who finds the count finds its segments.
-        self.count.store(count, Release);
+        self.parts.store(Parts::of(count).to_bits(), Release);
     }
 
     #[cold]
@@ -337,7 +339,7 @@ impl Segments {
     /// Splits the segment whose turn it is.
     #[cold]
     fn split(&self, stash: &mut Stash) -> Result<(), BlockError> {
-        let count = self.count.load(Relaxed);
+        let count = self.count();
         if count >= 1 << SEGMENT_BITS {
             return Ok(());
         }
@@ -355,10 +357,10 @@ impl Segments {
 
     /// Takes the cells of a segment out of the stash.
     fn take_stashed(&self, stash: &mut Stash, segment: u64, taken: &mut Taken) {
-        let count = self.count.load(Relaxed);
+        let parts = self.parts();
         let mut at = 0;
         while let Some((cell, kept)) = stash.cells.get(at) {
-            if address(segment_bits(*kept), count) as u64 == segment {
+            if parts.address(segment_bits(*kept)) as u64 == segment {
                 taken.more.push((cell.load(Relaxed), *kept));
                 stash.cells.swap_remove(at);
             } else {
@@ -375,7 +377,7 @@ impl Segments {
             taken.take(unit);
         }
         let stashed =
-            stash.cells.iter().filter(|(_, kept)| address(segment_bits(*kept), self.count()) as u64 == segment);
+            stash.cells.iter().filter(|(_, kept)| self.parts().address(segment_bits(*kept)) as u64 == segment);
         let stashed = stashed.map(|(cell, _)| cell.load(Relaxed));
         taken.cells().map(|(cell, _)| cell).chain(stashed).map(Place::from_bits).collect()
     }
@@ -386,9 +388,9 @@ impl Segments {
         stash: &Stash,
         mut seen: impl FnMut(Place, u64) -> Result<(), String>,
     ) -> Result<(), String> {
-        let count = self.count();
+        let parts = self.parts();
         let mut entries = stash.cells.len() as u64;
-        for index in 0..count {
+        for index in 0..parts.count() {
             let segment = self.strip.get(index as usize).ok_or("a segment is missing")?;
             let mut passed = [0; BUCKETS];
             let mut pass = |home: usize, steps: usize| (home..home + steps).for_each(|at| passed[at % BUCKETS] += 1);
@@ -396,7 +398,7 @@ impl Segments {
                 for (_, cell, tag) in Bucket::of(segment, at).cells() {
                     let (kept, home, step) = hash_of(at, cell, tag);
                     pass(home, step);
-                    if address(segment_bits(kept), count) as u64 != index {
+                    if parts.address(segment_bits(kept)) as u64 != index {
                         return Err(format!("a cell of segment {index} belongs elsewhere"));
                     }
                     let place = Place::from_bits(cell);
@@ -407,7 +409,7 @@ impl Segments {
                     entries += 1;
                 }
             }
-            let stashed = stash.cells.iter().filter(|(_, kept)| address(segment_bits(*kept), count) as u64 == index);
+            let stashed = stash.cells.iter().filter(|(_, kept)| parts.address(segment_bits(*kept)) as u64 == index);
             stashed.for_each(|(_, kept)| pass(home(*kept), REACH));
             for (at, &expected) in passed.iter().enumerate() {
                 let counted = Bucket::of(segment, at).passed();

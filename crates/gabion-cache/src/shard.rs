@@ -97,6 +97,16 @@ pub(crate) struct State {
     pub buf: ReadBuf,
 }
 
+/// What a short look for a key came to.
+pub(crate) enum Look<'a> {
+    /// Its value was read. It may be over, and nobody has heard of its use.
+    Value(Found, Cell<'a>),
+    /// There is none.
+    Nothing,
+    /// A longer search will tell.
+    Unclear,
+}
+
 /// What one search without a lock came to.
 enum Attempt<'a> {
     Found(Found, Cell<'a>),
@@ -129,10 +139,23 @@ impl Shard {
         }
     }
 
+    /// Looks for a key's value once, in the first place where it may be. Copies it if it is there.
+    #[inline(always)]
+    pub fn look(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf) -> Look<'_> {
+        let version = self.segments.version();
+        match self.segments.first(hash.kept()) {
+            Glimpse::Cell(cell) => match read_whole(&ground.pile, image, cell, buf) {
+                Some(found) => Look::Value(found, cell),
+                None => Look::Unclear,
+            },
+            Glimpse::Nothing if version.is_some_and(|version| self.segments.unmoved(version)) => Look::Nothing,
+            Glimpse::Nothing | Glimpse::Unclear => Look::Unclear,
+        }
+    }
+
     /// Reads a key's value into `buf`: where it begins there. Takes no lock, unless entries move or change under the reader
     /// again and again, or the use changes more than a count: in modes that move entries, and for idle times, once in a
     /// millisecond at most. `now` is asked for when the entry has an end.
-    #[inline]
     pub fn read(
         &self,
         ground: &Ground,
@@ -142,43 +165,15 @@ impl Shard {
         buf: &mut ReadBuf,
         now: impl Fn() -> u64,
     ) -> Option<usize> {
-        // Nearly always there is no cell or the first one is the key's, and nobody changes anything meanwhile.
-        let version = self.segments.version();
-        match self.segments.first(hash.kept()) {
-            Glimpse::Cell(cell) => {
-                if let Some(found) = read_whole(&ground.pile, image, cell, buf) {
-                    // And nearly always there is nothing to note.
-                    if found.due == Due::NONE && (!used || cell.is_worn() && ground.mode.counts_hits()) {
-                        return Some(found.offset);
-                    }
-                    return self.found(ground, hash, found, cell, used, now);
-                }
-            }
-            Glimpse::Nothing if version.is_some_and(|version| self.segments.unmoved(version)) => return None,
-            Glimpse::Nothing | Glimpse::Unclear => {}
-        }
-        self.read_again(ground, *image, hash, used, buf, now)
-    }
-
-    #[inline(never)]
-    fn read_again(
-        &self,
-        ground: &Ground,
-        image: Image<'_>,
-        hash: KeyHash,
-        used: bool,
-        buf: &mut ReadBuf,
-        now: impl Fn() -> u64,
-    ) -> Option<usize> {
         for _ in 0..ATTEMPTS {
-            match self.attempt(ground, &image, hash, buf, true) {
+            match self.attempt(ground, image, hash, buf, true) {
                 Attempt::Found(found, cell) => return self.found(ground, hash, found, cell, used, now),
                 Attempt::Nothing => return None,
                 Attempt::Changed => std::hint::spin_loop(),
                 Attempt::Stashed => break,
             }
         }
-        self.read_locked(ground, &image, hash, used, buf, now)
+        self.read_locked(ground, image, hash, used, buf, now)
     }
 
     /// Looks for a key's value once, without a lock.
@@ -197,8 +192,8 @@ impl Shard {
         }
     }
 
-    #[inline(never)]
-    fn found(
+    /// Where a value that was found begins, unless its time is over. The policy hears of its use.
+    pub fn found(
         &self,
         ground: &Ground,
         hash: KeyHash,

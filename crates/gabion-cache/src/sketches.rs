@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::growth::{address, bounds, partner};
+use crate::growth::{Parts, bounds, partner};
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
 use crate::sketch::{self, SAMPLE};
 
@@ -19,7 +19,8 @@ pub(crate) const FULL: u64 = 1024;
 #[repr(align(64))]
 pub(crate) struct Sketches {
     strip: Strip,
-    count: AtomicU64,
+    /// How many there are: [`Parts`].
+    parts: AtomicU64,
     /// How often each sketch was halved.
     epochs: Box<[AtomicU32]>,
     /// How often all sketches of the shard were to be halved.
@@ -36,26 +37,31 @@ impl Sketches {
         let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2) as usize);
         let epochs = (0..strip.most()).map(|_| AtomicU32::new(0)).collect();
         let zero = || AtomicU64::new(0);
-        let (count, noted, least, most) = (zero(), zero(), zero(), zero());
-        Self { strip, count, epochs, epoch: AtomicU32::new(0), noted, least, most }
+        let (parts, noted, least, most) = (zero(), zero(), zero(), zero());
+        Self { strip, parts, epochs, epoch: AtomicU32::new(0), noted, least, most }
     }
 
     /// Bytes of all sketches.
     pub fn bytes(&self) -> u64 {
-        self.count.load(Relaxed) * UNIT_BYTES
+        self.parts().count() * UNIT_BYTES
     }
 
     #[inline]
-    fn index(&self, kept: u64) -> Option<usize> {
+    fn parts(&self) -> Parts {
         // Acquire: pairs with the split that made the sketch.
-        let count = self.count.load(Acquire);
-        (count > 0).then(|| address(kept, count))
+        Parts::from_bits(self.parts.load(Acquire))
+    }
+
+    /// The sketch that a key is counted in, which is there unless there is none at all.
+    #[inline]
+    fn index(&self, kept: u64) -> usize {
+        self.parts().address(kept)
     }
 
     /// Notes that a key was asked for. No lock is needed.
     #[inline]
     pub fn note(&self, kept: u64) {
-        if let Some(words) = self.index(kept).and_then(|index| self.strip.get(index)) {
+        if let Some(words) = self.strip.get(self.index(kept)) {
             self.note_in(words, kept);
         }
     }
@@ -71,7 +77,7 @@ impl Sketches {
     /// How often a key was asked for of late.
     #[inline]
     pub fn frequency(&self, kept: u64) -> u8 {
-        let Some(index) = self.index(kept) else { return 0 };
+        let index = self.index(kept);
         let Some(words) = self.strip.get(index) else { return 0 };
         let behind = self.epoch.load(Relaxed).wrapping_sub(self.epochs[index].load(Relaxed));
         sketch::estimate(words, kept) >> behind.min(7)
@@ -86,13 +92,12 @@ impl Sketches {
             self.noted.store(noted / 2, Relaxed);
             self.epoch.store(self.epoch.load(Relaxed).wrapping_add(1), Relaxed);
         }
-        let count = self.count.load(Relaxed);
+        let count = self.parts().count();
         if count == 0 || entries > self.most.load(Relaxed) || entries < self.least.load(Relaxed) {
             self.resize(entries, count);
         }
-        if let Some(index) = self.index(kept)
-            && let Some(words) = self.strip.get(index)
-        {
+        let index = self.index(kept);
+        if let Some(words) = self.strip.get(index) {
             self.age(index);
             self.note_in(words, kept);
         }
@@ -116,7 +121,7 @@ impl Sketches {
         let (least, most) = if count > 0 { bounds(count, FULL) } else { (0, 0) };
         self.least.store(least, Relaxed);
         self.most.store(most, Relaxed);
-        self.count.store(count, Release);
+        self.parts.store(Parts::of(count).to_bits(), Release);
     }
 
     /// Makes a sketch more, or one fewer. Returns how many there are to be.
@@ -146,7 +151,7 @@ impl Sketches {
             sketch::merge(into, from);
         }
         // Nobody is led there before it is given back.
-        self.count.store(last as u64, Release);
+        self.parts.store(Parts::of(last as u64).to_bits(), Release);
         self.strip.give(last);
         last as u64
     }

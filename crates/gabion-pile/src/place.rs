@@ -86,7 +86,7 @@ impl<'a> Body<'a> {
     /// Bytes of the payload; 0 when no payload lies here.
     #[inline]
     pub fn len(self) -> usize {
-        if let State::Inline { length, .. } = self.head().state() { length } else { 0 }
+        self.head().length_here().unwrap_or(0)
     }
 
     /// True when no payload, or an empty one, lies here.
@@ -131,10 +131,18 @@ impl<'a> Glance<'a> {
         self.body.block.read(self.body.at + 1 + first, buf.take_room(length));
     }
 
+    /// As [`Glance::copy`], for a payload of `8 × first` bytes or more; false, and nothing is copied, when `buf` has to grow
+    /// for it or the glance was at no payload at all.
+    #[inline(always)]
+    pub fn copy_at_once(&self, first: usize, buf: &mut ReadBuf) -> bool {
+        let Some(room) = buf.room_at_hand(self.length.wrapping_sub(8 * first)) else { return false };
+        self.body.block.read_words(self.body.at + 1 + first, room)
+    }
+
     /// Whether all that was read since the glance is of one payload, and that payload was the owner's current one at one
     /// moment of that time. `linked` says whether the owner's index still leads here; it reads the index by an acquire
     /// load.
-    #[inline]
+    #[inline(always)]
     pub fn holds(&self, linked: impl FnOnce() -> bool) -> bool {
         let block = &self.body.block;
         unchanged_while(linked, [(block, self.body.at, self.word.0), (block, self.page, self.descriptor)])
@@ -201,6 +209,16 @@ impl Pile {
     /// seen is worth. `None` when no payload lies there, or is just being written.
     #[inline]
     pub fn glance(&self, place: Place) -> Option<Glance<'_>> {
+        let glance = self.glance_at_once(place)?;
+        // In a page put to another use, any bytes may be taken for a word; what fits the block is looked at.
+        let fits = glance.body.at + 1 + glance.length.div_ceil(8) <= WORDS_PER_BLOCK;
+        fits.then_some(glance)
+    }
+
+    /// As [`Pile::glance`], for who reads single words of the payload and copies by [`Glance::copy_at_once`] only: what is
+    /// taken for a payload need not fit the block.
+    #[inline(always)]
+    pub fn glance_at_once(&self, place: Place) -> Option<Glance<'_>> {
         let body = self.body(place)?;
         let page = place.0.page();
         // Acquire: pairs with the release in which the page was given its use.
@@ -209,9 +227,6 @@ impl Pile {
             return None;
         }
         let word = body.head();
-        let State::Inline { length, .. } = word.state() else { return None };
-        // In a page put to another use, any bytes may be taken for a word; what fits the block is looked at.
-        let fits = body.at + 1 + length.div_ceil(8) <= WORDS_PER_BLOCK;
-        fits.then_some(Glance { body, length, word, page, descriptor })
+        Some(Glance { body, length: word.length_here()?, word, page, descriptor })
     }
 }

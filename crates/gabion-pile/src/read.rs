@@ -51,6 +51,23 @@ impl ReadBuf {
         self.run = None;
     }
 
+    /// The payload that was read last, by who knows that it was copied: it was not over 1 MiB.
+    #[inline]
+    pub fn copied(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// As [`ReadBuf::take_room`], in words; `None` when there is not enough room yet, or a run to let go of.
+    #[inline(always)]
+    pub(crate) fn room_at_hand(&mut self, length: usize) -> Option<&mut [[u8; 8]]> {
+        if self.run.is_some() {
+            return None;
+        }
+        let room = self.bytes.as_chunks_mut::<8>().0.get_mut(..length.wrapping_add(7) / 8)?;
+        self.length = length;
+        Some(room)
+    }
+
     /// Room for `length` bytes, in whole words, which become the payload read last.
     #[inline]
     pub(crate) fn take_room(&mut self, length: usize) -> &mut [u8] {

@@ -87,6 +87,12 @@ impl Word {
         (tagged == pointer.wanted_generation() << GENERATION_SHIFT | 1).then_some(length)
     }
 
+    /// Bytes of the payload, if there is one and it is in the slot.
+    #[inline(always)]
+    pub fn length_here(self) -> Option<usize> {
+        (self.0 & 3 == 1).then_some((self.0 >> PAYLOAD_SHIFT) as usize & ((1 << LENGTH_BITS) - 1))
+    }
+
     #[inline]
     pub fn state(self) -> State {
         match self.0 & 3 {

@@ -145,3 +145,19 @@ fn the_limit_evicts_and_does_not_fail() {
     }
     assert!(cache.stats().evicted > 30_000 && cache.contains(&49_999_u32.to_le_bytes()));
 }
+
+/// Puts counted hits where hits are not counted, and a key that was put often was not moved up by gets any more.
+#[test]
+fn a_get_of_a_key_that_was_put_often_moves_it_up() {
+    let (cache, _) = cache(8 * weight(1, 1), Mode::Lru);
+    for _ in 0..9 {
+        assert_ne!(cache.put(&[0], &[0], &priority(0)), PutResult::Rejected);
+    }
+    (1..8_u8).for_each(|key| assert_eq!(cache.put(&[key], &[0], &priority(0)), PutResult::Inserted));
+    for key in 8..99_u8 {
+        assert!(get(&cache, [0]).is_some());
+        assert_eq!(cache.put(&[key], &[0], &priority(0)), PutResult::Inserted);
+        assert_eq!(get(&cache, [key - 7]), None);
+    }
+    cache.validate().unwrap();
+}
