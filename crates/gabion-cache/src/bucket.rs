@@ -9,7 +9,7 @@ use crate::hash::{HOME_BITS, SEGMENT_BITS, TAG_BITS};
 use crate::pages::{UNIT_WORDS, Unit};
 use crate::policy::MOST_HITS;
 
-const BUCKET_WORDS: usize = 8;
+pub(crate) const BUCKET_WORDS: usize = 8;
 pub(crate) const BUCKETS: usize = UNIT_WORDS / BUCKET_WORDS;
 pub(crate) const CELLS: usize = BUCKET_WORDS - 1;
 const _: () = assert!(BUCKETS == 1 << HOME_BITS && CELLS == 7 && TAG_BITS == 8);
@@ -100,6 +100,18 @@ impl<'a> Bucket<'a> {
         Self(&buckets[index % BUCKETS])
     }
 
+    /// Where a cell lies in its segment.
+    #[inline]
+    pub fn word_of(index: usize, cell: usize) -> usize {
+        index % BUCKETS * BUCKET_WORDS + 1 + cell
+    }
+
+    /// The bucket that a word of a segment lies in, and which of its cells it is.
+    #[inline]
+    pub fn at(segment: &'a Unit, word: usize) -> (Self, usize) {
+        (Self::of(segment, word / BUCKET_WORDS), (word % BUCKET_WORDS).wrapping_sub(1) % BUCKET_WORDS)
+    }
+
     #[inline]
     pub fn meta(self) -> u64 {
         // Acquire: whoever finds a tag finds its cell written.
@@ -109,6 +121,20 @@ impl<'a> Bucket<'a> {
     #[inline]
     pub fn cell(self, at: usize) -> &'a AtomicU64 {
         &self.0[1 + at]
+    }
+
+    /// Which cell leads to a place. Under the shard's lock.
+    #[inline]
+    pub fn find(self, tag: u64, place: Place) -> Option<usize> {
+        let mut candidates = equal(self.meta(), tag);
+        while candidates != 0 {
+            let at = candidates.trailing_zeros() as usize / 8 % CELLS;
+            if self.cell(at).load(Relaxed) & PLACE == place.to_bits() {
+                return Some(at);
+            }
+            candidates &= candidates - 1;
+        }
+        None
     }
 
     #[inline]

@@ -58,13 +58,18 @@ impl Core {
     }
 
     /// When a value ends, and what must stand with it to know.
-    #[inline]
+    #[inline(always)]
     fn times(&self, record: &Record, options: &PutOptions) -> (Option<Due>, Times) {
         let table = record.options;
         let (ttl, idle) = (options.ttl.millis(table.ttl), options.idle.millis(table.idle));
         if ttl.is_none() && idle.is_none() && options.expires_at.is_none() {
             return (None, Times::default());
         }
+        self.times_of(options, ttl, idle)
+    }
+
+    #[inline(never)]
+    fn times_of(&self, options: &PutOptions, ttl: Option<u64>, idle: Option<u64>) -> (Option<Due>, Times) {
         let now = self.now();
         let wall = options.expires_at.map(|at| at.saturating_sub(self.clock().wall()).as_millis());
         let wall = wall.map(|left| now.saturating_add(u64::try_from(left).unwrap_or(NEVER)));
@@ -99,7 +104,7 @@ impl Core {
         Some(result)
     }
 
-    #[inline]
+    #[inline(always)]
     fn request<'a>(
         &'a self,
         record: &'a Record,
@@ -115,31 +120,55 @@ impl Core {
         Request { record, image, hash, value, layout, due, times, priority, absent, spare: false, clock }
     }
 
+    #[inline]
     fn store(&self, request: &Request<'_>) -> Option<PutResult> {
+        let mut locked = self.lock(self.shard(request.hash));
+        self.introduce(&mut locked, request.record);
+        // Nearly always the key's own shard can make room at once.
+        let step = if request.record.is_dropped() { Step::Refused } else { locked.put(request, false) };
+        let result = match step {
+            Step::Inserted => Some(PutResult::Inserted),
+            Step::Replaced => Some(PutResult::Replaced),
+            Step::Present => None,
+            lack => return self.store_with_effort(request, locked, lack),
+        };
+        self.unlock(locked);
+        result
+    }
+
+    /// Goes on with a put that did not come to its end at the first try.
+    #[cold]
+    fn store_with_effort<'a>(
+        &'a self,
+        request: &Request<'_>,
+        mut locked: Locked<'a>,
+        mut step: Step,
+    ) -> Option<PutResult> {
         let shard = self.shard(request.hash);
-        let (mut effort, mut refused) = (Effort::default(), false);
+        let mut effort = Effort::default();
         loop {
-            let mut locked = self.lock(shard);
-            self.introduce(&mut locked, request.record);
-            let refuse = refused || request.record.is_dropped();
-            let step = if refuse { Step::Refused } else { locked.put(request, effort.sure) };
+            let mut refused = false;
             if let Step::Refused = step {
                 // Its old value is not what the caller wants to be found. It also leaves room for another try.
                 let tried_with_it = self.remove_locked(&mut locked, request.image, request.hash).is_some();
                 self.unlock(locked);
-                if tried_with_it && !request.record.is_dropped() {
-                    (effort, refused) = (Effort::default(), false);
-                    continue;
+                if !tried_with_it || request.record.is_dropped() {
+                    return Some(PutResult::Rejected);
                 }
-                return Some(PutResult::Rejected);
+                effort = Effort::default();
+            } else {
+                self.unlock(locked);
+                match step {
+                    Step::Present => return None,
+                    Step::Inserted => return Some(PutResult::Inserted),
+                    Step::Replaced => return Some(PutResult::Replaced),
+                    lack => refused = !self.make_way(shard, request, &lack, &mut effort),
+                }
             }
-            self.unlock(locked);
-            match step {
-                Step::Present => return None,
-                Step::Inserted => return Some(PutResult::Inserted),
-                Step::Replaced => return Some(PutResult::Replaced),
-                lack => refused = !self.make_way(shard, request, &lack, &mut effort),
-            }
+            locked = self.lock(shard);
+            self.introduce(&mut locked, request.record);
+            let refuse = refused || request.record.is_dropped();
+            step = if refuse { Step::Refused } else { locked.put(request, effort.sure) };
         }
     }
 

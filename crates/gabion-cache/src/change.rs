@@ -111,6 +111,7 @@ pub(crate) struct Locked<'a> {
 
 impl<'a> Locked<'a> {
     /// Stores a value, as far as this shard alone can make room for it. `sure`: room can be made.
+    #[inline(never)]
     pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
         self.wanted = request.layout.rest.is_none().then_some(request.layout.stored);
         let step = self.put_with(request, sure).unwrap_or_else(Step::from);
@@ -121,6 +122,7 @@ impl<'a> Locked<'a> {
         step
     }
 
+    #[inline(always)]
     fn put_with(&mut self, request: &Request<'_>, sure: bool) -> Result<Step, Lack> {
         let found = self.find_live(request);
         self.spared = found.filter(|_| request.spare);
@@ -176,9 +178,9 @@ impl<'a> Locked<'a> {
     pub fn with_group_at<R>(&mut self, at: usize, act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R) -> R {
         let State { groups, stash, records, .. } = &mut *self.state;
         let group = &mut groups[at];
-        let before = group.policy.bytes() == 0;
+        let before = group.policy.is_empty();
         let result = act(group, &mut Links::with(self.shard, self.ground, stash).sparing(self.spared));
-        let after = group.policy.bytes() == 0;
+        let after = group.policy.is_empty();
         if before != after {
             let (priority, partition) = (group.priority, group.partition);
             let own = partition.and_then(|table| records[usize::from(table)].own.as_ref());
@@ -520,8 +522,9 @@ fn write_payload<'p>(request: &Request<'_>, rest: Option<(Pointer, u64)>, into: 
     if into.len() < length + 8 {
         into.resize((length + 8).next_power_of_two(), 0);
     }
-    request.head(rest).write(layout.flags, into);
-    into[head..head + 8].copy_from_slice(&image.prefix());
+    let (words, _) = into.as_chunks_mut::<8>();
+    request.head(rest).write(layout.flags, words);
+    words[head / 8] = image.prefix();
     into[key_at..value_at].copy_from_slice(&image.key[..layout.image - image.prefix_len]);
     into[value_at..length].copy_from_slice(value);
     &into[..length]

@@ -11,7 +11,30 @@ const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
 
 impl Locked<'_> {
     /// Charges what the put weighs to the table and the cache, making room for it.
+    #[inline]
     pub fn charge(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<(), Lack> {
+        if request.record.own.is_none() && self.spared.is_none() {
+            let weight = request.weight();
+            // Nearly always one entry makes room for one of its kind.
+            if self.draw(weight) || self.swap_out(request.priority, weight) && self.draw(weight) {
+                return Ok(());
+            }
+        }
+        self.charge_anyhow(request, found, sure)
+    }
+
+    /// Evicts one entry where nothing else can be the answer: all entries of the shard are in one group, which has the bytes
+    /// that the put needs, and no priority is lower. False when that is not so.
+    #[inline]
+    fn swap_out(&mut self, priority: i8, needed: u64) -> bool {
+        let [group] = self.state.groups.as_slice() else { return false };
+        let lowest = group.priority <= priority && self.ground.ledger.classes.lowest(priority) == Some(group.priority);
+        let enough = group.partition.is_none() && group.policy.bytes() >= needed;
+        lowest && enough && self.evict_from(0)
+    }
+
+    #[inline(never)]
+    fn charge_anyhow(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<(), Lack> {
         let weight = request.weight() - self.carried(request);
         let own = request.record.own.as_ref();
         if own.is_none_or(|own| own.used.take(weight).is_ok()) {
@@ -55,10 +78,12 @@ impl Locked<'_> {
     }
 
     /// Bytes of a group's entries, but for the one that is spared.
+    #[inline]
     fn bytes_to_go(&self, group: &Group) -> u64 {
-        let of_group = |id: Id| (self.entry(id).about().priority, partition_of(self.ground, id));
-        let spared = self.spared.filter(|&id| of_group(id) == (group.priority, group.partition));
-        group.policy.bytes() - spared.map_or(0, |id| self.weight(id))
+        let Some(id) = self.spared else { return group.policy.bytes() };
+        let of_group = (self.entry(id).about().priority, partition_of(self.ground, id));
+        let spared = of_group == (group.priority, group.partition);
+        group.policy.bytes() - if spared { self.weight(id) } else { 0 }
     }
 
     /// Takes bytes that this shard has charged, or that nobody has.
@@ -109,16 +134,17 @@ impl Locked<'_> {
     /// Evicts one entry of a priority: of a table with a limit of its own, or of whichever group has most. False when
     /// there is none here.
     pub fn evict(&mut self, priority: i8, only: Option<u16>) -> bool {
-        let (mut most, mut found) = (0, None);
-        for (at, group) in self.state.groups.iter().enumerate() {
-            if group.priority == priority && (only.is_none() || group.partition == only) {
-                let bytes = self.bytes_to_go(group);
-                if bytes > 0 && bytes >= most {
-                    (most, found) = (bytes, Some(at));
-                }
-            }
-        }
-        let Some(at) = found else { return false };
+        // Nearly always there is one group.
+        let found = match self.state.groups.as_slice() {
+            [group] if group.priority == priority && (only.is_none() || group.partition == only) => Some(0),
+            _ => self.fullest(priority, only),
+        };
+        found.is_some_and(|at| self.evict_from(at))
+    }
+
+    /// Evicts one entry of the group that stands at `at`.
+    #[inline(never)]
+    fn evict_from(&mut self, at: usize) -> bool {
         let state = &*self.state;
         let limit = match state.groups[at].partition {
             Some(table) => state.records[table as usize].own.as_ref().map_or(0, |own| own.used.limit()),
@@ -130,6 +156,21 @@ impl Locked<'_> {
         let Some(node) = evicted else { return false };
         self.let_go(node, Some(Reason::Evicted));
         true
+    }
+
+    /// The group of a priority that has most to give: of a table with a limit of its own, or of all.
+    #[cold]
+    fn fullest(&self, priority: i8, only: Option<u16>) -> Option<usize> {
+        let (mut most, mut found) = (0, None);
+        for (at, group) in self.state.groups.iter().enumerate() {
+            if group.priority == priority && (only.is_none() || group.partition == only) {
+                let bytes = self.bytes_to_go(group);
+                if bytes > 0 && bytes >= most {
+                    (most, found) = (bytes, Some(at));
+                }
+            }
+        }
+        found
     }
 
     /// Evicts one entry of a priority whose place in the pile is of the kind that the put needs, if one is about to go.

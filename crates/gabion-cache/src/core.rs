@@ -176,7 +176,7 @@ impl Core {
         hash.shard(self.shards.len())
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn lock_only(&self, shard: usize) -> Locked<'_> {
         let shard = &self.shards[shard];
         let (state, heard) = (shard.lock(), self.heard.load(Relaxed));
@@ -184,7 +184,7 @@ impl Core {
     }
 
     /// Locks a shard, and does a little of what its time has come for.
-    #[inline]
+    #[inline(always)]
     pub fn lock(&self, shard: usize) -> Locked<'_> {
         let mut locked = self.lock_only(shard);
         if locked.state.wheel.entries > 0 {
@@ -209,13 +209,14 @@ impl Core {
     }
 
     /// Lets a shard go and tells of what left it.
-    #[inline]
+    #[inline(always)]
     pub fn unlock(&self, mut locked: Locked<'_>) {
+        if locked.state.gone.is_empty() {
+            return;
+        }
         let gone = std::mem::take(&mut locked.state.gone);
         drop(locked);
-        if !gone.is_empty() {
-            self.tell(&gone);
-        }
+        self.tell(&gone);
     }
 
     #[cold]

@@ -191,13 +191,21 @@ pub(crate) struct Head {
 impl Head {
     /// Writes the words, with no neighbours yet, to where the payload begins.
     #[inline]
-    pub fn write(&self, flags: Flags, into: &mut [u8]) {
+    pub fn write(&self, flags: Flags, words: &mut [[u8; 8]]) {
         let about =
             u64::from(self.about.own) << OWN_SHIFT | u64::from(self.about.priority.cast_unsigned()) << PRIORITY_SHIFT;
-        let (words, _) = into.as_chunks_mut::<8>();
+        let newer = (self.kept >> LOW_HASH_BITS) << Place::BITS | flags.0 << FLAGS_SHIFT | about;
+        words[OLDER] = (self.kept << Place::BITS).to_le_bytes();
+        words[NEWER] = newer.to_le_bytes();
+        if flags != Flags::PLAIN {
+            self.write_more(flags, words);
+        }
+    }
+
+    /// The words that most entries have not.
+    #[inline(never)]
+    fn write_more(&self, flags: Flags, words: &mut [[u8; 8]]) {
         let mut set = |at: usize, word: u64| words[at] = word.to_le_bytes();
-        set(NEWER, (self.kept >> LOW_HASH_BITS) << Place::BITS | flags.0 << FLAGS_SHIFT | about);
-        set(OLDER, self.kept << Place::BITS);
         if let Some(due) = self.due {
             set(DUE, due.to_bits());
             set(PREVIOUS, 0);

@@ -20,15 +20,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
-use gabion_blocks::BlockError;
+use gabion_blocks::{BlockError, prefetch};
 use gabion_pile::Place;
 
 use crate::bucket::{
-    BUCKETS, Bucket, CELLS, Cell, HITS_SHIFT, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal,
+    BUCKET_WORDS, BUCKETS, Bucket, CELLS, Cell, HITS_SHIFT, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT,
+    STEP_SHIFT, equal,
 };
 use crate::growth::{Parts, bounds, partner};
 use crate::hash::{HOME_BITS, KeyHash, SEGMENT_BITS};
-use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
+use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS, Unit};
 
 /// Buckets that an entry's cell may lie in.
 const REACH: usize = 4;
@@ -57,11 +58,30 @@ fn tag(kept: u64) -> u64 {
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
     segment: &'a Unit,
-    home: usize,
-    /// Buckets from home, or [`REACH`] for the stash.
-    step: usize,
-    /// Which cell of the bucket, or of the stash.
-    at: usize,
+    /// `buckets from home, or REACH for the stash (upper half) | word of the segment, or place in the stash`: in one word,
+    /// because spots are handed around.
+    at: u64,
+}
+
+impl<'a> Spot<'a> {
+    #[inline]
+    fn new(segment: &'a Unit, home: usize, step: usize, cell: usize) -> Self {
+        Self { segment, at: (step as u64) << 32 | Bucket::word_of(home + step, cell) as u64 }
+    }
+
+    fn stashed(segment: &'a Unit, at: usize) -> Self {
+        Self { segment, at: (REACH as u64) << 32 | at as u64 }
+    }
+
+    #[inline]
+    fn step(self) -> usize {
+        (self.at >> 32) as usize
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        self.at as u32 as usize
+    }
 }
 
 /// What a short look for a key comes to.
@@ -148,6 +168,14 @@ impl Segments {
         self.strip.get(self.parts().address(segment_bits(kept)))
     }
 
+    /// Asks for a hash's home bucket ahead of its use.
+    #[inline]
+    pub fn prefetch(&self, kept: u64) {
+        if let Some(segment) = self.segment(kept) {
+            prefetch(Bucket::of(segment, home(kept)).0);
+        }
+    }
+
     /// The first cell that may be the key's: for whoever searches on if it is not.
     #[inline(always)]
     pub fn first(&self, kept: u64) -> Glimpse<'_> {
@@ -226,29 +254,31 @@ impl Segments {
     /// Where the cell lies that leads to a place. Under the shard's lock.
     #[inline]
     pub fn spot(&self, stash: &Stash, kept: u64, place: Place) -> Spot<'_> {
-        let (segment, home, tag) = (self.segment(kept).expect("there is a segment"), home(kept), tag(kept));
-        for step in 0..REACH {
-            let bucket = Bucket::of(segment, home + step);
-            let mut candidates = equal(bucket.meta(), tag);
-            while candidates != 0 {
-                let at = candidates.trailing_zeros() as usize / 8 % CELLS;
-                if bucket.cell(at).load(Relaxed) & PLACE == place.to_bits() {
-                    return Spot { segment, home, step, at };
-                }
-                candidates &= candidates - 1;
+        let (segment, home) = (self.segment(kept).expect("there is a segment"), home(kept));
+        match Bucket::of(segment, home).find(tag(kept), place) {
+            Some(at) => Spot::new(segment, home, 0, at),
+            None => Self::spot_beyond(stash, segment, kept, place),
+        }
+    }
+
+    /// Where the cell lies if not in its home.
+    #[inline(never)]
+    fn spot_beyond<'a>(stash: &Stash, segment: &'a Unit, kept: u64, place: Place) -> Spot<'a> {
+        let (home, tag) = (home(kept), tag(kept));
+        for step in 1..REACH {
+            if let Some(at) = Bucket::of(segment, home + step).find(tag, place) {
+                return Spot::new(segment, home, step, at);
             }
         }
         let at = stash.cells.iter().position(|(cell, _)| cell.load(Relaxed) & PLACE == place.to_bits());
-        Spot { segment, home, step: REACH, at: at.expect("an entry has a cell") }
+        Spot::stashed(segment, at.expect("an entry has a cell"))
     }
 
     /// The cell at a spot. Under the shard's lock.
     #[inline]
     pub fn cell<'a>(stash: &'a Stash, spot: Spot<'a>) -> Cell<'a> {
-        let word = match stash.cells.get(spot.at) {
-            Some((cell, _)) if spot.step == REACH => cell,
-            _ => Bucket::of(spot.segment, spot.home + spot.step).cell(spot.at % CELLS),
-        };
+        let word =
+            if spot.step() == REACH { &stash.cells[spot.index()].0 } else { &spot.segment[spot.index() % UNIT_WORDS] };
         Cell { word, seen: word.load(Relaxed) }
     }
 
@@ -300,13 +330,17 @@ impl Segments {
     #[inline]
     pub fn remove(&self, stash: &mut Stash, spot: Spot<'_>) {
         stash.entries -= 1;
-        if spot.step < REACH {
-            Bucket::of(spot.segment, spot.home + spot.step).empty(spot.at);
+        let (step, at) = (spot.step(), spot.index());
+        let last = if step < REACH {
+            let (bucket, cell) = Bucket::at(spot.segment, at);
+            bucket.empty(cell);
+            at / BUCKET_WORDS
         } else {
-            stash.cells.swap_remove(spot.at);
+            let (_, kept) = stash.cells.swap_remove(at);
             self.stashed.store(stash.cells.len() as u64, Relaxed);
-        }
-        (0..spot.step).for_each(|step| Bucket::of(spot.segment, spot.home + step).pass(-1));
+            home(kept) + REACH
+        };
+        (0..step).for_each(|back| Bucket::of(spot.segment, last + BUCKETS - 1 - back).pass(-1));
     }
 
     /// Merges two segments when there are few entries. Called after removals.

@@ -12,7 +12,7 @@ use crate::entry::Entry;
 use crate::hash::KeyHash;
 use crate::key::Image;
 use crate::pages::Pages;
-use crate::policy::{Id, Mode, Nodes, Policy};
+use crate::policy::{Id, Mode, NONE, Nodes, Policy};
 use crate::read::{Changed, Found, read_at, read_whole};
 use crate::record::Record;
 use crate::segments::{Glimpse, Segments, Spot, Stash};
@@ -385,7 +385,8 @@ pub(crate) struct Links<'a, 's> {
     shard: &'a Shard,
     pile: &'a Pile,
     stash: &'s Stash,
-    spared: Option<Id>,
+    /// The entry that stays, or [`NONE`].
+    spared: Id,
 }
 
 /// An entry at hand: where it lies, and where its cell does, once that was asked for.
@@ -417,13 +418,13 @@ impl<'a, 's> Links<'a, 's> {
 
     #[inline]
     pub fn with(shard: &'a Shard, ground: &'a Ground, stash: &'s Stash) -> Self {
-        Self { shard, pile: &ground.pile, stash, spared: None }
+        Self { shard, pile: &ground.pile, stash, spared: NONE }
     }
 
     /// With an entry that shall not be evicted.
     #[inline]
     pub fn sparing(self, spared: Option<Id>) -> Self {
-        Self { spared, ..self }
+        Self { spared: spared.unwrap_or(NONE), ..self }
     }
 
     #[inline]
@@ -477,7 +478,7 @@ impl<'a> Nodes for Links<'a, '_> {
     fn set_queue(&mut self, node: Held<'a>, queue: u8) {
         node.entry.set_queue(queue);
     }
-    #[inline]
+    #[inline(always)]
     fn frequency(&self, node: Held<'a>) -> u8 {
         self.shard.sketches.frequency(node.entry.kept())
     }
@@ -486,8 +487,17 @@ impl<'a> Nodes for Links<'a, '_> {
         node.entry.kept()
     }
     #[inline]
+    fn foresee(&self, node: Held<'a>) {
+        let (newer, kept) = (node.entry.links().0, node.entry.kept());
+        self.shard.segments.prefetch(kept);
+        self.shard.sketches.prefetch(kept);
+        if let Some(body) = self.pile.body(Place::from_bits(newer)) {
+            body.prefetch();
+        }
+    }
+    #[inline]
     fn spares(&self, id: Id) -> bool {
-        self.spared == Some(id)
+        self.spared == id
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use gabion_blocks::prefetch;
+
 use crate::growth::{Parts, bounds, partner};
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
 use crate::sketch::{self, SAMPLE};
@@ -58,6 +60,14 @@ impl Sketches {
         self.parts().address(kept)
     }
 
+    /// Asks for a key's counters ahead of their use.
+    #[inline]
+    pub fn prefetch(&self, kept: u64) {
+        if let Some(words) = self.strip.get(self.index(kept)) {
+            prefetch(sketch::line_of(words, kept));
+        }
+    }
+
     /// Notes that a key was asked for. No lock is needed.
     #[inline]
     pub fn note(&self, kept: u64) {
@@ -75,7 +85,7 @@ impl Sketches {
     }
 
     /// How often a key was asked for of late.
-    #[inline]
+    #[inline(never)]
     pub fn frequency(&self, kept: u64) -> u8 {
         let index = self.index(kept);
         let Some(words) = self.strip.get(index) else { return 0 };

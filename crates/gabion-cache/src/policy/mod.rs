@@ -109,6 +109,8 @@ pub(crate) trait Nodes {
     fn frequency(&self, node: Self::Node) -> u8;
     /// The key's hash, for ghosts.
     fn hash(&self, node: Self::Node) -> u64;
+    /// The entry will soon be asked about: what that needs may be fetched meanwhile.
+    fn foresee(&self, _node: Self::Node) {}
     /// Whether the entry stays whatever it is worth. One entry at most.
     fn spares(&self, _id: Id) -> bool {
         false
@@ -211,6 +213,11 @@ impl Policy {
     #[inline]
     pub fn bytes(&self) -> u64 {
         each!(self, policy => policy.lists().iter().map(|list| list.bytes).sum())
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        each!(self, policy => policy.lists().iter().all(|list| list.len == 0))
     }
 
     /// Walks the lists and checks their equations. Returns the ids found.

@@ -38,7 +38,18 @@ impl S3Sketch {
         self.list_of(nodes.queue(node)).remove(nodes, node);
     }
 
+    #[inline]
     pub fn evict<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
+        let victim = self.choose(nodes);
+        // Whoever is next was just looked at, as the neighbour of one that left.
+        if let Some(next) = self.small.oldest() {
+            nodes.foresee(nodes.node(next));
+        }
+        victim
+    }
+
+    #[inline]
+    fn choose<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
         let main_share = self.full - self.full / SMALL_SHARE;
         loop {
             let Some(mut candidate) = self.small.next_out(nodes).filter(|_| self.main.bytes <= main_share) else {
