@@ -62,8 +62,6 @@ impl Flags {
     const SPLIT: u64 = 8;
     /// Nothing but key and value.
     pub const PLAIN: Self = Self(0);
-    /// With an end, or an idle time, that was its table's.
-    pub const ENDING: Self = Self(Self::TIMED);
 
     /// As an entry's first word has them.
     #[inline]
@@ -318,13 +316,7 @@ impl<'a> Entry<'a> {
     /// Its end and idle time, if it has an end.
     #[inline]
     pub fn due(self) -> Option<Due> {
-        self.flags().timed().then(|| self.due_there())
-    }
-
-    /// The end and idle time of an entry that has one.
-    #[inline]
-    pub fn due_there(self) -> Due {
-        Due::from_bits(self.get(DUE))
+        self.flags().timed().then(|| Due::from_bits(self.get(DUE)))
     }
 
     pub fn set_due(self, due: Due) {

@@ -21,17 +21,20 @@ pub(crate) struct Found {
 /// An entry changed while it was looked at.
 pub(crate) struct Changed;
 
-/// Reads the value of a key that lies at a cell's place as nearly every entry does: in one piece, with an end or without, and
-/// with nothing else. `None` when it does not, or changes meanwhile.
+/// Reads the value of a key that lies at a cell's place in one piece; `None` when it does not, or changes meanwhile, or when
+/// `buf` has to grow for it.
 #[inline(always)]
 pub(crate) fn read_whole(pile: &Pile, image: &Image<'_>, cell: Cell<'_>, buf: &mut ReadBuf) -> Option<Found> {
     let glance = pile.glance_at_once(cell.place())?;
     // Relaxed throughout: `holds` decides what all this is worth.
     let word = |index| glance.body().word(index).load(Relaxed);
-    let (at, due) = match Flags::of(word(0)) {
-        Flags::PLAIN => (Flags::PLAIN.image_at(), Due::NONE),
-        Flags::ENDING => (Flags::ENDING.image_at(), Entry::new(glance.body()).due_there()),
-        _ => return None,
+    let flags = Flags::of(word(0));
+    let (at, due) = if flags == Flags::PLAIN {
+        (Flags::PLAIN.image_at(), Due::NONE)
+    } else if flags.is_split() {
+        return None;
+    } else {
+        (flags.image_at(), Entry::new(glance.body()).end())
     };
     let length = image.len();
     if glance.len() < 8 * at + length || !image.matches(length, |index| word(at + index)) {

@@ -36,7 +36,7 @@ impl Ground {
     /// Whether an entry that ends then surely lives on, and has no idle time to be put off: told by a cheaper look at the
     /// clock, which may be late.
     #[inline]
-    fn lives_long(&self, due: Due) -> bool {
+    pub fn lives_long(&self, due: Due) -> bool {
         due.idle().is_none() && due.deadline() > roughly(&*self.clock) + LATE
     }
 }
