@@ -230,3 +230,28 @@ impl Pile {
         Some(Glance { body, length: word.length_here()?, word, page, descriptor })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Pile, ReadBuf};
+
+    #[test]
+    fn a_copy_at_once_gives_what_a_copy_gives_or_nothing() {
+        let pile = Pile::new().unwrap();
+        for length in [0, 1, 8, 75, 80, 1016] {
+            let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            let place = pile.put(&payload, 0).unwrap().to_place();
+            let (glance, long) = (pile.glance_at_once(place).unwrap(), pile.glance(place).unwrap());
+            for first in 0..=length / 8 {
+                let (mut fresh, mut buf) = (ReadBuf::new(), ReadBuf::new());
+                assert_eq!(glance.copy_at_once(first, &mut fresh), length == 8 * first, "a fresh buffer has no room");
+                long.copy(first, &mut buf);
+                assert_eq!(buf.payload(), &payload[8 * first..]);
+                assert!(glance.copy_at_once(first, &mut buf) && glance.holds(|| true));
+                assert_eq!((buf.copied(), buf.payload()), (&payload[8 * first..], &payload[8 * first..]));
+            }
+        }
+        let far = pile.put(&[7; 5000], 0).unwrap().to_place();
+        assert!(pile.glance_at_once(far).is_none());
+    }
+}
