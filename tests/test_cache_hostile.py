@@ -420,16 +420,17 @@ class TestForks:
         in_child(child)
 
     def test_forks_beside_threads_that_use_the_cache(self, cache: Cache) -> None:
-        stop = threading.Event()
-
-        def use() -> None:
+        def use(cache: Cache, stop: threading.Event) -> None:
             number = 0
             while not stop.is_set():
                 number += 1
                 cache.put(number % 5000, "x" * (number % 500), ttl=0.05)
                 cache.get(number * 7 % 5000)
 
-        threads = [threading.Thread(target=use) for _ in range(3)]
+        # By arguments: a variable that the child shares with a thread may be locked for ever there, where the
+        # interpreter has no lock of its own.
+        stop = threading.Event()
+        threads = [threading.Thread(target=use, args=(cache, stop)) for _ in range(3)]
         for thread in threads:
             thread.start()
         try:

@@ -155,7 +155,7 @@ def test_a_child_may_use_what_another_thread_was_using(name: str, tmp_path: Path
     image, other = Image.new("RGB", LARGE), Image.new("RGB", LARGE, 3)
     stop = threading.Event()
 
-    def work() -> None:
+    def work(image: Image, other: Image) -> None:
         while not stop.is_set():
             WORK[name](image, other, tmp_path)
 
@@ -167,7 +167,9 @@ def test_a_child_may_use_what_another_thread_was_using(name: str, tmp_path: Path
             picture.make_contiguous()
             assert picture.thumbnail(100).size == (100, 67)
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
+    # By arguments: a variable that the child shares with a thread may be locked for ever there, where the interpreter
+    # has no lock of its own.
+    threads = [threading.Thread(target=work, args=(image, other)) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:

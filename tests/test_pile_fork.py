@@ -157,7 +157,7 @@ def test_fork_while_other_threads_write() -> None:
     kept = pile.put_many(Plain(a=i, b="x" * (i % 2000)) for i in range(300))
     stop = threading.Event()
 
-    def write(seed: int) -> None:
+    def write(pile: gabion.Pile, seed: int) -> None:
         mine = random.Random(seed)
         own: list[int] = []
         while not stop.is_set():
@@ -183,7 +183,9 @@ def test_fork_while_other_threads_write() -> None:
         pile.clear()
         assert len(pile) == 0
 
-    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(3)]
+    # By arguments: a variable that the child shares with a thread may be locked for ever there, where the interpreter
+    # has no lock of its own.
+    threads = [threading.Thread(target=write, args=(pile, seed)) for seed in range(3)]
     for thread in threads:
         thread.start()
     try:
