@@ -159,8 +159,6 @@ impl CacheTable {
         })
     }
 
-    /// touch(key, /, ttl=None)
-    ///
     /// Restart the time of the key's value: ttl seconds, or the time that it was put with, or the table's. Its idle time
     /// restarts too. Returns whether there is a value.
     #[pyo3(signature = (key, /, ttl = None))]
@@ -213,6 +211,7 @@ impl CacheTable {
         key::with(key, |key| Ok(pyo3::types::PyBytes::new(py, key).into_any()))
     }
 
+    /// The table's name; "" for the cache's own entries.
     #[getter]
     fn name(&self) -> &str {
         self.table.name()
