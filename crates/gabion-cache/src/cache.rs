@@ -106,7 +106,8 @@ impl Cache {
         &self.table.core
     }
 
-    /// Checks every equation of the cache's structure. For tests; nobody may write meanwhile.
+    /// Checks every equation of the cache's structure. For tests; nobody may put meanwhile, but what expires may go. Takes time
+    /// in proportion to the entries, and holds up all else that changes the cache.
     ///
     /// # Errors
     /// The first equation that does not hold.

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::entry::{Entry, Layout, contents};
 use crate::key::Image;
 use crate::policy::Id;
-use crate::shard::{Ground, Links, Shard, partition_of};
+use crate::shard::{Ground, Links, Shard, State, partition_of};
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
@@ -20,8 +20,10 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 pub(crate) fn validate(core: &Core) -> Result<(), String> {
     let (ground, shards) = core.parts();
     let mut sum = Sum::default();
-    for shard in shards {
-        check_shard(ground, shard, &mut sum)?;
+    // All locks at one time, in their order: what expires is removed by a thread that nobody asks to wait.
+    let states: Vec<_> = shards.iter().map(Shard::lock).collect();
+    for (shard, state) in shards.iter().zip(&states) {
+        check_shard(ground, shard, state, &mut sum)?;
     }
     let Sum { bytes, credit, entries, objects, groups } = sum;
     ground.pile.validate().map_err(|wrong| wrong.to_string())?;
@@ -41,7 +43,7 @@ pub(crate) fn validate(core: &Core) -> Result<(), String> {
         ensure(own.used.used() <= own.used.limit(), || "a table is over its limit".to_owned())?;
         ensure(own.used.used() == record.stats(0).bytes, || "a table's bytes do not add up".to_owned())?;
     }
-    let index = core.stats().index_bytes;
+    let index: u64 = shards.iter().map(Shard::index_bytes).sum();
     let reserved = ground.pile.stats().reserved_bytes;
     ensure(reserved <= ground.memory.limit(), || format!("{reserved} bytes taken"))?;
     ensure(index <= reserved, || "the index takes more than there is".to_owned())
@@ -59,9 +61,8 @@ struct Sum {
     groups: u64,
 }
 
-fn check_shard(ground: &Ground, shard: &Shard, sum: &mut Sum) -> Result<(), String> {
-    let state = shard.lock();
-    let links = Links::new(shard, ground, &state);
+fn check_shard(ground: &Ground, shard: &Shard, state: &State, sum: &mut Sum) -> Result<(), String> {
+    let links = Links::new(shard, ground, state);
     let mut live = HashSet::new();
     shard.segments.validate(&state.stash, |place, kept| {
         let entry = Entry::at(&ground.pile, place.to_bits());

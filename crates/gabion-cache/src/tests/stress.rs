@@ -1,9 +1,10 @@
 //! Many threads, and what must hold beside them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::{get, priority};
-use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, ReadBuf};
+use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, ReadBuf, Span};
 
 /// A seed of this run; a failing run is repeated with `GABION_SEED`.
 fn seed() -> u64 {
@@ -139,5 +140,26 @@ fn factories_run_once_however_many_ask() {
         }
     });
     assert_eq!(made.load(Ordering::Relaxed), 500);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn what_expires_may_go_while_the_cache_is_checked() {
+    let cache =
+        Cache::with_options(&CacheOptions { max_bytes: 1 << 24, shards: Some(8), ..CacheOptions::default() }).unwrap();
+    for n in 0..20_000_u32 {
+        let ttl = Span::Of(Duration::from_millis(u64::from(n % 200)));
+        cache.put(&n.to_le_bytes(), &[7; 100], &PutOptions { ttl, ..PutOptions::default() });
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !cache.is_empty() {
+                cache.expire();
+            }
+        });
+        while !cache.is_empty() {
+            cache.validate().unwrap();
+        }
+    });
     cache.validate().unwrap();
 }
