@@ -280,7 +280,8 @@ impl Pile {
     }
 
     /// The common case of [`Pile::remove`] and nothing else, so that it is short: what a removal waits for is its slot's
-    /// cache line, and the processor sees as many removals ahead as fit into its window. Otherwise nothing is changed.
+    /// cache line, and the processor sees as many removals ahead as fit into its window. Otherwise nothing is changed. The
+    /// steps of [`Pile::lock_slot`] stand here once more, because a function for both returns all that it found in memory.
     #[inline(always)]
     fn remove_inline(&self, pointer: Pointer) -> Option<()> {
         let slot = Slot::find(&self.blocks, pointer).ok()?;

@@ -157,7 +157,8 @@ impl Pile {
 
     /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers
     /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
-    /// live; without, the first of them raises PointerError. CodecError when one cannot be built. Pointers come as array('Q'), NumPy uint64 or ints.
+    /// live; without, the first of them raises PointerError. CodecError when one cannot be built. Pointers come as
+    /// array('Q'), NumPy uint64 or ints.
     #[pyo3(signature = (ptrs, default = Fallback::Absent, /), text_signature = "($self, ptrs, default=..., /)")]
     fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Fallback<'py>) -> PyResult<Bound<'py, PyList>> {
         many::get_many(self, ptrs, default)
