@@ -100,8 +100,8 @@ fuzz: $(VENV)/.python  ## fuzz the pile and the decoder, FUZZ_SECONDS=300 each (
 bench-setup: $(VENV)/.bench  ## install the peers that gabion is measured against
 
 .PHONY: bench
-bench: $(VENV)/.extension $(VENV)/.bench  ## run every benchmark; writes docs/benchmarks.md and its pictures
-	$(python) bench/run.py --all --report docs/benchmarks.md
+bench: $(VENV)/.extension $(VENV)/.bench  ## run every benchmark; writes docs/benchmarks/*.md and pictures
+	$(python) bench/run.py --all --report docs/benchmarks
 
 ##@ Keep house
 .PHONY: format

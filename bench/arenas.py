@@ -25,7 +25,7 @@ _NOISE_MIB = 1.0
 
 def plan(options: Options) -> Plan:
     """All runs of the benchmark, with their bars."""
-    made = Plan([], [], pivots=["round_mean", "cpu_per_image"])
+    made = Plan([], [])
     rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
     for kind, python in _interpreters(made.missing).items():
         site = ""

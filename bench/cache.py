@@ -51,7 +51,7 @@ _MOST_INDEX = 48.0
 
 def plan(options: Options) -> Plan:
     """All runs of the benchmark, with their bars."""
-    made = Plan([], [], pivots=["time_per_get", "time_per_put", "hit_rate"])
+    made = Plan([], [])
     _plan_rust(made, options)
     site = "" if options.installed else str(build.site_for(sys.executable))
     labels = _labels(made)

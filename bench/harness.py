@@ -93,13 +93,12 @@ class Bar:
 
 @dataclass
 class Plan:
-    """What a benchmark will do. The page shows a metric of ``pivots`` with a column for each subject."""
+    """What a benchmark will do."""
 
     runs: list[Run]
     bars: list[Bar]
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    pivots: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -115,7 +114,6 @@ class Result:
     notes: list[str]
     failures: list[str]
     extras: dict[tuple[str, str], list[dict]]
-    pivots: list[str]
 
     def row(self, key: tuple[str, str, str]) -> dict | None:
         """The row of ``(case, subject, metric)``, where the subject may lack its version."""

@@ -34,7 +34,7 @@ _kept: list[tempfile.TemporaryDirectory] = []
 
 def plan(options: Options) -> Plan:
     """All runs of the benchmark, with their bars."""
-    made = Plan([], [], pivots=["megapixels_per_s", "peak_rss", "cpu_per_gigapixel"])
+    made = Plan([], [])
     site = "" if options.installed else str(build.site_for(sys.executable))
     subjects = images_subjects.labels(made.missing)
     place = images_photos.folder(options.photos)

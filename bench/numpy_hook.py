@@ -27,7 +27,7 @@ _SHARE_OF_GAIN, _MAY_LOSE = 0.97, 1.02
 
 def plan(options: Options) -> Plan:
     """All runs of the benchmark, with their bars."""
-    made = Plan([], [], pivots=["time_per_op"])
+    made = Plan([], [])
     try:
         stock = f"stock {metadata.version('numpy')}"
     except metadata.PackageNotFoundError:

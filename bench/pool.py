@@ -38,7 +38,7 @@ _SERVICE_PERIODS = 10
 
 def plan(options: Options) -> Plan:
     """All runs of the benchmark, with their bars."""
-    made = Plan([], [], pivots=["ops_per_s", "cpu_per_op"])
+    made = Plan([], [])
     binary = build.rust_binary()
     peers = allocators.peers(binary, made.missing)
     sizes = _QUICK_SIZES if options.quick else _SIZES

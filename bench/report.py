@@ -1,9 +1,10 @@
-"""The table on the terminal, the JSON, and the page ``docs/benchmarks.md``."""
+"""The table on the terminal, the JSON, and the pages in ``docs/benchmarks``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,14 @@ _UNCOMPARED = (
     "cpu_per_op",
     "traced_peak",
 )
+
+_INDEX = """# Benchmarks
+
+`python bench/run.py NAME --report docs/benchmarks` writes a page, `make bench` all of them.
+[bench/README.md](../bench/README.md) says what each measures and how. A *bar* is what gabion is to reach against a peer
+of the same run; those that it missed stand first on each page, with the rows where a peer is better. Figures of a whole
+machine vary from run to run: only ratios within one run count.
+"""
 
 
 @dataclass
@@ -83,14 +92,27 @@ def losses(result: Result) -> list[str]:
 
 def number(value: float, unit: str) -> str:
     """A figure with three significant digits and its unit."""
+    return " ".join(text for text in _scaled(value, unit) if text)
+
+
+def _scaled(value: float, unit: str) -> tuple[str, str]:
     if unit == "1/s":
-        return f"{value / 1e6:.3g} M/s" if value >= 1e5 else f"{value:,.0f} /s"
+        return (f"{value / 1e6:.3g}", "M/s") if value >= 1e5 else (f"{value:,.0f}", "/s")
     if unit == "objects":
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if unit == "ratio" else f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
+        return f"{value:,.0f}", ""
+    return f"{value:.3g}" if unit == "ratio" or value < 1000 else f"{value:,.0f}", "" if unit == "ratio" else unit
 
 
-def _bar_text(outcome: Outcome, result: Result) -> str:
+def _with_spread(row: dict) -> str:
+    """A row's median, its unit, and in parentheses minimum and maximum, without the unit where it is the same."""
+    median, least, most = (_scaled(row[which], row["unit"]) for which in ("median", "min", "max"))
+    if least == median == most:
+        return number(row["median"], row["unit"])
+    ends = (text if unit == median[1] else f"{text} {unit}" for text, unit in (least, most))
+    return f"{number(row['median'], row['unit'])} ({' – '.join(ends)})"
+
+
+def _bar_text(outcome: Outcome, result: Result, floor: bool = True) -> str:
     bar = outcome.bar
     sign = "≥" if bar.sense == ">=" else "≤"
     unit = (result.row(bar.row) or {"unit": "ratio"})["unit"]
@@ -101,8 +123,8 @@ def _bar_text(outcome: Outcome, result: Result) -> str:
     words = f"{'met' if outcome.met else 'MISSED'} {value} ({sign} {needed}"
     if bar.against:
         words += " " + _name_of_other(bar, result)
-    floor = result.row(bar.floor) if bar.floor else None
-    return words + (f"; floor {number(floor['median'], unit)})" if floor else ")")
+    least = result.row(bar.floor) if floor and bar.floor else None
+    return words + (f"; floor {number(least['median'], unit)})" if least else ")")
 
 
 def _name_of_other(bar: Bar, result: Result) -> str:
@@ -115,50 +137,48 @@ def _name_of_other(bar: Bar, result: Result) -> str:
     return metric if metric != bar.row[2] else case
 
 
-def _bars_of_rows(result: Result) -> dict[int, str]:
-    """The identity of a row to what its bars say."""
+def _bars_of_rows(result: Result, floor: bool = True) -> dict[int, str]:
+    """The identity of a row to what its bars say, with the floor beside them or without."""
     found: dict[int, list[str]] = {}
     for outcome in judge(result):
-        found.setdefault(id(result.row(outcome.bar.row)), []).append(_bar_text(outcome, result))
+        found.setdefault(id(result.row(outcome.bar.row)), []).append(_bar_text(outcome, result, floor))
     return {row: "; ".join(texts) for row, texts in found.items()}
 
 
-def cells(result: Result, without: Collection[str] = ()) -> list[tuple[str, ...]]:
-    """The table: a heading and one line for each row, bars beside their rows; metrics in ``without`` are left out."""
+def _cells(result: Result) -> list[tuple[str, ...]]:
+    """The table: a heading and one line for each row, bars beside their rows."""
     bars = _bars_of_rows(result)
     lines = [("case", "subject", "metric", "median", "min – max", "rounds", "bar")]
     for row in result.rows:
-        if row["metric"] in without:
-            continue
         unit = row["unit"]
-        lines.append(
-            (
-                row["case"],
-                row["subject"],
-                row["metric"],
-                number(row["median"], unit),
-                f"{number(row['min'], unit)} – {number(row['max'], unit)}",
-                str(row["rounds"]),
-                bars.get(id(row), ""),
-            )
-        )
+        spread = f"{number(row['min'], unit)} – {number(row['max'], unit)}"
+        median, rounds = number(row["median"], unit), str(row["rounds"])
+        lines.append((row["case"], row["subject"], row["metric"], median, spread, rounds, bars.get(id(row), "")))
     return lines
 
 
-def pivoted(result: Result, metric: str) -> list[list[tuple[str, ...]]]:
-    """One table for each set of subjects: a line for each case, a column for each subject's median of ``metric``."""
-    bars = _bars_of_rows(result)
-    lines_of: dict[str, list[dict]] = {}
+def pivoted(result: Result) -> list[list[tuple[str, ...]]]:
+    """For a page: a table for each set of subjects, a column for each of them, a line for each metric and case."""
+    bars = _bars_of_rows(result, floor=False)
+    subjects_of: dict[str, dict[str, None]] = {}
+    rows_of: dict[tuple[str, str], dict[str, dict]] = {}
     for row in result.rows:
-        if row["metric"] == metric:
-            lines_of.setdefault(row["case"], []).append(row)
+        subjects_of.setdefault(row["case"], {})[row["subject"]] = None
+        rows_of.setdefault((row["metric"], row["case"]), {})[row["subject"]] = row
+    metrics = list(dict.fromkeys(metric for metric, _ in rows_of))
     tables: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for case, rows in lines_of.items():
-        subjects = tuple(row["subject"] for row in rows)
-        table = tables.setdefault(subjects, [(f"case: {metric}", *subjects, "bar")])
-        medians = (number(row["median"], row["unit"]) for row in rows)
-        table.append((case, *medians, "; ".join(bars[id(row)] for row in rows if id(row) in bars)))
+    for (metric, case), rows in sorted(rows_of.items(), key=lambda item: metrics.index(item[0][0])):
+        subjects = tuple(subjects_of[case])
+        table = tables.setdefault(subjects, [("metric", "case", *subjects, "bar")])
+        figures = (_with_spread(rows[subject]) if subject in rows else "" for subject in subjects)
+        said = "; ".join(bars[id(row)] for row in rows.values() if id(row) in bars)
+        table.append((metric, case, *figures, said))
     return list(tables.values())
+
+
+def _count(result: Result) -> str:
+    measured = [outcome for outcome in judge(result) if outcome.value is not None]
+    return f"{sum(outcome.met for outcome in measured)} of {len(measured)} measured bars met"
 
 
 def _summary(result: Result) -> list[tuple[str, list[str]]]:
@@ -170,7 +190,7 @@ def _summary(result: Result) -> list[tuple[str, list[str]]]:
         return f"{out.bar.row[0]}, {out.bar.row[2]}: {_bar_text(out, result)}"
 
     return [
-        (f"{len(measured) - len(missed)} of {len(measured)} measured bars met; missed", [words(out) for out in missed]),
+        (f"{_count(result)}; missed", [words(out) for out in missed]),
         ("not measured", [words(out) for out in outcomes if out.value is None]),
         ("rows where a peer is better by more than its spread", losses(result)),
         ("missing", sorted(set(result.missing))),
@@ -181,7 +201,7 @@ def _summary(result: Result) -> list[tuple[str, list[str]]]:
 def print_result(result: Result) -> None:
     """The table, then what was missed, lost, missing or failed."""
     print(f"\n{result.name} — {result.title}")
-    lines = cells(result)
+    lines = _cells(result)
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]) - 1)]
     before = None
     for line in lines:
@@ -204,34 +224,43 @@ def as_json(result: Result) -> dict:
     return {"name": result.name, "rows": result.rows, "machine": result.machine}
 
 
-def write_page(results: list[Result], pictures: dict[str, list[Path]], page: Path) -> None:
-    """Write all results as one Markdown page; pictures are linked relative to it."""
+def write_page(result: Result, command: str, pictures: list[Path], folder: Path) -> None:
+    """Write the page of a benchmark: what it comes to, pictures, which are linked relative to it, and tables."""
+    counts = sorted({row["rounds"] for row in result.rows}) or [0]
+    rounds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     text = [
-        "# Benchmarks",
+        f"# {result.name} — {result.title}",
         "",
-        "Written by `make bench`; how it is measured stands in `bench/README.md`. Every figure is a median over rounds",
-        "in which all subjects ran in turn, each in a fresh process. Figures of a whole machine vary from run to run:",
-        "only ratios within one run count. What is lost stands below each table.",
+        f"`{command}`; {_count(result)}.",
+        f"Medians of {rounds} rounds, with minimum and maximum; all subjects in turn, each run in a fresh process.",
+        "[How it is measured, and how to read it](../../bench/README.md).",
         "",
     ]
-    for result in results:
-        text += [f"## {result.name} — {result.title}", ""]
-        for picture in pictures.get(result.name, []):
-            text += [f"![{result.name}]({picture.relative_to(page.parent).as_posix()})", ""]
-        tables = [table for metric in result.pivots for table in pivoted(result, metric)]
-        for heading, *lines in [*tables, cells(result, result.pivots)]:
-            if lines:
-                rule = _markdown_line(("---",) * len(heading))
-                text += [_markdown_line(heading), rule, *map(_markdown_line, lines), ""]
-        for title, items in _summary(result):
-            if items or title.endswith("missed"):
-                text += [f"**{title[0].upper()}{title[1:]}:**" + ("" if items else " none."), ""]
-                text += [*(f"- {item.splitlines()[0]}" for item in items), ""] if items else []
-        text += [*(f"- {note}" for note in result.notes), ""]
-        machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
-        text += [f"Machine: {machine}", ""]
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text("\n".join(text))
+    for picture in pictures:
+        text += [f"![{result.name}]({os.path.relpath(picture, folder)})", ""]
+    for title, items in _summary(result):
+        if items or title.endswith("missed"):
+            text += [f"**{title[0].upper()}{title[1:]}:**" + ("" if items else " none."), ""]
+            text += [*(f"- {item.splitlines()[0]}" for item in items), ""] if items else []
+    for heading, *lines in pivoted(result):
+        text += [_markdown_line(heading), _markdown_line(("---",) * len(heading)), *map(_markdown_line, lines), ""]
+    text += [*(f"- {note}" for note in result.notes), ""] if result.notes else []
+    machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{result.name}.md").write_text("\n".join([*text, f"Machine: {machine}", ""]))
+
+
+def write_index(names: list[str], folder: Path) -> None:
+    """Write the page before those in ``folder``: a line for each, with how many bars it met."""
+    lines = [("benchmark", "bars")]
+    for page in (folder / f"{name}.md" for name in names):
+        if page.exists():
+            title, _, first = page.read_text().split("\n", 3)[:3]
+            counted = re.search(r"\d+ of \d+ measured bars met", first)
+            lines.append((f"[{title.removeprefix('# ')}]({folder.name}/{page.name})", counted[0] if counted else ""))
+    rule = _markdown_line(("---",) * len(lines[0]))
+    table = [_markdown_line(lines[0]), rule, *map(_markdown_line, lines[1:])]
+    folder.with_suffix(".md").write_text("\n".join([_INDEX, *table, ""]))
 
 
 def _markdown_line(columns: tuple[str, ...]) -> str:

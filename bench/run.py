@@ -40,7 +40,7 @@ def main() -> int:
     options = Options(
         arguments.quick, arguments.rounds, arguments.installed, cases, arguments.minutes, arguments.photos
     )
-    results, pictures = [], {}
+    results = []
     for name in BENCHMARKS if arguments.all else [arguments.name]:
         try:
             results.append(run_benchmark(name, options))
@@ -48,10 +48,11 @@ def main() -> int:
             print(f"{name}: {error}", file=sys.stderr)
             return 2
         report.print_result(results[-1])
-        pictures[name] = _draw(results[-1], arguments)
+        pictures = _draw(results[-1], arguments)
+        if arguments.report:
+            report.write_page(results[-1], _command(name, options), pictures, arguments.report)
+            report.write_index(list(BENCHMARKS), arguments.report)
     _write_json(results, arguments)
-    if arguments.report:
-        report.write_page(results, pictures, arguments.report)
     return 1 if any(result.failures for result in results) else 0
 
 
@@ -63,7 +64,16 @@ def run_benchmark(name: str, options: Options) -> Result:
     rows, failures, extras = run_rounds(plan, options)
     bars = [bar for bar in plan.bars if options.wants(bar.row[0])]
     described["missing"] = sorted(set(plan.missing))
-    return Result(name, module.TITLE, rows, described, bars, plan.missing, plan.notes, failures, extras, plan.pivots)
+    return Result(name, module.TITLE, rows, described, bars, plan.missing, plan.notes, failures, extras)
+
+
+def _command(name: str, options: Options) -> str:
+    """The command that does the same again."""
+    words = ["python bench/run.py", name, *["--quick"] * options.quick]
+    words += ["--rounds", str(options.rounds)] if options.rounds != DEFAULT_ROUNDS else []
+    words += [word for case in options.cases for word in ("--case", f'"{case}"')]
+    words += ["--minutes", f"{options.minutes:g}"] if options.minutes is not None else []
+    return " ".join(words)
 
 
 def _draw(result: Result, arguments: argparse.Namespace) -> list[Path]:
@@ -99,7 +109,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, metavar="N", help="pool, images: how long the load of a service lasts")
     parser.add_argument("--photos", metavar="FOLDER", help="images: the photographs; default: photos in GABION_DATA")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows (with --all: a list of them)")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write a page with tables and pictures")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="write a page for each benchmark, with pictures")
     parser.add_argument("--installed", action="store_true", help="measure gabion as installed instead of building it")
     arguments = parser.parse_args()
     if arguments.scale and not arguments.name:

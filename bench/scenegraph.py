@@ -34,8 +34,7 @@ _FLOORS = {"floor": (), "floor, huge pages": ("env", "GLIBC_TUNABLES=glibc.mallo
 
 def plan(options: Options) -> Plan:
     """All runs of the benchmark, with their bars."""
-    pivots = [f"{step}_{number}" for step in ("construct", "traverse", "destroy") for number in PASSES]
-    made = Plan([], [], pivots=[*pivots, "objects_per_s", "cpu_per_object"])
+    made = Plan([], [])
     subjects = _Subjects(made)
     levels = 9 if options.quick else 11
     _plan_trees(made, subjects, levels)

@@ -57,7 +57,7 @@ class _Planner:
 
 def plan(options: Options) -> Plan:
     """All runs of the benchmark, with their bars."""
-    made = Plan([], [], pivots=["cpu_per_op", "allocations", "traced_peak"])
+    made = Plan([], [])
     site = "" if options.installed else str(build.site_for(sys.executable))
     planner = _Planner(made, site, build.malloc_counter(made.missing))
     _plan_copies(planner, _QUICK_SIZES if options.quick else _SIZES)
