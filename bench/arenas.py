@@ -38,7 +38,7 @@ def plan(options: Options) -> Plan:
         if pillow := _pillow_of(python):
             subjects["pillow"] = f"Pillow {pillow}"
         else:
-            made.missing.append(f"Pillow for {kind} ({python} -m pip install pillow)")
+            made.missing.append(f"Pillow for {kind} ({Path(python).name} -m pip install pillow)")
         for way in _WAYS:
             for threads in _THREADS if way == "keep" else _THREADS[1:]:
                 _plan_case(made, (kind, way, threads), subjects, python, site, rounds)

@@ -34,7 +34,7 @@ def describe() -> dict:
         "cpu": _line_of("/proc/cpuinfo", "model name") or platform.processor(),
         "cores": os.cpu_count(),
         "memory_bytes": _kibibytes("/proc/meminfo", "MemTotal"),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "huge_pages": _text_of("/sys/kernel/mm/transparent_hugepage/enabled"),
         "load_at_start": round(os.getloadavg()[0], 2),
         "python": sys.version.split()[0],

@@ -39,6 +39,8 @@ def plan(options: Options) -> Plan:
         "native list: put builds the object and appends it (the collector's work included), get reads a reference.",
         "floor: put is id(obj), get is one random read plus one empty object; churn is the loop around empty calls; "
         "in Rust, put, get and remove are copies to and from one flat buffer.",
+        "rust arithmetic: sums and products that touch no memory. Where two threads do less than twice as many of them "
+        "as one, the two processors share a core, and code that keeps a core busy gains no more than that.",
         "bytes_per_object is growth of resident memory; the pointers that a pile's caller keeps are in "
         "bytes_per_object_with_pointers.",
         "memory_vs_start and reserved_vs_start are per live byte: the drift of the random sizes is divided out.",
@@ -150,6 +152,9 @@ def _plan_rust(made: Plan, quick: bool) -> None:
                     Bar((one, "gabion", metric), ">=", 15e6, floor=(one, "floor", metric)),
                     Bar((two, "gabion", metric), ">=", 1.8, (one, "gabion", metric), (two, "floor", metric)),
                 ]
+    for threads in (1, 2):
+        case = f"rust arithmetic, {threads} thread{'s' * (threads > 1)}"
+        made.runs.append(Run(case, "floor", command=[binary, "arithmetic", str(threads)]))
     for way in _WAYS:
         case = f"rust churn: {way}"
         for subject in ("gabion", "floor"):

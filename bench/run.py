@@ -48,11 +48,13 @@ def main() -> int:
             print(f"{name}: {error}", file=sys.stderr)
             return 2
         report.print_result(results[-1])
+        _write_json(results[-1], arguments)
         pictures = _draw(results[-1], arguments)
         if arguments.report:
             report.write_page(results[-1], _command(name, options), pictures, arguments.report)
             report.write_index(list(BENCHMARKS), arguments.report)
-    _write_json(results, arguments)
+    if arguments.json and arguments.all:
+        arguments.json.write_text(json.dumps([report.as_json(result) for result in results], indent=1) + "\n")
     return 1 if any(result.failures for result in results) else 0
 
 
@@ -86,15 +88,12 @@ def _draw(result: Result, arguments: argparse.Namespace) -> list[Path]:
         return []
 
 
-def _write_json(results: list[Result], arguments: argparse.Namespace) -> None:
+def _write_json(result: Result, arguments: argparse.Namespace) -> None:
+    text = json.dumps(report.as_json(result), indent=1) + "\n"
     RESULTS.mkdir(exist_ok=True)
-    for result in results:
-        text = json.dumps(report.as_json(result), indent=1) + "\n"
-        (RESULTS / f"{result.name}.json").write_text(text)
-        if arguments.json and not arguments.all:
-            arguments.json.write_text(text)
-    if arguments.json and arguments.all:
-        arguments.json.write_text(json.dumps([report.as_json(result) for result in results], indent=1) + "\n")
+    (RESULTS / f"{result.name}.json").write_text(text)
+    if arguments.json and not arguments.all:
+        arguments.json.write_text(text)
 
 
 def _parse() -> argparse.Namespace:

@@ -143,6 +143,16 @@ def test_many(cache):
     assert len(cache) == 99
 
 
+def test_get_many_gives_each_key_its_value_however_many_there_are(cache):
+    keys = [*range(60), *map("key {}".format, range(60)), *zip("t" * 40, range(40)), "ü", b"b", 1 << 70, "k" * 1000]
+    cache.put_many({key: repr(key) for key in keys[::2]})
+    for count in (0, 1, 7, 8, 9, 15, 16, 17, 18, 33, len(keys)):
+        asked = keys[:count]
+        assert cache.get_many(iter(asked)) == {key: repr(key) for key in asked if keys.index(key) % 2 == 0}
+    with pytest.raises(TypeError, match="a cache's key is"):
+        cache.get_many([*keys, 1.5])
+
+
 def test_time(cache):
     began = time.monotonic()
     cache.put("ttl", 1, ttl=0.15)

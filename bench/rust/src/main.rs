@@ -14,6 +14,8 @@ mod subject;
 
 mod raw;
 
+mod arithmetic;
+
 mod churn;
 
 mod rent;
@@ -37,6 +39,7 @@ use report::{Metric, Report};
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const USAGE: &str = "gabion-bench raw gabion|floor COUNT sequential|random THREADS
+gabion-bench arithmetic THREADS
 gabion-bench churn gabion|floor COUNT replace|'remove + put'
 gabion-bench rent SUBJECT BYTES one|several|hand-over THREADS page|full MILLISECONDS
 gabion-bench images SUBJECT THREADS keep|hand-over ROUNDS
@@ -54,6 +57,7 @@ fn main() -> Outcome<()> {
             let work = raw::Work { count: count.parse()?, threads: threads.parse()?, shuffled: order == "random" };
             if subject == "gabion" { raw::gabion(&work)?.into() } else { raw::floor(&work)?.into() }
         }
+        ["arithmetic", threads] => arithmetic::run(threads.parse()?).into(),
         ["churn", subject, count, way] => {
             let work = churn::Work { count: count.parse()?, moves: way != "replace" };
             if subject == "gabion" { churn::gabion(&work)?.into() } else { churn::floor(&work)?.into() }

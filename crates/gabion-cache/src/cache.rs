@@ -7,6 +7,7 @@ use std::{cell, fmt};
 use gabion_blocks::BlockError;
 use gabion_pile::ReadBuf;
 
+use crate::ahead::Foreseen;
 use crate::bucket::Cell;
 use crate::core::{Core, Listener};
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
@@ -171,6 +172,42 @@ impl Table {
     fn get_again<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         let offset = self.core.read(&self.record, key, true, buf)?;
         Some(&buf.payload()[offset..])
+    }
+
+    /// Asks memory for the part of the index where a key is looked up; [`Table::foresee_entry`] goes on from there. For who
+    /// knows the keys of many gets: a get waits for memory twice, and these let the waits overlap. Hints: whatever else happens
+    /// between is no harm. Each takes about as long as hashing the key; a long key is left to the get.
+    ///
+    /// ```
+    /// use gabion_cache::{Cache, PutOptions, ReadBuf};
+    ///
+    /// let (cache, keys) = (Cache::new(64 << 20)?, ["one", "two", "three", "four", "five"].map(str::as_bytes));
+    /// for key in keys {
+    ///     cache.put(key, key, &PutOptions::default());
+    /// }
+    /// // The index some keys ahead, entries half as many: by then their part of the index is there.
+    /// const AHEAD: usize = 4;
+    /// let mut buf = ReadBuf::new();
+    /// let mut foreseen: Vec<_> = keys.iter().take(AHEAD).map(|key| cache.foresee(key)).collect();
+    /// foreseen.iter().take(AHEAD / 2).for_each(|&next| cache.foresee_entry(next));
+    /// for (at, key) in keys.iter().enumerate() {
+    ///     foreseen.extend(keys.get(at + AHEAD).map(|key| cache.foresee(key)));
+    ///     if let Some(&next) = foreseen.get(at + AHEAD / 2) {
+    ///         cache.foresee_entry(next);
+    ///     }
+    ///     assert_eq!(cache.get(key, &mut buf), Some(*key));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn foresee(&self, key: &[u8]) -> Foreseen {
+        self.core.foresee(self.record.id, key)
+    }
+
+    /// Asks memory for the entry of a key that was foreseen.
+    #[inline]
+    pub fn foresee_entry(&self, foreseen: Foreseen) {
+        self.core.foresee_entry(foreseen);
     }
 
     /// As [`Table::get`], but neither counted nor seen by the eviction policy.

@@ -54,6 +54,7 @@
 //! | `core` | the cache behind its tables |
 //! | `room` | room that a put's own shard cannot give |
 //! | `calls`, `exchange` | what callers ask of a table |
+//! | `ahead` | asking memory for entries ahead of their use |
 //! | `walk` | walks over all entries |
 //! | `validate` | the check that walks everything |
 //! | `flight` | one factory for each key |
@@ -109,6 +110,8 @@ mod calls;
 
 mod exchange;
 
+mod ahead;
+
 mod walk;
 
 mod validate;
@@ -120,6 +123,7 @@ mod cache;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::Foreseen;
 pub use cache::{Cache, Table};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use core::{Departure, Listener};

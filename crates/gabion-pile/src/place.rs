@@ -199,6 +199,15 @@ impl Pile {
         Some(Body { block: self.blocks.block(place.0.number())?, at: place.0.word() })
     }
 
+    /// Asks for the first cache lines of the object at a place ahead of its use. Any place may be given.
+    #[inline]
+    pub fn prefetch_at(&self, place: Place) {
+        if let Some(block) = self.blocks.block(place.0.number()) {
+            block.prefetch(place.0.word());
+            block.prefetch(place.0.word() + 8);
+        }
+    }
+
     /// The pointer of the live object at a place. The caller knows that there is one.
     #[inline]
     pub fn pointer_at(&self, place: Place) -> Option<Pointer> {

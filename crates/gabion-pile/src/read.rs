@@ -260,11 +260,7 @@ impl Pile {
     /// Asks for the object's first cache lines ahead of a [`Pile::read`]. Any number may be given; wrong ones do nothing.
     #[inline]
     pub fn prefetch(&self, pointer: Pointer) {
-        let at = pointer.place();
-        if let Some(block) = self.blocks.block(at.number()) {
-            block.prefetch(at.word());
-            block.prefetch(at.word() + 8);
-        }
+        self.prefetch_at(pointer.to_place());
     }
 }
 

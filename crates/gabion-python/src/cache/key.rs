@@ -47,6 +47,12 @@ pub(super) fn with<R>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> PyResu
     work(bytes)
 }
 
+/// What `work` makes of a key's bytes where they are at hand: those of an ASCII text or a number of few digits.
+#[inline]
+pub(super) fn with_short<R>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    short(key, &mut [SHORT; NUMBER]).map(work)
+}
+
 /// The bytes of a text in ASCII, where they lie, or of a number of at most two digits of the interpreter's.
 #[inline(always)]
 fn short<'a>(key: &'a Bound<'_, PyAny>, room: &'a mut [u8; NUMBER]) -> Option<&'a [u8]> {

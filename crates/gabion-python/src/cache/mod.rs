@@ -8,6 +8,7 @@
 //! | `stats` | `gabion.CacheStats` |
 //! | `options` | what the keywords of puts say |
 //! | `state` | the class that `gabion.Table` and `gabion.Cache` are made of |
+//! | `many` | many keys in one call |
 //! | `table` | the everyday methods |
 //! | `hot` | `get`, `put`, `add`, `discard`, written against the C API |
 
@@ -22,6 +23,8 @@ mod stats;
 mod options;
 
 mod state;
+
+mod many;
 
 mod table;
 

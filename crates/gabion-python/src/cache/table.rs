@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyList};
 use super::shared::{Shared, Store};
 use super::state::{CacheTable, set_results};
 use super::stats::CacheStats;
-use super::{key, options};
+use super::{key, many, options};
 use crate::codec::Codec;
 use crate::errors::{exception, type_error};
 use crate::pile::gate::detached;
@@ -169,27 +169,23 @@ impl CacheTable {
         key::with(key, |key| Ok(self.table.touch(key, span)))
     }
 
-    /// The values of many keys, as a dict of those that there are.
+    /// The values of many keys, as a dict of those that there are, each built anew. Faster than single gets where the cache is
+    /// larger than the processor's own: memory is asked for some keys ahead. Time linear in the keys and values.
+    ///
+    /// >>> import gabion
+    /// >>> cache = gabion.Cache("64 MiB")
+    /// >>> cache.put_many({"one": 1, "two": 2})
+    /// >>> cache.get_many(["one", "two", "three"])
+    /// {'one': 1, 'two': 2}
     #[pyo3(signature = (keys, /))]
     fn get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-        let found = PyDict::new(keys.py());
-        for key in keys.try_iter()? {
-            let key = key?;
-            if let Some(value) = self.build(keys.py(), &key)? {
-                found.set_item(key, value)?;
-            }
-        }
-        Ok(found)
+        many::get(self, keys)
     }
 
     /// Remove many keys. Returns how many there were.
     #[pyo3(signature = (keys, /))]
     fn remove_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let mut removed = 0;
-        for key in keys.try_iter()? {
-            removed += u64::from(self.remove(&key?)?);
-        }
-        Ok(removed)
+        many::remove(self, keys)
     }
 
     /// The keys, as a list.

@@ -1,0 +1,58 @@
+//! Many keys in one call.
+
+use std::collections::VecDeque;
+
+use gabion_cache::Foreseen;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::key;
+use super::state::CacheTable;
+
+/// How many keys ahead the index is asked for, and how many ahead entries: each enough to cover a memory access with the
+/// building of values.
+const AHEAD: usize = 16;
+const ENTRIES_AHEAD: usize = 8;
+
+/// `Table.get_many`
+pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let py = keys.py();
+    this.open(py)?;
+    let found = PyDict::new(py);
+    let mut waiting: VecDeque<(Bound<'py, PyAny>, Option<Foreseen>)> = VecDeque::with_capacity(AHEAD + 1);
+    let take = |key: Bound<'py, PyAny>| {
+        if let Some(value) = this.build(py, &key)? {
+            found.set_item(key, value)?;
+        }
+        PyResult::Ok(())
+    };
+    for key in keys.try_iter()? {
+        let key = key?;
+        let foreseen = key::with_short(&key, |bytes| this.table.foresee(bytes));
+        waiting.push_back((key, foreseen));
+        if let Some(&(_, Some(next))) = waiting.get(ENTRIES_AHEAD) {
+            this.table.foresee_entry(next);
+        }
+        if waiting.len() > AHEAD
+            && let Some((key, _)) = waiting.pop_front()
+        {
+            take(key)?;
+        }
+    }
+    for &next in waiting.iter().filter_map(|(_, foreseen)| foreseen.as_ref()) {
+        this.table.foresee_entry(next);
+    }
+    for (key, _) in waiting {
+        take(key)?;
+    }
+    Ok(found)
+}
+
+/// `Table.remove_many`
+pub(super) fn remove(this: &CacheTable, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let mut removed = 0;
+    for key in keys.try_iter()? {
+        removed += u64::from(this.remove(&key?)?);
+    }
+    Ok(removed)
+}
