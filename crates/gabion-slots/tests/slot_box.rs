@@ -135,7 +135,8 @@ fn it_behaves_as_its_value() {
     #[expect(clippy::mutable_key_type, reason = "hash and order are the value's, whatever the slots do")]
     let set: HashSet<_> = [1, 2, 1].into_iter().map(|n| data.boxed(n).unwrap()).collect();
     assert_eq!((set.len(), set.contains(&2), set.contains(&3)), (2, true, false));
-    let mut pinned: Pin<SlotBox<'_, i32>> = SlotBox::into_pin(two);
+    let forever = Slots::global().within(Affinity::DATA);
+    let mut pinned: Pin<SlotBox<'static, i32>> = SlotBox::into_pin(forever.boxed(4).unwrap());
     *pinned = 5;
     assert_eq!(*pinned, 5);
     assert!(std::ptr::eq(SlotBox::slots(&one), &raw const slots));

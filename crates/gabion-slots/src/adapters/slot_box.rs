@@ -121,17 +121,34 @@ impl<'s, T: ?Sized> SlotBox<'s, T> {
         unsafe { Self::into_raw(this).as_mut() }
     }
 
-    /// Pins the value: it never moves anyway.
-    #[inline]
-    pub fn into_pin(this: Self) -> Pin<Self> {
-        // SAFETY: moving a `SlotBox` does not move its value, and nothing below moves the value out of a pinned one.
-        unsafe { Pin::new_unchecked(this) }
-    }
-
     /// The slots that the value lies in.
     #[inline]
     pub fn slots(this: &Self) -> &'s Slots {
         this.slots
+    }
+}
+
+impl<T: ?Sized> SlotBox<'static, T> {
+    /// Pins the value: it never moves anyway. For slots that live as long as the program: what is pinned keeps its memory until
+    /// it is dropped, also when its box is forgotten, and other slots may go without it.
+    ///
+    /// ```
+    /// # use gabion_slots::{Affinity, SlotBox, Slots};
+    /// let pinned = SlotBox::into_pin(Slots::global().within(Affinity::NODES).boxed(std::marker::PhantomPinned)?);
+    /// # drop(pinned);
+    /// # Ok::<(), gabion_slots::SlotsError>(())
+    /// ```
+    /// ```compile_fail,E0597
+    /// # use gabion_slots::{Affinity, SlotBox, Slots};
+    /// let slots = Slots::new(gabion_blocks::Pool::global())?;
+    /// let pinned = SlotBox::into_pin(slots.within(Affinity::NODES).boxed(std::marker::PhantomPinned)?);
+    /// # Ok::<(), gabion_slots::SlotsError>(())
+    /// ```
+    #[inline]
+    pub fn into_pin(this: Self) -> Pin<Self> {
+        // SAFETY: moving a `SlotBox` does not move its value, nothing moves the value out of a pinned one, and its memory stays
+        // until it is dropped, because the slots do.
+        unsafe { Pin::new_unchecked(this) }
     }
 }
 
