@@ -131,11 +131,12 @@ impl<'a> Glance<'a> {
         self.body.block.read(self.body.at + 1 + first, buf.take_room(length));
     }
 
-    /// As [`Glance::copy`], for a payload of `8 × first` bytes or more; false, and nothing is copied, when `buf` has to grow
-    /// for it or the glance was at no payload at all.
+    /// As [`Glance::copy`]; false, and nothing is copied, when `buf` has to grow for it, or the payload has less than
+    /// `8 × first` bytes, as what was taken for one may have.
     #[inline(always)]
     pub fn copy_at_once(&self, first: usize, buf: &mut ReadBuf) -> bool {
-        let Some(room) = buf.room_at_hand(self.length.wrapping_sub(8 * first)) else { return false };
+        let Some(length) = self.length.checked_sub(8 * first) else { return false };
+        let Some(room) = buf.room_at_hand(length) else { return false };
         self.body.block.read_words(self.body.at + 1 + first, room)
     }
 
@@ -260,6 +261,12 @@ mod tests {
                 assert_eq!((buf.copied(), buf.payload()), (&payload[8 * first..], &payload[8 * first..]));
             }
         }
+        // What is taken for a payload may be shorter than what the owner wants to leave out.
+        let (short, mut buf) = (pile.put(&[1; 5], 0).unwrap().to_place(), ReadBuf::new());
+        buf.take_room(5000);
+        let glance = pile.glance_at_once(short).unwrap();
+        assert!((1..4).all(|first| !glance.copy_at_once(first, &mut buf)));
+        assert_eq!(buf.payload().len(), 5000, "nothing was read");
         let far = pile.put(&[7; 5000], 0).unwrap().to_place();
         assert!(pile.glance_at_once(far).is_none());
     }
