@@ -11,6 +11,7 @@
 //! fence, no lock ever leans.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
@@ -51,10 +52,21 @@ struct Row {
 // SAFETY: the pointer is compared only.
 unsafe impl Send for Row {}
 
-/// The right to the value of a [`Biased`] lock.
+/// The right to the value of a [`Biased`] lock. Its thread's own; others may share it as far as they may share the value.
+///
+/// ```compile_fail,E0277
+/// fn shared<T: Sync>() {}
+/// shared::<gabion_blocks::BiasedGuard<'_, std::cell::Cell<u8>>>();
+/// ```
+/// ```compile_fail,E0277
+/// fn sent<T: Send>() {}
+/// sent::<gabion_blocks::BiasedGuard<'_, u8>>();
+/// ```
 pub struct BiasedGuard<'a, T> {
     lock: &'a Biased<T>,
     way: Way<'a>,
+    /// What the guard is good for. The lock alone may be shared where the value may only be sent.
+    _value: PhantomData<&'a mut T>,
 }
 
 /// How the holder came in, and goes out.
@@ -104,16 +116,23 @@ impl<T> Biased<T> {
         let desk = desk.filter(|&desk| {
             ptr::eq(self.owner.load(Ordering::Relaxed), desk) && desk.inside.load(Ordering::Relaxed) == 0
         })?;
-        desk.inside.store(self.address(), Ordering::Relaxed);
+        // Release: what the thread did inside of another lock, which it has left, comes before. Who has withdrawn that one
+        // may find it left by reading this, and not the 0 that was stored between: see `withdraw`.
+        desk.inside.store(self.address(), Ordering::Release);
         // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or who withdrew it finds
         // us inside.
         light_fence();
         // Acquire: what is guarded is used after this look.
         if ptr::eq(self.owner.load(Ordering::Acquire), desk) {
-            return Some(BiasedGuard { lock: self, way: Way::Leaning(desk) });
+            return Some(self.guard(Way::Leaning(desk)));
         }
         desk.inside.store(0, Ordering::Release);
         None
+    }
+
+    #[inline(always)]
+    fn guard<'a>(&'a self, way: Way<'a>) -> BiasedGuard<'a, T> {
+        BiasedGuard { lock: self, way, _value: PhantomData }
     }
 
     fn address(&self) -> usize {
@@ -131,18 +150,27 @@ impl<T> Biased<T> {
             (row.last, row.length) = (ptr::null(), 0);
             row.needed = (2 * row.needed).min(LONGEST_ROW);
         }
-        if row.lengthen(desk) {
-            let desk = desk.or_else(desk::take);
-            self.owner.store(desk.map_or(ptr::null_mut(), |desk| ptr::from_ref(desk).cast_mut()), Ordering::Relaxed);
+        // A desk that says already where its thread is cannot say two places: then the lock leans a time later.
+        let free = |desk: &&'static Desk| desk.inside.load(Ordering::Relaxed) == 0;
+        if row.lengthen(desk)
+            && let Some(desk) = desk.or_else(desk::take).filter(free)
+        {
+            // From here on the holder is inside as the owner, and must say so before the gate is open: its own next look
+            // would let it in a second time, and another thread would not wait for it. The gate orders both for whoever
+            // has it next. Release: as in `lean_from`.
+            desk.inside.store(self.address(), Ordering::Release);
+            self.owner.store(ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
+            return self.guard(Way::Leaning(desk));
         }
-        BiasedGuard { lock: self, way: Way::Gate { _held: row } }
+        self.guard(Way::Gate { _held: row })
     }
 
     /// Makes the lock upright and waits until its owner is outside. For the gate's holder.
     fn withdraw(&self, owner: &Desk) {
         self.owner.store(ptr::null_mut(), Ordering::Relaxed);
         heavy_fence();
-        // Acquire: what the owner did inside is seen. It may say so once more for a moment, and then finds itself refused.
+        // Acquire: what the owner did inside is seen, whatever it says now: 0, or that it is inside of another lock. It may
+        // say so once more for a moment, and then finds itself refused.
         while owner.inside.load(Ordering::Acquire) == self.address() {
             yield_now();
         }
@@ -230,6 +258,27 @@ mod tests {
         }
         assert_eq!(leans(&lock), can_fence_heavily());
         assert_eq!(*lock.lock(), u64::from(3 * FIRST_ROW) + 11);
+    }
+
+    #[test]
+    fn nobody_comes_in_twice_while_a_lock_begins_to_lean() {
+        let lock = Biased::leaning_after(0_u64, 2);
+        for begins in [false, true, true] {
+            let inside = lock.lock();
+            assert!(lock.lean().is_none(), "two guards of one lock");
+            assert_eq!(leans(&lock), begins && can_fence_heavily());
+            drop(inside);
+        }
+        // While the thread is inside of another lock, this one stays upright, and leans afterwards.
+        let (other, inner) = (Biased::leaning_after(0_u64, 1), Biased::leaning_after(0_u64, 1));
+        let outside = other.lock();
+        for _ in 0..3 {
+            drop(inner.lock());
+            assert!(!leans(&inner));
+        }
+        drop(outside);
+        drop(inner.lock());
+        assert_eq!(leans(&inner), can_fence_heavily());
     }
 
     #[test]

@@ -27,7 +27,9 @@ struct Leaving;
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if let Some(desk) = DESK.take() {
+        // Relaxed: this thread's own. One that is inside of a lock even now, by another of its variables, keeps its desk: the
+        // next one would take for left what this thread is still at.
+        if let Some(desk) = DESK.take().filter(|desk| desk.inside.load(Ordering::Relaxed) == 0) {
             let _inside = inside::enter();
             // The lock orders all that this thread did before what the desk's next one does: locks lean to the desk still.
             with_vacant(|vacant| vacant.push(desk));

@@ -345,3 +345,20 @@ fn a_leaning_lock_lets_one_in_at_a_time() {
         });
     }
 }
+
+#[test]
+fn a_lock_that_its_owner_has_left_for_another_one_is_left() {
+    loom::model(|| {
+        let locks: Arc<[_; 2]> =
+            Arc::new([(); 2].map(|()| Biased::leaning_after(loom::cell::UnsafeCell::new(0_u64), 1)));
+        let own = desk();
+        // Both lean to this thread from here on.
+        locks.iter().for_each(|lock| raise(&lock.lock_from(Some(own))));
+        let other = thread::spawn({
+            let locks = Arc::clone(&locks);
+            move || raise(&locks[0].lock_from(Some(desk())))
+        });
+        locks.iter().for_each(|lock| raise(&lock.lock_from(Some(own))));
+        other.join().unwrap();
+    });
+}
