@@ -91,6 +91,25 @@ def test_a_class_patched_between_put_and_get(pile: gabion.Pile) -> None:
     assert vars(pile.get(before)) == {"a": 1, "b": 2}
 
 
+@pytest.mark.parametrize("slots", ["", "    __slots__ = ('number', 'text')\n"])
+def test_a_class_that_counts_its_instances(pile: gabion.Pile, slots: str) -> None:
+    """Each change of a class is a new state of it, but not a new way to store its instances."""
+    source = f"""class Counted:
+{slots}    count = 0
+    def __init__(self):
+        Counted.count += 1
+        self.number, self.text = Counted.count, 'n'
+"""
+    made = define(source, "Counted")
+    first = pile.put(made())
+    types, sizes = pile.stats().types, {pile.size_of(first)}
+    pointers = [first, *(pile.put(made()) for _ in range(99))]
+    assert pile.stats().types == types
+    assert {pile.size_of(pointer) for pointer in pointers[:20]} == sizes
+    assert [pile.fields(pointer, "number", "text") for pointer in pointers] == [(n, "n") for n in range(1, 101)]
+    assert [pile.get(pointer).number for pointer in pointers] == [*range(1, 101)]
+
+
 def test_a_reducer_registered_and_taken_back(pile: gabion.Pile, monkeypatch: pytest.MonkeyPatch) -> None:
     first = pile.put(Slotted(1))
     monkeypatch.setitem(copyreg.dispatch_table, Slotted, lambda thing: (list, ((thing.number,),)))

@@ -395,3 +395,34 @@ def test_reserve_and_max_bytes_with_numbers_that_misbehave(pile: gabion.Pile) ->
     with pytest.raises((Mine, TypeError)):
         gabion.Pile(max_bytes=Index())
     assert len(pile) == 0
+
+
+def test_a_class_whose_names_compare_in_a_way_of_their_own(script: Callable[..., str]) -> None:
+    script(
+        """
+        import sys
+        import gabion
+
+        class Name(str):
+            __hash__ = str.__hash__
+            def __eq__(self, other):
+                for thing in things[-1:]:
+                    # What the codec is just looking at goes.
+                    thing.__dict__.clear()
+                    [bytearray(size) for size in range(500)]
+                return False
+
+        things = []
+        Made = type("Made", (), {"__module__": "__main__", Name("alpha"): 1, Name("beta"): 2})
+        pile = gabion.Pile()
+        for _ in range(3):
+            thing = Made()
+            thing.alpha, thing.beta, thing.gamma = [1], "b" * 80, 2.5
+            things.append(thing)
+            sys._clear_type_cache()
+            pointer = pile.put(thing)
+            assert things.pop() is thing
+            assert vars(pile.get(pointer)) in ({}, {"alpha": [1], "beta": "b" * 80, "gamma": 2.5})
+            pile.remove(pointer)
+        """
+    )

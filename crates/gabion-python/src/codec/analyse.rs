@@ -6,6 +6,7 @@
 )]
 
 use std::ffi::c_int;
+use std::sync::atomic::AtomicU32;
 
 use super::known::Known;
 use super::layout::{Entry, Layout};
@@ -24,7 +25,7 @@ pub unsafe fn plan<'a>(registry: &'a Registry, known: &Known, class: *mut PyType
     match registry.plan(class) {
         Some(plan) => Ok(plan),
         // SAFETY: as the caller promised.
-        None => unsafe { Ok(registry.add_plan(class, analyse(registry, known, class)?)) },
+        None => unsafe { analyse(registry, known, class).map(|plan| registry.add_plan(class, plan)) },
     }
 }
 
@@ -38,24 +39,24 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
     unsafe {
         let held = Own::share(class.cast());
         if known.reducer(class.cast())?.is_some() {
-            return Ok(Plan { class: held, version: ANY_VERSION, kind: Kind::Reduce { user_code: true } });
+            return Ok(Plan::new(held, ANY_VERSION, Kind::Reduce { user_code: true }));
         }
         if let Some(kind) = built_in(known, class) {
-            return Ok(Plan { class: held, version: ANY_VERSION, kind });
+            return Ok(Plan::new(held, ANY_VERSION, kind));
         }
         // The lookup numbers the class's present state; whatever changes it from here on changes the number.
         ffi::PyType_Lookup(class, known.names.reduce_ex.ptr());
         let version = version(class);
         if version == 0 {
             // Modified too often to be numbered: nothing would tell that it was modified again.
-            return Ok(Plan { class: held, version, kind: Kind::Reduce { user_code: true } });
+            return Ok(Plan::new(held, version, Kind::Reduce { user_code: true }));
         }
         let inspect = Inspect { registry, known, class };
         let kind = match inspect.special()? {
             Some(kind) => kind,
             None => Kind::Reduce { user_code: inspect.runs_user_code() },
         };
-        Ok(Plan { class: held, version, kind })
+        Ok(Plan::new(held, version, kind))
     }
 }
 
@@ -312,7 +313,7 @@ impl Inspect<'_> {
                     names: slots.to_vec(),
                     offsets: offsets.to_vec(),
                     indices: Vec::new(),
-                    plain_at: 0,
+                    plain_at: AtomicU32::new(0),
                 })
             },
         );

@@ -140,7 +140,6 @@ fn put_slot(object: &Own, offset: isize, value: Own) {
 /// Sets an attribute without running user code, and without a dict where there need be none.
 #[inline(always)]
 fn put_attribute(object: &Own, layout: &Layout, i: usize, value: Own) -> Raise<()> {
-    let class: *mut PyTypeObject = layout.class.ptr().cast();
     let index = layout.indices.get(i - layout.slots()).copied();
     let value = match index {
         None => value,
@@ -152,7 +151,7 @@ fn put_attribute(object: &Own, layout: &Layout, i: usize, value: Own) -> Raise<(
         },
     };
     let name = &layout.names[i];
-    if layout.plain_at != 0 && layout.plain_at == plan::version(class) {
+    if plan::is_plain(layout) {
         // SAFETY: `object`, the name and `value` are references held over the call.
         let failed = unsafe { ffi::PyObject_GenericSetAttr(object.ptr(), name.ptr(), value.ptr()) < 0 };
         return if failed { Err(Raised) } else { Ok(()) };

@@ -250,9 +250,15 @@ impl Encoder<'_, '_> {
                 return Err(Raised);
             };
             let name = Own::take(ffi::PyObject_GetAttr(obj, names.value_name.ptr()))?;
-            let known = ffi::PyUnicode_CheckExact(name.ptr()) != 0
-                && ffi::PyDict_GetItemWithError(members.ptr(), name.ptr()) == obj;
-            if !known {
+            let found = if ffi::PyUnicode_CheckExact(name.ptr()) != 0 {
+                ffi::PyDict_GetItemWithError(members.ptr(), name.ptr())
+            } else {
+                std::ptr::null_mut()
+            };
+            if found.is_null() && !ffi::PyErr_Occurred().is_null() {
+                return Err(Raised);
+            }
+            if found != obj {
                 // A combination of flags without a name of its own. Its memo entry is renewed by `reduce`.
                 return self.reduce_noted(obj);
             }
@@ -267,13 +273,15 @@ impl Encoder<'_, '_> {
         // SAFETY: a UUID, held; both parts are slots of it.
         unsafe {
             let unknown = &self.known.uuid(self.py)?.1;
-            let int = *obj.byte_offset(parts.int).cast::<*mut PyObject>();
-            let safe = *obj.byte_offset(parts.is_safe).cast::<*mut PyObject>();
-            if safe != unknown.ptr() || int.is_null() || ffi::PyLong_CheckExact(int) == 0 {
-                return self.reduce_noted(obj);
-            }
+            let int = Section::hold(obj, || {
+                let int = *obj.byte_offset(parts.int).cast::<*mut PyObject>();
+                let safe = *obj.byte_offset(parts.is_safe).cast::<*mut PyObject>();
+                let plain = safe == unknown.ptr() && !int.is_null() && ffi::PyLong_CheckExact(int) != 0;
+                plain.then(|| Own::share(int))
+            });
+            let Some(int) = int else { return self.reduce_noted(obj) };
             let mut bytes = [0u8; 16];
-            int_bytes(int, &mut bytes, false)?;
+            int_bytes(int.ptr(), &mut bytes, false)?;
             writer::byte(self.out, tags::UUID);
             self.out.extend_from_slice(&bytes);
         }

@@ -187,7 +187,7 @@ impl Encoder<'_, '_> {
     }
 
     /// An object whose attributes lie inline, all slots set, locked. `None` when they do not lie inline, or when its
-    /// set of names may not be remembered.
+    /// set of names was not remembered yet.
     #[inline(always)]
     unsafe fn inline(&mut self, obj: *mut PyObject, attributes: &Attributes) -> Option<Raise<()>> {
         // SAFETY: as the caller promised; indices come from the view itself or from a layout that equals it.
@@ -198,9 +198,11 @@ impl Encoder<'_, '_> {
                     && layout.indices.iter().enumerate().all(|(i, &index)| view.index(i) == index)
                     && layout.names.len() - layout.slots() == view.len
             };
-            let layout = match attributes.shapes().find(same) {
-                Some(layout) => layout,
-                None => self.learn(obj, &view, attributes)?,
+            let Some(layout) = attributes.shapes().find(same) else {
+                // To look names up in the class may run code (the keys of a class's dict may compare in a way of their own),
+                // which may change the object, so nothing of the view holds any more.
+                self.learn(obj, &view, attributes);
+                return None;
             };
             self.object_tag(layout);
             let (offsets, indices) = (&*layout.offsets, &*layout.indices);
@@ -226,21 +228,15 @@ impl Encoder<'_, '_> {
         }
     }
 
+    /// Remembers the attributes that an object has now, if they may be remembered. The view is not to be used any more.
     #[cold]
-    unsafe fn learn<'a>(
-        &self,
-        obj: *mut PyObject,
-        view: &inline::View,
-        attributes: &'a Attributes,
-    ) -> Option<&'a Layout> {
+    unsafe fn learn(&self, obj: *mut PyObject, view: &inline::View, attributes: &Attributes) {
         // SAFETY: as `inline`.
         unsafe {
             let class: *mut PyTypeObject = ffi::Py_TYPE(obj);
             let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
             let names: Vec<Own> = indices.iter().map(|&index| Own::share(inline::key(class, index))).collect();
-            // Layouts belong to the registry, which lives as long as the plan that `attributes` is part of.
-            let layout: *const Layout = shape::learn(attributes, self.registry, &names, &indices)?;
-            Some(&*layout)
+            shape::learn(attributes, self.registry, &names, &indices);
         }
     }
 

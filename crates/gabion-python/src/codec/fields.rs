@@ -10,7 +10,7 @@ use super::object::{Own, Raise, Raised, explain};
 use super::reader::Reader;
 use super::registry::Registry;
 use super::{Codec, RawView, plan, tags};
-use crate::ffi::{self, PyObject, PyTypeObject};
+use crate::ffi::{self, PyObject};
 
 /// See [`Codec::decode_fields`].
 pub fn decode_fields<'py>(
@@ -105,8 +105,7 @@ impl Search<'_, '_> {
 
     /// Whether the fields of a layout are what attribute access on an instance would find.
     fn plain(&self, layout: &Layout) -> bool {
-        let class: *mut PyTypeObject = layout.class.ptr().cast();
-        layout.names.len() == layout.slots() || (layout.plain_at != 0 && layout.plain_at == plan::version(class))
+        layout.names.len() == layout.slots() || plan::is_plain(layout)
     }
 
     fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted]) -> Raise<bool> {

@@ -1,5 +1,7 @@
 //! What the numbers in an encoding stand for.
 
+use std::sync::atomic::AtomicU32;
+
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
@@ -17,8 +19,9 @@ pub struct Layout {
     pub offsets: Vec<isize>,
     /// For each attribute its index in the class's shared keys; empty when unknown.
     pub indices: Vec<u8>,
-    /// The class's version at which setting an attribute was found to run no user code.
-    pub plain_at: u32,
+    /// The class's version at which setting an attribute was found to run no user code; 0 when it was found to run some.
+    /// Relaxed: the number is the whole message, compared with the class's own.
+    pub plain_at: AtomicU32,
 }
 
 impl Layout {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::layout::Layout;
 use super::object::Own;
-use crate::ffi::PyTypeObject;
+use crate::ffi::{self, PyTypeObject};
 
 /// A plan that holds whatever happens to the class.
 pub const ANY_VERSION: u32 = u32::MAX;
@@ -16,8 +16,28 @@ const MAX_SHAPES: usize = 16;
 /// How to encode the instances of `class`, as long as its version is `version`.
 pub struct Plan {
     pub class: Own,
-    pub version: u32,
+    pub version: AtomicU32,
     pub kind: Kind,
+}
+
+impl Plan {
+    pub fn new(class: Own, version: u32, kind: Kind) -> Plan {
+        Plan { class, version: AtomicU32::new(version), kind }
+    }
+
+    /// Lets a plan hold for the version of a newer one of the same class, if that says the same; false if not. May run code
+    /// of the class's.
+    pub fn renewed_by(&self, newer: &Plan) -> bool {
+        let same = self.kind.is(&newer.kind);
+        if same {
+            if let Kind::Attributes(attributes) = &self.kind {
+                attributes.shapes().for_each(look_for_setters);
+            }
+            // Relaxed: see `Registry::plan`.
+            self.version.store(newer.version.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        same
+    }
 }
 
 /// Ways to encode.
@@ -58,7 +78,25 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    /// Whether both ways are one.
+    fn is(&self, other: &Kind) -> bool {
+        match (self, other) {
+            (Kind::Uuid(one), Kind::Uuid(other)) => one == other,
+            (Kind::Enum(one), Kind::Enum(other))
+            | (Kind::NamedTuple { id: one, .. }, Kind::NamedTuple { id: other, .. }) => one == other,
+            (Kind::Slots(one), Kind::Slots(other)) => std::ptr::eq(*one, *other),
+            (Kind::Attributes(one), Kind::Attributes(other)) => {
+                std::ptr::eq(one.base, other.base) && one.inline == other.inline
+            }
+            (Kind::Reduce { user_code: one }, Kind::Reduce { user_code: other }) => one == other,
+            (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+        }
+    }
+}
+
 /// Where a UUID keeps its parts.
+#[derive(PartialEq, Eq)]
 pub struct Uuid {
     pub int: isize,
     pub is_safe: isize,
@@ -123,4 +161,33 @@ pub fn version(class: *mut PyTypeObject) -> u32 {
     // SAFETY: callers hold the class or an instance of it. A racing modification is seen before or after, like a racing
     // call of any method.
     unsafe { (&raw const (*class).tp_version_tag).read_volatile() }
+}
+
+/// Whether setting the attributes of a layout runs no user code, as far as is known of the class as it is now.
+#[inline(always)]
+pub fn is_plain(layout: &Layout) -> bool {
+    let plain_at = layout.plain_at.load(Ordering::Relaxed);
+    plain_at != 0 && plain_at == version(layout.class.ptr().cast())
+}
+
+/// Finds out for [`is_plain`]. May run code of the class's.
+#[expect(unpredictable_function_pointer_comparisons, reason = "the interpreter's functions have one address")]
+pub fn look_for_setters(layout: &Layout) {
+    let class: *mut PyTypeObject = layout.class.ptr().cast();
+    let names = &layout.names[layout.slots()..];
+    // SAFETY: the layout holds the class; lookups borrow from it.
+    let plain_at = unsafe {
+        let ordinary = (*class).tp_setattro == Some(pyo3::ffi::PyObject_GenericSetAttr);
+        let descriptor = |name: &Own| {
+            let found = ffi::PyType_Lookup(class, name.ptr());
+            !found.is_null() && (*ffi::Py_TYPE(found)).tp_descr_set.is_some()
+        };
+        // The first lookup numbers the class's present state; one that changes meanwhile has another number afterwards.
+        let before = names.first().map_or(0, |name| {
+            descriptor(name);
+            version(class)
+        });
+        if ordinary && !names.iter().any(descriptor) { before } else { 0 }
+    };
+    layout.plain_at.store(plain_at, Ordering::Relaxed);
 }

@@ -140,18 +140,17 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     fn extend(&self, object: &Own, items: Vec<Own>) -> Raise<()> {
         // SAFETY: held; every result is a new reference or null with an error.
         unsafe {
-            let list = Own::take(ffi::PyList_New(items.len() as isize))?;
-            for (i, item) in items.into_iter().enumerate() {
-                ffi::PyList_SET_ITEM(list.ptr(), i as isize, item.into_ptr());
-            }
             if let Some(extend) = attribute_or_none(object.ptr(), c"extend")? {
+                let list = Own::take(ffi::PyList_New(items.len() as isize))?;
+                for (i, item) in items.into_iter().enumerate() {
+                    ffi::PyList_SET_ITEM(list.ptr(), i as isize, item.into_ptr());
+                }
                 Own::take(ffi::PyObject_CallOneArg(extend.ptr(), list.ptr()))?;
                 return Ok(());
             }
             let append = Own::take(ffi::PyObject_GetAttr(object.ptr(), self.maker.known.names.append.ptr()))?;
-            for i in 0..ffi::PyList_Size(list.ptr()) {
-                let item = ffi::PyList_GetItem(list.ptr(), i);
-                Own::take(ffi::PyObject_CallOneArg(append.ptr(), item))?;
+            for item in items {
+                Own::take(ffi::PyObject_CallOneArg(append.ptr(), item.ptr()))?;
             }
         }
         Ok(())

@@ -93,11 +93,20 @@ impl Registry {
     pub fn plan(&self, class: *mut PyTypeObject) -> Option<&Plan> {
         // SAFETY: plans are freed with the registry only.
         let plan = unsafe { self.plans.get(class as usize).as_ref()? };
-        (plan.version == plan::ANY_VERSION || plan.version == plan::version(class)).then_some(plan)
+        // Relaxed: what the number stands for lies in the class, and the plan is whole.
+        let version = plan.version.load(Ordering::Relaxed);
+        (version == plan::ANY_VERSION || version == plan::version(class)).then_some(plan)
     }
 
-    /// Keeps a plan, in place of the one before.
+    /// Keeps a plan, in place of the one before. Where that was the same, it is that one which holds from now on: a class that
+    /// is modified again and again, by a counter of its instances say, takes no more memory each time.
     pub fn add_plan(&self, class: *mut PyTypeObject, plan: Plan) -> &Plan {
+        // SAFETY: as in `plan`.
+        if let Some(before) = unsafe { self.plans.get(class as usize).as_ref() }
+            && before.renewed_by(&plan)
+        {
+            return before;
+        }
         let mut plan = Box::new(plan);
         let raw: *mut Plan = &raw mut *plan;
         let mut writer = self.lock();

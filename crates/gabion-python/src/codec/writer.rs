@@ -135,13 +135,17 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize) {
     }
 }
 
-/// Raw bytes.
+/// Raw bytes. Others may be writing them, so nothing refers to them: such a byte arrives as it was or as it gets.
 ///
 /// # Safety
-/// `from` points at `n` readable bytes.
+/// `from` points at `n` readable bytes, which are not the output's.
 pub unsafe fn raw(out: &mut Vec<u8>, from: *const u8, n: usize) {
     if n > 0 {
-        // SAFETY: readable by the caller's word.
-        out.extend_from_slice(unsafe { std::slice::from_raw_parts(from, n) });
+        let to = room(out, n);
+        // SAFETY: readable by the caller's word, and room for as many; they are written before the length covers them.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, to, n);
+            out.set_len(out.len() + n);
+        }
     }
 }
