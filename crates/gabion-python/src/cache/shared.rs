@@ -13,8 +13,15 @@ use crate::codec::Codec;
 use crate::pile::gate::detached;
 
 thread_local! {
-    /// This thread is between letting the interpreter go and having it back.
+    /// This thread is between letting the interpreter go and having it back, or never has it.
     static APART: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has this thread, which is none of the interpreter's, tell nobody of evictions. It keeps no object alive, so that the
+/// collector could take the codec apart while the thread builds a value for who listens; and it has the gate of forks, which
+/// whoever listens may want to pass.
+pub(super) fn stay_apart() {
+    APART.set(true);
 }
 
 /// A cache without anything of the interpreter's: the sweeper holds it, and may be the last to let go of it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::shared::Store;
+use super::shared::{Store, stay_apart};
 use crate::pile::gate;
 
 /// How often it looks.
@@ -54,6 +54,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 fn run() {
+    stay_apart();
     loop {
         std::thread::sleep(PERIOD);
         gate::inside(|| {
@@ -63,7 +64,8 @@ fn run() {
                 caches.clone()
             };
             for cache in caches.iter().filter_map(Weak::upgrade) {
-                // Somebody who listens is called with the interpreter, on threads of the program's own.
+                // Somebody who listens is called with the interpreter, on threads of the program's own. Who begins to just
+                // now hears from the next call on.
                 if !cache.heard.load(Ordering::Relaxed) {
                     cache.cache.expire();
                 }
