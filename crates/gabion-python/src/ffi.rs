@@ -8,13 +8,14 @@
 //! the unwinding there, because its destructor never ends. Rust leaves open whether destructors run in an unwinding of
 //! this kind; they do, PyO3 counts on it for `PyGILState_Ensure`, and `tests/test_pile_gc.py` would find out.
 //!
-//! What PyO3 calls by itself has no such guard, so code that may run Python code calls these.
+//! What PyO3 calls by itself has no such guard. On Linux the linker puts one before each of those functions, whoever calls it:
+//! see `guards`. Elsewhere code that may run Python code calls these as far as can be.
 
 #![allow(non_snake_case, reason = "the interpreter's names")]
 
 pub use pyo3::ffi::*;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
 /// Whether this is the process's first interpreter. Classes that are known here, and what the module keeps for the life of
@@ -26,7 +27,7 @@ pub(crate) fn in_main_interpreter(_py: pyo3::Python<'_>) -> bool {
 
 /// Dropped by unwinding only: waits for ever.
 #[cfg(not(Py_3_14))]
-struct Park;
+pub(crate) struct Park;
 
 #[cfg(not(Py_3_14))]
 impl Drop for Park {
@@ -93,14 +94,15 @@ pub unsafe fn PyType_Lookup(class: *mut PyTypeObject, name: Object) -> Object {
     unsafe { guarded!(private::_PyType_Lookup, (class: *mut PyTypeObject, name: Object) -> Object) }
 }
 
+// Where the linker puts guards before functions (see `guards`), these have theirs already.
+#[cfg(not(linker_guards))]
 declare! {
     fn PyObject_Call(callable: Object, args: Object, keywords: Object) -> Object;
     fn PyObject_Vectorcall(callable: Object, args: *const Object, count: usize, names: Object) -> Object;
     fn PyObject_GetAttr(object: Object, name: Object) -> Object;
     fn PyObject_GetAttrString(object: Object, name: *const c_char) -> Object;
     fn PyObject_SetAttr(object: Object, name: Object, value: Object) -> c_int;
-    fn PyObject_GenericGetDict(object: Object, context: *mut c_void) -> Object;
-    fn PyObject_GenericSetAttr(object: Object, name: Object, value: Object) -> c_int;
+    fn PyObject_GenericGetDict(object: Object, context: *mut std::ffi::c_void) -> Object;
     fn PyObject_GetItem(object: Object, key: Object) -> Object;
     fn PyObject_SetItem(object: Object, key: Object, value: Object) -> c_int;
     fn PyObject_GetIter(object: Object) -> Object;
@@ -119,16 +121,20 @@ declare! {
     fn PyDict_SetItem(dict: Object, key: Object, value: Object) -> c_int;
     fn PyDict_Items(dict: Object) -> Object;
     fn PySet_Add(set: Object, key: Object) -> c_int;
-    fn PyList_Append(list: Object, item: Object) -> c_int;
-    fn PyUnicode_InternInPlace(text: *mut Object) -> ();
-    fn PyUnicode_InternFromString(text: *const c_char) -> Object;
     fn PyImport_Import(name: Object) -> Object;
     fn PyImport_ImportModule(name: *const c_char) -> Object;
     fn PyEval_RestoreThread(state: *mut PyThreadState) -> ();
     fn Py_DecRef(object: Object) -> ();
 }
 
-#[cfg(Py_GIL_DISABLED)]
+declare! {
+    fn PyObject_GenericSetAttr(object: Object, name: Object, value: Object) -> c_int;
+    fn PyList_Append(list: Object, item: Object) -> c_int;
+    fn PyUnicode_InternInPlace(text: *mut Object) -> ();
+    fn PyUnicode_InternFromString(text: *const c_char) -> Object;
+}
+
+#[cfg(all(Py_GIL_DISABLED, not(linker_guards)))]
 declare! {
     fn PyCriticalSection_Begin(section: *mut PyCriticalSection, object: Object) -> ();
     fn PyCriticalSection_End(section: *mut PyCriticalSection) -> ();

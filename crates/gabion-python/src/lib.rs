@@ -3,6 +3,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | `ffi` | the interpreter's C functions, safe to be in when the interpreter ends |
+//! | `guards` | the same for what PyO3 calls, put there by the linker |
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
 //! | `detached` | work without the interpreter |
 //! | `fastcall` | methods without the cost of a call |
@@ -32,6 +33,9 @@
 )]
 
 mod ffi;
+
+#[cfg(linker_guards)]
+mod guards;
 
 mod errors;
 

@@ -15,6 +15,7 @@ use super::stats::CacheStats;
 use super::{key, many, options};
 use crate::codec::Codec;
 use crate::errors::{exception, type_error};
+use crate::ffi;
 use crate::pile::gate::detached;
 use crate::pile::scratch::{with_encoded, with_payload};
 use crate::size;
@@ -144,7 +145,12 @@ impl CacheTable {
             loop {
                 self.open(py)?;
                 let Some(old) = self.table.peek(key, &mut buf) else { return Ok(None) };
-                let new = function.call1((codec.decode(py, old)?,))?;
+                let value = codec.decode(py, old)?;
+                // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
+                let new = unsafe {
+                    let new = ffi::PyObject_CallOneArg(function.as_ptr(), value.as_ptr());
+                    Bound::from_owned_ptr_or_err(py, new)?
+                };
                 let changed = with_encoded(|encoding| {
                     // SAFETY: `new` holds the object over the call.
                     unsafe { codec.encode(py, new.as_ptr(), encoding)? };
