@@ -128,6 +128,8 @@ declare! {
 }
 
 declare! {
+    // Where the collector runs when an object is made (before 3.12), it may run finalizers.
+    fn PyType_GenericAlloc(class: *mut PyTypeObject, items: isize) -> Object;
     fn PyObject_GenericSetAttr(object: Object, name: Object, value: Object) -> c_int;
     fn PyList_Append(list: Object, item: Object) -> c_int;
     fn PyUnicode_InternInPlace(text: *mut Object) -> ();

@@ -82,6 +82,7 @@ guard! {
     fn PyFloat_AsDouble(object: Object) -> c_double;
     fn PyOS_FSPath(path: Object) -> Object;
     fn PyUnicode_AsEncodedString(text: Object, encoding: *const c_char, errors: *const c_char) -> Object;
+    fn PyUnicode_Split(text: Object, separator: Object, most: isize) -> Object;
     fn PySequence_Contains(sequence: Object, item: Object) -> c_int;
     fn PySequence_GetSlice(sequence: Object, from: isize, to: isize) -> Object;
     fn PySequence_Tuple(object: Object) -> Object;
@@ -106,6 +107,8 @@ guard! {
         text: *const c_char, file: *const c_char, start: c_int, flags: *mut PyCompilerFlags, optimize: c_int
     ) -> Object;
     fn PyEval_EvalCode(code: Object, globals: Object, locals: Object) -> Object;
+    fn PyException_SetCause(error: Object, cause: Object) -> ();
+    fn PyException_SetTraceback(error: Object, traceback: Object) -> c_int;
     fn PyErr_CheckSignals() -> c_int;
     fn PyErr_Clear() -> ();
     fn PyErr_NewExceptionWithDoc(name: *const c_char, doc: *const c_char, base: Object, dict: Object) -> Object;

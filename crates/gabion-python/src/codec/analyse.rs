@@ -263,7 +263,7 @@ impl Inspect<'_> {
             let ordinary = flags & ffi::Py_TPFLAGS_HEAPTYPE != 0
                 && flags & ffi::Py_TPFLAGS_IS_ABSTRACT == 0
                 && class.tp_new == (*base).tp_new
-                && class.tp_alloc == Some(ffi::PyType_GenericAlloc)
+                && class.tp_alloc == Some(pyo3::ffi::PyType_GenericAlloc)
                 && class.tp_itemsize == 0
                 && self.lookup(&names.getnewargs).is_null()
                 && self.lookup(&names.class) == ffi::PyType_Lookup(base, names.class.ptr());
