@@ -190,6 +190,14 @@ def test_limits_too_small_for_anything() -> None:
         pile.close()
 
 
+def test_a_pile_for_nothing_is_refused() -> None:
+    for nothing in (0, "0", "0 GiB"):
+        with pytest.raises(ValueError, match=r"^max_bytes=0: .* leave max_bytes out"):
+            gabion.Pile(max_bytes=nothing)
+    with gabion.Pile(max_bytes=None) as pile:
+        assert pile.get(pile.put("there is room")) == "there is room"
+
+
 def test_a_plan_that_was_made_for_a_refused_object_serves_later() -> None:
     with gabion.Pile(max_bytes="1 MiB") as pile:
         with pytest.raises(gabion.LimitError):

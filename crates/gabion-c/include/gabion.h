@@ -71,7 +71,7 @@ const char *gabion_last_error(void);
 /* The version of the library that is loaded; GABION_VERSION is that of this header. A constant string. */
 const char *gabion_version(void);
 
-/* Stands for the lack of a limit. */
+/* Stands for the lack of a limit. A limit of 0 allows nothing, but for gabion_pile_new. */
 #define GABION_NO_LIMIT UINT64_MAX
 
 /* --- Slots ------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ use super::stats::PileStats;
 use super::view::PileView;
 use super::{many, number, refusal};
 use crate::codec::Codec;
-use crate::errors::exception;
+use crate::errors::{exception, value_error};
 use crate::figures::Figure;
 use crate::{ffi, result, size};
 
@@ -57,6 +57,12 @@ impl Pile {
             return Err(exception(&py.get_type::<PyNotImplementedError>(), text));
         }
         let max_bytes = max_bytes.map(|value| size::parse("max_bytes", value)).transpose()?;
+        if max_bytes == Some(0) {
+            // Elsewhere 0 is no limit. Here it would be a pile that every put fails on.
+            let text = "max_bytes=0: such a pile could hold nothing; leave max_bytes out for as much as this process may \
+                        use, or pass what the pile may take";
+            return Err(value_error(py, text));
+        }
         Codec::prepare(py)?;
         let options = PileOptions { max_bytes, shards: shards(py)?, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::no_pile(py, &error))?;
