@@ -77,6 +77,21 @@ def test_patterns_and_files(photos: Path, tmp_path: Path) -> None:
         assert (image.size, image.format) == ((150, 100), "WebP")
 
 
+def test_the_name_of_a_picture_is_no_folder_for_several(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = tmp_path / "one.jpg"
+    for sources in ([photos], [photos / "*.jpg"], [photos / "wide.jpg", photos / "high.PNG"]):
+        assert main(["thumbnails", *map(str, sources), str(one)]) == 2
+        assert (
+            capsys.readouterr().err == f"gabion: {one}: is the name of one picture; name a folder for the thumbnails\n"
+        )
+        assert not one.exists()
+    one.mkdir()
+    assert main(["thumbnails", str(photos), str(one)]) == 0
+    assert made(one) == FLAT
+
+
 def test_names_like_patterns_are_files_first(tmp_path: Path) -> None:
     gradient("RGB", (300, 200)).save(tmp_path / "photo[1].jpg")
     assert main(["thumbnails", str(tmp_path / "photo[1].jpg"), str(tmp_path / "small")]) == 0

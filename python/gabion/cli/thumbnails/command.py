@@ -32,15 +32,20 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser = commands.add_parser("thumbnails", help="small files of many pictures", description=about)
     parser.add_argument("sources", nargs="+", metavar="SRC", help="a file, a folder, or a pattern in quotes")
     parser.add_argument("target", type=Path, metavar="DST", help="a folder; or a file, for one picture")
-    parser.add_argument("--width", type=_side, default=150, metavar="N", help="pixels at most (default: %(default)s)")
-    parser.add_argument("--height", type=_side, metavar="N", help="pixels at most (default: the width)")
+    parser.add_argument(
+        "--width", type=_side, default=150, metavar="N", help="at most N pixels wide (default: %(default)s)"
+    )
+    parser.add_argument("--height", type=_side, metavar="N", help="at most N pixels high (default: the width)")
     formats = ["same", *plan.FORMATS]
     parser.add_argument("--format", choices=formats, default="same", help="of the new files (default: %(default)s)")
-    parser.add_argument("--quality", type=_quality, default=80, metavar="Q", help="1 to 100, of JPEG and WebP (80)")
+    parser.add_argument(
+        "--quality", type=_quality, default=80, metavar="Q", help="of JPEG and WebP, 1 to 100 (default: %(default)s)"
+    )
     parser.add_argument("-r", "--recursive", action="store_true", help="look into folders below, too")
     parser.add_argument("--force", action="store_true", help="make all anew, as after a change of the size")
     parser.add_argument("--jobs", type=_side, metavar="N", help="threads (default: one for each processor)")
-    parser.add_argument("--max-memory", type=_memory, metavar="SIZE", help='of pixels and files: "64 MiB" or more')
+    most = 'of all pixels and files at one time, "64 MiB" or more (default: no limit)'
+    parser.add_argument("--max-memory", type=_memory, metavar="SIZE", help=most)
     parser.add_argument("--max-pixels", type=_side, metavar="N", help="refuse larger pictures (default: 268 million)")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON and nothing else on stdout")
     parser.set_defaults(run=run)

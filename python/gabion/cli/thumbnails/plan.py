@@ -47,6 +47,9 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
     else:
         if target.exists() and not target.is_dir():
             raise CommandError(f"{target}: is a file; name a folder for the thumbnails")
+        several = len(sources) > 1 or Path(sources[0]).is_dir() or glob.has_magic(sources[0])
+        if several and target.suffix.lower() in WRITTEN and not target.is_dir():
+            raise CommandError(f"{target}: is the name of one picture; name a folder for the thumbnails")
         named = pictures(sources, target, recursive, plan.refused)
         pairs = ((picture, target / renamed(below, kind)) for picture, below in named)
     for picture, to in pairs:

@@ -47,8 +47,14 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     tour.add_argument("--records", type=Path, metavar="FILE", help="a .csv or .jsonl file (default: flights of 2013)")
     tour.add_argument("--objects", type=_count, metavar="N", help="how many to keep (default: what 1–2 minutes allow)")
     tour.add_argument("--quick", action="store_true", help=f"a few seconds: {QUICK_OBJECTS:,} objects")
-    tour.add_argument("--seed", type=int, default=1, metavar="S", help="of every random choice (default: 1)")
-    tour.add_argument("--out", type=Path, default=Path("gabion-tour.html"), metavar="PAGE", help="default: %(default)s")
+    tour.add_argument("--seed", type=int, default=1, metavar="S", help="of all random choices (default: %(default)s)")
+    tour.add_argument(
+        "--out",
+        type=Path,
+        default=Path("gabion-tour.html"),
+        metavar="PAGE",
+        help="where the page goes (default: %(default)s)",
+    )
     pictures = "a folder of pictures; the page shows some (default: photos in $GABION_DATA, else made-up ones)"
     tour.add_argument("--photos", type=Path, metavar="DIR", help=pictures)
     tour.add_argument("--no-arrays", action="store_true", help="leave out NumPy's arithmetic on the pool")
