@@ -255,8 +255,14 @@ def test_times_at_their_ends(cache: Cache) -> None:
     for priority in (128, -129, 10**30):
         with pytest.raises(ValueError, match="-128 to 127"):
             cache.put("k", 1, priority=priority)
-    for wrong in ({"ttl": "5"}, {"expires_at": "5"}, {"priority": 1.5}, {"idle": []}):
-        with pytest.raises(TypeError):
+    for wrong, error in (
+        ({"ttl": "5"}, ValueError),
+        ({"expires_at": "5"}, TypeError),
+        ({"expires_at": True}, TypeError),
+        ({"priority": 1.5}, TypeError),
+        ({"idle": []}, TypeError),
+    ):
+        with pytest.raises(error):
             cache.put("k", 1, **wrong)
 
 

@@ -168,11 +168,16 @@ def test_the_contract_as_it_is_written() -> None:
         ({"arenas": 3}, ValueError),
         ({"arenas": 0}, ValueError),
         ({"arenas": 10**6}, ValueError),
+        ({"arenas": -1}, ValueError),
+        ({"arenas": 10**40}, ValueError),
         ({"arenas": True}, TypeError),
+        ({"arenas": 2.0}, TypeError),
+        ({"arenas": "4 KiB"}, TypeError),
         ({"trim_period": 0}, ValueError),
         ({"trim_period": -1}, ValueError),
         ({"trim_period": float("nan")}, ValueError),
-        ({"trim_period": "60"}, TypeError),
+        ({"trim_period": "60"}, ValueError),
+        ({"trim_period": b"60"}, TypeError),
         ({"trim_period": True}, TypeError),
         ({"allocation_limit": -1}, ValueError),
         ({"total_limit": [1]}, TypeError),
@@ -270,7 +275,8 @@ def test_who_waits_is_served_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "error"), [(-1, ValueError), (float("nan"), ValueError), ("1", TypeError), (True, TypeError)]
+    ("timeout", "error"),
+    [(-1, ValueError), (float("nan"), ValueError), ("1", ValueError), ([1], TypeError), (True, TypeError)],
 )
 def test_times_that_are_none(timeout: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="timeout"):

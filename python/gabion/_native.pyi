@@ -22,6 +22,8 @@ _Readable = _ReadInto | _Read
 
 # Bytes, or text such as "4 GiB".
 _Size = SupportsIndex | str
+# Seconds, or text such as "5 min".
+_Time = float | str | timedelta
 
 __version__: str
 
@@ -235,20 +237,20 @@ def rent(
     *,
     clean: bool = False,
     contiguous: bool = True,
-    timeout: float | timedelta | None = None,
+    timeout: _Time | None = None,
 ) -> Buffer: ...
 def rent_group(
     nbytes: _Size,
     *,
     row_bytes: _Size | None = None,
     clean: bool = False,
-    timeout: float | timedelta | None = None,
+    timeout: _Time | None = None,
 ) -> Group: ...
 def configure(
     *,
     pool_bytes: _Size | EllipsisType | None = ...,
     arenas: SupportsIndex | EllipsisType | None = ...,
-    trim_period: float | timedelta | EllipsisType | None = ...,
+    trim_period: _Time | EllipsisType | None = ...,
     allocation_limit: _Size | EllipsisType | None = ...,
     total_limit: _Size | EllipsisType | None = ...,
 ) -> None: ...
@@ -494,8 +496,8 @@ class CacheTable:
         cls,
         max_bytes: _Size | None = None,
         *,
-        ttl: float | timedelta | None = None,
-        idle: float | timedelta | None = None,
+        ttl: _Time | None = None,
+        idle: _Time | None = None,
         name: str | None = None,
         policy: str = "default",
         parent: CacheTable | None = None,
@@ -509,8 +511,8 @@ class CacheTable:
         value: object,
         /,
         *,
-        ttl: float | timedelta | None = None,
-        idle: float | timedelta | None = None,
+        ttl: _Time | None = None,
+        idle: _Time | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> Any: ...
@@ -520,13 +522,13 @@ class CacheTable:
         value: object,
         /,
         *,
-        ttl: float | timedelta | None = None,
-        idle: float | timedelta | None = None,
+        ttl: _Time | None = None,
+        idle: _Time | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> bool: ...
     def discard(self, key: object, /) -> bool: ...
-    def touch(self, key: object, /, ttl: float | timedelta | None = None) -> bool: ...
+    def touch(self, key: object, /, ttl: _Time | None = None) -> bool: ...
     def get_many(self, keys: Iterable[object], /) -> dict[Any, Any]: ...
     def remove_many(self, keys: Iterable[object], /) -> int: ...
     def validate(self) -> None: ...

@@ -103,8 +103,8 @@ class Table(CacheTable):
         mapping: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
         /,
         *,
-        ttl: float | timedelta | None = None,
-        idle: float | timedelta | None = None,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> int:
@@ -122,8 +122,8 @@ class Table(CacheTable):
         value: Any,
         /,
         *,
-        ttl: float | timedelta | None = None,
-        idle: float | timedelta | None = None,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> Any:
@@ -140,8 +140,8 @@ class Table(CacheTable):
         key: Hashable,
         factory: Callable[[], Any],
         *,
-        ttl: float | timedelta | None = None,
-        idle: float | timedelta | None = None,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> Any:
@@ -220,10 +220,10 @@ class Table(CacheTable):
 
     def memoize(
         self,
-        ttl: float | timedelta | None = None,
+        ttl: float | str | timedelta | None = None,
         *,
         key: Callable[..., Hashable] | None = None,
-        idle: float | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> Callable[[_F], _F]:
@@ -301,10 +301,10 @@ class Table(CacheTable):
 class Cache(Table):
     """A cache of at most ``max_bytes``, counted with keys, headers, rounding and index.
 
-    ``ttl`` and ``idle`` (seconds or timedelta) are how long values live, and how long they live unasked for. Keys are
-    str, bytes, int, UUID and tuples of them, equal where a dict takes them for equal: True is 1. Values are whatever a
-    Pile can store; each get builds a new object. ``policy`` says who goes when room is needed: "default" (recency and
-    frequency), or the exact "lru", "fifo" and "s3fifo".
+    ``ttl`` and ``idle`` (seconds, text such as "5 min", or a timedelta) are how long values live, and how long unasked
+    for. Keys are str, bytes, int, UUID and tuples of them, equal where a dict takes them for equal: True is 1.
+    Values are whatever a Pile can store; each get builds a new object. ``policy`` says who goes when room is needed:
+    "default" (recency and frequency), or the exact "lru", "fifo" and "s3fifo".
 
     All methods may be called from any thread at any time. len() also counts what has expired and was not yet removed.
 
@@ -320,8 +320,8 @@ class Cache(Table):
         self,
         max_bytes: int | str,
         *,
-        ttl: float | timedelta | None = None,
-        idle: float | timedelta | None = None,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
         name: str | None = None,
         policy: str = "default",
     ) -> None:
@@ -353,8 +353,8 @@ class Cache(Table):
         name: str,
         *,
         max_bytes: int | str | None = None,
-        ttl: float | timedelta | None = None,
-        idle: float | timedelta | None = None,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
     ) -> Table:
         """Return the table of a name, made with these settings when there is none.
 

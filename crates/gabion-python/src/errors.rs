@@ -130,6 +130,13 @@ pub(crate) fn buffer_error(py: Python<'_>, text: &str) -> PyErr {
     exception(&py.get_type::<PyBufferError>(), text)
 }
 
+/// A value as an error shows it. A long one would hide what is wrong with it.
+#[cold]
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
+    let text = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+    if text.chars().count() > 60 { text.chars().take(57).chain("...".chars()).collect() } else { text }
+}
+
 /// The system's text for the number of an error, without the number that Rust adds.
 pub(crate) fn system_text(number: i32) -> String {
     let text = std::io::Error::from_raw_os_error(number).to_string();

@@ -10,6 +10,7 @@
 //! | `result` | results whose making may fail for lack of memory |
 //! | `figures` | what the calls named `stats` return |
 //! | `size` | sizes as callers write them: 4096, "4 GiB" |
+//! | `time` | times as callers write them: 0.5, "5 min", a timedelta |
 //! | `codec` | any picklable graph of Python objects to bytes and back |
 //! | `pile` | `gabion.Pile` |
 //! | `cache` | what `gabion.Cache` and its tables stand on |
@@ -48,6 +49,8 @@ mod result;
 mod figures;
 
 mod size;
+
+mod time;
 
 mod codec;
 

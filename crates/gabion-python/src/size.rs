@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
-use crate::errors::{type_error, value_error};
+use crate::errors::{shown, type_error, value_error};
 use crate::ffi;
 
 /// Unit names and what they stand for, longest first within a letter.
@@ -51,8 +51,7 @@ pub(crate) fn length(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
 }
 
 fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
-    let given = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
-    let text = format!("{name}={given}: not a size; pass bytes (0 or more) or text such as \"4 GiB\"");
+    let text = format!("{name}={}: not a size; pass bytes (0 or more) or text such as \"4 GiB\"", shown(value));
     value_error(value.py(), &text)
 }
 

@@ -1,43 +1,27 @@
-//! Times and rows as callers write them.
+//! Counts and rows as callers write them.
 
-use std::time::Duration;
-
-use pyo3::exceptions::{PyIndexError, PyOverflowError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDelta, PyInt};
+use pyo3::types::PyBool;
 
 use super::refusal::{type_error, value_error};
-use crate::errors::exception;
+use crate::errors::{exception, shown};
 
-/// A span of time: seconds, as any number (also NumPy's), or a timedelta. Infinity is `Duration::MAX`.
-pub(super) fn duration(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+/// How many of something `name` says: a whole number, NumPy's too.
+pub(super) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     let py = value.py();
-    let wrong = || -> PyResult<PyErr> {
-        let given = value.get_type().name()?;
-        Ok(type_error(py, &format!("{name} must be seconds (int or float) or a timedelta, not {given}")))
-    };
-    let seconds: f64 = if value.is_instance_of::<PyDelta>() {
-        value.call_method0("total_seconds")?.extract()?
-    } else if value.is_instance_of::<PyBool>() {
-        return Err(wrong()?);
-    } else {
-        match value.extract() {
-            Ok(seconds) => seconds,
-            // An int beyond every float.
-            Err(_) if value.is_instance_of::<PyInt>() => {
-                if value.lt(0)? {
-                    -1.0
-                } else {
-                    f64::INFINITY
-                }
-            }
-            Err(_) => return Err(wrong()?),
-        }
-    };
-    if seconds.is_nan() || seconds < 0.0 {
-        return Err(value_error(py, &format!("{name}={seconds}: not a span of time; pass 0 or more seconds")));
+    if value.is_instance_of::<PyBool>() {
+        return Err(type_error(py, &format!("{name} must be a whole number, not bool")));
     }
-    Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(py) {
+            value_error(py, &format!("{name}={}: out of range", shown(value)))
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            type_error(py, &format!("{name} must be a whole number, not {}", shown(value)))
+        } else {
+            error
+        }
+    })
 }
 
 /// The row that `y` names, of `rows` that `of` has; a negative one counts from the end.

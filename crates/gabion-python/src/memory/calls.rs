@@ -4,14 +4,13 @@ use gabion_blocks::pool::{Change, GroupRequest, Pool, Request, Settings};
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 
-use super::argument::duration;
 use super::buffer::Buffer;
 use super::group::Group;
 use super::stats::{MemoryStats, memory_stats};
-use super::{refusal, waiting};
+use super::{argument, refusal, waiting};
 use crate::detached::detached;
 use crate::errors::exception;
-use crate::size;
+use crate::{size, time};
 
 /// Rent contiguous, writable memory from the process-wide pool; returns a Buffer.
 ///
@@ -24,9 +23,9 @@ use crate::size;
 /// contiguous=False says that one piece is not needed. A Buffer is one piece all the same; rent_group() gives memory in
 /// blocks.
 ///
-/// timeout (seconds, or a timedelta) lets the call wait for room when configure(total_limit=...) leaves none; who waits
-/// is served in order of arrival, other threads run meanwhile, and signals such as Ctrl-C are handled. By default, and
-/// with 0, the call does not wait.
+/// timeout (seconds, text such as "5 min", or a timedelta) lets the call wait for room when configure(total_limit=...)
+/// leaves none; who waits is served in order of arrival, other threads run meanwhile, and signals such as Ctrl-C are
+/// handled. By default, and with 0, the call does not wait.
 ///
 /// Raises LimitError when a limit does not allow it (nothing is touched then), MemoryError when the system is out of
 /// memory and giving back the pool's own idle memory did not help, TypeError or ValueError for what is no size.
@@ -49,7 +48,7 @@ fn rent(
 ) -> PyResult<Buffer> {
     let _ = contiguous; // a buffer always is
     let bytes = size::length("nbytes", nbytes)?;
-    let timeout = timeout.map(|value| duration("timeout", value)).transpose()?;
+    let timeout = timeout.map(|value| time::duration("timeout", value)).transpose()?;
     let request = Request { bytes, clean, timeout };
     let memory = match Pool::global().rent_warm(&request) {
         Some(memory) => memory,
@@ -90,7 +89,7 @@ fn rent_group(
             "row_bytes=0: a row has at least 1 byte; leave row_bytes out for no rows",
         ));
     }
-    let timeout = timeout.map(|value| duration("timeout", value)).transpose()?;
+    let timeout = timeout.map(|value| time::duration("timeout", value)).transpose()?;
     let request = GroupRequest { bytes, row_bytes, clean, timeout };
     let memory = waiting::patiently(py, |pool, go_on| pool.rent_group_while(&request, go_on))?;
     Group::new(py, memory, row_bytes)
@@ -146,8 +145,8 @@ impl<'py> Setting<'py> {
 /// arenas: how many arenas threads are spread over, a power of two from 1 to 256. Default: four for each processor, at
 /// least 16. LimitError when it comes too late, after the pool was used with another number.
 ///
-/// trim_period: seconds, or a timedelta. Idle memory that neither this period nor the last one needed goes back to the
-/// system. Default: 60.
+/// trim_period: seconds, text such as "5 min", or a timedelta. Idle memory that neither this period nor the last one
+/// needed goes back to the system. Default: 60.
 ///
 /// allocation_limit: the most bytes that one rent() may ask for. total_limit: the most that is mapped for buffers and
 /// groups in all, idle memory included, which is given back before anything is refused. Refused requests raise
@@ -182,8 +181,8 @@ fn configure(
     let follow = matches!(pool_bytes, Setting::Default);
     let change = Change {
         pool_bytes: pool_bytes.read(default.pool_bytes, |value| Ok(size::length("pool_bytes", value)? as u64))?,
-        arenas: arenas.read(default.arenas, |value| size::length("arenas", value))?,
-        trim_period: trim_period.read(default.trim_period, |value| duration("trim_period", value))?,
+        arenas: arenas.read(default.arenas, |value| argument::count("arenas", value))?,
+        trim_period: trim_period.read(default.trim_period, |value| time::duration("trim_period", value))?,
         allocation_limit: allocation_limit.limit("allocation_limit")?,
         total_limit: total_limit.limit("total_limit")?,
     };

@@ -10,7 +10,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | `refusal` | what the pool can refuse with, and how Python is told |
-//! | `argument` | sizes and times as callers write them |
+//! | `argument` | counts and rows as callers write them |
 //! | `tracking` | where memory was rented, while somebody wants to know |
 //! | `lease` | one piece of rented memory: exports, release, end |
 //! | `waiting` | renting without holding the interpreter, interruptible |

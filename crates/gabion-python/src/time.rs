@@ -1,0 +1,129 @@
+//! Times as callers write them: 0.5, `"5 min"`, a timedelta; and moments: a datetime, seconds since 1970.
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+
+use crate::errors::{shown, type_error, value_error};
+
+/// Unit names and their seconds, longest first.
+const UNITS: [(&str, f64); 12] = [
+    ("minutes", 60.0),
+    ("seconds", 1.0),
+    ("minute", 60.0),
+    ("second", 1.0),
+    ("hours", 3600.0),
+    ("days", 86400.0),
+    ("hour", 3600.0),
+    ("day", 86400.0),
+    ("min", 60.0),
+    ("ms", 0.001),
+    ("h", 3600.0),
+    ("s", 1.0),
+];
+
+/// Reads a span of time called `name`: seconds as any number (NumPy's too), text of a number and a unit, or a timedelta
+/// (NumPy's too). What is beyond all clocks, infinity among it, is `Duration::MAX`.
+///
+/// # Errors
+/// `TypeError` for what is no time, `ValueError` for one below 0, NaN, and text that says none.
+#[inline]
+pub(crate) fn duration(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let seconds = match value.cast_exact::<PyFloat>() {
+        Ok(seconds) => seconds.value(),
+        Err(_) if value.is_exact_instance_of::<PyInt>() => whole(value)?,
+        Err(_) => other(name, value)?,
+    };
+    // Not for NaN either.
+    if seconds >= 0.0 {
+        Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    } else {
+        Err(refused(name, value))
+    }
+}
+
+/// An int's seconds. One that no float can be is without end, or below 0.
+fn whole(value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    match value.extract() {
+        Ok(seconds) => Ok(seconds),
+        Err(_) => Ok(if value.lt(0)? { f64::NEG_INFINITY } else { f64::INFINITY }),
+    }
+}
+
+/// As [`duration`], for all but plain numbers; the seconds are not looked at yet.
+#[cold]
+fn other(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return seconds(text.to_str()?).ok_or_else(|| refused(name, value));
+    }
+    if let Some(total) = value.getattr_opt("total_seconds")? {
+        return total.call0()?.extract();
+    }
+    if let Some(seconds) = of_numpy(value, "timedelta64")? {
+        return Ok(seconds);
+    }
+    if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
+        return whole(value);
+    }
+    value.extract().ok().filter(|_| !value.is_instance_of::<PyBool>()).ok_or_else(|| {
+        let given = value.get_type().name().map_or_else(|_| "that".to_owned(), |name| name.to_string());
+        let text = format!("{name} must be seconds, text such as \"5 min\", or a timedelta, not {given}");
+        type_error(value.py(), &text)
+    })
+}
+
+/// The seconds of NumPy's own times, which as mere numbers would be of any unit.
+fn of_numpy(value: &Bound<'_, PyAny>, class: &str) -> PyResult<Option<f64>> {
+    if value.get_type().name()? != class {
+        return Ok(None);
+    }
+    let whole = value.call_method1("astype", (format!("{class}[us]"),))?.call_method1("astype", ("int64",))?;
+    let micros: i64 = whole.extract()?;
+    // The least is no time at all (NaT).
+    Ok(Some(if micros == i64::MIN { f64::NAN } else { micros as f64 / 1e6 }))
+}
+
+fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let given = shown(value);
+    let text =
+        format!("{name}={given}: not a span of time; pass seconds (0 or more), text such as \"5 min\", or a timedelta");
+    value_error(value.py(), &text)
+}
+
+/// What text says. It has a unit: bare numbers are seconds to one library and milliseconds to the next.
+fn seconds(text: &str) -> Option<f64> {
+    let text = text.trim().to_ascii_lowercase();
+    let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
+    let seconds = text[..text.len() - unit.len()].trim_end().parse::<f64>().ok()? * factor;
+    seconds.is_finite().then_some(seconds)
+}
+
+/// Reads a moment called `name`, a datetime (NumPy's too) or seconds since 1970, as the time since then. What is before
+/// that is 0; what is beyond all clocks, infinity among it, is `Duration::MAX`.
+///
+/// # Errors
+/// `TypeError` for what is no moment, `ValueError` for NaN.
+pub(crate) fn moment(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    let py = value.py();
+    let wrong = || {
+        let text = format!("{name} must be a datetime or seconds since 1970, not {}", shown(value));
+        type_error(py, &text)
+    };
+    let seconds: f64 = if let Some(timestamp) = value.getattr_opt("timestamp")? {
+        timestamp.call0()?.extract()?
+    } else if let Some(seconds) = of_numpy(value, "datetime64")? {
+        seconds
+    } else if value.is_instance_of::<PyBool>() {
+        return Err(wrong());
+    } else if value.is_instance_of::<PyInt>() {
+        whole(value)?
+    } else {
+        value.extract().map_err(|_| wrong())?
+    };
+    if seconds.is_nan() {
+        let text = format!("{name}={}: not a moment; pass a datetime or seconds since 1970", shown(value));
+        return Err(value_error(py, &text));
+    }
+    Ok(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
+}
