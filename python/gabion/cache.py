@@ -18,11 +18,11 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from gabion._flights import MISSING, Flight, Flights, Running, Waiting
 from gabion._memoize import is_asynchronous, key_of_call, refuse_awaitable
-from gabion._native import CacheStats, CacheTable
+from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -55,16 +55,9 @@ class Table(CacheTable):
     _flights: Flights
     _root: Cache
 
-    def __new__(cls, *settings: Any, parent: Cache | None = None, **others: Any) -> Any:
-        """Refuse to be made without a cache, before anything else is refused."""
-        if parent is None and not issubclass(cls, Cache):
-            raise TypeError("a table is a part of a cache: make it with cache.table(name)")
-        return super().__new__(cls, *settings, parent=parent, **others)
-
-    def __init__(self, *settings: Any, parent: Cache | None = None, **others: Any) -> None:
-        """Set up what the table shares; the settings are read by __new__."""
-        assert parent is not None
-        self._flights, self._root = parent._flights, parent
+    def __init__(self, *_settings: Any, **_others: Any) -> None:
+        """Refuse: ``cache.table(name)`` makes tables."""
+        raise TypeError("a table is a part of a cache: make it with cache.table(name)")
 
     @property
     def _space(self) -> str:
@@ -276,12 +269,12 @@ class Table(CacheTable):
         return wrap
 
     def _table_for(self, function: Callable[..., Any]) -> Table:
+        limit, ttl, idle = self._settings
         root = self._root
         with root._lock:
             number = next(root._memoized)
         module = getattr(function, "__module__", None)
         called = getattr(function, "__qualname__", type(function).__qualname__)
-        limit, ttl, idle = self._settings
         return root.table(f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
 
     def clear(self) -> int:
@@ -292,10 +285,21 @@ class Table(CacheTable):
         """Return the table's figures."""
         return self._table_stats()
 
+    def __reduce_ex__(self, _protocol: object, /) -> Any:
+        """Refuse, for pickle and copy."""
+        kind = "Cache" if isinstance(self, Cache) else "Table"
+        raise TypeError(f"a gabion.{kind} cannot be pickled or copied: it is memory of this process; make another one")
+
     def __repr__(self) -> str:
         """Name the table and its size."""
-        named = f"gabion.{type(self).__name__}" + (f" {self.name!r}" if self.name else "")
-        return f"<{named}, closed>" if self.closed else f"<{named}: {len(self)} entries>"
+        named = type(self).__qualname__ if type(self) not in (Table, Cache) else f"gabion.{type(self).__name__}"
+        try:
+            named += f" {self.name!r}" if self.name else ""
+            return f"<{named}, closed>" if self.closed else f"<{named}: {len(self)} entries>"
+        except ClosedError:  # just now, by another thread
+            return f"<{named}, closed>"
+        except RuntimeError:
+            return f"<{named}, not set up>"
 
 
 class Cache(Table):
@@ -307,6 +311,8 @@ class Cache(Table):
     "default" (recency and frequency), or the exact "lru", "fifo" and "s3fifo".
 
     All methods may be called from any thread at any time. len() also counts what has expired and was not yet removed.
+    A subclass may have an ``__init__`` of other parameters, which calls this one first; calls before that are a
+    RuntimeError.
 
     >>> import gabion
     >>> cache = gabion.Cache("64 MiB")
@@ -315,6 +321,8 @@ class Cache(Table):
     >>> cache.get_or_put("other", lambda: "made once")
     'made once'
     """
+
+    _title: str | None = None
 
     def __init__(
         self,
@@ -325,7 +333,8 @@ class Cache(Table):
         name: str | None = None,
         policy: str = "default",
     ) -> None:
-        """Set up what the tables share; the arguments are read by __new__."""
+        """Set up the cache, once."""
+        self._set_up(max_bytes, ttl, idle, policy)
         self._flights = Flights()
         self._title = name
         # Weak, so that a cache nobody holds is gone at once; what a table holds stays without its handle.
@@ -360,12 +369,15 @@ class Cache(Table):
 
         It shares the cache's budget; ``max_bytes`` limits it to a part. The settings of a table that is there stay.
         """
+        self._check()
         with self._lock:
             table = self._tables.get(name)
             if table is None or table.closed:
                 if not name:
                     raise ValueError("a table needs a name; the cache itself is the one without")
-                table = Table(max_bytes, ttl=ttl, idle=idle, name=name, parent=self)
+                table = Table.__new__(Table)
+                table._set_up_in(self, name, max_bytes, ttl, idle)
+                table._flights, table._root = self._flights, self
                 self._tables[name] = table
             return table
 
@@ -375,6 +387,7 @@ class Cache(Table):
 
     def drop_table(self, name: str) -> bool:
         """Drop a table with all that is in it; who still holds it gets ClosedError. Return whether there was one."""
+        self._check()
         with self._lock:
             self._tables.pop(name, None)
         return self._drop_table(name)
@@ -416,8 +429,9 @@ class Cache(Table):
         """Remove everything and refuse every further call with ClosedError. Closing twice does nothing."""
         self._close()
 
-    def __enter__(self) -> Cache:
+    def __enter__(self) -> Self:
         """Close the cache at the end of the with-statement."""
+        self._check()
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -73,7 +73,7 @@ unsafe extern "C" fn get(
         if !keywords.is_empty() {
             default = Some(default_of(py, &keywords, default.is_some())?);
         }
-        Ok(match this.build(py, key)? {
+        Ok(match this.open(py)?.build(py, key)? {
             Some(object) => object.into_ptr(),
             None => default.map_or_else(|| none(py), Bound::into_ptr),
         })
@@ -107,7 +107,7 @@ unsafe extern "C" fn put(
             return Err(wrong_count(py, "put(key, value, *, ttl, idle, expires_at, priority)", args.len()));
         };
         let options = options::of_put(py, "put", &keywords)?;
-        let result = this.store(key, value, &options, false)?;
+        let result = this.open(py)?.store(key, value, &options, false)?;
         result_of(py, result.unwrap_or(PutResult::Rejected)).map(Py::into_ptr)
     };
     // SAFETY: called by the interpreter.
@@ -125,7 +125,7 @@ unsafe extern "C" fn add(
             return Err(wrong_count(py, "add(key, value, *, ttl, idle, expires_at, priority)", args.len()));
         };
         let options = options::of_put(py, "add", &keywords)?;
-        let result = this.store(key, value, &options, true)?;
+        let result = this.open(py)?.store(key, value, &options, true)?;
         Ok(truth(py, matches!(result, Some(PutResult::Inserted | PutResult::Replaced))))
     };
     // SAFETY: called by the interpreter.
@@ -135,7 +135,7 @@ unsafe extern "C" fn add(
 unsafe extern "C" fn discard(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
     let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>]| {
         let [key] = args else { return Err(wrong_count(py, "discard(key)", args.len())) };
-        Ok(truth(py, this.remove(key)?))
+        Ok(truth(py, this.open(py)?.remove(key)?))
     };
     // SAFETY: called by the interpreter.
     unsafe { call(slf, args, count, work) }

@@ -17,21 +17,21 @@ const ENTRIES_AHEAD: usize = 8;
 /// `Table.get_many`
 pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = keys.py();
-    this.open(py)?;
+    let table = &this.open(py)?.table;
     let found = PyDict::new(py);
     let mut waiting: VecDeque<(Bound<'py, PyAny>, Option<Foreseen>)> = VecDeque::with_capacity(AHEAD + 1);
     let take = |key: Bound<'py, PyAny>| {
-        if let Some(value) = this.build(py, &key)? {
+        if let Some(value) = this.open(py)?.build(py, &key)? {
             found.set_item(key, value)?;
         }
         PyResult::Ok(())
     };
     for key in keys.try_iter()? {
         let key = key?;
-        let foreseen = key::with_short(&key, |bytes| this.table.foresee(bytes));
+        let foreseen = key::with_short(&key, |bytes| table.foresee(bytes));
         waiting.push_back((key, foreseen));
         if let Some(&(_, Some(next))) = waiting.get(ENTRIES_AHEAD) {
-            this.table.foresee_entry(next);
+            table.foresee_entry(next);
         }
         if waiting.len() > AHEAD
             && let Some((key, _)) = waiting.pop_front()
@@ -40,7 +40,7 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
         }
     }
     for &next in waiting.iter().filter_map(|(_, foreseen)| foreseen.as_ref()) {
-        this.table.foresee_entry(next);
+        table.foresee_entry(next);
     }
     for (key, _) in waiting {
         take(key)?;
@@ -52,7 +52,7 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
 pub(super) fn remove(this: &CacheTable, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
     let mut removed = 0;
     for key in keys.try_iter()? {
-        removed += u64::from(this.remove(&key?)?);
+        removed += u64::from(this.open(keys.py())?.remove(&key?)?);
     }
     Ok(removed)
 }

@@ -1,39 +1,90 @@
 //! The class that `gabion.Table` and `gabion.Cache` are made of, and what its methods are made of.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use gabion_cache::{PutOptions, PutResult, Table};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::shared::Shared;
 use super::{key, options, sweeper};
-use crate::errors::{own_error, type_error};
+use crate::errors::{exception, own_error, type_error};
 use crate::pile::scratch::{with_encoded, with_payload};
 
 /// The members of gabion.PutResult, in the order of [`PutResult`].
 static RESULTS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
 
 /// One table of a cache. gabion.Table and gabion.Cache are subclasses.
+///
+/// It is made empty, whatever the arguments, and set up by `__init__`: so a subclass has an `__init__` of its own
+/// parameters, as those of Python's own classes do. Until then every call is refused.
 #[pyclass(frozen, subclass, weakref, module = "gabion._native")]
 pub(super) struct CacheTable {
-    pub(super) shared: Arc<Shared>,
-    pub(super) table: Table,
+    inner: OnceLock<Inner>,
+}
+
+/// What a table is once it was set up.
+pub(super) struct Inner {
+    pub shared: Arc<Shared>,
+    pub table: Table,
     /// The cache, for a table of it. What is shared belongs to the cache alone, or the collector would count it once for
     /// each table.
-    pub(super) root: Option<Py<CacheTable>>,
+    pub root: Option<Py<CacheTable>>,
 }
 
 impl CacheTable {
+    pub(super) fn empty() -> Self {
+        Self { inner: OnceLock::new() }
+    }
+
+    /// Fills it, for ever.
+    pub(super) fn set_up(&self, py: Python<'_>, inner: Inner) -> PyResult<()> {
+        self.inner.set(inner).map_err(|_| {
+            let text = "this cache was set up before: call __init__() once, and make another cache";
+            exception(&py.get_type::<PyRuntimeError>(), text)
+        })
+    }
+
+    /// What it is, if it was set up; for the garbage collector.
+    pub(super) fn inner(&self) -> Option<&Inner> {
+        self.inner.get()
+    }
+
+    /// What it is, closed or not; an error when it was not set up.
+    #[inline]
+    pub(super) fn made(&self, py: Python<'_>) -> PyResult<&Inner> {
+        self.inner.get().ok_or_else(|| Self::empty_error(py))
+    }
+
+    /// What it is; an error when it was not set up, the cache was closed or the table dropped.
+    #[inline]
+    pub(super) fn open(&self, py: Python<'_>) -> PyResult<&Inner> {
+        let inner = self.made(py)?;
+        inner.check(py)?;
+        Ok(inner)
+    }
+
+    #[cold]
+    fn empty_error(py: Python<'_>) -> PyErr {
+        let text = "this cache is not set up: an __init__() of a subclass of gabion.Cache calls \
+                    super().__init__(max_bytes) before anything else, as in super().__init__('64 MiB', ttl=300)";
+        exception(&py.get_type::<PyRuntimeError>(), text)
+    }
+}
+
+impl Inner {
     /// An error when the cache was closed or the table dropped.
     #[inline]
-    pub(super) fn open(&self, py: Python<'_>) -> PyResult<()> {
+    pub fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_closed() { Err(self.closed_error(py)) } else { Ok(()) }
+    }
+
+    #[inline]
+    pub fn is_closed(&self) -> bool {
         // Relaxed: a call that runs beside close() may come before or after it.
-        if self.shared.closed.load(Ordering::Relaxed) || self.table.is_dropped() {
-            return Err(self.closed_error(py));
-        }
-        Ok(())
+        self.shared.closed.load(Ordering::Relaxed) || self.table.is_dropped()
     }
 
     #[cold]
@@ -44,8 +95,7 @@ impl CacheTable {
 
     /// A key's object, built anew.
     #[inline]
-    pub(super) fn build(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        self.open(py)?;
+    pub fn build(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         key::with(key, |key| {
             with_payload(|buf| match self.table.get(key, buf) {
                 Some(value) => self.shared.codec.decode(py, value).map(Some),
@@ -54,9 +104,8 @@ impl CacheTable {
         })
     }
 
-    /// As [`CacheTable::build`], but neither counted nor seen by the eviction policy.
-    pub(super) fn look(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        self.open(py)?;
+    /// As [`Inner::build`], but neither counted nor seen by the eviction policy.
+    pub fn look(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         key::with(key, |key| {
             with_payload(|buf| {
                 let value = self.table.peek(key, buf);
@@ -67,14 +116,13 @@ impl CacheTable {
 
     /// Whether a key has a value.
     #[inline]
-    pub(super) fn has(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.open(key.py())?;
+    pub fn has(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         key::with(key, |key| Ok(self.table.contains(key)))
     }
 
     /// Stores an object; `None` when the key is there and `absent` is asked for.
     #[inline]
-    pub(super) fn store(
+    pub fn store(
         &self,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
@@ -82,13 +130,12 @@ impl CacheTable {
         absent: bool,
     ) -> PyResult<Option<PutResult>> {
         let py = key.py();
-        self.open(py)?;
         key::with(key, |key| {
             with_encoded(|encoding| {
                 // SAFETY: the caller holds the object over the call.
                 unsafe { self.shared.codec.encode(py, value.as_ptr(), encoding)? };
                 // The object's own code may have closed the cache.
-                self.open(py)?;
+                self.check(py)?;
                 let result = if absent {
                     self.table.add(key, encoding, options)
                 } else {
@@ -102,14 +149,13 @@ impl CacheTable {
 
     /// Removes a key's value; false when there is none.
     #[inline]
-    pub(super) fn remove(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.open(key.py())?;
+    pub fn remove(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         key::with(key, |key| Ok(self.table.remove(key)))
     }
 
     /// Has the sweeper look at the cache once some value has an end.
     #[inline]
-    pub(super) fn watch(&self, timed: bool) {
+    pub fn watch(&self, timed: bool) {
         // Relaxed: who comes a moment late finds it watched, and is not needed.
         let watched = self.shared.watched.load(Ordering::Relaxed);
         if (timed && !watched) || (watched && !sweeper::runs()) {

@@ -7,14 +7,14 @@ use gabion_cache::{Cache, CacheOptions, Departure, PutOptions, ReadBuf, Span, Ta
 use pyo3::exceptions::{PyAssertionError, PyKeyError, PyOverflowError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::shared::{Shared, Store};
-use super::state::{CacheTable, set_results};
+use super::state::{CacheTable, Inner, set_results};
 use super::stats::CacheStats;
 use super::{key, many, options};
 use crate::codec::Codec;
-use crate::errors::{exception, type_error};
+use crate::errors::exception;
 use crate::ffi;
 use crate::pile::gate::detached;
 use crate::pile::scratch::{with_encoded, with_payload};
@@ -22,48 +22,54 @@ use crate::size;
 
 #[pymethods]
 impl CacheTable {
+    /// Empty, for __init__ to set up.
     #[new]
-    #[pyo3(signature = (max_bytes = None, *, ttl = None, idle = None, name = None, policy = "default", parent = None))]
-    fn new(
+    #[pyo3(signature = (*_args, **_keywords))]
+    fn new(_args: &Bound<'_, PyTuple>, _keywords: Option<&Bound<'_, PyDict>>) -> Self {
+        Self::empty()
+    }
+
+    /// Sets it up as a cache.
+    fn _set_up(
+        &self,
         py: Python<'_>,
+        max_bytes: &Bound<'_, PyAny>,
+        ttl: Option<&Bound<'_, PyAny>>,
+        idle: Option<&Bound<'_, PyAny>>,
+        policy: &str,
+    ) -> PyResult<()> {
+        let max_bytes = size::parse("max_bytes", max_bytes)?;
+        let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
+        Codec::prepare(py)?;
+        let table = TableOptions { max_bytes: None, ttl, idle };
+        let (mode, shards) = (options::mode(py, policy)?, crate::pile::shards(py)?);
+        let settings = CacheOptions { max_bytes, mode, shards, table, ..CacheOptions::default() };
+        let cache = Cache::with_options(&settings).map_err(|error| crate::pile::no_pile(py, &error))?;
+        let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
+        let table = (*cache).clone();
+        let store = Arc::new(Store { cache, heard: AtomicBool::new(false) });
+        let shared = Shared { store, codec: Codec::new(), closed, watched, callback: Mutex::new(None) };
+        self.begin(py, Inner { shared: Arc::new(shared), table, root: None })
+    }
+
+    /// Sets it up as a table of a cache.
+    fn _set_up_in(
+        &self,
+        cache: &Bound<'_, CacheTable>,
+        name: &str,
         max_bytes: Option<&Bound<'_, PyAny>>,
         ttl: Option<&Bound<'_, PyAny>>,
         idle: Option<&Bound<'_, PyAny>>,
-        name: Option<&str>,
-        policy: &str,
-        parent: Option<&Bound<'_, CacheTable>>,
-    ) -> PyResult<Self> {
+    ) -> PyResult<()> {
+        let py = cache.py();
+        let above = cache.get().open(py)?;
         let max_bytes = max_bytes.map(|value| size::parse("max_bytes", value)).transpose()?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
-        let made = if let Some(parent) = parent {
-            let above = parent.get();
-            above.open(py)?;
-            let options = TableOptions { max_bytes, ttl, idle };
-            let table = above.shared.store.cache.table(name.unwrap_or(""), options);
-            let too_many =
-                || exception(&py.get_type::<PyOverflowError>(), "a cache has at most 65535 tables in its life");
-            let root = above.root.as_ref().map_or_else(|| parent.clone().unbind(), |root| root.clone_ref(py));
-            Self { shared: Arc::clone(&above.shared), table: table.ok_or_else(too_many)?, root: Some(root) }
-        } else {
-            let Some(max_bytes) = max_bytes else {
-                return Err(type_error(py, "a cache needs max_bytes, such as '64 MiB'"));
-            };
-            Codec::prepare(py)?;
-            let shards = crate::pile::shards(py)?;
-            let table = TableOptions { max_bytes: None, ttl, idle };
-            let settings =
-                CacheOptions { max_bytes, mode: options::mode(py, policy)?, shards, table, ..CacheOptions::default() };
-            let cache = Cache::with_options(&settings).map_err(|error| crate::pile::no_pile(py, &error))?;
-            let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
-            let table = (*cache).clone();
-            let store = Arc::new(Store { cache, heard: AtomicBool::new(false) });
-            let shared = Shared { store, codec: Codec::new(), closed, watched, callback: Mutex::new(None) };
-            Self { shared: Arc::new(shared), table, root: None }
-        };
-        if ttl.is_some() || idle.is_some() {
-            made.watch(true);
-        }
-        Ok(made)
+        let table = above.shared.store.cache.table(name, TableOptions { max_bytes, ttl, idle });
+        let too_many = || exception(&py.get_type::<PyOverflowError>(), "a cache has at most 65535 tables in its life");
+        let table = table.ok_or_else(too_many)?;
+        let (shared, root) = (Arc::clone(&above.shared), Some(cache.clone().unbind()));
+        self.begin(py, Inner { shared, table, root })
     }
 
     /// Tells the class of the results of put(): its three members in order.
@@ -74,28 +80,29 @@ impl CacheTable {
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let py = key.py();
-        self.build(py, key)?.ok_or_else(|| PyErr::from_type(py.get_type::<PyKeyError>(), (key.clone().unbind(),)))
+        self.open(py)?
+            .build(py, key)?
+            .ok_or_else(|| PyErr::from_type(py.get_type::<PyKeyError>(), (key.clone().unbind(),)))
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.store(key, value, &PutOptions::default(), false).map(drop)
+        self.open(key.py())?.store(key, value, &PutOptions::default(), false).map(drop)
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = key.py();
-        if self.remove(key)? {
+        if self.open(py)?.remove(key)? {
             return Ok(());
         }
         Err(PyErr::from_type(py.get_type::<PyKeyError>(), (key.clone().unbind(),)))
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        self.has(key)
+        self.open(key.py())?.has(key)
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        self.open(py)?;
-        Ok(self.table.len() as usize)
+        Ok(self.open(py)?.table.len() as usize)
     }
 
     /// True, even when it is empty: `if cache:` asks whether there is one.
@@ -106,28 +113,28 @@ impl CacheTable {
     /// The key's value or default; counts neither as a hit nor as a miss.
     #[pyo3(signature = (key, default, /))]
     fn _look(&self, key: &Bound<'_, PyAny>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        Ok(self.look(key.py(), key)?.unwrap_or(default))
+        Ok(self.open(key.py())?.look(key.py(), key)?.unwrap_or(default))
     }
 
     /// Get and remove in one step; `None` when there is nothing, else a tuple of the value.
     #[pyo3(signature = (key, /))]
     fn _pop(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>,)>> {
         let py = key.py();
-        self.open(py)?;
-        let codec = &self.shared.codec;
+        let inner = self.open(py)?;
+        let (table, codec) = (&inner.table, &inner.shared.codec);
         key::with(key, |key| {
             with_payload(|buf| {
                 // Built before it is removed, so that a value that cannot be built is not lost.
-                let seen = self.table.peek(key, buf);
+                let seen = table.peek(key, buf);
                 let built = seen.map(|value| codec.decode(py, value)).transpose()?;
                 let mut taken = ReadBuf::new();
-                let Some(value) = self.table.pop(key, &mut taken) else { return Ok(None) };
+                let Some(value) = table.pop(key, &mut taken) else { return Ok(None) };
                 if let Some(object) = built.filter(|_| seen == Some(value)) {
                     return Ok(Some((object,)));
                 }
                 // Another value came between.
                 let object = codec.decode(py, value).inspect_err(|_| {
-                    self.table.add(key, value, &PutOptions::default());
+                    table.add(key, value, &PutOptions::default());
                 })?;
                 Ok(Some((object,)))
             })
@@ -139,12 +146,14 @@ impl CacheTable {
     /// another value comes between.
     #[pyo3(signature = (key, function, /))]
     fn _change(&self, key: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>,)>> {
-        let (py, codec) = (key.py(), &self.shared.codec);
+        let py = key.py();
+        let inner = self.open(py)?;
+        let (table, codec) = (&inner.table, &inner.shared.codec);
         key::with(key, |key| {
             let mut buf = ReadBuf::new();
             loop {
-                self.open(py)?;
-                let Some(old) = self.table.peek(key, &mut buf) else { return Ok(None) };
+                inner.check(py)?;
+                let Some(old) = table.peek(key, &mut buf) else { return Ok(None) };
                 let value = codec.decode(py, old)?;
                 // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
                 let new = unsafe {
@@ -154,7 +163,7 @@ impl CacheTable {
                 let changed = with_encoded(|encoding| {
                     // SAFETY: `new` holds the object over the call.
                     unsafe { codec.encode(py, new.as_ptr(), encoding)? };
-                    PyResult::Ok(self.table.replace_if(key, old, encoding))
+                    PyResult::Ok(table.replace_if(key, old, encoding))
                 })?;
                 match changed {
                     Some(true) => return Ok(Some((new.unbind(),))),
@@ -169,10 +178,10 @@ impl CacheTable {
     /// restarts too. Returns whether there is a value.
     #[pyo3(signature = (key, /, ttl = None))]
     fn touch(&self, key: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
-        self.open(key.py())?;
+        let inner = self.open(key.py())?;
         let span = ttl.map_or(Ok(Span::Table), |ttl| options::span("ttl", ttl))?;
-        self.watch(span != Span::Table);
-        key::with(key, |key| Ok(self.table.touch(key, span)))
+        inner.watch(span != Span::Table);
+        key::with(key, |key| Ok(inner.table.touch(key, span)))
     }
 
     /// The values of many keys, as a dict of those that there are, each built anew. Faster than single gets where the cache is
@@ -196,9 +205,8 @@ impl CacheTable {
 
     /// The keys, as a list.
     fn _keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.open(py)?;
         let mut keys = Vec::new();
-        self.table.for_each_key(|key| keys.push(key.to_vec()));
+        self.open(py)?.table.for_each_key(|key| keys.push(key.to_vec()));
         let list = PyList::empty(py);
         for bytes in keys {
             list.append(key::read(py, &bytes)?)?;
@@ -215,94 +223,100 @@ impl CacheTable {
 
     /// The table's name; "" for the cache's own entries.
     #[getter]
-    fn name(&self) -> &str {
-        self.table.name()
+    fn name(&self, py: Python<'_>) -> PyResult<&str> {
+        Ok(self.made(py)?.table.name())
     }
 
     /// How the table was made: its limit in bytes, and its ttl and idle time in seconds.
     #[getter]
-    fn _settings(&self) -> (Option<u64>, Option<f64>, Option<f64>) {
-        let TableOptions { max_bytes, ttl, idle } = self.table.options();
-        (max_bytes, ttl.map(|ttl| ttl.as_secs_f64()), idle.map(|idle| idle.as_secs_f64()))
+    fn _settings(&self, py: Python<'_>) -> PyResult<(Option<u64>, Option<f64>, Option<f64>)> {
+        let TableOptions { max_bytes, ttl, idle } = self.open(py)?.table.options();
+        Ok((max_bytes, ttl.map(|ttl| ttl.as_secs_f64()), idle.map(|idle| idle.as_secs_f64())))
     }
 
     #[getter]
-    fn _table_names(&self) -> Vec<String> {
-        self.shared.store.cache.tables().iter().map(|table| table.name().to_owned()).collect()
+    fn _table_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let tables = self.made(py)?.shared.store.cache.tables();
+        Ok(tables.iter().map(|table| table.name().to_owned()).collect())
     }
 
     fn _clear_table(&self, py: Python<'_>) -> PyResult<u64> {
-        self.open(py)?;
-        Ok(self.shared.apart(py, || self.table.clear()))
+        let Inner { shared, table, .. } = self.open(py)?;
+        Ok(shared.apart(py, || table.clear()))
     }
 
     fn _clear_all(&self, py: Python<'_>) -> PyResult<u64> {
-        self.open(py)?;
-        Ok(self.shared.apart(py, || self.shared.store.cache.clear_all()))
+        let shared = &self.open(py)?.shared;
+        Ok(shared.apart(py, || shared.store.cache.clear_all()))
     }
 
     #[pyo3(signature = (name, /))]
     fn _drop_table(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
-        self.open(py)?;
-        Ok(self.shared.apart(py, || self.shared.store.cache.drop_table(name)))
+        let shared = &self.open(py)?.shared;
+        Ok(shared.apart(py, || shared.store.cache.drop_table(name)))
     }
 
     fn _expire(&self, py: Python<'_>) -> PyResult<u64> {
-        self.open(py)?;
-        Ok(self.shared.apart(py, || self.shared.store.cache.expire()))
+        let shared = &self.open(py)?.shared;
+        Ok(shared.apart(py, || shared.store.cache.expire()))
     }
 
     fn _table_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {
-        self.open(py)?;
-        Ok(CacheStats::new(&self.table.stats()))
+        Ok(CacheStats::new(&self.open(py)?.table.stats()))
     }
 
     fn _total_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {
-        self.open(py)?;
-        Ok(CacheStats::new(&self.shared.store.cache.total_stats()))
+        Ok(CacheStats::new(&self.open(py)?.shared.store.cache.total_stats()))
     }
 
     #[pyo3(signature = (callback, /))]
     fn _on_evict(&self, py: Python<'_>, callback: Option<Py<PyAny>>) -> PyResult<()> {
-        self.open(py)?;
+        let shared = &self.open(py)?.shared;
         let listens = callback.is_some();
         let before = {
-            let mut place = self.shared.callback.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut place = shared.callback.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *place, callback)
         };
         drop(before);
-        let shared = Arc::downgrade(&self.shared);
-        let tell = move |gone: &Departure<'_>| Shared::tell(&shared, gone);
-        self.shared.store.heard.store(listens, Ordering::Relaxed);
-        self.shared.store.cache.on_departure(listens.then(|| Arc::new(tell) as _));
+        let told = Arc::downgrade(shared);
+        let tell = move |gone: &Departure<'_>| Shared::tell(&told, gone);
+        shared.store.heard.store(listens, Ordering::Relaxed);
+        shared.store.cache.on_departure(listens.then(|| Arc::new(tell) as _));
         Ok(())
     }
 
+    /// Closing what was never set up does nothing, as closing twice does: __del__ and finally may call it in any case.
     fn _close(&self, py: Python<'_>) {
-        if !self.shared.closed.swap(true, Ordering::AcqRel) {
-            self.shared.apart(py, || self.shared.store.cache.clear_all());
+        let Some(Inner { shared, .. }) = self.inner() else { return };
+        if !shared.closed.swap(true, Ordering::AcqRel) {
+            shared.apart(py, || shared.store.cache.clear_all());
         }
+    }
+
+    /// Raises what a call would that needs the cache.
+    fn _check(&self, py: Python<'_>) -> PyResult<()> {
+        self.open(py).map(drop)
     }
 
     /// True after close(), or when the table was dropped.
     #[getter]
-    fn closed(&self) -> bool {
-        self.shared.closed.load(Ordering::Relaxed) || self.table.is_dropped()
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.made(py)?.is_closed())
     }
 
     /// Check every equation of the cache's structure; raises AssertionError with the first that does not hold. For tests.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
-        self.open(py)?;
-        detached(py, || self.shared.store.cache.validate())
-            .map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong))
+        let store = &self.open(py)?.shared.store;
+        detached(py, || store.cache.validate()).map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(root) = &self.root {
+        let Some(Inner { shared, root, .. }) = self.inner() else { return Ok(()) };
+        if let Some(root) = root {
             return visit.call(root);
         }
-        self.shared.codec.traverse(&visit)?;
-        match self.shared.callback.try_lock() {
+        shared.codec.traverse(&visit)?;
+        match shared.callback.try_lock() {
             Ok(callback) => visit.call(&*callback),
             Err(_) => Ok(()),
         }
@@ -310,10 +324,20 @@ impl CacheTable {
 
     fn __clear__(&self) {
         // A table keeps its cache; the cache is what ends a cycle.
-        if self.root.is_none() {
-            self.shared.codec.clear();
-            let callback = self.shared.callback.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Inner { shared, root: None, .. }) = self.inner() {
+            shared.codec.clear();
+            let callback = shared.callback.lock().unwrap_or_else(PoisonError::into_inner).take();
             drop(callback);
         }
+    }
+}
+
+impl CacheTable {
+    /// Sets it up; the sweeper looks at it if its values end by themselves.
+    fn begin(&self, py: Python<'_>, inner: Inner) -> PyResult<()> {
+        let TableOptions { ttl, idle, .. } = inner.table.options();
+        self.set_up(py, inner)?;
+        self.made(py)?.watch(ttl.is_some() || idle.is_some());
+        Ok(())
     }
 }

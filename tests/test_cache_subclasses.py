@@ -1,0 +1,218 @@
+"""Subclasses of gabion.Cache with an __init__ of their own; caches that were never set up; the other classes."""
+
+import asyncio
+import copy
+import gc
+import inspect
+import pickle
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gabion
+from gabion import Cache, Table, memory, streams
+
+
+class Sessions(Cache):
+    """As one would write it: other parameters, and settings that are nobody else's business."""
+
+    def __init__(self, app: str, *, minutes: int = 5) -> None:
+        super().__init__("4 MiB", ttl=60 * minutes, name=app)
+        self.app = app
+
+    def login(self, user: str) -> str:
+        self[user] = {"app": self.app, "user": user}
+        return user
+
+
+class Forgetful(Cache):
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        self.arguments = args, keywords
+
+
+def test_an_init_of_other_parameters() -> None:
+    with Sessions("shop", minutes=1) as sessions:
+        assert sessions[sessions.login("ada")] == {"app": "shop", "user": "ada"}
+        assert (sessions.name, sessions.app, sessions.stats().max_bytes) == ("shop", "shop", 4 << 20)
+        assert sessions.table("t").put("k", 1) is gabion.PutResult.INSERTED
+        assert type(sessions.table("t")) is Table
+        assert sessions.get_or_put("report", lambda: "made") == "made"
+
+        @sessions.memoize
+        def double(number: int) -> int:
+            return 2 * number
+
+        assert (double(4), double(4)) == (8, 8)
+        assert repr(sessions) == "<Sessions 'shop': 2 entries>"
+        sessions.validate()
+    assert repr(sessions) == "<Sessions 'shop', closed>"
+    with pytest.raises(gabion.ClosedError), sessions:
+        pass
+
+
+def test_the_settings_are_those_that_init_was_given() -> None:
+    class Lasting(Sessions):
+        def __init__(self) -> None:
+            super().__init__("deep", minutes=0)
+
+    lasting = Lasting()
+    lasting["gone"] = 1
+    assert "gone" not in lasting
+
+    class ByNew(Cache):
+        """What one had to write before."""
+
+        def __new__(cls, size: int) -> "ByNew":
+            return super().__new__(cls, size, ttl=5)
+
+        def __init__(self, size: int) -> None:
+            super().__init__(size << 20)
+
+    assert ByNew(2).stats().max_bytes == 2 << 20
+
+
+def test_an_init_that_fails_may_be_tried_again() -> None:
+    class Either(Cache):
+        def __init__(self, limit: object) -> None:
+            try:
+                super().__init__(limit)
+            except (TypeError, ValueError):
+                super().__init__("2 MiB")
+
+    for limit, bytes_ in ("1 MiB", 1 << 20), ("much", 2 << 20), (None, 2 << 20):
+        assert Either(limit).stats().max_bytes == bytes_
+
+
+def test_init_runs_once() -> None:
+    cache = Cache("1 MiB", name="first")
+    table = cache.table("t")
+    cache["k"] = "v"
+    with pytest.raises(RuntimeError, match="was set up before"):
+        cache.__init__("2 MiB", name="second")
+    assert (cache["k"], cache.name, cache.table("t") is table, cache.stats().max_bytes) == ("v", "first", True, 1 << 20)
+
+
+async def later() -> None:
+    pass
+
+
+# What needs the cache, by name; each says what is missing.
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "get": lambda c: c.get("k"),
+    "put": lambda c: c.put("k", 1),
+    "put, timed": lambda c: c.put("k", 1, ttl=5),
+    "add": lambda c: c.add("k", 1),
+    "discard": lambda c: c.discard("k"),
+    "touch": lambda c: c.touch("k"),
+    "pop": lambda c: c.pop("k", None),
+    "setdefault": lambda c: c.setdefault("k", 1),
+    "[]": lambda c: c["k"],
+    "[]=": lambda c: c.__setitem__("k", 1),
+    "del": lambda c: c.__delitem__("k"),
+    "in": lambda c: "k" in c,
+    "len": len,
+    "list": list,
+    "keys": lambda c: c.keys(),
+    "items": lambda c: list(c.items()),
+    "values": lambda c: list(c.values()),
+    "get_many": lambda c: c.get_many(["k"]),
+    "put_many": lambda c: c.put_many({"k": 1}),
+    "remove_many": lambda c: c.remove_many(["k"]),
+    "get_or_put": lambda c: c.get_or_put("k", lambda: 1),
+    "get_or_put, awaited": lambda c: asyncio.run(c.get_or_put("k", later)),
+    "memoize": lambda c: c.memoize(lambda: 1),
+    "clear": lambda c: c.clear(),
+    "stats": lambda c: c.stats(),
+    "closed": lambda c: c.closed,
+    "validate": lambda c: c.validate(),
+    "_change": lambda c: c._change("k", lambda value: value),
+}
+CALLS_OF_CACHES: dict[str, Callable[[Any], Any]] = {
+    "with": lambda c: c.__enter__(),
+    "table": lambda c: c.table("t"),
+    "tables": lambda c: c.tables(),
+    "drop_table": lambda c: c.drop_table("t"),
+    "expire": lambda c: c.expire(),
+    "on_evict": lambda c: c.on_evict(lambda key, value: None),
+}
+
+
+@pytest.mark.parametrize("name", CALLS | CALLS_OF_CACHES)
+@pytest.mark.parametrize("make", [Forgetful, lambda: Cache.__new__(Cache), lambda: Table.__new__(Table)])
+def test_a_cache_that_was_never_set_up_refuses_and_says_what_to_write(name: str, make: Callable[[], Any]) -> None:
+    empty = make()
+    if name in CALLS_OF_CACHES and not isinstance(empty, Cache):
+        return
+    with pytest.raises(RuntimeError, match=r"not set up: .* gabion\.Cache calls super\(\).__init__\(max_bytes\)"):
+        (CALLS | CALLS_OF_CACHES)[name](empty)
+
+
+def test_every_public_method_is_among_these() -> None:
+    called = {word for name in CALLS | CALLS_OF_CACHES for word in name.split(", ")}
+    assert {name for name in dir(Cache) if not name.startswith("_")} - called == {"close", "name"}
+
+
+def test_what_was_never_set_up_can_be_shown_closed_and_collected() -> None:
+    empty = Forgetful(1, two=2)
+    assert repr(empty) == str(empty) == "<Forgetful, not set up>"
+    assert repr(Cache.__new__(Cache)) == "<gabion.Cache, not set up>"
+    assert repr(Table.__new__(Table)) == "<gabion.Table, not set up>"
+    assert bool(empty)
+    assert empty.arguments == ((1,), {"two": 2})
+    empty.close()
+    empty.__exit__(None, None, None)
+    empty.itself = empty
+    died = weakref.ref(empty)
+    del empty
+    gc.collect()
+    assert died() is None
+    late = Forgetful()
+    Cache.__init__(late, "1 MiB")
+    late["k"] = 1
+    assert late["k"] == 1
+
+
+def test_of_threads_that_set_up_one_cache_one_does() -> None:
+    for _ in range(50):
+        cache, done, barrier = Cache.__new__(Cache), [], threading.Barrier(4)
+
+        def begin(size: int, cache: Cache = cache, done: list[int] = done, barrier: Any = barrier) -> None:
+            barrier.wait()
+            try:
+                Cache.__init__(cache, size << 20)
+            except RuntimeError:
+                return
+            done.append(size << 20)
+
+        threads = [threading.Thread(target=begin, args=(size,)) for size in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert done == [cache.stats().max_bytes]
+
+
+def test_signatures_are_those_of_init() -> None:
+    assert list(inspect.signature(Cache).parameters) == ["max_bytes", "ttl", "idle", "name", "policy"]
+    assert list(inspect.signature(Sessions).parameters) == ["app", "minutes"]
+
+
+@pytest.mark.parametrize("move", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_caches_and_tables_are_not_copied(move: Callable[[Any], Any]) -> None:
+    sessions = Sessions("shop")
+    for thing in (sessions, sessions.table("t")):
+        with pytest.raises(TypeError, match=r"gabion\.(Cache|Table) cannot be pickled or copied"):
+            move(thing)
+
+
+@pytest.mark.parametrize(
+    "final", [gabion.Pile, gabion.Image, memory.Buffer, memory.Group, streams.Reader, streams.Writer]
+)
+def test_the_other_classes_are_final_and_say_so_by_their_public_names(final: type) -> None:
+    with pytest.raises(TypeError, match=rf"'{final.__module__}\.{final.__name__}' is not an acceptable base type"):
+        type("Heir", (final,), {})
+    modules = {"gabion": gabion, "gabion.memory": memory, "gabion.streams": streams}
+    assert getattr(modules[final.__module__], final.__name__) is final
