@@ -1,13 +1,12 @@
 //! One cache line of the index: seven cells and their tags. `segments` says what they mean together.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
 use gabion_pile::Place;
 
 use crate::hash::{HOME_BITS, SEGMENT_BITS, TAG_BITS};
 use crate::pages::{UNIT_WORDS, Unit};
 use crate::policy::MOST_HITS;
+use crate::sync::AtomicU64;
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
 pub(crate) const BUCKET_WORDS: usize = 8;
 pub(crate) const BUCKETS: usize = UNIT_WORDS / BUCKET_WORDS;

@@ -11,10 +11,10 @@ use crate::ahead::Foreseen;
 use crate::bucket::Cell;
 use crate::core::{Core, Listener};
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
+use crate::lookup::Look;
 use crate::options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 use crate::read::Found;
 use crate::record::Handle;
-use crate::shard::Look;
 use crate::stats::{CacheStats, Figure};
 use crate::wheel::Due;
 
@@ -51,9 +51,19 @@ impl Cache {
     /// # Errors
     /// As [`Cache::new`].
     pub fn with_options(options: &CacheOptions) -> Result<Self, BlockError> {
-        let core = Arc::new(Core::new(options)?);
+        Ok(Self::of(Core::new(options)?, options))
+    }
+
+    /// A cache that may take more memory than its limit, so that nothing but bytes decides who goes.
+    #[cfg(test)]
+    pub(crate) fn with_room(options: &CacheOptions, room: u64) -> Result<Self, BlockError> {
+        Ok(Self::of(Core::with_room(options, room)?, options))
+    }
+
+    fn of(core: Core, options: &CacheOptions) -> Self {
+        let core = Arc::new(core);
         let record = core.table("", options.table).expect("the first table has a number");
-        Ok(Self { table: Table { core, record, flights: Arc::default() } })
+        Self { table: Table { core, record, flights: Arc::default() } }
     }
 
     /// The table of a name, made with `options` when there is none. `None` when there are 65,536 tables, dropped ones
@@ -77,7 +87,9 @@ impl Cache {
 
     /// Removes all entries of all tables. Returns how many.
     pub fn clear_all(&self) -> u64 {
-        self.table.core.clear(None)
+        let removed = self.table.core.clear(None);
+        self.table.core.forget_ghosts();
+        removed
     }
 
     /// Removes all entries whose time is over. Nobody needs to call it for correct answers: gets look at the time, and

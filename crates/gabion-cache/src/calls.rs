@@ -5,17 +5,19 @@ use std::time::Duration;
 use gabion_pile::ReadBuf;
 
 use crate::bucket::Cell;
-use crate::change::{Locked, Request, Step};
 use crate::core::Core;
 use crate::entry::{Layout, Times, contents};
 use crate::hash::KeyHash;
 use crate::key::{Image, LONGEST_KEY};
+use crate::locked::Locked;
+use crate::lookup::Look;
 use crate::options::{PutOptions, PutResult, Span};
 use crate::policy::Id;
 use crate::read::Found;
 use crate::record::Record;
+use crate::request::{Request, Step};
 use crate::room::Effort;
-use crate::shard::{Look, Reason};
+use crate::shard::Reason;
 use crate::stats::Figure;
 use crate::wheel::{Due, NEVER};
 

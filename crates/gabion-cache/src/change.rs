@@ -1,115 +1,17 @@
-//! Changes to a shard, under its lock.
-
-use std::sync::{Arc, MutexGuard};
+//! A put into a shard, under its lock.
 
 use gabion_blocks::BlockError;
-use gabion_pile::{PileError, Place, Pointer, ReadBuf};
+use gabion_pile::{PileError, Place, Pointer};
 
-use crate::budget::INDEX_BYTES;
-use crate::clock::{Clock, now};
-use crate::entry::{About, Entry, Head, Layout, Times, contents, stored};
-use crate::hash::KeyHash;
-use crate::key::Image;
+use crate::clock::now;
+use crate::entry::stored;
+use crate::locked::Locked;
 use crate::policy::{Id, Mode, Nodes};
-use crate::record::Record;
-use crate::shard::{Gone, Ground, Group, Held, Links, Reason, Shard, State, group_at, group_in, partition_of};
+use crate::request::{Lack, Request, Step};
+use crate::shard::{State, group_in, partition_of};
 use crate::stats::Figure;
-use crate::wheel::Due;
 
-/// A put, ready to be stored.
-pub(crate) struct Request<'a> {
-    pub record: &'a Record,
-    pub image: &'a Image<'a>,
-    pub hash: KeyHash,
-    pub value: &'a [u8],
-    pub layout: Layout,
-    pub due: Option<Due>,
-    pub times: Times,
-    pub priority: i8,
-    /// Only when the key is not there.
-    pub absent: bool,
-    /// The key's entry stays until the new one is there, and makes no room for it but its own.
-    pub spare: bool,
-    pub clock: &'a Arc<dyn Clock>,
-}
-
-impl Request<'_> {
-    #[inline]
-    pub fn weight(&self) -> u64 {
-        crate::budget::weight(self.layout)
-    }
-
-    #[inline]
-    fn about(&self) -> About {
-        About { priority: self.priority, own: self.record.own.is_some() }
-    }
-
-    #[inline]
-    pub fn partition(&self) -> Option<u16> {
-        self.record.own.as_ref().map(|_| self.record.id)
-    }
-
-    #[inline]
-    fn head(&self, rest: Option<(Pointer, u64)>) -> Head {
-        Head { about: self.about(), kept: self.hash.kept(), due: self.due, times: self.times, rest }
-    }
-}
-
-/// How far a put came.
-pub(crate) enum Step {
-    Inserted,
-    Replaced,
-    /// The key is there, and the put is for absent keys only.
-    Present,
-    /// Whether so many bytes can be had is for all shards together to say.
-    Unsure(u64),
-    /// There are no pages for it.
-    Pages(BlockError),
-    /// Entries of this priority (of the table, or of all) must go first, and this shard has none.
-    Elsewhere {
-        priority: i8,
-        table_only: bool,
-    },
-    /// No room can be made.
-    Refused,
-}
-
-/// Why there is no room yet.
-pub enum Lack {
-    Unsure(u64),
-    Pages(BlockError),
-    Elsewhere { priority: i8, table_only: bool },
-    Room,
-}
-
-impl From<Lack> for Step {
-    fn from(lack: Lack) -> Self {
-        match lack {
-            Lack::Unsure(bytes) => Self::Unsure(bytes),
-            Lack::Pages(cause) => Self::Pages(cause),
-            Lack::Elsewhere { priority, table_only } => Self::Elsewhere { priority, table_only },
-            Lack::Room => Self::Refused,
-        }
-    }
-}
-
-/// A locked shard.
-pub(crate) struct Locked<'a> {
-    pub shard: &'a Shard,
-    pub ground: &'a Ground,
-    pub state: MutexGuard<'a, State>,
-    /// Whether somebody wants to hear of entries that leave.
-    pub heard: bool,
-    /// An entry that shall not be evicted: a put's, whose key's value must not get lost.
-    pub spared: Option<Id>,
-    /// The room that a put is about to need in the pile, if it is a slot: the first entry that leaves a slot of this size
-    /// leaves it to the put.
-    pub wanted: Option<u64>,
-    /// The place of an entry that left it to the put. The pile still holds its payload; nothing else leads there.
-    pub vacant: Option<Place>,
-}
-
-impl<'a> Locked<'a> {
+impl Locked<'_> {
     /// Stores a value, as far as this shard alone can make room for it. `sure`: room can be made.
     #[inline(never)]
     pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
@@ -138,9 +40,9 @@ impl<'a> Locked<'a> {
         }
         if self.ground.mode == Mode::Sketch {
             self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept());
-        } else if found.is_none() {
+        } else if found.is_none() && self.ground.mode == Mode::S3Fifo && self.take_ghost(request.hash.kept()) {
             let (mode, partition) = (self.ground.mode, request.partition());
-            group_in(&mut self.state.groups, mode, request.priority, partition).policy.miss(request.hash.kept());
+            group_in(&mut self.state.groups, mode, request.priority, partition).policy.know(request.hash.kept());
         }
         self.charge(request, found, sure)?;
         if let Err(lack) = self.store(request, found) {
@@ -148,59 +50,6 @@ impl<'a> Locked<'a> {
             return Err(lack);
         }
         Ok(if found.is_some() { Step::Replaced } else { Step::Inserted })
-    }
-
-    #[inline]
-    pub fn entry(&self, id: Id) -> Entry<'a> {
-        Entry::at(&self.ground.pile, id)
-    }
-
-    /// What the entry is charged.
-    #[inline]
-    pub fn weight(&self, id: Id) -> u64 {
-        self.entry(id).stored() + INDEX_BYTES
-    }
-
-    /// Has a policy do something to the lists of an entry's group.
-    #[inline]
-    pub fn with_group<R>(
-        &mut self,
-        priority: i8,
-        partition: Option<u16>,
-        act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R,
-    ) -> R {
-        let at = group_at(&mut self.state.groups, self.ground.mode, priority, partition);
-        self.with_group_at(at, act)
-    }
-
-    /// As [`Locked::with_group`], for the group that stands at `at`.
-    #[inline]
-    pub fn with_group_at<R>(&mut self, at: usize, act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R) -> R {
-        let State { groups, stash, records, .. } = &mut *self.state;
-        let group = &mut groups[at];
-        let before = group.policy.is_empty();
-        let result = act(group, &mut Links::with(self.shard, self.ground, stash).sparing(self.spared));
-        let after = group.policy.is_empty();
-        if before != after {
-            let (priority, partition) = (group.priority, group.partition);
-            let own = partition.and_then(|table| records[usize::from(table)].own.as_ref());
-            for ledger in own.into_iter().chain([&self.ground.ledger]) {
-                if after { ledger.classes.go(priority) } else { ledger.classes.come(priority) }
-            }
-        }
-        result
-    }
-
-    /// Keeps the key's entry from being evicted, if the put wants that.
-    pub fn spare(&mut self, request: &Request<'_>) {
-        if request.spare {
-            self.spared = self.shard.find(&mut self.state, self.ground, request.image, request.hash);
-        }
-    }
-
-    /// Bytes of a put that the key's spared entry is charged already.
-    pub fn carried(&self, request: &Request<'_>) -> u64 {
-        self.spared.map_or(0, |id| self.weight(id).min(request.weight()))
     }
 
     /// The policy hears of a use.
@@ -225,11 +74,6 @@ impl<'a> Locked<'a> {
             return None;
         }
         Some(id)
-    }
-
-    /// Whether an entry's time is over.
-    pub fn is_over(&self, id: Id, now: u64) -> bool {
-        self.entry(id).due().is_some_and(|due| due.deadline() <= now)
     }
 
     /// Replaces a value by one of the same weight, in place.
@@ -269,23 +113,6 @@ impl<'a> Locked<'a> {
                 group.policy.insert(links, node);
             });
         }
-    }
-
-    fn hang(&mut self, id: Id) {
-        let State { wheel, stash, .. } = &mut *self.state;
-        wheel.hang(&Links::with(self.shard, self.ground, stash), id);
-    }
-
-    /// Gives an entry that has an end another one.
-    pub fn set_due(&mut self, id: Id, due: Due) {
-        self.unhang(id);
-        self.entry(id).set_due(due);
-        self.hang(id);
-    }
-
-    fn unhang(&mut self, id: Id) {
-        let State { wheel, stash, .. } = &mut *self.state;
-        wheel.take(&Links::with(self.shard, self.ground, stash), id);
     }
 
     /// Puts the payload into the pile and the entry into the index.
@@ -349,7 +176,8 @@ impl<'a> Locked<'a> {
             return Ok(pointer);
         }
         let lowest = self.ground.ledger.classes.lowest(request.priority);
-        if lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
+        // Where the order is exact, nobody goes before his turn.
+        if !self.ground.mode.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
             let taken = self.take_over(payload).and_then(|place| pile.pointer_at(place));
             if let Ok(pointer) = taken.map_or_else(|| pile.try_put(payload), Ok) {
                 return Ok(pointer);
@@ -425,7 +253,7 @@ impl<'a> Locked<'a> {
 
     fn insert(&mut self, request: &Request<'_>, place: Place) -> Result<(), BlockError> {
         let id = place.to_bits();
-        self.shard.segments.insert(&mut self.state.stash, request.hash, place)?;
+        self.shard.segments.insert(&mut self.state.stash, request.hash.kept(), place)?;
         if request.due.is_some() {
             self.hang(id);
         }
@@ -434,79 +262,6 @@ impl<'a> Locked<'a> {
         });
         request.record.counters.add_each([(Figure::Came, 1), (Figure::BytesIn, request.weight())]);
         Ok(())
-    }
-
-    /// Removes an entry, for its caller's reason.
-    pub fn remove_entry(&mut self, id: Id, reason: Option<Reason>) {
-        let (about, partition) = (self.entry(id).about(), partition_of(self.ground, id));
-        let node = Held::new(&self.ground.pile, id);
-        self.with_group(about.priority, partition, |group, links| group.policy.remove(links, node));
-        self.let_go(node, reason);
-    }
-
-    fn expire_entry(&mut self, id: Id) {
-        self.remove_entry(id, Some(Reason::Expired));
-    }
-
-    /// Removes an entry that its policy has let go of.
-    pub fn let_go(&mut self, mut node: Held<'a>, reason: Option<Reason>) {
-        let (id, entry) = (node.id, node.entry);
-        let weight = entry.stored() + INDEX_BYTES;
-        if entry.due().is_some() {
-            self.unhang(id);
-        }
-        let stash = &mut self.state.stash;
-        self.shard.segments.remove(stash, node.spot(self.shard, stash));
-        let (_, table, _) = entry.prefix();
-        if let Some(reason) = reason.filter(|_| self.heard) {
-            let mut buf = ReadBuf::new();
-            if let Some((key, value)) = contents(&self.ground.pile, id, &mut buf) {
-                let record = Arc::clone(&self.state.records[usize::from(table)]);
-                self.state.gone.push(Gone { record, key, value, reason });
-            }
-        }
-        if entry.rest().is_none() && self.wanted == Some(weight - INDEX_BYTES) {
-            (self.wanted, self.vacant) = (None, Some(Place::from_bits(id)));
-        } else {
-            self.discard(id);
-        }
-        let record = &self.state.records[usize::from(table)];
-        let evicted = u64::from(reason == Some(Reason::Evicted));
-        let expired = u64::from(reason == Some(Reason::Expired));
-        let left = [(Figure::Went, 1), (Figure::BytesOut, weight)];
-        record.counters.add_each([left[0], left[1], (Figure::Evicted, evicted), (Figure::Expired, expired)]);
-        if let Some(own) = &record.own {
-            own.used.give(weight);
-        }
-        self.earn(weight);
-        self.shard.segments.shrink(&mut self.state.stash);
-    }
-
-    /// Removes an entry's objects from the pile: nothing leads there any more.
-    fn discard(&self, id: Id) {
-        let rest = self.entry(id).rest();
-        let pile = &self.ground.pile;
-        if let Some(pointer) = pile.pointer_at(Place::from_bits(id)) {
-            let _ = pile.remove(pointer);
-        }
-        if let Some((pointer, _)) = rest {
-            let _ = pile.remove(pointer);
-        }
-    }
-
-    /// Removes entries whose time is over, looking at `steps` entries and buckets at most. Returns how many went, and
-    /// whether there is more to look at.
-    pub fn expire(&mut self, now: u64, mut steps: usize) -> (u64, bool) {
-        let mut expired = 0;
-        loop {
-            let State { wheel, stash, .. } = &mut *self.state;
-            let links = Links::with(self.shard, self.ground, stash);
-            let Some(id) = wheel.next_due(&links, now, &mut steps) else { return (expired, steps == 0) };
-            // Whoever removes it takes it down again.
-            wheel.hang(&links, id);
-            self.expire_entry(id);
-            expired += 1;
-        }
     }
 }
 

@@ -1,15 +1,29 @@
 //! Bytes under a shard's lock: charging a put, and making room for it.
 
 use crate::budget::Ledger;
-use crate::change::{Lack, Locked, Request};
 use crate::entry::{Entry, Layout, stored};
-use crate::policy::Id;
+use crate::ghosts::GHOST_BYTES;
+use crate::locked::Locked;
+use crate::policy::{Id, Nodes};
+use crate::request::{Lack, Request};
 use crate::shard::{Group, Held, Reason, partition_of};
 
 /// Bytes of the largest slot.
 const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
 
 impl Locked<'_> {
+    /// Keeps the key's entry from being evicted, if the put wants that.
+    pub fn spare(&mut self, request: &Request<'_>) {
+        if request.spare {
+            self.spared = self.shard.find(&mut self.state, self.ground, request.image, request.hash);
+        }
+    }
+
+    /// Bytes of a put that the key's spared entry is charged already.
+    pub fn carried(&self, request: &Request<'_>) -> u64 {
+        self.spared.map_or(0, |id| self.weight(id).min(request.weight()))
+    }
+
     /// Charges what the put weighs to the table and the cache, making room for it.
     #[inline]
     pub fn charge(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<(), Lack> {
@@ -46,13 +60,15 @@ impl Locked<'_> {
             }
         }
         let whole = request.weight();
-        if whole > self.ground.ledger.used.limit() || own.is_some_and(|own| whole > own.used.limit()) {
+        let too_large = |ledger: &Ledger| whole > ledger.used.limit();
+        if too_large(&self.ground.ledger) || own.is_some_and(too_large) || !self.ground.may_hold(request.layout) {
             return Err(Lack::Room);
         }
         // An entry of higher priority can be replaced, though not evicted.
         let replaced = found.filter(|&id| self.entry(id).about().priority > request.priority);
         let needed = weight.saturating_sub(replaced.map_or(0, |id| self.weight(id)));
-        if !sure && self.evictable(request.priority, request.partition()) < needed {
+        let ghosts = if own.is_none() { self.ghost_bytes() } else { 0 };
+        if !sure && self.evictable(request.priority, request.partition()) + ghosts < needed {
             return Err(Lack::Unsure(needed));
         }
         if let Some(own) = own {
@@ -126,9 +142,49 @@ impl Locked<'_> {
     fn make_room(&mut self, request: &Request<'_>, table_only: bool) -> Result<(), Lack> {
         let own = request.record.own.as_ref().filter(|_| table_only);
         let ledger: &Ledger = own.unwrap_or(&self.ground.ledger);
-        let priority = ledger.classes.lowest(request.priority).ok_or(Lack::Room)?;
         let only = table_only.then_some(request.record.id);
-        if self.evict(priority, only) { Ok(()) } else { Err(Lack::Elsewhere { priority, table_only }) }
+        let lowest = ledger.classes.lowest(request.priority);
+        if lowest.is_some_and(|priority| self.evict(priority, only)) || !table_only && self.forget() {
+            return Ok(());
+        }
+        Err(lowest.map_or(Lack::Room, |priority| Lack::Elsewhere { priority, table_only }))
+    }
+
+    /// Bytes that ghosts are charged.
+    pub fn ghost_bytes(&self) -> u64 {
+        self.state.ghosts.as_ref().map_or(0, |ghosts| ghosts.charged())
+    }
+
+    /// Forgets the oldest ghost; false when there is none.
+    pub fn forget(&mut self) -> bool {
+        let forgot = self.state.ghosts.as_mut().is_some_and(|ghosts| ghosts.forget());
+        if forgot {
+            self.earn(GHOST_BYTES);
+        }
+        forgot
+    }
+
+    /// Whether a key that is about to be put had a ghost, which goes.
+    #[cold]
+    pub fn take_ghost(&mut self, kept: u64) -> bool {
+        let had = self.state.ghosts.as_mut().is_some_and(|ghosts| ghosts.take(kept));
+        if had {
+            self.earn(GHOST_BYTES);
+        }
+        had
+    }
+
+    /// Remembers the key of an entry that was just let go of. Its own bytes pay for that.
+    #[cold]
+    fn remember(&mut self, kept: u64, weight: u64, most: u64) {
+        if !self.draw(GHOST_BYTES) {
+            return;
+        }
+        let Some(ghosts) = self.state.ghosts.as_mut() else { return self.earn(GHOST_BYTES) };
+        let before = ghosts.len();
+        ghosts.add(kept, weight, most);
+        let forgotten = before + 1 - ghosts.len();
+        self.earn(forgotten * GHOST_BYTES);
     }
 
     /// Evicts one entry of a priority: of a table with a limit of its own, or of whichever group has most. False when
@@ -146,15 +202,24 @@ impl Locked<'_> {
     #[inline(never)]
     fn evict_from(&mut self, at: usize) -> bool {
         let state = &*self.state;
-        let limit = match state.groups[at].partition {
-            Some(table) => state.records[table as usize].own.as_ref().map_or(0, |own| own.used.limit()),
-            None => self.ground.ledger.used.limit(),
-        };
         // The number of shards is a power of two.
-        let capacity = limit >> self.ground.shards.trailing_zeros();
-        let evicted = self.with_group_at(at, |group, links| group.policy.evict(links, capacity));
-        let Some(node) = evicted else { return false };
+        let share = |limit: u64| limit >> self.ground.shards.trailing_zeros();
+        let all = share(self.ground.ledger.used.limit()).saturating_sub(self.ghost_bytes());
+        let capacity = match state.groups[at].partition {
+            Some(table) => state.records[table as usize].own.as_ref().map_or(0, |own| share(own.used.limit())),
+            None => all,
+        };
+        let evicted = self.with_group_at(at, |group, links| {
+            let node = group.policy.evict(links, capacity)?;
+            // All tables and priorities have their ghosts in one queue.
+            let most = group.policy.ghosts(links.queue(node), all);
+            Some((node, most.map(|most| (links.hash(node), links.weight(node), most))))
+        });
+        let Some((node, ghost)) = evicted else { return false };
         self.let_go(node, Some(Reason::Evicted));
+        if let Some((kept, weight, most)) = ghost {
+            self.remember(kept, weight, most);
+        }
         true
     }
 

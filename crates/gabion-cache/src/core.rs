@@ -4,18 +4,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use gabion_blocks::{BlockError, Budget};
+use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
+use gabion_heap::CLASSES;
 use gabion_pile::{Pile, PileOptions};
 
 use crate::budget::{INDEX_BYTES, Ledger};
-use crate::change::Locked;
 use crate::clock::{Clock, SystemClock, now, roughly};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::key::Image;
+use crate::locked::Locked;
 use crate::options::{CacheOptions, TableOptions};
-use crate::pages::Pages;
 use crate::record::{Handle, Record};
-use crate::shard::{Gone, Ground, Reason, Shard};
+use crate::shard::{Gone, Ground, Purposes, Reason, Shard};
 use crate::stats::CacheStats;
 use crate::wheel::NEVER;
 
@@ -36,8 +36,13 @@ pub struct Departure<'a> {
 /// Whoever wants to hear of entries that leave.
 pub type Listener = Arc<dyn Fn(&Departure<'_>) + Send + Sync>;
 
-/// Caches below this limit may take this much memory: each size class of the pile fills pages of its own.
-const LEAST_MEMORY: u64 = 8 << 20;
+/// Caches below this limit may take this much memory: a page for each size class of the pile, and some for the index and for
+/// long values. With less, pages would decide who goes, long before bytes do.
+const LEAST_MEMORY: u64 = (CLASSES * PAGE_BYTES) as u64 + (1 << 20);
+/// Memory for each shard of the pile, at least: twice what a page for each size class takes.
+const PILE_SHARE: u64 = 8 << 20;
+/// Memory for each shard, at least: of that, its index takes an eighth.
+const LEAST_SHARE: u64 = 64 << 10;
 /// The least that an entry takes.
 const LEAST_ENTRY: u64 = 32 + INDEX_BYTES;
 /// Bytes of a cache for each shard, at least.
@@ -63,25 +68,39 @@ pub(crate) struct Core {
 
 impl Core {
     pub fn new(options: &CacheOptions) -> Result<Self, BlockError> {
+        Self::with_room(options, options.max_bytes.max(LEAST_MEMORY))
+    }
+
+    /// A cache that may take `room` bytes of memory.
+    pub fn with_room(options: &CacheOptions, room: u64) -> Result<Self, BlockError> {
         let limit = options.max_bytes;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let fitting = usize::try_from(limit / SHARD_BYTES).unwrap_or(usize::MAX).max(1);
-        let shards = options.shards.unwrap_or_else(|| (4 * processors).next_power_of_two().min(1 << fitting.ilog2()));
-        let shards = shards.clamp(1, MOST_SHARDS).next_power_of_two();
-        let memory = Arc::new(Budget::new(limit.max(LEAST_MEMORY)));
-        let pile_options = PileOptions { shards: options.shards, ..PileOptions::default() };
+        let most = (4 * processors).next_power_of_two().min(1 << fitting.ilog2());
+        let shards = options.shards.unwrap_or(if options.mode.is_exact() { 1 } else { most });
+        let most = usize::try_from(room / LEAST_SHARE).map_or(MOST_SHARDS, |most| most.min(MOST_SHARDS));
+        let shards = shards.clamp(1, 1 << most.ilog2()).next_power_of_two();
+        let memory = Arc::new(Budget::new(room));
+        // Each shard of the pile fills pages of its own.
+        let most = usize::try_from(room / PILE_SHARE).map_or(MOST_SHARDS, |most| most.clamp(1, MOST_SHARDS));
+        let pile_shards = options.shards.unwrap_or(processors).min(1 << most.ilog2());
+        let pile_options = PileOptions { shards: Some(pile_shards), ..PileOptions::default() };
         let pile = Pile::with_budget(pile_options, Arc::clone(&memory))?;
-        let (cells, sketches) = (Arc::new(Pages::new(&memory)?), Arc::new(Pages::new(&memory)?));
+        let pages = Purposes::new(&memory, options.mode)?;
         // Hashes spread unevenly, so a shard has room for twice its share.
-        let most_entries = 2 * (limit.max(LEAST_MEMORY) / LEAST_ENTRY) / shards as u64 + 4096;
+        let most_entries = 2 * (room / LEAST_ENTRY) / shards as u64 + 4096;
+        let shards: Box<[Shard]> = (0..shards).map(|_| Shard::new(&pages, most_entries)).collect();
+        let fixed = shards.iter().map(Shard::fixed_bytes).sum();
+        memory.take(fixed)?;
         let ledger = Ledger::new(limit);
         // With one shard nobody else misses what it keeps.
-        let most_credit = if shards == 1 { u64::MAX } else { limit / CREDIT_SHARE / shards as u64 };
+        let count = shards.len() as u64;
+        let most_credit = if count == 1 { u64::MAX } else { limit / CREDIT_SHARE / count };
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-        let ground = Ground { pile, ledger, memory, mode: options.mode, shards: shards as u64, most_credit, clock };
+        let ground = Ground { pile, ledger, memory, mode: options.mode, shards: count, fixed, most_credit, clock };
         Ok(Self {
             ground,
-            shards: (0..shards).map(|_| Shard::new(&cells, &sketches, most_entries)).collect(),
+            shards,
             hasher: KeyHasher::new(),
             records: RwLock::default(),
             past: Mutex::default(),
@@ -235,11 +254,15 @@ impl Core {
 
     pub fn stats(&self) -> CacheStats {
         let mut stats = self.table_stats();
-        let credit: u64 = self.shards.iter().map(|shard| shard.lock().credit).sum();
-        stats.bytes = self.ground.ledger.used.used().saturating_sub(credit);
+        let (mut other, mut index) = (0, self.ground.fixed);
+        for shard in &self.shards {
+            let state = shard.lock();
+            other += state.credit + state.ghosts.as_ref().map_or(0, |ghosts| ghosts.charged());
+            index += shard.index_bytes(&state);
+        }
+        stats.bytes = self.ground.ledger.used.used().saturating_sub(other);
         stats.max_bytes = self.limit();
-        stats.reserved_bytes = self.ground.memory.used();
-        stats.index_bytes = self.shards.iter().map(Shard::index_bytes).sum();
+        (stats.reserved_bytes, stats.index_bytes) = (self.ground.memory.used(), index);
         stats
     }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::Run;
-use gabion_heap::{MAX_SLOT_WORDS, class_for_words, slot_words};
+use gabion_heap::{MAX_SLOT_WORDS, slot_words};
 use gabion_pile::{Body, Glance, Pile, Place, Pointer, ReadBuf};
 
 use crate::hash::KEPT_BITS;
@@ -133,13 +133,33 @@ pub(crate) struct Layout {
     pub stored: u64,
 }
 
+/// Bytes of the slot that so many words get.
+const SLOT_BYTES: [u16; MAX_SLOT_WORDS + 1] = {
+    let mut table = [0; MAX_SLOT_WORDS + 1];
+    let (mut class, mut words) = (0, 1);
+    while words <= MAX_SLOT_WORDS {
+        while slot_words(class) < words {
+            class += 1;
+        }
+        table[words] = slot_words(class) as u16 * 8;
+        words += 1;
+    }
+    table
+};
+
 /// Bytes that the pile takes for a payload.
 #[inline]
 pub(crate) fn stored(payload: usize) -> u64 {
-    let words = 1 + payload.div_ceil(8);
-    let stored = if words <= MAX_SLOT_WORDS {
-        slot_words(class_for_words(words)) * 8
-    } else if payload <= CHUNK_PAYLOAD {
+    match SLOT_BYTES.get(1 + payload.div_ceil(8)) {
+        Some(&bytes) => bytes.into(),
+        None => stored_apart(payload),
+    }
+}
+
+/// Bytes that the pile takes for a payload that is longer than a slot.
+#[cold]
+fn stored_apart(payload: usize) -> u64 {
+    let stored = if payload <= CHUNK_PAYLOAD {
         // The slot's word, the chunk's tag, the payload's header.
         24 + payload.next_multiple_of(8)
     } else {

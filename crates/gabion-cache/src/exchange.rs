@@ -2,11 +2,11 @@
 
 use gabion_pile::ReadBuf;
 
-use crate::change::{Request, Step};
 use crate::core::Core;
 use crate::entry::{Layout, contents};
 use crate::key::{Image, LONGEST_KEY};
 use crate::record::Record;
+use crate::request::{Request, Step};
 use crate::room::Effort;
 use crate::stats::Figure;
 

@@ -26,14 +26,18 @@
 //! again. Writers lock one shard.
 //!
 //! Bytes are counted twice. What entries are charged (rounded payloads, their part of the index) never exceeds
-//! `max_bytes`; and memory, in pages of pile and index together, is taken from one budget of the same size (8 MiB for
-//! smaller caches). Where either is short, entries are evicted, of the lowest priority first; where only pages are short,
-//! entries also move together. An entry that is evicted for one of the same size leaves its slot to that one.
+//! `max_bytes`; and memory, of pile and index together, is taken from one budget of the same size (5 MiB for smaller
+//! caches: a page for each size class). Where either is short, entries are evicted, of the lowest priority first; where only
+//! pages are short, entries also move together. An entry that is evicted for one of the same size leaves its slot to that one.
+//!
+//! In the exact modes there is one shard, and nobody goes before his turn: where pages are short, more go than bytes ask for,
+//! but in order. The keys that [`Mode::S3Fifo`] remembers lie in memory of the index and are charged as entries are.
 //!
 //! The rooms, lowest first:
 //!
 //! | room | what it holds |
 //! |---|---|
+//! | `sync` | the door to the index's atomics |
 //! | `key` | a key's image, as it stands before its value |
 //! | `hash` | the keyed hash and its parts |
 //! | `clock` | where the time comes from |
@@ -42,15 +46,18 @@
 //! | `growth` | when parts of a shard split and join |
 //! | `pages` | memory of the index, in units of 4 KiB |
 //! | `bucket` | a cache line of the index: cells and their tags |
-//! | `segments` | from a hash to places, growing a segment at a time |
+//! | `segments` | from a hash to places, without a lock |
+//! | `moves` | how cells come, go and move, a segment at a time |
 //! | `sketches` | the sketches of a shard, as many as it needs |
+//! | `ghosts` | keys that left of late |
 //! | `wheel` | when entries end |
 //! | `entry` | what stands in the pile: neighbours, times, key, value |
 //! | `read` | an entry's value, without a lock |
 //! | `budget` | what an entry costs, what may be used |
 //! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
-//! | `shard` | one lock's part of it all, and reading without it |
-//! | `change`, `charge` | put, remove, evict, expire, and the bytes of it, under the lock |
+//! | `shard`, `lookup` | one lock's part of it all, and reading it without the lock |
+//! | `request` | a put on its way |
+//! | `locked`, `charge`, `change` | under the lock: who leaves, bytes and who is evicted for them, and puts |
 //! | `core` | the cache behind its tables |
 //! | `room` | room that a put's own shard cannot give |
 //! | `calls`, `exchange` | what callers ask of a table |
@@ -61,6 +68,8 @@
 //! | `cache` | caches and tables, as callers see them |
 
 #![forbid(unsafe_code)]
+
+mod sync;
 
 mod key;
 
@@ -80,7 +89,11 @@ mod bucket;
 
 mod segments;
 
+mod moves;
+
 mod sketches;
+
+mod ghosts;
 
 mod wheel;
 
@@ -98,9 +111,15 @@ mod record;
 
 mod shard;
 
-mod change;
+mod lookup;
+
+mod request;
+
+mod locked;
 
 mod charge;
+
+mod change;
 
 mod core;
 

@@ -9,12 +9,14 @@ use crate::policy::Mode;
 /// How a cache is made.
 #[derive(Debug, Clone, Default)]
 pub struct CacheOptions {
-    /// The most bytes that the cache may take, with keys, headers, rounding and index.
+    /// The most bytes that the cache may take, with keys, headers, rounding and index. Memory is taken in pages of 64 KiB for
+    /// each size class, so a cache below 5 MiB may take 5 MiB where entries are of all sizes.
     pub max_bytes: u64,
     /// Who goes when room is needed.
     pub mode: Mode,
-    /// How many writers can work at one time. `None`: twice the number of processors, fewer for small caches. With one
-    /// shard, eviction is exact over the whole cache; with more, over the part that a key's hash leads to.
+    /// How many writers can work at one time, up to one for each 64 KiB. `None`: four times the number of processors, fewer for
+    /// small caches; one in the exact modes (all but [`Mode::Sketch`]), whose order it is that holds over the whole cache. With
+    /// more, each has an order of its own for the part of the keys that their hashes lead to.
     pub shards: Option<usize>,
     /// Where the time comes from. `None`: the system's clocks.
     pub clock: Option<Arc<dyn Clock>>,

@@ -5,20 +5,20 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gabion_blocks::{BlockError, BlockSet, Budget, PAGE_BYTES, PAGES_PER_BLOCK, Pool, WORDS_PER_PAGE};
+use gabion_blocks::{BlockError, BlockSet, Budget, PAGES_PER_BLOCK, Pool, WORDS_PER_PAGE};
 
 /// 8-byte words of a unit.
 pub(crate) const UNIT_WORDS: usize = 512;
 /// Bytes of a unit.
 pub(crate) const UNIT_BYTES: u64 = UNIT_WORDS as u64 * 8;
 const UNITS: usize = WORDS_PER_PAGE / UNIT_WORDS;
-const ALL_FREE: u16 = u16::MAX;
+const ALL: u16 = u16::MAX;
 const _: () = assert!(UNITS == u16::BITS as usize);
 
 /// A unit's words.
 pub(crate) type Unit = [AtomicU64; UNIT_WORDS];
 
-/// Units for one purpose, charged to the cache's memory by the page.
+/// Units for one purpose, charged to the cache's memory one by one. Their memory goes back by the page.
 ///
 /// A unit that is given back may be taken by any strip of the same purpose, or its memory may be the system's and read
 /// as zero: a reader without a lock may come late, and whatever it reads or writes there is of the kind that it expects.
@@ -30,10 +30,17 @@ pub(crate) struct Pages {
 
 #[derive(Default)]
 struct Stock {
-    /// Pages of mapped blocks that are not charged.
+    /// Pages of mapped blocks of which nothing is charged.
     empty: Vec<u32>,
-    /// Charged pages with free units, a bit each.
-    open: BTreeMap<u32, u16>,
+    /// Pages with free units.
+    open: BTreeMap<u32, Open>,
+}
+
+/// Units of a page, a bit each.
+struct Open {
+    free: u16,
+    /// Those that were taken since the page's memory was the system's.
+    charged: u16,
 }
 
 impl Pages {
@@ -49,39 +56,49 @@ impl Pages {
     /// A unit that nobody has, holding whatever.
     fn take(&self) -> Result<u32, BlockError> {
         let mut stock = self.stock();
-        if stock.open.is_empty() {
-            let page = self.charge(&mut stock)?;
-            stock.open.insert(page, ALL_FREE);
-        }
-        let mut first = stock.open.first_entry().expect("a page is open");
-        let (page, free) = (*first.key(), first.get_mut());
-        let unit = free.trailing_zeros();
-        *free &= *free - 1;
-        if *free == 0 {
-            first.remove();
+        let ready = stock.open.iter().find(|(_, open)| open.free & open.charged != 0).map(|(&page, _)| page);
+        let page = match ready {
+            Some(page) => page,
+            None => self.charge(&mut stock)?,
+        };
+        let open = stock.open.get_mut(&page).expect("the page is open");
+        let ready = open.free & open.charged;
+        let unit = if ready != 0 { ready } else { open.free }.trailing_zeros();
+        open.free &= !(1 << unit);
+        open.charged |= 1 << unit;
+        if open.free == 0 {
+            stock.open.remove(&page);
         }
         Ok(page * UNITS as u32 + unit)
     }
 
+    /// Charges one more unit, and says in which page one is free.
     fn charge(&self, stock: &mut Stock) -> Result<u32, BlockError> {
-        self.memory.take(PAGE_BYTES as u64)?;
+        self.memory.take(UNIT_BYTES)?;
+        if let Some((&page, _)) = stock.open.first_key_value() {
+            return Ok(page);
+        }
         if stock.empty.is_empty() {
-            let number = self.set.map().inspect_err(|_| self.memory.give(PAGE_BYTES as u64))?.0;
+            let number = self.set.map().inspect_err(|_| self.memory.give(UNIT_BYTES))?.0;
             stock.empty.extend((0..PAGES_PER_BLOCK as u32).rev().map(|page| number * PAGES_PER_BLOCK as u32 + page));
         }
-        Ok(stock.empty.pop().expect("a block has pages"))
+        let page = stock.empty.pop().expect("a block has pages");
+        stock.open.insert(page, Open { free: ALL, charged: 0 });
+        Ok(page)
     }
 
     fn give(&self, unit: u32) {
         let mut stock = self.stock();
         let (page, bit) = (unit / UNITS as u32, 1 << (unit % UNITS as u32));
-        let free = stock.open.entry(page).or_default();
-        *free |= bit;
-        if *free == ALL_FREE {
+        // A page without a free unit had all of them taken.
+        let open = stock.open.entry(page).or_insert(Open { free: 0, charged: ALL });
+        open.free |= bit;
+        if open.free == ALL {
+            let charged = open.charged;
             stock.open.remove(&page);
             self.set.decommit(page / PAGES_PER_BLOCK as u32, page as usize % PAGES_PER_BLOCK, 1);
             stock.empty.push(page);
-            self.memory.give(PAGE_BYTES as u64);
+            self.memory.give(u64::from(charged.count_ones()) * UNIT_BYTES);
         }
     }
 
@@ -112,6 +129,11 @@ impl Strip {
         self.table.len()
     }
 
+    /// Bytes of the table itself.
+    pub fn table_bytes(&self) -> u64 {
+        size_of_val(&*self.table) as u64
+    }
+
     #[inline]
     pub fn get(&self, index: usize) -> Option<&Unit> {
         // Acquire: pairs with `put`, so that the unit is found as it was prepared.
@@ -140,6 +162,8 @@ impl Strip {
 
 #[cfg(test)]
 mod tests {
+    use gabion_blocks::PAGE_BYTES;
+
     use super::*;
 
     #[test]
@@ -153,6 +177,9 @@ mod tests {
         assert!(matches!(other.put(3, |_| {}), Err(BlockError::Limit { .. })));
         let put = (0..100).take_while(|&index| one.put(index, |unit| unit[7].store(1, Relaxed)).is_ok()).count();
         assert_eq!((put, memory.used()), (3 * UNITS - 3, 3 * PAGE_BYTES as u64));
+        one.give(20);
+        assert_eq!(memory.used(), 3 * PAGE_BYTES as u64);
+        one.put(20, |_| {}).unwrap();
         assert_eq!(other.get(2).unwrap()[7].load(Relaxed), 2);
         for index in 0..put {
             one.give(index);
@@ -162,5 +189,6 @@ mod tests {
         (0..3).for_each(|index| other.give(index));
         assert_eq!(memory.used(), 0);
         one.put(0, |_| {}).unwrap();
+        assert_eq!(memory.used(), UNIT_BYTES);
     }
 }

@@ -10,10 +10,11 @@ use gabion_blocks::{BlockError, PAGE_BYTES};
 use gabion_pile::{Place, SparsePage};
 
 use crate::budget::Ledger;
-use crate::change::{Locked, Request, Step};
 use crate::core::Core;
 use crate::entry::key_at;
 use crate::key::Image;
+use crate::locked::Locked;
+use crate::request::{Request, Step};
 use crate::shard::Reason;
 
 /// What a put has tried to find room.
@@ -62,7 +63,7 @@ impl Core {
         shards[self.shard(request.hash)].spare(request);
         let sum = |figure: &dyn Fn(&Locked<'_>) -> u64| shards.iter().map(figure).sum::<u64>();
         let free = |ledger: &Ledger| ledger.used.limit().saturating_sub(ledger.used.used());
-        let all = sum(&|locked| locked.state.credit + locked.evictable(request.priority, None));
+        let all = sum(&|locked| locked.state.credit + locked.ghost_bytes() + locked.evictable(request.priority, None));
         let own = sum(&|locked| locked.evictable(request.priority, Some(request.record.id)));
         let own_holds = |ledger: &Ledger| free(ledger).saturating_add(own) >= bytes;
         free(self.ledger()).saturating_add(all) >= bytes && request.record.own.as_ref().is_none_or(own_holds)
@@ -75,7 +76,7 @@ impl Core {
         let others = (0..count).map(|step| (start + step) % count);
         others.filter(|&other| other != own).any(|other| {
             let mut locked = self.lock(other);
-            let gave = locked.return_credit() > 0 || locked.evict(priority, only);
+            let gave = locked.return_credit() > 0 || locked.evict(priority, only) || only.is_none() && locked.forget();
             locked.return_credit();
             self.unlock(locked);
             gave
@@ -85,7 +86,7 @@ impl Core {
     /// Frees pages, or slots of the class that a put needs, by evicting and by moving entries.
     fn make_pages(&self, shard: usize, request: &Request<'_>, cause: &BlockError, effort: &mut Effort) -> bool {
         // Where the system itself has no memory, evicting the whole cache would not be the answer.
-        if !matches!(cause, BlockError::Limit { .. }) {
+        if !matches!(cause, BlockError::Limit { .. }) || !self.parts().0.may_hold(request.layout) {
             return false;
         }
         // What other pages have room for costs no entry.
@@ -94,7 +95,9 @@ impl Core {
         }
         // A page's worth of evictions for each page, and as much as the put itself takes.
         let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.weight();
+        // Where the order is exact, nobody goes because of where he lies.
         if enough
+            && !self.parts().0.mode.is_exact()
             && let Some(sparse) = self.pile().sparse_page(false)
             && self.empty_page(&sparse, Some(request))
         {
@@ -103,7 +106,18 @@ impl Core {
         }
         let before = effort.evicted;
         self.evict_some(shard, request, effort);
-        effort.evicted > before
+        effort.evicted > before || self.forget_ghosts() > 0
+    }
+
+    /// Forgets all ghosts. Returns how many.
+    pub fn forget_ghosts(&self) -> u64 {
+        let each = |shard: usize| {
+            let mut locked = self.lock_only(shard);
+            let forgot = std::iter::repeat_with(|| locked.forget()).take_while(|&forgot| forgot).count() as u64;
+            self.unlock(locked);
+            forgot
+        };
+        (0..self.shard_count()).map(each).sum()
     }
 
     /// Empties a page that is sparse enough, if other pages have room for what is in it.

@@ -17,47 +17,41 @@
 //! version tells a reader that found nothing whether that happened meanwhile.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, fence};
 
-use gabion_blocks::{BlockError, prefetch};
+use gabion_blocks::prefetch;
 use gabion_pile::Place;
 
-use crate::bucket::{
-    BUCKET_WORDS, BUCKETS, Bucket, CELLS, Cell, HITS_SHIFT, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT,
-    STEP_SHIFT, equal,
-};
-use crate::growth::{Parts, bounds, partner};
-use crate::hash::{HOME_BITS, KeyHash, SEGMENT_BITS};
+use crate::bucket::{BUCKETS, Bucket, CELLS, Cell, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal};
+use crate::growth::Parts;
+use crate::hash::{HOME_BITS, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS, Unit};
+use crate::sync::Ordering::{Acquire, Relaxed};
+use crate::sync::{AtomicU64, fence};
 
 /// Buckets that an entry's cell may lie in.
-const REACH: usize = 4;
+pub(crate) const REACH: usize = 4;
 /// Entries for each segment on average that make segments split.
 pub(crate) const FULL: u64 = (BUCKETS * CELLS) as u64 * 4 / 5;
 
-/// So many are too many, even while there is no memory for more segments.
-const MOST: u64 = FULL * 9 / 8;
-
 #[inline]
-fn segment_bits(kept: u64) -> u64 {
+pub(crate) fn segment_bits(kept: u64) -> u64 {
     kept & ((1 << SEGMENT_BITS) - 1)
 }
 
 #[inline]
-fn home(kept: u64) -> usize {
+pub(crate) fn home(kept: u64) -> usize {
     (kept >> SEGMENT_BITS) as usize % BUCKETS
 }
 
 #[inline]
-fn tag(kept: u64) -> u64 {
+pub(crate) fn tag(kept: u64) -> u64 {
     kept >> (SEGMENT_BITS + HOME_BITS)
 }
 
 /// Where a cell lies. For the lock's holder, until the next entry comes or goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
-    segment: &'a Unit,
+    pub segment: &'a Unit,
     /// `buckets from home, or REACH for the stash (upper half) | word of the segment, or place in the stash`: in one word,
     /// because spots are handed around.
     at: u64,
@@ -74,12 +68,12 @@ impl<'a> Spot<'a> {
     }
 
     #[inline]
-    fn step(self) -> usize {
+    pub fn step(self) -> usize {
         (self.at >> 32) as usize
     }
 
     #[inline]
-    fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.at as u32 as usize
     }
 }
@@ -96,25 +90,25 @@ pub(crate) enum Glimpse<'a> {
 
 /// The segments of one shard.
 pub(crate) struct Segments {
-    strip: Strip,
+    pub strip: Strip,
     /// How many segments there are: [`Parts`].
-    parts: AtomicU64,
+    pub parts: AtomicU64,
     /// Odd while cells move.
-    version: AtomicU64,
+    pub version: AtomicU64,
     /// Cells in the stash.
-    stashed: AtomicU64,
+    pub stashed: AtomicU64,
 }
 
 /// What only the lock's holder has of the segments.
 #[derive(Default)]
 pub(crate) struct Stash {
     /// Cells that found no place, with their hash.
-    cells: Vec<(AtomicU64, u64)>,
+    pub cells: Vec<(AtomicU64, u64)>,
     /// Entries in all segments and the stash.
     pub entries: u64,
     /// With fewer entries there are too many segments, and with more too few.
-    least: u64,
-    most: u64,
+    pub least: u64,
+    pub most: u64,
 }
 
 impl Segments {
@@ -125,7 +119,7 @@ impl Segments {
     }
 
     #[inline]
-    fn parts(&self) -> Parts {
+    pub fn parts(&self) -> Parts {
         // Acquire: pairs with the split that made the segment.
         Parts::from_bits(self.parts.load(Acquire))
     }
@@ -138,6 +132,11 @@ impl Segments {
     /// Bytes of all segments.
     pub fn bytes(&self) -> u64 {
         self.count() * UNIT_BYTES
+    }
+
+    /// Bytes of the table that leads to the segments.
+    pub fn table_bytes(&self) -> u64 {
+        self.strip.table_bytes()
     }
 
     /// What to show to [`Segments::unmoved`] after a search that found nothing; `None` while cells move.
@@ -155,15 +154,8 @@ impl Segments {
         self.version.load(Relaxed) == version
     }
 
-    fn moving(&self) -> Moving<'_> {
-        // Relaxed, as only the lock's holder stores; the fence keeps what moves behind it.
-        self.version.store(self.version.load(Relaxed) + 1, Relaxed);
-        fence(Release);
-        Moving(&self.version)
-    }
-
     #[inline]
-    fn segment(&self, kept: u64) -> Option<&Unit> {
+    pub fn segment(&self, kept: u64) -> Option<&Unit> {
         // Where there is none, the strip has no first one either.
         self.strip.get(self.parts().address(segment_bits(kept)))
     }
@@ -288,132 +280,13 @@ impl Segments {
         Self::cell(stash, self.spot(stash, kept, place))
     }
 
-    /// Takes an entry in.
-    ///
-    /// # Errors
-    /// When there is no memory for another segment, and those that there are get too full.
-    pub fn insert(&self, stash: &mut Stash, hash: KeyHash, place: Place) -> Result<(), BlockError> {
-        let count = self.count();
-        if count == 0 {
-            self.strip.put(0, clear)?;
-            self.recount(stash, 1);
-        } else if stash.entries > stash.most {
-            let split = self.split(stash);
-            if stash.entries > MOST * (1 << count.ilog2()) {
-                split?;
-            }
-        }
-        stash.entries += 1;
-        self.put(stash, hash.kept(), place.to_bits());
-        Ok(())
-    }
-
-    /// Puts a cell where it belongs: `cell` says the place and the hits.
-    fn put(&self, stash: &mut Stash, kept: u64, cell: u64) {
-        let (segment, home) = (self.segment(kept).expect("there is a segment"), home(kept));
-        let cell = cell & (PLACE | 3 << HITS_SHIFT) | segment_bits(kept) << SEGMENT_SHIFT;
-        let free = (0..REACH).find_map(|step| {
-            let free = equal(Bucket::of(segment, home + step).meta(), 0);
-            (free != 0).then(|| (step, free.trailing_zeros() as usize / 8))
-        });
-        // Raised before the cell is there: who finds the cell must have found the way.
-        (0..free.map_or(REACH, |(step, _)| step)).for_each(|step| Bucket::of(segment, home + step).pass(1));
-        if let Some((step, at)) = free {
-            Bucket::of(segment, home + step).fill(at, cell | (step as u64) << STEP_SHIFT, tag(kept));
-        } else {
-            stash.cells.push((AtomicU64::new(cell), kept));
-            self.stashed.store(stash.cells.len() as u64, Relaxed);
-        }
-    }
-
-    /// Takes an entry out.
-    #[inline]
-    pub fn remove(&self, stash: &mut Stash, spot: Spot<'_>) {
-        stash.entries -= 1;
-        let (step, at) = (spot.step(), spot.index());
-        let last = if step < REACH {
-            let (bucket, cell) = Bucket::at(spot.segment, at);
-            bucket.empty(cell);
-            at / BUCKET_WORDS
-        } else {
-            let (_, kept) = stash.cells.swap_remove(at);
-            self.stashed.store(stash.cells.len() as u64, Relaxed);
-            home(kept) + REACH
-        };
-        (0..step).for_each(|back| Bucket::of(spot.segment, last + BUCKETS - 1 - back).pass(-1));
-    }
-
-    /// Merges two segments when there are few entries. Called after removals.
-    #[inline]
-    pub fn shrink(&self, stash: &mut Stash) {
-        if stash.entries < stash.least {
-            self.merge(stash, self.count() - 1);
-        }
-    }
-
-    /// There are so many segments from now on.
-    fn recount(&self, stash: &mut Stash, count: u64) {
-        (stash.least, stash.most) = bounds(count, FULL);
-        // Release: who finds the count finds its segments.
-        self.parts.store(Parts::of(count).to_bits(), Release);
-    }
-
-    #[cold]
-    fn merge(&self, stash: &mut Stash, last: u64) {
-        let _moving = self.moving();
-        let from = self.strip.get(last as usize).expect("there is a segment");
-        let mut taken = Taken::new();
-        taken.take(from);
-        self.take_stashed(stash, last, &mut taken);
-        self.recount(stash, last);
-        taken.cells().for_each(|(cell, kept)| self.put(stash, kept, cell));
-        self.strip.give(last as usize);
-    }
-
-    /// Splits the segment whose turn it is.
-    #[cold]
-    fn split(&self, stash: &mut Stash) -> Result<(), BlockError> {
-        let count = self.count();
-        if count >= 1 << SEGMENT_BITS {
-            return Ok(());
-        }
-        self.strip.put(count as usize, clear)?;
-        let from = self.strip.get(partner(count) as usize).expect("there is a segment");
-        let _moving = self.moving();
-        let mut taken = Taken::new();
-        taken.take(from);
-        self.take_stashed(stash, partner(count), &mut taken);
-        clear(from);
-        self.recount(stash, count + 1);
-        taken.cells().for_each(|(cell, kept)| self.put(stash, kept, cell));
-        Ok(())
-    }
-
-    /// Takes the cells of a segment out of the stash.
-    fn take_stashed(&self, stash: &mut Stash, segment: u64, taken: &mut Taken) {
-        let parts = self.parts();
-        let mut at = 0;
-        while let Some((cell, kept)) = stash.cells.get(at) {
-            if parts.address(segment_bits(*kept)) as u64 == segment {
-                taken.more.push((cell.load(Relaxed), *kept));
-                stash.cells.swap_remove(at);
-            } else {
-                at += 1;
-            }
-        }
-        self.stashed.store(stash.cells.len() as u64, Relaxed);
-    }
-
     /// The places of a segment's entries. Under the shard's lock.
     pub fn places(&self, stash: &Stash, segment: u64) -> Vec<Place> {
-        let mut taken = Taken::new();
-        if let Some(unit) = self.strip.get(segment as usize) {
-            taken.take(unit);
-        }
-        let stashed =
-            stash.cells.iter().filter(|(_, kept)| self.parts().address(segment_bits(*kept)) as u64 == segment);
-        let stashed = stashed.map(|(cell, _)| cell.load(Relaxed));
-        taken.cells().map(|(cell, _)| cell).chain(stashed).map(Place::from_bits).collect()
+        let unit = self.strip.get(segment as usize);
+        let cells = unit.into_iter().flat_map(|unit| (0..BUCKETS).flat_map(|at| Bucket::of(unit, at).cells()));
+        let of_segment = |kept: u64| self.parts().address(segment_bits(kept)) as u64 == segment;
+        let stashed = stash.cells.iter().filter(|(_, kept)| of_segment(*kept)).map(|(cell, _)| cell.load(Relaxed));
+        cells.map(|(_, cell, _)| cell).chain(stashed).map(Place::from_bits).collect()
     }
 
     /// Checks the equations; calls `seen` with each entry's place, and its hash as the index has it.
@@ -463,54 +336,10 @@ impl Segments {
     }
 }
 
-/// Makes a segment empty.
-fn clear(segment: &Unit) {
-    for word in segment {
-        // Relaxed: the version, or the count that makes the segment known, orders it.
-        word.store(0, Relaxed);
-    }
-}
-
 /// The hash of a cell that lies in bucket `at`, its home and its distance from there.
-fn hash_of(at: usize, cell: u64, tag: u64) -> (u64, usize, usize) {
+pub(crate) fn hash_of(at: usize, cell: u64, tag: u64) -> (u64, usize, usize) {
     let step = (cell >> STEP_SHIFT) as usize % REACH;
     let home = (at + BUCKETS - step) % BUCKETS;
     let kept = segment_bits(cell >> SEGMENT_SHIFT) | (home as u64) << SEGMENT_BITS;
     (kept | tag << (SEGMENT_BITS + HOME_BITS), home, step)
-}
-
-/// Cells on their way from one place to another, with their hashes.
-struct Taken {
-    cells: [(u64, u64); BUCKETS * CELLS],
-    len: usize,
-    more: Vec<(u64, u64)>,
-}
-
-impl Taken {
-    fn new() -> Self {
-        Self { cells: [(0, 0); BUCKETS * CELLS], len: 0, more: Vec::new() }
-    }
-
-    fn take(&mut self, segment: &Unit) {
-        for at in 0..BUCKETS {
-            for (_, cell, tag) in Bucket::of(segment, at).cells() {
-                self.cells[self.len] = (cell, hash_of(at, cell, tag).0);
-                self.len += 1;
-            }
-        }
-    }
-
-    fn cells(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.cells[..self.len].iter().chain(&self.more).copied()
-    }
-}
-
-/// While it lives, cells may move: the version is odd.
-struct Moving<'a>(&'a AtomicU64);
-
-impl Drop for Moving<'_> {
-    fn drop(&mut self) {
-        // Release: whoever sees the even version sees the cells in their new places.
-        self.0.store(self.0.load(Relaxed) + 1, Release);
-    }
 }

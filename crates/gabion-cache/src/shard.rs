@@ -1,21 +1,20 @@
-//! A shard: the part of the keys that one lock guards, and reading without it.
+//! A shard: the part of the keys that one lock guards.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use gabion_blocks::Budget;
+use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
 use gabion_pile::{Pile, Place, ReadBuf};
 
-use crate::bucket::Cell;
 use crate::budget::Ledger;
 use crate::clock::{Clock, LATE, roughly};
-use crate::entry::Entry;
+use crate::entry::{Entry, Layout, stored};
+use crate::ghosts::Ghosts;
 use crate::hash::KeyHash;
 use crate::key::Image;
-use crate::pages::Pages;
+use crate::pages::{Pages, UNIT_BYTES};
 use crate::policy::{Id, Mode, NONE, Nodes, Policy};
-use crate::read::{Changed, Found, read_at, read_whole};
 use crate::record::Record;
-use crate::segments::{Glimpse, Segments, Spot, Stash};
+use crate::segments::{Segments, Spot, Stash};
 use crate::sketches::Sketches;
 use crate::wheel::{Due, Timers, Wheel};
 
@@ -27,12 +26,22 @@ pub(crate) struct Ground {
     pub memory: Arc<Budget>,
     pub mode: Mode,
     pub shards: u64,
+    /// Bytes of memory that are taken for as long as the cache is there.
+    pub fixed: u64,
     /// Bytes that a shard may keep charged and unused.
     pub most_credit: u64,
     pub clock: Arc<dyn Clock>,
 }
 
 impl Ground {
+    /// Whether there is memory for an entry, if it is all that the cache holds.
+    pub fn may_hold(&self, layout: Layout) -> bool {
+        let page = PAGE_BYTES as u64;
+        // Its head lies in a page; the rest, if there is one, has a word in another and takes as many as it fills.
+        let rest = layout.rest.map_or(0, |length| page + stored(length) / page * page);
+        self.fixed + 2 * UNIT_BYTES + page + rest <= self.memory.limit()
+    }
+
     /// Whether an entry that ends then surely lives on, and has no idle time to be put off: told by a cheaper look at the
     /// clock, which may be late.
     #[inline]
@@ -80,6 +89,22 @@ pub(crate) struct Gone {
     pub reason: Reason,
 }
 
+/// Memory of the index, by what lies in it.
+pub(crate) struct Purposes {
+    pub cells: Arc<Pages>,
+    pub sketches: Arc<Pages>,
+    /// In the mode that has ghosts.
+    pub ghosts: Option<Arc<Pages>>,
+}
+
+impl Purposes {
+    pub fn new(memory: &Arc<Budget>, mode: Mode) -> Result<Self, BlockError> {
+        let pages = || Ok::<_, BlockError>(Arc::new(Pages::new(memory)?));
+        let ghosts = if mode == Mode::S3Fifo { Some(pages()?) } else { None };
+        Ok(Self { cells: pages()?, sketches: pages()?, ghosts })
+    }
+}
+
 /// What the lock guards. The entries of all groups are the entries of the stash and the segments, each once.
 #[derive(Default)]
 pub(crate) struct State {
@@ -92,41 +117,27 @@ pub(crate) struct State {
     pub records: Vec<Arc<Record>>,
     /// Entries that left since the lock was taken, when somebody listens.
     pub gone: Vec<Gone>,
+    /// Keys that left of late, in the mode that asks.
+    pub ghosts: Option<Box<Ghosts>>,
     /// Where payloads are put together.
     pub payload: Vec<u8>,
     pub buf: ReadBuf,
 }
 
-/// What a short look for a key came to.
-pub(crate) enum Look<'a> {
-    /// Its value was read. It may be over, and nobody has heard of its use.
-    Value(Found, Cell<'a>),
-    /// There is none.
-    Nothing,
-    /// A longer search will tell.
-    Unclear,
-}
-
-/// What one search without a lock came to.
-enum Attempt<'a> {
-    Found(Found, Cell<'a>),
-    Nothing,
-    /// Something changed meanwhile.
-    Changed,
-    /// It may be in the stash.
-    Stashed,
-}
-
-/// How many times a read is tried beside writers before it asks for the lock.
-const ATTEMPTS: u32 = 16;
-
 impl Shard {
-    pub fn new(cells: &Arc<Pages>, sketches: &Arc<Pages>, most_entries: u64) -> Self {
+    pub fn new(pages: &Purposes, most_entries: u64) -> Self {
+        let ghosts = pages.ghosts.as_ref().map(|pages| Box::new(Ghosts::new(pages, most_entries)));
         Self {
-            segments: Segments::new(cells, most_entries),
-            sketches: Sketches::new(sketches, most_entries),
-            state: Aligned(Mutex::default()),
+            segments: Segments::new(&pages.cells, most_entries),
+            sketches: Sketches::new(&pages.sketches, most_entries),
+            state: Aligned(Mutex::new(State { ghosts, ..State::default() })),
         }
+    }
+
+    /// Bytes of the shard itself, and of the tables that lead to its index: as many from the first entry to the last.
+    pub fn fixed_bytes(&self) -> u64 {
+        let ghosts = self.lock().ghosts.as_ref().map_or(0, |ghosts| ghosts.table_bytes());
+        size_of::<Self>() as u64 + self.segments.table_bytes() + self.sketches.table_bytes() + ghosts
     }
 
     #[inline]
@@ -137,182 +148,6 @@ impl Shard {
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
             Err(TryLockError::WouldBlock) => self.state.0.lock().unwrap_or_else(PoisonError::into_inner),
         }
-    }
-
-    /// Looks for a key's value once, in the first place where it may be. Copies it if it is there.
-    #[inline(always)]
-    pub fn look(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf) -> Look<'_> {
-        let version = self.segments.version();
-        match self.segments.first(hash.kept()) {
-            Glimpse::Cell(cell) => match read_whole(&ground.pile, image, cell, buf) {
-                Some(found) => Look::Value(found, cell),
-                None => Look::Unclear,
-            },
-            Glimpse::Nothing if version.is_some_and(|version| self.segments.unmoved(version)) => Look::Nothing,
-            Glimpse::Nothing | Glimpse::Unclear => Look::Unclear,
-        }
-    }
-
-    /// Reads a key's value into `buf`: where it begins there. Takes no lock, unless entries move or change under the reader
-    /// again and again, or the use changes more than a count: in modes that move entries, and for idle times, once in a
-    /// millisecond at most. `now` is asked for when the entry has an end.
-    pub fn read(
-        &self,
-        ground: &Ground,
-        image: &Image<'_>,
-        hash: KeyHash,
-        used: bool,
-        buf: &mut ReadBuf,
-        now: impl Fn() -> u64,
-    ) -> Option<usize> {
-        for _ in 0..ATTEMPTS {
-            match self.attempt(ground, image, hash, buf, true) {
-                Attempt::Found(found, cell) => return self.found(ground, hash, found, cell, used, now),
-                Attempt::Nothing => return None,
-                Attempt::Changed => std::hint::spin_loop(),
-                Attempt::Stashed => break,
-            }
-        }
-        self.read_locked(ground, image, hash, used, buf, now)
-    }
-
-    /// Looks for a key's value once, without a lock.
-    #[inline]
-    fn attempt(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf, copy: bool) -> Attempt<'_> {
-        let Some(version) = self.segments.version() else { return Attempt::Changed };
-        let (found, stashed) = self.segments.find(hash.kept(), |cell| {
-            let read = read_at(&ground.pile, image, cell.place(), buf, copy, move || cell.stands());
-            read.map(|found| Some((found?, cell))).transpose()
-        });
-        match found {
-            Some(Ok((found, cell))) => Attempt::Found(found, cell),
-            None if stashed => Attempt::Stashed,
-            None if self.segments.unmoved(version) => Attempt::Nothing,
-            Some(Err(Changed)) | None => Attempt::Changed,
-        }
-    }
-
-    /// Where a value that was found begins, unless its time is over. The policy hears of its use.
-    pub fn found(
-        &self,
-        ground: &Ground,
-        hash: KeyHash,
-        found: Found,
-        cell: Cell<'_>,
-        used: bool,
-        now: impl Fn() -> u64,
-    ) -> Option<usize> {
-        let due = found.due;
-        if due != Due::NONE && !ground.lives_long(due) && !self.lives(ground, due, cell, used, now()) {
-            return None;
-        }
-        if used {
-            if ground.mode.counts_hits() {
-                if cell.hit() && ground.mode == Mode::Sketch {
-                    self.sketches.note(hash.kept());
-                }
-            } else if ground.mode.moves_on_hit() {
-                self.move_up(ground, cell);
-            }
-        }
-        Some(found.offset)
-    }
-
-    /// Whether an entry with an end lives on; a use puts the end of its idle time off.
-    #[inline(never)]
-    fn lives(&self, ground: &Ground, due: Due, cell: Cell<'_>, used: bool, now: u64) -> bool {
-        if due.deadline() <= now {
-            return false;
-        }
-        if used && due.idle().is_some_and(|idle| due.deadline() != now + idle) {
-            let _state = self.lock();
-            let entry = Entry::at(&ground.pile, cell.place().to_bits());
-            // Still the same entry: the deadline is its own.
-            if cell.stands() && entry.end() == due {
-                put_off(entry, now);
-            }
-        }
-        true
-    }
-
-    #[cold]
-    fn read_locked(
-        &self,
-        ground: &Ground,
-        image: &Image<'_>,
-        hash: KeyHash,
-        used: bool,
-        buf: &mut ReadBuf,
-        now: impl Fn() -> u64,
-    ) -> Option<usize> {
-        let mut state = self.lock();
-        let (cell, found) = self.open(&state, ground, image, hash, buf)?;
-        let place = cell.place();
-        if found.due != Due::NONE {
-            let now = now();
-            if found.due.deadline() <= now {
-                return None;
-            }
-            if used {
-                put_off(Entry::at(&ground.pile, place.to_bits()), now);
-            }
-        }
-        if used {
-            if ground.mode.counts_hits() && cell.hit() && ground.mode == Mode::Sketch {
-                self.sketches.note(hash.kept());
-            }
-            if ground.mode.moves_on_hit() {
-                self.move_up_locked(ground, &mut state, place);
-            }
-        }
-        Some(found.offset)
-    }
-
-    /// Whether a key has a value whose time is not over.
-    pub fn contains(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, now: impl Fn() -> u64) -> bool {
-        let mut buf = ReadBuf::new();
-        for _ in 0..ATTEMPTS {
-            match self.attempt(ground, image, hash, &mut buf, false) {
-                Attempt::Found(found, _) => return found.due == Due::NONE || found.due.deadline() > now(),
-                Attempt::Nothing => return false,
-                Attempt::Changed => std::hint::spin_loop(),
-                Attempt::Stashed => break,
-            }
-        }
-        self.read_locked(ground, image, hash, false, &mut buf, now).is_some()
-    }
-
-    /// Reads a key's value under the lock.
-    pub fn open<'a>(
-        &'a self,
-        state: &'a State,
-        ground: &Ground,
-        image: &Image<'_>,
-        hash: KeyHash,
-        buf: &mut ReadBuf,
-    ) -> Option<(Cell<'a>, Found)> {
-        self.segments.find_all(&state.stash, hash.kept(), |cell| {
-            let found = read_at(&ground.pile, image, cell.place(), buf, true, || true);
-            Some((cell, found.ok().flatten()?))
-        })
-    }
-
-    /// The policy hears of a use.
-    #[cold]
-    fn move_up(&self, ground: &Ground, cell: Cell<'_>) {
-        let mut state = self.lock();
-        if cell.stands() {
-            self.move_up_locked(ground, &mut state, cell.place());
-        }
-    }
-
-    fn move_up_locked(&self, ground: &Ground, state: &mut State, place: Place) {
-        let id = place.to_bits();
-        let (about, partition) = (Entry::at(&ground.pile, id).about(), partition_of(ground, id));
-        let State { groups, stash, .. } = state;
-        let mut links = Links::with(self, ground, stash);
-        let node = links.node(id);
-        group_in(groups, ground.mode, about.priority, partition).policy.touch(&mut links, node);
     }
 
     /// A key's entry. Under the lock.
@@ -328,8 +163,9 @@ impl Shard {
     }
 
     /// Bytes of the shard's index.
-    pub fn index_bytes(&self) -> u64 {
-        self.segments.bytes() + self.sketches.bytes()
+    pub fn index_bytes(&self, state: &State) -> u64 {
+        let ghosts = state.ghosts.as_ref().map_or(0, |ghosts| ghosts.bytes());
+        self.segments.bytes() + self.sketches.bytes() + ghosts
     }
 }
 
@@ -340,14 +176,6 @@ fn has_rest_of(ground: &Ground, entry: Entry<'_>, image: &Image<'_>, buf: &mut R
     let own = ground.pile.read(pointer, buf).is_ok_and(|payload| payload.starts_with(image.key));
     buf.let_go();
     own
-}
-
-/// Puts off the end of an entry's idle time. Under the lock.
-fn put_off(entry: Entry<'_>, now: u64) {
-    let due = entry.end();
-    if let Some(idle) = due.idle() {
-        entry.set_due(due.until((now + idle).min(entry.times().end.unwrap_or(u64::MAX))));
-    }
 }
 
 /// Which group of entries one is evicted with: its table's own, or the one of all tables without a limit.

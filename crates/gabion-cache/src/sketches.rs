@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use gabion_blocks::prefetch;
 
 use crate::growth::{Parts, bounds, partner};
+use crate::hash::SEGMENT_BITS;
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
 use crate::sketch::{self, SAMPLE};
 
@@ -36,7 +37,7 @@ pub(crate) struct Sketches {
 
 impl Sketches {
     pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Self {
-        let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2) as usize);
+        let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2).min(1 << SEGMENT_BITS) as usize);
         let epochs = (0..strip.most()).map(|_| AtomicU32::new(0)).collect();
         let zero = || AtomicU64::new(0);
         let (parts, noted, least, most) = (zero(), zero(), zero(), zero());
@@ -46,6 +47,11 @@ impl Sketches {
     /// Bytes of all sketches.
     pub fn bytes(&self) -> u64 {
         self.parts().count() * UNIT_BYTES
+    }
+
+    /// Bytes of the tables that lead to the sketches.
+    pub fn table_bytes(&self) -> u64 {
+        self.strip.table_bytes() + size_of_val(&*self.epochs) as u64
     }
 
     #[inline]

@@ -25,11 +25,12 @@ pub(crate) fn validate(core: &Core) -> Result<(), String> {
     for (shard, state) in shards.iter().zip(&states) {
         check_shard(ground, shard, state, &mut sum)?;
     }
-    let Sum { bytes, credit, entries, objects, groups } = sum;
+    let Sum { bytes, credit, ghosts, entries, objects, groups } = sum;
     ground.pile.validate().map_err(|wrong| wrong.to_string())?;
     ensure(ground.pile.len() == objects, || format!("{} payloads, {objects} expected", ground.pile.len()))?;
     let used = ground.ledger.used.used();
-    ensure(used == bytes + credit, || format!("{used} bytes charged, entries weigh {bytes}, {credit} in hand"))?;
+    let charged = || format!("{used} bytes charged, entries weigh {bytes}, ghosts {ghosts}, {credit} in hand");
+    ensure(used == bytes + credit + ghosts, charged)?;
     ensure(used <= core.limit(), || format!("{used} bytes of {} used", core.limit()))?;
     let counted = ground.ledger.classes.groups();
     ensure(counted == groups, || format!("{counted} groups counted, {groups} have entries"))?;
@@ -43,10 +44,10 @@ pub(crate) fn validate(core: &Core) -> Result<(), String> {
         ensure(own.used.used() <= own.used.limit(), || "a table is over its limit".to_owned())?;
         ensure(own.used.used() == record.stats(0).bytes, || "a table's bytes do not add up".to_owned())?;
     }
-    let index: u64 = shards.iter().map(Shard::index_bytes).sum();
+    let index: u64 = shards.iter().zip(&states).map(|(shard, state)| shard.index_bytes(state)).sum();
     let reserved = ground.pile.stats().reserved_bytes;
     ensure(reserved <= ground.memory.limit(), || format!("{reserved} bytes taken"))?;
-    ensure(index <= reserved, || "the index takes more than there is".to_owned())
+    ensure(index + ground.fixed <= reserved, || "the index takes more than there is".to_owned())
 }
 
 /// What all shards have.
@@ -54,6 +55,8 @@ pub(crate) fn validate(core: &Core) -> Result<(), String> {
 struct Sum {
     bytes: u64,
     credit: u64,
+    /// Bytes that ghosts are charged.
+    ghosts: u64,
     entries: u64,
     /// Objects in the pile.
     objects: u64,
@@ -93,5 +96,7 @@ fn check_shard(ground: &Ground, shard: &Shard, state: &State, sum: &mut Sum) -> 
     }
     sum.entries += live.len() as u64;
     sum.credit += state.credit;
-    Ok(())
+    let Some(ghosts) = &state.ghosts else { return Ok(()) };
+    sum.ghosts += ghosts.charged();
+    ghosts.validate()
 }

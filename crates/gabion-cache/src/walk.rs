@@ -4,10 +4,10 @@ use std::cell::RefCell;
 
 use gabion_pile::{Place, ReadBuf};
 
-use crate::change::Locked;
 use crate::core::Core;
 use crate::entry::contents;
 use crate::growth::partner;
+use crate::locked::Locked;
 use crate::record::Record;
 use crate::stats::Figure;
 

@@ -46,12 +46,16 @@ pub enum Mode {
     /// "`TinyLFU`: a highly efficient cache admission policy", 2017.)
     #[default]
     Sketch,
-    /// Least recently used, exact. Every hit takes the shard's lock.
+    /// Least recently used, exact: one order over the whole cache, unless [`CacheOptions::shards`] asks for more. Every hit
+    /// takes the lock.
+    ///
+    /// [`CacheOptions::shards`]: crate::CacheOptions::shards
     Lru,
-    /// First in, first out, exact.
+    /// First in, first out, exact as [`Mode::Lru`] is.
     Fifo,
-    /// S3-FIFO as published: small queue 10 %, ghost queue 90 %, two hits to move on. Its ghosts are about 50 bytes of
-    /// ordinary memory for each entry that left, which no limit counts; it is there to be compared with.
+    /// S3-FIFO as published: small queue 10 %, ghost queue 90 %, two hits to move on; the shares are of what ghosts leave.
+    /// A ghost is charged 24 bytes, so that a cache of small values holds fewer of them, and where memory is short the oldest
+    /// ghosts go first. It is there to be compared with.
     S3Fifo,
 }
 
@@ -60,6 +64,12 @@ impl Mode {
     #[inline]
     pub(crate) fn moves_on_hit(self) -> bool {
         self == Self::Lru
+    }
+
+    /// Whether who goes can be told to the entry, so that one order has to hold over all.
+    #[inline]
+    pub(crate) fn is_exact(self) -> bool {
+        self != Self::Sketch
     }
 
     /// Whether a hit raises the entry's counter.
@@ -107,7 +117,7 @@ pub(crate) trait Nodes {
     fn set_queue(&mut self, node: Self::Node, queue: u8);
     /// How often the entry's key was asked for of late, whoever held it.
     fn frequency(&self, node: Self::Node) -> u8;
-    /// The key's hash, for ghosts.
+    /// The key's hash, for who had a ghost.
     fn hash(&self, node: Self::Node) -> u64;
     /// The entry will soon be asked about: what that needs may be fetched meanwhile.
     fn foresee(&self, _node: Self::Node) {}
@@ -147,12 +157,18 @@ impl Policy {
         }
     }
 
-    /// A key that is not there is about to be inserted.
-    #[inline]
-    pub fn miss(&mut self, hash: u64) {
+    /// A key that had a ghost is about to be inserted.
+    pub fn know(&mut self, hash: u64) {
         if let Self::S3Fifo(policy) = self {
-            policy.miss(hash);
+            policy.know(hash);
         }
+    }
+
+    /// Whether an entry that was let go of, from this queue, leaves a ghost; `None` when it leaves none, otherwise what all
+    /// ghosts may weigh at a capacity.
+    #[inline]
+    pub fn ghosts(&self, queue: u8, capacity: u64) -> Option<u64> {
+        matches!(self, Self::S3Fifo(_) if S3Fifo::leaves_ghost(queue)).then(|| S3Fifo::ghosts(capacity))
     }
 
     /// Takes in a new entry, which has no hits.

@@ -1,7 +1,5 @@
 //! S3-FIFO as published (Yang et al., SOSP 2023): a small queue of 10 %, a main queue, and the keys of who left the small
-//! one in a ghost queue of 90 %.
-
-use std::collections::{HashMap, VecDeque};
+//! one in a ghost queue of 90 %, which whoever calls the policy keeps.
 
 use super::Nodes;
 use super::list::List;
@@ -17,19 +15,16 @@ const MOST_KNOWN: usize = 15;
 pub(crate) struct S3Fifo {
     small: List,
     main: List,
-    ghosts: Ghosts,
     /// Keys that had a ghost and are about to be inserted.
     known: Vec<u64>,
 }
 
 impl S3Fifo {
-    /// A key was looked for and is not there.
-    pub fn miss(&mut self, hash: u64) {
-        if self.ghosts.take(hash) {
-            // A put that was refused leaves its key here.
-            self.known.truncate(MOST_KNOWN);
-            self.known.insert(0, hash);
-        }
+    /// A key that had a ghost is about to be inserted.
+    pub fn know(&mut self, hash: u64) {
+        // A put that was refused leaves its key here.
+        self.known.truncate(MOST_KNOWN);
+        self.known.insert(0, hash);
     }
 
     pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
@@ -46,18 +41,17 @@ impl S3Fifo {
     pub fn evict<N: Nodes>(&mut self, nodes: &mut N, capacity: u64) -> Option<N::Node> {
         let main = capacity - capacity / 10;
         if self.main.bytes <= main
-            && let Some(node) = self.evict_small(nodes, capacity)
+            && let Some(node) = self.evict_small(nodes)
         {
             return Some(node);
         }
-        self.evict_main(nodes).or_else(|| self.evict_small(nodes, capacity))
+        self.evict_main(nodes).or_else(|| self.evict_small(nodes))
     }
 
-    fn evict_small<N: Nodes>(&mut self, nodes: &mut N, capacity: u64) -> Option<N::Node> {
+    fn evict_small<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
         while let Some(mut node) = self.small.next_out(nodes) {
             self.small.remove(nodes, node);
             if nodes.hits(&mut node) < THRESHOLD {
-                self.ghosts.add(nodes.hash(node), nodes.weight(node), capacity / 10 * 9);
                 return Some(node);
             }
             nodes.set_hits(&mut node, 0);
@@ -77,52 +71,21 @@ impl S3Fifo {
         None
     }
 
+    /// Whether who was let go of leaves a ghost: it was not in the main queue.
+    pub fn leaves_ghost(queue: u8) -> bool {
+        queue == SMALL
+    }
+
+    /// What all ghosts together may weigh.
+    pub fn ghosts(capacity: u64) -> u64 {
+        capacity / 10 * 9
+    }
+
     pub fn list_of(&mut self, queue: u8) -> &mut List {
         if queue == SMALL { &mut self.small } else { &mut self.main }
     }
 
     pub fn lists(&self) -> [&List; 2] {
         [&self.small, &self.main]
-    }
-}
-
-/// Hashes of keys that left, first in, first out, as many as their entries would have filled a share of the cache.
-#[derive(Default)]
-struct Ghosts {
-    /// Hash, weight, and which of the hash's comings it is.
-    queue: VecDeque<(u64, u64, u64)>,
-    /// Hash to weight and coming.
-    known: HashMap<u64, (u64, u64)>,
-    bytes: u64,
-    comings: u64,
-}
-
-impl Ghosts {
-    fn add(&mut self, hash: u64, weight: u64, capacity: u64) {
-        if weight > capacity || self.known.contains_key(&hash) {
-            return;
-        }
-        while self.bytes + weight > capacity {
-            let Some((hash, weight, coming)) = self.queue.pop_front() else { break };
-            if self.known.get(&hash).is_some_and(|known| known.1 == coming) {
-                self.known.remove(&hash);
-                self.bytes -= weight;
-            }
-        }
-        self.comings += 1;
-        self.queue.push_back((hash, weight, self.comings));
-        self.known.insert(hash, (weight, self.comings));
-        self.bytes += weight;
-        // Ghosts that were taken leave their place in the queue behind; it must not grow by them without end.
-        if self.queue.len() > 2 * self.known.len() + 64 {
-            let known = &self.known;
-            self.queue.retain(|&(hash, _, coming)| known.get(&hash).is_some_and(|known| known.1 == coming));
-        }
-    }
-
-    fn take(&mut self, hash: u64) -> bool {
-        let Some((weight, _)) = self.known.remove(&hash) else { return false };
-        self.bytes -= weight;
-        true
     }
 }

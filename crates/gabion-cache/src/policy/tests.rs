@@ -1,6 +1,6 @@
 //! Policies alone, fed with traces.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::AtomicU64;
@@ -91,11 +91,51 @@ impl Nodes for Arena {
     }
 }
 
+/// Hashes of keys that left, first in, first out, as many as weigh no more than a share of the cache: a plain model.
+#[derive(Default)]
+pub(crate) struct Ghosts {
+    /// Hash, weight, and which of the hash's comings it is.
+    queue: VecDeque<(u64, u64, u64)>,
+    /// Hash to weight and coming.
+    known: HashMap<u64, (u64, u64)>,
+    bytes: u64,
+    comings: u64,
+}
+
+impl Ghosts {
+    pub fn add(&mut self, hash: u64, weight: u64, capacity: u64) {
+        if weight > capacity || self.known.contains_key(&hash) {
+            return;
+        }
+        while self.bytes + weight > capacity {
+            let Some((hash, weight, coming)) = self.queue.pop_front() else { break };
+            if self.known.get(&hash).is_some_and(|known| known.1 == coming) {
+                self.known.remove(&hash);
+                self.bytes -= weight;
+            }
+        }
+        self.comings += 1;
+        self.queue.push_back((hash, weight, self.comings));
+        self.known.insert(hash, (weight, self.comings));
+        self.bytes += weight;
+    }
+
+    pub fn len(&self) -> u64 {
+        self.known.len() as u64
+    }
+
+    pub fn take(&mut self, hash: u64) -> bool {
+        let Some((weight, _)) = self.known.remove(&hash) else { return false };
+        self.bytes -= weight;
+        true
+    }
+}
+
 /// Misses of a policy on a trace of (key, weight).
 fn misses(mode: Mode, capacity: u64, trace: impl IntoIterator<Item = (u32, u64)>) -> u64 {
     let mut arena = Arena::new(capacity as usize);
     let (mut policy, mut by_key, mut free) = (Policy::new(mode), HashMap::<u32, Id>::new(), Vec::new());
-    let mut misses = 0;
+    let (mut misses, mut ghosts) = (0, Ghosts::default());
     for (key, weight) in trace {
         if mode == Mode::Sketch {
             let saturated = by_key.get(&key).is_some_and(|&id| arena.nodes[id as usize].hits == MOST_HITS);
@@ -109,9 +149,14 @@ fn misses(mode: Mode, capacity: u64, trace: impl IntoIterator<Item = (u32, u64)>
             continue;
         }
         misses += 1;
-        policy.miss(u64::from(key));
+        if ghosts.take(u64::from(key)) {
+            policy.know(u64::from(key));
+        }
         while policy.bytes() + weight > capacity {
             let gone = policy.evict(&mut arena, capacity).expect("there is something");
+            if let Some(most) = policy.ghosts(arena.queue(gone), capacity) {
+                ghosts.add(arena.hash(gone), arena.weight(gone), most);
+            }
             by_key.remove(&arena.nodes[gone as usize].key);
             free.push(gone);
         }

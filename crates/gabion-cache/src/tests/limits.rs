@@ -207,3 +207,78 @@ fn numbers_of_dropped_tables_are_used_again() {
     assert_eq!((get(&first, b"k"), cache.total_stats().inserted), (Some(b"first".to_vec()), 8));
     cache.validate().unwrap();
 }
+
+/// A cache of a few KiB took up to 8 MiB: a page for each size class and thread, and pages for each part of the index.
+#[test]
+fn a_small_cache_is_small() {
+    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+        for limit in [0, 1 << 12, 1 << 16, 1 << 20, 5 << 20, 6 << 20, 8 << 20] {
+            let cache =
+                Cache::with_options(&CacheOptions { max_bytes: limit, mode, ..CacheOptions::default() }).unwrap();
+            let mut random = 0x9E37_79B9_97F4_A7C1_u64;
+            for key in 0..20_000_u32 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                // Of all sizes, and now and then a long one.
+                let most = if random.is_multiple_of(50) { (limit / 8).min(20_000) } else { (limit / 8).min(1000) };
+                let size = (random >> 20) as usize % (most as usize + 1);
+                let result = cache.put(&key.to_le_bytes(), &vec![3; size], &priority(0));
+                assert!(result == PutResult::Inserted || weight(4, size) > limit, "{size} of {limit}: {result:?}");
+                if key % 50 == 0 {
+                    let stats = cache.total_stats();
+                    assert!(stats.bytes <= limit && stats.reserved_bytes <= limit.max(5 << 20), "{stats:?}");
+                }
+            }
+            cache.validate().unwrap();
+            let stats = cache.total_stats();
+            // A page for each size class is half empty on average.
+            let least = if limit < 5 << 20 { limit * 8 / 10 } else { limit / 3 };
+            assert!(mode == Mode::S3Fifo || stats.bytes >= least, "{mode:?}, {limit}: {stats:?}");
+        }
+    }
+    // One value takes a page, and the index what it needs.
+    let cache = Cache::new(1 << 20).unwrap();
+    cache.put(b"k", b"v", &priority(0));
+    let stats = cache.total_stats();
+    assert!(stats.reserved_bytes < 96 << 10 && stats.index_bytes < 24 << 10, "{stats:?}");
+}
+
+#[test]
+fn a_value_that_no_pages_can_hold_costs_nobody_else() {
+    let limit = 6 << 20;
+    let cache = Cache::new(limit).unwrap();
+    cache.put(b"other", b"stays", &priority(0));
+    // Less than the limit, and too much for the pages beside those of the index.
+    assert_eq!(cache.put(b"k", &vec![0; limit as usize - 1000], &priority(0)), PutResult::Rejected);
+    assert_eq!((get(&cache, b"other"), cache.stats().evicted), (Some(b"stays".to_vec()), 0));
+    assert_eq!(cache.put(b"k", &vec![0; limit as usize * 3 / 4], &priority(0)), PutResult::Inserted);
+    cache.validate().unwrap();
+}
+
+/// Ghosts were outside the limit.
+#[test]
+fn ghosts_are_within_the_limit() {
+    let limit = 6 << 20;
+    let options = CacheOptions { max_bytes: limit, mode: Mode::S3Fifo, ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    for n in 0..300_000_u32 {
+        assert_eq!(cache.put(&n.to_le_bytes(), b"", &priority(0)), PutResult::Inserted);
+    }
+    let stats = cache.total_stats();
+    let ghosts = (limit - stats.bytes) / 24;
+    assert!(ghosts >= stats.entries / 8 && stats.reserved_bytes <= limit, "{stats:?}");
+    cache.validate().unwrap();
+    // They make room for what may evict nobody.
+    for n in 0..60_000_u32 {
+        cache.put(&n.to_le_bytes(), &[0; 500], &priority(1));
+    }
+    let kept = cache.len();
+    assert_eq!(cache.put(b"low", b"", &priority(0)), PutResult::Inserted);
+    assert_eq!(cache.len(), kept + 1);
+    cache.clear_all();
+    assert_eq!((cache.total_stats().bytes, cache.len()), (0, 0));
+    cache.validate().unwrap();
+    // All of it can be had again.
+    assert_eq!(cache.put(b"large", &vec![0; limit as usize * 3 / 4], &priority(0)), PutResult::Inserted);
+}

@@ -2,6 +2,8 @@
 
 mod defects;
 
+mod exact;
+
 mod exchange;
 
 mod limits;
@@ -27,7 +29,8 @@ fn cache(max_bytes: u64, mode: Mode) -> (Cache, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     let options =
         CacheOptions { max_bytes, mode, shards: Some(1), clock: Some(clock.clone()), ..CacheOptions::default() };
-    (Cache::with_options(&options).unwrap(), clock)
+    // Pages are never short before bytes are: see `limits` for what is so where they are.
+    (Cache::with_room(&options, max_bytes.max(8 << 20)).unwrap(), clock)
 }
 
 /// What a get gives: the short way, which needs a buffer with room, and the long one say the same.

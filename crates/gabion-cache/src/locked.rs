@@ -1,0 +1,166 @@
+//! A locked shard: its lists, its wheel, and entries that leave it.
+
+use std::sync::{Arc, MutexGuard};
+
+use gabion_pile::{Place, ReadBuf};
+
+use crate::budget::INDEX_BYTES;
+use crate::entry::{Entry, contents};
+use crate::policy::Id;
+use crate::shard::{Gone, Ground, Group, Held, Links, Reason, Shard, State, group_at, partition_of};
+use crate::stats::Figure;
+use crate::wheel::Due;
+
+/// A locked shard.
+pub(crate) struct Locked<'a> {
+    pub shard: &'a Shard,
+    pub ground: &'a Ground,
+    pub state: MutexGuard<'a, State>,
+    /// Whether somebody wants to hear of entries that leave.
+    pub heard: bool,
+    /// An entry that shall not be evicted: a put's, whose key's value must not get lost.
+    pub spared: Option<Id>,
+    /// The room that a put is about to need in the pile, if it is a slot: the first entry that leaves a slot of this size
+    /// leaves it to the put.
+    pub wanted: Option<u64>,
+    /// The place of an entry that left it to the put. The pile still holds its payload; nothing else leads there.
+    pub vacant: Option<Place>,
+}
+
+impl<'a> Locked<'a> {
+    #[inline]
+    pub fn entry(&self, id: Id) -> Entry<'a> {
+        Entry::at(&self.ground.pile, id)
+    }
+
+    /// What the entry is charged.
+    #[inline]
+    pub fn weight(&self, id: Id) -> u64 {
+        self.entry(id).stored() + INDEX_BYTES
+    }
+
+    /// Has a policy do something to the lists of an entry's group.
+    #[inline]
+    pub fn with_group<R>(
+        &mut self,
+        priority: i8,
+        partition: Option<u16>,
+        act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R,
+    ) -> R {
+        let at = group_at(&mut self.state.groups, self.ground.mode, priority, partition);
+        self.with_group_at(at, act)
+    }
+
+    /// As [`Locked::with_group`], for the group that stands at `at`.
+    #[inline]
+    pub fn with_group_at<R>(&mut self, at: usize, act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R) -> R {
+        let State { groups, stash, records, .. } = &mut *self.state;
+        let group = &mut groups[at];
+        let before = group.policy.is_empty();
+        let result = act(group, &mut Links::with(self.shard, self.ground, stash).sparing(self.spared));
+        let after = group.policy.is_empty();
+        if before != after {
+            let (priority, partition) = (group.priority, group.partition);
+            let own = partition.and_then(|table| records[usize::from(table)].own.as_ref());
+            for ledger in own.into_iter().chain([&self.ground.ledger]) {
+                if after { ledger.classes.go(priority) } else { ledger.classes.come(priority) }
+            }
+        }
+        result
+    }
+
+    /// Whether an entry's time is over.
+    pub fn is_over(&self, id: Id, now: u64) -> bool {
+        self.entry(id).due().is_some_and(|due| due.deadline() <= now)
+    }
+
+    pub fn hang(&mut self, id: Id) {
+        let State { wheel, stash, .. } = &mut *self.state;
+        wheel.hang(&Links::with(self.shard, self.ground, stash), id);
+    }
+
+    /// Gives an entry that has an end another one.
+    pub fn set_due(&mut self, id: Id, due: Due) {
+        self.unhang(id);
+        self.entry(id).set_due(due);
+        self.hang(id);
+    }
+
+    pub fn unhang(&mut self, id: Id) {
+        let State { wheel, stash, .. } = &mut *self.state;
+        wheel.take(&Links::with(self.shard, self.ground, stash), id);
+    }
+
+    /// Removes an entry, for its caller's reason.
+    pub fn remove_entry(&mut self, id: Id, reason: Option<Reason>) {
+        let (about, partition) = (self.entry(id).about(), partition_of(self.ground, id));
+        let node = Held::new(&self.ground.pile, id);
+        self.with_group(about.priority, partition, |group, links| group.policy.remove(links, node));
+        self.let_go(node, reason);
+    }
+
+    pub fn expire_entry(&mut self, id: Id) {
+        self.remove_entry(id, Some(Reason::Expired));
+    }
+
+    /// Removes an entry that its policy has let go of.
+    pub fn let_go(&mut self, mut node: Held<'a>, reason: Option<Reason>) {
+        let (id, entry) = (node.id, node.entry);
+        let weight = entry.stored() + INDEX_BYTES;
+        if entry.due().is_some() {
+            self.unhang(id);
+        }
+        let stash = &mut self.state.stash;
+        self.shard.segments.remove(stash, node.spot(self.shard, stash));
+        let (_, table, _) = entry.prefix();
+        if let Some(reason) = reason.filter(|_| self.heard) {
+            let mut buf = ReadBuf::new();
+            if let Some((key, value)) = contents(&self.ground.pile, id, &mut buf) {
+                let record = Arc::clone(&self.state.records[usize::from(table)]);
+                self.state.gone.push(Gone { record, key, value, reason });
+            }
+        }
+        if entry.rest().is_none() && self.wanted == Some(weight - INDEX_BYTES) {
+            (self.wanted, self.vacant) = (None, Some(Place::from_bits(id)));
+        } else {
+            self.discard(id);
+        }
+        let record = &self.state.records[usize::from(table)];
+        let evicted = u64::from(reason == Some(Reason::Evicted));
+        let expired = u64::from(reason == Some(Reason::Expired));
+        let left = [(Figure::Went, 1), (Figure::BytesOut, weight)];
+        record.counters.add_each([left[0], left[1], (Figure::Evicted, evicted), (Figure::Expired, expired)]);
+        if let Some(own) = &record.own {
+            own.used.give(weight);
+        }
+        self.earn(weight);
+        self.shard.segments.shrink(&mut self.state.stash);
+    }
+
+    /// Removes an entry's objects from the pile: nothing leads there any more.
+    pub fn discard(&self, id: Id) {
+        let rest = self.entry(id).rest();
+        let pile = &self.ground.pile;
+        if let Some(pointer) = pile.pointer_at(Place::from_bits(id)) {
+            let _ = pile.remove(pointer);
+        }
+        if let Some((pointer, _)) = rest {
+            let _ = pile.remove(pointer);
+        }
+    }
+
+    /// Removes entries whose time is over, looking at `steps` entries and buckets at most. Returns how many went, and
+    /// whether there is more to look at.
+    pub fn expire(&mut self, now: u64, mut steps: usize) -> (u64, bool) {
+        let mut expired = 0;
+        loop {
+            let State { wheel, stash, .. } = &mut *self.state;
+            let links = Links::with(self.shard, self.ground, stash);
+            let Some(id) = wheel.next_due(&links, now, &mut steps) else { return (expired, steps == 0) };
+            // Whoever removes it takes it down again.
+            wheel.hang(&links, id);
+            self.expire_entry(id);
+            expired += 1;
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Reading a shard: without its lock, as far as nothing moves meanwhile.
+
+use gabion_pile::{Place, ReadBuf};
+
+use crate::bucket::Cell;
+use crate::entry::Entry;
+use crate::hash::KeyHash;
+use crate::key::Image;
+use crate::policy::{Mode, Nodes};
+use crate::read::{Changed, Found, read_at, read_whole};
+use crate::segments::Glimpse;
+use crate::shard::{Ground, Links, Shard, State, group_in, partition_of};
+use crate::wheel::Due;
+
+/// What a short look for a key came to.
+pub(crate) enum Look<'a> {
+    /// Its value was read. It may be over, and nobody has heard of its use.
+    Value(Found, Cell<'a>),
+    /// There is none.
+    Nothing,
+    /// A longer search will tell.
+    Unclear,
+}
+
+/// What one search without a lock came to.
+enum Attempt<'a> {
+    Found(Found, Cell<'a>),
+    Nothing,
+    /// Something changed meanwhile.
+    Changed,
+    /// It may be in the stash.
+    Stashed,
+}
+
+/// How many times a read is tried beside writers before it asks for the lock.
+const ATTEMPTS: u32 = 16;
+
+impl Shard {
+    /// Looks for a key's value once, in the first place where it may be. Copies it if it is there.
+    #[inline(always)]
+    pub fn look(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf) -> Look<'_> {
+        let version = self.segments.version();
+        match self.segments.first(hash.kept()) {
+            Glimpse::Cell(cell) => match read_whole(&ground.pile, image, cell, buf) {
+                Some(found) => Look::Value(found, cell),
+                None => Look::Unclear,
+            },
+            Glimpse::Nothing if version.is_some_and(|version| self.segments.unmoved(version)) => Look::Nothing,
+            Glimpse::Nothing | Glimpse::Unclear => Look::Unclear,
+        }
+    }
+
+    /// Reads a key's value into `buf`: where it begins there. Takes no lock, unless entries move or change under the reader
+    /// again and again, or the use changes more than a count: in modes that move entries, and for idle times, once in a
+    /// millisecond at most. `now` is asked for when the entry has an end.
+    pub fn read(
+        &self,
+        ground: &Ground,
+        image: &Image<'_>,
+        hash: KeyHash,
+        used: bool,
+        buf: &mut ReadBuf,
+        now: impl Fn() -> u64,
+    ) -> Option<usize> {
+        for _ in 0..ATTEMPTS {
+            match self.attempt(ground, image, hash, buf, true) {
+                Attempt::Found(found, cell) => return self.found(ground, hash, found, cell, used, now),
+                Attempt::Nothing => return None,
+                Attempt::Changed => std::hint::spin_loop(),
+                Attempt::Stashed => break,
+            }
+        }
+        self.read_locked(ground, image, hash, used, buf, now)
+    }
+
+    /// Looks for a key's value once, without a lock.
+    #[inline]
+    fn attempt(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf, copy: bool) -> Attempt<'_> {
+        let Some(version) = self.segments.version() else { return Attempt::Changed };
+        let (found, stashed) = self.segments.find(hash.kept(), |cell| {
+            let read = read_at(&ground.pile, image, cell.place(), buf, copy, move || cell.stands());
+            read.map(|found| Some((found?, cell))).transpose()
+        });
+        match found {
+            Some(Ok((found, cell))) => Attempt::Found(found, cell),
+            None if stashed => Attempt::Stashed,
+            None if self.segments.unmoved(version) => Attempt::Nothing,
+            Some(Err(Changed)) | None => Attempt::Changed,
+        }
+    }
+
+    /// Where a value that was found begins, unless its time is over. The policy hears of its use.
+    pub fn found(
+        &self,
+        ground: &Ground,
+        hash: KeyHash,
+        found: Found,
+        cell: Cell<'_>,
+        used: bool,
+        now: impl Fn() -> u64,
+    ) -> Option<usize> {
+        let due = found.due;
+        if due != Due::NONE && !ground.lives_long(due) && !self.lives(ground, due, cell, used, now()) {
+            return None;
+        }
+        if used {
+            if ground.mode.counts_hits() {
+                if cell.hit() && ground.mode == Mode::Sketch {
+                    self.sketches.note(hash.kept());
+                }
+            } else if ground.mode.moves_on_hit() {
+                self.move_up(ground, cell);
+            }
+        }
+        Some(found.offset)
+    }
+
+    /// Whether an entry with an end lives on; a use puts the end of its idle time off.
+    #[inline(never)]
+    fn lives(&self, ground: &Ground, due: Due, cell: Cell<'_>, used: bool, now: u64) -> bool {
+        if due.deadline() <= now {
+            return false;
+        }
+        if used && due.idle().is_some_and(|idle| due.deadline() != now + idle) {
+            let _state = self.lock();
+            let entry = Entry::at(&ground.pile, cell.place().to_bits());
+            // Still the same entry: the deadline is its own.
+            if cell.stands() && entry.end() == due {
+                put_off(entry, now);
+            }
+        }
+        true
+    }
+
+    #[cold]
+    fn read_locked(
+        &self,
+        ground: &Ground,
+        image: &Image<'_>,
+        hash: KeyHash,
+        used: bool,
+        buf: &mut ReadBuf,
+        now: impl Fn() -> u64,
+    ) -> Option<usize> {
+        let mut state = self.lock();
+        let (cell, found) = self.open(&state, ground, image, hash, buf)?;
+        let place = cell.place();
+        if found.due != Due::NONE {
+            let now = now();
+            if found.due.deadline() <= now {
+                return None;
+            }
+            if used {
+                put_off(Entry::at(&ground.pile, place.to_bits()), now);
+            }
+        }
+        if used {
+            if ground.mode.counts_hits() && cell.hit() && ground.mode == Mode::Sketch {
+                self.sketches.note(hash.kept());
+            }
+            if ground.mode.moves_on_hit() {
+                self.move_up_locked(ground, &mut state, place);
+            }
+        }
+        Some(found.offset)
+    }
+
+    /// Whether a key has a value whose time is not over.
+    pub fn contains(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, now: impl Fn() -> u64) -> bool {
+        let mut buf = ReadBuf::new();
+        for _ in 0..ATTEMPTS {
+            match self.attempt(ground, image, hash, &mut buf, false) {
+                Attempt::Found(found, _) => return found.due == Due::NONE || found.due.deadline() > now(),
+                Attempt::Nothing => return false,
+                Attempt::Changed => std::hint::spin_loop(),
+                Attempt::Stashed => break,
+            }
+        }
+        self.read_locked(ground, image, hash, false, &mut buf, now).is_some()
+    }
+
+    /// Reads a key's value under the lock.
+    pub fn open<'a>(
+        &'a self,
+        state: &'a State,
+        ground: &Ground,
+        image: &Image<'_>,
+        hash: KeyHash,
+        buf: &mut ReadBuf,
+    ) -> Option<(Cell<'a>, Found)> {
+        self.segments.find_all(&state.stash, hash.kept(), |cell| {
+            let found = read_at(&ground.pile, image, cell.place(), buf, true, || true);
+            Some((cell, found.ok().flatten()?))
+        })
+    }
+
+    /// The policy hears of a use.
+    #[cold]
+    fn move_up(&self, ground: &Ground, cell: Cell<'_>) {
+        let mut state = self.lock();
+        if cell.stands() {
+            self.move_up_locked(ground, &mut state, cell.place());
+        }
+    }
+
+    fn move_up_locked(&self, ground: &Ground, state: &mut State, place: Place) {
+        let id = place.to_bits();
+        let (about, partition) = (Entry::at(&ground.pile, id).about(), partition_of(ground, id));
+        let State { groups, stash, .. } = state;
+        let mut links = Links::with(self, ground, stash);
+        let node = links.node(id);
+        group_in(groups, ground.mode, about.priority, partition).policy.touch(&mut links, node);
+    }
+}
+
+/// Puts off the end of an entry's idle time. Under the lock.
+fn put_off(entry: Entry<'_>, now: u64) {
+    let due = entry.end();
+    if let Some(idle) = due.idle() {
+        entry.set_due(due.until((now + idle).min(entry.times().end.unwrap_or(u64::MAX))));
+    }
+}

@@ -1,0 +1,184 @@
+//! How cells come, go and move: under the shard's lock, beside readers without one.
+
+use gabion_blocks::BlockError;
+use gabion_pile::Place;
+
+use crate::bucket::{BUCKET_WORDS, BUCKETS, Bucket, CELLS, HITS_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal};
+use crate::growth::{Parts, bounds, partner};
+use crate::hash::SEGMENT_BITS;
+use crate::pages::Unit;
+use crate::segments::{FULL, REACH, Segments, Spot, Stash, hash_of, home, segment_bits, tag};
+use crate::sync::Ordering::{Relaxed, Release};
+use crate::sync::{AtomicU64, fence};
+
+/// So many are too many, even while there is no memory for more segments.
+const MOST: u64 = FULL * 9 / 8;
+
+impl Segments {
+    fn moving(&self) -> Moving<'_> {
+        // Relaxed, as only the lock's holder stores; the fence keeps what moves behind it.
+        self.version.store(self.version.load(Relaxed) + 1, Relaxed);
+        fence(Release);
+        Moving(&self.version)
+    }
+
+    /// Takes an entry in, by the bits of its hash that are kept.
+    ///
+    /// # Errors
+    /// When there is no memory for another segment, and those that there are get too full.
+    pub fn insert(&self, stash: &mut Stash, kept: u64, place: Place) -> Result<(), BlockError> {
+        let count = self.count();
+        if count == 0 {
+            self.strip.put(0, clear)?;
+            self.recount(stash, 1);
+        } else if stash.entries > stash.most {
+            let split = self.split(stash);
+            if stash.entries > MOST * (1 << count.ilog2()) {
+                split?;
+            }
+        }
+        stash.entries += 1;
+        self.put(stash, kept, place.to_bits());
+        Ok(())
+    }
+
+    /// Puts a cell where it belongs: `cell` says the place and the hits.
+    fn put(&self, stash: &mut Stash, kept: u64, cell: u64) {
+        let (segment, home) = (self.segment(kept).expect("there is a segment"), home(kept));
+        let cell = cell & (PLACE | 3 << HITS_SHIFT) | segment_bits(kept) << SEGMENT_SHIFT;
+        let free = (0..REACH).find_map(|step| {
+            let free = equal(Bucket::of(segment, home + step).meta(), 0);
+            (free != 0).then(|| (step, free.trailing_zeros() as usize / 8))
+        });
+        // Raised before the cell is there: who finds the cell must have found the way.
+        (0..free.map_or(REACH, |(step, _)| step)).for_each(|step| Bucket::of(segment, home + step).pass(1));
+        if let Some((step, at)) = free {
+            Bucket::of(segment, home + step).fill(at, cell | (step as u64) << STEP_SHIFT, tag(kept));
+        } else {
+            stash.cells.push((AtomicU64::new(cell), kept));
+            self.stashed.store(stash.cells.len() as u64, Relaxed);
+        }
+    }
+
+    /// Takes an entry out.
+    #[inline]
+    pub fn remove(&self, stash: &mut Stash, spot: Spot<'_>) {
+        stash.entries -= 1;
+        let (step, at) = (spot.step(), spot.index());
+        let last = if step < REACH {
+            let (bucket, cell) = Bucket::at(spot.segment, at);
+            bucket.empty(cell);
+            at / BUCKET_WORDS
+        } else {
+            let (_, kept) = stash.cells.swap_remove(at);
+            self.stashed.store(stash.cells.len() as u64, Relaxed);
+            home(kept) + REACH
+        };
+        (0..step).for_each(|back| Bucket::of(spot.segment, last + BUCKETS - 1 - back).pass(-1));
+    }
+
+    /// Merges two segments when there are few entries. Called after removals.
+    #[inline]
+    pub fn shrink(&self, stash: &mut Stash) {
+        if stash.entries < stash.least {
+            self.merge(stash, self.count() - 1);
+        }
+    }
+
+    /// There are so many segments from now on.
+    fn recount(&self, stash: &mut Stash, count: u64) {
+        (stash.least, stash.most) = bounds(count, FULL);
+        // Release: who finds the count finds its segments.
+        self.parts.store(Parts::of(count).to_bits(), Release);
+    }
+
+    #[cold]
+    fn merge(&self, stash: &mut Stash, last: u64) {
+        let _moving = self.moving();
+        let from = self.strip.get(last as usize).expect("there is a segment");
+        let mut taken = Taken::new();
+        taken.take(from);
+        self.take_stashed(stash, last, &mut taken);
+        self.recount(stash, last);
+        taken.cells().for_each(|(cell, kept)| self.put(stash, kept, cell));
+        self.strip.give(last as usize);
+    }
+
+    /// Splits the segment whose turn it is.
+    #[cold]
+    fn split(&self, stash: &mut Stash) -> Result<(), BlockError> {
+        let count = self.count();
+        if count >= 1 << SEGMENT_BITS {
+            return Ok(());
+        }
+        self.strip.put(count as usize, clear)?;
+        let from = self.strip.get(partner(count) as usize).expect("there is a segment");
+        let _moving = self.moving();
+        let mut taken = Taken::new();
+        taken.take(from);
+        self.take_stashed(stash, partner(count), &mut taken);
+        clear(from);
+        self.recount(stash, count + 1);
+        taken.cells().for_each(|(cell, kept)| self.put(stash, kept, cell));
+        Ok(())
+    }
+
+    /// Takes the cells of a segment out of the stash.
+    fn take_stashed(&self, stash: &mut Stash, segment: u64, taken: &mut Taken) {
+        let parts = self.parts();
+        let mut at = 0;
+        while let Some((cell, kept)) = stash.cells.get(at) {
+            if parts.address(segment_bits(*kept)) as u64 == segment {
+                taken.more.push((cell.load(Relaxed), *kept));
+                stash.cells.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        self.stashed.store(stash.cells.len() as u64, Relaxed);
+    }
+}
+
+/// Makes a segment empty.
+fn clear(segment: &Unit) {
+    for word in segment {
+        // Relaxed: the version, or the count that makes the segment known, orders it.
+        word.store(0, Relaxed);
+    }
+}
+
+/// Cells on their way from one place to another, with their hashes.
+struct Taken {
+    cells: [(u64, u64); BUCKETS * CELLS],
+    len: usize,
+    more: Vec<(u64, u64)>,
+}
+
+impl Taken {
+    fn new() -> Self {
+        Self { cells: [(0, 0); BUCKETS * CELLS], len: 0, more: Vec::new() }
+    }
+
+    fn take(&mut self, segment: &Unit) {
+        for at in 0..BUCKETS {
+            for (_, cell, tag) in Bucket::of(segment, at).cells() {
+                self.cells[self.len] = (cell, hash_of(at, cell, tag).0);
+                self.len += 1;
+            }
+        }
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.cells[..self.len].iter().chain(&self.more).copied()
+    }
+}
+
+/// While it lives, cells may move: the version is odd.
+struct Moving<'a>(&'a AtomicU64);
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        // Release: whoever sees the even version sees the cells in their new places.
+        self.0.store(self.0.load(Relaxed) + 1, Release);
+    }
+}

@@ -1,0 +1,90 @@
+//! A put on its way, and how far it came.
+
+use std::sync::Arc;
+
+use gabion_blocks::BlockError;
+use gabion_pile::Pointer;
+
+use crate::clock::Clock;
+use crate::entry::{About, Head, Layout, Times};
+use crate::hash::KeyHash;
+use crate::key::Image;
+use crate::record::Record;
+use crate::wheel::Due;
+
+/// A put, ready to be stored.
+pub(crate) struct Request<'a> {
+    pub record: &'a Record,
+    pub image: &'a Image<'a>,
+    pub hash: KeyHash,
+    pub value: &'a [u8],
+    pub layout: Layout,
+    pub due: Option<Due>,
+    pub times: Times,
+    pub priority: i8,
+    /// Only when the key is not there.
+    pub absent: bool,
+    /// The key's entry stays until the new one is there, and makes no room for it but its own.
+    pub spare: bool,
+    pub clock: &'a Arc<dyn Clock>,
+}
+
+impl Request<'_> {
+    #[inline]
+    pub fn weight(&self) -> u64 {
+        crate::budget::weight(self.layout)
+    }
+
+    #[inline]
+    fn about(&self) -> About {
+        About { priority: self.priority, own: self.record.own.is_some() }
+    }
+
+    #[inline]
+    pub fn partition(&self) -> Option<u16> {
+        self.record.own.as_ref().map(|_| self.record.id)
+    }
+
+    #[inline]
+    pub fn head(&self, rest: Option<(Pointer, u64)>) -> Head {
+        Head { about: self.about(), kept: self.hash.kept(), due: self.due, times: self.times, rest }
+    }
+}
+
+/// How far a put came.
+pub(crate) enum Step {
+    Inserted,
+    Replaced,
+    /// The key is there, and the put is for absent keys only.
+    Present,
+    /// Whether so many bytes can be had is for all shards together to say.
+    Unsure(u64),
+    /// There are no pages for it.
+    Pages(BlockError),
+    /// Entries of this priority (of the table, or of all) must go first, and this shard has none.
+    Elsewhere {
+        priority: i8,
+        table_only: bool,
+    },
+    /// No room can be made.
+    Refused,
+}
+
+/// Why there is no room yet.
+pub enum Lack {
+    Unsure(u64),
+    Pages(BlockError),
+    Elsewhere { priority: i8, table_only: bool },
+    Room,
+}
+
+impl From<Lack> for Step {
+    fn from(lack: Lack) -> Self {
+        match lack {
+            Lack::Unsure(bytes) => Self::Unsure(bytes),
+            Lack::Pages(cause) => Self::Pages(cause),
+            Lack::Elsewhere { priority, table_only } => Self::Elsewhere { priority, table_only },
+            Lack::Room => Self::Refused,
+        }
+    }
+}
