@@ -30,10 +30,16 @@ const UNITS: [(&str, f64); 12] = [
 /// `TypeError` for what is no time, `ValueError` for one below 0, NaN, and text that says none.
 #[inline]
 pub(crate) fn duration(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
-    let seconds = match value.cast_exact::<PyFloat>() {
-        Ok(seconds) => seconds.value(),
-        Err(_) if value.is_exact_instance_of::<PyInt>() => whole(value)?,
-        Err(_) => other(name, value)?,
+    let seconds = if let Ok(seconds) = value.cast_exact::<PyFloat>() {
+        seconds.value()
+    } else if value.is_exact_instance_of::<PyInt>() {
+        // What nearly every call says; a float would take longer to make a span of.
+        if let Ok(seconds) = value.extract() {
+            return Ok(Duration::from_secs(seconds));
+        }
+        whole(value)?
+    } else {
+        other(name, value)?
     };
     // Not for NaN either.
     if seconds >= 0.0 {
