@@ -23,7 +23,7 @@ use crate::word::Word;
 #[derive(Clone, Copy, Default)]
 pub struct PileOptions {
     /// The most bytes that the pile may take, counted in pages of 64 KiB and runs. `None`: what this process may use
-    /// at all (physical memory or the cgroup's limit).
+    /// at all (physical memory or the cgroup's limit). `Some(0)` holds nothing: every put is refused.
     pub max_bytes: Option<u64>,
     /// How many writers can work at one time. `None`: the number of processors. Rounded up to a power of two.
     pub shards: Option<usize>,
