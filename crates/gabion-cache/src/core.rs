@@ -36,9 +36,11 @@ pub struct Departure<'a> {
 /// Whoever wants to hear of entries that leave.
 pub type Listener = Arc<dyn Fn(&Departure<'_>) + Send + Sync>;
 
-/// Caches below this limit may take this much memory: a page for each size class of the pile, and some for the index and for
-/// long values. With less, pages would decide who goes, long before bytes do.
-const LEAST_MEMORY: u64 = (CLASSES * PAGE_BYTES) as u64 + (1 << 20);
+/// Caches below this limit may take more memory than that, up to this: each size class of the pile fills pages of its own, and
+/// with less, pages would decide who goes, long before bytes do.
+const LEAST_MEMORY: u64 = 8 << 20;
+/// The most that it may be more: a page for each size class, and some for the index and for long values.
+const PAGES_MEMORY: u64 = (CLASSES * PAGE_BYTES) as u64 + (1 << 20);
 /// Memory for each shard of the pile, at least: twice what a page for each size class takes.
 const PILE_SHARE: u64 = 8 << 20;
 /// Memory for each shard, at least: of that, its index takes an eighth.
@@ -68,7 +70,8 @@ pub(crate) struct Core {
 
 impl Core {
     pub fn new(options: &CacheOptions) -> Result<Self, BlockError> {
-        Self::with_room(options, options.max_bytes.max(LEAST_MEMORY))
+        let limit = options.max_bytes;
+        Self::with_room(options, limit.max(LEAST_MEMORY.min(limit.saturating_add(PAGES_MEMORY))))
     }
 
     /// A cache that may take `room` bytes of memory.

@@ -26,8 +26,8 @@
 //! again. Writers lock one shard.
 //!
 //! Bytes are counted twice. What entries are charged (rounded payloads, their part of the index) never exceeds
-//! `max_bytes`; and memory, of pile and index together, is taken from one budget of the same size (5 MiB for smaller
-//! caches: a page for each size class). Where either is short, entries are evicted, of the lowest priority first; where only
+//! `max_bytes`; and memory, of pile and index together, is taken from one budget of the same size (in caches below
+//! 8 MiB, of a page more for each size class). Where either is short, entries are evicted, of the lowest priority first; where only
 //! pages are short, entries also move together. An entry that is evicted for one of the same size leaves its slot to that one.
 //!
 //! In the exact modes there is one shard, and nobody goes before his turn: where pages are short, more go than bytes ask for,

@@ -10,7 +10,8 @@ use crate::policy::Mode;
 #[derive(Debug, Clone, Default)]
 pub struct CacheOptions {
     /// The most bytes that the cache may take, with keys, headers, rounding and index. Memory is taken in pages of 64 KiB for
-    /// each size class, so a cache below 5 MiB may take 5 MiB where entries are of all sizes.
+    /// each size class, so a cache below 8 MiB may take up to 5 MiB more than its limit, and 8 MiB at most, where
+    /// entries are of all sizes.
     pub max_bytes: u64,
     /// Who goes when room is needed.
     pub mode: Mode,

@@ -33,7 +33,7 @@ pub struct CacheStats {
     /// The most that `bytes` may become.
     pub max_bytes: u64,
     /// Memory taken, in pages of 64 KiB and for the index in 4 KiB: what `bytes` lie in, and room within it. Never more than
-    /// `max_bytes`, or 5 MiB. The cache's only.
+    /// `max_bytes`; below 8 MiB, than 5 MiB more, or 8 MiB. The cache's only.
     pub reserved_bytes: u64,
     /// Memory of the index, out of `reserved_bytes`. The cache's only.
     pub index_bytes: u64,

@@ -36,7 +36,7 @@ figures! {
         /// The most that `bytes` may become: the table's own limit, or the cache's.
         max_bytes,
         /// Memory that the entries lie in, index included, in pages of 64 KiB and for the index in 4 KiB. Never more than
-        /// max_bytes, or 5 MiB. Tables share it: 0 in a table's figures.
+        /// max_bytes; below 8 MiB, than 5 MiB more, or 8 MiB. Tables share it: 0 in a table's figures.
         reserved_bytes,
         /// The index's part of reserved_bytes. Tables share it: 0 in a table's figures.
         index_bytes,
