@@ -4,7 +4,7 @@ use super::cache::{MOST_MOVED, Piece, batch};
 use super::cut::Cut;
 use super::seat;
 use super::shared::{Arena, LockedArena, Shared};
-use super::size::BLOCK_CLASS;
+use super::size::{BLOCK_CLASS, PIECE_CLASSES};
 use super::span::Span;
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
@@ -47,8 +47,27 @@ impl Shared {
     #[cold]
     fn rent_cut_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
         let mut pieces = [None; MOST_MOVED];
-        let taken = self.cut_or_steal(asked, class, clean, &mut pieces[..batch(class)])?;
-        Ok(self.keep_all_but_one(&mut pieces[..taken], class).expect("one piece at least"))
+        match self.cut_or_steal(asked, class, clean, &mut pieces[..batch(class)]) {
+            Ok(taken) => Ok(self.keep_all_but_one(&mut pieces[..taken], class).expect("one piece at least")),
+            // A block for each class in use can be all that the limit allows, and nearly all of it free.
+            Err(error) => self.rent_larger_piece(class, clean).ok_or(error),
+        }
+    }
+
+    /// Takes a free piece of the next larger class that any arena has one of.
+    fn rent_larger_piece(&'static self, class: usize, clean: bool) -> Option<Piece> {
+        let home = seat::arena(self);
+        let arenas = self.arenas_from(home);
+        let of_class = |larger| arenas.clone().map(move |arena| (arena, larger));
+        (class + 1..PIECE_CLASSES).flat_map(of_class).find_map(|(arena, larger)| {
+            let mut one = [None];
+            let mut shelves = arena.lock();
+            let taken = shelves.take_pieces(larger, clean, self.tick(), &mut one);
+            shelves.counts.rented += taken as u64;
+            shelves.counts.hits_piece += taken as u64;
+            shelves.counts.stolen += u64::from(taken > 0 && arena.index != home);
+            one[0]
+        })
     }
 
     /// The last of the pieces; the others go into this thread's cache.

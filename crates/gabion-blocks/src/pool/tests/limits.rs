@@ -50,6 +50,27 @@ fn the_total_is_limited_to_the_page() {
     }
 }
 
+/// Each class cuts a block of its own, so a limit of few blocks was all lent while nearly all of it was free.
+#[test]
+fn a_larger_piece_serves_where_no_block_is_left_to_cut() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 8 << 20);
+    let larger = [rent(&pool, 100_000), rent(&pool, 700_000)];
+    let mut others: Vec<Buffer> = (1..30).map(|n| rent(&pool, 3_000 * n)).collect();
+    others.extend((0..3).map(|_| rent(&pool, 600_000)));
+    assert!(others.iter().all(|buffer| buffer.capacity() >= buffer.len()));
+    let clean = pool.rent(&Request { clean: true, ..Request::new(1000) }).unwrap();
+    assert!(clean.as_slice().iter().all(|&byte| byte == 0));
+    pool.validate().unwrap();
+    assert!(twin.peak() <= 8 << 20);
+    // A class that has no larger one with a free piece.
+    let error = pool.rent(&Request::new(1_000_000)).unwrap_err();
+    assert_eq!(error, BlockError::Total { asked: 1_000_000, used: 8 << 20, limit: 8 << 20 });
+    drop((larger, others, clean));
+    pool.validate().unwrap();
+    assert_eq!(rent(&pool, 8 * MIB).len(), 8 * MIB);
+    close(pool, twin);
+}
+
 #[test]
 fn refusal_touches_nothing() {
     let (pool, twin) = pool_with(|settings| settings.total_limit = 20 << 20);
