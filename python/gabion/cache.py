@@ -308,8 +308,8 @@ class Cache(Table):
     ``ttl`` and ``idle`` (seconds, text such as "5 min", or a timedelta) are how long values live, and how long unasked
     for. Keys are str, bytes, int, UUID and tuples of them, equal where a dict takes them for equal: True is 1.
     Values are whatever a Pile can store; each get builds a new object. ``policy`` says who goes when room is needed:
-    "default" (recency and frequency), or the exact "lru", "fifo" and "s3fifo": one order, and one lock for writers, over
-    the whole cache.
+    "default" (recency and frequency), or the exact "lru", "fifo" and "s3fifo": one order, and one lock for writers,
+    over the whole cache.
 
     All methods may be called from any thread at any time. len() also counts what has expired and was not yet removed.
     A subclass may have an ``__init__`` of other parameters, which calls this one first; calls before that are a
