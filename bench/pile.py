@@ -40,7 +40,7 @@ def plan(options: Options) -> Plan:
         "floor: put is id(obj), get is one random read plus one empty object; churn is the loop around empty calls; "
         "in Rust, put, get and remove are copies to and from one flat buffer.",
         "rust arithmetic: sums and products that touch no memory. Where two threads do less than twice as many of them "
-        "as one, the two processors share a core, and code that keeps a core busy gains no more than that.",
+        "as one, the processors are less than two whole cores, and code that keeps a core busy gains no more.",
         "bytes_per_object is growth of resident memory; the pointers that a pile's caller keeps are in "
         "bytes_per_object_with_pointers.",
         "memory_vs_start and reserved_vs_start are per live byte: the drift of the random sizes is divided out.",

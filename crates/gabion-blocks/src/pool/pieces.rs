@@ -56,18 +56,18 @@ impl Shared {
 
     /// Takes a free piece of the next larger class that any arena has one of.
     fn rent_larger_piece(&'static self, class: usize, clean: bool) -> Option<Piece> {
-        let home = seat::arena(self);
-        let arenas = self.arenas_from(home);
-        let of_class = |larger| arenas.clone().map(move |arena| (arena, larger));
-        (class + 1..PIECE_CLASSES).flat_map(of_class).find_map(|(arena, larger)| {
+        let home = self.arena(seat::arena(self));
+        let of_class = |larger| self.arenas_from(home.index).map(move |arena| (arena, larger));
+        let piece = (class + 1..PIECE_CLASSES).flat_map(of_class).find_map(|(arena, larger)| {
             let mut one = [None];
-            let mut shelves = arena.lock();
-            let taken = shelves.take_pieces(larger, clean, self.tick(), &mut one);
-            shelves.counts.rented += taken as u64;
-            shelves.counts.hits_piece += taken as u64;
-            shelves.counts.stolen += u64::from(taken > 0 && arena.index != home);
+            arena.lock().take_pieces(larger, clean, self.tick(), &mut one);
             one[0]
-        })
+        })?;
+        let mut shelves = home.lock();
+        shelves.counts.rented += 1;
+        shelves.counts.hits_piece += 1;
+        shelves.counts.stolen += u64::from(piece.span().home() != home.index);
+        Some(piece)
     }
 
     /// The last of the pieces; the others go into this thread's cache.
