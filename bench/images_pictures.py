@@ -13,6 +13,7 @@ from harness import Result
 
 MIB = 1 << 20
 _COLOURS = {
+    "gabion, malloc": "#e59866",
     "gabion": "#c0392b",
     "Pillow, gap 2": "#85c1e9",
     "Pillow": "#2980b9",

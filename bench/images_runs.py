@@ -194,11 +194,14 @@ def _lanczos(old: int, new: int) -> Any:
 def service(subject: str, folder: str, threads: int, seconds: float, period: float) -> dict:
     """A service: random photographs in random sizes, half of them decoded in full; then idleness of two periods."""
     photos = [photo for photo in load(folder) if photo.megapixels < _LARGEST_MEGAPIXELS and photo.kind != "png"]
-    maker = SUBJECTS[subject](threads)
-    if subject == "gabion":
+    own, _, untrimmed = subject.partition("-")
+    if own == "gabion":
         import gabion.memory
 
         gabion.memory.configure(trim_period=period)
+        if not untrimmed:
+            gabion.memory.trim_malloc()
+    maker = SUBJECTS[own](threads)
     smallest = min(photos, key=lambda photo: photo.megapixels)
     answered = itertools.count()
     state = {"until": 0.0, "start": 0}
@@ -232,7 +235,7 @@ def service(subject: str, folder: str, threads: int, seconds: float, period: flo
     readings: list[tuple[float, int]] = []
     try:
         ready.wait()
-        _give_back(subject)
+        _give_back(own)
         start = machine.resident_bytes()
         began = time.monotonic()
         state["until"] = began + seconds

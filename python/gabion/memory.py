@@ -10,7 +10,7 @@ the limits that it is given.
 ...     view[:5] = b"stone"
 ...     view.release()
 
-Functions: rent(), rent_group(), configure(), stats(), trim(), track().
+Functions: rent(), rent_group(), configure(), stats(), trim(), trim_malloc(), track().
 Classes: Buffer, Group, MemoryStats, ArenaStats, Leak, Leaks.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gabion import _native
-from gabion._native import ArenaStats, Buffer, Group, MemoryStats, configure, rent, rent_group, stats, trim
+from gabion._native import ArenaStats, Buffer, Group, MemoryStats, configure, rent, rent_group, stats, trim, trim_malloc
 
 __all__ = [
     "ArenaStats",
@@ -35,6 +35,7 @@ __all__ = [
     "stats",
     "track",
     "trim",
+    "trim_malloc",
 ]
 
 

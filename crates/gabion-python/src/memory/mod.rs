@@ -20,6 +20,7 @@
 //! | `group` | `gabion.memory.Group` |
 //! | `stats` | `gabion.memory.MemoryStats` |
 //! | `calls` | the functions of the module |
+//! | `malloc` | how much the C library's malloc keeps |
 //! | `collect` | a full garbage collection asks the pool to look at its idle memory |
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "docstrings are Python's, whose slices look like links")]
@@ -46,6 +47,8 @@ mod stats;
 
 mod calls;
 
+mod malloc;
+
 mod collect;
 
 pub(crate) use argument::row as row_index;
@@ -62,6 +65,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<stats::MemoryStats>()?;
     m.add_class::<stats::ArenaStats>()?;
     calls::register(m)?;
+    malloc::register(m)?;
     tracking::register(m)?;
     collect::register(m)
 }

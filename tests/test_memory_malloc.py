@@ -1,0 +1,61 @@
+"""`trim_malloc()`: what malloc keeps of a load that is over."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+import gabion.memory as memory
+
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="not glibc's malloc")
+
+# A load in a thread that lives on: its heap grows by blocks of 10 kB, and all of them are freed again.
+_PROGRAM = """
+import sys, threading
+from pathlib import Path
+import gabion.memory
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+def load() -> None:
+    bytes(30 << 20)   # glibc learns from it to keep twice as much
+    blocks = [bytes(10_000) for _ in range(2_000)]
+    del blocks
+    loaded.set()
+    over.wait()
+
+if "trim" in sys.argv:
+    gabion.memory.trim_malloc()
+loaded, over = threading.Event(), threading.Event()
+threading.Thread(target=load).start()
+before = resident()
+loaded.wait()
+print(resident() - before)
+over.set()
+"""
+
+
+def left(*arguments: str) -> int:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, *arguments], check=True, capture_output=True, timeout=60)
+    return int(done.stdout)
+
+
+@glibc
+def test_a_load_that_is_over_leaves_little() -> None:
+    assert left("trim") < 4 << 20
+
+
+def test_what_is_no_threshold_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"keep=2147483648: malloc's threshold is below 2 GiB"):
+        memory.trim_malloc(keep=1 << 31)
+    with pytest.raises(ValueError, match="keep=-1: not a size"):
+        memory.trim_malloc(keep=-1)
+    with pytest.raises(TypeError, match="keep must be an int"):
+        memory.trim_malloc(keep=1.5)  # type: ignore[arg-type]
+
+
+@glibc
+def test_text_is_a_size() -> None:
+    memory.trim_malloc(keep="1 MiB")
