@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
 use gabion_heap::CLASSES;
-use gabion_pile::{Pile, PileOptions};
+use gabion_pile::{IndexedPile, Pile, PileOptions};
 
 use crate::budget::{INDEX_BYTES, Ledger};
 use crate::clock::{Clock, SystemClock, now, roughly};
@@ -88,7 +88,7 @@ impl Core {
         let most = usize::try_from(room / PILE_SHARE).map_or(MOST_SHARDS, |most| most.clamp(1, MOST_SHARDS));
         let pile_shards = options.shards.unwrap_or(processors).min(1 << most.ilog2());
         let pile_options = PileOptions { shards: Some(pile_shards), ..PileOptions::default() };
-        let pile = Pile::with_budget(pile_options, Arc::clone(&memory))?;
+        let pile = IndexedPile::from(Pile::with_budget(pile_options, Arc::clone(&memory))?);
         let pages = Purposes::new(&memory, options.mode)?;
         // Hashes spread unevenly, so a shard has room for twice its share.
         let most_entries = 2 * (room / LEAST_ENTRY) / shards as u64 + 4096;
@@ -123,7 +123,7 @@ impl Core {
         &self.ground.clock
     }
 
-    pub fn pile(&self) -> &Pile {
+    pub fn pile(&self) -> &IndexedPile {
         &self.ground.pile
     }
 

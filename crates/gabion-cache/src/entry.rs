@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::Run;
 use gabion_heap::{MAX_SLOT_WORDS, slot_words};
-use gabion_pile::{Body, Glance, Pile, Place, Pointer, ReadBuf};
+use gabion_pile::{Body, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf};
 
 use crate::hash::KEPT_BITS;
 use crate::key::{Image, parse_prefix};
@@ -255,7 +255,7 @@ impl<'a> Entry<'a> {
 
     /// The entry at a place that is known to hold one.
     #[inline]
-    pub fn at(pile: &'a Pile, id: Id) -> Self {
+    pub fn at(pile: &'a IndexedPile, id: Id) -> Self {
         Self(pile.body(Place::from_bits(id)).expect("an entry is in the cache's pile"))
     }
 
@@ -437,7 +437,7 @@ pub(crate) fn key_at(pile: &Pile, glance: &Glance<'_>) -> Option<(u16, Vec<u8>)>
 }
 
 /// The key and the value of the entry at a place that is known to hold one. Under the lock.
-pub(crate) fn contents(pile: &Pile, id: Id, buf: &mut ReadBuf) -> Option<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn contents(pile: &IndexedPile, id: Id, buf: &mut ReadBuf) -> Option<(Vec<u8>, Vec<u8>)> {
     let entry = Entry::at(pile, id);
     let (length, _, prefix) = entry.prefix();
     let mut inline = entry.inline_bytes();

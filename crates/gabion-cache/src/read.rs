@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_pile::{Glance, Pile, Place, ReadBuf};
+use gabion_pile::{Glance, IndexedPile, Pile, Place, ReadBuf};
 
 use crate::bucket::Cell;
 use crate::entry::{Entry, Flags};
@@ -24,7 +24,7 @@ pub(crate) struct Changed;
 /// Reads the value of a key that lies at a cell's place in one piece; `None` when it does not, or changes meanwhile, or when
 /// `buf` has to grow for it.
 #[inline(always)]
-pub(crate) fn read_whole(pile: &Pile, image: &Image<'_>, cell: Cell<'_>, buf: &mut ReadBuf) -> Option<Found> {
+pub(crate) fn read_whole(pile: &IndexedPile, image: &Image<'_>, cell: Cell<'_>, buf: &mut ReadBuf) -> Option<Found> {
     let glance = pile.glance_at_once(cell.place())?;
     // Relaxed throughout: `holds` decides what all this is worth.
     let word = |index| glance.body().word(index).load(Relaxed);
@@ -50,7 +50,7 @@ pub(crate) fn read_whole(pile: &Pile, image: &Image<'_>, cell: Cell<'_>, buf: &m
 /// there. `linked` says whether the index still leads there.
 #[inline(always)]
 pub(crate) fn read_at(
-    pile: &Pile,
+    pile: &IndexedPile,
     image: &Image<'_>,
     place: Place,
     buf: &mut ReadBuf,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
-use gabion_pile::{Pile, Place, ReadBuf};
+use gabion_pile::{IndexedPile, Place, ReadBuf};
 
 use crate::budget::Ledger;
 use crate::clock::{Clock, LATE, roughly};
@@ -20,7 +20,7 @@ use crate::wheel::{Due, Timers, Wheel};
 
 /// What all shards of a cache stand on.
 pub(crate) struct Ground {
-    pub pile: Pile,
+    pub pile: IndexedPile,
     pub ledger: Ledger,
     /// Pages and runs taken, of pile and index.
     pub memory: Arc<Budget>,
@@ -211,7 +211,7 @@ pub(crate) fn group_in(groups: &mut Vec<Group>, mode: Mode, priority: i8, partit
 /// The entries as the policies and the wheel see them. Under the lock.
 pub(crate) struct Links<'a, 's> {
     shard: &'a Shard,
-    pile: &'a Pile,
+    pile: &'a IndexedPile,
     stash: &'s Stash,
     /// The entry that stays, or [`NONE`].
     spared: Id,
@@ -227,7 +227,7 @@ pub(crate) struct Held<'a> {
 
 impl<'a> Held<'a> {
     #[inline]
-    pub fn new(pile: &'a Pile, id: Id) -> Self {
+    pub fn new(pile: &'a IndexedPile, id: Id) -> Self {
         Self { id, entry: Entry::at(pile, id), spot: None }
     }
 

@@ -75,7 +75,7 @@ mod tests;
 pub use error::{PileError, PointerFault};
 pub use iterate::{Cursor, Pointers};
 pub use pile::{Pile, PileOptions};
-pub use place::{Body, Glance, Place, SparsePage};
+pub use place::{Body, Glance, IndexedPile, Place, SparsePage};
 pub use pointer::Pointer;
 pub use read::ReadBuf;
 pub use stats::PileStats;

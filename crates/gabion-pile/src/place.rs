@@ -2,7 +2,10 @@
 //!
 //! Such an owner may also keep books of its own in the first words of each payload: [`Body`] gives them as atomic words.
 //! Only what the owner never changes in place is of one piece when it is read through a [`Glance`].
+//!
+//! These doors belong to an [`IndexedPile`], which has no views: nobody can hold a plain slice of what is written there.
 
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -46,6 +49,69 @@ impl Pointer {
     #[inline]
     pub fn to_place(self) -> Place {
         Place(self.place())
+    }
+}
+
+/// A pile whose owner keeps an index of its own, knows objects by their [`Place`], and writes into payloads in place, as a
+/// cache does.
+///
+/// It has all that a [`Pile`] has but views: a view is made from an `Arc<Pile>`, and nothing ever moves the pile out of here
+/// or lends it mutably. So the words of a [`Body`] are only ever accessed as atomics, and to write them is safe:
+///
+/// ```
+/// use std::sync::atomic::Ordering::Relaxed;
+/// use gabion_pile::{IndexedPile, Pile, ReadBuf};
+///
+/// let pile = IndexedPile::from(Pile::new()?);
+/// let pointer = pile.put(&[1; 16], 0)?;
+/// pile.body(pointer.to_place()).unwrap().word(1).store(7, Relaxed);
+/// assert_eq!(pile.read(pointer, &mut ReadBuf::new())?[8], 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+/// A view of it is refused by the compiler,
+///
+/// ```compile_fail,E0599
+/// # use std::sync::Arc;
+/// # use gabion_pile::{IndexedPile, Pile};
+/// # let pile = Arc::new(IndexedPile::from(Pile::new().unwrap()));
+/// # let pointer = pile.put(&[1; 16], 0).unwrap();
+/// pile.view(pointer);
+/// ```
+/// and so is a pile that views can be made of:
+///
+/// ```compile_fail,E0308
+/// # use std::sync::Arc;
+/// # use gabion_pile::{IndexedPile, Pile};
+/// # let pile = IndexedPile::from(Pile::new().unwrap());
+/// let pile: Arc<Pile> = Arc::new(pile);
+/// ```
+/// A pile that has views lends nobody its words:
+///
+/// ```compile_fail,E0599
+/// # use std::sync::{Arc, atomic::Ordering::Relaxed};
+/// # use gabion_pile::Pile;
+/// # let pile = Arc::new(Pile::new().unwrap());
+/// # let pointer = pile.put(&[1; 16], 0).unwrap();
+/// let view = pile.view(pointer).unwrap();
+/// pile.body(pointer.to_place()).unwrap().word(0).store(7, Relaxed);
+/// ```
+#[derive(Debug)]
+pub struct IndexedPile(Pile);
+
+impl From<Pile> for IndexedPile {
+    /// A pile by itself has no views: each view keeps an `Arc<Pile>`.
+    fn from(pile: Pile) -> Self {
+        Self(pile)
+    }
+}
+
+/// Shared only, and never mutable: with `&mut Pile` another pile could be put in its place, and this one into an `Arc`.
+impl Deref for IndexedPile {
+    type Target = Pile;
+
+    #[inline(always)]
+    fn deref(&self) -> &Pile {
+        &self.0
     }
 }
 
@@ -170,6 +236,17 @@ impl SparsePage {
 }
 
 impl Pile {
+    /// Asks for the first cache lines of the object at a place ahead of its use. Any place may be given.
+    #[inline]
+    pub fn prefetch_at(&self, place: Place) {
+        if let Some(block) = self.blocks.block(place.0.number()) {
+            block.prefetch(place.0.word());
+            block.prefetch(place.0.word() + 8);
+        }
+    }
+}
+
+impl IndexedPile {
     /// A page with few objects, for an owner that wants it emptied; `movable`: one whose objects have room in other pages.
     /// Constant time; locks one shard after the other.
     pub fn sparse_page(&self, movable: bool) -> Option<SparsePage> {
@@ -200,15 +277,6 @@ impl Pile {
         Some(Body { block: self.blocks.block(place.0.number())?, at: place.0.word() })
     }
 
-    /// Asks for the first cache lines of the object at a place ahead of its use. Any place may be given.
-    #[inline]
-    pub fn prefetch_at(&self, place: Place) {
-        if let Some(block) = self.blocks.block(place.0.number()) {
-            block.prefetch(place.0.word());
-            block.prefetch(place.0.word() + 8);
-        }
-    }
-
     /// The pointer of the live object at a place. The caller knows that there is one.
     #[inline]
     pub fn pointer_at(&self, place: Place) -> Option<Pointer> {
@@ -225,7 +293,7 @@ impl Pile {
         fits.then_some(glance)
     }
 
-    /// As [`Pile::glance`], for who reads single words of the payload and copies by [`Glance::copy_at_once`] only: what is
+    /// As [`IndexedPile::glance`], for who reads single words of the payload and copies by [`Glance::copy_at_once`] only: what is
     /// taken for a payload need not fit the block.
     #[inline(always)]
     pub fn glance_at_once(&self, place: Place) -> Option<Glance<'_>> {
@@ -243,11 +311,12 @@ impl Pile {
 
 #[cfg(test)]
 mod tests {
+    use super::IndexedPile;
     use crate::{Pile, ReadBuf};
 
     #[test]
     fn a_copy_at_once_gives_what_a_copy_gives_or_nothing() {
-        let pile = Pile::new().unwrap();
+        let pile = IndexedPile::from(Pile::new().unwrap());
         for length in [0, 1, 8, 75, 80, 1016] {
             let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
             let place = pile.put(&payload, 0).unwrap().to_place();
