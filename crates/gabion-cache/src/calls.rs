@@ -10,7 +10,7 @@ use crate::entry::{Layout, Times, contents};
 use crate::hash::KeyHash;
 use crate::key::{Image, LONGEST_KEY};
 use crate::locked::Locked;
-use crate::lookup::Look;
+use crate::lookup::{Look, Sought};
 use crate::options::{PutOptions, PutResult, Span};
 use crate::policy::Id;
 use crate::read::Found;
@@ -56,7 +56,7 @@ impl Core {
         let image = Image::new(record.id, key);
         let hash = self.hash(&image);
         let (ground, shards) = self.parts();
-        let offset = shards[self.shard(hash)].read(ground, &image, hash, used, buf, || self.now());
+        let offset = shards[self.shard(hash)].read(Sought { ground, image: &image, hash }, used, buf, || self.now());
         if used {
             record.counters.count(if offset.is_some() { Figure::Hits } else { Figure::Misses });
         }
@@ -198,7 +198,8 @@ impl Core {
         }
         let image = Image::new(record.id, key);
         let hash = self.hash(&image);
-        self.parts().1[self.shard(hash)].contains(self.parts().0, &image, hash, || self.now())
+        let (ground, shards) = self.parts();
+        shards[self.shard(hash)].contains(Sought { ground, image: &image, hash }, || self.now())
     }
 
     pub fn remove(&self, record: &Record, key: &[u8]) -> bool {
@@ -224,7 +225,7 @@ impl Core {
         let image = Image::new(record.id, key);
         let hash = self.hash(&image);
         let mut locked = self.lock(self.shard(hash));
-        let opened = locked.shard.open(&locked.state, self.parts().0, &image, hash, buf);
+        let opened = locked.shard.open(&locked.state, Sought { ground: self.parts().0, image: &image, hash }, buf);
         let opened = opened.map(|(cell, found)| (cell.place().to_bits(), found.offset));
         let found = opened.and_then(|(id, offset)| {
             let over = self.is_over(&locked, id);

@@ -12,6 +12,14 @@ use crate::segments::Glimpse;
 use crate::shard::{Ground, Links, Shard, State, group_in, partition_of};
 use crate::wheel::Due;
 
+/// A key that is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought<'a> {
+    pub ground: &'a Ground,
+    pub image: &'a Image<'a>,
+    pub hash: KeyHash,
+}
+
 /// What a short look for a key came to.
 pub(crate) enum Look<'a> {
     /// Its value was read. It may be over, and nobody has heard of its use.
@@ -53,29 +61,30 @@ impl Shard {
     /// Reads a key's value into `buf`: where it begins there. Takes no lock, unless entries move or change under the reader
     /// again and again, or the use changes more than a count: in modes that move entries, and for idle times, once in a
     /// millisecond at most. `now` is asked for when the entry has an end.
-    pub fn read(
-        &self,
-        ground: &Ground,
-        image: &Image<'_>,
-        hash: KeyHash,
-        used: bool,
-        buf: &mut ReadBuf,
-        now: impl Fn() -> u64,
-    ) -> Option<usize> {
+    pub fn read(&self, sought: Sought<'_>, used: bool, buf: &mut ReadBuf, now: impl Fn() -> u64) -> Option<usize> {
+        match self.search(sought, buf, true) {
+            Attempt::Found(found, cell) => self.found(sought.ground, sought.hash, found, cell, used, now),
+            Attempt::Nothing => None,
+            Attempt::Changed | Attempt::Stashed => self.read_locked(sought, used, buf, now),
+        }
+    }
+
+    /// Looks for a key's value without a lock, again as long as something changes meanwhile.
+    #[inline]
+    fn search(&self, sought: Sought<'_>, buf: &mut ReadBuf, copy: bool) -> Attempt<'_> {
         for _ in 0..ATTEMPTS {
-            match self.attempt(ground, image, hash, buf, true) {
-                Attempt::Found(found, cell) => return self.found(ground, hash, found, cell, used, now),
-                Attempt::Nothing => return None,
+            match self.attempt(sought, buf, copy) {
                 Attempt::Changed => std::hint::spin_loop(),
-                Attempt::Stashed => break,
+                told => return told,
             }
         }
-        self.read_locked(ground, image, hash, used, buf, now)
+        Attempt::Changed
     }
 
     /// Looks for a key's value once, without a lock.
     #[inline]
-    fn attempt(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf, copy: bool) -> Attempt<'_> {
+    fn attempt(&self, sought: Sought<'_>, buf: &mut ReadBuf, copy: bool) -> Attempt<'_> {
+        let Sought { ground, image, hash } = sought;
         let Some(version) = self.segments.version() else { return Attempt::Changed };
         let (found, stashed) = self.segments.find(hash.kept(), |cell| {
             let read = read_at(&ground.pile, image, cell.place(), buf, copy, move || cell.stands());
@@ -133,17 +142,10 @@ impl Shard {
     }
 
     #[cold]
-    fn read_locked(
-        &self,
-        ground: &Ground,
-        image: &Image<'_>,
-        hash: KeyHash,
-        used: bool,
-        buf: &mut ReadBuf,
-        now: impl Fn() -> u64,
-    ) -> Option<usize> {
+    fn read_locked(&self, sought: Sought<'_>, used: bool, buf: &mut ReadBuf, now: impl Fn() -> u64) -> Option<usize> {
         let mut state = self.lock();
-        let (cell, found) = self.open(&state, ground, image, hash, buf)?;
+        let (cell, found) = self.open(&state, sought, buf)?;
+        let Sought { ground, hash, .. } = sought;
         let place = cell.place();
         if found.due != Due::NONE {
             let now = now();
@@ -166,30 +168,19 @@ impl Shard {
     }
 
     /// Whether a key has a value whose time is not over.
-    pub fn contains(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, now: impl Fn() -> u64) -> bool {
+    pub fn contains(&self, sought: Sought<'_>, now: impl Fn() -> u64) -> bool {
         let mut buf = ReadBuf::new();
-        for _ in 0..ATTEMPTS {
-            match self.attempt(ground, image, hash, &mut buf, false) {
-                Attempt::Found(found, _) => return found.due == Due::NONE || found.due.deadline() > now(),
-                Attempt::Nothing => return false,
-                Attempt::Changed => std::hint::spin_loop(),
-                Attempt::Stashed => break,
-            }
+        match self.search(sought, &mut buf, false) {
+            Attempt::Found(found, _) => found.due == Due::NONE || found.due.deadline() > now(),
+            Attempt::Nothing => false,
+            Attempt::Changed | Attempt::Stashed => self.read_locked(sought, false, &mut buf, now).is_some(),
         }
-        self.read_locked(ground, image, hash, false, &mut buf, now).is_some()
     }
 
     /// Reads a key's value under the lock.
-    pub fn open<'a>(
-        &'a self,
-        state: &'a State,
-        ground: &Ground,
-        image: &Image<'_>,
-        hash: KeyHash,
-        buf: &mut ReadBuf,
-    ) -> Option<(Cell<'a>, Found)> {
-        self.segments.find_all(&state.stash, hash.kept(), |cell| {
-            let found = read_at(&ground.pile, image, cell.place(), buf, true, || true);
+    pub fn open<'a>(&'a self, state: &'a State, sought: Sought<'_>, buf: &mut ReadBuf) -> Option<(Cell<'a>, Found)> {
+        self.segments.find_all(&state.stash, sought.hash.kept(), |cell| {
+            let found = read_at(&sought.ground.pile, sought.image, cell.place(), buf, true, || true);
             Some((cell, found.ok().flatten()?))
         })
     }
