@@ -24,7 +24,7 @@ def test_django(script: Any) -> None:
             "contradicting": {"BACKEND": backend, "LOCATION": "one", "OPTIONS": {"MAX_BYTES": "9 MiB"}},
         })
         import asyncio, threading
-        from django.core.cache import cache, caches
+        from django.core.cache import CacheHandler, cache, caches
         from django.core.exceptions import ImproperlyConfigured
 
         cache.set("k", {"v": [1, None]}, 30)
@@ -36,6 +36,16 @@ def test_django(script: Any) -> None:
             assert "one" in str(error)
         else:
             raise AssertionError("a contradiction went unseen")
+
+        for options, named in ({"max_bytes": "9 MiB"}, "'max_bytes'"), ({"MAX_ENTRIES": 5}, ""):
+            settings.CACHES["odd"] = {"BACKEND": backend, "LOCATION": "odd", "OPTIONS": options}
+            try:
+                CacheHandler()["odd"]
+            except ImproperlyConfigured as error:
+                assert named and named in str(error) and "MAX_BYTES and POLICY" in str(error)
+            else:
+                assert not named, "an option of another spelling went unseen"
+        assert cache.stats().entries == 1
 
         calls = []
         cache.set("n", 0)
@@ -80,6 +90,8 @@ def test_dogpile() -> None:
         assert sorted(mine) == ["a", "b"]
         region.delete_multi(["a", "b"])
         assert region.get_multi(["a", "b"]) == [api.api.NO_VALUE] * 2
+    with pytest.raises(TypeError, match="no argument 'size' for a gabion backend; there are max_bytes"):
+        api.make_region().configure("gabion", arguments={"size": "1 MiB"})
 
 
 def test_aiocache() -> None:

@@ -37,7 +37,7 @@ def test_like_a_dict(cache):
         del cache["b"]
     del cache["a"]
     assert len(cache) == 0
-    assert cache.pop("a", 7) == 7
+    assert cache.pop("a", 7) == cache.pop("a", default=7) == 7
     with pytest.raises(KeyError):
         cache.pop("a")
     cache["a"] = 1
@@ -486,3 +486,31 @@ def test_a_key_with_an_item_that_is_none_is_told_so(cache):
     for key in ((1.5,), ("a", (b"b", [])), (None, "a")):
         with pytest.raises(TypeError, match=r"not a tuple with an item of type (float|list|NoneType); pass one"):
             cache[key] = 1
+
+
+def test_a_share_of_hits(cache):
+    assert cache.stats().hit_rate == 0.0
+    cache["a"] = 1
+    assert [cache.get(key) for key in ("a", "a", "a", "b")] == [1, 1, 1, None]
+    assert cache.stats().hit_rate == 0.75
+    assert "hit_rate" not in cache.stats().as_dict()
+
+
+def test_mistakes_are_told_where_they_are_made(cache):
+    with pytest.raises(TypeError, match=r"get_or_put\(\) takes a function that makes the value, not int: pass lambda"):
+        cache.get_or_put("k", 5)
+    for wrong in ({"ttl": "soon"}, {"idle": -1}, {"expires_at": "tomorrow"}, {"priority": 1000}):
+        with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
+            cache.memoize(**wrong)
+    with pytest.raises(TypeError, match="name must be a str, not int"):
+        Cache("1 MiB", name=5)
+    with pytest.raises(TypeError, match="a table's name is a str, not int"):
+        cache.table(5)
+
+    class Shop:
+        @cache.memoize
+        def price(self, number):
+            return number
+
+    with pytest.raises(TypeError, match=r"an argument of type .*Shop: pass key=, .* key=lambda self, number"):
+        Shop().price(5)

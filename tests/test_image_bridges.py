@@ -286,6 +286,16 @@ def test_other_modes_of_pillow(mode: str, info: dict[str, Any], expected: str) -
     assert Image.from_pillow(pillow).mode == expected
 
 
+@pytest.mark.parametrize("mode", ["I;16", "I;16L", "I;16B", "I;16N"])
+def test_greys_of_16_bits_lose_the_lower_eight(mode: str) -> None:
+    Pillow = pytest.importorskip("PIL.Image")
+    values = numpy.array([[0, 255, 256], [0x7FFF, 0x8000, 0xFFFF]], numpy.uint16)
+    order = {"I;16B": ">u2", "I;16N": "=u2"}.get(mode, "<u2")
+    image = Image.from_pillow(Pillow.frombytes(mode, (3, 2), values.astype(order).tobytes()))
+    assert (image.mode, image.size) == ("L", (3, 2))
+    assert image.to_bytes() == bytes([0, 0, 1, 0x7F, 0x80, 0xFF])
+
+
 def test_pillow_refuses() -> None:
     for wrong in (5, "image", b"bytes", None):
         with pytest.raises(TypeError, match=r"from_pillow\(\) takes a PIL.Image.Image, not "):

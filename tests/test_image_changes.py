@@ -206,5 +206,5 @@ def test_a_side_that_needs_more_memory_than_there_is(script: Callable[..., str])
 
 def test_a_call_without_meaning_says_what_to_call() -> None:
     for arguments in ((), ("photo.jpg",)):
-        with pytest.raises(TypeError, match=r"Image\(\) makes none: call Image.open\(source\), Image.new"):
+        with pytest.raises(TypeError, match=r"Image\(\) makes no image: call Image.open\(source\), Image.new"):
             Image(*arguments)

@@ -160,5 +160,8 @@ def test_what_is_there_is_where_it_belongs(format: str, max_size: int | None) ->
 @pytest.mark.parametrize("lossless", [False, True])
 def test_webp_is_all_or_nothing(lossless: bool) -> None:
     content = encoded(noise("RGB", (50, 40)), "WebP", lossless=lossless)
-    with pytest.raises(ImageError, match="not a sound WebP image"):
-        Image.open(content[: len(content) // 2], partial=True)
+    half = content[: len(content) // 2]
+    with pytest.raises(ImageError, match=r"not a sound WebP image: .* or pass partial=True for what can be decoded"):
+        Image.open(half)
+    with pytest.raises(ImageError, match=r"not a sound WebP image: .* nothing of it can be decoded; get the file anew"):
+        Image.open(half, partial=True)

@@ -145,12 +145,20 @@ def test_pastes(mode: str) -> None:
         assert image.to_bytes() == flat(expected)
 
 
+class Foreign:
+    pass
+
+
 def test_pastes_refuse_and_survive() -> None:
     image = noise("RGB", (9, 9))
     with pytest.raises(ImageError, match="cannot be pasted into RGB: convert it"):
         image.paste(noise("L", (3, 3)))
     with pytest.raises(TypeError):
         image.paste("image")
+    with pytest.raises(
+        TypeError, match=r"paste\(\) takes a gabion\.Image, not test_image_pixels\.Foreign: make one by"
+    ):
+        image.paste(Foreign())
     before = image.to_bytes()
     image.paste(image)
     assert image.to_bytes() == before

@@ -254,7 +254,7 @@ def test_a_pile_cannot_be_pickled_copied_or_subclassed_by_accident(pile: gabion.
     import pickle
 
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=r"a gabion\.Pile cannot be pickled or copied: .*pickle the objects"):
             attempt(pile)
     with pytest.raises((TypeError, gabion.CodecError)):
         pile.put(pile)

@@ -134,6 +134,15 @@ def test_finished_ones_are_left_out(photos: Path, tmp_path: Path, capsys: pytest
     assert made(target)["small.bmp"] == (30, 20)
 
 
+def test_a_folder_that_cannot_be_is_told_once(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place in ("/proc/gabion", "/proc/self"):
+        assert main(["thumbnails", str(photos), place]) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert f"gabion: {place}: cannot be " in err
+        assert "name another folder" in err
+
+
 def test_failures_are_told_at_the_end(photos: Path, tmp_path: Path) -> None:
     (photos / "broken.jpg").write_bytes((photos / "wide.jpg").read_bytes()[:1000])
     (photos / "empty.png").touch()

@@ -44,4 +44,7 @@ def _argument(value: Any) -> Any:
         return int(value) if value.is_integer() else ((), "float", pack("<d", value))
     if isinstance(value, tuple):
         return ((), "tuple", tuple(_argument(item) for item in value))
-    raise TypeError(f"memoize has no key for an argument of type {type(value).__qualname__}: pass key=")
+    raise TypeError(
+        f"memoize has no key for an argument of type {type(value).__qualname__}: pass key=, a function of the same"
+        " arguments that returns one, such as key=lambda self, number: (self.id, number)"
+    )

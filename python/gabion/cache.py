@@ -18,18 +18,41 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from gabion._flights import MISSING, Flight, Flights, Running, Waiting
 from gabion._memoize import is_asynchronous, key_of_call, refuse_awaitable
 from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from datetime import datetime, timedelta
+    from typing import ParamSpec, Protocol
+
+    from typing_extensions import TypeVar as TypeVar_
+
+    _K = TypeVar_("_K", bound=Hashable, default=Any)
+    _V = TypeVar_("_V", default=Any)
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
+    _R_co = TypeVar("_R_co", covariant=True)
+
+    class _Memoized(Protocol[_P, _R_co]):
+        """What memoize() makes of a function or a method."""
+
+        @property
+        def __wrapped__(self) -> Callable[_P, _R_co]: ...
+        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co: ...
+        def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., _R_co]: ...
+        def cache_clear(self) -> int: ...
+        def cache_stats(self) -> CacheStats: ...
+
+else:
+    _K, _V = TypeVar("_K"), TypeVar("_V")
 
 __all__ = ["Cache", "CacheStats", "PutResult", "Table"]
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_D = TypeVar("_D")
 
 
 class PutResult(enum.Enum):
@@ -46,7 +69,7 @@ class PutResult(enum.Enum):
 CacheTable._results(list(PutResult))
 
 
-class Table(CacheTable):
+class Table(CacheTable[_K, _V]):
     """A table of a cache: its own keys, and its own limit and times if it was made with some.
 
     Made by ``cache.table(name)``. It has the methods of a cache, for its own keys.
@@ -63,7 +86,11 @@ class Table(CacheTable):
     def _space(self) -> str:
         return self.name
 
-    def pop(self, key: Hashable, default: Any = MISSING, /) -> Any:
+    @overload
+    def pop(self, key: _K, /) -> _V: ...
+    @overload
+    def pop(self, key: _K, /, default: _D) -> _V | _D: ...
+    def pop(self, key: _K, /, default: Any = MISSING) -> Any:
         """Get and remove in one step. Without a default, a key that is not there is a KeyError."""
         found = self._pop(key)
         if found is not None:
@@ -72,28 +99,28 @@ class Table(CacheTable):
             raise KeyError(key)
         return default
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[_K]:
         """Go through the keys that there are now."""
         return iter(dict.fromkeys(self._keys()))
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[_K]:
         """Return the keys that there are now."""
         return list(self)
 
-    def items(self) -> Iterator[tuple[Any, Any]]:
+    def items(self) -> Iterator[tuple[_K, _V]]:
         """Go through keys and values; what leaves meanwhile is passed over."""
         for key in self:
             value = self.get(key, MISSING)
             if value is not MISSING:
                 yield key, value
 
-    def values(self) -> Iterator[Any]:
+    def values(self) -> Iterator[_V]:
         """Go through the values."""
         return (value for _, value in self.items())
 
     def put_many(
         self,
-        mapping: Mapping[Any, Any] | Iterable[tuple[Any, Any]],
+        mapping: Mapping[_K, _V] | Iterable[tuple[_K, _V]],
         /,
         *,
         ttl: float | str | timedelta | None = None,
@@ -111,26 +138,48 @@ class Table(CacheTable):
 
     def setdefault(
         self,
-        key: Hashable,
-        value: Any,
+        key: _K,
+        value: _V,
         /,
         *,
         ttl: float | str | timedelta | None = None,
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
-    ) -> Any:
+    ) -> _V:
         """Return the key's value; if there is none, store and return ``value``. Keywords are those of put()."""
-        found = self.get(key, MISSING)
+        found: Any = self.get(key, MISSING)
         if found is not MISSING:
-            return found
+            return found  # type: ignore[no-any-return]
         if self.add(key, value, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority):
             return value
-        return self._look(key, value)
+        return self._look(key, value)  # type: ignore[no-any-return]
 
+    @overload
     def get_or_put(
         self,
-        key: Hashable,
+        key: _K,
+        factory: Callable[[], Coroutine[Any, Any, _V]],
+        *,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> Coroutine[Any, Any, _V]: ...
+    @overload
+    def get_or_put(
+        self,
+        key: _K,
+        factory: Callable[[], _V],
+        *,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> _V: ...
+    def get_or_put(
+        self,
+        key: _K,
         factory: Callable[[], Any],
         *,
         ttl: float | str | timedelta | None = None,
@@ -167,8 +216,13 @@ class Table(CacheTable):
             return value
         return self._make(key, factory, _given(ttl, idle, expires_at, priority))
 
-    def _make(self, key: Hashable, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
+    def _make(self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
         """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
+        if not callable(factory):
+            given = type(factory).__qualname__
+            raise TypeError(
+                f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
+            )
         name, flights, flight = (self._space, self._key(key)), self._flights, Flight(in_loop=False)
         made = MISSING
         try:
@@ -211,6 +265,9 @@ class Table(CacheTable):
         finally:
             flights.leave(name, flight, made)
 
+    @overload
+    def memoize(self, ttl: Callable[_P, _R], /) -> _Memoized[_P, _R]: ...
+    @overload
     def memoize(
         self,
         ttl: float | str | timedelta | None = None,
@@ -219,7 +276,16 @@ class Table(CacheTable):
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
-    ) -> Callable[[_F], _F]:
+    ) -> Callable[[Callable[_P, _R]], _Memoized[_P, _R]]: ...
+    def memoize(
+        self,
+        ttl: Any = None,
+        *,
+        key: Callable[..., Hashable] | None = None,
+        idle: float | str | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> Any:
         """Keep a function's results by its arguments; for functions and coroutine functions.
 
         Arguments are what keys can be, and None, floats and bools besides; ``key``, called with the arguments, makes a
@@ -237,9 +303,11 @@ class Table(CacheTable):
         """
         if callable(ttl):
             return self.memoize(key=key, idle=idle, expires_at=expires_at, priority=priority)(ttl)
+        # Now, at the function's definition: not at its first call, which may come late.
+        self._check_put(ttl, idle, expires_at, priority)
         as_put = _given(ttl, idle, expires_at, priority)
 
-        def wrap(function: _F) -> _F:
+        def wrap(function: Callable[..., Any]) -> Any:
             table, make_key = self._table_for(function), key or key_of_call
             if is_asynchronous(function):
 
@@ -264,7 +332,7 @@ class Table(CacheTable):
                 made = synchronous
             made.cache_clear = table.clear
             made.cache_stats = table.stats
-            return made  # type: ignore[no-any-return]
+            return made
 
         return wrap
 
@@ -295,14 +363,17 @@ class Table(CacheTable):
         named = type(self).__qualname__ if type(self) not in (Table, Cache) else f"gabion.{type(self).__name__}"
         try:
             named += f" {self.name!r}" if self.name else ""
-            return f"<{named}, closed>" if self.closed else f"<{named}: {len(self)} entries>"
+            if self.closed:
+                return f"<{named}, closed>"
+            figures = self.stats()
+            return f"<{named}: {len(self)} entries, {figures.bytes} of {figures.max_bytes} bytes>"
         except ClosedError:  # just now, by another thread
             return f"<{named}, closed>"
         except RuntimeError:
             return f"<{named}, not set up>"
 
 
-class Cache(Table):
+class Cache(Table[_K, _V]):
     """A cache of at most ``max_bytes``, counted with keys, headers, rounding, index and pages.
 
     ``ttl`` and ``idle`` (seconds, text such as "5 min", or a timedelta) are how long values live, and how long unasked
@@ -335,6 +406,8 @@ class Cache(Table):
         policy: str = "default",
     ) -> None:
         """Set up the cache, once."""
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name must be a str, not {type(name).__qualname__}")
         self._set_up(max_bytes, ttl, idle, policy)
         self._flights = Flights()
         self._title = name
@@ -374,6 +447,8 @@ class Cache(Table):
         with self._lock:
             table = self._tables.get(name)
             if table is None or table.closed:
+                if not isinstance(name, str):
+                    raise TypeError(f"a table's name is a str, not {type(name).__qualname__}")
                 if not name:
                     raise ValueError("a table needs a name; the cache itself is the one without")
                 table = Table.__new__(Table)

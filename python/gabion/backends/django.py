@@ -12,8 +12,9 @@
     }
 
 The cache belongs to the process, as Django's own local-memory cache does, and is bounded in bytes instead of entries:
-``MAX_ENTRIES`` and ``CULL_FREQUENCY`` have no meaning. ``get_or_set`` runs a callable once per key, however many
-threads ask; the asynchronous methods answer at once, without a thread.
+``MAX_ENTRIES`` and ``CULL_FREQUENCY`` have no meaning. Any other name in OPTIONS is ``ImproperlyConfigured``.
+``get_or_set`` runs a callable once per key, however many threads ask; the asynchronous methods answer at once, without
+a thread. ``caches["default"].stats()`` gives hits, misses, bytes and the other figures of ``gabion.Cache.stats()``.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from typing import Any
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.core.exceptions import ImproperlyConfigured
 
-from gabion import Cache, CodecError
+from gabion import Cache, CacheStats, CodecError
 
 __all__ = ["GabionCache"]
 
-_MISSING: Any = object()
+_OPTIONS = ("MAX_BYTES", "POLICY")
+# Django's own, which every cache may be given.
+_IGNORED = ("MAX_ENTRIES", "CULL_FREQUENCY")
 _stores: dict[str, tuple[tuple[Any, ...], Cache]] = {}
 # Taken again by the same thread where the collector runs code of others meanwhile.
 _making = threading.RLock()
@@ -67,6 +70,11 @@ class GabionCache(BaseCache):
         """Find or make the cache that the location names."""
         super().__init__(params)
         options = params.get("OPTIONS", {})
+        for option in options:
+            if option not in _OPTIONS + _IGNORED:
+                raise ImproperlyConfigured(
+                    f"{type(self).__name__} has no option {option!r} in OPTIONS; there are {' and '.join(_OPTIONS)}"
+                )
         self._cache = _store(name, options.get("MAX_BYTES", "64 MiB"), options.get("POLICY", "default"))
 
     def _seconds(self, timeout: float | None) -> float:
@@ -119,6 +127,10 @@ class GabionCache(BaseCache):
     def clear(self) -> None:
         """Remove everything."""
         self._cache.clear()
+
+    def stats(self) -> CacheStats:
+        """Return the cache's figures: hits, misses, entries, bytes and more."""
+        return self._cache.stats()
 
     async def aget(self, key: Any, default: Any = None, version: int | None = None) -> Any:
         """As get()."""

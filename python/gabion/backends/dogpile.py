@@ -6,8 +6,9 @@
 
     region = make_region().configure("gabion", expiration_time=300, arguments={"max_bytes": "256 MiB"})
 
-Arguments: ``max_bytes`` ("64 MiB" unless given) and ``policy``, or ``cache``, a ``gabion.Cache`` or table to be used.
-``ttl`` is when the memory of a value comes back; dogpile's own expiration time decides when a value is made anew.
+Arguments: ``max_bytes`` ("64 MiB" unless given), ``policy`` and ``ttl``; or ``cache``, a ``gabion.Cache`` or table to
+be used. Any other is a ``TypeError``. dogpile's own expiration time decides when a value is made anew; ``ttl`` is when
+its memory is freed, and should be longer.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from gabion import Cache
 
 __all__ = ["GabionBackend"]
 
+_ARGUMENTS = ("max_bytes", "policy", "ttl", "cache")
+
 
 class GabionBackend(CacheBackend):
     """A cache of this process, bounded in bytes."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         """Take the cache given, or make one."""
+        unknown = [name for name in arguments if name not in _ARGUMENTS]
+        if unknown:
+            raise TypeError(f"no argument {unknown[0]!r} for a gabion backend; there are {', '.join(_ARGUMENTS)}")
         given = arguments.get("cache")
         if given is None:
             settings = {name: arguments[name] for name in ("ttl", "policy") if name in arguments}

@@ -13,7 +13,7 @@ EXAMPLES = """\
 examples:
   gabion tour --quick                                 see what it does, in a few seconds
   gabion tour --records FILE.csv --photos FOLDER      the same with records and pictures of your own
-  gabion thumbnails photos/ small/ --width 150        small files of many pictures
+  gabion thumbnails photos/ small/ --width 150        thumbnails of many pictures
 """
 
 

@@ -29,7 +29,7 @@ pub(super) fn of_table(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult
     Ok(if let Span::Of(span) = span(name, value)? { Some(span) } else { None })
 }
 
-fn priority(value: &Bound<'_, PyAny>) -> PyResult<i8> {
+pub(super) fn priority(value: &Bound<'_, PyAny>) -> PyResult<i8> {
     let py = value.py();
     value.extract().map_err(|error: PyErr| {
         let text = || format!("priority={}: pass a whole number from -128 to 127", shown(value));

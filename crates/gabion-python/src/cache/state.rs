@@ -20,7 +20,7 @@ static RESULTS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
 ///
 /// It is made empty, whatever the arguments, and set up by `__init__`: so a subclass has an `__init__` of its own
 /// parameters, as those of Python's own classes do. Until then every call is refused.
-#[pyclass(frozen, subclass, weakref, module = "gabion._native")]
+#[pyclass(frozen, generic, subclass, weakref, module = "gabion._native")]
 pub(super) struct CacheTable {
     inner: OnceLock<Inner>,
 }

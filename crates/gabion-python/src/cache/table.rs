@@ -18,7 +18,7 @@ use crate::errors::exception;
 use crate::ffi;
 use crate::pile::gate::detached;
 use crate::pile::scratch::{with_encoded, with_payload};
-use crate::size;
+use crate::{size, time};
 
 #[pymethods]
 impl CacheTable {
@@ -76,6 +76,23 @@ impl CacheTable {
     #[staticmethod]
     fn _results(py: Python<'_>, results: [Py<PyAny>; 3]) {
         set_results(py, results);
+    }
+
+    /// Raises what put() would raise for these keywords.
+    #[staticmethod]
+    fn _check_put(
+        ttl: &Bound<'_, PyAny>,
+        idle: &Bound<'_, PyAny>,
+        expires_at: &Bound<'_, PyAny>,
+        priority: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        options::span("ttl", ttl)?;
+        options::span("idle", idle)?;
+        if !expires_at.is_none() {
+            time::moment("expires_at", expires_at)?;
+        }
+        options::priority(priority)?;
+        Ok(())
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {

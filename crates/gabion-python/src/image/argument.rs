@@ -140,7 +140,8 @@ pub(super) fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)>
 /// A width and a height, or one number for both.
 pub(super) fn most(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)> {
     if !is_one_number(value) {
-        return size(name, value);
+        let [width, height] = numbers(name, "(width, height), or one number for both", value)?;
+        return Ok((side(value.py(), name, width)?, side(value.py(), name, height)?));
     }
     let side = side(value.py(), name, whole(name, value)?)?;
     Ok((side, side))

@@ -24,7 +24,7 @@ impl Image {
     #[new]
     #[pyo3(signature = (*_args, **_options))]
     fn refuse(py: Python<'_>, _args: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let text = "Image() makes none: call Image.open(source), Image.new(mode, size), Image.from_array(array) or \
+        let text = "Image() makes no image: call Image.open(source), Image.new(mode, size), Image.from_array(array) or \
                     Image.from_pillow(image)";
         Err(refusal::type_error(py, text))
     }
@@ -144,7 +144,7 @@ impl Image {
     }
 
     /// Make an image of a copy of a Pillow image. Modes that are none here are converted: to RGBA those with
-    /// transparency, to L those of 1 bit, to RGB the others.
+    /// transparency, to L those of 1 bit, to RGB the others. Of greys with 16 bits the upper eight are taken, as from a file.
     #[staticmethod]
     #[pyo3(signature = (image, /))]
     fn from_pillow(image: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -303,10 +303,18 @@ impl Image {
     }
 
     /// Copy another image of the same mode over this one, with its upper left corner at (x, y). What lies outside is left
-    /// out; x and y may be negative. Raises ImageError when the modes differ.
+    /// out; x and y may be negative. Raises ImageError when the modes differ, TypeError for what is no gabion.Image.
     #[pyo3(signature = (other, at = None, /), text_signature = "($self, other, at=(0, 0), /)")]
-    fn paste(&self, other: &Bound<'_, Self>, at: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn paste(&self, other: &Bound<'_, PyAny>, at: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let py = other.py();
+        let Ok(other) = other.cast::<Self>() else {
+            let given = other.get_type().fully_qualified_name()?;
+            let text = format!(
+                "paste() takes a gabion.Image, not {given}: make one by Image.from_pillow(picture) or \
+                 Image.from_array(array)"
+            );
+            return Err(refusal::type_error(py, &text));
+        };
         let (x, y) = at.map_or(Ok((0, 0)), |at| argument::place("at", at))?;
         let other = other.get();
         gate::detached(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py))

@@ -1,5 +1,6 @@
 //! What can go wrong with images, and how Python is told.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 
 use gabion_image::ImageError;
@@ -14,15 +15,31 @@ pub(super) use crate::errors::{buffer_error, type_error, value_error};
 /// The exception for an error of the core. `name` is the file that it is about.
 #[cold]
 pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>) -> PyErr {
-    let text = match name {
-        Some(name) => format!("{}: {error}", name.str().map_or_else(|_| "?".to_owned(), |name| name.to_string())),
-        None => error.to_string(),
-    };
+    let text = about(name, &error);
     match error {
         ImageError::Io(error) => failed(error, name),
         ImageError::Memory(error) => memory::refused(py, &error),
         ImageError::Limit { .. } => own_error(py, |errors| &errors.limit, &text),
         _ => image_error(py, &text),
+    }
+}
+
+/// The same for a file that was to be opened. `partly` says whether the caller takes what can be decoded of a damaged one.
+#[cold]
+pub(super) fn unopened(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>, partly: bool) -> PyErr {
+    let ImageError::Corrupt { format, what } = &error else { return refused(py, error, name) };
+    let text = if partly {
+        format!("not a sound {format} image: {what}, and nothing of it can be decoded; get the file anew")
+    } else {
+        format!("not a sound {format} image: {what}; get the file anew, or pass partial=True for what can be decoded")
+    };
+    image_error(py, &about(name, &text))
+}
+
+fn about(name: Option<&Bound<'_, PyAny>>, text: &dyn Display) -> String {
+    match name {
+        Some(name) => format!("{}: {text}", name.str().map_or_else(|_| "?".to_owned(), |name| name.to_string())),
+        None => text.to_string(),
     }
 }
 

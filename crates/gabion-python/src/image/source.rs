@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::refusal::{image_error, refused, type_error};
+use super::refusal::{image_error, refused, type_error, unopened};
 use crate::detached::detached;
 use crate::ffi;
 use crate::streams;
@@ -23,7 +23,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
             return with_file(source, "rb", |file| from_file(file, options));
         }
         let image = detached(py, || Image::open(Pool::global(), &path, options));
-        return image.map_err(|error| refused(py, error, Some(source)));
+        return image.map_err(|error| unopened(py, error, Some(source), options.partly));
     }
     // SAFETY: attached, a live object.
     if unsafe { ffi::PyObject_CheckBuffer(source.as_ptr()) } != 0 {
@@ -37,7 +37,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
             copy.as_slice()
         };
         return detached(py, || Image::decode(Pool::global(), bytes, options))
-            .map_err(|error| refused(py, error, None));
+            .map_err(|error| unopened(py, error, None, options.partly));
     }
     if !source.hasattr("read")? && !source.hasattr("readinto")? {
         let given = source.get_type().name()?;
@@ -53,7 +53,7 @@ fn from_file(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image
     let whole = streams::whole("file", source, options.limits.max_bytes)?;
     let bytes = whole.as_slice();
     let image = detached(py, || Image::decode(Pool::global(), bytes, options));
-    image.map_err(|error| refused(py, error, name.as_ref().map(Bound::as_any)))
+    image.map_err(|error| unopened(py, error, name.as_ref().map(Bound::as_any), options.partly))
 }
 
 /// The path that a str or an os.PathLike stands for.
@@ -237,7 +237,8 @@ unsafe fn copy_row(from: Strided, y: usize, row: &mut [u8]) {
 const STRIP: usize = 1 << 20;
 
 /// A copy of a Pillow image. Modes that are none here are converted: with transparency to RGBA, 1-bit ones to L, others to
-/// RGB.
+/// RGB. Of greys with 16 bits the upper eight are taken, as from a file; Pillow's own conversion would make white of all
+/// that is above 255.
 pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     let py = picture.py();
     let given = || picture.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
@@ -246,7 +247,14 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         return Err(type_error(py, &format!("from_pillow() takes a PIL.Image.Image, not {}", given())));
     }
     let name: String = picture.getattr("mode")?.extract()?;
-    let (mode, picture) = if let Some(mode) = Mode::of_name(&name) {
+    // How many bytes a channel has there, and which of them counts.
+    let (deep, upper) = match name.as_str() {
+        "I;16" | "I;16L" => (2, 1),
+        "I;16B" => (2, 0),
+        "I;16N" => (2, usize::from(cfg!(target_endian = "little"))),
+        _ => (1, 0),
+    };
+    let (mode, picture) = if let Some(mode) = Mode::of_name(&name).or((deep == 2).then_some(Mode::L)) {
         (mode, picture.clone())
     } else {
         let transparent = picture.getattr("info")?.contains("transparency")?;
@@ -267,13 +275,21 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         let bottom = top.saturating_add(rows).min(height);
         let strip = picture.call_method1("crop", ((0, top, width, bottom),))?.call_method0("tobytes")?;
         let content = streams::Content::of(&strip)?;
-        if content.len() != image.row_bytes() * (bottom - top) as usize {
+        if content.len() != image.row_bytes() * deep * (bottom - top) as usize {
             return Err(image_error(py, "Pillow gives another number of bytes than the image's size and mode say"));
         }
         for (number, y) in (top..bottom).enumerate() {
             let Some(row) = image.row_mut(y) else { break };
-            // SAFETY: the strip has `bottom - top` such rows, as was just seen, and is held in place.
-            unsafe { content.start().add(number * row.len()).copy_to_nonoverlapping(row.as_mut_ptr(), row.len()) };
+            // SAFETY: the strip has `bottom - top` such rows of `deep` bytes for each of this one's, as was just seen, and is
+            // held in place.
+            unsafe {
+                let start = content.start().add(number * row.len() * deep);
+                if deep == 1 {
+                    start.copy_to_nonoverlapping(row.as_mut_ptr(), row.len());
+                } else {
+                    row.iter_mut().enumerate().for_each(|(x, value)| *value = start.add(x * deep + upper).read());
+                }
+            }
         }
     }
     Ok(image)

@@ -258,6 +258,14 @@ impl Pile {
         result::text(py, &format!("<gabion.Pile of {} objects, {} bytes>", stats.objects, stats.used_bytes))
     }
 
+    /// Refuses, for pickle and copy.
+    #[pyo3(signature = (_protocol, /))]
+    fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        let text = "a gabion.Pile cannot be pickled or copied: it is memory of this process, and its pointers mean nothing \
+                    in another; pickle the objects that get() returns";
+        Err(refusal::type_error(py, text))
+    }
+
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.codec.traverse(&visit)
     }

@@ -30,7 +30,7 @@ use crate::ffi;
 /// ...     pointer = pile.put({"name": "Ada", "born": 1815})
 /// ...     pile.get(pointer)
 /// {'name': 'Ada', 'born': 1815}
-#[pyclass(frozen, weakref, module = "gabion", name = "Pile")]
+#[pyclass(frozen, generic, weakref, module = "gabion", name = "Pile")]
 pub(super) struct Pile {
     pub(super) pile: Arc<gabion_pile::Pile>,
     pub(super) codec: Codec,

@@ -25,11 +25,11 @@ MOST_NAMED = 50
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare `thumbnails` and its options."""
     about = (
-        "Make a small file of every picture: of files, of folders, of patterns such as 'photos/**/*.jpg'."
-        " Pictures are decoded no larger than needed and never held whole. A file gets its name when it is complete,"
-        " and those that are newer than their source are left out, so that a run may be stopped and taken up again."
+        "Make a thumbnail of every picture in files, folders, or patterns such as 'photos/**/*.jpg'."
+        " Pictures are decoded no larger than needed. A thumbnail gets its name only when it is complete, and one that"
+        " is newer than its picture is not made again, so a run may be stopped and continued with the same command."
     )
-    parser = commands.add_parser("thumbnails", help="small files of many pictures", description=about)
+    parser = commands.add_parser("thumbnails", help="make thumbnails of many pictures", description=about)
     parser.add_argument("sources", nargs="+", metavar="SRC", help="a file, a folder, or a pattern in quotes")
     parser.add_argument("target", type=Path, metavar="DST", help="a folder; or a file, for one picture")
     parser.add_argument(
@@ -37,12 +37,14 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     parser.add_argument("--height", type=_side, metavar="N", help="at most N pixels high (default: the width)")
     formats = ["same", *plan.FORMATS]
-    parser.add_argument("--format", choices=formats, default="same", help="of the new files (default: %(default)s)")
+    parser.add_argument("--format", choices=formats, default="same", help="of the thumbnails (default: %(default)s)")
     parser.add_argument(
         "--quality", type=_quality, default=80, metavar="Q", help="of JPEG and WebP, 1 to 100 (default: %(default)s)"
     )
     parser.add_argument("-r", "--recursive", action="store_true", help="look into folders below, too")
-    parser.add_argument("--force", action="store_true", help="make all anew, as after a change of the size")
+    parser.add_argument(
+        "--force", action="store_true", help="also make those that are there already, for example at another size"
+    )
     parser.add_argument("--jobs", type=_side, metavar="N", help="threads (default: one for each processor)")
     most = 'of all pixels and files at one time, "64 MiB" or more (default: no limit)'
     parser.add_argument("--max-memory", type=_memory, metavar="SIZE", help=most)
@@ -85,6 +87,8 @@ def run(options: argparse.Namespace) -> int:
     if options.max_memory:
         gabion.memory.configure(total_limit=options.max_memory)
     planned = plan.make(options.sources, options.target, options.format, options.recursive, options.force)
+    if planned.jobs:
+        _make_folder(options.target.parent if plan.is_single(options.sources, options.target) else options.target)
     how = How(options.width, options.height or options.width, options.quality, options.max_pixels)
     threads = options.jobs or len(os.sched_getaffinity(0))
     outcome = Outcome(skipped=planned.skipped, failed=list(planned.refused))
@@ -103,6 +107,18 @@ def run(options: argparse.Namespace) -> int:
         console.print(f"{_counts(outcome)}, in {outcome.seconds:,.1f} s", soft_wrap=True)
     _tell_failed(outcome)
     return 1 if outcome.failed else 0
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder for the thumbnails; CommandError where that cannot be, once and not for each picture."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"{folder}: cannot be made: {error.strerror}; name another folder for the thumbnails"
+        ) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CommandError(f"{folder}: cannot be written to; name another folder for the thumbnails")
 
 
 def _bars(console: Console) -> Progress:

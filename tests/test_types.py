@@ -1,0 +1,129 @@
+"""What a type checker sees of a user's program: the type of what comes back, and methods that are there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gabion
+
+PROGRAM = """
+import asyncio
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+import gabion
+
+
+@dataclass
+class Person:
+    name: str
+
+
+people: gabion.Pile[Person] = gabion.Pile(max_bytes="1 GiB")
+pointer = people.put(Person("Ada"))
+assert_type(people.get(pointer), Person)
+assert_type(people.get(pointer, None), Person | None)
+assert_type(people.get_many([pointer]), list[Person])
+assert_type(people.pop(pointer), Person)
+assert_type(gabion.Pile().get(1), Any)
+anything = gabion.Pile()
+anything.put("text")
+anything.put(5)
+
+sizes: gabion.Cache[str, int] = gabion.Cache("64 MiB", ttl="5 min")
+assert_type(sizes["a"], int)
+assert_type(sizes.get("a"), int | None)
+assert_type(sizes.get("a", "none"), int | str)
+assert_type(sizes.pop("a"), int)
+assert_type(sizes.get_or_put("a", lambda: 5), int)
+assert_type(sizes.put("a", 1), gabion.PutResult)
+assert_type(sizes.get_many(["a"]), dict[str, int])
+assert_type(sizes.keys(), list[str])
+assert_type(sizes.stats().hit_rate, float)
+plain = gabion.Cache("64 MiB")
+plain["a"] = 1
+plain[7] = "text"
+
+
+async def make() -> int:
+    return 5
+
+
+assert_type(asyncio.run(sizes.get_or_put("b", make)), int)
+
+
+@plain.memoize
+def double(number: int) -> int:
+    return 2 * number
+
+
+@plain.memoize(ttl=60)
+async def page(number: int, *, title: str = "") -> str:
+    return title * number
+
+
+class Shop:
+    @plain.memoize(key=lambda self, number: number)
+    def price(self, number: int) -> float:
+        return number / 2
+
+
+assert_type(double(5), int)
+assert_type(asyncio.run(page(5, title="t")), str)
+assert_type(Shop().price(5), float)
+double.cache_clear()
+assert_type(page.cache_stats().hits, int)
+
+
+class Sessions(gabion.Cache[str, dict[str, str]]):
+    def __init__(self) -> None:
+        super().__init__("1 MiB")
+
+
+assert_type(Sessions()["a"], dict[str, str])
+"""
+MISTAKES = {
+    'gabion.Cache[str, int]("1 MiB")[5]': 'expected type "str"',
+    'gabion.Cache[str, int]("1 MiB").put("a", "b")': 'expected "int"',
+    'gabion.Cache("1 MiB").put("a", 1, timeout=5)': 'Unexpected keyword argument "timeout"',
+    "gabion.Pile[int]().put('text')": 'expected "int"',
+    'gabion.Pile("1 MiB")': "Too many positional arguments",
+}
+
+
+def check(folder: Path, program: str) -> str:
+    (folder / "program.py").write_text(program)
+    source = Path(gabion.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), "program.py"],
+        cwd=folder,
+        env={"MYPYPATH": str(source), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr
+
+
+def test_what_a_checker_sees(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    assert check(tmp_path, PROGRAM).startswith("Success")
+    told = check(tmp_path, "import gabion\n" + "".join(f"{line}\n" for line in MISTAKES))
+    for number, expected in enumerate(MISTAKES.values(), 2):
+        assert any(line.startswith(f"program.py:{number}:") and expected in line for line in told.splitlines()), told
+
+
+def test_classes_take_types_at_run_time_too() -> None:
+    assert gabion.Pile[int].__origin__ is gabion.Pile
+    with gabion.Cache[str, int]("1 MiB") as cache:
+        cache["a"] = 1
+        assert type(cache) is gabion.Cache
+
+    class Sessions(gabion.Cache[str, dict]):
+        pass
+
+    assert Sessions.__mro__[1] is gabion.Cache
+    with Sessions("1 MiB") as sessions:
+        sessions["a"] = {}
+        assert list(sessions) == ["a"]
