@@ -108,7 +108,7 @@ class Table(CacheTable[_K, _V]):
         return list(self)
 
     def items(self) -> Iterator[tuple[_K, _V]]:
-        """Go through keys and values; what leaves meanwhile is passed over."""
+        """Go through keys and values; what is removed meanwhile is left out."""
         for key in self:
             value = self.get(key, MISSING)
             if value is not MISSING:
@@ -288,10 +288,11 @@ class Table(CacheTable[_K, _V]):
     ) -> Any:
         """Keep a function's results by its arguments; for functions and coroutine functions.
 
-        Arguments are what keys can be, and None, floats and bools besides; ``key``, called with the arguments, makes a
-        key of any others. Results lie in a table of their own with the limit and times of this one; the other keywords
-        are those of put(). Results are dropped by the function's ``cache_clear()``, and its ``cache_stats()`` are the
-        table's. As with get_or_put(), one call with equal arguments runs at a time.
+        Arguments may be what keys can be, and None, floats and bools. For any others (a method's ``self``, too) pass
+        ``key``: it is called with the arguments and returns a key. Results lie in a table of their own with the limit
+        and times of this one; the other keywords are those of put(). The function gets two methods: ``cache_clear()``
+        drops its results, ``cache_stats()`` returns the table's figures. As with get_or_put(), only one call with equal
+        arguments runs at a time.
 
         >>> import gabion
         >>> cache = gabion.Cache("64 MiB")
@@ -374,17 +375,20 @@ class Table(CacheTable[_K, _V]):
 
 
 class Cache(Table[_K, _V]):
-    """A cache of at most ``max_bytes``, counted with keys, headers, rounding, index and pages.
+    """A cache of at most ``max_bytes`` (int, or text such as "64 MiB"), keys, headers, index and pages included.
 
-    ``ttl`` and ``idle`` (seconds, text such as "5 min", or a timedelta) are how long values live, and how long unasked
-    for. Keys are str, bytes, int, UUID and tuples of them, equal where a dict takes them for equal: True is 1.
-    Values are whatever a Pile can store; each get builds a new object. ``policy`` says who goes when room is needed:
-    "default" (recency and frequency), or the exact "lru", "fifo" and "s3fifo": one order, and one lock for writers,
-    over the whole cache.
+    ``ttl`` is how long values live, ``idle`` how long they live without being asked for: seconds, text such as "5 min",
+    or a timedelta. ``name`` is shown by repr(). ``policy`` says what is evicted when room is needed: "default" (what was
+    used least recently and least often), or the exact "lru", "fifo" and "s3fifo", which keep one order over the whole
+    cache and have one lock for writers.
+
+    Keys are str, bytes, int, UUID and tuples of them, equal where a dict takes them for equal: True is 1. Values are
+    whatever a Pile can store; each get builds a new object. ``cache[key] = value`` keeps nothing, without telling, when
+    there is no room; put() tells.
 
     All methods may be called from any thread at any time. len() also counts what has expired and was not yet removed.
-    A subclass may have an ``__init__`` of other parameters, which calls this one first; calls before that are a
-    RuntimeError.
+    A subclass may have an ``__init__`` of other parameters, which calls this one first; calls before that raise
+    RuntimeError. ``Cache[str, Page]`` names the types of keys and values for type checkers.
 
     >>> import gabion
     >>> cache = gabion.Cache("64 MiB")
@@ -441,7 +445,7 @@ class Cache(Table[_K, _V]):
     ) -> Table:
         """Return the table of a name, made with these settings when there is none.
 
-        It shares the cache's budget; ``max_bytes`` limits it to a part. The settings of a table that is there stay.
+        It shares the cache's budget; ``max_bytes`` limits it to a part. A table that is there already keeps its settings.
         """
         self._check()
         with self._lock:
@@ -473,9 +477,10 @@ class Cache(Table[_K, _V]):
         return self._clear_all()
 
     def expire(self) -> int:
-        """Remove all entries whose time is over. Return how many.
+        """Remove the entries whose time is over. Return how many. Those that ended less than 64 ms ago may stay.
 
-        Nobody needs to call it: gets look at the time, puts remove a little on the way, and a thread looks each second.
+        Nobody needs to call it: gets never return what is over, puts remove a few such entries on the way, and a thread
+        looks once a second.
         """
         return self._expire()
 
