@@ -211,8 +211,9 @@ impl Shared {
                     std::thread::yield_now();
                 }
             } else if bytes <= limit && !flushed {
-                // What threads keep to themselves may make whole blocks.
+                // What threads keep to themselves may make whole blocks; they are idle then, as others are.
                 self.flush_caches();
+                self.evict(self.surplus(bytes));
                 flushed = true;
             } else if bytes > limit || self.ledger.mapped() >= used {
                 return Err(BlockError::Total { asked, used, limit });

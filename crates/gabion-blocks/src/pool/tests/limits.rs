@@ -301,3 +301,15 @@ fn a_group_that_fits_only_without_the_slack_of_its_blocks_is_served() {
     drop(group);
     close(pool, twin);
 }
+
+#[test]
+fn blocks_that_are_whole_again_only_to_make_room_are_not_kept_beyond_the_pool() {
+    let (pool, twin) = pool_with(|settings| (settings.total_limit, settings.pool_bytes) = (20 << 20, 9 << 20));
+    // Two blocks, cut for two classes, whose only used pieces are in this thread's cache.
+    drop([rent(&pool, 1), rent(&pool, 50_000)]);
+    assert_eq!((twin.mapped(), pool.stats().in_use), (8 << 20, 0));
+    let run = rent(&pool, 12_518_268);
+    assert_eq!(pool.stats().idle, 0, "{:?}", pool.stats());
+    drop(run);
+    close(pool, twin);
+}
