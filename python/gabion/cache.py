@@ -378,9 +378,9 @@ class Cache(Table[_K, _V]):
     """A cache of at most ``max_bytes`` (int, or text such as "64 MiB"), keys, headers, index and pages included.
 
     ``ttl`` is how long values live, ``idle`` how long they live without being asked for: seconds, text such as "5 min",
-    or a timedelta. ``name`` is shown by repr(). ``policy`` says what is evicted when room is needed: "default" (what was
-    used least recently and least often), or the exact "lru", "fifo" and "s3fifo", which keep one order over the whole
-    cache and have one lock for writers.
+    or a timedelta. ``name`` is shown by repr(). ``policy`` says what is evicted when room is needed: "default" (what
+    was used least recently and least often), or the exact "lru", "fifo" and "s3fifo", which keep one order over the
+    whole cache and have one lock for writers.
 
     Keys are str, bytes, int, UUID and tuples of them, equal where a dict takes them for equal: True is 1. Values are
     whatever a Pile can store; each get builds a new object. ``cache[key] = value`` keeps nothing, without telling, when
@@ -445,7 +445,7 @@ class Cache(Table[_K, _V]):
     ) -> Table:
         """Return the table of a name, made with these settings when there is none.
 
-        It shares the cache's budget; ``max_bytes`` limits it to a part. A table that is there already keeps its settings.
+        It shares the cache's budget; ``max_bytes`` limits it to a part. A table that exists keeps its settings.
         """
         self._check()
         with self._lock:
