@@ -25,7 +25,7 @@ PEOPLE = "id,name,born,active,balance\n" + "".join(
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    path = tmp_path / "people.csv"
+    path = tmp_path / "people[bold] :cat:.csv"  # no markup
     path.write_text(PEOPLE)
     return path
 
@@ -81,7 +81,7 @@ def test_tour_prints_and_writes_its_page(people: Path, pictures: Path, tmp_path:
     done = run("tour", "--records", people, "--objects", 3_000, "--photos", pictures, "--out", page)
     assert done.returncode == 0, done.stderr
     for text in (
-        "1,000 records of 5 fields from people.csv",
+        "1,000 records of 5 fields from people[bold] :cat:.csv",
         "memory per object",
         "gabion.Pile",
         f"3 pictures from {pictures}",

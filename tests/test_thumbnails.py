@@ -378,7 +378,7 @@ def test_an_interrupt_leaves_whole_files_only(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "made; the same command goes on" in out
+    assert "made; the same command continues" in out
     assert err == "gabion: interrupted\n"
     there = made(target)
     assert 3 < len(there) < 300

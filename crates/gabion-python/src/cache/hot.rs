@@ -31,12 +31,12 @@ Takes no lock, and time linear in the value.\n\n\
         c"put",
         put,
         c"put($self, key, value, /, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
-Store a copy of value and return a PutResult: INSERTED, REPLACED, or REJECTED when there is no room for it: it is\n\
-larger than the limit, or only values of higher priority could have made room. After REJECTED the key holds nothing,\n\
-so that its earlier value is not taken for the new one.\n\n\
+Store a copy of value and return a PutResult: INSERTED, REPLACED, or REJECTED when there is no room, because the value\n\
+is larger than the limit or only values of a higher priority could make room. After REJECTED the key has no value, so\n\
+that the earlier one is not taken for the new one.\n\n\
 ttl and idle are seconds, text such as '5 min', or a timedelta; None means the table's, float('inf') without end.\n\
-expires_at is a datetime or seconds since 1970. priority is -128 to 127: a put evicts values of its own priority and\n\
-below only, the lowest first.\n\n\
+expires_at is a datetime (local time if it has no time zone) or seconds since 1970. priority is -128 to 127: a put\n\
+evicts only values of its own priority or a lower one, lowest first.\n\n\
 Raises TypeError for a key that is no str, bytes, int, UUID or tuple of them, CodecError when the value cannot be\n\
 stored; the earlier value stays then.\n",
     ),

@@ -191,8 +191,8 @@ impl CacheTable {
         })
     }
 
-    /// Restart the time of the key's value: ttl seconds, or the time that it was put with, or the table's. Its idle time
-    /// restarts too. Returns whether there is a value.
+    /// Restart the time of the key's value with ttl (seconds, text such as '5 min', or a timedelta); by default with
+    /// the one that it was put with, or the table's. Its idle time restarts too. Returns whether there is a value.
     #[pyo3(signature = (key, /, ttl = None))]
     fn touch(&self, key: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let inner = self.open(key.py())?;
@@ -201,8 +201,8 @@ impl CacheTable {
         key::with(key, |key| Ok(inner.table.touch(key, span)))
     }
 
-    /// The values of many keys, as a dict of those that there are, each built anew. Faster than single gets where the cache is
-    /// larger than the processor's own: memory is asked for some keys ahead. Time linear in the keys and values.
+    /// The values of many keys, as a dict without the missing ones, each built anew. Faster than single gets in a cache
+    /// that is larger than the processor's, because memory is prefetched. Takes time linear in the keys and values.
     ///
     /// >>> import gabion
     /// >>> cache = gabion.Cache("64 MiB")

@@ -32,19 +32,19 @@ impl Image {
     /// Open an image; returns an Image. source is a path, a binary file, which is read to its end, or the bytes of a file.
     /// The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of those with several).
     ///
-    /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape. It is decoded no
-    /// larger than needed and made smaller while it is decoded, so that the full picture is never in memory. filter and
-    /// reducing_gap are those of resize().
+    /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape. It is decoded
+    /// no larger than needed and made smaller while it is decoded; where the format allows, the full picture is never
+    /// in memory. filter and reducing_gap are those of resize().
     ///
-    /// scaled=False decodes a JPEG in full all the same, before it is made smaller: several times slower.
+    /// scaled=False has a JPEG decoded in full before it is made smaller, which is several times slower.
     ///
-    /// mode has it converted. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC
-    /// profile. partial=True takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives
-    /// nothing.
+    /// mode converts it. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC profile.
+    /// partial=True takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an
+    /// ImageError all the same.
     ///
-    /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one is a
-    /// LimitError before memory is taken. Raises ImageError for what is damaged, cut off or no image, OSError when the file
-    /// cannot be read, TypeError for what is no source.
+    /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one
+    /// raises LimitError before memory is taken. Raises ImageError for a file that is damaged, cut off or not an image,
+    /// OSError when it cannot be read, TypeError for a source of another kind.
     ///
     /// >>> import gabion, io
     /// >>> file = io.BytesIO()
@@ -216,9 +216,10 @@ impl Image {
 
     /// A new image of another size, (width, height).
     ///
-    /// filter is "lanczos3", "bicubic", "bilinear", "box" or "nearest". With reducing_gap, plain means are taken down to
-    /// so many times the new size before the filter: 2.0 is several times faster and hardly to be told apart. Colours are
-    /// blended by their alpha. Raises ImageError for a side of 0, ValueError for a filter that is none and a gap below 1.
+    /// filter is "lanczos3", "bicubic", "bilinear", "box" or "nearest". With reducing_gap, the image is first averaged
+    /// down to about that many times the new size and then filtered: 2.0 is several times faster, and the difference is
+    /// hardly visible. Colours are weighted by their alpha. Raises ImageError for a side of 0, ValueError for an
+    /// unknown filter or a gap below 1.
     ///
     /// >>> import gabion
     /// >>> gabion.Image.new("RGB", (640, 480)).resize((64, 48), filter="box")
@@ -239,9 +240,9 @@ impl Image {
         self.map(py, |image| image.resize(width, height, how))
     }
 
-    /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. One that
-    /// is small enough stays as it is. As in Pillow the image itself changes: take copy() before to keep it. Views that
-    /// were made before show the old pixels.
+    /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. An
+    /// image that is small enough stays as it is. As in Pillow the image itself changes: use resize(), or copy() first,
+    /// to keep it. Views that were made before go on to show the old pixels.
     ///
     /// >>> import gabion
     /// >>> gabion.Image.new("L", (300, 200)).thumbnail((30, 30)).size
@@ -266,8 +267,8 @@ impl Image {
         Ok(slf)
     }
 
-    /// A new image in another mode. Grey is ITU-R BT.601 luma. Alpha that goes is forgotten, not blended; new alpha is
-    /// opaque. CMYK is the plain complement; use the ICC profile for print. Raises ValueError for a mode that is none.
+    /// A new image in another mode. Grey is ITU-R BT.601 luma. Alpha is dropped without blending; new alpha is opaque.
+    /// CMYK is the plain complement of RGB, without an ICC profile. Raises ValueError for an unknown mode.
     #[pyo3(signature = (mode, /))]
     fn convert(&self, mode: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = mode.py();
@@ -283,8 +284,8 @@ impl Image {
         self.map_brief(r#box.py(), |image| image.crop(region))
     }
 
-    /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; by 90 and 270, width and height change
-    /// places. Whole turns may be added or left out, so that -90 is 270. Raises ValueError for other angles.
+    /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; by 90 and 270, width and height
+    /// change places. Other multiples of 90 are taken modulo 360: -90 is 270. Raises ValueError for other angles.
     #[pyo3(signature = (degrees, /))]
     fn rotate(&self, degrees: &Bound<'_, PyAny>) -> PyResult<Self> {
         let turn = argument::turn(degrees)?;
@@ -302,8 +303,9 @@ impl Image {
         self.map_brief(direction.py(), |image| image.flip(flip))
     }
 
-    /// Copy another image of the same mode over this one, with its upper left corner at (x, y). What lies outside is left
-    /// out; x and y may be negative. Raises ImageError when the modes differ, TypeError for what is no gabion.Image.
+    /// Copy another image of the same mode over this one, with its upper left corner at (x, y). Pixels outside this
+    /// image are left out; x and y may be negative. Raises ImageError when the modes differ, TypeError for anything
+    /// else than a gabion.Image.
     #[pyo3(signature = (other, at = None, /), text_signature = "($self, other, at=(0, 0), /)")]
     fn paste(&self, other: &Bound<'_, PyAny>, at: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let py = other.py();
@@ -334,9 +336,9 @@ impl Image {
         self.copy(py)
     }
 
-    /// Put all rows in one piece, so that NumPy and others can share them; does nothing when they lie so. Raises
-    /// BufferError while views are alive, because they would go on to show the old place. What other threads begin
-    /// meanwhile, views as well, waits.
+    /// Put all rows in one piece, so that NumPy and others can share them; does nothing when they already are. Raises
+    /// BufferError while views are alive, because they would go on to show the old place. Calls of other threads wait
+    /// meanwhile.
     fn make_contiguous(&self, py: Python<'_>) -> PyResult<()> {
         if self.open_picture(py)?.is_contiguous() {
             return Ok(());
@@ -362,8 +364,9 @@ impl Image {
         Ok(Rows::of(self.shown(py)?))
     }
 
-    /// Call fn(y, row) for each row, top to bottom. row is a writable memoryview, in place; when fn returns bytes, they
-    /// become the row. Raises ValueError when they are not as many; what fn raises ends it, and the rows before stay changed.
+    /// Call fn(y, row) for each row, top to bottom. row is a writable memoryview, in place; if fn returns bytes, they
+    /// become the row. Raises ValueError when their number is another. An exception of fn is passed on, and the rows
+    /// before stay changed.
     ///
     /// >>> import gabion
     /// >>> image = gabion.Image.new("L", (3, 2), 250)
@@ -406,22 +409,23 @@ impl Image {
         })
     }
 
-    /// A Pillow image of the same pixels. L, RGBA and CMYK in one piece are shared, until Pillow changes them; others are
-    /// copied. Raises ModuleNotFoundError without Pillow.
+    /// A Pillow image of the same pixels. If the image is contiguous and L, RGBA or CMYK, Pillow shares its pixels
+    /// until it changes them; others are copied. Raises ModuleNotFoundError without Pillow.
     fn to_pillow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         target::pillow(py, &self.shown(py)?)
     }
 
-    /// Save to a path, or to a binary file that is open. format is "JPEG", "PNG", "WebP", "TIFF" or "BMP"; without it the
-    /// name tells it. A path is written aside and renamed when it is complete: whatever happens, there is the old file or
-    /// the new one. A symbolic link stays, and the file that it leads to is replaced; pipes and devices are written to.
+    /// Save to a path, or to a binary file that is open. format is "JPEG", "PNG", "WebP", "TIFF" or "BMP"; by default
+    /// the name decides. A path is written under a temporary name and renamed when it is complete, so there is always
+    /// the old file or the new one. A symbolic link stays, and the file that it leads to is replaced; pipes and devices
+    /// are written to.
     ///
-    /// quality is 1 to 100, for JPEG and WebP. Further options: subsampling ("4:4:4", "4:2:2", "4:2:0"), progressive and
-    /// optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
-    /// metadata=False to leave out EXIF block and ICC profile. Those that a format does not know are not looked at.
+    /// quality is 1 to 100, for JPEG and WebP. Further options: subsampling ("4:4:4", "4:2:2", "4:2:0"), progressive
+    /// and optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
+    /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats.
     ///
-    /// Raises ImageError when the format does not hold the mode or the size, or no format is told, OSError when the file
-    /// cannot be written.
+    /// Raises ImageError when the format cannot store the mode or the size, or when neither name nor format= says the
+    /// format; OSError when the file cannot be written.
     #[pyo3(
         signature = (target, *, format = None, quality = 80, **options),
         text_signature = "($self, target, *, format=None, quality=80, **options)"
@@ -439,7 +443,8 @@ impl Image {
         target::save(target, &picture, format, &target::options(quality, options, py)?)
     }
 
-    /// End the use of this object. The memory goes back to the pool, or with the last view of it. Closing twice does nothing.
+    /// End the use of this object. The memory goes back to the pool, at once or with the last view of it. Closing twice
+    /// does nothing.
     fn close(&self, py: Python<'_>) {
         let picture = self.take();
         detached(py, || drop(picture));

@@ -24,9 +24,9 @@ use crate::ffi;
 /// goes, they keep the memory. A use after release() raises ClosedError. Buffers compare by identity and cannot be
 /// pickled or copied; pickle or copy what is in them.
 ///
-/// Any thread may use and release a buffer. What several threads write into the same bytes is theirs to order. Without
-/// a global lock (free-threaded Python), an object whose last reference another thread drops may live until the thread
-/// that made it runs Python code again; release() acts at once.
+/// Any thread may use and release a buffer. Threads that write into the same bytes have to agree on an order
+/// themselves. Without a global lock (free-threaded Python), an object whose last reference another thread drops may
+/// live until the thread that made it runs Python code again; release() acts at once.
 ///
 /// >>> import gabion.memory
 /// >>> with gabion.memory.rent(16, clean=True) as buffer:
@@ -139,8 +139,8 @@ impl Buffer {
         self.place.length
     }
 
-    /// The address of the first byte. It is good as long as the buffer is neither released nor gone: keep a memoryview
-    /// beside it, which sees to both.
+    /// The address of the first byte. It is valid until the buffer is released or garbage collected; a memoryview that
+    /// you keep prevents both.
     #[getter]
     fn address(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(self.open(py)?.start.addr().get())

@@ -14,21 +14,21 @@ use crate::{size, time};
 
 /// Rent contiguous, writable memory from the process-wide pool; returns a Buffer.
 ///
-/// nbytes is an int, or text such as "4 MiB". Memory comes warm from the pool where it has some: it was touched before,
-/// and using it costs no page faults. What the pool does not have is mapped.
+/// nbytes is an int, or text such as "4 MiB". If the pool has warm memory, it is used: it was touched before and costs
+/// no page faults. Otherwise memory is mapped.
 ///
 /// clean=True makes all bytes zero; otherwise they are whatever an earlier user of this process left. Fresh memory is
 /// known to be zero and not cleared again.
 ///
-/// contiguous=False says that one piece is not needed. A Buffer is one piece all the same; rent_group() gives memory in
-/// blocks.
+/// contiguous=False says that one piece is not needed. A Buffer is always one piece, so this changes nothing;
+/// rent_group() gives memory in blocks.
 ///
 /// timeout (seconds, text such as "5 min", or a timedelta) lets the call wait for room when configure(total_limit=...)
-/// leaves none; who waits is served in order of arrival, other threads run meanwhile, and signals such as Ctrl-C are
-/// handled. By default, and with 0, the call does not wait.
+/// leaves none. Waiting calls are served in order of arrival; other threads run meanwhile, and signals such as Ctrl-C
+/// are handled. By default, and with 0, the call does not wait.
 ///
 /// Raises LimitError when a limit does not allow it (nothing is touched then), MemoryError when the system is out of
-/// memory and giving back the pool's own idle memory did not help, TypeError or ValueError for what is no size.
+/// memory and giving back the pool's own idle memory did not help, TypeError or ValueError when nbytes is not a size.
 ///
 /// Constant time when warm, about a microsecond; clearing takes time linear in nbytes.
 ///
@@ -143,7 +143,7 @@ impl<'py> Setting<'py> {
 /// (the limit of its cgroup counts).
 ///
 /// arenas: how many arenas threads are spread over, a power of two from 1 to 256. Default: four for each processor, at
-/// least 16. LimitError when it comes too late, after the pool was used with another number.
+/// least 16. It may be changed at any time.
 ///
 /// trim_period: seconds, text such as "5 min", or a timedelta. Idle memory that neither this period nor the last one
 /// needed goes back to the system. Default: 60.

@@ -19,8 +19,8 @@ use crate::ffi;
 /// Made by rent_group(). A group is a sequence of its blocks: len(), iteration, indexing; each is a Buffer, all but
 /// the last of one size. With row_bytes, no row is cut by the end of a block, and row(y) shows one as a memoryview.
 ///
-/// Lives, limits and threads are as with Buffer: release(), with, or the end of the last reference to the group and
-/// its blocks gives all of the memory back, once; views of any block keep it.
+/// Limits and threads are as with Buffer. release(), the end of a with statement, or the end of the last reference to
+/// the group and its blocks gives all of the memory back, exactly once; views of any block keep it.
 ///
 /// >>> import gabion.memory
 /// >>> with gabion.memory.rent_group("10 MiB", row_bytes=3 * 1000, clean=True) as group:

@@ -70,7 +70,7 @@ impl Pile {
     }
 
     /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,
-    /// that is returned when the pointer is not live. When the object cannot be built, it stays in the pile.
+    /// that is returned when the pointer is not live. An object that cannot be built stays in the pile.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -102,8 +102,8 @@ impl Pile {
         or_default(ptr.py(), removed.map(|()| true), Some(false))
     }
 
-    /// Bytes of the object's encoding: what it takes in the pile without rounding and the 8 bytes of its slot's word.
-    /// Constant time. Raises PointerError when the pointer is not live.
+    /// Bytes of the object's encoding. In the pile it takes 8 bytes more, and rounding. Constant time. Raises
+    /// PointerError when the pointer is not live.
     #[pyo3(signature = (ptr, /))]
     fn size_of<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let pile = self.open(ptr.py())?;
@@ -111,11 +111,12 @@ impl Pile {
         result::number(ptr.py(), or_default(ptr.py(), size, None)? as u64)
     }
 
-    /// A read-only memoryview of a stored bytes, bytearray or array.array, in place: nothing is copied.
+    /// A read-only memoryview of a stored bytes, bytearray or array.array, without a copy.
     ///
-    /// The view shows what was stored when it was made: a replace() puts the new object elsewhere, a remove() or
-    /// close() leaves the memory until the last view of it is gone. A view of an array has the array's format, others
-    /// are bytes. Raises PointerError when the pointer is not live, TypeError when the object is of another type.
+    /// The view goes on to show what was stored when it was made: replace() puts the new object elsewhere, and after
+    /// remove() or close() the memory stays until the last view of it is gone. A view of an array has the array's
+    /// format, others are bytes. Raises PointerError when the pointer is not live, TypeError when the object is of
+    /// another type.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -161,39 +162,40 @@ impl Pile {
         many::put_many(self, iterable)
     }
 
-    /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers
-    /// are random: memory is asked for some objects ahead. With a default, that stands in for pointers that are not
-    /// live; without, the first of them raises PointerError. CodecError when one cannot be built. Pointers come as
-    /// array('Q'), NumPy uint64 or ints.
+    /// Build the objects behind many pointers, as a list in their order. Faster than single calls when the pointers are
+    /// random, because memory is prefetched. With a default, that takes the place of objects whose pointers are not
+    /// live; without, the first such pointer raises PointerError. Raises CodecError when an object cannot be built.
+    /// ptrs is an array('Q'), a NumPy array of uint64, or an iterable of ints.
     #[pyo3(signature = (ptrs, default = Fallback::Absent, /), text_signature = "($self, ptrs, default=..., /)")]
     fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Fallback<'py>) -> PyResult<Bound<'py, PyList>> {
         many::get_many(self, ptrs, default)
     }
 
-    /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are passed
-    /// over. They come as with get_many().
+    /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are ignored.
+    /// ptrs is as for get_many().
     #[pyo3(signature = (ptrs, /))]
     fn remove_many(&self, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
         many::remove_many(self, ptrs)
     }
 
-    /// The pile's figures as a PileStats: objects, used_bytes, reserved_bytes, overhead_bytes, blocks, types and more. Takes
-    /// as long for many objects as for few.
+    /// The pile's figures as a PileStats: objects, used_bytes, reserved_bytes, overhead_bytes, blocks, types and more.
+    /// The cost does not depend on the number of objects.
     fn stats(&self, py: Python<'_>) -> PyResult<PileStats> {
         Ok(PileStats::new(&self.open(py)?.stats(), Figure(self.codec.type_count() as u64)))
     }
 
     /// Remove all objects and give their memory back: warm blocks to the pool of gabion.memory, all else to the system.
-    /// Their pointers are refused from now on. Takes time in proportion to the blocks; while there are views, to the
-    /// objects.
+    /// Their pointers are refused from now on. Takes time in proportion to the blocks, or to the objects while there
+    /// are views.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
         detached(py, || pile.clear());
         Ok(())
     }
 
-    /// Bring objects that outgrew their place back where they fit again, and give empty memory back to the system.
-    /// Pointers stay valid. Returns the bytes given back. Linear in the pile; other threads go on meanwhile.
+    /// Move objects that outgrew their slot back where they fit again, and give empty memory back to the system.
+    /// Pointers stay valid. Returns how many bytes were given back. Takes time linear in the pile; other threads can go
+    /// on meanwhile.
     fn compact(&self, py: Python<'_>) -> PyResult<Figure> {
         let pile = self.open(py)?;
         Ok(Figure(detached(py, || pile.compact())))
@@ -207,7 +209,7 @@ impl Pile {
     }
 
     /// Remove all objects and refuse every further call with ClosedError. Closing twice does nothing. Views that are
-    /// alive keep what they show.
+    /// alive stay valid.
     #[pyo3(name = "close")]
     fn close_and_clear(&self, py: Python<'_>) {
         if self.close() {

@@ -21,12 +21,12 @@ static METHODS: [Method; 5] = [
         c"put($self, obj, /, *, reserve=0)\n--\n\n\
 Store a copy of an object graph and return its pointer, an int below 2**60.\n\n\
 Everything that obj refers to is copied: containers, instances with __dict__ or __slots__, dataclasses, named\n\
-tuples, enums, dates, decimals, arrays, and whatever else pickle can store. Shared references and cycles keep their\n\
-identity within the one call. None is an object like any other.\n\n\
-reserve (bytes, or text such as \"4 KiB\") is kept free behind the object, so that replace() can grow it by so much in\n\
-place even when the pile is full; up to 1 MiB together with the object.\n\n\
+tuples, enums, dates, decimals, arrays, and whatever else pickle can store. References that are shared within obj stay\n\
+shared, and cycles stay cycles. None is an object like any other.\n\n\
+reserve (bytes, or text such as \"4 KiB\") is kept free behind the object, so that replace() can make it that much larger\n\
+in place, even when the pile is full. Object and reserve together may have up to 1 MiB.\n\n\
 Raises CodecError when something in the graph cannot be stored, LimitError when the pile or the system has no room;\n\
-the pile is unchanged then. Takes time linear in the graph.\n\n\
+the pile is unchanged then. Takes time linear in the size of the graph.\n\n\
 >>> import gabion\n\
 >>> pile = gabion.Pile()\n\
 >>> pointer = pile.put([1, 'two', {3.0}])\n\
@@ -52,7 +52,7 @@ was removed, the pointer is another pile's, or no pile's. Takes no lock and time
         fields,
         c"fields($self, ptr, /, *names)\n--\n\n\
 Some fields of a stored object as a tuple, without building the object: attributes of an instance, fields of a\n\
-named tuple, values of a dict by str key. The others are skipped over, which takes time linear in what is stored.\n\n\
+named tuple, values of a dict by str key. The other fields are skipped; takes time linear in what is stored.\n\n\
 Raises AttributeError (KeyError for a dict) when there is no such field, PointerError when the pointer is not live.\n\n\
 >>> import gabion\n\
 >>> pile = gabion.Pile()\n\

@@ -17,7 +17,7 @@ figures! {
         used_bytes,
         /// Bytes taken for the pile: pages of 64 KiB in use, and the runs of objects over 1 MiB.
         reserved_bytes,
-        /// What of the reserved bytes is not payload: words, headers, rounding, room that waits for its next object.
+        /// The part of the reserved bytes that is not payload: words, headers, rounding, free room.
         overhead_bytes,
         /// The most that `reserved_bytes` may become.
         limit_bytes,

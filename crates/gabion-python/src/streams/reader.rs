@@ -17,18 +17,17 @@ use crate::ffi;
 /// A binary file read through a chunk of the pool, with the methods of io.BufferedReader.
 ///
 /// file is anything with readinto() or read(): an open file, a socket's, a pipe's, an archive member, an object of your
-/// own. chunk is how many bytes are asked of it at a time, "1 MiB" at most. After the first read, no operation allocates
-/// memory but for the bytes that it returns; readinto() returns none, and large ones go past the chunk straight into the
-/// target.
+/// own. chunk is how many bytes are asked of it at a time, "1 MiB" at most. After the first read, no operation
+/// allocates memory except for the bytes that it returns. A large readinto() does not go through the chunk.
 ///
 /// It counts as an io.BufferedIOBase: csv, json and io.TextIOWrapper take it. read(), readinto() and readline() wait for
 /// all they were asked for, or the end; read1(), readinto1() and peek() ask the file once at most. A non-blocking file
 /// that has nothing now makes them return what there is, and None if there is nothing (peek(): b""). What the file raises
 /// is passed on; what read() or readline() had gathered until then is lost, as with io.BufferedReader.
 ///
-/// close(), and the end of a with statement, close the file, too; detach() does not. When the Reader object just goes,
-/// the file stays open, behind what was asked of it. A use after close() raises ClosedError. Threads take turns; a file
-/// that calls its own Reader gets a RuntimeError.
+/// close(), and the end of a with statement, close the file, too; detach() does not. When the Reader is garbage
+/// collected, the file stays open, behind what was read ahead. A use after close() raises ClosedError. Threads take
+/// turns; a file that calls its own Reader gets a RuntimeError.
 ///
 /// >>> import io
 /// >>> import gabion.streams
@@ -256,8 +255,8 @@ impl Reader {
         Ok(behind - state.unread() as i64)
     }
 
-    /// Give the chunk back and the file out of hand, open as it is; return it. It stands behind what was read ahead. The
-    /// Reader counts as closed.
+    /// Give the chunk back and return the file, still open. Its position is behind what was read ahead. The Reader
+    /// counts as closed.
     fn detach(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let mut state = self.open(py)?;
         state.close();

@@ -13,19 +13,20 @@ use super::turn::{Inside, Turn};
 
 /// A binary file written through a chunk of the pool, with the methods of io.BufferedWriter.
 ///
-/// file is anything with write(): an open file, a socket's, a pipe's, an object of your own. Bytes are gathered in a chunk
-/// of up to chunk bytes ("1 MiB" at most) and handed over when it is full; what is as long as the chunk or longer goes
-/// to the file as it is. After the first write, no operation allocates memory. A file that keeps the memoryview that its
-/// write() was given, keeps the bytes as they are: the Writer goes on with another chunk.
+/// file is anything with write(): an open file, a socket's, a pipe's, an object of your own. Bytes are collected in a
+/// chunk of up to chunk bytes ("1 MiB" at most) and written when it is full; as much as a chunk or more is written at
+/// once. After the first write, no operation allocates memory. If the file keeps the memoryview that its write() was
+/// given, the bytes in it stay: the Writer goes on with another chunk.
 ///
 /// It counts as an io.BufferedIOBase: csv, pickle, zipfile and io.TextIOWrapper take it. When the file raises, the error
 /// is passed on with the attribute bytes_taken, how many bytes of this call's are written or gathered, and a note; what
 /// was gathered before and not yet written stays, and the next flush() goes on behind what the file took. A non-blocking
 /// file that takes nothing now is a BlockingIOError with the same number as characters_written.
 ///
-/// flush() hands over what is gathered. close(), and the end of a with statement, flush and close the file; detach()
-/// flushes and does not close. When the Writer object just goes, it hands over what is gathered, and the file stays open.
-/// A use after close() raises ClosedError. Threads take turns; a file that calls its own Writer gets a RuntimeError.
+/// flush() writes what is collected. close(), and the end of a with statement, flush and close the file; detach()
+/// flushes and does not close. When the Writer is garbage collected, it writes what is collected, and the file stays
+/// open. A use after close() raises ClosedError. Threads take turns; a file that calls its own Writer gets a
+/// RuntimeError.
 ///
 /// >>> import io
 /// >>> import gabion.streams
@@ -264,8 +265,7 @@ impl Writer {
         self.file.call_method1(py, "truncate", (size,))
     }
 
-    /// Hand over what is gathered, give the chunk back and the file out of hand, open as it is; return it. The Writer
-    /// counts as closed.
+    /// Write what is collected, give the chunk back and return the file, still open. The Writer counts as closed.
     fn detach(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let mut state = self.open(py)?;
         Self::flush_all(py, &mut state)?;
@@ -274,8 +274,8 @@ impl Writer {
         Ok(self.file.clone_ref(py))
     }
 
-    /// Hand over what is gathered and close the file, also when it does not take it: then with the file's error. Closing
-    /// twice does nothing.
+    /// Write what is collected and close the file. If writing fails, the file is closed all the same and the error is
+    /// raised. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.turn.take(py)?.sink.is_none() {
             return Ok(());

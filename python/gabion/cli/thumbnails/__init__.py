@@ -1,4 +1,4 @@
-"""`gabion thumbnails`: small files of many pictures, in as many threads as there are processors, in bounded memory.
+"""`gabion thumbnails`: thumbnails of many pictures, in as many threads as there are processors, in bounded memory.
 
 The parts, lowest first; each uses only those above it.
 

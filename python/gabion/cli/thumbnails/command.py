@@ -83,7 +83,7 @@ def _memory(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, work, tell. CommandError ends it with one line; the caller prints that."""
-    console = Console(stderr=options.json, highlight=False)
+    console = Console(stderr=options.json, highlight=False, markup=False, emoji=False)  # names are printed as they are
     if options.max_memory:
         gabion.memory.configure(total_limit=options.max_memory)
     planned = plan.make(options.sources, options.target, options.format, options.recursive, options.force)
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
             task = bars.add_task("thumbnails", total=len(planned.jobs))
             work.run(planned.jobs, how, threads, outcome, lambda: bars.advance(task))
     except KeyboardInterrupt:
-        console.print(f"stopped: {_counts(outcome)}; the same command goes on", soft_wrap=True)
+        console.print(f"stopped: {_counts(outcome)}; the same command continues", soft_wrap=True)
         raise
     except OSError as error:
         raise CommandError(f"{error.filename or options.target}: {error.strerror}") from None

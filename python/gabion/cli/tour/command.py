@@ -88,7 +88,7 @@ class Rooms:
 
 def run(options: argparse.Namespace) -> int:
     """The whole tour. TourError ends it with one line; the caller prints that."""
-    console = Console(stderr=options.json, highlight=False)
+    console = Console(stderr=options.json, highlight=False, markup=False, emoji=False)  # names are printed as they are
     if not options.no_page:
         _check_writable(options.out)
     with tempfile.TemporaryDirectory(prefix="gabion-tour-") as name:

@@ -71,7 +71,7 @@ def show(console: Console, table: Table, results: Sequence[Result]) -> None:
     _show_lanes(console, results)
     console.print(Text(headline(results), style="bold"), soft_wrap=True)
     console.print(
-        "Plain objects need no put or get: a reference is kept and given. The others build a new object.",
+        "A list keeps references, so plain objects need no put or get. The others build a new object at each get.",
         soft_wrap=True,
     )
     if first.objects < FEW_OBJECTS:
