@@ -68,7 +68,7 @@ def test_rows_and_blocks_that_are_not_there() -> None:
         with pytest.raises(IndexError, match="9 rows"):
             group.row(y)
     for index in (3, -4):
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match=f"^block {index} of a group of 3 blocks$"):
             group[index]
     for wrong in ("1", 1.0, None):
         with pytest.raises(TypeError):

@@ -13,7 +13,7 @@ import gabion
 
 METHODS = (
     "put", "get", "replace", "remove", "pop", "discard", "size_of", "put_many", "get_many", "remove_many", "view",
-    "fields", "stats", "clear", "compact", "validate", "close",
+    "fields", "values", "items", "stats", "clear", "compact", "validate", "close",
 )  # fmt: skip
 TAKES_POINTER = ("get", "remove", "pop", "discard", "size_of", "view", "fields")
 
@@ -228,10 +228,59 @@ def test_iteration_beside_changes_sees_what_stays_exactly_once(pile: gabion.Pile
     assert stay <= set(seen)
 
 
+def test_values_and_items(pile: gabion.Pile) -> None:
+    assert list(pile.values()) == list(pile.items()) == []
+    stored = {pile.put([number]): [number] for number in range(1000)}
+    assert dict(pile.items()) == stored
+    assert [found for _, found in pile.items()] == list(pile.values()) == pile.get_many(list(pile))
+    items = pile.items()
+    assert iter(items) is items
+    seen = [next(items)]
+    for pointer in list(stored)[::2]:
+        pile.remove(pointer)
+    pile.replace(list(stored)[-1], "replaced")
+    seen += items
+    assert len(dict(seen)) == len(seen)
+    assert {(pointer, repr(found)) for pointer, found in pile.items()} <= {(at, repr(found)) for at, found in seen}
+    assert (list(stored)[-1], "replaced") in seen
+    assert next(items, None) is None
+
+
+def test_values_raise_what_an_object_raises_and_go_on(pile: gabion.Pile) -> None:
+    pile.put_many([Grumpy(number) for number in range(3)])
+    values, found, raised = pile.values(), [], 0
+    while True:
+        try:
+            value = next(values, None)
+        except gabion.CodecError:
+            raised += 1
+            continue
+        if value is None:
+            break
+        found.append(value.number)
+    assert (sorted(found), raised) == ([0, 2], 1)
+    pile.close()
+    for refused in (pile.values, pile.items, lambda: next(values)):
+        with pytest.raises(gabion.ClosedError):
+            refused()
+
+
+class Grumpy:
+    """Cannot be built when its number is odd."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        if state["number"] % 2:
+            raise RuntimeError("not today")
+        self.number = state["number"]
+
+
 def test_repr(pile: gabion.Pile) -> None:
     assert repr(pile).startswith("<gabion.Pile")
     pile.put("x")
-    assert "1 object" in repr(pile)
+    assert "of 1 object, " in repr(pile)
     pile.close()
     assert "closed" in repr(pile)
 

@@ -366,8 +366,9 @@ class Table(CacheTable[_K, _V]):
             named += f" {self.name!r}" if self.name else ""
             if self.closed:
                 return f"<{named}, closed>"
-            figures = self.stats()
-            return f"<{named}: {len(self)} entries, {figures.bytes} of {figures.max_bytes} bytes>"
+            entries, figures = len(self), self.stats()
+            noun = "entry" if entries == 1 else "entries"
+            return f"<{named}: {entries} {noun}, {figures.bytes} of {figures.max_bytes} bytes>"
         except ClosedError:  # just now, by another thread
             return f"<{named}, closed>"
         except RuntimeError:

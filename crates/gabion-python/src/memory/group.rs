@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gabion_blocks::pool;
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyTuple};
@@ -11,6 +12,7 @@ use super::buffer::Buffer;
 use super::lease::{Lease, Memory, Place, Refused};
 use super::{argument, refusal, tracking};
 use crate::detached::detached;
+use crate::errors::{exception, shown};
 use crate::ffi;
 
 /// Rented memory in several blocks, each contiguous: for what is too large to be worth one piece, and is worked on
@@ -144,7 +146,15 @@ impl Group {
     }
 
     fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.all_blocks(index.py())?.as_any().get_item(index)
+        let py = index.py();
+        self.all_blocks(py)?.as_any().get_item(index).map_err(|error| {
+            if !error.is_instance_of::<PyIndexError>(py) {
+                return error;
+            }
+            let (asked, number) = (shown(index), self.places.len());
+            let text = format!("block {asked} of a group of {number} block{}", if number == 1 { "" } else { "s" });
+            exception(&py.get_type::<PyIndexError>(), &text)
+        })
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {

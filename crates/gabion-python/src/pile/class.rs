@@ -8,7 +8,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 
 use super::gate::detached;
-use super::iterator::PileIterator;
+use super::iterator::{Gives, PileIterator};
 use super::refusal::{Failure, Fallback, or_default};
 use super::scratch::with_payload;
 use super::state::Pile;
@@ -249,7 +249,26 @@ impl Pile {
 
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<PileIterator> {
         slf.get().open(slf.py())?;
-        Ok(PileIterator::new(&slf))
+        Ok(PileIterator::new(&slf, Gives::Pointer))
+    }
+
+    /// Go through all objects, building each when its turn comes. Other threads may put, replace and remove meanwhile:
+    /// every object that is there from beginning to end is given exactly once, one that comes or goes may be missed.
+    ///
+    /// >>> import gabion
+    /// >>> pile = gabion.Pile()
+    /// >>> pointers = pile.put_many(["a", "b"])
+    /// >>> sorted(pile.values())
+    /// ['a', 'b']
+    fn values(slf: &Bound<'_, Self>) -> PyResult<PileIterator> {
+        slf.get().open(slf.py())?;
+        Ok(PileIterator::new(slf, Gives::Object))
+    }
+
+    /// Go through all pointers and their objects, as pairs; otherwise as values().
+    fn items(slf: &Bound<'_, Self>) -> PyResult<PileIterator> {
+        slf.get().open(slf.py())?;
+        Ok(PileIterator::new(slf, Gives::Both))
     }
 
     fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -257,7 +276,8 @@ impl Pile {
             return result::text(py, "<gabion.Pile, closed>");
         }
         let stats = self.pile.stats();
-        result::text(py, &format!("<gabion.Pile of {} objects, {} bytes>", stats.objects, stats.used_bytes))
+        let plural = if stats.objects == 1 { "" } else { "s" };
+        result::text(py, &format!("<gabion.Pile of {} object{plural}, {} bytes>", stats.objects, stats.used_bytes))
     }
 
     /// Refuses, for pickle and copy.

@@ -24,7 +24,7 @@ Everything that obj refers to is copied: containers, instances with __dict__ or 
 tuples, enums, dates, decimals, arrays, and whatever else pickle can store. References that are shared within obj stay\n\
 shared, and cycles stay cycles. None is an object like any other.\n\n\
 reserve (bytes, or text such as \"4 KiB\") is kept free behind the object, so that replace() can make it that much larger\n\
-in place, even when the pile is full. Object and reserve together may have up to 1 MiB.\n\n\
+in place, even when the pile is full. A reserve that makes both together larger than 1 MiB is cut down to that.\n\n\
 Raises CodecError when something in the graph cannot be stored, LimitError when the pile or the system has no room;\n\
 the pile is unchanged then. Takes time linear in the size of the graph.\n\n\
 >>> import gabion\n\

@@ -1,24 +1,41 @@
-//! Iteration over the pointers of a pile.
+//! Iteration over a pile: its pointers, its objects, or both.
 
 use std::sync::{Mutex, PoisonError};
 
-use gabion_pile::Cursor;
+use gabion_pile::{Cursor, Pointer};
 use pyo3::prelude::*;
 
 use super::state::Pile;
 use crate::result;
 
-/// Iterates over pointers beside running writers: every object that is there from begin to end is seen exactly once.
+/// What an iterator gives of each object.
+#[derive(Clone, Copy)]
+pub(super) enum Gives {
+    Pointer,
+    Object,
+    Both,
+}
+
+/// Goes over a pile beside running writers: every object that is there from begin to end is seen exactly once. One that is
+/// removed between the look at its pointer and its own is passed over.
 #[pyclass(frozen, module = "gabion")]
 pub(super) struct PileIterator {
     pile: Py<Pile>,
+    gives: Gives,
     // Two threads may share an iterator; each pointer goes to one of them.
     cursor: Mutex<Cursor>,
 }
 
 impl PileIterator {
-    pub(super) fn new(pile: &Bound<'_, Pile>) -> Self {
-        Self { pile: pile.clone().unbind(), cursor: Mutex::new(Cursor::default()) }
+    pub(super) fn new(pile: &Bound<'_, Pile>, gives: Gives) -> Self {
+        Self { pile: pile.clone().unbind(), gives, cursor: Mutex::new(Cursor::default()) }
+    }
+
+    fn next_pointer(&self, py: Python<'_>) -> PyResult<Option<Pointer>> {
+        let pile = self.pile.get().open(py)?;
+        // No Python code runs under this lock, and the thread stays attached: it cannot be waited for in a circle.
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(pile.next_pointer(&mut cursor))
     }
 }
 
@@ -29,12 +46,21 @@ impl PileIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let pile = self.pile.get().open(py)?;
-        // No Python code runs under this lock, and the thread stays attached: it cannot be waited for in a circle.
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        let pointer = pile.next_pointer(&mut cursor);
-        drop(cursor);
-        pointer.map(|pointer| result::number(py, pointer.to_bits())).transpose()
+        while let Some(pointer) = self.next_pointer(py)? {
+            if matches!(self.gives, Gives::Pointer) {
+                return result::number(py, pointer.to_bits()).map(Some);
+            }
+            let object = match self.pile.get().build(py, pointer) {
+                Ok(object) => object.into_bound(py),
+                Err(failure) if failure.is_dead_pointer() => continue,
+                Err(failure) => return Err(failure.raise(py)),
+            };
+            return match self.gives {
+                Gives::Both => result::pair(result::number(py, pointer.to_bits())?, object).map(Some),
+                _ => Ok(Some(object)),
+            };
+        }
+        Ok(None)
     }
 
     fn __traverse__(&self, visit: pyo3::gc::PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {
