@@ -33,6 +33,13 @@ def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     exec(compile("\n".join(program), str(page), "exec"), module.__dict__)
 
 
+def test_rust_examples_are_compiled() -> None:
+    """A crate takes each page with such an example into its own documentation; cargo compiles and runs what is there."""
+    sources = "".join(source.read_text() for source in ROOT.glob("crates/*/src/lib.rs"))
+    shown = {name(page) for page in PAGES if "```rust" in page.read_text()}
+    assert shown == {path.lstrip("./") for path in re.findall(r'include_str!\("([^"]+[.]md)"\)', sources)} > set()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     links = [link[1] for link in LINK.finditer(page.read_text()) if not re.match(r"https?:|mailto:", link[1])]

@@ -195,6 +195,15 @@ def test_nonsense_changes_nothing(setting: dict[str, Any], error: type[Exception
         assert getattr(before, name) == getattr(after, name)
 
 
+@pytest.mark.parametrize("arenas", [-1, 0, 3, 257, 512, 10**40, True, 2.0, "4 KiB"])
+def test_what_is_refused_as_a_number_of_arenas_is_shown_beside_what_is_allowed(arenas: Any) -> None:
+    with pytest.raises((ValueError, TypeError)) as refused:
+        memory.configure(arenas=arenas)
+    text = str(refused.value)
+    assert text.startswith(f"arenas={arenas!r}: ")
+    assert text.endswith("a power of two from 1 to 256")
+
+
 # --- waiting --------------------------------------------------------------------------------------
 
 

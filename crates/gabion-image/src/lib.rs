@@ -85,6 +85,11 @@ mod file;
 #[cfg(test)]
 mod tests;
 
+/// The page for users, so that its example is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/images.md")]
+struct Page;
+
 pub use encode::{Compression, SaveOptions, Subsampling};
 pub use error::{ImageError, Result};
 pub use file::{OpenOptions, thumbnail};

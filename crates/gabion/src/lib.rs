@@ -59,6 +59,11 @@
 
 #![forbid(unsafe_code)]
 
+/// The first page, so that its example is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Page;
+
 pub use gabion_blocks as blocks;
 pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
 pub use gabion_cache::{Cache, CacheOptions, CacheStats, PutOptions, PutResult, Table, TableOptions};

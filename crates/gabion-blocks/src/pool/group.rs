@@ -133,6 +133,8 @@ impl Shared {
     #[cold]
     fn exact_parts(&'static self, bytes: usize, part: usize) -> Result<Vec<Buffer>, BlockError> {
         let exact = |length: usize| length.next_multiple_of(SYSTEM_PAGE) as u64;
+        // One part serves all, however long rows would be.
+        let part = part.min(bytes.max(1));
         let (asked, whole, tail) = (bytes as u64, (bytes / part) as u64, bytes % part);
         let mut drawn = whole.saturating_mul(exact(part)).saturating_add(exact(tail));
         self.reserve(asked, drawn)?;

@@ -20,19 +20,20 @@ pub struct Held {
 }
 
 impl Held {
-    /// What memory for `len` bytes takes.
+    /// What memory for `len` bytes takes; the most there is for what is longer than any memory. As much again for what it
+    /// returns.
     pub fn bytes_for(len: usize) -> usize {
-        span_class(len).map_or_else(|| len.next_multiple_of(OS_PAGE), span_bytes)
+        let whole = || len.checked_next_multiple_of(OS_PAGE).unwrap_or(usize::MAX);
+        span_class(len).map_or_else(whole, span_bytes)
     }
 
-    /// Takes a span of exactly `bytes` bytes, as [`Held::bytes_for`] gives them, and says whether it reads as zero;
-    /// with `zero`, it does.
+    /// Takes a span for `len` bytes, of [`Held::bytes_for`] so many, and says whether it reads as zero; with `zero`, it does.
     ///
     /// # Errors
     /// [`BlockError::NoMemory`]; nothing waits.
-    pub fn take(pool: &Pool, bytes: usize, zero: bool) -> Result<(Self, bool), BlockError> {
+    pub fn take(pool: &Pool, len: usize, zero: bool) -> Result<(Self, bool), BlockError> {
         let shared = pool.shared();
-        let span = shared.hold(bytes, zero)?;
+        let span = shared.hold(Self::bytes_for(len), zero)?;
         let reads_zero = span.zero.swap(false, Ordering::Relaxed);
         Ok((Self { span, shared }, reads_zero))
     }
@@ -71,5 +72,31 @@ impl Drop for Held {
 impl std::fmt::Debug for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Held").field("base", &self.base()).field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::Twin;
+    use crate::pool::Settings;
+
+    #[test]
+    fn any_length_is_held_in_whole_pages_or_refused() {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let pool = Pool::new(twin, Settings::unpooled()).unwrap();
+        for len in [0, 1, 100, 4096, OS_PAGE + 1, (64 << 30) + 1] {
+            let bytes = Held::bytes_for(len);
+            assert!(bytes > 0 && bytes >= len && bytes.is_multiple_of(4096) && Held::bytes_for(bytes) == bytes);
+            let (held, _) = Held::take(&pool, len, false).unwrap();
+            assert_eq!((held.bytes(), twin.mapped()), (bytes, bytes as u64));
+            // SAFETY: the last of its bytes, and nobody else has them.
+            unsafe { held.base().add(bytes - 1).write(7) };
+        }
+        for len in [isize::MAX as usize + 1, usize::MAX - OS_PAGE, usize::MAX] {
+            assert!(matches!(Held::take(&pool, len, false), Err(BlockError::NoMemory { .. })));
+        }
+        assert_eq!(twin.mapped(), 0);
+        pool.validate().unwrap();
     }
 }

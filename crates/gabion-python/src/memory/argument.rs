@@ -1,5 +1,6 @@
-//! Counts and rows as callers write them.
+//! Arenas and rows as callers write them.
 
+use gabion_blocks::pool::MOST_ARENAS;
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
@@ -7,21 +8,23 @@ use pyo3::types::PyBool;
 use super::refusal::{type_error, value_error};
 use crate::errors::{exception, shown};
 
-/// How many of something `name` says: a whole number, NumPy's too.
-pub(super) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+/// How many arenas: a power of two, of NumPy's too.
+pub(super) fn arenas(value: &Bound<'_, PyAny>) -> PyResult<usize> {
     let py = value.py();
+    let allowed = format!("a power of two from 1 to {MOST_ARENAS}");
+    let no_number = || type_error(py, &format!("arenas={}: a whole number is needed, {allowed}", shown(value)));
     if value.is_instance_of::<PyBool>() {
-        return Err(type_error(py, &format!("{name} must be a whole number, not bool")));
+        return Err(no_number());
     }
-    value.extract().map_err(|error: PyErr| {
-        if error.is_instance_of::<PyOverflowError>(py) {
-            value_error(py, &format!("{name}={}: out of range", shown(value)))
-        } else if error.is_instance_of::<PyTypeError>(py) {
-            type_error(py, &format!("{name} must be a whole number, not {}", shown(value)))
-        } else {
-            error
-        }
-    })
+    let count = match value.extract::<usize>() {
+        Ok(count) => Some(count),
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => None,
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => return Err(no_number()),
+        Err(error) => return Err(error),
+    };
+    count
+        .filter(|count| count.is_power_of_two() && *count <= MOST_ARENAS)
+        .ok_or_else(|| value_error(py, &format!("arenas={}: it must be {allowed}", shown(value))))
 }
 
 /// The row that `y` names, of `rows` that `of` has; a negative one counts from the end.

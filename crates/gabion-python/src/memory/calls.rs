@@ -181,7 +181,7 @@ fn configure(
     let follow = matches!(pool_bytes, Setting::Default);
     let change = Change {
         pool_bytes: pool_bytes.read(default.pool_bytes, |value| Ok(size::length("pool_bytes", value)? as u64))?,
-        arenas: arenas.read(default.arenas, |value| argument::count("arenas", value))?,
+        arenas: arenas.read(default.arenas, argument::arenas)?,
         trim_period: trim_period.read(default.trim_period, |value| time::duration("trim_period", value))?,
         allocation_limit: allocation_limit.limit("allocation_limit")?,
         total_limit: total_limit.limit("total_limit")?,

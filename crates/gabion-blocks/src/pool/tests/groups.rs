@@ -125,6 +125,16 @@ fn nonsense_is_refused() {
 }
 
 #[test]
+fn rows_longer_than_all_memory_are_no_part_of_the_price() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 8192);
+    for row in [usize::MAX, usize::MAX - 4096, isize::MAX as usize] {
+        assert_eq!(group(&pool, 8192, Some(row)).unwrap().len(), 8192);
+        assert!(matches!(group(&pool, 8193, Some(row)), Err(BlockError::Total { .. })));
+    }
+    close(pool, twin);
+}
+
+#[test]
 fn many_groups_beyond_the_pool_are_served() {
     let (pool, twin) = pool_with(|settings| settings.pool_bytes = 8 * BLOCK_BYTES as u64);
     let groups: Vec<Group> = (0..16).map(|_| group(&pool, 4 * BLOCK_BYTES, None).unwrap()).collect();
