@@ -34,7 +34,7 @@ def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_rust_examples_are_compiled() -> None:
-    """A crate takes each page with such an example into its own documentation; cargo compiles and runs what is there."""
+    """A crate takes each page with such an example into its own documentation, whose examples cargo compiles."""
     sources = "".join(source.read_text() for source in ROOT.glob("crates/*/src/lib.rs"))
     shown = {name(page) for page in PAGES if "```rust" in page.read_text()}
     assert shown == {path.lstrip("./") for path in re.findall(r'include_str!\("([^"]+[.]md)"\)', sources)} > set()
