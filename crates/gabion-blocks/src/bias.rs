@@ -24,6 +24,10 @@ use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, yield_now};
 const FIRST_ROW: u32 = 64;
 const LONGEST_ROW: u32 = 1 << 22;
 
+/// The same for a lock that one thread has to itself but for visitors: a withdrawal costs as much as some hundred times that
+/// the lock is taken without leaning, so few of these make good for it.
+const LONGEST_ROW_OF_OWN: u32 = 1 << 10;
+
 /// A mutual exclusion lock around a value; cheap for a thread that has it to itself, right for any number of threads.
 ///
 /// Not re-entrant, as any mutex: a thread that locks twice waits for itself for ever. It knows no poison: what it guards must be
@@ -45,8 +49,9 @@ unsafe impl<T: Send> Send for Biased<T> {}
 struct Row {
     last: *const Desk,
     length: u32,
-    /// The length from which on the lock leans.
+    /// The length from which on the lock leans, and the most that it becomes.
     needed: u32,
+    longest: u32,
 }
 
 // SAFETY: the pointer is compared only.
@@ -83,10 +88,19 @@ impl<T> Biased<T> {
 
     /// A lock that leans for the first time after being taken `needed` times in a row.
     pub(crate) fn leaning_after(value: T, needed: u32) -> Self {
+        Self::with_rows(value, needed, LONGEST_ROW)
+    }
+
+    /// A lock that one thread has to itself, but for those who [`Biased::visit`].
+    pub(crate) fn for_one(value: T) -> Self {
+        Self::with_rows(value, FIRST_ROW, LONGEST_ROW_OF_OWN)
+    }
+
+    fn with_rows(value: T, needed: u32, longest: u32) -> Self {
         // Asked here and not by the first who needs to know: the system's first answer takes it milliseconds in a process of
         // several threads, and next to nothing in one that has not started others yet.
         let _ = can_fence_heavily();
-        let gate = Mutex::new(Row { last: ptr::null(), length: 0, needed });
+        let gate = Mutex::new(Row { last: ptr::null(), length: 0, needed, longest });
         Self { owner: AtomicPtr::new(ptr::null_mut()), gate, value: UnsafeCell::new(value) }
     }
 
@@ -109,8 +123,14 @@ impl<T> Biased<T> {
         self.lean_from(desk).unwrap_or_else(|| self.lock_gate(desk))
     }
 
+    /// As [`Biased::lock`], by a thread that the lock should never lean to.
+    pub(crate) fn visit(&self) -> BiasedGuard<'_, T> {
+        self.guard(Way::Gate { _held: self.gate() })
+    }
+
+    /// As [`Biased::lean`], by the thread of a desk.
     #[inline(always)]
-    fn lean_from(&self, desk: Option<&'static Desk>) -> Option<BiasedGuard<'_, T>> {
+    pub(crate) fn lean_from(&self, desk: Option<&'static Desk>) -> Option<BiasedGuard<'_, T>> {
         // Relaxed: only this thread makes the lock lean to its desk, and what others make of it is looked at again below.
         // A desk that says already where its thread is cannot say two places.
         let desk = desk.filter(|&desk| {
@@ -139,8 +159,8 @@ impl<T> Biased<T> {
         ptr::from_ref(self).addr()
     }
 
-    #[cold]
-    fn lock_gate(&self, desk: Option<&'static Desk>) -> BiasedGuard<'_, T> {
+    /// Takes the gate and makes the lock upright.
+    fn gate(&self) -> MutexGuard<'_, Row> {
         let mut row = lock(&self.gate);
         // Relaxed: the gate orders its changes.
         let owner = self.owner.load(Ordering::Relaxed);
@@ -148,8 +168,14 @@ impl<T> Biased<T> {
         if let Some(owner) = unsafe { owner.as_ref() } {
             self.withdraw(owner);
             (row.last, row.length) = (ptr::null(), 0);
-            row.needed = (2 * row.needed).min(LONGEST_ROW);
+            row.needed = (2 * row.needed).min(row.longest);
         }
+        row
+    }
+
+    #[cold]
+    fn lock_gate(&self, desk: Option<&'static Desk>) -> BiasedGuard<'_, T> {
+        let mut row = self.gate();
         // A desk that says already where its thread is cannot say two places: then the lock leans a time later.
         let free = |desk: &&'static Desk| desk.inside.load(Ordering::Relaxed) == 0;
         if row.lengthen(desk)
@@ -279,6 +305,30 @@ mod tests {
         drop(outside);
         drop(inner.lock());
         assert_eq!(leans(&inner), can_fence_heavily());
+    }
+
+    #[test]
+    fn a_lock_never_leans_to_a_visitor_and_leans_again_soon_after_many() {
+        let (lock, desk) = (Biased::for_one(0_u64), &*Box::leak(Box::new(Desk::new())));
+        for _ in 0..3 * FIRST_ROW {
+            *lock.visit() += 1;
+            assert!(!leans(&lock));
+        }
+        for visit in 0..40 {
+            let mut row = 0;
+            while !leans(&lock) && row < LONGEST_ROW_OF_OWN {
+                row += 1;
+                *lock.lock_from(Some(desk)) += 1;
+            }
+            assert_eq!(row, (FIRST_ROW << visit.min(20)).min(LONGEST_ROW_OF_OWN), "after {visit} visits");
+            assert_eq!(leans(&lock), can_fence_heavily());
+            assert_eq!(lock.lean_from(Some(desk)).is_some(), can_fence_heavily());
+            *lock.visit() += 1;
+        }
+        let wide_rows = 40 - u64::from((LONGEST_ROW_OF_OWN / FIRST_ROW).ilog2());
+        let narrow_rows = u64::from(LONGEST_ROW_OF_OWN - FIRST_ROW);
+        let sum = u64::from(3 * FIRST_ROW) + 40 + narrow_rows + wide_rows * u64::from(LONGEST_ROW_OF_OWN);
+        assert_eq!(*lock.visit(), sum);
     }
 
     #[test]

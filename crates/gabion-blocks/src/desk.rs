@@ -12,6 +12,13 @@ pub(crate) struct Desk {
     pub inside: AtomicUsize,
 }
 
+impl Desk {
+    /// The desk of a thread that is nowhere.
+    pub fn new() -> Self {
+        Self { inside: AtomicUsize::new(0) }
+    }
+}
+
 static VACANT: Mutex<Vec<&'static Desk>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -66,7 +73,7 @@ pub(crate) fn take() -> Option<&'static Desk> {
     let _inside = inside::enter();
     LEAVING.try_with(|_| ()).ok()?;
     let vacant = with_vacant(Vec::pop)?;
-    let desk = vacant.unwrap_or_else(|| Box::leak(Box::new(Desk { inside: AtomicUsize::new(0) })));
+    let desk = vacant.unwrap_or_else(|| Box::leak(Box::new(Desk::new())));
     debug_assert_eq!(desk.inside.load(Ordering::Relaxed), 0);
     DESK.set(Some(desk));
     Some(desk)

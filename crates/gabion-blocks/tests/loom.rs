@@ -44,6 +44,12 @@ mod desk {
         pub inside: AtomicUsize,
     }
 
+    impl Desk {
+        pub fn new() -> Self {
+            Self { inside: AtomicUsize::new(0) }
+        }
+    }
+
     pub(crate) fn mine() -> Option<&'static Desk> {
         None
     }
@@ -309,7 +315,7 @@ fn memory_that_has_changed_hands_is_not_taken_for_ours() {
 
 /// A desk for a thread of one run of the model.
 fn desk() -> &'static Desk {
-    Box::leak(Box::new(Desk { inside: sync::AtomicUsize::new(0) }))
+    Box::leak(Box::new(Desk::new()))
 }
 
 /// A number that the checker watches: two threads that are at it at one time are reported.
@@ -360,5 +366,66 @@ fn a_lock_that_its_owner_has_left_for_another_one_is_left() {
         });
         locks.iter().for_each(|lock| raise(&lock.lock_from(Some(own))));
         other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_visitor_and_the_owner_are_never_in_at_one_time() {
+    for visits in [1, 2] {
+        loom::model(move || {
+            let lock = Arc::new(Biased::leaning_after(loom::cell::UnsafeCell::new(0_u64), 1));
+            let own = desk();
+            // It leans to this thread from here on.
+            raise(&lock.lock_from(Some(own)));
+            let other = thread::spawn({
+                let lock = Arc::clone(&lock);
+                move || (0..visits).for_each(|_| raise(&lock.visit()))
+            });
+            // In as the owner, or round by the gate.
+            match lock.lean_from(Some(own)) {
+                Some(inside) => raise(&inside),
+                None => raise(&lock.lock_from(Some(own))),
+            }
+            raise(&lock.lock_from(Some(own)));
+            other.join().unwrap();
+            // SAFETY: whoever is inside the lock is alone.
+            let sum = lock.visit().with(|number| unsafe { *number });
+            assert_eq!(sum, 3 + visits);
+        });
+    }
+}
+
+/// What a thread's cache and who waits for room owe each other: a piece that comes back is either seen by who empties the
+/// cache after it has said that it waits, or not kept at all.
+#[test]
+fn nothing_is_kept_in_a_cache_while_somebody_waits() {
+    loom::model(|| {
+        let room = Arc::new((Admission::new(), Biased::leaning_after(0_u64, 1), AtomicU64::new(0)));
+        let own = desk();
+        // It leans to this thread from here on.
+        drop(room.1.lock_from(Some(own)));
+        let other = Arc::clone(&room);
+        let waiting = thread::spawn(move || {
+            let (admission, cache, given) = &*other;
+            // It waits until the end.
+            std::mem::forget(admission.queue_up());
+            let found = std::mem::take(&mut *cache.visit());
+            given.fetch_add(found, SeqCst);
+            found
+        });
+        let (admission, cache, given) = &*room;
+        let kept = {
+            let mut cache = cache.lock_from(Some(own));
+            let keeps = !admission.anyone();
+            *cache += u64::from(keeps);
+            keeps
+        };
+        if !kept {
+            given.fetch_add(1, SeqCst);
+            admission.room_made();
+        }
+        let found = waiting.join().unwrap();
+        // Kept before anybody waited, and found; or not kept.
+        assert_eq!((found, given.load(SeqCst)), (u64::from(kept), 1), "kept, and whoever waits did not find it");
     });
 }

@@ -48,12 +48,12 @@ impl Shared {
             };
         }
         for cache in caches {
-            let stacks = cache.lock();
-            stats.cached += stacks.bytes as u64;
-            stats.hits_cache += stacks.hits;
+            let (rented, returned) = cache.untold();
+            stats.cached += cache.bytes() as u64;
+            stats.hits_cache += rented;
             if let Some(arena) = stats.arenas.get_mut(cache.arena()) {
-                arena.rented += stacks.rented;
-                arena.returned += stacks.returned;
+                arena.rented += rented;
+                arena.returned += returned;
             }
         }
         stats.requests = stats.arenas.iter().map(|arena| arena.rented).sum();
@@ -77,16 +77,16 @@ impl Shared {
         };
         let mut cached = HashSet::new();
         for cache in self.all_caches() {
-            let stacks = cache.lock();
+            let open = cache.visit();
             let mut bytes = 0;
-            for piece in stacks.pieces() {
+            for piece in open.pieces() {
                 bytes += piece_bytes(piece.span().piece_class());
                 if !cached.insert((piece.address(), piece.span().piece_class())) {
                     return Err(format!("a piece of {:?} is cached twice", piece.span()));
                 }
             }
-            if bytes != stacks.bytes {
-                return Err(format!("{bytes} bytes in a cache, {} counted", stacks.bytes));
+            if bytes != open.bytes() {
+                return Err(format!("{bytes} bytes in a cache, {} counted", open.bytes()));
             }
         }
         for arena in self.arenas() {

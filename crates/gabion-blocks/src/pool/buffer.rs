@@ -81,7 +81,7 @@ impl Buffer {
 impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
-        self.shared.give(self.span, self.at.as_ptr());
+        self.shared.give(self.span, self.at);
     }
 }
 
@@ -114,10 +114,7 @@ impl Shared {
             return Ok(self.buffer_of(self.rent_whole(bytes, plan)?, bytes, clean));
         }
         match self.rent_piece(bytes, piece_class(bytes), clean) {
-            Ok(piece) => {
-                let buffer = Buffer { at: piece.address(), len: bytes, span: piece.span(), shared: self };
-                Ok(if clean && !piece.reads_zero() { cleared(buffer) } else { buffer })
-            }
+            Ok(piece) => Ok(self.buffer_on(piece, bytes, clean)),
             // No room for a block more to cut, but there may be for the bytes alone.
             Err(BlockError::Total { .. }) => {
                 let span = self.rent_exactly(bytes, bytes.max(1).next_multiple_of(SYSTEM_PAGE))?;
@@ -150,17 +147,33 @@ impl Shared {
         if bytes > LARGEST_PIECE {
             return Some(self.buffer_of(self.rent_warm(Plan::of(bytes), CLOSE)?, bytes, clean));
         }
-        let piece = self.rent_warm_piece(piece_class(bytes), clean)?;
-        let buffer = Buffer { at: piece.address(), len: bytes, span: piece.span(), shared: self };
-        Some(if clean && !piece.reads_zero() { cleared(buffer) } else { buffer })
+        Some(self.buffer_on(self.rent_warm_piece(piece_class(bytes), clean)?, bytes, clean))
+    }
+
+    /// Lends a piece of this thread's own, if it has one: no limit, nobody who waits and no other thread has a say in it.
+    #[inline]
+    pub fn lend_own(&'static self, bytes: usize, clean: bool) -> Option<Buffer> {
+        if bytes > LARGEST_PIECE {
+            return None;
+        }
+        Some(self.buffer_on(self.rent_own_piece(piece_class(bytes))?, bytes, clean))
+    }
+
+    /// A buffer of `bytes` bytes on a piece that was lent.
+    #[inline]
+    fn buffer_on(&'static self, piece: Piece, bytes: usize, clean: bool) -> Buffer {
+        if clean && !piece.reads_zero() {
+            // SAFETY: the piece has so many bytes at least, and is this buffer's alone.
+            unsafe { piece.address().write_bytes(0, bytes) };
+        }
+        Buffer { at: piece.address(), len: bytes, span: piece.span(), shared: self }
     }
 
     /// Takes back what is lent at `at` in a span.
     #[inline]
-    fn give(&'static self, span: &'static Span, at: *const u8) {
+    fn give(&'static self, span: &'static Span, at: NonNull<u8>) {
         if span.state() == Use::Cut {
-            let offset = at.addr() - span.base().addr().get();
-            self.return_piece(Piece::new(span, piece_at(span.piece_class(), offset), false));
+            self.return_piece(Piece::used(span, at));
         } else {
             self.return_whole(span);
         }
@@ -179,7 +192,14 @@ impl Shared {
     /// When the memory is not this pool's.
     pub fn return_raw(&'static self, at: NonNull<u8>) {
         let span = addresses::find(at.as_ptr()).filter(|span| span.pool() == self.number);
-        self.give(span.expect("memory of this pool"), at.as_ptr());
+        let span = span.expect("memory of this pool");
+        if span.state() == Use::Cut {
+            // Rounded down to a piece's start: what comes through the raw doors is not a buffer's word.
+            let offset = at.addr().get() - span.base().addr().get();
+            self.return_piece(Piece::new(span, piece_at(span.piece_class(), offset), false));
+        } else {
+            self.return_whole(span);
+        }
     }
 }
 

@@ -1,28 +1,43 @@
 //! A thread's own pieces: free ones that it may lend again without asking its arena.
 //!
-//! Each cache stands behind a lock of its own that nobody else takes but the trimmer, a report, and a fork. It is
-//! bounded in pieces of each class and in bytes.
+//! Each cache stands behind a lock of its own that leans to its thread (see [`crate::bias`]); nobody else takes it but whoever
+//! empties it, the check of all equations, and a fork. It is bounded in pieces of each class and in bytes.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::size::{PIECE_CLASSES, piece_bytes};
+use super::size::{PIECE_CLASSES, piece_at, piece_bytes};
 use super::span::Span;
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use crate::bias::{Biased, BiasedGuard};
+use crate::desk::Desk;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A piece of a cut block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     span: &'static Span,
-    /// Index in the block; the highest bit says that the piece reads as zero.
-    tag: u32,
+    /// Its first byte, or the second one: then it reads as zero.
+    tagged: NonNull<u8>,
 }
 
-const ZERO: u32 = 1 << 31;
+// SAFETY: a piece is where memory is, and that nobody uses it; its span is of any thread's use.
+unsafe impl Send for Piece {}
 
 impl Piece {
+    /// Piece `index` of a block. Whoever asks has it, or the lock under which it is free.
     #[inline]
     pub fn new(span: &'static Span, index: usize, zero: bool) -> Self {
-        Self { span, tag: index as u32 | if zero { ZERO } else { 0 } }
+        let offset = index * piece_bytes(span.piece_class());
+        // SAFETY: that piece, or that lock, keeps the block mapped and cut as it is. A piece's index is below the count of its
+        // block (`Cut::give` and `Cut::take` see to it), so its first two bytes lie inside.
+        Self { span, tagged: unsafe { span.base().add(offset + usize::from(zero)) } }
+    }
+
+    /// The piece that begins at `at`, of unknown content. Whoever asks has it.
+    #[inline]
+    pub fn used(span: &'static Span, at: NonNull<u8>) -> Self {
+        debug_assert!((at.addr().get() - span.base().addr().get()).is_multiple_of(piece_bytes(span.piece_class())));
+        Self { span, tagged: at }
     }
 
     #[inline]
@@ -30,23 +45,23 @@ impl Piece {
         self.span
     }
 
+    /// Which of its block's pieces it is.
     #[inline]
     pub fn index(self) -> usize {
-        (self.tag & !ZERO) as usize
+        piece_at(self.span.piece_class(), self.address().addr().get() - self.span.base().addr().get())
     }
 
     /// Its first byte.
     #[inline]
     pub fn address(self) -> NonNull<u8> {
-        let offset = self.index() * piece_bytes(self.span.piece_class());
-        // SAFETY: whoever has a piece, or the lock under which it is free, keeps its block mapped and cut as it is. A piece's
-        // index is below the count of its block (`Cut::give` and `Cut::take` see to it), so the offset lies inside.
-        unsafe { self.span.base().add(offset) }
+        // SAFETY: from the second byte to the first.
+        unsafe { self.tagged.sub(usize::from(self.reads_zero())) }
     }
 
     #[inline]
     pub fn reads_zero(self) -> bool {
-        self.tag & ZERO != 0
+        // The first bytes of pieces have even addresses.
+        self.tagged.addr().get() & 1 != 0
     }
 }
 
@@ -85,54 +100,106 @@ const STARTS: [usize; PIECE_CLASSES + 1] = {
     starts
 };
 
-/// What a cache's lock guards. `bytes = Σ counts[class] · piece_bytes(class)`.
-pub(crate) struct Stacks {
+/// The free pieces, what a cache's lock guards.
+struct Stacks {
+    /// From each class's start on `counts[class]` pieces; what lies behind them is old.
     places: [Option<Piece>; STARTS[PIECE_CLASSES]],
     counts: [u8; PIECE_CLASSES],
-    pub bytes: usize,
-    /// Buffers lent from here, and taken back into here, that the arena has not been told of.
-    pub rented: u64,
-    pub hits: u64,
-    pub returned: u64,
-    /// True when it was used since the trimmer looked last.
-    pub used: bool,
 }
 
-impl Stacks {
+/// What others read of a cache without its lock. Relaxed: each is its whole message. Only the lock's holder stores, except to
+/// `used`; who must be sure of them takes the lock, too.
+#[derive(Default)]
+struct Figures {
+    /// Bytes of all its pieces: `Σ counts[class] · piece_bytes(class)`.
+    bytes: AtomicUsize,
+    /// Buffers lent from here, and taken back into here, that the arena has not been told of.
+    rented: AtomicU64,
+    returned: AtomicU64,
+    /// True when it was used since the trimmer looked last.
+    used: AtomicBool,
+}
+
+/// The right to a cache's pieces.
+pub(crate) struct Open<'a> {
+    stacks: BiasedGuard<'a, Stacks>,
+    figures: &'a Figures,
+}
+
+impl Open<'_> {
+    /// Bytes of all pieces.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.figures.bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn set_bytes(&self, bytes: usize) {
+        self.figures.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says that its thread has used it.
+    #[inline]
+    pub fn note_use(&self) {
+        self.figures.used.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a buffer that is lent from here.
+    #[inline]
+    pub fn count_rented(&self) {
+        add_one(&self.figures.rented);
+        self.note_use();
+    }
+
+    /// Counts a buffer that was taken back into here.
+    #[inline]
+    pub fn count_returned(&self) {
+        add_one(&self.figures.returned);
+        self.note_use();
+    }
+
+    /// How many buffers were lent and taken back that the arena has not been told of; it is told now.
+    pub fn tell(&self) -> (u64, u64) {
+        let told = (self.figures.rented.load(Ordering::Relaxed), self.figures.returned.load(Ordering::Relaxed));
+        self.figures.rented.store(0, Ordering::Relaxed);
+        self.figures.returned.store(0, Ordering::Relaxed);
+        told
+    }
+
     /// The last piece of a class that came in.
     #[inline]
     pub fn pop(&mut self, class: usize) -> Option<Piece> {
-        let count = self.counts[class].checked_sub(1)?;
-        self.counts[class] = count;
-        self.bytes -= piece_bytes(class);
-        self.places[STARTS[class] + usize::from(count)].take()
+        let count = self.stacks.counts[class].checked_sub(1)?;
+        self.stacks.counts[class] = count;
+        self.set_bytes(self.bytes() - piece_bytes(class));
+        self.stacks.places[STARTS[class] + usize::from(count)]
     }
 
     /// Takes a piece in; false when there is no room for it.
     #[inline]
     pub fn push(&mut self, class: usize, piece: Piece) -> bool {
-        let place = STARTS[class] + usize::from(self.counts[class]);
-        if place >= STARTS[class + 1] || self.bytes + piece_bytes(class) > MOST_CACHED {
+        let place = STARTS[class] + usize::from(self.stacks.counts[class]);
+        let bytes = self.bytes() + piece_bytes(class);
+        if place >= STARTS[class + 1] || bytes > MOST_CACHED {
             return false;
         }
-        self.places[place] = Some(piece);
-        self.counts[class] += 1;
-        self.bytes += piece_bytes(class);
+        self.stacks.places[place] = Some(piece);
+        self.stacks.counts[class] += 1;
+        self.set_bytes(bytes);
         true
     }
 
     /// Takes out the older half of a full class, so that there is room again; of all classes, when the bytes are the limit.
     pub fn make_room(&mut self, class: usize, into: &mut [Option<Piece>; MOST_MOVED]) -> usize {
-        if usize::from(self.counts[class]) < places(class) {
+        if usize::from(self.stacks.counts[class]) < places(class) {
             return self.take_out(into);
         }
         let (start, count) = (STARTS[class], places(class));
         let half = count / 2;
-        into[..half].copy_from_slice(&self.places[start..start + half]);
-        self.places.copy_within(start + half..start + count, start);
-        self.places[start + count - half..start + count].fill(None);
-        self.counts[class] -= half as u8;
-        self.bytes -= half * piece_bytes(class);
+        into[..half].copy_from_slice(&self.stacks.places[start..start + half]);
+        self.stacks.places.copy_within(start + half..start + count, start);
+        self.stacks.counts[class] -= half as u8;
+        self.set_bytes(self.bytes() - half * piece_bytes(class));
         half
     }
 
@@ -140,7 +207,7 @@ impl Stacks {
     pub fn take_out(&mut self, into: &mut [Option<Piece>; MOST_MOVED]) -> usize {
         let mut taken = 0;
         for class in (0..PIECE_CLASSES).rev() {
-            while taken < into.len() && self.counts[class] > 0 {
+            while taken < into.len() && self.stacks.counts[class] > 0 {
                 into[taken] = self.pop(class);
                 taken += 1;
             }
@@ -150,8 +217,15 @@ impl Stacks {
 
     /// All pieces.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> {
-        self.places.iter().flatten().copied()
+        let of_class = |class: usize| &self.stacks.places[STARTS[class]..][..usize::from(self.stacks.counts[class])];
+        (0..PIECE_CLASSES).flat_map(of_class).flatten().copied()
     }
+}
+
+/// Adds one to a number that nobody else changes meanwhile.
+#[inline]
+fn add_one(number: &AtomicU64) {
+    number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 /// A thread's cache. Never freed: when its thread ends, it is emptied and kept for the next one.
@@ -160,21 +234,21 @@ pub(crate) struct Cache {
     arena: AtomicUsize,
     /// The thread's turn, by which arenas are assigned.
     turn: AtomicUsize,
-    stacks: Mutex<Stacks>,
+    /// What the lock leans to. It goes with the cache from thread to thread, so that the lock leans to the next one, too.
+    desk: Desk,
+    figures: Figures,
+    stacks: Biased<Stacks>,
 }
 
 impl Cache {
     pub fn new() -> Self {
-        let stacks = Stacks {
-            places: [None; STARTS[PIECE_CLASSES]],
-            counts: [0; PIECE_CLASSES],
-            bytes: 0,
-            rented: 0,
-            hits: 0,
-            returned: 0,
-            used: false,
-        };
-        Self { arena: AtomicUsize::new(0), turn: AtomicUsize::new(0), stacks: Mutex::new(stacks) }
+        Self {
+            arena: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+            desk: Desk::new(),
+            figures: Figures::default(),
+            stacks: Biased::for_one(Stacks { places: [None; STARTS[PIECE_CLASSES]], counts: [0; PIECE_CLASSES] }),
+        }
     }
 
     #[inline]
@@ -194,9 +268,63 @@ impl Cache {
         self.arena.store(arena, Ordering::Relaxed);
     }
 
+    /// The cache in the hands of its thread.
+    ///
+    /// # Safety
+    /// The calling thread took the cache last, from among those that no thread has. What this returns, and all copies of it,
+    /// are not used any more once the cache is there again.
+    pub unsafe fn own(&'static self) -> Own {
+        Own { cache: self, _thread: PhantomData }
+    }
+
+    /// Opens it for another thread than its own, or when it does not matter: some microseconds, and its own thread takes
+    /// longer for some time.
+    pub fn visit(&self) -> Open<'_> {
+        Open { stacks: self.stacks.visit(), figures: &self.figures }
+    }
+
+    /// Bytes of its pieces, at some moment.
+    pub fn bytes(&self) -> usize {
+        self.figures.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many buffers were lent from here and taken back that the arena has not been told of, at some moment.
+    pub fn untold(&self) -> (u64, u64) {
+        (self.figures.rented.load(Ordering::Relaxed), self.figures.returned.load(Ordering::Relaxed))
+    }
+
+    /// Whether it was used since this was asked last.
+    pub fn was_used(&self) -> bool {
+        self.figures.used.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A cache in the hands of its thread, which alone can have one.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    cache: &'static Cache,
+    /// Bound to its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Own {
+    /// The cache as others see it.
     #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, Stacks> {
-        lock(&self.stacks)
+    pub fn cache(self) -> &'static Cache {
+        self.cache
+    }
+
+    /// Opens it if its lock leans to this thread; never waits.
+    #[inline(always)]
+    pub fn lean(self) -> Option<Open<'static>> {
+        // The desk is this thread's, as the cache is.
+        let stacks = self.cache.stacks.lean_from(Some(&self.cache.desk))?;
+        Some(Open { stacks, figures: &self.cache.figures })
+    }
+
+    /// Opens it.
+    pub fn open(self) -> Open<'static> {
+        Open { stacks: self.cache.stacks.lock_from(Some(&self.cache.desk)), figures: &self.cache.figures }
     }
 }
 

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::sync::Once;
 
 use super::admission;
-use super::cache::Stacks;
+use super::cache::Open;
 use super::seat;
 use super::settings::Settings;
 use super::shared::{LockedArena, Shared, Watch, pools};
@@ -25,7 +25,7 @@ struct HeldPool {
     _waiting: admission::Held<'static>,
     _watch: MutexGuard<'static, Watch>,
     _arenas: Vec<LockedArena<'static>>,
-    _stacks: Vec<MutexGuard<'static, Stacks>>,
+    _open: Vec<Open<'static>>,
     _caches: MutexGuard<'static, super::cache::Caches>,
     _growth: MutexGuard<'static, ()>,
     _settings: MutexGuard<'static, Settings>,
@@ -54,9 +54,9 @@ fn hold(shared: &'static Shared) -> HeldPool {
     let settings = lock(&shared.settings);
     let growth = lock(&shared.growth);
     let caches = lock(&shared.caches);
-    let stacks = caches.all.iter().map(|cache| cache.lock()).collect();
+    let open = caches.all.iter().map(|cache| cache.visit()).collect();
     HeldPool {
-        _stacks: stacks,
+        _open: open,
         _caches: caches,
         _growth: growth,
         _settings: settings,

@@ -1,6 +1,6 @@
 //! Lending pieces of blocks.
 
-use super::cache::{MOST_MOVED, Piece, batch};
+use super::cache::{MOST_MOVED, Own, Piece, batch};
 use super::cut::Cut;
 use super::seat;
 use super::shared::{Arena, LockedArena, Shared};
@@ -23,12 +23,25 @@ impl Shared {
     /// Takes a free piece of this thread's cache or of its arena's blocks, if there is one.
     #[inline]
     pub fn rent_warm_piece(&'static self, class: usize, clean: bool) -> Option<Piece> {
-        if let Some(cache) = seat::cache(self) {
-            let mut stacks = cache.lock();
-            if let Some(piece) = stacks.pop(class) {
-                stacks.rented += 1;
-                stacks.hits += 1;
-                stacks.used = true;
+        self.rent_own_piece(class).or_else(|| self.rent_idle_piece(class, clean))
+    }
+
+    /// Takes a free piece of this thread's cache, if there is one and the cache's lock leans: the way of nearly all.
+    #[inline]
+    pub fn rent_own_piece(&'static self, class: usize) -> Option<Piece> {
+        let mut open = seat::cache(self)?.lean()?;
+        let piece = open.pop(class)?;
+        open.count_rented();
+        Some(piece)
+    }
+
+    /// As [`Shared::rent_warm_piece`], where the cache is empty or its lock does not lean.
+    #[inline(never)]
+    fn rent_idle_piece(&'static self, class: usize, clean: bool) -> Option<Piece> {
+        if let Some(own) = seat::cache(self) {
+            let mut open = own.open();
+            if let Some(piece) = open.pop(class) {
+                open.count_rented();
                 return Some(piece);
             }
         }
@@ -82,12 +95,12 @@ impl Shared {
     /// Puts pieces that were just taken into this thread's cache; what does not fit goes back.
     fn keep_pieces(&'static self, pieces: &[Option<Piece>], class: usize) {
         let mut kept = 0;
-        if let Some(cache) = seat::cache(self) {
-            let mut stacks = cache.lock();
-            stacks.used = true;
+        if let Some(own) = seat::cache(self) {
+            let mut open = own.open();
+            open.note_use();
             let pieces = if self.keeps() { pieces } else { &[] };
             // The last one in is the first one out: the lowest address.
-            kept = pieces.iter().rev().flatten().take_while(|&&piece| stacks.push(class, piece)).count();
+            kept = pieces.iter().rev().flatten().take_while(|&&piece| open.push(class, piece)).count();
         }
         self.give_pieces(&pieces[..pieces.len() - kept]);
         self.wants_trimmer();
@@ -150,6 +163,8 @@ impl Shared {
             return Err(self.no_memory(asked as u64, libc::ENOMEM));
         };
         span.set_home(home.index);
+        // Before the first piece is made of it.
+        span.set_piece_class(class);
         let mut taken = 0;
         // One piece at least stays free, so that the block is found again.
         while taken < into.len().min(cut.pieces - 1) {
@@ -159,9 +174,9 @@ impl Shared {
         span.stamp.store(self.tick(), Ordering::Relaxed);
         {
             let mut shelves = home.lock();
-            // SAFETY: it was taken off its shelf or mapped by this thread, and nobody else knows it. Its home was set above;
+            // SAFETY: it was taken off its shelf or mapped by this thread, and nobody else knows it. Home and class were set above;
             // blocks get another one only when they are taken off a shelf.
-            unsafe { shelves.add_cut(span, class, cut) };
+            unsafe { shelves.add_cut(span, cut) };
             shelves.counts.rented += 1;
         }
         self.note_demand();
@@ -171,35 +186,45 @@ impl Shared {
     /// Takes a lent piece back, into this thread's cache when there is room.
     #[inline]
     pub fn return_piece(&'static self, piece: Piece) {
+        // Looked at with the cache open: whoever waits for room empties it after having said so.
+        if let Some(mut open) = seat::cache(self).and_then(Own::lean)
+            && self.keeps()
+            && open.push(piece.span().piece_class(), piece)
+        {
+            open.count_returned();
+            drop(open);
+            self.wants_trimmer();
+        } else {
+            self.return_spare_piece(piece);
+        }
+    }
+
+    /// As [`Shared::return_piece`], where the cache has no room or its lock does not lean.
+    #[inline(never)]
+    fn return_spare_piece(&'static self, piece: Piece) {
         let class = piece.span().piece_class();
-        if let Some(cache) = seat::cache(self) {
-            let mut stacks = cache.lock();
-            // Looked at under the lock: whoever waits for room empties this cache after having said so.
-            if self.keeps() {
-                stacks.used = true;
-                if stacks.push(class, piece) {
-                    stacks.returned += 1;
-                    drop(stacks);
-                    self.wants_trimmer();
-                    return;
-                }
-                let mut pieces = [None; MOST_MOVED];
-                let taken = stacks.make_room(class, &mut pieces);
-                let pushed = stacks.push(class, piece);
-                stacks.returned += 1;
-                drop(stacks);
+        let mut pieces = [None; MOST_MOVED];
+        if let Some(own) = seat::cache(self) {
+            let mut open = own.open();
+            open.count_returned();
+            let keeps = self.keeps();
+            let mut pushed = keeps && open.push(class, piece);
+            let mut taken = 0;
+            if keeps && !pushed {
+                taken = open.make_room(class, &mut pieces);
+                pushed = open.push(class, piece);
+            }
+            let flush = !keeps && open.bytes() > 0;
+            drop(open);
+            if flush {
+                self.flush_by(|| own.open());
+            }
+            if taken > 0 {
                 self.give_pieces(&pieces[..taken]);
-                if !pushed {
-                    self.give_pieces(&[Some(piece)]);
-                }
+            }
+            if pushed {
                 self.wants_trimmer();
                 return;
-            }
-            stacks.returned += 1;
-            let cached = stacks.bytes;
-            drop(stacks);
-            if cached > 0 {
-                self.flush(cache);
             }
         } else {
             self.arena(piece.span().home()).lock().counts.returned += 1;

@@ -83,7 +83,22 @@ impl Pool {
     /// is touched; [`BlockError::NoMemory`] when the system has none, after all idle memory was given back.
     #[inline]
     pub fn rent(&self, request: &Request) -> Result<Buffer, BlockError> {
-        self.admit(request.bytes, request.timeout, &mut || true, || self.shared.lend(request.bytes, request.clean))
+        match self.rent_own(request) {
+            Some(buffer) => Ok(buffer),
+            None => self.rent_any(request, &mut || true),
+        }
+    }
+
+    /// What this thread has at hand, where nobody waits for it: no more than that is compiled into each caller.
+    #[inline]
+    fn rent_own(&self, request: &Request) -> Option<Buffer> {
+        let own = request.bytes as u64 <= self.shared.largest() && request.timeout.is_none();
+        if own { self.shared.lend_own(request.bytes, request.clean) } else { None }
+    }
+
+    #[inline(never)]
+    fn rent_any(&self, request: &Request, keep_waiting: &mut dyn FnMut() -> bool) -> Result<Buffer, BlockError> {
+        self.admit(request.bytes, request.timeout, keep_waiting, || self.shared.lend(request.bytes, request.clean))
     }
 
     /// Lends idle memory that needs no system call and no clearing to speak of, or nothing: never waits, never fails.
@@ -97,7 +112,10 @@ impl Pool {
     /// # Errors
     /// As [`Pool::rent`], and [`BlockError::Interrupted`] when `keep_waiting` said no.
     pub fn rent_while(&self, request: &Request, keep_waiting: &mut dyn FnMut() -> bool) -> Result<Buffer, BlockError> {
-        self.admit(request.bytes, request.timeout, keep_waiting, || self.shared.lend(request.bytes, request.clean))
+        match self.rent_own(request) {
+            Some(buffer) => Ok(buffer),
+            None => self.rent_any(request, keep_waiting),
+        }
     }
 
     /// Lends memory in parts: warm blocks as far as there are some, fresh ones for the rest.
@@ -225,7 +243,8 @@ impl Pool {
             shared.publish(&settings);
         }
         for cache in shared.all_caches() {
-            shared.settle(cache);
+            let told = cache.visit().tell();
+            shared.settle(cache, told);
             cache.belong(cache.turn(), shared.arena_of_turn(cache.turn()));
         }
         shared.shrink();

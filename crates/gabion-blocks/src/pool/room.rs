@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use super::addresses;
-use super::cache::{Cache, MOST_MOVED, Piece};
+use super::cache::{Cache, MOST_MOVED, Open, Piece};
 use super::policy::{excess, surplus};
 use super::shared::{Arena, Shared, count};
 use super::shelves::SMALLEST_COLD_PIECE;
@@ -132,12 +132,17 @@ impl Shared {
         self.all_caches().into_iter().map(|cache| self.flush(cache)).sum()
     }
 
-    /// Empties one cache into the arenas. Returns how many pieces that were.
+    /// Empties one cache into the arenas, as a visitor. Returns how many pieces that were.
     pub fn flush(&self, cache: &Cache) -> usize {
+        self.flush_by(|| cache.visit())
+    }
+
+    /// Empties the cache that `open` opens.
+    pub fn flush_by<'a>(&self, open: impl Fn() -> Open<'a>) -> usize {
         let mut flushed = 0;
         loop {
             let mut pieces = [None; MOST_MOVED];
-            let taken = cache.lock().take_out(&mut pieces);
+            let taken = open().take_out(&mut pieces);
             if taken == 0 {
                 return flushed;
             }
@@ -288,7 +293,7 @@ impl Shared {
 
     /// Bytes lent to buffers, and bytes mapped beside them.
     fn in_use_and_idle(&self) -> (u64, u64) {
-        let cached = self.all_caches().into_iter().map(|cache| cache.lock().bytes as u64).sum::<u64>();
+        let cached = self.all_caches().into_iter().map(|cache| cache.bytes() as u64).sum::<u64>();
         let (mut out, mut within) = (0, 0);
         for arena in self.arenas() {
             let counts = arena.lock().counts;

@@ -3,42 +3,46 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
-use super::cache::Cache;
+use super::cache::{Cache, Own};
 use super::shared::Shared;
 use crate::inside;
 use crate::sync::{AtomicUsize, Ordering, lock};
 
-type Place = (&'static Shared, &'static Cache);
+type Place = (&'static Shared, Own);
 
 struct Seat {
     turn: Cell<usize>,
-    /// The place that was used last.
-    first: Cell<Option<Place>>,
     /// All places.
     places: RefCell<Vec<Place>>,
 }
 
 thread_local! {
-    static SEAT: Seat = const {
-        Seat { turn: Cell::new(usize::MAX), first: Cell::new(None), places: RefCell::new(Vec::new()) }
-    };
+    static SEAT: Seat = const { Seat { turn: Cell::new(usize::MAX), places: RefCell::new(Vec::new()) } };
+
+    /// The place that was used last, one of the seat's. Apart from it, because what has no destructor is reached without a look
+    /// at whether the thread ends.
+    static FIRST: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
 /// This thread's cache in a pool, or `None` while the thread ends.
 #[inline]
-pub(crate) fn cache(shared: &'static Shared) -> Option<&'static Cache> {
-    let find = |seat: &Seat| match seat.first.get() {
-        Some((owner, cache)) if ptr::eq(owner, shared) => Some(cache),
-        _ => seat.find(shared),
-    };
-    SEAT.try_with(find).ok().flatten()
+pub(crate) fn cache(shared: &'static Shared) -> Option<Own> {
+    match FIRST.get() {
+        Some((owner, own)) if ptr::eq(owner, shared) => Some(own),
+        _ => find(shared),
+    }
+}
+
+#[cold]
+fn find(shared: &'static Shared) -> Option<Own> {
+    SEAT.try_with(|seat| seat.find(shared)).ok().flatten()
 }
 
 /// This thread's cache in a pool, if it has one already.
 pub(crate) fn existing_cache(shared: &'static Shared) -> Option<&'static Cache> {
     let find = |seat: &Seat| {
         let places = seat.places.try_borrow().ok()?;
-        places.iter().find(|(owner, _)| ptr::eq(*owner, shared)).map(|place| place.1)
+        places.iter().find(|(owner, _)| ptr::eq(*owner, shared)).map(|place| place.1.cache())
     };
     SEAT.try_with(find).ok().flatten()
 }
@@ -46,17 +50,18 @@ pub(crate) fn existing_cache(shared: &'static Shared) -> Option<&'static Cache> 
 /// The arena that this thread belongs to.
 #[inline]
 pub(crate) fn arena(shared: &'static Shared) -> usize {
-    cache(shared).map_or(0, Cache::arena)
+    cache(shared).map_or(0, |own| own.cache().arena())
 }
 
 impl Seat {
-    #[cold]
-    fn find(&self, shared: &'static Shared) -> Option<&'static Cache> {
+    fn find(&self, shared: &'static Shared) -> Option<Own> {
         let mut places = self.places.try_borrow_mut().ok()?;
-        places.retain(|(owner, cache)| {
+        // It may be one of those that are left now.
+        FIRST.set(None);
+        places.retain(|(owner, own)| {
             let open = !owner.closed.load(Ordering::Relaxed) || ptr::eq(*owner, shared);
             if !open {
-                owner.leave_cache(cache);
+                owner.leave_own(*own);
             }
             open
         });
@@ -66,7 +71,7 @@ impl Seat {
             places.push(place);
             place
         });
-        self.first.set(Some(place));
+        FIRST.set(Some(place));
         Some(place.1)
     }
 
@@ -83,15 +88,15 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.first.set(None);
-        for (shared, cache) in self.places.get_mut().drain(..) {
-            shared.leave_cache(cache);
+        FIRST.set(None);
+        for (shared, own) in self.places.get_mut().drain(..) {
+            shared.leave_own(own);
         }
     }
 }
 
 impl Shared {
-    fn new_cache(&self, turn: usize) -> &'static Cache {
+    fn new_cache(&self, turn: usize) -> Own {
         let spare = lock(&self.caches).spare.pop();
         let cache = spare.unwrap_or_else(|| {
             let cache: &'static Cache = Box::leak(Box::new(Cache::new()));
@@ -100,28 +105,37 @@ impl Shared {
             cache
         });
         cache.belong(turn, self.arena_of_turn(turn));
-        cache
+        // SAFETY: this thread took it from the spare ones or made it. All copies stand in the seat and in `FIRST`, and both let
+        // go of them before the cache is spare again; who asked for a cache uses it before that (`Seat::find`, `Seat::drop`).
+        unsafe { cache.own() }
     }
 
-    /// Takes a cache back whose thread ends or is gone.
+    /// Takes this thread's cache back.
+    fn leave_own(&self, own: Own) {
+        self.flush_by(|| own.open());
+        let told = own.open().tell();
+        self.settle(own.cache(), told);
+        self.spare(own.cache());
+    }
+
+    /// Takes a cache back whose thread is gone.
     pub fn leave_cache(&self, cache: &'static Cache) {
         self.flush(cache);
-        self.settle(cache);
+        let told = cache.visit().tell();
+        self.settle(cache, told);
+        self.spare(cache);
+    }
+
+    fn spare(&self, cache: &'static Cache) {
         let _inside = inside::enter();
         lock(&self.caches).spare.push(cache);
     }
 
-    /// Books what a cache has counted to its arena.
-    pub fn settle(&self, cache: &Cache) {
-        let (rented, hits, returned) = {
-            let mut stacks = cache.lock();
-            let counts = (stacks.rented, stacks.hits, stacks.returned);
-            (stacks.rented, stacks.hits, stacks.returned) = (0, 0, 0);
-            counts
-        };
+    /// Books what a cache has counted, and told now, to its arena.
+    pub fn settle(&self, cache: &Cache, (rented, returned): (u64, u64)) {
         let mut shelves = self.arena(cache.arena()).lock();
         shelves.counts.rented += rented;
-        shelves.counts.hits_cache += hits;
+        shelves.counts.hits_cache += rented;
         shelves.counts.returned += returned;
     }
 }

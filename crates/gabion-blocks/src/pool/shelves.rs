@@ -171,13 +171,13 @@ impl Shelves {
         self.counts.held += span.bytes() as u64;
     }
 
-    /// Cuts a block into pieces of `class`, of which some are free and the others out.
+    /// Cuts a block into pieces of its class, of which some are free and the others out.
     ///
     /// # Safety
-    /// The block is on no list and the caller's alone. Its home is this arena, and stays so until the block is whole again.
-    pub unsafe fn add_cut(&mut self, span: &'static Span, class: usize, cut: Cut) {
-        let (out, warm) = (cut.pieces - cut.free, cut.warm());
-        span.set_piece_class(class);
+    /// The block is on no list and the caller's alone. Its home is this arena, and stays so until the block is whole again, as
+    /// does the class of its pieces.
+    pub unsafe fn add_cut(&mut self, span: &'static Span, cut: Cut) {
+        let (out, warm, class) = (cut.pieces - cut.free, cut.warm(), span.piece_class());
         span.set_state(Use::Cut);
         // SAFETY: the caller's alone (its duty), and put on this arena's list by the next line; `self` is what the lock
         // guards.

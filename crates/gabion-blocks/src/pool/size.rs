@@ -21,10 +21,22 @@ pub(crate) fn piece_class(bytes: usize) -> usize {
     4 + (top - 8) * 4 + (last >> (top - 2) & 3)
 }
 
+/// Bytes in a piece of each class.
+const PIECE_BYTES: [u32; PIECE_CLASSES] = {
+    let mut table = [0; PIECE_CLASSES];
+    let mut class = 0;
+    while class < PIECE_CLASSES {
+        table[class] =
+            if class < 4 { (class as u32 + 1) * 64 } else { (5 + (class as u32 - 4) % 4) << ((class - 4) / 4 + 6) };
+        class += 1;
+    }
+    table
+};
+
 /// Bytes in a piece of a class.
 #[inline]
 pub(crate) const fn piece_bytes(class: usize) -> usize {
-    if class < 4 { (class + 1) * 64 } else { (5 + (class - 4) % 4) << ((class - 4) / 4 + 6) }
+    PIECE_BYTES[class] as usize
 }
 
 /// Pieces in a block that is cut for a class.

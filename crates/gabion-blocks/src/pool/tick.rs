@@ -93,8 +93,8 @@ impl Shared {
     /// Empties the caches that their threads have not used since the last look.
     fn flush_unused_caches(&self) {
         for cache in self.all_caches() {
-            let used = std::mem::take(&mut cache.lock().used);
-            if !used {
+            // An empty one is not visited: its thread would have to make its lock lean again.
+            if !cache.was_used() && cache.bytes() > 0 {
                 self.flush(cache);
             }
         }

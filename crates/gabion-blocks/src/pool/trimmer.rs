@@ -41,11 +41,19 @@ impl Shared {
 
     /// True when there is nothing that a trimmer could ever give back.
     fn nothing_idle(&self) -> bool {
-        self.all_caches().into_iter().all(|cache| cache.lock().bytes == 0)
-            && self.arenas().all(|arena| {
+        let caches = self.all_caches();
+        let shelves_empty = || {
+            self.arenas().all(|arena| {
                 let counts = arena.lock().counts;
                 counts.idle == 0 && counts.cold_pieces == 0
             })
+        };
+        // Caches are visited only where nothing else keeps the trimmer on duty. And in this order at last: what moves
+        // meanwhile moves from the caches to the shelves.
+        caches.iter().all(|cache| cache.bytes() == 0)
+            && shelves_empty()
+            && caches.iter().all(|cache| cache.visit().bytes() == 0)
+            && shelves_empty()
     }
 
     /// Sleeps for `most`, or until it is nudged.

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::mpsc;
 
 use super::{MIB, close, pool, pool_with, rent};
-use crate::pool::{Buffer, Change, Pool};
+use crate::os::can_fence_heavily;
+use crate::pool::cache::Cache;
+use crate::pool::{Buffer, Change, Pool, seat};
 
 /// One size for each tier.
 const TIERS: [usize; 4] = [1000, 700_000, 3 * MIB, 7 * MIB];
@@ -89,13 +91,41 @@ fn one_shot_threads_by_the_thousand_leave_nothing() {
     let stats = pool.stats();
     assert_eq!(stats.live, kept.len() as u64);
     // This thread's own cache has what it dropped; the others' are empty.
-    let cached = crate::pool::seat::existing_cache(pool.shared()).map_or(0, |cache| cache.lock().bytes);
+    let cached = seat::existing_cache(pool.shared()).map_or(0, Cache::bytes);
     assert_eq!(stats.cached, cached as u64);
     // Four tiers, four arenas, and what is kept: not one mapping for each thread.
     assert!(stats.fresh <= 24, "{stats:?}");
     assert!(pool.shared().all_caches().len() <= 4, "caches are used again");
     pool.validate().unwrap();
     drop(kept);
+    close(pool, twin);
+}
+
+#[test]
+fn a_cache_leans_to_the_thread_that_gets_it_next_and_to_no_visitor() {
+    let (pool, twin) = pool();
+    let leans = || seat::cache(pool.shared()).is_some_and(|own| own.lean().is_some());
+    in_thread(|| {
+        for _ in 0..100 {
+            drop(rent(&pool, 5000));
+        }
+        assert_eq!(leans(), can_fence_heavily());
+        // Figures and the policy's look are no visits; and what a visit finds is found again.
+        assert_eq!((pool.stats().hits_cache, pool.stats().cached), (99, 5120 * 4));
+        pool.trim(false);
+        assert_eq!(leans(), can_fence_heavily());
+    });
+    in_thread(|| {
+        assert_eq!(leans(), can_fence_heavily(), "its last thread has left it");
+        drop(rent(&pool, 5000));
+        pool.validate().unwrap();
+        assert!(!leans(), "somebody has looked into it");
+        for _ in 0..100 {
+            drop(rent(&pool, 5000));
+        }
+        assert_eq!(leans(), can_fence_heavily());
+    });
+    assert_eq!(pool.shared().all_caches().len(), 1);
     close(pool, twin);
 }
 
