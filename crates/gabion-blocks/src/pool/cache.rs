@@ -80,11 +80,14 @@ const fn places(class: usize) -> usize {
     }
 }
 
-/// How many pieces a thread takes from its arena at one time.
+/// The most pieces that a thread takes from its arena at one time.
+pub(crate) const MOST_TAKEN: usize = 16;
+
+/// How many pieces a thread takes from its arena at one time: [`MOST_TAKEN`] at most.
 pub(crate) const fn batch(class: usize) -> usize {
     match piece_bytes(class) {
-        0..=4096 => 16,
-        4097..=32_768 => 4,
+        0..=4096 => MOST_TAKEN,
+        4097..=65_536 => 4,
         _ => 1,
     }
 }

@@ -1,6 +1,6 @@
 //! Lending pieces of blocks.
 
-use super::cache::{MOST_MOVED, Own, Piece, batch};
+use super::cache::{MOST_MOVED, MOST_TAKEN, Open, Own, Piece, batch};
 use super::cut::Cut;
 use super::seat;
 use super::shared::{Arena, LockedArena, Shared};
@@ -45,7 +45,7 @@ impl Shared {
                 return Some(piece);
             }
         }
-        let mut pieces = [None; MOST_MOVED];
+        let mut pieces = [None; MOST_TAKEN];
         let most = &mut pieces[..batch(class)];
         let taken = {
             let mut shelves = self.arena(seat::arena(self)).lock();
@@ -59,7 +59,7 @@ impl Shared {
 
     #[cold]
     fn rent_cut_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
-        let mut pieces = [None; MOST_MOVED];
+        let mut pieces = [None; MOST_TAKEN];
         match self.cut_or_steal(asked, class, clean, &mut pieces[..batch(class)]) {
             Ok(taken) => Ok(self.keep_all_but_one(&mut pieces[..taken], class).expect("one piece at least")),
             // A block for each class in use can be all that the limit allows, and nearly all of it free.
@@ -203,33 +203,33 @@ impl Shared {
     #[inline(never)]
     fn return_spare_piece(&'static self, piece: Piece) {
         let class = piece.span().piece_class();
-        let mut pieces = [None; MOST_MOVED];
-        if let Some(own) = seat::cache(self) {
+        let kept = if let Some(own) = seat::cache(self) {
             let mut open = own.open();
             open.count_returned();
-            let keeps = self.keeps();
-            let mut pushed = keeps && open.push(class, piece);
-            let mut taken = 0;
-            if keeps && !pushed {
-                taken = open.make_room(class, &mut pieces);
-                pushed = open.push(class, piece);
-            }
-            let flush = !keeps && open.bytes() > 0;
-            drop(open);
-            if flush {
+            if self.keeps() {
+                open.push(class, piece) || self.return_crowded_piece(open, class, piece)
+            } else {
+                drop(open);
                 self.flush_by(|| own.open());
-            }
-            if taken > 0 {
-                self.give_pieces(&pieces[..taken]);
-            }
-            if pushed {
-                self.wants_trimmer();
-                return;
+                false
             }
         } else {
             self.arena(piece.span().home()).lock().counts.returned += 1;
+            false
+        };
+        if !kept {
+            self.give_pieces(&[Some(piece)]);
         }
-        self.give_pieces(&[Some(piece)]);
         self.wants_trimmer();
+    }
+
+    /// Makes room in a full cache for a piece that comes back; false when there is still none.
+    fn return_crowded_piece(&'static self, mut open: Open<'_>, class: usize, piece: Piece) -> bool {
+        let mut pieces = [None; MOST_MOVED];
+        let taken = open.make_room(class, &mut pieces);
+        let kept = open.push(class, piece);
+        drop(open);
+        self.give_pieces(&pieces[..taken]);
+        kept
     }
 }
