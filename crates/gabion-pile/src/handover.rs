@@ -18,8 +18,8 @@ impl IndexedPile {
     /// every pointer to the old object is refused from now on. Readers see the old payload, or nothing, or the new one by
     /// what leads to the new object. The caller knows that there is an object, and that nobody else changes it.
     ///
-    /// False, and nothing is changed, when the slot is not of the size that the payload would get by [`Pile::put`], or
-    /// when it has been given out as often as it can be. Constant time; locks one shard.
+    /// False, and nothing is changed, when the slot is not of the size that the payload would get by
+    /// [`put`](crate::Pile::put), or when it has been given out as often as it can be. Constant time; locks one shard.
     pub fn hand_over(&self, place: Place, payload: &[u8]) -> bool {
         let words = 1 + payload.len().div_ceil(8);
         let loc = place.to_loc();
