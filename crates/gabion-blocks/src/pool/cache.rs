@@ -237,6 +237,8 @@ pub(crate) struct Cache {
     arena: AtomicUsize,
     /// The thread's turn, by which arenas are assigned.
     turn: AtomicUsize,
+    /// True while a thread has it: what debug builds ask of an [`Own`].
+    taken: AtomicBool,
     /// What the lock leans to. It goes with the cache from thread to thread, so that the lock leans to the next one, too.
     desk: Desk,
     figures: Figures,
@@ -248,6 +250,7 @@ impl Cache {
         Self {
             arena: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
+            taken: AtomicBool::new(false),
             desk: Desk::new(),
             figures: Figures::default(),
             stacks: Biased::for_one(Stacks { places: [None; STARTS[PIECE_CLASSES]], counts: [0; PIECE_CLASSES] }),
@@ -277,7 +280,13 @@ impl Cache {
     /// The calling thread took the cache last, from among those that no thread has. What this returns, and all copies of it,
     /// are not used any more once the cache is there again.
     pub unsafe fn own(&'static self) -> Own {
+        self.taken.store(true, Ordering::Relaxed);
         Own { cache: self, _thread: PhantomData }
+    }
+
+    /// Notes that no thread has it from now on.
+    pub fn part(&self) {
+        self.taken.store(false, Ordering::Relaxed);
     }
 
     /// Opens it for another thread than its own, or when it does not matter: some microseconds, and its own thread takes
@@ -320,6 +329,7 @@ impl Own {
     /// Opens it if its lock leans to this thread; never waits.
     #[inline(always)]
     pub fn lean(self) -> Option<Open<'static>> {
+        debug_assert!(self.cache.taken.load(Ordering::Relaxed), "the cache is spare, or another thread's");
         // The desk is this thread's, as the cache is.
         let stacks = self.cache.stacks.lean_from(Some(&self.cache.desk))?;
         Some(Open { stacks, figures: &self.cache.figures })
@@ -327,6 +337,7 @@ impl Own {
 
     /// Opens it.
     pub fn open(self) -> Open<'static> {
+        debug_assert!(self.cache.taken.load(Ordering::Relaxed), "the cache is spare, or another thread's");
         Open { stacks: self.cache.stacks.lock_from(Some(&self.cache.desk)), figures: &self.cache.figures }
     }
 }

@@ -210,7 +210,7 @@ impl Shared {
                 open.push(class, piece) || self.return_crowded_piece(open, class, piece)
             } else {
                 drop(open);
-                self.flush_by(|| own.open());
+                self.flush_own();
                 false
             }
         } else {
@@ -221,6 +221,19 @@ impl Shared {
             self.give_pieces(&[Some(piece)]);
         }
         self.wants_trimmer();
+    }
+
+    /// Empties this thread's cache into the arenas. It is asked for anew each time: whoever is told that memory goes (a door to
+    /// the system, an allocator that stands on another pool) may make the thread leave this one.
+    fn flush_own(&'static self) {
+        let mut pieces = [None; MOST_MOVED];
+        while let Some(own) = seat::cache(self) {
+            let taken = own.open().take_out(&mut pieces);
+            if taken == 0 {
+                return;
+            }
+            self.give_pieces(&pieces[..taken]);
+        }
     }
 
     /// Makes room in a full cache for a piece that comes back; false when there is still none.

@@ -106,7 +106,8 @@ impl Shared {
         });
         cache.belong(turn, self.arena_of_turn(turn));
         // SAFETY: this thread took it from the spare ones or made it. All copies stand in the seat and in `FIRST`, and both let
-        // go of them before the cache is spare again; who asked for a cache uses it before that (`Seat::find`, `Seat::drop`).
+        // go of them before the cache is spare again (`Seat::find`, `Seat::drop`); who asked for a cache asks anew after
+        // everything that may lead there: whatever gives memory back or takes some.
         unsafe { cache.own() }
     }
 
@@ -127,6 +128,7 @@ impl Shared {
     }
 
     fn spare(&self, cache: &'static Cache) {
+        cache.part();
         let _inside = inside::enter();
         lock(&self.caches).spare.push(cache);
     }

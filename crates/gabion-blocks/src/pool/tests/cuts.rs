@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, OnceLock};
+use std::sync::{Barrier, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::{close, pool_with, quiet, rent};
@@ -179,4 +179,25 @@ fn figures_are_gathered_while_arenas_open() {
         });
         close(pool, twin);
     }
+}
+
+#[test]
+fn a_thread_that_leaves_a_pool_while_it_gives_back_to_it_uses_its_cache_no_more() {
+    let (pool, door) = watched(16 << 20);
+    // All pieces of a block in the cache, one of another block lent, and more mapped than the pool keeps.
+    drop(rent(&pool, 100));
+    let last = rent(&pool, 3000);
+    let large = rent(&pool, 40 << 20);
+    let held = Mutex::new(Some(pool));
+    let close_and_go_elsewhere = move || {
+        let pool = held.lock().unwrap().take();
+        if pool.is_some() {
+            drop(pool);
+            drop(rent(Pool::global(), 100));
+        }
+    };
+    assert!(door.at_unmap.set(Box::new(close_and_go_elsewhere)).is_ok());
+    drop(last);
+    drop(large);
+    assert_eq!(door.twin.mapped(), 0);
 }
