@@ -286,7 +286,10 @@ def test_files_without_permission() -> None:
         assert [(path.name, path.read_bytes()) for path in closed.iterdir()] == [("old.png", before)]
 
 
-def test_thumbnails_without_permission(capsys: pytest.CaptureFixture[str]) -> None:
+def test_thumbnails_without_permission(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    gradient("RGB", (30, 20)).save(tmp_path / "first.jpg")
+    main(["thumbnails", str(tmp_path / "first.jpg"), str(tmp_path / "small")])  # imports all, while it can be read
+    capsys.readouterr()
     with without_privileges() as folder:
         photos, closed = folder / "photos", folder / "closed"
         photos.mkdir()
@@ -298,9 +301,9 @@ def test_thumbnails_without_permission(capsys: pytest.CaptureFixture[str]) -> No
         assert f"{photos / 'secret.jpg'}: Permission denied" in capsys.readouterr().err
         assert [path.name for path in (folder / "small").iterdir()] == ["open.jpg"]
         closed.chmod(0o500)
-        for target in (closed, closed / "below"):
-            assert main(["thumbnails", str(photos / "open.jpg"), str(photos), str(target)]) == 1
-            assert "Permission denied" in capsys.readouterr().err
+        for target, told in ((closed, "cannot be written to"), (closed / "below", "cannot be made: Permission denied")):
+            assert main(["thumbnails", str(photos / "open.jpg"), str(photos), str(target)]) == 2
+            assert capsys.readouterr().err == f"gabion: {target}: {told}; name another folder for the thumbnails\n"
         assert list(closed.iterdir()) == []
 
 

@@ -117,7 +117,7 @@ def _make_folder(folder: Path) -> None:
         raise CommandError(
             f"{folder}: cannot be made: {error.strerror}; name another folder for the thumbnails"
         ) from None
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         raise CommandError(f"{folder}: cannot be written to; name another folder for the thumbnails")
 
 
