@@ -279,7 +279,7 @@ class Table(CacheTable[_K, _V]):
     ) -> Callable[[Callable[_P, _R]], _Memoized[_P, _R]]: ...
     def memoize(
         self,
-        ttl: Any = None,
+        ttl: Callable[..., Any] | float | str | timedelta | None = None,
         *,
         key: Callable[..., Hashable] | None = None,
         idle: float | str | timedelta | None = None,

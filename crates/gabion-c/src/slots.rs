@@ -101,15 +101,12 @@ fn layout(size: usize, alignment: usize) -> Result<Layout, Failure> {
 
 #[cold]
 fn no_layout(size: usize, alignment: usize) -> Failure {
-    let bad_size = alignment <= 1 || alignment.is_power_of_two();
-    let status = if bad_size { Status::NO_MEMORY } else { Status::BAD_ARGUMENT };
-    Failure::new(
-        status,
-        format_args!(
-            "{size} bytes aligned to {alignment} were asked for: an alignment is 0 or a power of two, and no object is \
-             longer than half of the address space"
-        ),
-    )
+    if alignment <= 1 || alignment.is_power_of_two() {
+        let text = format_args!("{size} bytes were asked for: no object is longer than half of the address space");
+        return Failure::new(Status::NO_MEMORY, text);
+    }
+    let text = format_args!("an alignment of {alignment} was asked for: it is 0 or a power of two");
+    Failure::new(Status::BAD_ARGUMENT, text)
 }
 
 fn settings(alignment: usize, max_blocks: u64) -> AffinitySettings {

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gabion_blocks::BlockError;
-use gabion_pile::PileError;
+use gabion_pile::{PileError, PointerFault};
 use gabion_slots::{FreeError, SlotsError};
 
 /// What became of a call: 0 is success. A plain number, because C may pass any.
@@ -129,6 +129,11 @@ impl From<SlotsError> for Failure {
             SlotsError::NoMemory(cause) => return cause.into(),
             SlotsError::Free(cause) => return cause.into(),
             SlotsError::Budget { .. } => Status::LIMIT,
+            // By the name that it has in C.
+            SlotsError::UnknownAffinity { index } => {
+                let text = format_args!("there is no affinity {index}: make it with gabion_slots_affinity first");
+                return Self::new(Status::BAD_ARGUMENT, text);
+            }
             _ => Status::BAD_ARGUMENT,
         };
         Self::new(status, format_args!("{error}"))
@@ -151,6 +156,11 @@ impl From<FreeError> for Failure {
 impl From<PileError> for Failure {
     fn from(error: PileError) -> Self {
         let status = match error {
+            PileError::Pointer { pointer, fault: PointerFault::Malformed } => {
+                let number = pointer.to_bits();
+                let text = format_args!("{number} is not a pointer: pass what gabion_pile_put gave in *out");
+                return Self::new(Status::BAD_POINTER, text);
+            }
             PileError::Pointer { .. } => Status::BAD_POINTER,
             PileError::Memory { cause, .. } => Self::from(cause).0,
             _ => Status::INTERNAL,

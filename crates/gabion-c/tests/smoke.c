@@ -135,8 +135,10 @@ static void check_wrong_use(gabion_slots *slots) {
     CHECK(gabion_slots_alloc(NULL, GABION_NODES, 8, 0, &other) == GABION_BAD_HANDLE);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, 0, NULL) == GABION_BAD_ARGUMENT);
     CHECK(gabion_slots_alloc(slots, 200, 8, 0, &other) == GABION_BAD_ARGUMENT);
+    CHECK(strstr(gabion_last_error(), "make it with gabion_slots_affinity") != NULL);
     CHECK(gabion_slots_alloc(slots, 100000, 8, 0, &other) == GABION_BAD_ARGUMENT);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, 3, &other) == GABION_BAD_ARGUMENT);
+    CHECK(strstr(gabion_last_error(), "an alignment of 3") != NULL);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, 8 << 20, &other) == GABION_BAD_ARGUMENT);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX, 0, &other) == GABION_NO_MEMORY);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX / 2 - 4096, 0, &other) != GABION_OK && other == &here);
@@ -311,6 +313,7 @@ static void check_pile(void) {
     CHECK(strstr(gabion_last_error(), "stale") != NULL);
     CHECK(gabion_pile_get(pile, pointer, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
     CHECK(gabion_pile_get(pile, 0, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
+    CHECK(strstr(gabion_last_error(), "gabion_pile_put") != NULL);
     CHECK(gabion_pile_get(pile, UINT64_MAX, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
     CHECK(gabion_pile_replace(pile, pointer, "x", 1) == GABION_BAD_POINTER);
     CHECK(gabion_pile_size_of(pile, pointer, &length) == GABION_BAD_POINTER);
