@@ -25,6 +25,8 @@ pub(crate) struct Classes {
     groups: Box<[AtomicU32]>,
     /// Priorities that were ever used, a bit each, so that few of the 256 need to be looked at.
     used: [AtomicU64; 4],
+    /// The lowest class of them.
+    least: AtomicU32,
 }
 
 fn class(priority: i8) -> usize {
@@ -34,7 +36,7 @@ fn class(priority: i8) -> usize {
 impl Default for Classes {
     fn default() -> Self {
         let groups = (0..256).map(|_| AtomicU32::new(0)).collect();
-        Self { groups, used: std::array::from_fn(|_| AtomicU64::new(0)) }
+        Self { groups, used: std::array::from_fn(|_| AtomicU64::new(0)), least: AtomicU32::new(u32::MAX) }
     }
 }
 
@@ -60,11 +62,19 @@ impl Classes {
         None
     }
 
+    /// Whether no priority below the given one, which holds entries, does.
+    #[inline]
+    pub fn is_lowest(&self, priority: i8) -> bool {
+        // Relaxed: as in `lowest`.
+        self.least.load(Relaxed) >= class(priority) as u32 || self.lowest(priority) == Some(priority)
+    }
+
     /// A group got its first entry.
     pub fn come(&self, priority: i8) {
         let at = class(priority);
         self.groups[at].fetch_add(1, Relaxed);
         self.used[at / 64].fetch_or(1 << (at % 64), Relaxed);
+        self.least.fetch_min(at as u32, Relaxed);
     }
 
     /// A group lost its last entry.

@@ -1,5 +1,7 @@
 //! A put into a shard, under its lock.
 
+use std::sync::atomic::Ordering::Acquire;
+
 use gabion_blocks::BlockError;
 use gabion_pile::{PileError, Place, Pointer};
 
@@ -43,6 +45,9 @@ impl Locked<'_> {
         } else if found.is_none() && self.ground.mode == Mode::S3Fifo && self.take_ghost(request.hash.kept()) {
             let (mode, partition) = (self.ground.mode, request.partition());
             group_in(&mut self.state.groups, mode, request.priority, partition).policy.know(request.hash.kept());
+        }
+        if found.is_none() && self.trade(request) {
+            return Ok(Step::Inserted);
         }
         self.charge(request, found, sure)?;
         if let Err(lack) = self.store(request, found) {
@@ -90,7 +95,7 @@ impl Locked<'_> {
         }
         let pointer = self.ground.pile.pointer_at(Place::from_bits(id)).expect("an entry is in the cache's pile");
         let State { payload, .. } = &mut *self.state;
-        let payload = write_payload(request, None, payload);
+        let payload = request.payload(None, payload);
         // The same words in the same slot: this cannot fail for lack of room.
         self.ground.pile.replace(pointer, payload).expect("an entry's payload fits its own slot");
         entry.set_links(links.0, links.1);
@@ -138,7 +143,7 @@ impl Locked<'_> {
             return self.put_split(request, length);
         }
         let mut payload = std::mem::take(&mut self.state.payload);
-        let bytes = write_payload(request, None, &mut payload);
+        let bytes = request.payload(None, &mut payload);
         let result = match self.take_over(bytes) {
             Some(place) => Ok(place),
             None => self.put_payload(request, bytes).map(Pointer::to_place),
@@ -159,7 +164,7 @@ impl Locked<'_> {
         };
         let pointer = self.put_payload(request, rest)?;
         let mut payload = std::mem::take(&mut self.state.payload);
-        let bytes = write_payload(request, Some((pointer, stored(length))), &mut payload);
+        let bytes = request.payload(Some((pointer, stored(length))), &mut payload);
         let result = self.put_payload(request, bytes).map(Pointer::to_place);
         self.state.payload = payload;
         if result.is_err() {
@@ -171,13 +176,19 @@ impl Locked<'_> {
     /// Puts a payload where there is room at hand, or where an entry of its kind that was about to go leaves some.
     #[inline]
     fn put_payload(&mut self, request: &Request<'_>, payload: &[u8]) -> Result<Pointer, Lack> {
-        let pile = &self.ground.pile;
-        if let Ok(pointer) = pile.try_put(payload) {
-            return Ok(pointer);
+        let (ground, stored) = (self.ground, stored(payload.len()));
+        let pile = &ground.pile;
+        if !self.lacks_room(stored) {
+            // Acquire: what was freed until then is there to be found.
+            let freed = ground.freed.0.load(Acquire);
+            match pile.try_put(payload) {
+                Ok(pointer) => return Ok(pointer),
+                Err(_) => self.state.shortage.note(stored, freed),
+            }
         }
-        let lowest = self.ground.ledger.classes.lowest(request.priority);
+        let lowest = ground.ledger.classes.lowest(request.priority);
         // Where the order is exact, nobody goes before his turn.
-        if !self.ground.mode.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
+        if !ground.mode.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
             let taken = self.take_over(payload).and_then(|place| pile.pointer_at(place));
             if let Ok(pointer) = taken.map_or_else(|| pile.try_put(payload), Ok) {
                 return Ok(pointer);
@@ -263,24 +274,4 @@ impl Locked<'_> {
         request.record.counters.add_each([(Figure::Came, 1), (Figure::BytesIn, request.weight())]);
         Ok(())
     }
-}
-
-/// Puts an entry's payload together: head, image (or as much of it as stands there), value (unless it is elsewhere).
-#[inline]
-fn write_payload<'p>(request: &Request<'_>, rest: Option<(Pointer, u64)>, into: &'p mut Vec<u8>) -> &'p [u8] {
-    let (layout, image) = (request.layout, request.image);
-    let value = if rest.is_none() { request.value } else { &[] };
-    let head = 8 * layout.flags.image_at();
-    let (key_at, value_at) = (head + image.prefix_len, head + layout.image);
-    let length = value_at + value.len();
-    // Room for the prefix as a whole word, whatever follows it.
-    if into.len() < length + 8 {
-        into.resize((length + 8).next_power_of_two(), 0);
-    }
-    let (words, _) = into.as_chunks_mut::<8>();
-    request.head(rest).write(layout.flags, words);
-    words[head / 8] = image.prefix();
-    into[key_at..value_at].copy_from_slice(&image.key[..layout.image - image.prefix_len]);
-    into[value_at..length].copy_from_slice(value);
-    &into[..length]
 }

@@ -240,18 +240,17 @@ impl Locked<'_> {
 
     /// Evicts one entry of a priority whose place in the pile is of the kind that the put needs, if one is about to go.
     pub fn evict_like(&mut self, request: &Request<'_>, priority: i8) -> bool {
-        let state = &*self.state;
-        let groups = state.groups.iter().filter(|group| group.priority == priority && group.policy.bytes() > 0);
-        let partitions: Vec<_> = groups.map(|group| group.partition).collect();
-        for partition in partitions {
-            let fits = |node: Held<'_>| like(node.entry, request.layout);
-            let found = self.with_group(priority, partition, |group, links| group.policy.evict_like(links, fits));
-            if let Some(node) = found {
-                self.let_go(node, Some(Reason::Evicted));
-                return true;
-            }
-        }
-        false
+        let has = |group: &Group| group.priority == priority && group.policy.bytes() > 0;
+        (0..self.state.groups.len()).any(|at| has(&self.state.groups[at]) && self.evict_like_from(at, request))
+    }
+
+    #[inline]
+    fn evict_like_from(&mut self, at: usize, request: &Request<'_>) -> bool {
+        let fits = |node: Held<'_>, _| like(node.entry, request.layout);
+        let found = self.with_group_at(at, |group, links| group.policy.evict_like(links, fits));
+        let Some(node) = found else { return false };
+        self.let_go(node, Some(Reason::Evicted));
+        true
     }
 }
 

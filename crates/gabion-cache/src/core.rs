@@ -1,7 +1,7 @@
 //! The cache behind all its tables: shards, limits, time.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
@@ -15,7 +15,7 @@ use crate::key::Image;
 use crate::locked::Locked;
 use crate::options::{CacheOptions, TableOptions};
 use crate::record::{Handle, Record};
-use crate::shard::{Gone, Ground, Purposes, Reason, Shard};
+use crate::shard::{Aligned, Gone, Ground, Purposes, Reason, Shard};
 use crate::stats::CacheStats;
 use crate::wheel::NEVER;
 
@@ -100,7 +100,8 @@ impl Core {
         let count = shards.len() as u64;
         let most_credit = if count == 1 { u64::MAX } else { limit / CREDIT_SHARE / count };
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-        let ground = Ground { pile, ledger, memory, mode: options.mode, shards: count, fixed, most_credit, clock };
+        let (mode, freed) = (options.mode, Aligned(AtomicU64::new(0)));
+        let ground = Ground { pile, ledger, memory, mode, shards: count, fixed, freed, most_credit, clock };
         Ok(Self {
             ground,
             shards,

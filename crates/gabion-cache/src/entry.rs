@@ -148,7 +148,7 @@ const SLOT_BYTES: [u16; MAX_SLOT_WORDS + 1] = {
 };
 
 /// Bytes that the pile takes for a payload.
-#[inline]
+#[inline(always)]
 pub(crate) fn stored(payload: usize) -> u64 {
     match SLOT_BYTES.get(1 + payload.div_ceil(8)) {
         Some(&bytes) => bytes.into(),
@@ -207,22 +207,19 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Writes the words, with no neighbours yet, to where the payload begins.
+    /// Writes the words of an entry that has nothing beside key and value, with no neighbours yet, to where its payload begins.
     #[inline]
-    pub fn write(&self, flags: Flags, words: &mut [[u8; 8]]) {
-        let about =
-            u64::from(self.about.own) << OWN_SHIFT | u64::from(self.about.priority.cast_unsigned()) << PRIORITY_SHIFT;
-        let newer = (self.kept >> LOW_HASH_BITS) << Place::BITS | flags.0 << FLAGS_SHIFT | about;
-        words[OLDER] = (self.kept << Place::BITS).to_le_bytes();
-        words[NEWER] = newer.to_le_bytes();
-        if flags != Flags::PLAIN {
-            self.write_more(flags, words);
-        }
+    pub fn write_plain(about: About, kept: u64, words: &mut [[u8; 8]]) {
+        let about = u64::from(about.own) << OWN_SHIFT | u64::from(about.priority.cast_unsigned()) << PRIORITY_SHIFT;
+        words[OLDER] = (kept << Place::BITS).to_le_bytes();
+        words[NEWER] = ((kept >> LOW_HASH_BITS) << Place::BITS | about).to_le_bytes();
     }
 
-    /// The words that most entries have not.
+    /// Writes the words of any entry.
     #[inline(never)]
-    fn write_more(&self, flags: Flags, words: &mut [[u8; 8]]) {
+    pub fn write(&self, flags: Flags, words: &mut [[u8; 8]]) {
+        Self::write_plain(self.about, self.kept, words);
+        words[NEWER] = (u64::from_le_bytes(words[NEWER]) | flags.0 << FLAGS_SHIFT).to_le_bytes();
         let mut set = |at: usize, word: u64| words[at] = word.to_le_bytes();
         if let Some(due) = self.due {
             set(DUE, due.to_bits());
@@ -254,7 +251,7 @@ impl<'a> Entry<'a> {
     }
 
     /// The entry at a place that is known to hold one.
-    #[inline]
+    #[inline(always)]
     pub fn at(pile: &'a IndexedPile, id: Id) -> Self {
         Self(pile.body(Place::from_bits(id)).expect("an entry is in the cache's pile"))
     }
@@ -322,7 +319,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Bytes of the entry and its rest, as the pile rounds them.
-    #[inline]
+    #[inline(always)]
     pub fn stored(self) -> u64 {
         stored(self.0.len()) + self.rest().map_or(0, |(_, weight)| weight)
     }
@@ -374,7 +371,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Pointer and weight of the second object, if there is one.
-    #[inline]
+    #[inline(always)]
     pub fn rest(self) -> Option<(Pointer, u64)> {
         let flags = self.flags();
         flags.is_split().then(|| (Pointer::from_bits(self.get(flags.rest_at())), self.get(flags.rest_at() + 1)))
@@ -384,6 +381,13 @@ impl<'a> Entry<'a> {
     #[inline]
     pub fn prefix(self) -> (usize, u16, usize) {
         parse_prefix(self.get(self.flags().image_at()))
+    }
+
+    /// Its table.
+    #[inline(always)]
+    pub fn table(self) -> u16 {
+        // The first bit says whether there is a number.
+        if self.get(self.flags().image_at()) & 1 == 0 { 0 } else { self.prefix().1 }
     }
 
     fn bytes_from(self, first: usize) -> Vec<u8> {

@@ -14,7 +14,6 @@ pub(crate) const LONGEST_KEY: usize = u32::MAX as usize;
 /// The image of a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Image<'k> {
-    prefix: u64,
     /// The first word: the prefix, and as much of the key as has room beside it.
     first: u64,
     pub prefix_len: usize,
@@ -65,7 +64,7 @@ impl<'k> Image<'k> {
             append(&mut prefix, &mut prefix_len, u64::from(table));
         }
         let first = prefix | word_of(key).checked_shl(8 * prefix_len as u32).unwrap_or(0);
-        Self { prefix, first, prefix_len, table, key }
+        Self { first, prefix_len, table, key }
     }
 
     /// The image of a key of up to 63 bytes in one of the first 128 tables, whose numbers take a byte each; `None` for others.
@@ -77,7 +76,7 @@ impl<'k> Image<'k> {
         }
         let more = table != 0;
         let (prefix, prefix_len) = (short | u64::from(more) | u64::from(table) << 8, 1 + usize::from(more));
-        Some(Self { prefix, first: prefix | word_of(key) << (8 * prefix_len), prefix_len, table, key })
+        Some(Self { first: prefix | word_of(key) << (8 * prefix_len), prefix_len, table, key })
     }
 
     #[inline]
@@ -98,10 +97,10 @@ impl<'k> Image<'k> {
             && (tail.is_empty() || (word(1 + words.len()) ^ word_of(tail)) << (64 - 8 * tail.len()) == 0)
     }
 
-    /// The bytes of the prefix.
+    /// The first eight bytes, zeros behind them where there are fewer.
     #[inline]
-    pub fn prefix(&self) -> [u8; 8] {
-        self.prefix.to_le_bytes()
+    pub fn first(&self) -> [u8; 8] {
+        self.first.to_le_bytes()
     }
 }
 
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
 
     fn bytes_of(image: &Image<'_>) -> Vec<u8> {
-        [&image.prefix()[..image.prefix_len], image.key].concat()
+        [&image.first()[..image.prefix_len], image.key].concat()
     }
 
     fn words(bytes: &[u8]) -> impl Fn(usize) -> u64 {

@@ -54,10 +54,12 @@
 //! | `entry` | what stands in the pile: neighbours, times, key, value |
 //! | `read` | an entry's value, without a lock |
 //! | `budget` | what an entry costs, what may be used |
+//! | `shortage` | sizes that the pile had no room for when it was last asked |
 //! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
 //! | `shard`, `lookup` | one lock's part of it all, and reading it without the lock |
 //! | `request` | a put on its way |
-//! | `locked`, `charge`, `change` | under the lock: who leaves, bytes and who is evicted for them, and puts |
+//! | `locked`, `charge` | under the lock: who leaves, bytes and who is evicted for them |
+//! | `trade`, `change` | puts that take the place of who leaves, and all puts |
 //! | `core` | the cache behind its tables |
 //! | `room` | room that a put's own shard cannot give |
 //! | `calls`, `exchange` | what callers ask of a table |
@@ -103,6 +105,8 @@ mod read;
 
 mod budget;
 
+mod shortage;
+
 mod stats;
 
 mod options;
@@ -118,6 +122,8 @@ mod request;
 mod locked;
 
 mod charge;
+
+mod trade;
 
 mod change;
 

@@ -1,5 +1,6 @@
 //! A locked shard: its lists, its wheel, and entries that leave it.
 
+use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, MutexGuard};
 
 use gabion_pile::{Place, ReadBuf};
@@ -147,6 +148,8 @@ impl<'a> Locked<'a> {
         if let Some((pointer, _)) = rest {
             let _ = pile.remove(pointer);
         }
+        // Release: whoever sees that more was freed finds it.
+        self.ground.freed.0.fetch_add(1, Release);
     }
 
     /// Removes entries whose time is over, looking at `steps` entries and buckets at most. Returns how many went, and

@@ -43,6 +43,7 @@ impl Segments {
     }
 
     /// Puts a cell where it belongs: `cell` says the place and the hits.
+    #[inline]
     fn put(&self, stash: &mut Stash, kept: u64, cell: u64) {
         let (segment, home) = (self.segment(kept).expect("there is a segment"), home(kept));
         let cell = cell & (PLACE | 3 << HITS_SHIFT) | segment_bits(kept) << SEGMENT_SHIFT;
@@ -60,10 +61,28 @@ impl Segments {
         }
     }
 
+    /// Takes an entry out and another in, however full the segments are.
+    #[inline]
+    pub fn exchange(&self, stash: &mut Stash, out: Spot<'_>, kept: u64, place: Place) {
+        self.take(stash, out);
+        self.put(stash, kept, place.to_bits());
+    }
+
+    /// Whether there are more entries than the segments should have, so that they split with the next that comes in.
+    #[inline]
+    pub fn is_growing(stash: &Stash) -> bool {
+        stash.entries > stash.most
+    }
+
     /// Takes an entry out.
     #[inline]
     pub fn remove(&self, stash: &mut Stash, spot: Spot<'_>) {
         stash.entries -= 1;
+        self.take(stash, spot);
+    }
+
+    #[inline(always)]
+    fn take(&self, stash: &mut Stash, spot: Spot<'_>) {
         let (step, at) = (spot.step(), spot.index());
         let last = if step < REACH {
             let (bucket, cell) = Bucket::at(spot.segment, at);

@@ -6,7 +6,7 @@ use gabion_blocks::BlockError;
 use gabion_pile::Pointer;
 
 use crate::clock::Clock;
-use crate::entry::{About, Head, Layout, Times};
+use crate::entry::{About, Flags, Head, Layout, Times};
 use crate::hash::KeyHash;
 use crate::key::Image;
 use crate::record::Record;
@@ -46,8 +46,34 @@ impl Request<'_> {
     }
 
     #[inline]
-    pub fn head(&self, rest: Option<(Pointer, u64)>) -> Head {
+    fn head(&self, rest: Option<(Pointer, u64)>) -> Head {
         Head { about: self.about(), kept: self.hash.kept(), due: self.due, times: self.times, rest }
+    }
+
+    /// Puts the entry's payload together: head, image (or as much of it as stands there), value (unless it is elsewhere).
+    #[inline]
+    pub fn payload<'p>(&self, rest: Option<(Pointer, u64)>, into: &'p mut Vec<u8>) -> &'p [u8] {
+        let (layout, image) = (self.layout, self.image);
+        let value = if rest.is_none() { self.value } else { &[] };
+        let head = 8 * layout.flags.image_at();
+        let value_at = head + layout.image;
+        let length = value_at + value.len();
+        // Room for the image's first word as a whole, whatever follows it.
+        if into.len() < length + 8 {
+            into.resize((length + 8).next_power_of_two(), 0);
+        }
+        let (words, _) = into.as_chunks_mut::<8>();
+        if layout.flags == Flags::PLAIN {
+            Head::write_plain(self.about(), self.hash.kept(), words);
+        } else {
+            self.head(rest).write(layout.flags, words);
+        }
+        words[head / 8] = image.first();
+        if layout.image > 8 {
+            into[head + 8..value_at].copy_from_slice(&image.key[8 - image.prefix_len..layout.image - image.prefix_len]);
+        }
+        into[value_at..length].copy_from_slice(value);
+        &into[..length]
     }
 }
 

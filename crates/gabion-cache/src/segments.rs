@@ -21,7 +21,9 @@ use std::sync::Arc;
 use gabion_blocks::prefetch;
 use gabion_pile::Place;
 
-use crate::bucket::{BUCKETS, Bucket, CELLS, Cell, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal};
+use crate::bucket::{
+    BUCKETS, Bucket, CELLS, Cell, HITS_SHIFT, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal,
+};
 use crate::growth::Parts;
 use crate::hash::{HOME_BITS, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS, Unit};
@@ -272,6 +274,24 @@ impl Segments {
         let word =
             if spot.step() == REACH { &stash.cells[spot.index()].0 } else { &spot.segment[spot.index() % UNIT_WORDS] };
         Cell { word, seen: word.load(Relaxed) }
+    }
+
+    /// A spot as a number that outlasts it, for [`Segments::is_unhit`].
+    #[inline]
+    pub fn mark(&self, kept: u64, spot: Spot<'_>) -> u64 {
+        (self.parts().address(segment_bits(kept)) as u64) << 32 | spot.index() as u64
+    }
+
+    /// Whether the cell that leads to a place is still where it was, and nobody has hit it; not known of a stashed one.
+    /// Under the shard's lock.
+    #[inline]
+    pub fn is_unhit(&self, place: Place, mark: u64) -> bool {
+        // No other cell of these segments leads to the place, whichever segment it is by now.
+        let unit = self.strip.get((mark >> 32) as usize);
+        unit.is_some_and(|unit| {
+            let cell = unit[mark as usize % UNIT_WORDS].load(Relaxed);
+            cell & PLACE == place.to_bits() && cell >> HITS_SHIFT == 0
+        })
     }
 
     /// The cell that leads to a place. Under the shard's lock.

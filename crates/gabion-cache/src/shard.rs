@@ -1,5 +1,6 @@
 //! A shard: the part of the keys that one lock guards.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
@@ -15,6 +16,7 @@ use crate::pages::{Pages, UNIT_BYTES};
 use crate::policy::{Id, Mode, NONE, Nodes, Policy};
 use crate::record::Record;
 use crate::segments::{Segments, Spot, Stash};
+use crate::shortage::Shortage;
 use crate::sketches::Sketches;
 use crate::wheel::{Due, Timers, Wheel};
 
@@ -28,6 +30,8 @@ pub(crate) struct Ground {
     pub shards: u64,
     /// Bytes of memory that are taken for as long as the cache is there.
     pub fixed: u64,
+    /// How often anything was removed from the pile.
+    pub freed: Aligned<AtomicU64>,
     /// Bytes that a shard may keep charged and unused.
     pub most_credit: u64,
     pub clock: Arc<dyn Clock>,
@@ -60,7 +64,7 @@ pub(crate) struct Shard {
 
 /// On lines of its own: writers change it while readers read what stands beside it.
 #[repr(align(128))]
-struct Aligned<T>(T);
+pub(crate) struct Aligned<T>(pub T);
 
 /// Entries of one priority that are evicted together.
 pub(crate) struct Group {
@@ -112,6 +116,7 @@ pub(crate) struct State {
     pub wheel: Wheel,
     /// Bytes that are charged to the cache and belong to no entry: the next puts here take them without asking.
     pub credit: u64,
+    pub shortage: Shortage,
     /// Lowest priority first.
     pub groups: Vec<Group>,
     pub records: Vec<Arc<Record>>,
@@ -231,11 +236,21 @@ impl<'a> Held<'a> {
         Self { id, entry: Entry::at(pile, id), spot: None }
     }
 
-    /// Where its cell lies.
+    /// Another entry in its place: nothing is known of it yet.
     #[inline]
+    pub fn anew(self) -> Self {
+        Self { spot: None, ..self }
+    }
+
+    /// Where its cell lies.
+    #[inline(always)]
     pub fn spot(&mut self, shard: &'a Shard, stash: &Stash) -> Spot<'a> {
-        let (entry, place) = (self.entry, Place::from_bits(self.id));
-        *self.spot.get_or_insert_with(|| shard.segments.spot(stash, entry.kept(), place))
+        if let Some(spot) = self.spot {
+            return spot;
+        }
+        let spot = shard.segments.spot(stash, self.entry.kept(), Place::from_bits(self.id));
+        self.spot = Some(spot);
+        spot
     }
 }
 
@@ -263,46 +278,46 @@ impl<'a, 's> Links<'a, 's> {
 
 impl<'a> Nodes for Links<'a, '_> {
     type Node = Held<'a>;
-    #[inline]
+    #[inline(always)]
     fn node(&self, id: Id) -> Held<'a> {
         Held::new(self.pile, id)
     }
-    #[inline]
+    #[inline(always)]
     fn id(&self, node: Held<'a>) -> Id {
         node.id
     }
-    #[inline]
+    #[inline(always)]
     fn links(&self, node: Held<'a>) -> (Id, Id) {
         node.entry.links()
     }
-    #[inline]
+    #[inline(always)]
     fn set_newer(&mut self, node: Held<'a>, newer: Id) {
         node.entry.set_newer(newer);
     }
-    #[inline]
+    #[inline(always)]
     fn set_older(&mut self, node: Held<'a>, older: Id) {
         node.entry.set_older(older);
     }
-    #[inline]
+    #[inline(always)]
     fn weight(&self, node: Held<'a>) -> u64 {
         node.entry.stored() + crate::budget::INDEX_BYTES
     }
-    #[inline]
+    #[inline(always)]
     fn hits(&self, node: &mut Held<'a>) -> u8 {
         Segments::cell(self.stash, node.spot(self.shard, self.stash)).hits()
     }
-    #[inline]
+    #[inline(always)]
     fn set_hits(&mut self, node: &mut Held<'a>, hits: u8) {
         let cell = Segments::cell(self.stash, node.spot(self.shard, self.stash));
         if cell.hits() != hits {
             cell.set_hits(hits);
         }
     }
-    #[inline]
+    #[inline(always)]
     fn queue(&self, node: Held<'a>) -> u8 {
         node.entry.queue()
     }
-    #[inline]
+    #[inline(always)]
     fn set_queue(&mut self, node: Held<'a>, queue: u8) {
         node.entry.set_queue(queue);
     }
@@ -310,7 +325,19 @@ impl<'a> Nodes for Links<'a, '_> {
     fn frequency(&self, node: Held<'a>) -> u8 {
         self.shard.sketches.frequency(node.entry.kept())
     }
-    #[inline]
+    #[inline(always)]
+    fn era(&self) -> u32 {
+        self.shard.sketches.era()
+    }
+    #[inline(always)]
+    fn mark(&self, node: &mut Held<'a>) -> u64 {
+        self.shard.segments.mark(node.entry.kept(), node.spot(self.shard, self.stash))
+    }
+    #[inline(always)]
+    fn is_unhit(&self, id: Id, mark: u64) -> bool {
+        self.shard.segments.is_unhit(Place::from_bits(id), mark)
+    }
+    #[inline(always)]
     fn hash(&self, node: Held<'a>) -> u64 {
         node.entry.kept()
     }
@@ -318,12 +345,9 @@ impl<'a> Nodes for Links<'a, '_> {
     fn foresee(&self, node: Held<'a>) {
         let (newer, kept) = (node.entry.links().0, node.entry.kept());
         self.shard.segments.prefetch(kept);
-        self.shard.sketches.prefetch(kept);
-        if let Some(body) = self.pile.body(Place::from_bits(newer)) {
-            body.prefetch();
-        }
+        self.pile.prefetch_at(Place::from_bits(newer));
     }
-    #[inline]
+    #[inline(always)]
     fn spares(&self, id: Id) -> bool {
         self.spared == id
     }

@@ -51,12 +51,6 @@ impl Places {
     }
 }
 
-/// The line of a key's counters.
-#[inline]
-pub(crate) fn line_of(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> &[AtomicU64; LINE_WORDS] {
-    Places::of(hash).line(words)
-}
-
 /// The estimate for a key.
 #[inline]
 pub(crate) fn estimate(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> u8 {

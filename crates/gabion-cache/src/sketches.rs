@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use gabion_blocks::prefetch;
-
 use crate::growth::{Parts, bounds, partner};
 use crate::hash::SEGMENT_BITS;
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
@@ -66,12 +64,10 @@ impl Sketches {
         self.parts().address(kept)
     }
 
-    /// Asks for a key's counters ahead of their use.
+    /// Changes when all counts are halved.
     #[inline]
-    pub fn prefetch(&self, kept: u64) {
-        if let Some(words) = self.strip.get(self.index(kept)) {
-            prefetch(sketch::line_of(words, kept));
-        }
+    pub fn era(&self) -> u32 {
+        self.epoch.load(Relaxed)
     }
 
     /// Notes that a key was asked for. No lock is needed.
@@ -120,7 +116,7 @@ impl Sketches {
     }
 
     /// Brings a sketch up to date.
-    #[inline]
+    #[inline(always)]
     fn age(&self, index: usize) {
         let (now, then) = (self.epoch.load(Relaxed), self.epochs[index].load(Relaxed));
         if now != then

@@ -147,7 +147,7 @@ impl Counters {
     }
 
     /// Counts several things, for one look at which stripe is the thread's.
-    #[inline]
+    #[inline(always)]
     pub fn add_each<const N: usize>(&self, figures: [(Figure, u64); N]) {
         let stripe = match STRIPE.get() {
             usize::MAX => lease(),

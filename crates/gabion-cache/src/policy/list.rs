@@ -30,7 +30,7 @@ impl List {
     }
 
     /// Who goes next: the oldest, or the one after it when the oldest is spared.
-    #[inline]
+    #[inline(always)]
     pub fn next_out<N: Nodes>(&self, nodes: &N) -> Option<N::Node> {
         let oldest = self.oldest()?;
         let next = if nodes.spares(oldest) { nodes.links(nodes.node(oldest)).0 } else { oldest };
@@ -39,13 +39,19 @@ impl List {
 
     #[inline]
     pub fn push<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, queue: u8) {
+        self.push_weighed(nodes, node, queue, nodes.weight(node));
+    }
+
+    /// As [`List::push`], for who knows the weight.
+    #[inline(always)]
+    pub fn push_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, queue: u8, weight: u64) {
         nodes.set_queue(node, queue);
         self.link_newest(nodes, node);
-        self.bytes += nodes.weight(node);
+        self.bytes += weight;
         self.len += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     fn link_newest<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
         let id = nodes.id(node);
         nodes.set_newer(node, NONE);
@@ -58,7 +64,7 @@ impl List {
         self.newest = id;
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlink<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
         let (newer, older) = nodes.links(node);
         if newer == NONE {
@@ -75,8 +81,14 @@ impl List {
 
     #[inline]
     pub fn remove<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.remove_weighed(nodes, node, nodes.weight(node));
+    }
+
+    /// As [`List::remove`], for who knows the weight.
+    #[inline(always)]
+    pub fn remove_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, weight: u64) {
         self.unlink(nodes, node);
-        self.bytes -= nodes.weight(node);
+        self.bytes -= weight;
         self.len -= 1;
     }
 

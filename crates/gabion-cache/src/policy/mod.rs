@@ -95,7 +95,7 @@ pub(crate) trait Nodes {
     fn hits(&self, node: &mut Self::Node) -> u8;
     fn set_hits(&mut self, node: &mut Self::Node, hits: u8);
     /// Hits so far; there are none from now on.
-    #[inline]
+    #[inline(always)]
     fn take_hits(&mut self, node: &mut Self::Node) -> u8 {
         let hits = self.hits(node);
         if hits > 0 {
@@ -117,6 +117,12 @@ pub(crate) trait Nodes {
     fn set_queue(&mut self, node: Self::Node, queue: u8);
     /// How often the entry's key was asked for of late, whoever held it.
     fn frequency(&self, node: Self::Node) -> u8;
+    /// Changes when frequencies may have become less.
+    fn era(&self) -> u32;
+    /// Where the entry's hits are counted, for [`Nodes::is_unhit`].
+    fn mark(&self, node: &mut Self::Node) -> u64;
+    /// Whether an entry's hits are still counted where they were, and there are none.
+    fn is_unhit(&self, id: Id, mark: u64) -> bool;
     /// The key's hash, for who had a ghost.
     fn hash(&self, node: Self::Node) -> u64;
     /// The entry will soon be asked about: what that needs may be fetched meanwhile.
@@ -174,7 +180,21 @@ impl Policy {
     /// Takes in a new entry, which has no hits.
     #[inline]
     pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
-        each!(self, policy => policy.insert(nodes, node));
+        match self {
+            Self::Sketch(policy) => policy.insert(nodes, node, nodes.weight(node)),
+            Self::Lru(policy) => policy.insert(nodes, node),
+            Self::Fifo(policy) => policy.insert(nodes, node),
+            Self::S3Fifo(policy) => policy.insert(nodes, node),
+        }
+    }
+
+    /// As [`Policy::insert`], for who knows the weight.
+    #[inline(always)]
+    pub fn insert_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, weight: u64) {
+        match self {
+            Self::Sketch(policy) => policy.insert(nodes, node, weight),
+            _ => self.insert(nodes, node),
+        }
     }
 
     /// The entry was used; only for modes that move on a hit.
@@ -201,20 +221,32 @@ impl Policy {
     #[inline]
     pub fn evict<N: Nodes>(&mut self, nodes: &mut N, capacity: u64) -> Option<N::Node> {
         match self {
-            Self::Sketch(policy) => policy.evict(nodes),
+            Self::Sketch(policy) => policy.evict(nodes, |_, _| true),
             Self::Lru(policy) => policy.evict(nodes),
             Self::Fifo(policy) => policy.evict(nodes),
             Self::S3Fifo(policy) => policy.evict(nodes, capacity),
         }
     }
 
-    /// Lets go of the first entry that `fits` among those that are next to go, unless it was hit.
-    pub fn evict_like<N: Nodes>(&mut self, nodes: &mut N, fits: impl Fn(N::Node) -> bool) -> Option<N::Node> {
+    /// Lets go of who is next if that one, with its weight, `fits`, otherwise of the first that does among those that come after, unless it was
+    /// hit.
+    #[inline]
+    pub fn evict_like<N: Nodes>(
+        &mut self,
+        nodes: &mut N,
+        fits: impl Fn(N::Node, u64) -> bool + Copy,
+    ) -> Option<N::Node> {
+        let next = if let Self::Sketch(policy) = self { policy.evict(nodes, fits) } else { None };
+        next.or_else(|| self.evict_like_beyond(nodes, fits))
+    }
+
+    #[inline(never)]
+    fn evict_like_beyond<N: Nodes>(&mut self, nodes: &mut N, fits: impl Fn(N::Node, u64) -> bool) -> Option<N::Node> {
         const LOOKED_AT: usize = 32;
         let found = each!(self, policy => policy.lists().iter().find_map(|list| {
             let newer = |&node: &N::Node| Some(nodes.links(node).0).filter(|&id| id != NONE).map(|id| nodes.node(id));
             let mut next = std::iter::successors(list.oldest().map(|id| nodes.node(id)), newer).take(LOOKED_AT);
-            next.find(|&node| fits(node) && nodes.hits(&mut { node }) == 0 && !nodes.spares(nodes.id(node)))
+            next.find(|&node| fits(node, nodes.weight(node)) && nodes.hits(&mut { node }) == 0 && !nodes.spares(nodes.id(node)))
         }))?;
         self.remove(nodes, found);
         Some(found)
@@ -222,6 +254,9 @@ impl Policy {
 
     /// Entry `from` is now known as `to`; its links were copied.
     pub fn renumber<N: Nodes>(&mut self, nodes: &mut N, from: Id, to: N::Node) {
+        if let Self::Sketch(policy) = self {
+            policy.look_again();
+        }
         each!(self, policy => policy.list_of(nodes.queue(to)).renumber(nodes, from, to));
     }
 

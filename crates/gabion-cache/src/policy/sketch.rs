@@ -1,7 +1,7 @@
 //! S3-FIFO's two queues, with a frequency sketch to decide who enters the second.
 
 use super::Nodes;
-use super::list::List;
+use super::list::{Id, List, NONE};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
@@ -17,30 +17,59 @@ pub(crate) struct S3Sketch {
     main: List,
     /// Bytes of both when the latest entry came: what the shares are of, however many go at one time.
     full: u64,
+    rival: Rival,
     random: u64,
+}
+
+/// Who goes next from the main queue. It stands while that entry is the oldest, unhit, and of the same era: nobody has asked
+/// for its key then, so that the frequency is what it was, but for other keys' counts that fell together with its own.
+#[derive(Clone, Copy)]
+struct Rival {
+    id: Id,
+    mark: u64,
+    frequency: u8,
+    era: u32,
+}
+
+impl Rival {
+    const NOBODY: Self = Self { id: NONE, mark: 0, frequency: 0, era: 0 };
 }
 
 impl Default for S3Sketch {
     fn default() -> Self {
-        Self { small: List::default(), main: List::default(), full: 0, random: 0x9E37_79B9_7F4A_7C15 }
+        Self {
+            small: List::default(),
+            main: List::default(),
+            full: 0,
+            rival: Rival::NOBODY,
+            random: 0x9E37_79B9_7F4A_7C15,
+        }
     }
 }
 
 impl S3Sketch {
-    #[inline]
-    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
-        self.small.push(nodes, node, SMALL);
+    #[inline(always)]
+    pub fn insert<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, weight: u64) {
+        self.small.push_weighed(nodes, node, SMALL, weight);
         self.full = self.small.bytes + self.main.bytes;
     }
 
     #[inline]
     pub fn remove<N: Nodes>(&mut self, nodes: &mut N, node: N::Node) {
+        self.look_again();
         self.list_of(nodes.queue(node)).remove(nodes, node);
     }
 
+    /// What is known of the main queue's next victim may be another's from now on.
     #[inline]
-    pub fn evict<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
-        let victim = self.choose(nodes);
+    pub fn look_again(&mut self) {
+        self.rival = Rival::NOBODY;
+    }
+
+    /// Lets go of who is next, if that one, with its weight, is `fit`; otherwise nobody goes.
+    #[inline(always)]
+    pub fn evict<N: Nodes>(&mut self, nodes: &mut N, fit: impl Fn(N::Node, u64) -> bool + Copy) -> Option<N::Node> {
+        let victim = self.choose(nodes, fit);
         // Whoever is next was just looked at, as the neighbour of one that left.
         if let Some(next) = self.small.oldest() {
             nodes.foresee(nodes.node(next));
@@ -48,29 +77,73 @@ impl S3Sketch {
         victim
     }
 
-    #[inline]
-    fn choose<N: Nodes>(&mut self, nodes: &mut N) -> Option<N::Node> {
+    #[inline(always)]
+    fn choose<N: Nodes>(&mut self, nodes: &mut N, fit: impl Fn(N::Node, u64) -> bool + Copy) -> Option<N::Node> {
         let main_share = self.full - self.full / SMALL_SHARE;
         loop {
-            let Some(mut candidate) = self.small.next_out(nodes).filter(|_| self.main.bytes <= main_share) else {
-                let victim = self.main_victim(nodes).or_else(|| self.small.next_out(nodes))?;
-                self.remove(nodes, victim);
-                return Some(victim);
+            let candidate = if self.main.bytes <= main_share { self.small.next_out(nodes) } else { None };
+            let Some(mut candidate) = candidate else {
+                return self.choose_any(nodes, fit);
             };
-            self.small.remove(nodes, candidate);
-            let has_room = self.main.bytes + nodes.weight(candidate) <= main_share;
+            let weight = nodes.weight(candidate);
+            let has_room = self.main.bytes + weight <= main_share;
             if nodes.take_hits(&mut candidate) > 0 || has_room {
-                self.main.push(nodes, candidate, MAIN);
+                self.small.remove_weighed(nodes, candidate, weight);
+                self.main.push_weighed(nodes, candidate, MAIN, weight);
                 continue;
             }
-            let Some(victim) = self.main_victim(nodes) else { return Some(candidate) };
-            if !self.admits(nodes.frequency(candidate), nodes.frequency(victim)) {
+            let loser = match self.rival(nodes) {
+                Some(rival) if self.admits(nodes.frequency(candidate), rival.frequency) => rival.id,
+                _ => NONE,
+            };
+            if loser == NONE {
+                if !fit(candidate, weight) {
+                    return None;
+                }
+                self.small.remove_weighed(nodes, candidate, weight);
                 return Some(candidate);
             }
-            self.main.remove(nodes, victim);
-            self.main.push(nodes, candidate, MAIN);
-            return Some(victim);
+            let loser = nodes.node(loser);
+            let lost = nodes.weight(loser);
+            if !fit(loser, lost) {
+                return None;
+            }
+            self.small.remove_weighed(nodes, candidate, weight);
+            self.look_again();
+            self.main.remove_weighed(nodes, loser, lost);
+            self.main.push_weighed(nodes, candidate, MAIN, weight);
+            return Some(loser);
         }
+    }
+
+    /// Who goes while the small queue is empty, or the main one has more than its share.
+    #[inline(never)]
+    fn choose_any<N: Nodes>(&mut self, nodes: &mut N, fit: impl Fn(N::Node, u64) -> bool + Copy) -> Option<N::Node> {
+        let victim = self.main_victim(nodes).or_else(|| self.small.next_out(nodes))?;
+        if !fit(victim, nodes.weight(victim)) {
+            return None;
+        }
+        self.remove(nodes, victim);
+        Some(victim)
+    }
+
+    /// Who in the main queue a candidate is held against. As long as it is the same one, it is not looked at again.
+    #[inline(always)]
+    fn rival<N: Nodes>(&mut self, nodes: &mut N) -> Option<Rival> {
+        let known = self.rival;
+        let stands = known.id != NONE && self.main.oldest() == Some(known.id) && known.era == nodes.era();
+        if stands && !nodes.spares(known.id) && nodes.is_unhit(known.id, known.mark) {
+            return Some(known);
+        }
+        self.next_rival(nodes)
+    }
+
+    #[inline(never)]
+    fn next_rival<N: Nodes>(&mut self, nodes: &mut N) -> Option<Rival> {
+        let mut node = self.main_victim(nodes)?;
+        let (id, mark, frequency) = (nodes.id(node), nodes.mark(&mut node), nodes.frequency(node));
+        self.rival = Rival { id, mark, frequency, era: nodes.era() };
+        Some(self.rival)
     }
 
     fn admits(&mut self, candidate: u8, victim: u8) -> bool {
@@ -94,6 +167,7 @@ impl S3Sketch {
             if nodes.wear(&mut node) == 0 {
                 return Some(node);
             }
+            self.look_again();
             self.main.renew(nodes, node);
         }
     }

@@ -22,6 +22,7 @@ struct Arena {
     nodes: Vec<Node>,
     sketches: Vec<[AtomicU64; sketch::SKETCH_WORDS]>,
     noted: u64,
+    halved: u32,
     period: u64,
 }
 
@@ -35,7 +36,7 @@ impl Arena {
     fn new(entries: usize) -> Self {
         let count = entries.div_ceil(1024).next_power_of_two();
         let sketches = (0..count).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect();
-        Self { nodes: Vec::new(), sketches, noted: 0, period: sketch::SAMPLE * entries as u64 }
+        Self { nodes: Vec::new(), sketches, noted: 0, halved: 0, period: sketch::SAMPLE * entries as u64 }
     }
 
     fn note(&mut self, key: u32) {
@@ -44,6 +45,7 @@ impl Arena {
             self.noted += 1;
             if self.noted >= self.period {
                 self.noted /= 2;
+                self.halved += 1;
                 self.sketches.iter().for_each(|sketch| sketch::halve(sketch, 1));
             }
         }
@@ -85,6 +87,15 @@ impl Nodes for Arena {
     fn frequency(&self, id: Id) -> u8 {
         let hash = mix(self.nodes[id as usize].key);
         sketch::estimate(&self.sketches[hash as usize % self.sketches.len()], hash)
+    }
+    fn era(&self) -> u32 {
+        self.halved
+    }
+    fn mark(&self, id: &mut Id) -> u64 {
+        *id
+    }
+    fn is_unhit(&self, id: Id, mark: u64) -> bool {
+        id == mark && self.nodes[id as usize].hits == 0
     }
     fn hash(&self, id: Id) -> u64 {
         u64::from(self.nodes[id as usize].key)

@@ -14,6 +14,8 @@ mod stress;
 
 mod time;
 
+mod trades;
+
 mod traces;
 
 use std::cell::RefCell;

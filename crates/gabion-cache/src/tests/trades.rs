@@ -1,0 +1,113 @@
+//! Puts into a full cache: an entry goes, and another takes its place.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{get, ttl};
+use crate::policy::tests::hit_rate as alone;
+use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, PutResult, ReadBuf};
+
+/// A cache with one shard that may hold so many bytes, and take so much memory.
+fn cache(max_bytes: u64, room: u64) -> (Cache, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let options = CacheOptions { max_bytes, shards: Some(1), clock: Some(clock.clone()), ..CacheOptions::default() };
+    (Cache::with_room(&options, room).unwrap(), clock)
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state >> 20
+}
+
+/// Nearly all values of one size, some of another, some with an end, some removed: nothing is served but what was put
+/// last, and every equation holds.
+fn check(cache: &Cache, clock: &ManualClock, timed: u64) {
+    let (mut state, mut last) = (0x9E37_79B9_7F4A_7C15, HashMap::new());
+    for step in 0..60_000_u32 {
+        let key = (random(&mut state) % 20_000) as u32;
+        match random(&mut state) % 100 {
+            0..80 => {
+                let size = if random(&mut state).is_multiple_of(50) { random(&mut state) as usize % 1500 } else { 75 };
+                let value = [&step.to_le_bytes()[..], &vec![key as u8; size]].concat();
+                let options = if random(&mut state) % 100 < timed { ttl(5.0) } else { PutOptions::default() };
+                assert_ne!(cache.put(&key.to_le_bytes(), &value, &options), PutResult::Rejected);
+                last.insert(key, value);
+            }
+            80..98 => {
+                let got = get(cache, key.to_le_bytes());
+                assert!(got.is_none() || got.as_ref() == last.get(&key), "step {step}");
+            }
+            _ => {
+                cache.remove(&key.to_le_bytes());
+                last.remove(&key);
+            }
+        }
+        if step % 3000 == 0 {
+            clock.advance(Duration::from_secs(1));
+            cache.validate().unwrap();
+        }
+        let stats = cache.stats();
+        assert!(stats.bytes <= stats.max_bytes && stats.inserted >= stats.evicted + stats.removed + stats.expired);
+    }
+    cache.validate().unwrap();
+    let stats = cache.stats();
+    assert!(stats.evicted > 5000, "{stats:?}");
+    assert_eq!(stats.entries, stats.inserted - stats.evicted - stats.removed - stats.expired);
+}
+
+#[test]
+fn where_bytes_are_short_nothing_gets_lost() {
+    for timed in [0, 100, 30] {
+        let (cache, clock) = cache(1 << 20, 16 << 20);
+        check(&cache, &clock, timed);
+    }
+}
+
+#[test]
+fn where_pages_are_short_nothing_gets_lost() {
+    for timed in [0, 100, 30] {
+        let (cache, clock) = cache(1 << 30, 4 << 20);
+        check(&cache, &clock, timed);
+        assert!(cache.total_stats().reserved_bytes <= 4 << 20);
+    }
+}
+
+/// Who goes is the policy's to say, whatever is short.
+#[test]
+fn where_pages_are_short_the_policy_decides() {
+    let (cache, _) = cache(1 << 30, 4 << 20);
+    let (mut state, mut buf) = (1, ReadBuf::new());
+    // A few keys are asked for again and again, most of the others once: products of two numbers.
+    let trace: Vec<u32> =
+        (0..400_000).map(|_| ((random(&mut state) % 600) * (random(&mut state) % 600)) as u32).collect();
+    for key in &trace {
+        if cache.get(&key.to_le_bytes(), &mut buf).is_none() {
+            cache.put(&key.to_le_bytes(), &[7; 250], &PutOptions::default());
+        }
+    }
+    cache.validate().unwrap();
+    let stats = cache.stats();
+    let own = stats.hits * 10_000 / (stats.hits + stats.misses);
+    let policy = alone(Mode::Sketch, stats.entries, &trace);
+    assert!(own + 50 >= policy, "{own}, {policy} alone, at {} entries", stats.entries);
+}
+
+/// What is removed makes room for what comes, although there was none before.
+#[test]
+fn room_that_is_given_back_is_found() {
+    let (cache, _) = cache(1 << 30, 4 << 20);
+    let put = |key: u32| cache.put(&key.to_le_bytes(), &[1; 75], &PutOptions::default());
+    (0..100_000).for_each(|key| assert_eq!(put(key), PutResult::Inserted));
+    let full = cache.len();
+    for round in 1..4_u32 {
+        let keys: Vec<u32> = (0..100_000 * round).filter(|key| cache.contains(&key.to_le_bytes())).collect();
+        keys[..keys.len() / 2].iter().for_each(|key| assert!(cache.remove(&key.to_le_bytes())));
+        let evicted = cache.stats().evicted;
+        (0..full / 2).for_each(|key| assert_eq!(put(100_000 * round + key as u32), PutResult::Inserted));
+        assert!(cache.stats().evicted - evicted <= full / 20, "{} of {full}", cache.stats().evicted - evicted);
+    }
+    cache.validate().unwrap();
+}

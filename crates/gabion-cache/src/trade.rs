@@ -1,0 +1,112 @@
+//! A put into the place of the entry that goes for it: what nearly every put into a full cache comes to, in one go.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use gabion_pile::Place;
+
+use crate::entry::Entry;
+use crate::locked::Locked;
+use crate::policy::Mode;
+use crate::request::Request;
+use crate::segments::Segments;
+use crate::shard::{Held, Links, Reason, State};
+use crate::stats::Figure;
+
+impl<'a> Locked<'a> {
+    /// Stores the value of a key that is not there in the slot of the entry that goes for it. False where that is not all
+    /// there is to do, or where nobody needs to go: the put takes the long way then, for which an entry may have gone.
+    ///
+    /// One entry of the same weight takes the place of another in all counts, so no limit sees either.
+    #[inline(never)]
+    pub fn trade(&mut self, request: &Request<'_>) -> bool {
+        let [group] = self.state.groups.as_slice() else { return false };
+        let alone = group.partition.is_none() && request.record.own.is_none() && group.priority == request.priority;
+        let plain = alone && request.layout.rest.is_none() && self.spared.is_none() && !self.heard;
+        if !plain || self.ground.mode != Mode::Sketch || !self.ground.ledger.classes.is_lowest(request.priority) {
+            return false;
+        }
+        let short = self.lacks_room(request.layout.stored);
+        // While the index is to grow, or there is room, nobody is in a hurry.
+        if !short && (self.affords(request.weight()) || Segments::is_growing(&self.state.stash)) {
+            return false;
+        }
+        let Some(mut node) = self.who_goes(request, short) else { return false };
+        if !short && !like(node.entry, request.layout.stored) {
+            self.let_it_go(node);
+            return false;
+        }
+        // All that is asked of the old entry, before the new one is written over it.
+        let spot = node.spot(self.shard, &self.state.stash);
+        let (table, timed) = (node.entry.table(), node.entry.due().is_some());
+        if timed {
+            self.unhang(node.id);
+        }
+        let place = Place::from_bits(node.id);
+        if !self.ground.pile.hand_over(place, request.payload(None, &mut self.state.payload)) {
+            if timed {
+                self.hang(node.id);
+            }
+            self.let_it_go(node);
+            return false;
+        }
+        let State { stash, groups, records, .. } = &mut *self.state;
+        // A reader who comes between finds another key there, and so nothing.
+        self.shard.segments.exchange(stash, spot, request.hash.kept(), place);
+        let weight = request.weight();
+        let mut links = Links::with(self.shard, self.ground, stash);
+        groups[0].policy.insert_weighed(&mut links, node.anew(), weight);
+        let came = [(Figure::Came, 1), (Figure::BytesIn, weight)];
+        let went = [(Figure::Went, 1), (Figure::BytesOut, weight), (Figure::Evicted, 1)];
+        if table == request.record.id {
+            request.record.counters.add_each([came[0], came[1], went[0], went[1], went[2]]);
+        } else {
+            records[usize::from(table)].counters.add_each(went);
+            request.record.counters.add_each(came);
+        }
+        if request.due.is_some() {
+            self.hang(node.id);
+        }
+        true
+    }
+
+    /// Whether it is known that the pile has no room for a payload of a slot's size.
+    #[inline]
+    pub fn lacks_room(&mut self, stored: u64) -> bool {
+        // Acquire: what was freed until then is there to be found.
+        let freed = self.ground.freed.0.load(Acquire);
+        self.state.shortage.knows(stored, freed)
+    }
+
+    /// Whether so many bytes could be charged.
+    #[inline]
+    fn affords(&self, weight: u64) -> bool {
+        let used = &self.ground.ledger.used;
+        weight <= self.state.credit || used.used() + (weight - self.state.credit) <= used.limit()
+    }
+
+    /// Has the policy of the shard's only group let go of an entry: of one whose slot the put could have, where there is no
+    /// other; of any, where it is bytes that are short.
+    #[inline(always)]
+    fn who_goes(&mut self, request: &Request<'_>, short: bool) -> Option<Held<'a>> {
+        let State { stash, groups, .. } = &mut *self.state;
+        let mut links = Links::with(self.shard, self.ground, stash);
+        let fits = |node: Held<'_>, weight| !short || weight == request.weight() && node.entry.rest().is_none();
+        groups[0].policy.evict_like(&mut links, fits)
+    }
+
+    /// Removes an entry that the policy of the shard's only group has let go of.
+    #[cold]
+    fn let_it_go(&mut self, node: Held<'a>) {
+        let group = &self.state.groups[0];
+        if group.policy.is_empty() {
+            self.ground.ledger.classes.go(group.priority);
+        }
+        self.let_go(node, Some(Reason::Evicted));
+    }
+}
+
+/// Whether an entry lies in a slot of a size, with all that it has.
+#[inline(always)]
+fn like(entry: Entry<'_>, stored: u64) -> bool {
+    entry.rest().is_none() && entry.stored() == stored
+}
