@@ -8,12 +8,13 @@ use gabion_pile::{PileError, Place, Pointer};
 use crate::clock::now;
 use crate::entry::stored;
 use crate::locked::Locked;
+use crate::pages::Unit;
 use crate::policy::{Id, Mode, Nodes};
 use crate::request::{Lack, Request, Step};
 use crate::shard::{State, group_in, partition_of};
 use crate::stats::Figure;
 
-impl Locked<'_> {
+impl<'a> Locked<'a> {
     /// Stores a value, as far as this shard alone can make room for it. `sure`: room can be made.
     #[inline(never)]
     pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
@@ -28,7 +29,7 @@ impl Locked<'_> {
 
     #[inline(always)]
     fn put_with(&mut self, request: &Request<'_>, sure: bool) -> Result<Step, Lack> {
-        let found = self.find_live(request);
+        let (found, segment) = self.find_live(request);
         self.spared = found.filter(|_| request.spare);
         if let Some(id) = found {
             if request.absent {
@@ -46,7 +47,7 @@ impl Locked<'_> {
             let (mode, partition) = (self.ground.mode, request.partition());
             group_in(&mut self.state.groups, mode, request.priority, partition).policy.know(request.hash.kept());
         }
-        if found.is_none() && self.trade(request) {
+        if found.is_none() && self.trade(request, segment) {
             return Ok(Step::Inserted);
         }
         self.charge(request, found, sure)?;
@@ -69,16 +70,20 @@ impl Locked<'_> {
         self.with_group(about.priority, partition, |group, links| group.policy.touch(links, links.node(id)));
     }
 
-    /// The key's entry; one that has expired is removed.
+    /// The key's entry; one that has expired is removed. And the segment that the key's hash leads to.
     #[inline]
-    fn find_live(&mut self, request: &Request<'_>) -> Option<Id> {
-        let id = self.shard.find(&mut self.state, self.ground, request.image, request.hash)?;
+    fn find_live(&mut self, request: &Request<'_>) -> (Option<Id>, Option<&'a Unit>) {
+        let shard = self.shard;
+        let segment = shard.segments.segment(request.hash.kept());
+        let found = shard.find_in(segment, &mut self.state, self.ground, request.image, request.hash);
         // A put without an end has not asked for the time.
-        if self.entry(id).due().is_some_and(|due| due.deadline() <= now(&**request.clock)) {
+        if let Some(id) = found
+            && self.entry(id).due().is_some_and(|due| due.deadline() <= now(&**request.clock))
+        {
             self.expire_entry(id);
-            return None;
+            return (None, shard.segments.segment(request.hash.kept()));
         }
-        Some(id)
+        (found, segment)
     }
 
     /// Replaces a value by one of the same weight, in place.

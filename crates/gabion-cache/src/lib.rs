@@ -28,7 +28,9 @@
 //! Bytes are counted twice. What entries are charged (rounded payloads, their part of the index) never exceeds
 //! `max_bytes`; and memory, of pile and index together, is taken from one budget of the same size (in caches below
 //! 8 MiB, of a page more for each size class). Where either is short, entries are evicted, of the lowest priority first; where only
-//! pages are short, entries also move together. An entry that is evicted for one of the same size leaves its slot to that one.
+//! pages are short, entries also move together. An entry that is evicted for one of the same size leaves its slot to that one:
+//! in a full cache nearly every put is such a trade, which changes no count. Where pages are short, the policy's choice goes if
+//! its slot is of the size that the put needs, otherwise the next one that has such a slot.
 //!
 //! In the exact modes there is one shard, and nobody goes before his turn: where pages are short, more go than bytes ask for,
 //! but in order. The keys that [`Mode::S3Fifo`] remembers lie in memory of the index and are charged as entries are.

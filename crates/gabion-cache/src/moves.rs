@@ -45,7 +45,13 @@ impl Segments {
     /// Puts a cell where it belongs: `cell` says the place and the hits.
     #[inline]
     fn put(&self, stash: &mut Stash, kept: u64, cell: u64) {
-        let (segment, home) = (self.segment(kept).expect("there is a segment"), home(kept));
+        self.put_in(self.segment(kept).expect("there is a segment"), stash, kept, cell);
+    }
+
+    /// As [`Segments::put`], for who knows the hash's segment.
+    #[inline]
+    fn put_in(&self, segment: &Unit, stash: &mut Stash, kept: u64, cell: u64) {
+        let home = home(kept);
         let cell = cell & (PLACE | 3 << HITS_SHIFT) | segment_bits(kept) << SEGMENT_SHIFT;
         let free = (0..REACH).find_map(|step| {
             let free = equal(Bucket::of(segment, home + step).meta(), 0);
@@ -61,11 +67,12 @@ impl Segments {
         }
     }
 
-    /// Takes an entry out and another in, however full the segments are.
+    /// Takes an entry out and another in, whose hash leads to `segment`, however full the segments are.
     #[inline]
-    pub fn exchange(&self, stash: &mut Stash, out: Spot<'_>, kept: u64, place: Place) {
+    pub fn exchange(&self, stash: &mut Stash, out: Spot<'_>, segment: &Unit, kept: u64, place: Place) {
+        debug_assert!(self.segment(kept).is_some_and(|own| std::ptr::eq(own, segment)), "segments have changed");
         self.take(stash, out);
-        self.put(stash, kept, place.to_bits());
+        self.put_in(segment, stash, kept, place.to_bits());
     }
 
     /// Whether there are more entries than the segments should have, so that they split with the next that comes in.

@@ -156,6 +156,7 @@ impl Segments {
         self.version.load(Relaxed) == version
     }
 
+    /// The segment that a hash leads to. For the lock's holder, until segments split or merge.
     #[inline]
     pub fn segment(&self, kept: u64) -> Option<&Unit> {
         // Where there is none, the strip has no first one either.
@@ -199,8 +200,19 @@ impl Segments {
     /// Calls `found` with each cell that may be the key's until it returns something. The flag says that more may be in
     /// the stash, where only the lock's holder can look.
     #[inline]
-    pub fn find<'a, R>(&'a self, kept: u64, mut found: impl FnMut(Cell<'a>) -> Option<R>) -> (Option<R>, bool) {
-        let Some(segment) = self.segment(kept) else { return (None, false) };
+    pub fn find<'a, R>(&'a self, kept: u64, found: impl FnMut(Cell<'a>) -> Option<R>) -> (Option<R>, bool) {
+        self.find_in(self.segment(kept), kept, found)
+    }
+
+    /// As [`Segments::find`], for who knows the hash's segment.
+    #[inline(always)]
+    fn find_in<'a, R>(
+        &'a self,
+        segment: Option<&'a Unit>,
+        kept: u64,
+        mut found: impl FnMut(Cell<'a>) -> Option<R>,
+    ) -> (Option<R>, bool) {
+        let Some(segment) = segment else { return (None, false) };
         let (home, tag) = (home(kept), tag(kept));
         let mut expected = segment_bits(kept) << SEGMENT_SHIFT;
         for step in 0..REACH {
@@ -235,9 +247,21 @@ impl Segments {
         &'a self,
         stash: &'a Stash,
         kept: u64,
+        found: impl FnMut(Cell<'a>) -> Option<R>,
+    ) -> Option<R> {
+        self.find_all_in(self.segment(kept), stash, kept, found)
+    }
+
+    /// As [`Segments::find_all`], for who knows the hash's segment.
+    #[inline]
+    pub fn find_all_in<'a, R>(
+        &'a self,
+        segment: Option<&'a Unit>,
+        stash: &'a Stash,
+        kept: u64,
         mut found: impl FnMut(Cell<'a>) -> Option<R>,
     ) -> Option<R> {
-        let (result, more) = self.find(kept, &mut found);
+        let (result, more) = self.find_in(segment, kept, &mut found);
         if result.is_some() || !more {
             return result;
         }

@@ -12,7 +12,7 @@ use crate::entry::{Entry, Layout, stored};
 use crate::ghosts::Ghosts;
 use crate::hash::KeyHash;
 use crate::key::Image;
-use crate::pages::{Pages, UNIT_BYTES};
+use crate::pages::{Pages, UNIT_BYTES, Unit};
 use crate::policy::{Id, Mode, NONE, Nodes, Policy};
 use crate::record::Record;
 use crate::segments::{Segments, Spot, Stash};
@@ -158,8 +158,21 @@ impl Shard {
     /// A key's entry. Under the lock.
     #[inline]
     pub fn find(&self, state: &mut State, ground: &Ground, image: &Image<'_>, hash: KeyHash) -> Option<Id> {
+        self.find_in(self.segments.segment(hash.kept()), state, ground, image, hash)
+    }
+
+    /// As [`Shard::find`], for who knows the hash's segment.
+    #[inline]
+    pub fn find_in<'a>(
+        &'a self,
+        segment: Option<&'a Unit>,
+        state: &mut State,
+        ground: &Ground,
+        image: &Image<'_>,
+        hash: KeyHash,
+    ) -> Option<Id> {
         let State { stash, buf, .. } = state;
-        self.segments.find_all(stash, hash.kept(), |cell| {
+        self.segments.find_all_in(segment, stash, hash.kept(), |cell| {
             let entry = Entry::at(&ground.pile, cell.place().to_bits());
             let inline = entry.begins_with(image)?;
             let own = inline == image.len() || has_rest_of(ground, entry, image, buf);

@@ -6,6 +6,7 @@ use gabion_pile::Place;
 
 use crate::entry::Entry;
 use crate::locked::Locked;
+use crate::pages::Unit;
 use crate::policy::Mode;
 use crate::request::Request;
 use crate::segments::Segments;
@@ -13,26 +14,19 @@ use crate::shard::{Held, Links, Reason, State};
 use crate::stats::Figure;
 
 impl<'a> Locked<'a> {
-    /// Stores the value of a key that is not there in the slot of the entry that goes for it. False where that is not all
-    /// there is to do, or where nobody needs to go: the put takes the long way then, for which an entry may have gone.
+    /// Stores the value of a key that is not there, and whose hash leads to `segment`, in the slot of the entry that goes for
+    /// it. False where that is not all there is to do, or where nobody needs to go: the put takes the long way then, for which
+    /// an entry may have gone.
     ///
     /// One entry of the same weight takes the place of another in all counts, so no limit sees either.
     #[inline(never)]
-    pub fn trade(&mut self, request: &Request<'_>) -> bool {
-        let [group] = self.state.groups.as_slice() else { return false };
-        let alone = group.partition.is_none() && request.record.own.is_none() && group.priority == request.priority;
-        let plain = alone && request.layout.rest.is_none() && self.spared.is_none() && !self.heard;
-        if !plain || self.ground.mode != Mode::Sketch || !self.ground.ledger.classes.is_lowest(request.priority) {
-            return false;
-        }
-        let short = self.lacks_room(request.layout.stored);
-        // While the index is to grow, or there is room, nobody is in a hurry.
-        if !short && (self.affords(request.weight()) || Segments::is_growing(&self.state.stash)) {
-            return false;
-        }
-        let Some(mut node) = self.who_goes(request, short) else { return false };
+    pub fn trade(&mut self, request: &Request<'_>, segment: Option<&'a Unit>) -> bool {
+        let plain = request.layout.rest.is_none() && self.spared.is_none() && !self.heard;
+        let (Some(segment), Mode::Sketch, true) = (segment, self.ground.mode, plain) else { return false };
+        let Some((at, short)) = self.market(request) else { return false };
+        let Some(mut node) = self.who_goes(at, request, short) else { return false };
         if !short && !like(node.entry, request.layout.stored) {
-            self.let_it_go(node);
+            self.let_it_go(at, request, node);
             return false;
         }
         // All that is asked of the old entry, before the new one is written over it.
@@ -46,15 +40,15 @@ impl<'a> Locked<'a> {
             if timed {
                 self.hang(node.id);
             }
-            self.let_it_go(node);
+            self.let_it_go(at, request, node);
             return false;
         }
         let State { stash, groups, records, .. } = &mut *self.state;
         // A reader who comes between finds another key there, and so nothing.
-        self.shard.segments.exchange(stash, spot, request.hash.kept(), place);
+        self.shard.segments.exchange(stash, spot, segment, request.hash.kept(), place);
         let weight = request.weight();
         let mut links = Links::with(self.shard, self.ground, stash);
-        groups[0].policy.insert_weighed(&mut links, node.anew(), weight);
+        groups[at].policy.insert_weighed(&mut links, node.anew(), weight);
         let came = [(Figure::Came, 1), (Figure::BytesIn, weight)];
         let went = [(Figure::Went, 1), (Figure::BytesOut, weight), (Figure::Evicted, 1)];
         if table == request.record.id {
@@ -67,6 +61,29 @@ impl<'a> Locked<'a> {
             self.hang(node.id);
         }
         true
+    }
+
+    /// Where the group stands that one of has to go for the put, if that is the put's own: of a table with a limit of its own
+    /// that is short of bytes, or the only one that there is. And whether it is pages that are short, not bytes.
+    #[inline(always)]
+    fn market(&mut self, request: &Request<'_>) -> Option<(usize, bool)> {
+        let weight = request.weight();
+        // While the index is to grow, or there is room, nobody is in a hurry.
+        let settled = !Segments::is_growing(&self.state.stash);
+        if let Some(own) = &request.record.own {
+            let needs = own.used.used() + weight > own.used.limit() && own.classes.is_lowest(request.priority);
+            let group = (request.priority, request.partition());
+            let mut groups = self.state.groups.iter();
+            let at = groups.position(|at| (at.priority, at.partition) == group).filter(|_| needs && settled)?;
+            return Some((at, false));
+        }
+        let [group] = self.state.groups.as_slice() else { return None };
+        let alone = group.partition.is_none() && group.priority == request.priority;
+        if !alone || !self.ground.ledger.classes.is_lowest(request.priority) {
+            return None;
+        }
+        let short = self.lacks_room(request.layout.stored);
+        (short || settled && !self.affords(weight)).then_some((0, short))
     }
 
     /// Whether it is known that the pile has no room for a payload of a slot's size.
@@ -84,22 +101,24 @@ impl<'a> Locked<'a> {
         weight <= self.state.credit || used.used() + (weight - self.state.credit) <= used.limit()
     }
 
-    /// Has the policy of the shard's only group let go of an entry: of one whose slot the put could have, where there is no
-    /// other; of any, where it is bytes that are short.
+    /// Has a group's policy let go of an entry: of one whose slot the put could have, where there is no other; of any, where
+    /// it is bytes that are short.
     #[inline(always)]
-    fn who_goes(&mut self, request: &Request<'_>, short: bool) -> Option<Held<'a>> {
+    fn who_goes(&mut self, at: usize, request: &Request<'_>, short: bool) -> Option<Held<'a>> {
         let State { stash, groups, .. } = &mut *self.state;
         let mut links = Links::with(self.shard, self.ground, stash);
         let fits = |node: Held<'_>, weight| !short || weight == request.weight() && node.entry.rest().is_none();
-        groups[0].policy.evict_like(&mut links, fits)
+        groups[at].policy.evict_like(&mut links, fits)
     }
 
-    /// Removes an entry that the policy of the shard's only group has let go of.
+    /// Removes an entry that the policy of the put's group has let go of.
     #[cold]
-    fn let_it_go(&mut self, node: Held<'a>) {
-        let group = &self.state.groups[0];
+    fn let_it_go(&mut self, at: usize, request: &Request<'_>, node: Held<'a>) {
+        let group = &self.state.groups[at];
         if group.policy.is_empty() {
-            self.ground.ledger.classes.go(group.priority);
+            for ledger in request.record.own.iter().chain([&self.ground.ledger]) {
+                ledger.classes.go(group.priority);
+            }
         }
         self.let_go(node, Some(Reason::Evicted));
     }

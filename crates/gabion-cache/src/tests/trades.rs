@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{get, ttl};
 use crate::policy::tests::hit_rate as alone;
-use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, PutResult, ReadBuf};
+use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, PutResult, ReadBuf, Table, TableOptions};
 
 /// A cache with one shard that may hold so many bytes, and take so much memory.
 fn cache(max_bytes: u64, room: u64) -> (Cache, Arc<ManualClock>) {
@@ -24,7 +24,7 @@ fn random(state: &mut u64) -> u64 {
 
 /// Nearly all values of one size, some of another, some with an end, some removed: nothing is served but what was put
 /// last, and every equation holds.
-fn check(cache: &Cache, clock: &ManualClock, timed: u64) {
+fn check(cache: &Cache, table: &Table, clock: &ManualClock, timed: u64) {
     let (mut state, mut last) = (0x9E37_79B9_7F4A_7C15, HashMap::new());
     for step in 0..60_000_u32 {
         let key = (random(&mut state) % 20_000) as u32;
@@ -33,15 +33,15 @@ fn check(cache: &Cache, clock: &ManualClock, timed: u64) {
                 let size = if random(&mut state).is_multiple_of(50) { random(&mut state) as usize % 1500 } else { 75 };
                 let value = [&step.to_le_bytes()[..], &vec![key as u8; size]].concat();
                 let options = if random(&mut state) % 100 < timed { ttl(5.0) } else { PutOptions::default() };
-                assert_ne!(cache.put(&key.to_le_bytes(), &value, &options), PutResult::Rejected);
+                assert_ne!(table.put(&key.to_le_bytes(), &value, &options), PutResult::Rejected);
                 last.insert(key, value);
             }
             80..98 => {
-                let got = get(cache, key.to_le_bytes());
+                let got = get(table, key.to_le_bytes());
                 assert!(got.is_none() || got.as_ref() == last.get(&key), "step {step}");
             }
             _ => {
-                cache.remove(&key.to_le_bytes());
+                table.remove(&key.to_le_bytes());
                 last.remove(&key);
             }
         }
@@ -49,11 +49,11 @@ fn check(cache: &Cache, clock: &ManualClock, timed: u64) {
             clock.advance(Duration::from_secs(1));
             cache.validate().unwrap();
         }
-        let stats = cache.stats();
+        let stats = table.stats();
         assert!(stats.bytes <= stats.max_bytes && stats.inserted >= stats.evicted + stats.removed + stats.expired);
     }
     cache.validate().unwrap();
-    let stats = cache.stats();
+    let stats = table.stats();
     assert!(stats.evicted > 5000, "{stats:?}");
     assert_eq!(stats.entries, stats.inserted - stats.evicted - stats.removed - stats.expired);
 }
@@ -62,7 +62,7 @@ fn check(cache: &Cache, clock: &ManualClock, timed: u64) {
 fn where_bytes_are_short_nothing_gets_lost() {
     for timed in [0, 100, 30] {
         let (cache, clock) = cache(1 << 20, 16 << 20);
-        check(&cache, &clock, timed);
+        check(&cache, &cache, &clock, timed);
     }
 }
 
@@ -70,8 +70,22 @@ fn where_bytes_are_short_nothing_gets_lost() {
 fn where_pages_are_short_nothing_gets_lost() {
     for timed in [0, 100, 30] {
         let (cache, clock) = cache(1 << 30, 4 << 20);
-        check(&cache, &clock, timed);
+        check(&cache, &cache, &clock, timed);
         assert!(cache.total_stats().reserved_bytes <= 4 << 20);
+    }
+}
+
+/// Nobody else makes room for a table that has come to its own limit.
+#[test]
+fn a_table_at_its_limit_trades_its_own() {
+    for timed in [0, 100, 30] {
+        let (cache, clock) = cache(8 << 20, 16 << 20);
+        let table = cache.table("own", TableOptions { max_bytes: Some(1 << 20), ..TableOptions::default() }).unwrap();
+        (0..1000_u32).for_each(|key| {
+            cache.put(&key.to_le_bytes(), &[1; 75], &PutOptions::default());
+        });
+        check(&cache, &table, &clock, timed);
+        assert_eq!((cache.stats().entries, cache.stats().evicted), (1000, 0));
     }
 }
 
