@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// Lends a piece of this thread's own, if it has one: no limit, nobody who waits and no other thread has a say in it.
-    #[inline]
+    #[inline(always)]
     pub fn lend_own(&'static self, bytes: usize, clean: bool) -> Option<Buffer> {
         if bytes > LARGEST_PIECE {
             return None;
@@ -160,7 +160,7 @@ impl Shared {
     }
 
     /// A buffer of `bytes` bytes on a piece that was lent.
-    #[inline]
+    #[inline(always)]
     fn buffer_on(&'static self, piece: Piece, bytes: usize, clean: bool) -> Buffer {
         if clean && !piece.reads_zero() {
             // SAFETY: the piece has so many bytes at least, and is this buffer's alone.

@@ -170,7 +170,7 @@ impl Open<'_> {
     }
 
     /// The last piece of a class that came in.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, class: usize) -> Option<Piece> {
         let count = self.stacks.counts[class].checked_sub(1)?;
         self.stacks.counts[class] = count;

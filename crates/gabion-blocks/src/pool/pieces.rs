@@ -27,7 +27,7 @@ impl Shared {
     }
 
     /// Takes a free piece of this thread's cache, if there is one and the cache's lock leans: the way of nearly all.
-    #[inline]
+    #[inline(always)]
     pub fn rent_own_piece(&'static self, class: usize) -> Option<Piece> {
         let mut open = seat::cache(self)?.lean()?;
         let piece = open.pop(class)?;

@@ -81,7 +81,7 @@ impl Pool {
     /// # Errors
     /// [`BlockError::TooLarge`], [`BlockError::Total`] or [`BlockError::TimedOut`] when a limit forbids it, before anything
     /// is touched; [`BlockError::NoMemory`] when the system has none, after all idle memory was given back.
-    #[inline]
+    #[inline(always)]
     pub fn rent(&self, request: &Request) -> Result<Buffer, BlockError> {
         match self.rent_own(request) {
             Some(buffer) => Ok(buffer),
@@ -89,8 +89,10 @@ impl Pool {
         }
     }
 
-    /// What this thread has at hand, where nobody waits for it: no more than that is compiled into each caller.
-    #[inline]
+    /// What this thread has at hand, where nobody waits for it. All of this way is compiled into each caller, here and below: a
+    /// buffer that comes by way of memory is read in other parts than it was written in, and so only when all stores before it
+    /// are done, which takes longer than all the rest.
+    #[inline(always)]
     fn rent_own(&self, request: &Request) -> Option<Buffer> {
         let own = request.bytes as u64 <= self.shared.largest() && request.timeout.is_none();
         if own { self.shared.lend_own(request.bytes, request.clean) } else { None }

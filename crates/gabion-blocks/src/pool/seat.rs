@@ -25,7 +25,7 @@ thread_local! {
 }
 
 /// This thread's cache in a pool, or `None` while the thread ends.
-#[inline]
+#[inline(always)]
 pub(crate) fn cache(shared: &'static Shared) -> Option<Own> {
     match FIRST.get() {
         Some((owner, own)) if ptr::eq(owner, shared) => Some(own),
