@@ -478,7 +478,7 @@ class Cache(Table[_K, _V]):
         return self._clear_all()
 
     def expire(self) -> int:
-        """Remove the entries whose time is over. Return how many. Those that ended less than 64 ms ago may stay.
+        """Remove the entries whose time is over. Return how many.
 
         Nobody needs to call it: gets never return what is over, puts remove a few such entries on the way, and a thread
         looks once a second.

@@ -62,13 +62,18 @@ impl Core {
     pub fn expire(&self) -> u64 {
         let now = self.now();
         let each = |shard: usize| {
-            let mut expired = 0;
+            let (mut expired, mut current) = (0, false);
             loop {
                 let mut locked = self.lock_only(shard);
                 let (went, more) = locked.expire(now, 4096);
+                let done = !more && current;
+                if !more && !current {
+                    locked.state.wheel.open_current();
+                    current = true;
+                }
                 self.unlock(locked);
                 expired += went;
-                if !more {
+                if done {
                     return expired;
                 }
             }

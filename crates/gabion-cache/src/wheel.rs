@@ -151,7 +151,7 @@ impl Wheel {
             self.catch_up(now);
             return None;
         }
-        if now <= self.done {
+        if now <= self.done && self.due == NONE {
             return None;
         }
         self.now = self.now.max(now);
@@ -189,6 +189,15 @@ impl Wheel {
             }
         }
         false
+    }
+
+    /// Has [`Wheel::next_due`] look through the bucket of this very moment, too, which otherwise waits until the moment is
+    /// over. To be asked for once nothing more was due.
+    pub fn open_current(&mut self) {
+        if self.entries > 0 && self.due == NONE {
+            let bucket = (self.now >> ring_shift(0)) % BUCKETS;
+            self.due = std::mem::replace(&mut self.heads[bucket as usize], NONE);
+        }
     }
 
     fn catch_up(&mut self, now: u64) {
@@ -290,6 +299,15 @@ mod tests {
             wheel.validate(&dues).unwrap();
             let late = |id: usize| !came[id] && deadlines[id] + 64 < now;
             assert_eq!((0..3000).find(|&id| late(id)), None, "at {now}");
+            if now % 3 == 0 {
+                wheel.open_current();
+                wheel.validate(&dues).unwrap();
+                while let Some(id) = wheel.next_due(&dues, now, &mut 1_000_000) {
+                    assert!(!std::mem::replace(&mut came[id as usize], true) && deadlines[id as usize] <= now);
+                }
+                wheel.validate(&dues).unwrap();
+                assert_eq!((0..3000).find(|&id| !came[id] && deadlines[id] <= now), None, "at {now}");
+            }
             // A clock that steps back does no harm.
             assert_eq!(wheel.next_due(&dues, now / 2, &mut 1_000_000), None);
         }

@@ -15,6 +15,19 @@ fn idle(seconds: f64) -> PutOptions {
 }
 
 #[test]
+fn expire_removes_all_that_is_over_to_the_millisecond() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    for millis in 0..200_u64 {
+        cache.put(&millis.to_le_bytes(), b"", &ttl(millis as f64 / 1000.0));
+    }
+    for now in 0..200 {
+        clock.set(Duration::from_millis(now));
+        assert_eq!((cache.expire(), cache.expire(), cache.len()), (1, 0, 199 - now));
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
 fn a_value_ends_at_its_time_and_not_later() {
     for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
         let (cache, clock) = cache(1 << 20, mode);
