@@ -101,6 +101,20 @@ def test_the_first_bytes_tell_the_format_not_the_name(tmp_path: Path) -> None:
     assert Image.open(tmp_path / "image.strange").format == "TIFF"
 
 
+def test_what_is_made_of_an_image_knows_its_format(tmp_path: Path) -> None:
+    Image.new("RGBA", (8, 6)).save(tmp_path / "image.png")
+    image = Image.open(tmp_path / "image.png")
+    made = [
+        image.copy(),
+        image.crop((1, 1, 5, 4)),
+        image.rotate(90),
+        image.flip("horizontal"),
+        image.resize((4, 3)),
+        image.convert("L"),
+    ]
+    assert [other.format for other in made] == ["PNG"] * len(made)
+
+
 def test_options_have_their_effect() -> None:
     image = gradient("RGB", (300, 200))
     noisy = noise("RGB", (300, 200))

@@ -20,9 +20,6 @@ impl Image {
         }
         let convert = converter(self.mode(), mode);
         let mut image = self.blank_like(mode, self.width(), self.height())?;
-        if let Some(format) = self.format() {
-            image.set_format(format);
-        }
         self.rows_into(&mut image, convert);
         Ok(image)
     }
@@ -38,9 +35,6 @@ impl Image {
             _ => return Ok(self),
         };
         let mut image = self.blank_like(mode, self.width(), self.height())?;
-        if let Some(format) = self.format() {
-            image.set_format(format);
-        }
         self.rows_into(&mut image, lay);
         Ok(image)
     }

@@ -150,9 +150,6 @@ impl Image {
             return Ok(self);
         }
         let mut image = self.turned(orientation)?;
-        if let Some(format) = self.format() {
-            image.set_format(format);
-        }
         image.metadata_mut().set_upright();
         Ok(image)
     }

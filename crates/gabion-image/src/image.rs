@@ -100,9 +100,10 @@ impl Image {
         })
     }
 
-    /// Another image of this kind, its pixels not yet written.
+    /// Another image that comes from the same file, its pixels not yet written.
     pub(crate) fn blank_like(&self, mode: Mode, width: u32, height: u32) -> Result<Self> {
         let mut image = Self::blank(&self.pool, mode, width, height)?;
+        image.format = self.format;
         image.metadata = self.metadata.clone();
         Ok(image)
     }
@@ -113,7 +114,6 @@ impl Image {
     /// [`ImageError::Memory`] when the pool has none.
     pub fn copy(&self) -> Result<Self> {
         let mut image = self.blank_like(self.mode, self.width, self.height)?;
-        image.format = self.format;
         for (row, from) in image.rows_mut().zip(self.rows()) {
             row.copy_from_slice(from);
         }
@@ -127,7 +127,6 @@ impl Image {
     /// [`ImageError::Memory`] when the pool has none, or no such piece.
     pub fn rewritten(&self, in_one_piece: bool, mut write: impl FnMut(usize, &mut [u8])) -> Result<Self> {
         let mut image = self.blank_like(self.mode, self.width, self.height)?;
-        image.format = self.format;
         if in_one_piece && !image.is_contiguous() {
             image.memory = Memory::Whole(self.pool.rent(&Request::new(self.len()))?);
         }
