@@ -228,8 +228,8 @@ impl Policy {
         }
     }
 
-    /// Lets go of who is next if that one, with its weight, `fits`, otherwise of the first that does among those that come after, unless it was
-    /// hit.
+    /// Lets go of who is next if that one, with its weight, `fits`, otherwise of the first that does among those that come
+    /// after, unless it was hit.
     #[inline]
     pub fn evict_like<N: Nodes>(
         &mut self,
@@ -237,19 +237,20 @@ impl Policy {
         fits: impl Fn(N::Node, u64) -> bool + Copy,
     ) -> Option<N::Node> {
         let next = if let Self::Sketch(policy) = self { policy.evict(nodes, fits) } else { None };
-        next.or_else(|| self.evict_like_beyond(nodes, fits))
+        next.or_else(|| self.evict_like_beyond(nodes, fits).map(|id| nodes.node(id)))
     }
 
     #[inline(never)]
-    fn evict_like_beyond<N: Nodes>(&mut self, nodes: &mut N, fits: impl Fn(N::Node, u64) -> bool) -> Option<N::Node> {
+    fn evict_like_beyond<N: Nodes>(&mut self, nodes: &mut N, fits: impl Fn(N::Node, u64) -> bool) -> Option<Id> {
         const LOOKED_AT: usize = 32;
         let found = each!(self, policy => policy.lists().iter().find_map(|list| {
             let newer = |&node: &N::Node| Some(nodes.links(node).0).filter(|&id| id != NONE).map(|id| nodes.node(id));
             let mut next = std::iter::successors(list.oldest().map(|id| nodes.node(id)), newer).take(LOOKED_AT);
-            next.find(|&node| fits(node, nodes.weight(node)) && nodes.hits(&mut { node }) == 0 && !nodes.spares(nodes.id(node)))
+            let stays = |node| nodes.hits(&mut { node }) > 0 || nodes.spares(nodes.id(node));
+            next.find(|&node| fits(node, nodes.weight(node)) && !stays(node))
         }))?;
         self.remove(nodes, found);
-        Some(found)
+        Some(nodes.id(found))
     }
 
     /// Entry `from` is now known as `to`; its links were copied.

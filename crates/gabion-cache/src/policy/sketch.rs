@@ -83,7 +83,7 @@ impl S3Sketch {
         loop {
             let candidate = if self.main.bytes <= main_share { self.small.next_out(nodes) } else { None };
             let Some(mut candidate) = candidate else {
-                return self.choose_any(nodes, fit);
+                return self.choose_any(nodes, fit).map(|id| nodes.node(id));
             };
             let weight = nodes.weight(candidate);
             let has_room = self.main.bytes + weight <= main_share;
@@ -92,18 +92,15 @@ impl S3Sketch {
                 self.main.push_weighed(nodes, candidate, MAIN, weight);
                 continue;
             }
-            let loser = match self.rival(nodes) {
-                Some(rival) if self.admits(nodes.frequency(candidate), rival.frequency) => rival.id,
-                _ => NONE,
-            };
-            if loser == NONE {
+            let has_rival = self.has_rival(nodes);
+            if !has_rival || !self.admits(nodes.frequency(candidate)) {
                 if !fit(candidate, weight) {
                     return None;
                 }
                 self.small.remove_weighed(nodes, candidate, weight);
                 return Some(candidate);
             }
-            let loser = nodes.node(loser);
+            let loser = nodes.node(self.rival.id);
             let lost = nodes.weight(loser);
             if !fit(loser, lost) {
                 return None;
@@ -118,36 +115,35 @@ impl S3Sketch {
 
     /// Who goes while the small queue is empty, or the main one has more than its share.
     #[inline(never)]
-    fn choose_any<N: Nodes>(&mut self, nodes: &mut N, fit: impl Fn(N::Node, u64) -> bool + Copy) -> Option<N::Node> {
+    fn choose_any<N: Nodes>(&mut self, nodes: &mut N, fit: impl Fn(N::Node, u64) -> bool + Copy) -> Option<Id> {
         let victim = self.main_victim(nodes).or_else(|| self.small.next_out(nodes))?;
         if !fit(victim, nodes.weight(victim)) {
             return None;
         }
         self.remove(nodes, victim);
-        Some(victim)
+        Some(nodes.id(victim))
     }
 
-    /// Who in the main queue a candidate is held against. As long as it is the same one, it is not looked at again.
+    /// Finds whom in the main queue a candidate is held against. As long as it is the same one, it is not looked at again.
     #[inline(always)]
-    fn rival<N: Nodes>(&mut self, nodes: &mut N) -> Option<Rival> {
-        let known = self.rival;
+    fn has_rival<N: Nodes>(&mut self, nodes: &mut N) -> bool {
+        let known = &self.rival;
         let stands = known.id != NONE && self.main.oldest() == Some(known.id) && known.era == nodes.era();
-        if stands && !nodes.spares(known.id) && nodes.is_unhit(known.id, known.mark) {
-            return Some(known);
-        }
-        self.next_rival(nodes)
+        stands && !nodes.spares(known.id) && nodes.is_unhit(known.id, known.mark) || self.find_rival(nodes)
     }
 
     #[inline(never)]
-    fn next_rival<N: Nodes>(&mut self, nodes: &mut N) -> Option<Rival> {
-        let mut node = self.main_victim(nodes)?;
+    fn find_rival<N: Nodes>(&mut self, nodes: &mut N) -> bool {
+        let Some(mut node) = self.main_victim(nodes) else { return false };
         let (id, mark, frequency) = (nodes.id(node), nodes.mark(&mut node), nodes.frequency(node));
         self.rival = Rival { id, mark, frequency, era: nodes.era() };
-        Some(self.rival)
+        true
     }
 
-    fn admits(&mut self, candidate: u8, victim: u8) -> bool {
-        if candidate > victim {
+    /// Whether a candidate whose key was asked for so often takes the place of its rival.
+    #[inline(always)]
+    fn admits(&mut self, candidate: u8) -> bool {
+        if candidate > self.rival.frequency {
             return true;
         }
         if candidate <= WARM {
