@@ -29,6 +29,8 @@ impl<'a> Locked<'a> {
 
     #[inline(always)]
     fn put_with(&mut self, request: &Request<'_>, sure: bool) -> Result<Step, Lack> {
+        // Memory answers while the key is looked for.
+        let ahead = self.shard.sketches.ahead(request.hash.kept());
         let (found, segment) = self.find_live(request);
         self.spared = found.filter(|_| request.spare);
         if let Some(id) = found {
@@ -42,7 +44,7 @@ impl<'a> Locked<'a> {
             self.touch(id);
         }
         if self.ground.mode == Mode::Sketch {
-            self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept());
+            self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept(), ahead);
         } else if found.is_none() && self.ground.mode == Mode::S3Fifo && self.take_ghost(request.hash.kept()) {
             let (mode, partition) = (self.ground.mode, request.partition());
             group_in(&mut self.state.groups, mode, request.priority, partition).policy.know(request.hash.kept());

@@ -358,6 +358,7 @@ impl<'a> Nodes for Links<'a, '_> {
     fn foresee(&self, node: Held<'a>) {
         let (newer, kept) = (node.entry.links().0, node.entry.kept());
         self.shard.segments.prefetch(kept);
+        self.shard.sketches.prefetch(kept);
         self.pile.prefetch_at(Place::from_bits(newer));
     }
     #[inline(always)]

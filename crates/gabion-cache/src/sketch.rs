@@ -51,6 +51,12 @@ impl Places {
     }
 }
 
+/// The line of a key's counters.
+#[inline]
+pub(crate) fn line_of(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> &[AtomicU64; LINE_WORDS] {
+    Places::of(hash).line(words)
+}
+
 /// The estimate for a key.
 #[inline]
 pub(crate) fn estimate(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> u8 {
@@ -80,10 +86,8 @@ pub(crate) fn note(words: &[AtomicU64; SKETCH_WORDS], hash: u64) -> bool {
         return false;
     }
     for (word, shift, value, count) in counters {
-        if count == least {
-            // Relaxed, and not a read-modify-write: a lost count does not matter.
-            line[word].store(value + (1 << shift), Relaxed);
-        }
+        // Relaxed, and not a read-modify-write: a lost count does not matter. Without a branch, which nobody could foretell.
+        line[word].store(value + (u64::from(count == least) << shift), Relaxed);
     }
     true
 }

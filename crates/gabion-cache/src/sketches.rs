@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use gabion_blocks::prefetch;
+
 use crate::growth::{Parts, bounds, partner};
 use crate::hash::SEGMENT_BITS;
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
@@ -31,6 +33,13 @@ pub(crate) struct Sketches {
     /// With fewer entries there are too many sketches, and with more too few. For the lock's holder.
     least: AtomicU64,
     most: AtomicU64,
+}
+
+/// A key's sketch. For the lock's holder, until the next put.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead<'a> {
+    index: usize,
+    words: Option<&'a Unit>,
 }
 
 impl Sketches {
@@ -70,6 +79,23 @@ impl Sketches {
         self.epoch.load(Relaxed)
     }
 
+    /// Asks for a key's counters ahead of their use.
+    #[inline]
+    pub fn prefetch(&self, kept: u64) {
+        self.ahead(kept);
+    }
+
+    /// As [`Sketches::prefetch`], for [`Sketches::note_put`].
+    #[inline]
+    pub fn ahead(&self, kept: u64) -> Ahead<'_> {
+        let index = self.index(kept);
+        let words = self.strip.get(index);
+        if let Some(words) = words {
+            prefetch(sketch::line_of(words, kept));
+        }
+        Ahead { index, words }
+    }
+
     /// Notes that a key was asked for. No lock is needed.
     #[inline]
     pub fn note(&self, kept: u64) {
@@ -98,7 +124,7 @@ impl Sketches {
     /// Notes that a key was put. First halves all counts and makes sketches more or fewer, when it is time, and brings the
     /// key's sketch up to date. Under the shard's lock.
     #[inline]
-    pub fn note_put(&self, entries: u64, kept: u64) {
+    pub fn note_put<'a>(&'a self, entries: u64, kept: u64, mut ahead: Ahead<'a>) {
         let noted = self.noted.load(Relaxed);
         if noted >= SAMPLE * entries.max(64) {
             self.noted.store(noted / 2, Relaxed);
@@ -107,10 +133,10 @@ impl Sketches {
         let count = self.parts().count();
         if count == 0 || entries > self.most.load(Relaxed) || entries < self.least.load(Relaxed) {
             self.resize(entries, count);
+            ahead = self.ahead(kept);
         }
-        let index = self.index(kept);
-        if let Some(words) = self.strip.get(index) {
-            self.age(index);
+        if let Some(words) = ahead.words {
+            self.age(ahead.index);
             self.note_in(words, kept);
         }
     }
