@@ -24,6 +24,8 @@ impl<'a> Locked<'a> {
         let plain = request.layout.rest.is_none() && self.spared.is_none() && !self.heard;
         let (Some(segment), Mode::Sketch, true) = (segment, self.ground.mode, plain) else { return false };
         let Some((at, short)) = self.market(request) else { return false };
+        // Early, so that it has reached the cache by the time it is copied in wider pieces: the copy would wait for that.
+        let length = request.payload(None, &mut self.state.payload).len();
         let Some(mut node) = self.who_goes(at, request, short) else { return false };
         if !short && !like(node.entry, request.layout.stored) {
             self.let_it_go(at, request, node);
@@ -36,7 +38,7 @@ impl<'a> Locked<'a> {
             self.unhang(node.id);
         }
         let place = Place::from_bits(node.id);
-        if !self.ground.pile.hand_over(place, request.payload(None, &mut self.state.payload)) {
+        if !self.ground.pile.hand_over(place, &self.state.payload[..length]) {
             if timed {
                 self.hang(node.id);
             }
