@@ -8,7 +8,7 @@ use crate::detached::detached;
 use crate::errors::exception;
 use crate::size;
 
-/// What glibc begins with.
+/// What glibc begins with: for both of its thresholds.
 const DEFAULT: usize = 128 << 10;
 
 /// Have malloc give back what was freed, too: from now on each of its heaps keeps at most this much at its end.
@@ -17,9 +17,9 @@ const DEFAULT: usize = 128 << 10;
 ///
 /// Python's bytes and what image codecs work in come from malloc, not from the pool. glibc has a heap for each thread,
 /// and raises what it keeps at a heap's end to twice the largest block that was ever freed, up to 64 MiB. So a service
-/// with many threads stays large after a load. This call sets the threshold (mallopt, M_TRIM_THRESHOLD), which ends its
-/// growth, and gives back at once what it can (malloc_trim). To set MALLOC_TRIM_THRESHOLD_ in the environment does the
-/// same from the start.
+/// with many threads stays large after a load. This call sets that threshold (mallopt, M_TRIM_THRESHOLD), has blocks of
+/// 128 KiB and more mapped by themselves again (M_MMAP_THRESHOLD), ends the growth of both, and gives back at once what it
+/// can (malloc_trim). MALLOC_TRIM_THRESHOLD_ in the environment does the same from the start.
 ///
 /// It is for the whole process and cannot be taken back. The price: large blocks of malloc, such as arrays, are mapped
 /// anew each time; gabion.numpy.install() has NumPy's come from the pool instead. Call it when the process begins,
@@ -49,8 +49,10 @@ fn set(threshold: libc::c_int) -> bool {
     // SAFETY: both may be called at any time, from any thread.
     unsafe {
         let set = libc::mallopt(libc::M_TRIM_THRESHOLD, threshold) == 1;
+        // It grows together with the other, and what is below it stays in the heaps, where one small block holds it.
+        let mapped = libc::mallopt(libc::M_MMAP_THRESHOLD, DEFAULT as libc::c_int) == 1;
         libc::malloc_trim(0);
-        set
+        set && mapped
     }
 }
 
