@@ -129,12 +129,6 @@ impl<'a> Body<'a> {
         self.block.word(self.at + 1 + index)
     }
 
-    /// Asks for the payload's first cache line ahead of its use.
-    #[inline]
-    pub fn prefetch(self) {
-        self.block.prefetch(self.at + 1);
-    }
-
     /// Copies the payload from its word `first` on, for its owner, who knows that nobody changes it meanwhile.
     ///
     /// # Panics
