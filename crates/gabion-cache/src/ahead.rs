@@ -7,6 +7,7 @@
 use crate::core::Core;
 use crate::hash::KeyHash;
 use crate::key::Image;
+use crate::policy::Mode;
 use crate::segments::Glimpse;
 use crate::shard::{Ground, Shard};
 
@@ -24,6 +25,19 @@ impl Core {
         let (_, shards) = self.parts();
         shards[self.shard(hash)].segments.prefetch(hash.kept());
         Foreseen(hash)
+    }
+
+    /// Asks for what a put of the key will look at first.
+    #[inline]
+    pub fn foresee_put(&self, table: u16, key: &[u8]) {
+        let Some(image) = Image::short(table, key) else { return };
+        let hash = self.hash(&image);
+        let (ground, shards) = self.parts();
+        let shard = &shards[self.shard(hash)];
+        shard.segments.prefetch(hash.kept());
+        if ground.mode == Mode::Sketch {
+            shard.sketches.prefetch(hash.kept());
+        }
     }
 
     /// Asks for the entry that the index leads to.

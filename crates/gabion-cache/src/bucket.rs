@@ -163,6 +163,30 @@ impl<'a> Bucket<'a> {
         self.cell(at).store(0, Release);
     }
 
+    /// Leaves each cell that lies in its home bucket, and has the bit not set, where it is; those that have it set go to the
+    /// same place of another bucket, which is empty. All others are given to `displaced`. Nothing passes either bucket then.
+    pub fn part(self, other: Self, bit: u64, mut displaced: impl FnMut(u64, u64)) {
+        let (mut stay, mut go) = (0, 0);
+        for (at, cell, tag) in self.cells() {
+            let tag_at = tag << (8 * at);
+            if cell & 3 << STEP_SHIFT != 0 {
+                displaced(cell, tag);
+            } else if cell & bit == 0 {
+                stay |= tag_at;
+                continue;
+            } else {
+                go |= tag_at;
+                // Relaxed: published by the tags.
+                other.cell(at).store(cell, Relaxed);
+            }
+            // Release: as in `empty`.
+            self.cell(at).store(0, Release);
+        }
+        // Release: see `meta`.
+        self.0[0].store(stay, Release);
+        other.0[0].store(go, Release);
+    }
+
     pub fn cells(self) -> impl Iterator<Item = (usize, u64, u64)> + 'a {
         let meta = self.meta();
         let taken = (0..CELLS).map(move |at| (at, meta >> (8 * at) & 0xFF)).filter(|&(_, tag)| tag != 0);

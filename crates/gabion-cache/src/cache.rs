@@ -222,6 +222,23 @@ impl Table {
         self.core.foresee_entry(foreseen);
     }
 
+    /// Asks memory for what a put of a key will look at first, for who has work to do before the put: making the value, for
+    /// one. A hint that takes about as long as hashing the key; a long key is left to the put.
+    ///
+    /// ```
+    /// use gabion_cache::{Cache, PutOptions};
+    ///
+    /// let cache = Cache::new(64 << 20)?;
+    /// cache.foresee_put(b"stone");
+    /// let value = format!("{} MiB", 4);
+    /// cache.put(b"stone", value.as_bytes(), &PutOptions::default());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn foresee_put(&self, key: &[u8]) {
+        self.core.foresee_put(self.record.id, key);
+    }
+
     /// As [`Table::get`], but neither counted nor seen by the eviction policy.
     pub fn peek<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         let offset = self.core.read(&self.record, key, false, buf)?;

@@ -68,10 +68,12 @@ impl Core {
     fn times(&self, record: &Record, options: &PutOptions) -> (Option<Due>, Times) {
         let table = record.options;
         let (ttl, idle) = (options.ttl.millis(table.ttl), options.idle.millis(table.idle));
-        if ttl.is_none() && idle.is_none() && options.expires_at.is_none() {
-            return (None, Times::default());
+        if idle.is_some() || options.expires_at.is_some() {
+            return self.times_of(options, ttl, idle);
         }
-        self.times_of(options, ttl, idle)
+        let Some(ttl) = ttl else { return (None, Times::default()) };
+        let own_ttl = matches!(options.ttl, Span::Of(_)).then_some(ttl);
+        (Some(Due::new(self.now().saturating_add(ttl), None)), Times { end: None, ttl: own_ttl })
     }
 
     #[inline(never)]

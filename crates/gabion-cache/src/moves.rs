@@ -122,15 +122,19 @@ impl Segments {
     fn merge(&self, stash: &mut Stash, last: u64) {
         let _moving = self.moving();
         let from = self.strip.get(last as usize).expect("there is a segment");
-        let mut taken = Taken::new();
-        taken.take(from);
+        let mut taken = Vec::with_capacity(BUCKETS * CELLS);
+        for at in 0..BUCKETS {
+            taken.extend(Bucket::of(from, at).cells().map(|(_, cell, tag)| (cell, hash_of(at, cell, tag).0)));
+        }
         self.take_stashed(stash, last, &mut taken);
         self.recount(stash, last);
-        taken.cells().for_each(|(cell, kept)| self.put(stash, kept, cell));
+        for (cell, kept) in taken {
+            self.put(stash, kept, cell);
+        }
         self.strip.give(last as usize);
     }
 
-    /// Splits the segment whose turn it is.
+    /// Splits the segment whose turn it is. Cells in their home stay there; those that were pushed out of it get another chance.
     #[cold]
     fn split(&self, stash: &mut Stash) -> Result<(), BlockError> {
         let count = self.count();
@@ -138,24 +142,30 @@ impl Segments {
             return Ok(());
         }
         self.strip.put(count as usize, clear)?;
-        let from = self.strip.get(partner(count) as usize).expect("there is a segment");
+        let segment = |index: u64| self.strip.get(index as usize).expect("there is a segment");
+        let (from, to) = (segment(partner(count)), segment(count));
         let _moving = self.moving();
-        let mut taken = Taken::new();
-        taken.take(from);
-        self.take_stashed(stash, partner(count), &mut taken);
-        clear(from);
+        let mut displaced = Vec::with_capacity(BUCKETS);
+        self.take_stashed(stash, partner(count), &mut displaced);
+        for at in 0..BUCKETS {
+            Bucket::of(from, at).part(Bucket::of(to, at), 1 << (SEGMENT_SHIFT + count.ilog2()), |cell, tag| {
+                displaced.push((cell, hash_of(at, cell, tag).0));
+            });
+        }
         self.recount(stash, count + 1);
-        taken.cells().for_each(|(cell, kept)| self.put(stash, kept, cell));
+        for (cell, kept) in displaced {
+            self.put(stash, kept, cell);
+        }
         Ok(())
     }
 
-    /// Takes the cells of a segment out of the stash.
-    fn take_stashed(&self, stash: &mut Stash, segment: u64, taken: &mut Taken) {
+    /// Takes the cells of a segment out of the stash, with their hashes.
+    fn take_stashed(&self, stash: &mut Stash, segment: u64, taken: &mut Vec<(u64, u64)>) {
         let parts = self.parts();
         let mut at = 0;
         while let Some((cell, kept)) = stash.cells.get(at) {
             if parts.address(segment_bits(*kept)) as u64 == segment {
-                taken.more.push((cell.load(Relaxed), *kept));
+                taken.push((cell.load(Relaxed), *kept));
                 stash.cells.swap_remove(at);
             } else {
                 at += 1;
@@ -170,32 +180,6 @@ fn clear(segment: &Unit) {
     for word in segment {
         // Relaxed: the version, or the count that makes the segment known, orders it.
         word.store(0, Relaxed);
-    }
-}
-
-/// Cells on their way from one place to another, with their hashes.
-struct Taken {
-    cells: [(u64, u64); BUCKETS * CELLS],
-    len: usize,
-    more: Vec<(u64, u64)>,
-}
-
-impl Taken {
-    fn new() -> Self {
-        Self { cells: [(0, 0); BUCKETS * CELLS], len: 0, more: Vec::new() }
-    }
-
-    fn take(&mut self, segment: &Unit) {
-        for at in 0..BUCKETS {
-            for (_, cell, tag) in Bucket::of(segment, at).cells() {
-                self.cells[self.len] = (cell, hash_of(at, cell, tag).0);
-                self.len += 1;
-            }
-        }
-    }
-
-    fn cells(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.cells[..self.len].iter().chain(&self.more).copied()
     }
 }
 

@@ -131,6 +131,8 @@ impl Inner {
     ) -> PyResult<Option<PutResult>> {
         let py = key.py();
         key::with(key, |key| {
+            // Memory answers while the value is written.
+            self.table.foresee_put(key);
             with_encoded(|encoding| {
                 // SAFETY: the caller holds the object over the call.
                 unsafe { self.shared.codec.encode(py, value.as_ptr(), encoding)? };

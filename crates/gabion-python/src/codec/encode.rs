@@ -9,6 +9,7 @@ use std::cell::Cell;
 use gabion_blocks::prefetch;
 use pyo3::prelude::*;
 
+use super::encode_leaf::alone;
 use super::known::Known;
 use super::memo::{Memo, UNDER_CONSTRUCTION};
 use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
@@ -102,6 +103,10 @@ pub unsafe fn encode(
     obj: *mut PyObject,
     out: &mut Vec<u8>,
 ) -> Raise<()> {
+    // SAFETY: as the caller promised.
+    if unsafe { !never_leaf(obj) && alone(obj, out) } {
+        return Ok(());
+    }
     let base = out.len();
     let mut exact = false;
     loop {
@@ -143,7 +148,8 @@ impl Encoder<'_, '_> {
     unsafe fn run(&mut self, obj: *mut PyObject) -> Raise<()> {
         // SAFETY: `obj` is kept alive by the caller of `encode`, and values on the stack by the stack.
         unsafe {
-            // The caller holds at least one reference that is not the graph's, so no count proves anything here.
+            // The common leaves have gone another way. The caller holds at least one reference that is not the graph's, so no
+            // count proves anything here.
             if never_leaf(obj) || !self.leaf(obj, 0)? {
                 self.compound(obj, WHOLE)?;
             }
