@@ -347,7 +347,11 @@ class Table(CacheTable[_K, _V]):
         return root.table(f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
 
     def clear(self) -> int:
-        """Remove all entries of the table. Return how many."""
+        """Remove all entries of the table. Return how many.
+
+        Takes time in proportion to the entries of the whole cache, unless no other table has any: then milliseconds,
+        however many they are.
+        """
         return self._clear_table()
 
     def stats(self) -> CacheStats:
@@ -474,7 +478,10 @@ class Cache(Table[_K, _V]):
         return self._drop_table(name)
 
     def clear(self) -> int:
-        """Remove all entries of all tables. Return how many."""
+        """Remove all entries of all tables. Return how many.
+
+        Takes time in proportion to the memory that they take, not to their number: milliseconds for a gigabyte.
+        """
         return self._clear_all()
 
     def expire(self) -> int:

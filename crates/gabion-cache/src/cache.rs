@@ -85,7 +85,8 @@ impl Cache {
         table.is_some_and(|table| self.table.core.drop_table(&table.record))
     }
 
-    /// Removes all entries of all tables. Returns how many.
+    /// Removes all entries of all tables. Returns how many. In time that goes with the memory that they take, not with their
+    /// number; puts and removals wait meanwhile, gets do not.
     pub fn clear_all(&self) -> u64 {
         let removed = self.table.core.clear(None);
         self.table.core.forget_ghosts();
@@ -336,7 +337,8 @@ impl Table {
         self.core.keys(&self.record, take);
     }
 
-    /// Removes all entries of the table. Returns how many.
+    /// Removes all entries of the table. Returns how many. While no other table has entries, as [`Cache::clear_all`] does;
+    /// otherwise one by one, in time that goes with the entries of all tables.
     pub fn clear(&self) -> u64 {
         self.core.clear(Some(&self.record))
     }

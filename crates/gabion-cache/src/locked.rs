@@ -7,7 +7,7 @@ use gabion_pile::{Place, ReadBuf};
 
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
-use crate::policy::Id;
+use crate::policy::{Id, Policy};
 use crate::shard::{Gone, Ground, Group, Held, Links, Reason, Shard, State, group_at, partition_of};
 use crate::stats::Figure;
 use crate::wheel::Due;
@@ -98,6 +98,18 @@ impl<'a> Locked<'a> {
         let node = Held::new(&self.ground.pile, id);
         self.with_group(about.priority, partition, |group, links| group.policy.remove(links, node));
         self.let_go(node, reason);
+    }
+
+    /// Forgets all entries of the shard; what they took in the pile, and what they are charged, is the caller's to give back.
+    pub fn forget_all(&mut self) {
+        let State { stash, wheel, groups, records, .. } = &mut *self.state;
+        self.shard.segments.clear(stash);
+        wheel.take_all();
+        for group in groups.iter_mut().filter(|group| !group.policy.is_empty()) {
+            group.policy = Policy::new(self.ground.mode);
+            let own = group.partition.and_then(|table| records[usize::from(table)].own.as_ref());
+            own.into_iter().chain([&self.ground.ledger]).for_each(|ledger| ledger.classes.go(group.priority));
+        }
     }
 
     pub fn expire_entry(&mut self, id: Id) {

@@ -103,6 +103,16 @@ impl Segments {
         (0..step).for_each(|back| Bucket::of(spot.segment, last + BUCKETS - 1 - back).pass(-1));
     }
 
+    /// Takes all entries out.
+    pub fn clear(&self, stash: &mut Stash) {
+        let _moving = self.moving();
+        let count = self.count();
+        self.parts.store(Parts::of(0).to_bits(), Release);
+        (0..count as usize).for_each(|segment| self.strip.give(segment));
+        self.stashed.store(0, Relaxed);
+        *stash = Stash::default();
+    }
+
     /// Merges two segments when there are few entries. Called after removals.
     #[inline]
     pub fn shrink(&self, stash: &mut Stash) {

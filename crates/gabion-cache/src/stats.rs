@@ -181,6 +181,10 @@ impl Counters {
         self.difference(Figure::Came, Figure::Went)
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.difference(Figure::BytesIn, Figure::BytesOut)
+    }
+
     pub fn read(&self) -> CacheStats {
         CacheStats {
             hits: self.sum(Figure::Hits),
@@ -192,7 +196,7 @@ impl Counters {
             evicted: self.sum(Figure::Evicted),
             expired: self.sum(Figure::Expired),
             entries: self.entries(),
-            bytes: self.difference(Figure::BytesIn, Figure::BytesOut),
+            bytes: self.bytes(),
             ..CacheStats::default()
         }
     }

@@ -1,6 +1,7 @@
 //! Walks over all entries.
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering::Release;
 
 use gabion_pile::{Place, ReadBuf};
 
@@ -42,6 +43,38 @@ impl Core {
 
     /// Removes the entries of a table, or all. Returns how many.
     pub fn clear(&self, record: Option<&Record>) -> u64 {
+        self.clear_at_once(record).unwrap_or_else(|| self.clear_each(record))
+    }
+
+    /// Removes all entries, if there are none but the table's, in time that goes with the memory that they take, not with
+    /// their number. All others wait meanwhile who change the cache.
+    fn clear_at_once(&self, record: Option<&Record>) -> Option<u64> {
+        // All locks at one time, in their order, as `validate` takes them.
+        let mut all: Vec<_> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
+        let records = self.records();
+        let is_asked = |other: &Record| record.is_none_or(|record| record.id == other.id);
+        if records.iter().any(|other| !is_asked(other) && other.counters.entries() > 0) {
+            return None;
+        }
+        all.iter_mut().for_each(Locked::forget_all);
+        let (ground, _) = self.parts();
+        ground.pile.clear();
+        // Release: whoever sees that more was freed finds it.
+        ground.freed.0.fetch_add(1, Release);
+        let removed = records.iter().map(|record| {
+            // Under all locks nothing comes or goes.
+            let (entries, bytes) = (record.counters.entries(), record.counters.bytes());
+            record.counters.add_each([(Figure::Went, entries), (Figure::BytesOut, bytes), (Figure::Removed, entries)]);
+            for ledger in record.own.iter().chain([&ground.ledger]) {
+                ledger.used.give(bytes);
+            }
+            entries
+        });
+        Some(removed.sum())
+    }
+
+    /// As [`Core::clear`], one by one: the others find the cache free in between.
+    fn clear_each(&self, record: Option<&Record>) -> u64 {
         let mut removed = 0;
         let visit = |locked: &mut Locked<'_>, places: &[Place], removed: &mut u64| {
             for place in places {

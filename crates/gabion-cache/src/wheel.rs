@@ -144,6 +144,12 @@ impl Wheel {
         self.entries -= 1;
     }
 
+    /// Takes all entries down.
+    pub fn take_all(&mut self) {
+        self.heads.fill(NONE);
+        (self.due, self.entries) = (NONE, 0);
+    }
+
     /// The next entry whose deadline has passed, taken down. Looks at `steps` entries and buckets at most, and counts
     /// down; a time before the latest one seen changes nothing.
     pub fn next_due(&mut self, timers: &impl Timers, now: u64, steps: &mut usize) -> Option<Id> {

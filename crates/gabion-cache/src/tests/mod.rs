@@ -1,5 +1,7 @@
 //! The cache against plain models, and what others get wrong.
 
+mod clear;
+
 mod defects;
 
 mod exact;

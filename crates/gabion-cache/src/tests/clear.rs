@@ -1,0 +1,94 @@
+//! Clearing: all at once, or a table among others.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{get, priority, ttl};
+use crate::{Cache, CacheOptions, Mode, ReadBuf, Table, TableOptions};
+
+const MODES: [Mode; 4] = [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo];
+
+/// Values of all kinds of rooms, with ends and without, of three priorities.
+fn fill(table: &Table, entries: u32) {
+    for n in 0..entries {
+        let length = [0, 75, 700, 5000, 70_000, 2 << 20][(n % 97).saturating_sub(91) as usize];
+        let options = if n % 3 == 0 { ttl(60.0) } else { priority((n % 4) as i8 - 1) };
+        // Where only what is worth more could make room, it is refused.
+        table.put(&n.to_le_bytes(), &vec![n as u8; length], &options);
+    }
+}
+
+#[test]
+fn a_cleared_cache_is_as_good_as_new() {
+    for mode in MODES {
+        let options = CacheOptions { max_bytes: 64 << 20, mode, shards: Some(4), ..CacheOptions::default() };
+        let cache = Cache::with_options(&options).unwrap();
+        let own = TableOptions { max_bytes: Some(8 << 20), ..TableOptions::default() };
+        let tables = [cache.table("own", own).unwrap(), cache.table("other", TableOptions::default()).unwrap()];
+        let mut removed = 0;
+        for _ in 0..3 {
+            fill(&cache, 2000);
+            for table in &tables {
+                fill(table, 500);
+            }
+            // One by one: the others stay.
+            let (of_table, others) = (tables[0].len(), cache.len());
+            assert_eq!((tables[0].clear(), tables[0].len(), cache.len()), (of_table, 0, others));
+            cache.validate().unwrap();
+            fill(&tables[0], 100);
+            let entries = cache.total_stats().entries;
+            assert_eq!((cache.clear_all(), cache.len()), (entries, 0));
+            cache.validate().unwrap();
+            removed += of_table + entries;
+            let stats = cache.total_stats();
+            assert_eq!((stats.entries, stats.bytes, stats.removed), (0, 0, removed), "{mode:?}");
+            assert_eq!(get(&cache, 7_u32.to_le_bytes()), None);
+            cache.put(&7_u32.to_le_bytes(), b"new", &priority(0));
+            assert_eq!(get(&cache, 7_u32.to_le_bytes()), Some(b"new".to_vec()));
+            // Alone in the cache, and so all at once.
+            assert_eq!((cache.clear(), cache.clear()), (1, 0));
+            removed += 1;
+            cache.validate().unwrap();
+        }
+    }
+}
+
+#[test]
+fn threads_put_and_get_while_others_clear() {
+    let cache =
+        Cache::with_options(&CacheOptions { max_bytes: 16 << 20, shards: Some(4), ..CacheOptions::default() }).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2_u32 {
+            let (cache, done) = (&cache, &done);
+            scope.spawn(move || {
+                let mut n = thread;
+                while !done.load(Ordering::Relaxed) {
+                    n = n.wrapping_mul(5).wrapping_add(1);
+                    let (key, length) = (n % 5000, if n % 701 == 0 { 5000 } else { 75 });
+                    let value = [&key.to_le_bytes()[..], &vec![key as u8; length]].concat();
+                    cache.put(&key.to_le_bytes(), &value, &if n % 5 == 0 { ttl(60.0) } else { priority(0) });
+                }
+            });
+            scope.spawn(move || {
+                let (mut n, mut buf) = (thread, ReadBuf::new());
+                while !done.load(Ordering::Relaxed) {
+                    n = n.wrapping_mul(5).wrapping_add(1);
+                    if let Some(value) = cache.get(&(n % 5000).to_le_bytes(), &mut buf) {
+                        let (key, rest) = value.split_first_chunk().unwrap();
+                        let key = u32::from_le_bytes(*key);
+                        assert!(key == n % 5000 && rest.iter().all(|&byte| byte == key as u8));
+                    }
+                }
+            });
+        }
+        for _ in 0..200 {
+            std::thread::yield_now();
+            cache.clear_all();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    cache.validate().unwrap();
+    cache.clear_all();
+    assert_eq!((cache.total_stats().bytes, cache.len()), (0, 0));
+    cache.validate().unwrap();
+}
