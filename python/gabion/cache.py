@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, M
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from gabion._flights import MISSING, Flight, Flights, Running, Waiting
-from gabion._memoize import is_asynchronous, key_of_call, refuse_awaitable
+from gabion._memoize import is_asynchronous, refuse_awaitable
 from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
@@ -85,19 +85,6 @@ class Table(CacheTable[_K, _V]):
     @property
     def _space(self) -> str:
         return self.name
-
-    @overload
-    def pop(self, key: _K, /) -> _V: ...
-    @overload
-    def pop(self, key: _K, /, default: _D) -> _V | _D: ...
-    def pop(self, key: _K, /, default: Any = MISSING) -> Any:
-        """Get and remove in one step. Without a default, a key that is not there is a KeyError."""
-        found = self._pop(key)
-        if found is not None:
-            return found[0]
-        if default is MISSING:
-            raise KeyError(key)
-        return default
 
     def __iter__(self) -> Iterator[_K]:
         """Go through the keys that there are now."""
@@ -309,7 +296,8 @@ class Table(CacheTable[_K, _V]):
         as_put = _given(ttl, idle, expires_at, priority)
 
         def wrap(function: Callable[..., Any]) -> Any:
-            table, make_key = self._table_for(function), key or key_of_call
+            table = self._table_for(function)
+            recall, call_key = table._recall, table._call_key
             if is_asynchronous(function):
 
                 @functools.wraps(function)
@@ -317,17 +305,20 @@ class Table(CacheTable[_K, _V]):
                     async def factory() -> Any:
                         return await function(*args, **kwargs)
 
-                    return await table._get_or_put_async(make_key(*args, **kwargs), factory, as_put)
+                    arguments = key(*args, **kwargs) if key else call_key(args, kwargs)
+                    return await table._get_or_put_async(arguments, factory, as_put)
 
                 made: Any = asynchronous
             else:
 
                 @functools.wraps(function)
                 def synchronous(*args: Any, **kwargs: Any) -> Any:
-                    arguments = make_key(*args, **kwargs)
-                    value = table.get(arguments, MISSING)
+                    arguments = key(*args, **kwargs) if key else None
+                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
                     if value is not MISSING:
                         return value
+                    if not key:
+                        arguments = call_key(args, kwargs)
                     return table._make(arguments, lambda: function(*args, **kwargs), as_put)
 
                 made = synchronous

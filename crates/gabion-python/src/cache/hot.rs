@@ -1,4 +1,4 @@
-//! `get`, `put`, `add`, `discard`: the calls that a program makes millions of times.
+//! `get`, `put`, `add`, `pop`, `discard`, and how memoized functions look: the calls that a program makes millions of times.
 //!
 //! They are written against the C API: see `fastcall`.
 
@@ -7,12 +7,13 @@ use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::options;
-use super::state::{CacheTable, result_of};
+use super::state::{CacheTable, missing, result_of};
+use super::{arguments, options};
 use crate::errors::type_error;
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
+use crate::pile::scratch::with_encoded;
 
-static METHODS: [Method; 4] = [
+static METHODS: [Method; 6] = [
     Method::with_keywords(
         c"get",
         get,
@@ -46,10 +47,26 @@ stored; the earlier value stays then.\n",
         c"add($self, key, value, /, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
 Store value only if the key has none; keywords are those of put(). Returns whether it was stored.\n",
     ),
+    Method::with_keywords(
+        c"pop",
+        pop,
+        c"pop($self, key, /, default=...)\n--\n\n\
+Get and remove in one step. Without a default, a key that is not there is a KeyError. Takes time linear in the value.\n\n\
+>>> import gabion\n\
+>>> cache = gabion.Cache('64 MiB')\n\
+>>> cache['stone'] = 4\n\
+>>> cache.pop('stone'), cache.pop('stone', None)\n\
+(4, None)\n",
+    ),
     Method::fast(
         c"discard",
         discard,
         c"discard($self, key, /)\n--\n\nRemove the key's value. Returns whether there was one.\n",
+    ),
+    Method::fast(
+        c"_recall",
+        recall,
+        c"_recall($self, args, kwargs, default, /)\n--\n\nThe value that get(_call_key(args, kwargs), default) returns.\n",
     ),
 ];
 
@@ -71,7 +88,7 @@ unsafe extern "C" fn get(
             _ => return Err(wrong_count(py, "get(key, default=None)", args.len())),
         };
         if !keywords.is_empty() {
-            default = Some(default_of(py, &keywords, default.is_some())?);
+            default = Some(default_of(py, "get", &keywords, default.is_some())?);
         }
         Ok(match this.open(py)?.build(py, key)? {
             Some(object) => object.into_ptr(),
@@ -82,18 +99,48 @@ unsafe extern "C" fn get(
     unsafe { call_with_keywords(slf, args, count, names, work) }
 }
 
-/// The one keyword of get().
+/// The one keyword of get() and pop().
 #[cold]
-fn default_of<'py>(py: Python<'py>, keywords: &Keywords<'_, 'py>, given: bool) -> PyResult<Bound<'py, PyAny>> {
+fn default_of<'py>(
+    py: Python<'py>,
+    function: &str,
+    keywords: &Keywords<'_, 'py>,
+    given: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let mut default = None;
     keywords.each(|name, value| {
         if name != "default" {
-            return Err(unexpected(py, "get", name, "default"));
+            return Err(unexpected(py, function, name, "default"));
         }
         default = Some(value.clone());
         Ok(())
     })?;
-    default.filter(|_| !given).ok_or_else(|| type_error(py, "get() takes default once"))
+    default.filter(|_| !given).ok_or_else(|| type_error(py, &format!("{function}() takes default once")))
+}
+
+unsafe extern "C" fn pop(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
+        let (key, mut default) = match args {
+            [key] => (key, None),
+            [key, default] => (key, Some(default.clone())),
+            _ => return Err(wrong_count(py, "pop(key[, default])", args.len())),
+        };
+        if !keywords.is_empty() {
+            default = Some(default_of(py, "pop", &keywords, default.is_some())?);
+        }
+        match (this.open(py)?.take(py, key)?, default) {
+            (Some(object), _) => Ok(object.into_ptr()),
+            (None, Some(default)) => Ok(default.into_ptr()),
+            (None, None) => Err(missing(key)),
+        }
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call_with_keywords(slf, args, count, names, work) }
 }
 
 unsafe extern "C" fn put(
@@ -136,6 +183,22 @@ unsafe extern "C" fn discard(slf: *mut PyObject, args: *mut *mut PyObject, count
     let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>]| {
         let [key] = args else { return Err(wrong_count(py, "discard(key)", args.len())) };
         Ok(truth(py, this.open(py)?.remove(key)?))
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call(slf, args, count, work) }
+}
+
+unsafe extern "C" fn recall(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>]| {
+        let [args, named, default] = args else {
+            return Err(wrong_count(py, "_recall(args, kwargs, default)", args.len()));
+        };
+        let inner = this.open(py)?;
+        let found = with_encoded(|key| {
+            arguments::write(args.cast()?, named.cast()?, key)?;
+            inner.build_at(py, key)
+        })?;
+        Ok(found.map_or_else(|| default.clone().into_ptr(), Py::into_ptr))
     };
     // SAFETY: called by the interpreter.
     unsafe { call(slf, args, count, work) }

@@ -25,7 +25,7 @@ const UUID: u8 = 0xFC;
 const TUPLE: u8 = 0xFB;
 
 /// Tuples may be nested so deep.
-const DEEPEST: usize = 64;
+pub(super) const DEEPEST: usize = 64;
 
 /// Bytes of a number.
 const NUMBER: usize = 9;
@@ -85,7 +85,7 @@ fn written(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 ///
 /// # Errors
 /// `TypeError` for a key of another type.
-fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+pub(super) fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     if let Ok(text) = key.cast_exact::<PyString>() {
         if let Ok(text) = text.to_str() {
             into.extend_from_slice(text.as_bytes());
@@ -133,22 +133,10 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
     let py = key.py();
     if let Ok(tuple) = key.cast::<PyTuple>().ok().filter(|_| like::<PyTuple>(key)).ok_or(()) {
         if depth == DEEPEST {
-            return Err(value_error(py, "a cache's key is made of tuples nested more than 64 deep; pass flatter ones"));
+            return Err(too_deep(py));
         }
-        into.push(TUPLE);
-        for item in tuple.iter() {
-            let at = into.len();
-            into.extend_from_slice(&[0; 4]);
-            if item.is_exact_instance_of::<PyTuple>() {
-                write_other(&item, into, depth + 1)?;
-            } else {
-                write_item(&item, into, depth)?;
-            }
-            let length =
-                u32::try_from(into.len() - at - 4).map_err(|_| value_error(py, "a key's item is longer than 4 GiB"))?;
-            into[at..at + 4].copy_from_slice(&length.to_le_bytes());
-        }
-        return Ok(());
+        begin_tuple(into);
+        return tuple.iter().try_for_each(|value| item(py, into, |into| write_item(&value, into, depth)));
     }
     if like::<PyString>(key) {
         return surrogates(key.cast::<PyString>()?, into);
@@ -176,6 +164,40 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         "a cache's key is a str, bytes, int, UUID or a tuple of them, not {found}{class}{own}; pass one that stands for it"
     );
     Err(type_error(py, &text))
+}
+
+#[cold]
+pub(super) fn too_deep(py: Python<'_>) -> PyErr {
+    value_error(py, "a cache's key is made of tuples nested more than 64 deep; pass flatter ones")
+}
+
+/// Appends what a tuple begins with; its items follow.
+pub(super) fn begin_tuple(into: &mut Vec<u8>) {
+    into.push(TUPLE);
+}
+
+/// Appends an item of a tuple: how long it is, then what `write` appends.
+#[inline]
+pub(super) fn item(
+    py: Python<'_>,
+    into: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> PyResult<()>,
+) -> PyResult<()> {
+    let at = into.len();
+    into.extend_from_slice(&[0; 4]);
+    write(into)?;
+    let length =
+        u32::try_from(into.len() - at - 4).map_err(|_| value_error(py, "a key's item is longer than 4 GiB"))?;
+    into[at..at + 4].copy_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+/// Whether a value is of a class that keys but tuples are of, or of a subclass: what it is, [`write`] says.
+pub(super) fn may_be(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = value.py();
+    let is_basic =
+        value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBytes>();
+    Ok(is_basic || value.is_instance(uuid_class(py)?)?)
 }
 
 fn write_item(item: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {

@@ -3,6 +3,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | `key` | keys as bytes, equal where the keys are |
+//! | `arguments` | calls as keys |
 //! | `shared` | a cache and what its tables share |
 //! | `sweeper` | the thread that removes what has expired |
 //! | `stats` | `gabion.CacheStats` |
@@ -10,9 +11,11 @@
 //! | `state` | the class that `gabion.Table` and `gabion.Cache` are made of |
 //! | `many` | many keys in one call |
 //! | `table` | the everyday methods |
-//! | `hot` | `get`, `put`, `add`, `discard`, written against the C API |
+//! | `hot` | `get`, `put`, `add`, `pop`, `discard`, a memoized function's look; written against the C API |
 
 mod key;
+
+mod arguments;
 
 mod shared;
 

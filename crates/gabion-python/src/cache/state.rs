@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use gabion_cache::{PutOptions, PutResult, Table};
-use pyo3::exceptions::PyRuntimeError;
+use gabion_cache::{PutOptions, PutResult, ReadBuf, Table};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -96,11 +96,15 @@ impl Inner {
     /// A key's object, built anew.
     #[inline]
     pub fn build(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        key::with(key, |key| {
-            with_payload(|buf| match self.table.get(key, buf) {
-                Some(value) => self.shared.codec.decode(py, value).map(Some),
-                None => Ok(None),
-            })
+        key::with(key, |key| self.build_at(py, key))
+    }
+
+    /// As [`Inner::build`], for a key's bytes.
+    #[inline]
+    pub fn build_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
+        with_payload(|buf| match self.table.get(key, buf) {
+            Some(value) => self.shared.codec.decode(py, value).map(Some),
+            None => Ok(None),
         })
     }
 
@@ -110,6 +114,28 @@ impl Inner {
             with_payload(|buf| {
                 let value = self.table.peek(key, buf);
                 value.map(|value| self.shared.codec.decode(py, value)).transpose()
+            })
+        })
+    }
+
+    /// A key's object, built anew, which the key has no more.
+    pub fn take(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        let (table, codec) = (&self.table, &self.shared.codec);
+        key::with(key, |key| {
+            with_payload(|buf| {
+                // Built before it is removed, so that a value that cannot be built is not lost.
+                let seen = table.peek(key, buf);
+                let built = seen.map(|value| codec.decode(py, value)).transpose()?;
+                let mut taken = ReadBuf::new();
+                let Some(value) = table.pop(key, &mut taken) else { return Ok(None) };
+                if built.is_some() && seen == Some(value) {
+                    return Ok(built);
+                }
+                // Another value came between.
+                let object = codec.decode(py, value).inspect_err(|_| {
+                    table.add(key, value, &PutOptions::default());
+                })?;
+                Ok(Some(object))
             })
         })
     }
@@ -173,6 +199,12 @@ impl Inner {
             sweeper::watch(Arc::downgrade(&self.shared.store));
         }
     }
+}
+
+/// The error of a key that has no value.
+#[cold]
+pub(super) fn missing(key: &Bound<'_, PyAny>) -> PyErr {
+    PyErr::from_type(key.py().get_type::<PyKeyError>(), (key.clone().unbind(),))
 }
 
 /// Keeps the members of the class of the results of put().

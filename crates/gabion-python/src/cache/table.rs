@@ -4,20 +4,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gabion_cache::{Cache, CacheOptions, Departure, PutOptions, ReadBuf, Span, TableOptions};
-use pyo3::exceptions::{PyAssertionError, PyKeyError, PyOverflowError};
+use pyo3::exceptions::{PyAssertionError, PyOverflowError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::shared::{Shared, Store};
-use super::state::{CacheTable, Inner, set_results};
+use super::state::{CacheTable, Inner, missing, set_results};
 use super::stats::CacheStats;
-use super::{key, many, options};
+use super::{arguments, key, many, options};
 use crate::codec::Codec;
 use crate::errors::exception;
 use crate::ffi;
 use crate::pile::gate::detached;
-use crate::pile::scratch::{with_encoded, with_payload};
+use crate::pile::scratch::with_encoded;
 use crate::{size, time};
 
 #[pymethods]
@@ -97,9 +97,7 @@ impl CacheTable {
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let py = key.py();
-        self.open(py)?
-            .build(py, key)?
-            .ok_or_else(|| PyErr::from_type(py.get_type::<PyKeyError>(), (key.clone().unbind(),)))
+        self.open(py)?.build(py, key)?.ok_or_else(|| missing(key))
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -111,7 +109,7 @@ impl CacheTable {
         if self.open(py)?.remove(key)? {
             return Ok(());
         }
-        Err(PyErr::from_type(py.get_type::<PyKeyError>(), (key.clone().unbind(),)))
+        Err(missing(key))
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -131,31 +129,6 @@ impl CacheTable {
     #[pyo3(signature = (key, default, /))]
     fn _look(&self, key: &Bound<'_, PyAny>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
         Ok(self.open(key.py())?.look(key.py(), key)?.unwrap_or(default))
-    }
-
-    /// Get and remove in one step; `None` when there is nothing, else a tuple of the value.
-    #[pyo3(signature = (key, /))]
-    fn _pop(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>,)>> {
-        let py = key.py();
-        let inner = self.open(py)?;
-        let (table, codec) = (&inner.table, &inner.shared.codec);
-        key::with(key, |key| {
-            with_payload(|buf| {
-                // Built before it is removed, so that a value that cannot be built is not lost.
-                let seen = table.peek(key, buf);
-                let built = seen.map(|value| codec.decode(py, value)).transpose()?;
-                let mut taken = ReadBuf::new();
-                let Some(value) = table.pop(key, &mut taken) else { return Ok(None) };
-                if let Some(object) = built.filter(|_| seen == Some(value)) {
-                    return Ok(Some((object,)));
-                }
-                // Another value came between.
-                let object = codec.decode(py, value).inspect_err(|_| {
-                    table.add(key, value, &PutOptions::default());
-                })?;
-                Ok(Some((object,)))
-            })
-        })
     }
 
     /// Change a value in one step: function(value) makes the new one, which keeps the old one's end and priority. Returns
@@ -236,6 +209,15 @@ impl CacheTable {
     fn _key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = key.py();
         key::with(key, |key| Ok(pyo3::types::PyBytes::new(py, key).into_any()))
+    }
+
+    /// The key of a call with these arguments: an object that stands for them.
+    #[staticmethod]
+    #[pyo3(signature = (args, kwargs, /))]
+    fn _call_key<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        let mut bytes = Vec::new();
+        arguments::write(args, kwargs, &mut bytes)?;
+        key::read(args.py(), &bytes)
     }
 
     /// The table's name; "" for the cache's own entries.

@@ -9,7 +9,6 @@ use std::cell::Cell;
 use gabion_blocks::prefetch;
 use pyo3::prelude::*;
 
-use super::encode_leaf::alone;
 use super::known::Known;
 use super::memo::{Memo, UNDER_CONSTRUCTION};
 use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
@@ -103,10 +102,6 @@ pub unsafe fn encode(
     obj: *mut PyObject,
     out: &mut Vec<u8>,
 ) -> Raise<()> {
-    // SAFETY: as the caller promised.
-    if unsafe { !never_leaf(obj) && alone(obj, out) } {
-        return Ok(());
-    }
     let base = out.len();
     let mut exact = false;
     loop {

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::encode::{Encoder, IN_PLACE};
 use super::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
 use super::plan::Kind;
-use super::quick::{self, is_ascii};
+use super::quick;
 use super::{global, tags, writer};
 use crate::ffi::{self, PyObject};
 
@@ -40,69 +40,6 @@ unsafe fn int_bytes(obj: *mut PyObject, bytes: &mut [u8], low_first: bool) -> Ra
         }
     };
     if result < 0 { Err(Raised) } else { Ok(()) }
-}
-
-/// Writes a value that is one leaf and no more, with the format before it. False when it is none of the common ones, and
-/// nothing was written. Runs no Python code.
-///
-/// # Safety
-/// `obj` is a live object and stays so while this runs.
-#[inline]
-pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
-    let mut cursor = writer::Cursor::new(out);
-    cursor.make_room(out, 1 + quick::ROOM);
-    // SAFETY: live by the caller's word; the room was just made, and is written as far as the end says; each arm is for the
-    // exact class that it names.
-    unsafe {
-        *cursor.at() = tags::FORMAT;
-        let class = ffi::Py_TYPE(obj);
-        let is_bytes = class == &raw mut ffi::PyBytes_Type;
-        let end = if is_bytes { std::ptr::null_mut() } else { quick::leaf(cursor.at().add(1), obj, isize::MAX) };
-        let wide = is_bytes || class == &raw mut ffi::PyUnicode_Type;
-        if end.is_null() && !wide {
-            return false;
-        }
-        cursor.advance_to(if end.is_null() { cursor.at().add(1) } else { end });
-        cursor.settle(out);
-        if end.is_null() {
-            if is_bytes { bytes(obj, out) } else { wide_string(obj, out) }
-        }
-        true
-    }
-}
-
-/// Writes a `bytes`.
-///
-/// # Safety
-/// `obj` is an exact one, live.
-#[inline(always)]
-unsafe fn bytes(obj: *mut PyObject, out: &mut Vec<u8>) {
-    // SAFETY: as the caller promised; they never change.
-    unsafe {
-        let len = ffi::PyBytes_Size(obj) as usize;
-        writer::tag_varint(out, tags::BYTES, len);
-        writer::raw(out, ffi::PyBytes_AsString(obj).cast(), len);
-    }
-}
-
-/// Writes a string that is no short one of ASCII characters.
-///
-/// # Safety
-/// `obj` is an exact `str`, live.
-#[inline(never)]
-unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) {
-    // SAFETY: as the caller promised; a string never changes.
-    unsafe {
-        let len = ffi::PyUnicode_GET_LENGTH(obj) as usize;
-        let (tag, width) = match ffi::PyUnicode_KIND(obj) {
-            ffi::PyUnicode_1BYTE_KIND if is_ascii(obj) => (tags::STR_ASCII, 1),
-            ffi::PyUnicode_1BYTE_KIND => (tags::STR_LATIN1, 1),
-            ffi::PyUnicode_2BYTE_KIND => (tags::STR_UCS2, 2),
-            _ => (tags::STR_UCS4, 4),
-        };
-        writer::tag_varint(out, tag, len);
-        writer::raw(out, ffi::PyUnicode_DATA(obj).cast(), len * width);
-    }
 }
 
 impl Encoder<'_, '_> {
@@ -188,7 +125,7 @@ impl Encoder<'_, '_> {
                 return Ok(naive && (self.met(obj, limit) || self.quick_leaf(obj, isize::MAX)));
             } else if class == &raw mut ffi::PyBytes_Type {
                 if !self.met(obj, limit) {
-                    bytes(obj, self.out);
+                    quick::bytes(obj, self.out);
                 }
             } else if obj == ffi::Py_Ellipsis() {
                 writer::byte(self.out, tags::ELLIPSIS);
@@ -229,7 +166,7 @@ impl Encoder<'_, '_> {
         // SAFETY: an exact `str`, live.
         unsafe {
             if !self.quick_leaf(obj, isize::MAX) {
-                wide_string(obj, self.out);
+                quick::wide_string(obj, self.out);
             }
         }
     }

@@ -111,6 +111,10 @@ impl Codec {
     /// `obj` is a live object and stays so over the call.
     #[inline]
     pub unsafe fn encode(&self, py: Python<'_>, obj: *mut ffi::PyObject, out: &mut Vec<u8>) -> PyResult<()> {
+        // SAFETY: as the caller promised.
+        if unsafe { quick::alone(obj, out) } {
+            return Ok(());
+        }
         let result = Known::get(py).and_then(|known| {
             self.registry.check_reducers(known);
             // SAFETY: as the caller promised.

@@ -4,9 +4,7 @@
 //! each time. So room for a whole leaf is made ahead, and the leaf is written without looking back.
 
 use super::object::referenced_at_most;
-#[cfg(Py_GIL_DISABLED)]
-use super::writer;
-use super::{datetime, tags};
+use super::{datetime, tags, writer};
 use crate::ffi::{self, PyObject};
 
 /// Room that one such leaf needs: a tag, 63 characters, and what a copy may write beyond them.
@@ -231,5 +229,72 @@ pub unsafe fn leaf(at: *mut u8, obj: *mut PyObject, limit: isize) -> *mut u8 {
         } else {
             no
         }
+    }
+}
+
+/// Writes a value that is one leaf and no more, with the format before it. False when it is none of the common ones, and
+/// nothing was written. Runs no Python code.
+///
+/// # Safety
+/// `obj` is a live object and stays so while this runs.
+#[inline]
+pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
+    // SAFETY: live by the caller's word. Leaves are of the interpreter's own classes, not of those made at run time.
+    if unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(obj), ffi::Py_TPFLAGS_HEAPTYPE) != 0 } {
+        return false;
+    }
+    let mut cursor = writer::Cursor::new(out);
+    cursor.make_room(out, 1 + ROOM);
+    // SAFETY: live by the caller's word; the room was just made, and is written as far as the end says; each arm is for the
+    // exact class that it names.
+    unsafe {
+        *cursor.at() = tags::FORMAT;
+        let class = ffi::Py_TYPE(obj);
+        let is_bytes = class == &raw mut ffi::PyBytes_Type;
+        let end = if is_bytes { std::ptr::null_mut() } else { leaf(cursor.at().add(1), obj, isize::MAX) };
+        let wide = is_bytes || class == &raw mut ffi::PyUnicode_Type;
+        if end.is_null() && !wide {
+            return false;
+        }
+        cursor.advance_to(if end.is_null() { cursor.at().add(1) } else { end });
+        cursor.settle(out);
+        if end.is_null() {
+            if is_bytes { bytes(obj, out) } else { wide_string(obj, out) }
+        }
+        true
+    }
+}
+
+/// Writes a `bytes`.
+///
+/// # Safety
+/// `obj` is an exact one, live.
+#[inline(always)]
+pub unsafe fn bytes(obj: *mut PyObject, out: &mut Vec<u8>) {
+    // SAFETY: as the caller promised; they never change.
+    unsafe {
+        let len = ffi::PyBytes_Size(obj) as usize;
+        writer::tag_varint(out, tags::BYTES, len);
+        writer::raw(out, ffi::PyBytes_AsString(obj).cast(), len);
+    }
+}
+
+/// Writes a string that is no short one of ASCII characters.
+///
+/// # Safety
+/// `obj` is an exact `str`, live.
+#[inline(never)]
+pub unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) {
+    // SAFETY: as the caller promised; a string never changes.
+    unsafe {
+        let len = ffi::PyUnicode_GET_LENGTH(obj) as usize;
+        let (tag, width) = match ffi::PyUnicode_KIND(obj) {
+            ffi::PyUnicode_1BYTE_KIND if is_ascii(obj) => (tags::STR_ASCII, 1),
+            ffi::PyUnicode_1BYTE_KIND => (tags::STR_LATIN1, 1),
+            ffi::PyUnicode_2BYTE_KIND => (tags::STR_UCS2, 2),
+            _ => (tags::STR_UCS4, 4),
+        };
+        writer::tag_varint(out, tag, len);
+        writer::raw(out, ffi::PyUnicode_DATA(obj).cast(), len * width);
     }
 }

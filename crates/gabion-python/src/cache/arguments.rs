@@ -1,0 +1,120 @@
+//! The key of a call: its arguments as bytes, those of the tuple `((argument, …), ((name, argument), …))`.
+//!
+//! Calls with equal arguments have equal keys, and no others do. Named ones stand in the order of their names. What is no
+//! key by itself stands for one:
+//!
+//! ```text
+//! None             ((), "none")
+//! a float          the int that it equals, or ((), "float", its eight bytes)
+//! (item, …)        ((), "tuple", (item, …)), so that it is no other argument's stand-in
+//! ```
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyTuple};
+
+use super::key::{self, DEEPEST, item};
+use crate::errors::exception;
+use crate::ffi;
+
+/// Appends the key of a call.
+///
+/// # Errors
+/// `TypeError` for an argument that there is no key for.
+pub(super) fn write(args: &Bound<'_, PyTuple>, named: &Bound<'_, PyDict>, into: &mut Vec<u8>) -> PyResult<()> {
+    let py = args.py();
+    key::begin_tuple(into);
+    item(py, into, |into| {
+        key::begin_tuple(into);
+        // Two tuples are around an argument.
+        args.iter_borrowed().try_for_each(|arg| item(py, into, |into| argument(&arg, into, 2)))
+    })?;
+    item(py, into, |into| {
+        key::begin_tuple(into);
+        if named.is_empty() { Ok(()) } else { write_named(named, into) }
+    })
+}
+
+fn write_named(named: &Bound<'_, PyDict>, into: &mut Vec<u8>) -> PyResult<()> {
+    let py = named.py();
+    let mut sorted = Vec::with_capacity(named.len());
+    for (name, value) in named {
+        let mut bytes = Vec::new();
+        key::write(&name, &mut bytes, 3)?;
+        sorted.push((bytes, value));
+    }
+    sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
+    sorted.iter().try_for_each(|(name, value)| {
+        item(py, into, |into| {
+            key::begin_tuple(into);
+            raw(py, name, into)?;
+            item(py, into, |into| argument(value, into, 3))
+        })
+    })
+}
+
+/// Appends one argument, around which there are so many tuples.
+#[inline]
+fn argument(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    // SAFETY: attached; `value` is alive.
+    let is_plain =
+        unsafe { ffi::PyUnicode_CheckExact(value.as_ptr()) != 0 || ffi::PyLong_CheckExact(value.as_ptr()) != 0 };
+    if is_plain { key::write(value, into, depth) } else { rarer(value, into, depth) }
+}
+
+#[inline(never)]
+fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    let py = value.py();
+    if value.is_none() {
+        stand_in(py, b"none", into)
+    } else if let Ok(number) = value.cast::<PyFloat>() {
+        float(number, into)
+    } else if let Ok(tuple) = value.cast::<PyTuple>() {
+        if depth + 1 >= DEEPEST {
+            return Err(key::too_deep(py));
+        }
+        stand_in(py, b"tuple", into)?;
+        item(py, into, |into| {
+            key::begin_tuple(into);
+            tuple.iter_borrowed().try_for_each(|value| item(py, into, |into| argument(&value, into, depth + 2)))
+        })
+    } else if key::may_be(value)? {
+        key::write(value, into, depth)
+    } else {
+        let class = value.get_type().qualname()?;
+        let text = format!(
+            "memoize has no key for an argument of type {class}: pass key=, a function of the same arguments that returns one, \
+             such as key=lambda self, number: (self.id, number)"
+        );
+        Err(exception(&py.get_type::<PyTypeError>(), &text))
+    }
+}
+
+fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>) -> PyResult<()> {
+    let (py, value) = (number.py(), number.value());
+    if value.is_finite() && value.fract() == 0.0 {
+        // SAFETY: attached; a new reference, or null with an error set.
+        let whole = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromDouble(value))? };
+        return key::write(&whole, into, 0);
+    }
+    stand_in(py, b"float", into)?;
+    item(py, into, |into| key::write(pyo3::types::PyBytes::new(py, &value.to_le_bytes()).as_any(), into, 0))
+}
+
+/// Appends a tuple that begins with `()` and a name; more items may follow.
+fn stand_in(py: Python<'_>, name: &[u8], into: &mut Vec<u8>) -> PyResult<()> {
+    key::begin_tuple(into);
+    item(py, into, |into| {
+        key::begin_tuple(into);
+        Ok(())
+    })?;
+    raw(py, name, into)
+}
+
+/// Appends an item whose bytes are known.
+fn raw(py: Python<'_>, bytes: &[u8], into: &mut Vec<u8>) -> PyResult<()> {
+    item(py, into, |into| {
+        into.extend_from_slice(bytes);
+        Ok(())
+    })
+}

@@ -1,0 +1,122 @@
+"""What memoize() takes for the same call: the native keys against a plain model of them."""
+
+from collections import namedtuple
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from fractions import Fraction
+from struct import pack
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gabion import Cache
+
+cache = Cache("16 MiB")
+
+
+def model(value: Any) -> Any:
+    """A key for an argument, as `arguments.rs` draws it."""
+    if isinstance(value, str | bytes | int | UUID):
+        return value
+    if value is None:
+        return ((), "none")
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else ((), "float", pack("<d", value))
+    return ((), "tuple", tuple(model(item) for item in value))
+
+
+ATOMS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5), st.uuids()
+)
+ARGUMENTS = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=6)
+CALLS = st.tuples(
+    st.lists(ARGUMENTS, max_size=3).map(tuple), st.dictionaries(st.text(max_size=3), ARGUMENTS, max_size=3)
+)
+
+
+def drawn(args, kwargs):
+    return (tuple(map(model, args)), tuple((name, model(value)) for name, value in sorted(kwargs.items())))
+
+
+@given(CALLS, CALLS)
+def test_calls_have_equal_keys_exactly_when_their_arguments_are_equal(one, other):
+    keys = [cache._call_key(*call) for call in (one, other)]
+    drawings = [drawn(*call) for call in (one, other)]
+    assert keys == drawings
+    assert (keys[0] == keys[1]) == (drawings[0] == drawings[1])
+    assert hash(keys[0]) == hash(drawings[0])
+
+
+def test_a_look_finds_what_was_put_under_the_calls_key():
+    calls = [((1, "a"), {}), ((), {"b": 2.5, "a": None}), ((), {}), (((1, (2,)), True), {"ö": b"x"})]
+    for number, call in enumerate(calls):
+        assert cache._recall(*call, "none") == "none"
+        cache[cache._call_key(*call)] = number
+    assert [cache._recall(*call, None) for call in calls] == [0, 1, 2, 3]
+    assert cache._recall((), {"a": None, "b": 2.5}, None) == 1
+
+
+class Color(IntEnum):
+    RED = 1
+
+
+class Name(StrEnum):
+    STONE = "stone"
+
+
+def test_arguments_of_subclasses():
+    pair = namedtuple("pair", "a b")
+    equal = [((Color.RED,), (1,)), ((Name.STONE,), ("stone",)), ((pair(1, None),), ((1, None),)), ((True,), (1.0,))]
+    for one, other in equal:
+        assert cache._call_key(one, {}) == cache._call_key(other, {})
+    assert cache._call_key((-0.0,), {}) == cache._call_key((0,), {})
+    assert cache._call_key((1e300,), {}) == cache._call_key((int(1e300),), {})
+    assert cache._call_key((float("nan"),), {}) == cache._call_key((float("nan"),), {})
+    # What stands for an argument is no argument of another kind.
+    assert cache._call_key((None,), {}) != cache._call_key((((), "none"),), {})
+
+
+@pytest.mark.parametrize("wrong", [[1], {}, Decimal(1), Fraction(1, 2), object(), (1, [2]), 1j])
+def test_arguments_without_a_key(wrong):
+    @cache.memoize
+    def identity(value):
+        return value
+
+    with pytest.raises(TypeError, match=r"no key for an argument of type \w+: pass key="):
+        identity(wrong)
+    with pytest.raises(TypeError, match=r"no key for an argument of type \w+: pass key="):
+        identity(value=wrong)
+
+
+def test_arguments_nested_too_deep_or_of_their_own_mind():
+    nested: Any = ()
+    for _ in range(1000):
+        nested = (nested,)
+    with pytest.raises(ValueError, match="nested more than 64 deep"):
+        cache._call_key((nested,), {})
+
+    class Odd(str):
+        def __eq__(self, other):
+            return False
+
+        __hash__ = str.__hash__
+
+    with pytest.raises(TypeError, match="Odd, which compares in a way of its own"):
+        cache._call_key((Odd("a"),), {})
+
+
+def test_keys_are_asked_for_once_and_results_made_once():
+    asked, made = [], []
+
+    @cache.memoize(key=lambda number: asked.append(number) or number % 10)
+    def digit(number):
+        made.append(number)
+        return number % 10
+
+    assert [digit(12), digit(22), digit(32)] == [2, 2, 2]
+    assert (asked, made) == ([12, 22, 32], [12])
+    figures = digit.cache_stats()
+    assert (figures.hits, figures.misses) == (2, 1)
