@@ -273,6 +273,9 @@ def test_a_picture_is_not_its_own_thumbnail(photos: Path, capsys: pytest.Capture
     ("arguments", "message"),
     [
         (["absent", "small"], "absent: No such file"),
+        (["absent", "gone/too.jpg", "small"], "absent: No such file or directory; gone/too.jpg: No such file or dir"),
+        (["absent", "small.jpg"], "absent: No such file"),
+        (["link", "small"], "link: No such file"),
         (["empty", "small"], "no pictures in empty; --recursive looks into folders below"),
         (["*.jpg", "small"], "no pictures in *.jpg"),
         (["empty", "file"], "file: is a file; name a folder"),
@@ -289,9 +292,20 @@ def test_wrong_places(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
     monkeypatch.chdir(tmp_path)
-    assert main(["thumbnails", *arguments]) in (1, 2)
+    assert main(["thumbnails", *arguments]) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "small").exists()
+
+
+def test_one_missing_source_of_several_is_a_failure_like_others(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["thumbnails", str(photos / "wide.jpg"), str(photos / "gone.jpg"), str(tmp_path / "small")]) == 1
+    out, err = capsys.readouterr()
+    assert "1 made, 1 failed" in out
+    assert "gone.jpg: No such file" in err
 
 
 @pytest.mark.parametrize(

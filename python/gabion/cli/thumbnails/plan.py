@@ -41,6 +41,10 @@ class Plan:
 def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force: bool) -> Plan:
     """Find the pictures and give each its target. CommandError when there is none, or no place for them."""
     sources = list(sources)
+    unseen = [why for source in sources if (why := unreachable(source))]
+    if len(unseen) == len(sources):
+        # Misspelt, as an option may be: no work has failed.
+        raise CommandError("; ".join(unseen))
     plan, taken, found = Plan(), dict[Path, Path](), Found()
     if is_single(sources, target):
         pairs = iter([(Path(sources[0]), target)])
@@ -68,6 +72,15 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
         hint = "" if recursive else "; --recursive looks into folders below"
         raise CommandError(f"no pictures in {', '.join(sources)}{hint}")
     return plan
+
+
+def unreachable(source: str) -> str:
+    """Why there is nothing by the name of a source, which is no pattern; empty when there is."""
+    try:
+        Path(source).stat()
+    except OSError as error:
+        return "" if glob.has_magic(source) else f"{source}: {error.strerror}"
+    return ""
 
 
 class Found:
