@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,27 @@ def test_the_child_reads_what_the_parent_stored(pile: gabion.Pile) -> None:
         pile.validate()
         check_equations(pile)
         assert sorted(pile) == sorted([*pointers, big])
+
+    in_child(child)
+
+
+def private_bytes() -> int:
+    """The memory that this process has changed, and shares with nobody."""
+    found = re.search(r"^Private_Dirty: +(\d+) kB$", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) << 10
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="the system does not tell")
+def test_memory_that_a_child_only_reads_stays_shared(pile: gabion.Pile) -> None:
+    pointers = pile.put_many({"number": i, "name": f"Person {i}"} for i in range(200_000))
+    stored = pile.stats().reserved_bytes
+    assert stored > 6 << 20
+
+    def child() -> None:
+        before = private_bytes()
+        assert sum(pile.get(pointer)["number"] for pointer in pointers) == sum(range(200_000))
+        assert private_bytes() - before < stored // 4
 
     in_child(child)
 
