@@ -91,7 +91,7 @@ class Table(CacheTable[_K, _V]):
         return iter(dict.fromkeys(self._keys()))
 
     def keys(self) -> list[_K]:
-        """Return the keys that there are now."""
+        """Return the keys that there are now. Takes time linear in the entries, as items() and values() do."""
         return list(self)
 
     def items(self) -> Iterator[tuple[_K, _V]]:
@@ -373,14 +373,22 @@ class Table(CacheTable[_K, _V]):
 class Cache(Table[_K, _V]):
     """A cache of at most ``max_bytes`` (int, or text such as "64 MiB"), keys, headers, index and pages included.
 
-    ``ttl`` is how long values live, ``idle`` how long they live without being asked for: seconds, text such as "5 min",
-    or a timedelta. ``name`` is shown by repr(). ``policy`` says what is evicted when room is needed: "default" (what
-    was used least recently and least often), or the exact "lru", "fifo" and "s3fifo", which keep one order over the
-    whole cache and have one lock for writers.
+    ``max_bytes`` counts bytes, not entries: from 64 KiB up, or 0 for a cache that refuses every put. ``ttl`` is how
+    long values live, ``idle`` how long they live without being asked for: seconds, text such as "5 min", or a
+    timedelta; by default without end. ``name`` is shown by repr(). ``policy`` says what is evicted when room is
+    needed: "default" (what was used least recently and least often), or the exact "lru", "fifo" and "s3fifo", which
+    keep one order over the whole cache and have one lock for writers.
 
     Keys are str, bytes, int, UUID and tuples of them, equal where a dict takes them for equal: True is 1. Values are
     whatever a Pile can store; each get builds a new object. ``cache[key] = value`` keeps nothing, without telling, when
     there is no room; put() tells.
+
+    An entry costs its encoded key and value, 25 bytes, rounding, 24 bytes of the index, and 24 more if it has a time
+    limit. Gets and puts take time linear in the value, however many entries there are.
+
+    Raises ValueError or TypeError for settings that make no sense. Other calls raise KeyError when there is no value
+    (``cache[key]``, ``del``, and pop() without a default), TypeError for a key of another type, CodecError for a
+    value that cannot be stored, and ClosedError after close().
 
     All methods may be called from any thread at any time. len() also counts what has expired and was not yet removed.
     A subclass may have an ``__init__`` of other parameters, which calls this one first; calls before that raise
@@ -441,7 +449,10 @@ class Cache(Table[_K, _V]):
     ) -> Table:
         """Return the table of a name, made with these settings when there is none.
 
-        It shares the cache's budget; ``max_bytes`` limits it to a part. A table that exists keeps its settings.
+        It shares the cache's budget; ``max_bytes`` (64 KiB or more, or 0) limits it to a part, by default to all of it.
+        ``ttl`` and ``idle`` are for this table alone: without them its values have no end, whatever the cache's own
+        times. A table that exists keeps its settings. A cache has at most 65,535 tables in its life; one more is an
+        OverflowError.
         """
         self._check()
         with self._lock:
@@ -484,7 +495,7 @@ class Cache(Table[_K, _V]):
         return self._expire()
 
     def stats(self) -> CacheStats:
-        """Return the figures of all tables, summed, and of the memory that they share."""
+        """Return the figures of all tables, summed, and of the memory that they share. Takes no look at the entries."""
         return self._total_stats()
 
     def on_evict(self, callback: Callable[..., object] | None) -> Any:

@@ -51,30 +51,34 @@ impl Errors {
         Ok(Errors {
             pointer: under(
                 c"gabion.PointerError",
-                c"The pointer is stale, freed, forged or out of range.",
+                c"The pointer is stale, freed, forged or out of range. Also a LookupError.",
                 py.get_type::<PyLookupError>(),
             )?,
             limit: under(
                 c"gabion.LimitError",
-                c"A configured or physical limit of memory does not allow what was asked.",
+                c"A configured or physical limit of memory does not allow what was asked. Also a MemoryError.",
                 py.get_type::<PyMemoryError>(),
             )?,
             codec: under(
                 c"gabion.CodecError",
-                c"The object cannot be stored, or the stored bytes cannot be read back.",
+                c"The object cannot be stored, or the stored bytes cannot be read back. Also a ValueError.",
                 py.get_type::<PyValueError>(),
             )?,
             image: under(
                 c"gabion.ImageError",
-                c"The image is damaged, of an unknown kind, or cannot be made or saved as asked.",
+                c"The image is damaged, of an unknown kind, or cannot be made or saved as asked. Also a ValueError.",
                 py.get_type::<PyValueError>(),
             )?,
             corrupt_file: under(
                 c"gabion.CorruptFileError",
-                c"The file is not a file of gabion, or it is damaged.",
+                c"The file is not a file of gabion, or it is damaged. Also an OSError.",
                 py.get_type::<PyOSError>(),
             )?,
-            closed: under(c"gabion.ClosedError", c"The object was closed before.", py.get_type::<PyValueError>())?,
+            closed: under(
+                c"gabion.ClosedError",
+                c"The object was closed or released before. Also a ValueError.",
+                py.get_type::<PyValueError>(),
+            )?,
             base,
         })
     }

@@ -1,11 +1,14 @@
 //! Figures: what the calls named `stats` return.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::result;
 
 /// A figure that Python sees as an int.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Hash)]
 pub(crate) struct Figure(pub u64);
 
 impl<'py> IntoPyObject<'py> for Figure {
@@ -15,6 +18,24 @@ impl<'py> IntoPyObject<'py> for Figure {
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
         result::number(py, self.0)
+    }
+}
+
+impl<'py> IntoPyObject<'py> for &Figure {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        (*self).into_pyobject(py)
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Figure {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        object.extract().map(Self)
     }
 }
 
@@ -40,6 +61,20 @@ macro_rules! figures {
                 Self { $($name: $crate::figures::Figure(stats.$name),)+ $($($other,)+)? }
             }
 
+            /// Everything by its name, as pickle stores it.
+            fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                let state = $crate::figures::as_dict(py, self.figures())?;
+                $($(state.set_item($crate::result::text(py, stringify!($other))?, &self.$other)?;)+)?
+                Ok(state)
+            }
+
+            fn from_state(state: &Bound<'_, PyAny>) -> PyResult<Self> {
+                Ok(Self {
+                    $($name: $crate::figures::part(state, stringify!($name))?.extract()?,)+
+                    $($($other: $crate::figures::part(state, stringify!($other))?.extract::<$type>()?,)+)?
+                })
+            }
+
             fn figures(&self) -> impl AsRef<[(&'static str, $crate::figures::Figure)]> + use<> {
                 [$((stringify!($name), self.$name)),+]
             }
@@ -47,6 +82,56 @@ macro_rules! figures {
     };
 }
 pub(crate) use figures;
+
+/// The methods of a class of figures: its own, and what lets it be pickled, copied and compared.
+macro_rules! figure_methods {
+    ($class:ident { $($own:tt)* }) => {
+        #[pymethods]
+        impl $class {
+            $($own)*
+
+            /// What pickle and copy make it anew from.
+            fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                $crate::figures::reduced(slf.as_any(), slf.get().state(slf.py())?)
+            }
+
+            #[staticmethod]
+            fn _of(state: &Bound<'_, PyAny>) -> PyResult<Self> {
+                Self::from_state(state)
+            }
+
+            fn __eq__(&self, py: Python<'_>, other: PyRef<'_, Self>) -> PyResult<bool> {
+                self.state(py)?.eq(other.state(py)?)
+            }
+
+            fn __hash__(&self) -> u64 {
+                $crate::figures::hash(self.figures())
+            }
+        }
+    };
+}
+pub(crate) use figure_methods;
+
+/// What a state says of one name.
+pub(crate) fn part<'py>(state: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    state.get_item(result::text(state.py(), name)?)
+}
+
+/// What `__reduce__` returns: the class's `_of`, and the state for it.
+pub(crate) fn reduced<'py>(figures: &Bound<'py, PyAny>, state: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = figures.py();
+    let of = figures.get_type().getattr(result::text(py, "_of")?.cast_into()?)?;
+    result::pair(of, PyTuple::new(py, [state])?.into_any())
+}
+
+/// Equal for equal figures.
+pub(crate) fn hash(figures: impl AsRef<[(&'static str, Figure)]>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (_, value) in figures.as_ref() {
+        value.hash(&mut hasher);
+    }
+    hasher.finish()
+}
 
 /// Figures as a dict, in their order.
 pub(crate) fn as_dict(py: Python<'_>, figures: impl AsRef<[(&'static str, Figure)]>) -> PyResult<Bound<'_, PyAny>> {

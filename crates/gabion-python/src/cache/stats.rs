@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::figures::{as_dict, figures, listed};
+use crate::figures::{as_dict, figure_methods, figures, listed};
 use crate::result;
 
 figures! {
@@ -43,21 +43,22 @@ figures! {
     }
 }
 
-#[pymethods]
-impl CacheStats {
-    /// Hits as a share of all gets: 0.0 to 1.0, and 0.0 before the first one.
-    #[getter]
-    fn hit_rate(&self) -> f64 {
-        let (hits, gets) = (self.hits.0, self.hits.0 + self.misses.0);
-        if gets == 0 { 0.0 } else { hits as f64 / gets as f64 }
-    }
+figure_methods! {
+    CacheStats {
+        /// Hits as a share of all gets: 0.0 to 1.0, and 0.0 before the first one.
+        #[getter]
+        fn hit_rate(&self) -> f64 {
+            let (hits, gets) = (self.hits.0, self.hits.0 + self.misses.0);
+            if gets == 0 { 0.0 } else { hits as f64 / gets as f64 }
+        }
 
-    /// The figures as a dict, in the order of their names above.
-    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        as_dict(py, self.figures())
-    }
+        /// The figures as a dict, in the order of their names above.
+        fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            as_dict(py, self.figures())
+        }
 
-    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        result::text(py, &format!("CacheStats({})", listed(self.figures())))
+        fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            result::text(py, &format!("CacheStats({})", listed(self.figures())))
+        }
     }
 }

@@ -38,7 +38,7 @@ impl CacheTable {
         idle: Option<&Bound<'_, PyAny>>,
         policy: &str,
     ) -> PyResult<()> {
-        let max_bytes = size::parse("max_bytes", max_bytes)?;
+        let max_bytes = size::limit("max_bytes", max_bytes)?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
         Codec::prepare(py)?;
         let table = TableOptions { max_bytes: None, ttl, idle };
@@ -63,7 +63,7 @@ impl CacheTable {
     ) -> PyResult<()> {
         let py = cache.py();
         let above = cache.get().open(py)?;
-        let max_bytes = max_bytes.map(|value| size::parse("max_bytes", value)).transpose()?;
+        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value)).transpose()?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
         let table = above.shared.store.cache.table(name, TableOptions { max_bytes, ttl, idle });
         let too_many = || exception(&py.get_type::<PyOverflowError>(), "a cache has at most 65535 tables in its life");

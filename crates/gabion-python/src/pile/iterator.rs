@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use gabion_pile::{Cursor, Pointer};
 use pyo3::prelude::*;
 
+use super::refusal::type_error;
 use super::state::Pile;
 use crate::result;
 
@@ -61,6 +62,22 @@ impl PileIterator {
             };
         }
         Ok(None)
+    }
+
+    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let of = match self.gives {
+            Gives::Pointer => "pointers",
+            Gives::Object => "objects",
+            Gives::Both => "pointers and objects",
+        };
+        result::text(py, &format!("<iterator over the {of} of a gabion.Pile>"))
+    }
+
+    /// Refuses, for pickle and copy.
+    #[pyo3(signature = (_protocol, /))]
+    fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        let text = "an iterator over a gabion.Pile cannot be pickled or copied: list() what it gives";
+        Err(type_error(py, text))
     }
 
     fn __traverse__(&self, visit: pyo3::gc::PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {

@@ -46,6 +46,9 @@ impl Failure {
         match self {
             Self::Raised(error) => error,
             Self::Refused(error @ PileError::Pointer { .. }) => pointer(&error.to_string()),
+            Self::Refused(PileError::Memory { payload, cause: BlockError::Limit { asked, used, limit } }) => {
+                own_error(py, |errors| &errors.limit, &over_limit(payload, asked, used, limit))
+            }
             Self::Refused(error) => own_error(py, |errors| &errors.limit, &error.to_string()),
             Self::Impossible(number) => {
                 let number = number.bind(py).str().map_or_else(|_| "this int".to_owned(), |text| text.to_string());
@@ -53,6 +56,22 @@ impl Failure {
                 pointer(&format!("{number} {text}"))
             }
         }
+    }
+}
+
+/// What a pile says that reached its limit: the setting's name, and what would help.
+#[cold]
+fn over_limit(payload: u64, asked: u64, used: u64, limit: u64) -> String {
+    if asked > limit {
+        format!(
+            "an object of {payload} bytes takes {asked}, more than the whole pile may (max_bytes={limit}): make a pile \
+             with a larger max_bytes, or put the object in parts"
+        )
+    } else {
+        format!(
+            "no room for an object of {payload} bytes: it takes {asked} bytes more, and {used} of max_bytes={limit} are \
+             in use: remove objects, or make a pile with a larger max_bytes"
+        )
     }
 }
 

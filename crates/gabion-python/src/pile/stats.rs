@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::figures::{Figure, as_dict, figures, listed};
+use crate::figures::{Figure, figure_methods, figures, listed};
 use crate::result;
 
 figures! {
@@ -33,16 +33,15 @@ figures! {
     }
 }
 
-#[pymethods]
-impl PileStats {
-    /// The figures as a dict, in the order of their names above.
-    fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let dict = as_dict(py, self.figures())?;
-        dict.set_item(result::text(py, "types")?, self.types)?;
-        Ok(dict)
-    }
+figure_methods! {
+    PileStats {
+        /// The figures as a dict, in the order of their names above.
+        fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            self.state(py)
+        }
 
-    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        result::text(py, &format!("PileStats({}, types={})", listed(self.figures()), self.types.0))
+        fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+            result::text(py, &format!("PileStats({}, types={})", listed(self.figures()), self.types.0))
+        }
     }
 }
