@@ -29,14 +29,15 @@ def gradient(mode: str, size: tuple[int, int]) -> gabion.Image:
     """Pixels that change slowly, as lossy formats like them; alpha is nearly opaque."""
     width, height = size
     channels = MODES[mode]
+    slope = bytes(x * 50 // width for x in range(width))
+    raised = [bytes(min(255, start + rise) for rise in range(256)) for start in range(200)]
 
     def row(y: int, _: memoryview) -> bytes:
         values = bytearray(width * channels)
         for channel in range(channels):
             alpha = mode in ("LA", "RGBA") and channel == channels - 1
             start = (y * 200 // height) // (channel + 1)
-            line = [255 - y % 2 if alpha else min(255, start + x * 50 // width) for x in range(width)]
-            values[channel::channels] = bytes(line)
+            values[channel::channels] = bytes([255 - y % 2]) * width if alpha else slope.translate(raised[start])
         return bytes(values)
 
     image = gabion.Image.new(mode, size)

@@ -197,6 +197,13 @@ def test_expired_memory_comes_back_without_being_asked():
     assert (len(cache), cache.stats().bytes) == (0, 0)
 
 
+def test_what_became_of_a_put_is_true_when_it_is_stored(cache):
+    assert cache.put("a", 1)
+    assert cache.put("a", 2)
+    assert not cache.put("a", bytes(100 << 20))
+    assert [bool(result) for result in PutResult] == [True, True, False]
+
+
 def test_priorities():
     cache = Cache(80_000)
     while cache.stats().evicted == 0:
