@@ -10,7 +10,8 @@
     @cached(cache=GabionCache, ttl=60)
     async def page(number): ...
 
-Values are stored as they are (no serializer is needed), each get builds a new object.
+Settings beside aiocache's own: ``max_bytes`` ("64 MiB" unless given) and ``policy``, as for ``gabion.Cache``. Values
+are stored as they are (no serializer is needed), each get builds a new object.
 """
 
 from __future__ import annotations
