@@ -105,18 +105,28 @@ impl BlockSet {
         HeldSet { _blocks: lock(&self.blocks) }
     }
 
-    /// Has the memory of a page made ready in one step, before it is written to. A hint.
-    pub fn populate(&self, number: u32, page: usize) {
-        self.populate_pages(number, page, 1);
+    /// Has the memory of a page made ready in one step, before it is written to. A hint: what the page holds stays.
+    ///
+    /// # Errors
+    /// As [`BlockSet::populate_pages`].
+    pub fn populate(&self, number: u32, page: usize) -> Result<(), BlockError> {
+        self.populate_pages(number, page, 1)
     }
 
     /// As [`BlockSet::populate`], for `pages` pages from page `first` on.
-    pub fn populate_pages(&self, number: u32, first: usize, pages: usize) {
-        let base = self.owner.find(number).and_then(|base| NonNull::new((base + first * PAGE_BYTES) as *mut u8));
-        if let Some(base) = base.filter(|_| first <= PAGES_PER_BLOCK && pages <= PAGES_PER_BLOCK - first) {
-            // SAFETY: inside a mapped block of ours.
-            unsafe { self.os().populate(base, pages * PAGE_BYTES) };
+    ///
+    /// # Errors
+    /// [`BlockError::Setting`] when the pages are not inside a block of this set; nothing is done then.
+    pub fn populate_pages(&self, number: u32, first: usize, pages: usize) -> Result<(), BlockError> {
+        if first > PAGES_PER_BLOCK || pages > PAGES_PER_BLOCK - first {
+            return Err(BlockError::Setting { what: "pages to be made ready should lie inside their block" });
         }
+        let Some(base) = self.base(number) else {
+            return Err(BlockError::Setting { what: "pages to be made ready should be of a block of this set" });
+        };
+        // SAFETY: inside a mapped block of ours.
+        unsafe { self.os().populate(base.add(first * PAGE_BYTES), pages * PAGE_BYTES) };
+        Ok(())
     }
 
     /// Notes that all of a block's memory was touched, so that the pool may keep it warm when it is given back.
@@ -275,6 +285,28 @@ mod tests {
         pool.validate().unwrap();
         drop((again, pool));
         assert_eq!(twin.mapped(), 0);
+    }
+
+    #[test]
+    fn pages_are_made_ready_inside_a_block_of_the_set_only() {
+        let set = BlockSet::new(&unpooled(system()), 1).unwrap();
+        let number = set.map().unwrap().0;
+        let word = |index: usize| set.block(number).unwrap().word(index).load(Ordering::Relaxed);
+        set.block(number).unwrap().word(7).store(42, Ordering::Relaxed);
+        for (first, pages) in [(0, 0), (0, 1), (0, PAGES_PER_BLOCK), (PAGES_PER_BLOCK - 1, 1), (PAGES_PER_BLOCK, 0)] {
+            assert_eq!(set.populate_pages(number, first, pages), Ok(()), "{pages} pages from {first} on");
+        }
+        set.populate(number, PAGES_PER_BLOCK - 1).unwrap();
+        assert_eq!((word(7), word(BLOCK_BYTES / 8 - 1)), (42, 0), "what the pages hold stays");
+        let most = usize::MAX;
+        for (first, pages) in
+            [(0, PAGES_PER_BLOCK + 1), (PAGES_PER_BLOCK, 1), (most, 1), (1, most), (most / PAGE_BYTES, 2)]
+        {
+            let refused = set.populate_pages(number, first, pages);
+            assert!(matches!(refused, Err(BlockError::Setting { .. })), "{pages} pages from {first} on: {refused:?}");
+        }
+        assert!(set.populate(number, most).is_err() && set.populate(u32::MAX, 0).is_err());
+        assert!(BlockSet::new(&unpooled(system()), 1).unwrap().populate(number, 0).is_err(), "another set's");
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl Slots {
         let page = Page::new(block, index, class);
         if reads_zero {
             // Sixteen faults in one: the page is about to be filled.
-            ground.blocks.populate(number, index);
+            ground.blocks.populate(number, index).expect("a page of this heap");
         }
         page.clear((self.head)(generation_floor(number)), reads_zero);
         turn_page(block, index, Kind::Slots, class);

@@ -167,7 +167,8 @@ impl Shared {
         if zero & touched != 0 && grown && class >= SPARSE_CLASSES {
             // Sixteen faults in one: the page is about to be filled; so are the next ones where a block was filled already.
             let run = ((zero >> index).trailing_ones() as usize).min(if row.grown.get() { POPULATED } else { 1 });
-            self.blocks.populate_pages(header.number.load(Relaxed), index, run);
+            let ready = self.blocks.populate_pages(header.number.load(Relaxed), index, run);
+            ready.expect("pages of a block of ours");
             touched = (u64::MAX >> (64 - run)) << index;
         }
         header.zero.store(zero & !touched, Relaxed);
@@ -269,7 +270,7 @@ impl Shared {
         // The first 4 KiB are zero: records are those of pages that are not in use.
         if zero && row.grown.get() {
             // All of its header will be used.
-            self.blocks.populate(number, 0);
+            self.blocks.populate(number, 0).expect("a page of a block of ours");
         }
         header.number.store(number, Relaxed);
         header.mail.number.store(number, Relaxed);
