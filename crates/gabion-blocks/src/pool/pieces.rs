@@ -106,7 +106,10 @@ impl Shared {
         self.wants_trimmer();
     }
 
-    /// This arena has no cut block left: cuts an idle one, takes pieces or a block of a neighbour, or maps a block.
+    /// This arena has no free piece: takes some of a neighbour, cuts an idle block, of this arena or of another one, or maps one.
+    ///
+    /// In this order, because a block that is cut for each class in each arena is nearly all waste. Where neighbours are busy,
+    /// their locks are passed over, so that arenas that would disturb each other do get blocks of their own.
     fn cut_or_steal(
         &'static self,
         asked: usize,
@@ -115,13 +118,11 @@ impl Shared {
         into: &mut [Option<Piece>],
     ) -> Result<usize, BlockError> {
         let home = self.arena(seat::arena(self));
-        let own = home.lock().take_exactly(BLOCK_CLASS, false);
-        if own.is_none() {
-            let taken = self.steal_pieces(home, class, clean, into);
-            if taken > 0 {
-                return Ok(taken);
-            }
+        let taken = self.steal_pieces(home, class, clean, into);
+        if taken > 0 {
+            return Ok(taken);
         }
+        let own = home.lock().take_exactly(BLOCK_CLASS, false);
         let warm = own.or_else(|| self.steal(home, |shelves| shelves.take_exactly(BLOCK_CLASS, false)));
         let span = if let Some(span) = warm {
             span

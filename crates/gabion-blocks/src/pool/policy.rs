@@ -45,10 +45,11 @@ pub(crate) fn excess(idle: u64, taken: u64, mark: u64) -> u64 {
     idle.saturating_sub(mark.saturating_sub(taken))
 }
 
-/// How many idle bytes must go before `bytes` more are mapped, beside `mapped` bytes of which `taken` are taken.
-pub(crate) fn surplus(mapped: u64, taken: u64, bytes: u64, mark: u64) -> u64 {
+/// How many idle bytes must go before `bytes` more are mapped, beside `mapped` bytes of which `taken` are taken. Of the slack
+/// beyond the mark, the `free_pieces` bytes of blocks that are cut have their part: they are warm, too, and lent to nobody.
+pub(crate) fn surplus(mapped: u64, taken: u64, bytes: u64, mark: u64, free_pieces: u64) -> u64 {
     let mark = mark.max(taken + bytes);
-    (mapped + bytes).saturating_sub(mark + (mark / 4).max(SLACK))
+    (mapped + bytes).saturating_sub(mark + (mark / 4).saturating_sub(free_pieces).max(SLACK))
 }
 
 /// Which slot it is. Times are counted from any fixed moment, and slots from there on.
@@ -136,8 +137,10 @@ mod tests {
     #[test]
     fn a_fresh_mapping_makes_room_when_much_is_idle() {
         let mib = |count: u64| count << 20;
-        assert_eq!(surplus(mib(64), 0, mib(48), mib(64)), 0, "small processes keep a few sizes");
-        assert_eq!(surplus(mib(3000), mib(300), mib(10), mib(800)), mib(2010));
-        assert_eq!(surplus(mib(800), mib(800), mib(400), mib(800)), 0, "growth is no waste");
+        assert_eq!(surplus(mib(64), 0, mib(48), mib(64), 0), 0, "small processes keep a few sizes");
+        assert_eq!(surplus(mib(3000), mib(300), mib(10), mib(800), 0), mib(2010));
+        assert_eq!(surplus(mib(800), mib(800), mib(400), mib(800), 0), 0, "growth is no waste");
+        assert_eq!(surplus(mib(3000), mib(300), mib(10), mib(800), mib(50)), mib(2060), "pieces are slack, too");
+        assert_eq!(surplus(mib(3000), mib(300), mib(10), mib(800), mib(500)), mib(2146), "but never all of it");
     }
 }

@@ -190,7 +190,8 @@ impl Shared {
         let ledger = &self.ledger;
         let mapped = ledger.mapped();
         let beyond_pool = (mapped + bytes).saturating_sub(self.pool_bytes());
-        beyond_pool.max(surplus(mapped + ledger.held(), self.taken(), bytes, ledger.highest()))
+        let mapped = mapped + ledger.held();
+        beyond_pool.max(surplus(mapped, self.taken(), bytes, ledger.highest(), self.free_pieces()))
     }
 
     /// Draws `bytes` on the ledger for something to be mapped. Gives idle memory back where the pool's size or the

@@ -27,8 +27,9 @@ pub(crate) struct Arena {
     shelves: Mutex<Shelves>,
     /// Bytes on the shelves, as of the last time the lock was let go. For those who look for something to take.
     idle: AtomicU64,
-    /// Bytes taken, as of then. For the policy.
+    /// Bytes taken, and how many of these are free pieces of cut blocks, as of then. For the policy.
     taken: AtomicU64,
+    free_pieces: AtomicU64,
 }
 
 impl Arena {
@@ -71,8 +72,9 @@ impl std::ops::DerefMut for LockedArena<'_> {
 impl Drop for LockedArena<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Relaxed: a figure of its own, for a policy that guesses. Only the lock's holder stores, here and below.
+        // Relaxed: figures of their own, for a policy that guesses. Only the lock's holder stores, here and below.
         self.arena.taken.store(self.shelves.counts.taken(), Ordering::Relaxed);
+        self.arena.free_pieces.store(self.shelves.counts.free_pieces(), Ordering::Relaxed);
         // Release: see `Arena::idle`.
         self.arena.idle.store(self.shelves.counts.idle, Ordering::Release);
     }
@@ -241,8 +243,8 @@ impl Shared {
 
     #[cold]
     fn make_arena(&self, index: usize) -> &'static Arena {
-        let (idle, taken) = (AtomicU64::new(0), AtomicU64::new(0));
-        let fresh = Box::new(Arena { index, shelves: Mutex::new(Shelves::new()), idle, taken });
+        let (idle, taken, free_pieces) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let fresh = Box::new(Arena { index, shelves: Mutex::new(Shelves::new()), idle, taken, free_pieces });
         let growing = lock(&self.growth);
         let place = &self.arenas[index];
         // SAFETY: as in `arena`.
@@ -287,6 +289,12 @@ impl Shared {
     pub fn taken(&self) -> u64 {
         // Relaxed: see `LockedArena::drop`.
         self.arenas().map(|arena| arena.taken.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes of free pieces of all cut blocks. Beside other threads, about so many.
+    pub fn free_pieces(&self) -> u64 {
+        // Relaxed: see `LockedArena::drop`.
+        self.arenas().map(|arena| arena.free_pieces.load(Ordering::Relaxed)).sum()
     }
 
     /// Adds up what is taken, for the policy. To be called with the arena unlocked that says so (`Shelves::tells`), and

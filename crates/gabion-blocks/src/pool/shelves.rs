@@ -36,6 +36,12 @@ impl Counts {
     pub fn taken(&self) -> u64 {
         self.lent + self.held + self.cut
     }
+
+    /// Bytes of cut blocks that are in no piece that is out.
+    #[inline]
+    pub fn free_pieces(&self) -> u64 {
+        self.cut - self.pieces_out
+    }
 }
 
 /// How many bytes an arena lends, at most, before it has all arenas' demand added up again.

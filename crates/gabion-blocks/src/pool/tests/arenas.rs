@@ -149,6 +149,22 @@ fn an_empty_arena_takes_from_its_neighbours_before_it_maps() {
 }
 
 #[test]
+fn pieces_of_a_neighbour_are_taken_before_a_block_more_is_cut() {
+    let (pool, twin) = pool();
+    let cut_blocks = || pool.shared().arenas().map(|arena| arena.lock().cut_blocks().count()).sum::<usize>();
+    let blocks: Vec<Buffer> = (0..8).map(|_| in_thread(|| rent(&pool, 3 * MIB))).collect();
+    // Idle blocks in every arena that these threads belonged to.
+    drop(blocks);
+    let pieces: Vec<Buffer> = (0..8).map(|_| in_thread(|| rent(&pool, 300_000))).collect();
+    assert_eq!(cut_blocks(), 1, "a block holds twelve of these");
+    let more: Vec<Buffer> = (0..8).map(|_| in_thread(|| rent(&pool, 300_000))).collect();
+    assert_eq!(cut_blocks(), 2);
+    assert_eq!(pool.shared().free_pieces(), 8 * MIB as u64 - pool.stats().in_use);
+    drop((pieces, more));
+    close(pool, twin);
+}
+
+#[test]
 fn figures_of_the_arenas_add_up() {
     let (pool, twin) = pool();
     let live: Vec<Buffer> = (0..40).map(|index| in_thread(|| rent(&pool, TIERS[index % 4]))).step_by(2).collect();
