@@ -75,7 +75,7 @@ test-python: $(VENV)/.extension $(VENV)/.check
 
 # A target folder of its own, because the flag would make cargo build everything anew, twice at every change of side.
 loom = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
-	cargo test --quiet --locked --release -p gabion-blocks -p gabion-slots -p gabion-pile --test loom
+	cargo test --quiet --locked --release -p gabion-blocks -p gabion-slots -p gabion-pile -p gabion-cache --test loom
 
 .PHONY: test-all-pythons
 test-all-pythons: $(VENV)/.tools  ## the Python tests in every interpreter at hand (PYTHONS="…" names them)
