@@ -69,7 +69,7 @@ def test_signatures_are_those_of_the_contract() -> None:
         "trim": "(all=False)",
     }
     names = list(inspect.signature(gabion.memory.configure).parameters)
-    assert names == ["pool_bytes", "arenas", "trim_period", "allocation_limit", "total_limit"]
+    assert names == ["pool_bytes", "arenas", "trim_period", "allocation_limit", "total_limit", "trim_malloc"]
 
 
 def test_figures() -> None:

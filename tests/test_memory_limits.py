@@ -139,16 +139,16 @@ def test_trim_gives_back_what_is_idle() -> None:
 
 
 def test_what_is_left_out_stays() -> None:
-    memory.configure(pool_bytes="100 MiB", trim_period=5, total_limit="2 GiB")
+    memory.configure(pool_bytes="100 MiB", trim_period=5, total_limit="2 GiB", trim_malloc=False)
     memory.configure(allocation_limit="1 GiB")
     memory.configure()
     memory.configure(pool_bytes=...)  # type: ignore[arg-type]
     figures = memory.stats()
-    assert (figures.pool_bytes, figures.trim_period) == (100 * MIB, 5.0)
+    assert (figures.pool_bytes, figures.trim_period, figures.trim_malloc) == (100 * MIB, 5.0, False)
     assert (figures.allocation_limit, figures.total_limit) == (1 << 30, 2 << 30)
-    memory.configure(pool_bytes=None, trim_period=None, allocation_limit=None, total_limit=None)
+    memory.configure(pool_bytes=None, trim_period=None, allocation_limit=None, total_limit=None, trim_malloc=None)
     figures = memory.stats()
-    assert figures.trim_period == 60.0
+    assert (figures.trim_period, figures.trim_malloc) == (60.0, True)
     assert figures.allocation_limit is figures.total_limit is None
     assert figures.pool_bytes > 0
 

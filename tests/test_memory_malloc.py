@@ -1,4 +1,4 @@
-"""`trim_malloc()`: what malloc keeps of a load that is over."""
+"""What malloc keeps of a load that is over: `trim_malloc()`, and what the trimmer does by itself."""
 
 import platform
 import subprocess
@@ -45,6 +45,37 @@ def left(*arguments: str) -> int:
 @glibc
 def test_a_load_that_is_over_leaves_little() -> None:
     assert left("trim") < 4 << 20
+
+
+# Gaps within a heap, which malloc keeps for ever if nobody asks it. Then a picture, and waiting.
+_GAPS = """
+import io, sys, time
+from pathlib import Path
+import gabion
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+gabion.memory.configure(trim_period=0.1, trim_malloc=sys.argv[1] == "trim")
+blocks = [bytes(10_000) for _ in range(4_000)]
+blocks = blocks[::40]
+full = resident()
+gabion.Image.new("RGB", (64, 64)).save(io.BytesIO(), format="JPEG")
+began = time.monotonic()
+while resident() > full - (30 << 20) and time.monotonic() - began < float(sys.argv[2]):
+    time.sleep(0.01)
+print(full - resident())
+"""
+
+
+@glibc
+def test_gaps_go_when_images_rest_unless_they_are_to_stay() -> None:
+    def gone(*arguments: str) -> int:
+        done = subprocess.run([sys.executable, "-c", _GAPS, *arguments], check=True, capture_output=True, timeout=60)
+        return int(done.stdout)
+
+    assert gone("trim", "30") > 30 << 20
+    assert gone("keep", "1") < 4 << 20
 
 
 def test_what_is_no_threshold_is_refused() -> None:

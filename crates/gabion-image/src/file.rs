@@ -91,6 +91,8 @@ impl Image {
     /// # Errors
     /// As [`Image::open`].
     pub fn decode(pool: &Pool, bytes: &[u8], options: &OpenOptions) -> Result<Self> {
+        // The libraries work on memory of malloc's, here and in `encode`.
+        pool.note_malloc();
         let mut decoder = decode::begin(bytes, &options.limits)?;
         let size = new_size(&mut *decoder, options)?;
         if options.mode == Some(Mode::L) {

@@ -59,6 +59,9 @@ pub unsafe trait Os: Send + Sync {
     /// # Safety
     /// The range lies inside one live mapping.
     unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool;
+
+    /// Has the C library's malloc give back what it keeps of memory that was freed. Where that is not glibc's, nothing happens.
+    fn trim_malloc(&self) {}
 }
 
 /// Has three functions called at every fork from now on: in the parent before it, in the parent after it, in the child.

@@ -24,6 +24,7 @@ pub struct Twin {
     mapped: AtomicU64,
     decommitted: AtomicU64,
     gathered: AtomicU64,
+    malloc_trims: AtomicU64,
     peak: AtomicU64,
     maps: AtomicU64,
     ranges: Mutex<BTreeMap<usize, usize>>,
@@ -38,6 +39,7 @@ impl Twin {
             mapped: AtomicU64::new(0),
             decommitted: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
+            malloc_trims: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             maps: AtomicU64::new(0),
             ranges: Mutex::new(BTreeMap::new()),
@@ -85,6 +87,11 @@ impl Twin {
     /// Bytes that were to be gathered onto huge pages so far, whether they could be or not.
     pub fn gathered(&self) -> u64 {
         self.gathered.load(Ordering::SeqCst)
+    }
+
+    /// How often malloc was to give back what it keeps.
+    pub fn malloc_trims(&self) -> u64 {
+        self.malloc_trims.load(Ordering::SeqCst)
     }
 }
 
@@ -149,5 +156,10 @@ unsafe impl Os for Twin {
         self.gathered.fetch_add(bytes as u64, Ordering::SeqCst);
         // SAFETY: the caller's duty, passed on.
         unsafe { system().gather(at, bytes) }
+    }
+
+    fn trim_malloc(&self) {
+        self.malloc_trims.fetch_add(1, Ordering::SeqCst);
+        system().trim_malloc();
     }
 }

@@ -170,6 +170,12 @@ unsafe impl Os for Unix {
     unsafe fn gather(&self, _: NonNull<u8>, _: usize) -> bool {
         false
     }
+
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn trim_malloc(&self) {
+        // SAFETY: may be called at any time, from any thread; takes the lock of each of malloc's heaps in turn.
+        unsafe { libc::malloc_trim(0) };
+    }
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@
 //! | `cut`, `span`, `granules`, `addresses` | what is known about each mapping, and which one an address lies in |
 //! | `cache`, `shelves`, `shared` | a thread's pieces, an arena's memory, and what all handles share |
 //! | `room`, `seat`, `pieces`, `whole` | giving back to make room; lending and taking back |
-//! | `tick`, `trimmer` | when to trim, and the thread that does |
+//! | `malloc`, `tick`, `trimmer` | when to trim, malloc as well, and the thread that does |
 //! | [`buffer`], [`group`] | what users hold |
 //! | [`stats`], `books` | reports, and the check of all equations |
 //! | `fork` | a child with working locks |
@@ -71,6 +71,8 @@ mod shelves;
 mod shared;
 
 mod room;
+
+mod malloc;
 
 mod tick;
 

@@ -227,6 +227,15 @@ impl Pool {
         self.shared.check(self.shared.now())
     }
 
+    /// Says that a library has worked on memory of the C library's malloc, which keeps most of what is freed: as image codecs
+    /// do. Once nobody has said so for a [`trim_period`](Settings::trim_period), or as soon as memory is short, the trimmer has
+    /// malloc give it back (glibc's `malloc_trim`), unless [`Settings::trim_malloc`] is false. A load, mostly.
+    pub fn note_malloc(&self) {
+        if self.shared.note_malloc() {
+            self.shared.wants_trimmer();
+        }
+    }
+
     /// The pool's figures. Takes each arena's lock for a moment.
     pub fn stats(&self) -> PoolStats {
         self.shared.stats()

@@ -32,6 +32,11 @@ pub struct Settings {
     /// How long a request waits when the system is out of memory and the pool has nothing left to give back.
     /// Default: 100 ms.
     pub patience: Duration,
+    /// Whether the trimmer has the C library's malloc give back what it keeps, too, when [`Pool::note_malloc`] was called and
+    /// then was not for a period, or memory is short. With glibc only. Default: true.
+    ///
+    /// [`Pool::note_malloc`]: super::Pool::note_malloc
+    pub trim_malloc: bool,
     /// True while `pool_bytes` follows the limits of this process.
     pub(crate) follows: bool,
 }
@@ -46,6 +51,7 @@ impl Default for Settings {
             allocation_limit: u64::MAX,
             total_limit: u64::MAX,
             patience: Duration::from_millis(100),
+            trim_malloc: true,
             follows: true,
         }
     }
@@ -69,6 +75,7 @@ impl Settings {
         self.trim_period = change.trim_period.unwrap_or(self.trim_period);
         self.allocation_limit = change.allocation_limit.unwrap_or(self.allocation_limit);
         self.total_limit = change.total_limit.unwrap_or(self.total_limit);
+        self.trim_malloc = change.trim_malloc.unwrap_or(self.trim_malloc);
         self.checked()
     }
 
@@ -104,6 +111,8 @@ pub struct Change {
     pub allocation_limit: Option<u64>,
     /// See [`Settings::total_limit`].
     pub total_limit: Option<u64>,
+    /// See [`Settings::trim_malloc`].
+    pub trim_malloc: Option<bool>,
 }
 
 /// Asks for one piece of contiguous memory.

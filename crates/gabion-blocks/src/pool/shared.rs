@@ -103,6 +103,8 @@ pub(crate) struct Watch {
     /// The ticks at which the last slots ended, the latest first: a period in all.
     pub ends: [u64; SLOTS as usize],
     pub last_check: Option<Duration>,
+    /// How many slots have ended since malloc was last used, until it is trimmed: see `malloc`.
+    pub malloc_rests: Option<u64>,
 }
 
 /// The thread that trims.
@@ -141,6 +143,8 @@ pub(crate) struct Shared {
     pub caches: Mutex<Caches>,
     pub tallies: Tallies,
     pub watch: Mutex<Watch>,
+    /// Whether malloc was used since the last look.
+    pub malloc_used: AtomicBool,
     /// Rises with every look of the policy: the clock of `Span::stamp`.
     pub ticks: AtomicU64,
     pub trimmer: Trimmer,
@@ -181,6 +185,7 @@ impl Shared {
             caches: Mutex::new(Caches::default()),
             tallies: Tallies::default(),
             watch: Mutex::new(Watch::default()),
+            malloc_used: AtomicBool::new(false),
             ticks: AtomicU64::new(1),
             trimmer: Trimmer::default(),
             closed: AtomicBool::new(false),

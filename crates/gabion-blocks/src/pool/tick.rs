@@ -23,10 +23,12 @@ impl Shared {
         let tick = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         let period = self.follow_limits();
         if Readings::read(&self.root).tight() {
+            self.trim_malloc(0, true);
             return self.give_all();
         }
         self.flush_unused_caches();
         let (slots, before) = self.end_slots(now, period, tick);
+        self.trim_malloc(slots, false);
         let freed = self.trim_excess();
         // What was not used for a whole period; nothing new can have become so within a slot.
         if slots > 0 { freed + self.decommit_pieces(before) } else { freed }

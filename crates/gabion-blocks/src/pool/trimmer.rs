@@ -39,7 +39,7 @@ impl Shared {
         }
     }
 
-    /// True when there is nothing that a trimmer could ever give back.
+    /// True when there is nothing that a trimmer could ever give back or have given back.
     fn nothing_idle(&self) -> bool {
         let caches = self.all_caches();
         let shelves_empty = || {
@@ -50,7 +50,8 @@ impl Shared {
         };
         // Caches are visited only where nothing else keeps the trimmer on duty. And in this order at last: what moves
         // meanwhile moves from the caches to the shelves.
-        caches.iter().all(|cache| cache.bytes() == 0)
+        self.malloc_trimmed()
+            && caches.iter().all(|cache| cache.bytes() == 0)
             && shelves_empty()
             && caches.iter().all(|cache| cache.visit().bytes() == 0)
             && shelves_empty()

@@ -99,6 +99,7 @@ impl Image {
     /// [`ImageError::Unsupported`] for GIF, which can be read only; [`ImageError::Io`] when `out` fails.
     pub fn encode(&self, format: Format, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
         check(self, format, options)?;
+        self.pool().note_malloc();
         match format {
             Format::Jpeg => jpeg::write(self, options, out),
             Format::Png => png::write(self, options, out),

@@ -152,6 +152,10 @@ impl<'py> Setting<'py> {
 /// groups in all, idle memory included, which is given back before anything is refused. Refused requests raise
 /// LimitError before anything is touched. Default, and 0: no limit.
 ///
+/// trim_malloc: whether malloc gives back what it keeps of memory that image codecs and Python freed (malloc_trim), once no
+/// image was opened or saved for a trim_period, or memory is short. It takes a thread of the pool's some milliseconds, and
+/// what the process asks of malloc next comes fresh. With glibc only. Default: True. See also trim_malloc().
+///
 /// Lowering pool_bytes or total_limit trims at once; what is in use stays.
 ///
 /// >>> import gabion.memory
@@ -165,9 +169,10 @@ impl<'py> Setting<'py> {
 #[pyo3(
     signature = (
         *, pool_bytes = Setting::Kept, arenas = Setting::Kept, trim_period = Setting::Kept,
-        allocation_limit = Setting::Kept, total_limit = Setting::Kept
+        allocation_limit = Setting::Kept, total_limit = Setting::Kept, trim_malloc = Setting::Kept
     ),
-    text_signature = "(*, pool_bytes=..., arenas=..., trim_period=..., allocation_limit=..., total_limit=...)"
+    text_signature = "(*, pool_bytes=..., arenas=..., trim_period=..., allocation_limit=..., total_limit=..., \
+                      trim_malloc=...)"
 )]
 fn configure(
     py: Python<'_>,
@@ -176,6 +181,7 @@ fn configure(
     trim_period: Setting<'_>,
     allocation_limit: Setting<'_>,
     total_limit: Setting<'_>,
+    trim_malloc: Setting<'_>,
 ) -> PyResult<()> {
     let default = Settings::default();
     let follow = matches!(pool_bytes, Setting::Default);
@@ -185,6 +191,7 @@ fn configure(
         trim_period: trim_period.read(default.trim_period, |value| time::duration("trim_period", value))?,
         allocation_limit: allocation_limit.limit("allocation_limit")?,
         total_limit: total_limit.limit("total_limit")?,
+        trim_malloc: trim_malloc.read(default.trim_malloc, PyAnyMethods::is_truthy)?,
     };
     detached(py, || {
         Pool::global().configure(&change)?;

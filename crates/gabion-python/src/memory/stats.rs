@@ -59,6 +59,8 @@ figures! {
         total_limit: Option<Figure>,
         /// Seconds after which idle memory that nobody needed goes back to the system.
         trim_period: f64,
+        /// Whether malloc gives back what it keeps, too, when images have rested for that long.
+        trim_malloc: bool,
         /// One ArenaStats for each arena in use.
         arenas: Py<PyTuple>,
     }
@@ -95,6 +97,7 @@ pub(super) fn memory_stats(py: Python<'_>, stats: &PoolStats, settings: &Setting
         limit(settings.allocation_limit),
         limit(settings.total_limit),
         settings.trim_period.as_secs_f64(),
+        settings.trim_malloc,
         PyTuple::new(py, arenas?)?.unbind(),
     ))
 }
@@ -108,6 +111,7 @@ figure_methods! {
             dict.set_item("allocation_limit", self.allocation_limit)?;
             dict.set_item("total_limit", self.total_limit)?;
             dict.set_item("trim_period", self.trim_period)?;
+            dict.set_item("trim_malloc", self.trim_malloc)?;
             let arenas = self.arenas.bind(py).iter();
             let arenas: PyResult<Vec<_>> = arenas.map(|arena| arena.cast::<ArenaStats>()?.get().as_dict(py)).collect();
             dict.set_item("arenas", arenas?)?;

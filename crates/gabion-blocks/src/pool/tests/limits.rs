@@ -146,6 +146,7 @@ fn settings_change_at_run_time_or_not_at_all() {
         trim_period: Some(Duration::from_secs(5)),
         allocation_limit: Some(1 << 20),
         total_limit: Some(1 << 21),
+        trim_malloc: None,
     };
     pool.configure(&change).unwrap();
     let after = pool.settings();

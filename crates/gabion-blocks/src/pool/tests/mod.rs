@@ -5,6 +5,7 @@ mod cuts;
 mod failures;
 mod groups;
 mod limits;
+mod malloc;
 mod model;
 mod sizes;
 mod trimming;
@@ -42,6 +43,11 @@ fn pool() -> (Pool, &'static Twin) {
 
 fn rent(pool: &Pool, bytes: usize) -> Buffer {
     pool.rent(&Request::new(bytes)).unwrap()
+}
+
+/// Lets the policy look, `periods` after the pool was made.
+fn look(pool: &Pool, periods: f64) -> u64 {
+    pool.shared().look(PERIOD.mul_f64(periods))
 }
 
 /// Drops the pool and checks that nothing is left of it.

@@ -5,14 +5,9 @@ use std::path::PathBuf;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use super::{MIB, PERIOD, close, pool, quiet, rent};
+use super::{MIB, PERIOD, close, look, pool, quiet, rent};
 use crate::os::Twin;
 use crate::pool::{Buffer, Change, Pool};
-
-/// Lets the policy look, `periods` after the pool was made.
-fn look(pool: &Pool, periods: f64) -> u64 {
-    pool.shared().look(PERIOD.mul_f64(periods))
-}
 
 fn burst(pool: &Pool) {
     let live: Vec<Buffer> =
@@ -233,10 +228,13 @@ fn under_pressure_everything_idle_goes() {
         let mut kept = rent(&pool, 5000);
         kept.as_mut_slice().fill(3);
         burst(&pool);
+        pool.note_malloc();
         look(&pool, 0.1);
         assert!(pool.stats().idle > 40 << 20, "{name}: calm");
+        assert_eq!(twin.malloc_trims(), 0, "{name}: calm");
         system.write(tight.0, tight.1);
         assert!(pool.check() > 0);
+        assert_eq!(twin.malloc_trims(), 1, "{name}");
         let stats = pool.stats();
         assert_eq!((stats.cached, stats.arenas.iter().map(|arena| arena.idle).sum::<u64>()), (0, 0), "{name}");
         assert!(kept.as_slice().iter().all(|&byte| byte == 3));
