@@ -1,6 +1,6 @@
 import sys
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
 from types import EllipsisType, TracebackType
@@ -32,6 +32,8 @@ _Readable = _ReadInto | _Read
 _Size = SupportsIndex | str
 # Seconds, or text such as "5 min".
 _Time = float | str | timedelta
+_Span = _Time | None
+_End = float | datetime | None
 
 __version__: str
 
@@ -527,9 +529,9 @@ class CacheTable(Generic[_K, _V]):
         value: _V,
         /,
         *,
-        ttl: _Time | None = None,
-        idle: _Time | None = None,
-        expires_at: float | datetime | None = None,
+        ttl: _Span = None,
+        idle: _Span = None,
+        expires_at: _End = None,
         priority: int = 0,
     ) -> PutResult: ...
     def add(
@@ -538,15 +540,37 @@ class CacheTable(Generic[_K, _V]):
         value: _V,
         /,
         *,
-        ttl: _Time | None = None,
-        idle: _Time | None = None,
-        expires_at: float | datetime | None = None,
+        ttl: _Span = None,
+        idle: _Span = None,
+        expires_at: _End = None,
         priority: int = 0,
     ) -> bool: ...
     @overload
     def pop(self, key: _K, /) -> _V: ...
     @overload
     def pop(self, key: _K, /, default: _D) -> _V | _D: ...
+    @overload
+    def get_or_put(
+        self,
+        key: _K,
+        factory: Callable[[], Coroutine[Any, Any, _V]],
+        *,
+        ttl: _Span = None,
+        idle: _Span = None,
+        expires_at: _End = None,
+        priority: int = 0,
+    ) -> Coroutine[Any, Any, _V]: ...
+    @overload
+    def get_or_put(
+        self,
+        key: _K,
+        factory: Callable[[], _V],
+        *,
+        ttl: _Span = None,
+        idle: _Span = None,
+        expires_at: _End = None,
+        priority: int = 0,
+    ) -> _V: ...
     def discard(self, key: _K, /) -> bool: ...
     def touch(self, key: _K, /, ttl: _Time | None = None) -> bool: ...
     def get_many(self, keys: Iterable[_K], /) -> dict[_K, _V]: ...

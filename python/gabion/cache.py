@@ -25,7 +25,6 @@ from gabion._memoize import is_asynchronous, refuse_awaitable
 from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
     from datetime import datetime, timedelta
     from typing import ParamSpec, Protocol
 
@@ -147,31 +146,9 @@ class Table(CacheTable[_K, _V]):
             return value
         return self._look(key, value)  # type: ignore[no-any-return]
 
-    @overload
-    def get_or_put(
+    def _get_or_put(
         self,
-        key: _K,
-        factory: Callable[[], Coroutine[Any, Any, _V]],
-        *,
-        ttl: float | str | timedelta | None = None,
-        idle: float | str | timedelta | None = None,
-        expires_at: float | datetime | None = None,
-        priority: int = 0,
-    ) -> Coroutine[Any, Any, _V]: ...
-    @overload
-    def get_or_put(
-        self,
-        key: _K,
-        factory: Callable[[], _V],
-        *,
-        ttl: float | str | timedelta | None = None,
-        idle: float | str | timedelta | None = None,
-        expires_at: float | datetime | None = None,
-        priority: int = 0,
-    ) -> _V: ...
-    def get_or_put(
-        self,
-        key: _K,
+        key: Any,
         factory: Callable[[], Any],
         *,
         ttl: float | str | timedelta | None = None,
@@ -179,28 +156,7 @@ class Table(CacheTable[_K, _V]):
         expires_at: float | datetime | None = None,
         priority: int = 0,
     ) -> Any:
-        """Return the key's value, or call ``factory()``, store what it returns, and return that.
-
-        However many threads ask for a key that is not there, one factory runs; the others wait for its value, or try
-        themselves when it raises. What it raises goes to its own caller, and nothing is stored. No lock is held
-        meanwhile. The value is returned even when there is no room to keep it.
-
-        ``ttl``, ``idle``, ``expires_at`` and ``priority`` are those of put(), for a value that is made now.
-
-        With a coroutine function as factory this returns a coroutine to be awaited, and tasks take the places of
-        threads. Both kinds of callers may wait for each other's factories.
-
-        Raises RuntimeError instead of waiting for ever: for a factory that asks for its own key, factories that wait
-        for each other, and a plain call on the thread whose event loop runs the key's factory. What a factory starts
-        with asyncio counts as the factory: its tasks, and what it hands to asyncio.to_thread().
-
-        >>> import gabion
-        >>> cache = gabion.Cache("64 MiB")
-        >>> cache.get_or_put("report", lambda: ["slow", "query"], ttl=60)
-        ['slow', 'query']
-        >>> cache.get_or_put("report", lambda: "not called again")
-        ['slow', 'query']
-        """
+        """What get_or_put() does when its factory is anything but a plain function, or comes by name."""
         if is_asynchronous(factory):
             return self._get_or_put_async(key, factory, _given(ttl, idle, expires_at, priority))
         value = self.get(key, MISSING)

@@ -12,7 +12,7 @@ use pyo3::exceptions::PySystemError;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::errors::{exception, type_error};
 
@@ -143,6 +143,17 @@ impl<'py> Keywords<'_, 'py> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
+    }
+
+    /// The keywords as a dict.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub(crate) fn to_dict(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        let names = self.names.iter().flat_map(PyTupleMethods::iter);
+        names.zip(self.values).try_for_each(|(name, value)| dict.set_item(name, value))?;
+        Ok(dict)
     }
 
     /// Calls `take` with each keyword.

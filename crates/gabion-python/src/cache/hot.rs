@@ -1,11 +1,15 @@
-//! `get`, `put`, `add`, `pop`, `discard`, and how memoized functions look: the calls that a program makes millions of times.
+//! `get`, `put`, `add`, `get_or_put`, `pop`, `discard`, and how memoized functions look: the calls that a program makes millions of times.
 //!
 //! They are written against the C API: see `fastcall`.
 
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
+
 use gabion_cache::PutResult;
 use pyo3::ffi::{self, PyObject};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyTuple, PyType};
 
 use super::state::{CacheTable, missing, result_of};
 use super::{arguments, options};
@@ -13,7 +17,7 @@ use crate::errors::type_error;
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
 use crate::pile::scratch::with_encoded;
 
-static METHODS: [Method; 6] = [
+static METHODS: [Method; 7] = [
     Method::with_keywords(
         c"get",
         get,
@@ -46,6 +50,27 @@ stored; the earlier value stays then.\n",
         add,
         c"add($self, key, value, /, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
 Store value only if the key has none; keywords are those of put(). Returns whether it was stored.\n",
+    ),
+    Method::with_keywords(
+        c"get_or_put",
+        get_or_put,
+        c"get_or_put($self, key, factory, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
+Return the key's value, or call factory(), store what it returns, and return that.\n\n\
+However many threads ask for a key that is not there, one factory runs; the others wait for its value, or try\n\
+themselves when it raises. What it raises goes to its own caller, and nothing is stored. No lock is held\n\
+meanwhile. The value is returned even when there is no room to keep it.\n\n\
+ttl, idle, expires_at and priority are those of put(), for a value that is made now.\n\n\
+With a coroutine function as factory this returns a coroutine to be awaited, and tasks take the places of\n\
+threads. Both kinds of callers may wait for each other's factories.\n\n\
+Raises RuntimeError instead of waiting for ever: for a factory that asks for its own key, factories that wait\n\
+for each other, and a plain call on the thread whose event loop runs the key's factory. What a factory starts\n\
+with asyncio counts as the factory: its tasks, and what it hands to asyncio.to_thread().\n\n\
+>>> import gabion\n\
+>>> cache = gabion.Cache('64 MiB')\n\
+>>> cache.get_or_put('report', lambda: ['slow', 'query'], ttl=60)\n\
+['slow', 'query']\n\
+>>> cache.get_or_put('report', lambda: 'not called again')\n\
+['slow', 'query']\n",
     ),
     Method::with_keywords(
         c"pop",
@@ -116,6 +141,55 @@ fn default_of<'py>(
         Ok(())
     })?;
     default.filter(|_| !given).ok_or_else(|| type_error(py, &format!("{function}() takes default once")))
+}
+
+unsafe extern "C" fn get_or_put(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
+        // SAFETY: the object whose method is called, borrowed for the call.
+        let table = unsafe { Borrowed::from_ptr(py, slf) };
+        let (key, factory) = match args {
+            [key, factory] if is_plain(factory)? => (key, factory),
+            _ => {
+                let args = PyTuple::new(py, args)?;
+                return table
+                    .call_method(intern!(py, "_get_or_put"), args, Some(&keywords.to_dict(py)?))
+                    .map(Bound::into_ptr);
+            }
+        };
+        options::of_put(py, "get_or_put", &keywords)?;
+        if let Some(object) = this.open(py)?.build(py, key)? {
+            return Ok(object.into_ptr());
+        }
+        table.call_method1(intern!(py, "_make"), (key, factory, keywords.to_dict(py)?)).map(Bound::into_ptr)
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call_with_keywords(slf, args, count, names, work) }
+}
+
+/// Whether an object is a function that was written with `def` or `lambda`, makes no coroutine, and was not marked as one
+/// that does: attributes of its own are looked into elsewhere.
+fn is_plain(factory: &Bound<'_, PyAny>) -> PyResult<bool> {
+    const COROUTINE: i64 = 0x80; // inspect.CO_COROUTINE
+    let py = factory.py();
+    // SAFETY: alive, and a function by the first look. The field is null or a dict; where there is no global lock, another
+    // thread may set it: then either is right.
+    let code = unsafe {
+        if ffi::Py_TYPE(factory.as_ptr()) != &raw mut ffi::PyFunction_Type {
+            return Ok(false);
+        }
+        let own = &raw mut (*factory.as_ptr().cast::<ffi::PyFunctionObject>()).func_dict;
+        // Relaxed: only whether there is one.
+        if !AtomicPtr::from_ptr(own).load(Relaxed).is_null() {
+            return Ok(false);
+        }
+        Borrowed::from_ptr(py, ffi::PyFunction_GetCode(factory.as_ptr()))
+    };
+    Ok(code.getattr(intern!(py, "co_flags"))?.extract::<i64>()? & COROUTINE == 0)
 }
 
 unsafe extern "C" fn pop(

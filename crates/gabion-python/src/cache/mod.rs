@@ -11,7 +11,7 @@
 //! | `state` | the class that `gabion.Table` and `gabion.Cache` are made of |
 //! | `many` | many keys in one call |
 //! | `table` | the everyday methods |
-//! | `hot` | `get`, `put`, `add`, `pop`, `discard`, a memoized function's look; written against the C API |
+//! | `hot` | `get`, `put`, `add`, `get_or_put`, `pop`, `discard`, a memoized function's look; written against the C API |
 
 mod key;
 
