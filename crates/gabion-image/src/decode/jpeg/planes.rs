@@ -32,8 +32,10 @@ pub fn rows(bytes: &[u8], count: usize, pool: &Pool, assembly: &mut Assembly) ->
         .map(|plane| pool.rent(&Request::new(plane.stride * plane.vertical_sampling_factor * 8)))
         .collect::<std::result::Result<_, _>>()?;
     loop {
-        let mut planes: Vec<&mut [u8]> = strips.iter_mut().map(Buffer::as_mut_slice).collect();
-        match raw.decode_next_imcu_row(&mut planes, &strides).map_err(corrupt)? {
+        // Nothing is allocated from strip to strip.
+        let mut planes: [&mut [u8]; 3] = Default::default();
+        planes.iter_mut().zip(&mut strips).for_each(|(plane, strip)| *plane = strip.as_mut_slice());
+        match raw.decode_next_imcu_row(&mut planes[..count], &strides).map_err(corrupt)? {
             RawImcuRowStatus::RowReady { rows_written } => {
                 for (layer, (strip, plane)) in strips.iter().zip(layout).enumerate() {
                     for row in strip.as_slice().chunks_exact(plane.stride).take(rows_written[layer]) {
