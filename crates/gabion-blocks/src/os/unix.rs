@@ -171,7 +171,7 @@ unsafe impl Os for Unix {
         false
     }
 
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     fn trim_malloc(&self) {
         // SAFETY: may be called at any time, from any thread; takes the lock of each of malloc's heaps in turn.
         unsafe { libc::malloc_trim(0) };
