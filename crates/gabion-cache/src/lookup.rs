@@ -115,7 +115,7 @@ impl Shard {
         if used {
             if ground.mode.counts_hits() {
                 if cell.hit() && ground.mode == Mode::Sketch {
-                    self.sketches.note(hash.kept());
+                    self.sketches.note_hit(hash.kept());
                 }
             } else if ground.mode.moves_on_hit() {
                 self.move_up(ground, cell);
@@ -158,7 +158,7 @@ impl Shard {
         }
         if used {
             if ground.mode.counts_hits() && cell.hit() && ground.mode == Mode::Sketch {
-                self.sketches.note(hash.kept());
+                self.sketches.note_hit(hash.kept());
             }
             if ground.mode.moves_on_hit() {
                 self.move_up_locked(ground, &mut state, place);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use gabion_blocks::prefetch;
 
 use crate::growth::{Parts, bounds, partner};
-use crate::hash::SEGMENT_BITS;
+use crate::hash::{KEPT_BITS, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
 use crate::sketch::{self, SAMPLE};
 
@@ -30,10 +30,16 @@ pub(crate) struct Sketches {
     epoch: AtomicU32,
     /// Keys noted since.
     noted: AtomicU64,
+    /// The latest hit, which is noted when the next one comes: 0, or what is kept of the hash and [`WAITS`].
+    late: AtomicU64,
     /// With fewer entries there are too many sketches, and with more too few. For the lock's holder.
     least: AtomicU64,
     most: AtomicU64,
 }
+
+/// A hit that waits to be noted: set so that it is never 0.
+const WAITS: u64 = 1 << 63;
+const _: () = assert!(KEPT_BITS < 63);
 
 /// A key's sketch. For the lock's holder, until the next put.
 #[derive(Clone, Copy)]
@@ -47,8 +53,8 @@ impl Sketches {
         let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2).min(1 << SEGMENT_BITS) as usize);
         let epochs = (0..strip.most()).map(|_| AtomicU32::new(0)).collect();
         let zero = || AtomicU64::new(0);
-        let (parts, noted, least, most) = (zero(), zero(), zero(), zero());
-        Self { strip, parts, epochs, epoch: AtomicU32::new(0), noted, least, most }
+        let (parts, noted, late, least, most) = (zero(), zero(), zero(), zero(), zero());
+        Self { strip, parts, epochs, epoch: AtomicU32::new(0), noted, late, least, most }
     }
 
     /// Bytes of all sketches.
@@ -96,9 +102,23 @@ impl Sketches {
         Ahead { index, words }
     }
 
+    /// Notes that a key was hit, one hit late: memory answers for this one's counters until the next hit comes. No lock is
+    /// needed.
+    #[inline]
+    pub fn note_hit(&self, kept: u64) {
+        self.prefetch(kept);
+        // Relaxed, and not a read-modify-write: of hits that come at one time one may be lost, or noted twice. What matters is
+        // that sketches know roughly how often keys were asked for.
+        let earlier = self.late.load(Relaxed);
+        self.late.store(kept | WAITS, Relaxed);
+        if earlier != 0 {
+            self.note(earlier & !WAITS);
+        }
+    }
+
     /// Notes that a key was asked for. No lock is needed.
     #[inline]
-    pub fn note(&self, kept: u64) {
+    fn note(&self, kept: u64) {
         if let Some(words) = self.strip.get(self.index(kept)) {
             self.note_in(words, kept);
         }
@@ -192,5 +212,27 @@ impl Sketches {
         self.parts.store(Parts::of(last as u64).to_bits(), Release);
         self.strip.give(last);
         last as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_blocks::{Budget, PAGE_BYTES};
+
+    use super::*;
+
+    #[test]
+    fn a_hit_is_noted_when_the_next_one_comes() {
+        let memory = Arc::new(Budget::new(PAGE_BYTES as u64));
+        let sketches = Sketches::new(&Arc::new(Pages::new(&memory).unwrap()), 100);
+        let (one, other) = (7, (1 << KEPT_BITS) - 1);
+        sketches.note_hit(one);
+        assert_eq!(sketches.frequency(one), 0, "there is no sketch yet");
+        sketches.note_put(1, other, sketches.ahead(other));
+        assert_eq!((sketches.frequency(one), sketches.frequency(other)), (0, 1));
+        sketches.note_hit(other);
+        assert_eq!((sketches.frequency(one), sketches.frequency(other)), (1, 1));
+        (0..3).for_each(|_| sketches.note_hit(one));
+        assert_eq!((sketches.frequency(one), sketches.frequency(other)), (3, 2));
     }
 }
