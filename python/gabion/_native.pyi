@@ -32,7 +32,7 @@ _Readable = _ReadInto | _Read
 _Size = SupportsIndex | str
 # Seconds, or text such as "5 min".
 _Time = float | str | timedelta
-_Span = _Time | None
+_Age = _Time | None
 _End = float | datetime | None
 
 __version__: str
@@ -524,26 +524,10 @@ class CacheTable(Generic[_K, _V]):
     @overload
     def get(self, key: _K, /, default: _D) -> _V | _D: ...
     def put(
-        self,
-        key: _K,
-        value: _V,
-        /,
-        *,
-        ttl: _Span = None,
-        idle: _Span = None,
-        expires_at: _End = None,
-        priority: int = 0,
+        self, key: _K, value: _V, /, *, ttl: _Age = None, idle: _Age = None, expires_at: _End = None, priority: int = 0
     ) -> PutResult: ...
     def add(
-        self,
-        key: _K,
-        value: _V,
-        /,
-        *,
-        ttl: _Span = None,
-        idle: _Span = None,
-        expires_at: _End = None,
-        priority: int = 0,
+        self, key: _K, value: _V, /, *, ttl: _Age = None, idle: _Age = None, expires_at: _End = None, priority: int = 0
     ) -> bool: ...
     @overload
     def pop(self, key: _K, /) -> _V: ...
@@ -555,8 +539,8 @@ class CacheTable(Generic[_K, _V]):
         key: _K,
         factory: Callable[[], Coroutine[Any, Any, _V]],
         *,
-        ttl: _Span = None,
-        idle: _Span = None,
+        ttl: _Age = None,
+        idle: _Age = None,
         expires_at: _End = None,
         priority: int = 0,
     ) -> Coroutine[Any, Any, _V]: ...
@@ -566,8 +550,8 @@ class CacheTable(Generic[_K, _V]):
         key: _K,
         factory: Callable[[], _V],
         *,
-        ttl: _Span = None,
-        idle: _Span = None,
+        ttl: _Age = None,
+        idle: _Age = None,
         expires_at: _End = None,
         priority: int = 0,
     ) -> _V: ...
