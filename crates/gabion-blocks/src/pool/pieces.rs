@@ -4,7 +4,7 @@ use super::cache::{MOST_MOVED, MOST_TAKEN, Open, Own, Piece, batch};
 use super::cut::Cut;
 use super::seat;
 use super::shared::{Arena, LockedArena, Shared};
-use super::size::{BLOCK_CLASS, PIECE_CLASSES};
+use super::size::{BLOCK_CLASS, PIECE_CLASSES, piece_bytes};
 use super::span::Span;
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
@@ -135,7 +135,8 @@ impl Shared {
 
     /// Takes free pieces of a neighbour's cut blocks; they stay that neighbour's.
     fn steal_pieces(&self, home: &Arena, class: usize, clean: bool, into: &mut [Option<Piece>]) -> usize {
-        for other in self.arenas_from(home.index).skip(1) {
+        let some = |other: &&Arena| other.free_pieces() >= piece_bytes(class) as u64;
+        for other in self.arenas_from(home.index).skip(1).filter(some) {
             let take = |mut shelves: LockedArena<'_>| shelves.take_pieces(class, clean, self.tick(), into);
             let taken = other.try_lock().map_or(0, take);
             if taken > 0 {

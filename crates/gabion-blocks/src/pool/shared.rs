@@ -27,7 +27,8 @@ pub(crate) struct Arena {
     shelves: Mutex<Shelves>,
     /// Bytes on the shelves, as of the last time the lock was let go. For those who look for something to take.
     idle: AtomicU64,
-    /// Bytes taken, and how many of these are free pieces of cut blocks, as of then. For the policy.
+    /// Bytes taken, and how many of these are free pieces of cut blocks, as of then. For guesses: of the policy, and of those who
+    /// look for a piece.
     taken: AtomicU64,
     free_pieces: AtomicU64,
 }
@@ -47,6 +48,12 @@ impl Arena {
     pub fn idle(&self) -> u64 {
         // Acquire: who sees less idle also sees that it is leaving (`Ledger::leave`).
         self.idle.load(Ordering::Acquire)
+    }
+
+    /// Bytes of free pieces of its cut blocks, at some moment.
+    pub fn free_pieces(&self) -> u64 {
+        // Relaxed: see `LockedArena::drop`.
+        self.free_pieces.load(Ordering::Relaxed)
     }
 }
 
@@ -298,8 +305,7 @@ impl Shared {
 
     /// Bytes of free pieces of all cut blocks. Beside other threads, about so many.
     pub fn free_pieces(&self) -> u64 {
-        // Relaxed: see `LockedArena::drop`.
-        self.arenas().map(|arena| arena.free_pieces.load(Ordering::Relaxed)).sum()
+        self.arenas().map(Arena::free_pieces).sum()
     }
 
     /// Adds up what is taken, for the policy. To be called with the arena unlocked that says so (`Shelves::tells`), and
