@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::mpsc;
 
-use super::{MIB, close, pool, pool_with, rent};
+use super::{MIB, alone, close, pool, pool_with, rent};
 use crate::os::can_fence_heavily;
 use crate::pool::cache::Cache;
 use crate::pool::{Buffer, Change, Pool, seat};
@@ -228,6 +228,7 @@ fn hand_over_in_a_chain_mixes_nothing_up() {
             seen.lock().unwrap().insert(buffer.as_ptr() as usize);
         }
     });
+    alone(&pool);
     assert!(pool.stats().fresh < 100, "hand-over keeps using the same memory: {:?}", pool.stats());
     assert_eq!(pool.stats().live, 0);
     close(pool, twin);

@@ -12,8 +12,9 @@ mod trimming;
 
 use std::time::Duration;
 
-use super::{Buffer, Pool, Request, Settings};
+use super::{Buffer, Pool, Request, Settings, seat};
 use crate::os::Twin;
+use crate::sync::lock;
 
 const MIB: usize = 1 << 20;
 const PERIOD: Duration = Duration::from_secs(3600);
@@ -50,8 +51,25 @@ fn look(pool: &Pool, periods: f64) -> u64 {
     pool.shared().look(PERIOD.mul_f64(periods))
 }
 
+/// Waits until all threads but this one have left the pool. The end of a scope does not wait for what its threads still do
+/// when they end: they empty their caches then.
+fn alone(pool: &Pool) {
+    let own = usize::from(seat::existing_cache(pool.shared()).is_some());
+    let start = std::time::Instant::now();
+    loop {
+        let caches = lock(&pool.shared().caches);
+        if caches.spare.len() + own == caches.all.len() {
+            return;
+        }
+        drop(caches);
+        assert!(start.elapsed() < Duration::from_secs(300), "a thread does not end");
+        std::thread::yield_now();
+    }
+}
+
 /// Drops the pool and checks that nothing is left of it.
 fn close(pool: Pool, twin: &Twin) {
+    alone(&pool);
     pool.validate().unwrap();
     drop(pool);
     assert_eq!(twin.mapped(), 0, "memory was not given back");
