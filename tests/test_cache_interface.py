@@ -205,7 +205,7 @@ def test_what_became_of_a_put_is_true_when_it_is_stored(cache):
 
 
 def test_priorities():
-    cache = Cache(80_000)
+    cache = Cache(50_000)
     while cache.stats().evicted == 0:
         cache.put(uuid4(), "x" * 50, priority=5)
     assert cache.put("low", "x" * 50, priority=4) is PutResult.REJECTED
@@ -240,7 +240,7 @@ def test_tables(cache):
 
 
 def test_callbacks():
-    cache = Cache(70_000, policy="fifo")
+    cache = Cache(20_000, policy="fifo")
     gone = []
     cache.on_evict(lambda key, value, reason: gone.append((key, value, reason)))
     number = 0

@@ -334,7 +334,7 @@ class Table(CacheTable[_K, _V]):
 class Cache(Table[_K, _V]):
     """A cache of at most ``max_bytes`` (int, or text such as "64 MiB"), keys, headers, index and pages included.
 
-    ``max_bytes`` counts bytes, not entries: from 64 KiB up, or 0 for a cache that refuses every put. ``ttl`` is how
+    ``max_bytes`` counts bytes, not entries: from 4 KiB up, or 0 for a cache that refuses every put. ``ttl`` is how
     long values live, ``idle`` how long they live without being asked for: seconds, text such as "5 min", or a
     timedelta; by default without end. ``name`` is shown by repr(). ``policy`` says what is evicted when room is
     needed: "default" (what was used least recently and least often), or the exact "lru", "fifo" and "s3fifo", which
@@ -410,7 +410,7 @@ class Cache(Table[_K, _V]):
     ) -> Table:
         """Return the table of a name, made with these settings when there is none.
 
-        It shares the cache's budget; ``max_bytes`` (64 KiB or more, or 0) limits it to a part, by default to all of it.
+        It shares the cache's budget; ``max_bytes`` (4 KiB or more, or 0) limits it to a part, by default to all of it.
         ``ttl`` and ``idle`` are for this table alone: without them its values have no end, whatever the cache's own
         times. A table that exists keeps its settings. A cache has at most 65,535 tables in its life; one more is an
         OverflowError.

@@ -1,6 +1,5 @@
 //! Sizes as callers write them: whole bytes, or text such as `"4 GiB"`.
 
-use gabion_blocks::PAGE_BYTES;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
@@ -42,13 +41,13 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     bytes(text.to_str()?).ok_or_else(|| refused(name, value))
 }
 
-/// As [`parse`], for the limit of what lies in pages. One below a page would hold nothing; it is meant as a count, or as
-/// a number of MiB. 0 is for the caller to judge.
-pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+/// As [`parse`], for a limit. One below `least`, which is what holding anything takes, is meant as a count, or as a number
+/// of MiB. 0 is for the caller to judge.
+pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>, least: usize) -> PyResult<u64> {
     let bytes = parse(name, value)?;
-    if bytes != 0 && bytes < PAGE_BYTES as u64 {
+    if bytes != 0 && bytes < least as u64 {
         let text = format!(
-            "{name}={}: it counts bytes, and what is put first takes a page of {PAGE_BYTES}; write a size such as \"64 MiB\"",
+            "{name}={}: it counts bytes, and what is put first takes {least}; write a size such as \"64 MiB\"",
             shown(value)
         );
         return Err(value_error(value.py(), &text));

@@ -20,6 +20,9 @@ use crate::pile::gate::detached;
 use crate::pile::scratch::with_encoded;
 use crate::{size, time};
 
+/// A limit that is less was meant as a count: the index alone takes as much for the first entry.
+const LEAST: usize = 4 << 10;
+
 #[pymethods]
 impl CacheTable {
     /// Empty, for __init__ to set up.
@@ -38,7 +41,7 @@ impl CacheTable {
         idle: Option<&Bound<'_, PyAny>>,
         policy: &str,
     ) -> PyResult<()> {
-        let max_bytes = size::limit("max_bytes", max_bytes)?;
+        let max_bytes = size::limit("max_bytes", max_bytes, LEAST)?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
         Codec::prepare(py)?;
         let table = TableOptions { max_bytes: None, ttl, idle };
@@ -63,7 +66,7 @@ impl CacheTable {
     ) -> PyResult<()> {
         let py = cache.py();
         let above = cache.get().open(py)?;
-        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value)).transpose()?;
+        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, LEAST)).transpose()?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
         let table = above.shared.store.cache.table(name, TableOptions { max_bytes, ttl, idle });
         let too_many = || exception(&py.get_type::<PyOverflowError>(), "a cache has at most 65535 tables in its life");

@@ -1,5 +1,6 @@
 //! The everyday methods of `gabion.Pile`.
 
+use gabion_blocks::PAGE_BYTES;
 use gabion_pile::PileOptions;
 use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -56,7 +57,7 @@ impl Pile {
             let text = "path= and types= belong to piles in files, which this version does not have: leave them out";
             return Err(exception(&py.get_type::<PyNotImplementedError>(), text));
         }
-        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value)).transpose()?;
+        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, PAGE_BYTES)).transpose()?;
         if max_bytes == Some(0) {
             // Elsewhere 0 is no limit. Here it would be a pile that every put fails on.
             let text = "max_bytes=0: such a pile could hold nothing; leave max_bytes out for as much as this process may \

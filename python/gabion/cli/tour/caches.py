@@ -27,7 +27,7 @@ from gabion.cli.tour.result import CacheResult, Hits
 # Limits, as parts of the bytes that all pages take; the one that is looked at while threads put.
 PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 WATCHED_PART = 1 / 8
-LEAST_LIMIT = 64 << 10  # of any cache
+LEAST_LIMIT = 4 << 10  # of any cache
 POLICIES = {"default": "recency and frequency", "lru": "exact LRU"}
 THREADS = 4
 FILLED_POINTS = 200
