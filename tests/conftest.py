@@ -20,9 +20,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """Takes what is there for the whole run out of the collector's sight: modules, and thousands of tests. Otherwise
-    each `gc.collect()` of a test walks 100,000 objects for 75 ms, twice in every test that asks for `balance`."""
+@pytest.fixture(scope="module", autouse=True)
+def _unseen() -> None:
+    """Takes what was there before a module's tests out of the collector's sight: modules, thousands of tests, reports.
+    Otherwise each `gc.collect()` walks 100,000 objects for 75 ms, twice in every test that asks for `balance`."""
     gc.collect()
     gc.freeze()
 
