@@ -67,7 +67,7 @@ test-rust: $(VENV)/.python
 
 .PHONY: test-loom
 test-loom:
-	$(loom)
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(loom)  # building takes longer than running
 
 .PHONY: test-python
 test-python: $(VENV)/.extension $(VENV)/.check

@@ -10,10 +10,11 @@ mod model;
 mod sizes;
 mod trimming;
 
+use std::sync::Once;
 use std::time::Duration;
 
 use super::{Buffer, Pool, Request, Settings, seat};
-use crate::os::Twin;
+use crate::os::{Twin, system};
 use crate::sync::lock;
 
 const MIB: usize = 1 << 20;
@@ -27,8 +28,16 @@ fn quiet() -> Settings {
     settings
 }
 
+/// The first large mapping of a process measures, with a mapping of its own, what huge pages may cost: not where a test
+/// counts mappings.
+fn measure_huge_pages() {
+    static MEASURED: Once = Once::new();
+    MEASURED.call_once(|| drop(Pool::new(system(), quiet()).unwrap().rent(&Request::new(16 * MIB)).unwrap()));
+}
+
 /// A pool on a twin of the system, without memory pressure and without a trimmer.
 fn pool_with(change: impl FnOnce(&mut Settings)) -> (Pool, &'static Twin) {
+    measure_huge_pages();
     let twin: &'static Twin = Box::leak(Box::default());
     let mut settings = quiet();
     change(&mut settings);
