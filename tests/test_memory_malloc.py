@@ -47,9 +47,10 @@ def test_a_load_that_is_over_leaves_little() -> None:
     assert left("trim") < 4 << 20
 
 
-# Gaps within a heap, which malloc keeps for ever if nobody asks it. Then a picture, and waiting.
+# Gaps within a heap, which malloc keeps for ever if nobody asks it. Then a picture, and waiting. Not between bytes:
+# without a GIL, Python has an allocator of its own for them.
 _GAPS = """
-import io, sys, time
+import ctypes, io, sys, time
 from pathlib import Path
 import gabion
 
@@ -57,8 +58,14 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 gabion.memory.configure(trim_period=0.1, trim_malloc=sys.argv[1] == "trim")
-blocks = [bytes(10_000) for _ in range(4_000)]
-blocks = blocks[::40]
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+blocks = [libc.malloc(10_000) for _ in range(4_000)]
+for block in blocks:
+    ctypes.memset(block, 1, 10_000)
+for number, block in enumerate(blocks):
+    if number % 40:
+        libc.free(block)
 full = resident()
 gabion.Image.new("RGB", (64, 64)).save(io.BytesIO(), format="JPEG")
 began = time.monotonic()
