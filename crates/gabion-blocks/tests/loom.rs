@@ -85,11 +85,15 @@ mod span {
 
     pub(crate) static SPAN: Span = Span;
 
-    static MEMORY: [u8; 256] = [0; 256];
+    /// Aligned as blocks are: a piece keeps a flag in its address.
+    #[repr(align(64))]
+    struct Memory([u8; 256]);
+
+    static MEMORY: Memory = Memory([0; 256]);
 
     impl Span {
         pub fn base(&self) -> NonNull<u8> {
-            NonNull::from(&MEMORY).cast()
+            NonNull::from(&MEMORY.0).cast()
         }
 
         pub fn piece_class(&self) -> usize {
