@@ -66,7 +66,7 @@ def plan(options: Options) -> Plan:
         "photographs; psnr_least the worst; psnr_saved after JPEG. OpenCV's filter is means, Skia's linear.",
         f"service: random photographs of up to 25 megapixels in random sizes of 64 to 1024, half decoded in full; "
         f"{_SERVICE_PERIODS} trim periods of load, then two of idleness, with all threads alive; one round. start_rss "
-        "is read when each thread has made one thumbnail each way. gabion begins with "
+        "is read when each thread has made one small thumbnail. gabion begins with "
         "gabion.memory.trim_malloc(), which only the subject 'malloc as it is' leaves out.",
     ]
     return made

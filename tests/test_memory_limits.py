@@ -23,7 +23,7 @@ def defaults() -> Iterator[None]:
     gc.collect()
     memory.trim(all=True)
     yield
-    memory.configure(pool_bytes=None, trim_period=None, allocation_limit=None, total_limit=None)
+    memory.configure(pool_bytes=None, trim_period=None, allocation_limit=None, total_limit=None, trim_malloc=None)
 
 
 def room(megabytes: int) -> int:
@@ -175,6 +175,7 @@ def test_the_contract_as_it_is_written() -> None:
         ({"arenas": "4 KiB"}, TypeError),
         ({"trim_period": 0}, ValueError),
         ({"trim_period": -1}, ValueError),
+        ({"trim_malloc": "no"}, TypeError),
         ({"trim_period": float("nan")}, ValueError),
         ({"trim_period": "60"}, ValueError),
         ({"trim_period": b"60"}, TypeError),

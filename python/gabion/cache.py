@@ -301,8 +301,8 @@ class Table(CacheTable[_K, _V]):
     def clear(self) -> int:
         """Remove all entries of the table. Return how many.
 
-        Takes time in proportion to the entries of the whole cache, unless no other table has any: then milliseconds,
-        however many they are.
+        Takes time in proportion to the entries of the whole cache, unless no other table has any: then to
+        the memory that they take, as Cache.clear() does.
         """
         return self._clear_table()
 
@@ -443,7 +443,7 @@ class Cache(Table[_K, _V]):
     def clear(self) -> int:
         """Remove all entries of all tables. Return how many.
 
-        Takes time in proportion to the memory that they take, not to their number: milliseconds for a gigabyte.
+        Takes time in proportion to the memory that they take, not to their number.
         """
         return self._clear_all()
 

@@ -30,13 +30,10 @@ impl Core {
     /// Asks for what a put of the key will look at first.
     #[inline]
     pub fn foresee_put(&self, table: u16, key: &[u8]) {
-        let Some(image) = Image::short(table, key) else { return };
-        let hash = self.hash(&image);
+        let Foreseen(hash) = self.foresee(table, key);
         let (ground, shards) = self.parts();
-        let shard = &shards[self.shard(hash)];
-        shard.segments.prefetch(hash.kept());
         if ground.mode == Mode::Sketch {
-            shard.sketches.prefetch(hash.kept());
+            shards[self.shard(hash)].sketches.prefetch(hash.kept());
         }
     }
 

@@ -68,24 +68,25 @@ impl Core {
     fn times(&self, record: &Record, options: &PutOptions) -> (Option<Due>, Times) {
         let table = record.options;
         let (ttl, idle) = (options.ttl.millis(table.ttl), options.idle.millis(table.idle));
+        let own_ttl = ttl.filter(|_| matches!(options.ttl, Span::Of(_)));
         if idle.is_some() || options.expires_at.is_some() {
-            return self.times_of(options, ttl, idle);
+            let (due, end) = self.ends_of(options, ttl, idle);
+            return (due, Times { end, ttl: own_ttl });
         }
-        let Some(ttl) = ttl else { return (None, Times::default()) };
-        let own_ttl = matches!(options.ttl, Span::Of(_)).then_some(ttl);
-        (Some(Due::new(self.now().saturating_add(ttl), None)), Times { end: None, ttl: own_ttl })
+        let due = ttl.map(|ttl| Due::new(self.now().saturating_add(ttl), None));
+        (due, Times { end: None, ttl: own_ttl })
     }
 
+    /// When a value with an idle time or a moment of its own ends, and when it does however often it is used, if that must be
+    /// known.
     #[inline(never)]
-    fn times_of(&self, options: &PutOptions, ttl: Option<u64>, idle: Option<u64>) -> (Option<Due>, Times) {
+    fn ends_of(&self, options: &PutOptions, ttl: Option<u64>, idle: Option<u64>) -> (Option<Due>, Option<u64>) {
         let now = self.now();
         let wall = options.expires_at.map(|at| at.saturating_sub(self.clock().wall()).as_millis());
         let wall = wall.map(|left| now.saturating_add(u64::try_from(left).unwrap_or(NEVER)));
         let end = [ttl.map(|ttl| now.saturating_add(ttl)), wall].into_iter().flatten().min();
         let deadline = [end, idle.map(|idle| now.saturating_add(idle))].into_iter().flatten().min();
-        let own_ttl = if matches!(options.ttl, Span::Of(_)) { ttl } else { None };
-        let due = deadline.map(|deadline| Due::new(deadline, idle));
-        (due, Times { end: end.filter(|_| idle.is_some()), ttl: own_ttl })
+        (deadline.map(|deadline| Due::new(deadline, idle)), end.filter(|_| idle.is_some()))
     }
 
     /// Stores a value; `None` when the key is there and the put is for absent keys only.

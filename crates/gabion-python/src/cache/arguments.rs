@@ -11,7 +11,7 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 use super::key::{self, DEEPEST, item};
 use crate::errors::exception;
@@ -56,9 +56,7 @@ fn write_named(named: &Bound<'_, PyDict>, into: &mut Vec<u8>) -> PyResult<()> {
 /// Appends one argument, around which there are so many tuples.
 #[inline]
 fn argument(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
-    // SAFETY: attached; `value` is alive.
-    let is_plain =
-        unsafe { ffi::PyUnicode_CheckExact(value.as_ptr()) != 0 || ffi::PyLong_CheckExact(value.as_ptr()) != 0 };
+    let is_plain = value.is_exact_instance_of::<PyString>() || value.is_exact_instance_of::<PyInt>();
     if is_plain { key::write(value, into, depth) } else { rarer(value, into, depth) }
 }
 

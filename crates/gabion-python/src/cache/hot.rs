@@ -108,14 +108,7 @@ unsafe extern "C" fn get(
     names: *mut PyObject,
 ) -> *mut PyObject {
     let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
-        let (key, mut default) = match args {
-            [key] => (key, None),
-            [key, default] => (key, Some(default.clone())),
-            _ => return Err(wrong_count(py, "get(key, default=None)", args.len())),
-        };
-        if !keywords.is_empty() {
-            default = Some(default_of(py, "get", &keywords, default.is_some())?);
-        }
+        let (key, default) = key_and_default(py, ("get", "get(key, default=None)"), args, &keywords)?;
         Ok(match this.open(py)?.build(py, key)? {
             Some(object) => object.into_ptr(),
             None => default.map_or_else(|| none(py), Bound::into_ptr),
@@ -123,6 +116,25 @@ unsafe extern "C" fn get(
     };
     // SAFETY: called by the interpreter.
     unsafe { call_with_keywords(slf, args, count, names, work) }
+}
+
+/// The arguments of get() and pop(): a key, and a default by its place or by name. `usage` is for who passes others.
+#[inline]
+fn key_and_default<'a, 'py>(
+    py: Python<'py>,
+    (function, usage): (&str, &str),
+    args: &'a [Bound<'py, PyAny>],
+    keywords: &Keywords<'_, 'py>,
+) -> PyResult<(&'a Bound<'py, PyAny>, Option<Bound<'py, PyAny>>)> {
+    let (key, default) = match args {
+        [key] => (key, None),
+        [key, default] => (key, Some(default.clone())),
+        _ => return Err(wrong_count(py, usage, args.len())),
+    };
+    if keywords.is_empty() {
+        return Ok((key, default));
+    }
+    Ok((key, Some(default_of(py, function, keywords, default.is_some())?)))
 }
 
 /// The one keyword of get() and pop().
@@ -173,7 +185,7 @@ unsafe extern "C" fn get_or_put(
 }
 
 /// Whether an object is a function that was written with `def` or `lambda`, makes no coroutine, and was not marked as one
-/// that does: attributes of its own are looked into elsewhere.
+/// that does: attributes of its own are looked into by `is_asynchronous` in Python, which decides all other cases.
 fn is_plain(factory: &Bound<'_, PyAny>) -> PyResult<bool> {
     const COROUTINE: i64 = 0x80; // inspect.CO_COROUTINE
     let py = factory.py();
@@ -200,14 +212,7 @@ unsafe extern "C" fn pop(
     names: *mut PyObject,
 ) -> *mut PyObject {
     let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
-        let (key, mut default) = match args {
-            [key] => (key, None),
-            [key, default] => (key, Some(default.clone())),
-            _ => return Err(wrong_count(py, "pop(key[, default])", args.len())),
-        };
-        if !keywords.is_empty() {
-            default = Some(default_of(py, "pop", &keywords, default.is_some())?);
-        }
+        let (key, default) = key_and_default(py, ("pop", "pop(key[, default])"), args, &keywords)?;
         match (this.open(py)?.take(py, key)?, default) {
             (Some(object), _) => Ok(object.into_ptr()),
             (None, Some(default)) => Ok(default.into_ptr()),

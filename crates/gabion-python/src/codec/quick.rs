@@ -243,23 +243,26 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
     if unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(obj), ffi::Py_TPFLAGS_HEAPTYPE) != 0 } {
         return false;
     }
-    let mut cursor = writer::Cursor::new(out);
-    cursor.make_room(out, 1 + ROOM);
-    // SAFETY: live by the caller's word; the room was just made, and is written as far as the end says; each arm is for the
-    // exact class that it names.
+    // SAFETY: live by the caller's word; each arm is for the exact class that it names; the room was just made, and is written
+    // as far as the end says.
     unsafe {
-        *cursor.at() = tags::FORMAT;
         let class = ffi::Py_TYPE(obj);
-        let is_bytes = class == &raw mut ffi::PyBytes_Type;
-        let end = if is_bytes { std::ptr::null_mut() } else { leaf(cursor.at().add(1), obj, isize::MAX) };
-        let wide = is_bytes || class == &raw mut ffi::PyUnicode_Type;
-        if end.is_null() && !wide {
-            return false;
+        if class == &raw mut ffi::PyBytes_Type {
+            writer::byte(out, tags::FORMAT);
+            bytes(obj, out);
+            return true;
         }
-        cursor.advance_to(if end.is_null() { cursor.at().add(1) } else { end });
-        cursor.settle(out);
-        if end.is_null() {
-            if is_bytes { bytes(obj, out) } else { wide_string(obj, out) }
+        let mut cursor = writer::Cursor::new(out);
+        cursor.make_room(out, 1 + ROOM);
+        let end = leaf(byte(cursor.at(), tags::FORMAT), obj, isize::MAX);
+        if !end.is_null() {
+            cursor.advance_to(end);
+            cursor.settle(out);
+        } else if class == &raw mut ffi::PyUnicode_Type {
+            writer::byte(out, tags::FORMAT);
+            wide_string(obj, out);
+        } else {
+            return false;
         }
         true
     }

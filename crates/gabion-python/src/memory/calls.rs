@@ -9,7 +9,7 @@ use super::group::Group;
 use super::stats::{MemoryStats, memory_stats};
 use super::{argument, refusal, waiting};
 use crate::detached::detached;
-use crate::errors::exception;
+use crate::errors::{exception, shown, type_error};
 use crate::{size, time};
 
 /// Rent contiguous, writable memory from the process-wide pool; returns a Buffer.
@@ -191,7 +191,11 @@ fn configure(
         trim_period: trim_period.read(default.trim_period, |value| time::duration("trim_period", value))?,
         allocation_limit: allocation_limit.limit("allocation_limit")?,
         total_limit: total_limit.limit("total_limit")?,
-        trim_malloc: trim_malloc.read(default.trim_malloc, PyAnyMethods::is_truthy)?,
+        trim_malloc: trim_malloc.read(default.trim_malloc, |value| {
+            value
+                .extract()
+                .map_err(|_| type_error(py, &format!("trim_malloc must be True or False, not {}", shown(value))))
+        })?,
     };
     detached(py, || {
         Pool::global().configure(&change)?;
