@@ -127,7 +127,7 @@ fn step(shared: &Arena<'_>, own: &mut Vec<Live>, random: &mut Random) {
         18 => match random.below(60) {
             0 => drop(pool.trim(true)),
             1 => drop(pool.trim(false)),
-            2 => drop(pool.check()),
+            2 => pool.look_soon(),
             3 => assert!(pool.stats().mapped <= pool.settings().total_limit),
             4 => {
                 let change = Change { arenas: Some(1 << random.below(5)), ..Change::default() };

@@ -221,10 +221,10 @@ impl Pool {
         if all { self.shared.give_all() } else { self.shared.look(self.shared.now()) }
     }
 
-    /// What a full collection calls: has the policy look at the clock and at the system, at most once a second. Returns
-    /// bytes that were given back.
-    pub fn check(&self) -> u64 {
-        self.shared.check(self.shared.now())
+    /// What a full collection of a garbage collector calls: has the trimmer look at the clock and at the system now, at most
+    /// once a second. The caller waits for none of it, because it is in the middle of a pause. Constant time.
+    pub fn look_soon(&self) {
+        self.shared.look_soon(self.shared.now());
     }
 
     /// Says that a library has worked on memory of the C library's malloc, which keeps most of what is freed: as image codecs

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::admission::Admission;
 use super::cache::{Cache, Caches};
@@ -109,7 +109,6 @@ pub(crate) struct Watch {
     pub demand: Demand,
     /// The ticks at which the last slots ended, the latest first: a period in all.
     pub ends: [u64; SLOTS as usize],
-    pub last_check: Option<Duration>,
     /// How many slots have ended since malloc was last used, until it is trimmed: see `malloc`.
     pub malloc_rests: Option<u64>,
 }
@@ -121,6 +120,8 @@ pub(crate) struct Trimmer {
     /// Rises when it should look again at once.
     pub nudges: Mutex<u64>,
     pub nudged: Condvar,
+    /// When a collection may nudge it again, in milliseconds since the pool was made.
+    pub next_call: AtomicU64,
 }
 
 /// What all handles of a pool share. Never freed, because memory may outlive the last handle; a pool that is closed

@@ -8,9 +8,6 @@ use super::settings::default_pool_bytes;
 use super::shared::Shared;
 use crate::sync::{Ordering, lock};
 
-/// A collection asks at most this often.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
-
 impl Shared {
     /// Time since the pool was made.
     pub fn now(&self) -> Duration {
@@ -49,19 +46,6 @@ impl Shared {
             watch.ends[0] = tick;
         }
         (slots, before)
-    }
-
-    /// [`Shared::look`], but at most once a second.
-    pub fn check(&self, now: Duration) -> u64 {
-        let due = {
-            let mut watch = lock(&self.watch);
-            let due = watch.last_check.is_none_or(|last| now.saturating_sub(last) >= CHECK_EVERY);
-            if due {
-                watch.last_check = Some(now);
-            }
-            due
-        };
-        if due { self.look(now) } else { 0 }
     }
 
     /// Lets the pool's size follow the limits of this process, unless it was set. Returns the trim period.

@@ -6,6 +6,9 @@ use super::policy::until_next;
 use super::shared::Shared;
 use crate::sync::{Ordering, lock};
 
+/// Milliseconds between two looks that collections ask for, at least.
+const CALLS_APART: u64 = 1000;
+
 impl Shared {
     /// Sees to it that somebody will trim. To be called after something has become idle.
     #[inline]
@@ -28,10 +31,27 @@ impl Shared {
         }
     }
 
+    /// Has the trimmer look at once, unless somebody asked for that within the last second. Where nobody is on duty though
+    /// something is idle, there was no thread to be had, and one is tried for again.
+    pub fn look_soon(&'static self, now: Duration) {
+        let now = now.as_millis() as u64;
+        // Relaxed: only a clock. Two who come at one time may nudge twice.
+        if now < self.trimmer.next_call.load(Ordering::Relaxed) {
+            return;
+        }
+        self.trimmer.next_call.store(now + CALLS_APART, Ordering::Relaxed);
+        if !self.trimmer.duty.vacant() {
+            self.nudge_trimmer();
+        } else if self.ledger.mapped() > self.taken() || self.free_pieces() > 0 {
+            self.start_trimmer();
+        }
+    }
+
     fn trim_until_idle(&'static self) {
+        let mut seen = *lock(&self.trimmer.nudges);
         loop {
             let period = lock(&self.settings).trim_period;
-            self.rest(until_next(self.now(), period));
+            seen = self.rest(seen, until_next(self.now(), period));
             self.look(self.now());
             if self.trimmer.duty.leave(|| self.nothing_idle()) {
                 return;
@@ -57,12 +77,13 @@ impl Shared {
             && shelves_empty()
     }
 
-    /// Sleeps for `most`, or until it is nudged.
-    fn rest(&self, most: Duration) {
+    /// Sleeps for `most`, or until it has been nudged more often than it has `seen`: what came while it looked wakes it at
+    /// once. Returns how often it has been nudged.
+    fn rest(&self, seen: u64, most: Duration) -> u64 {
         let nudges = lock(&self.trimmer.nudges);
-        let seen = *nudges;
         // A poisoned lock wakes at once, and the next rest is a whole one: the number is whole anyway.
         drop(self.trimmer.nudged.wait_timeout_while(nudges, most, |nudges| *nudges == seen));
+        *lock(&self.trimmer.nudges)
     }
 
     /// Has the trimmer look at once, because the settings have changed or the pool is closed.

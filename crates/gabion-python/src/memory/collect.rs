@@ -1,10 +1,9 @@
-//! A full garbage collection is a moment at which memory may be short: it has the pool look at its idle memory.
+//! A full garbage collection is a moment at which memory may be short: it has the pool's trimmer look at what is idle. What
+//! the trimmer does then, from reading the system's files to unmapping, is no part of the collection's pause.
 
 use gabion_blocks::pool::Pool;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
-
-use crate::detached::detached;
 
 /// The generation that a full collection names.
 const FULL: i64 = 2;
@@ -13,10 +12,9 @@ const FULL: i64 = 2;
 #[pyfunction]
 #[pyo3(signature = (phase, info, /))]
 fn _after_collection(phase: &Bound<'_, PyAny>, info: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = phase.py();
     // Without a global lock every collection is a full one, whatever generation it names.
     if phase.eq("stop")? && (cfg!(Py_GIL_DISABLED) || info.get_item("generation")?.extract::<i64>()? == FULL) {
-        detached(py, || Pool::global().check());
+        Pool::global().look_soon();
     }
     Ok(())
 }

@@ -173,7 +173,7 @@ impl Model {
                 self.pool.shared().look(Duration::from_secs(self.now));
             }
             Operation::Check => {
-                self.pool.check();
+                self.pool.look_soon();
             }
             Operation::Change(change) => self.pool.configure(&change).unwrap(),
             Operation::Refuse { steps, count } => self.twin.refuse_some_after(steps, count),

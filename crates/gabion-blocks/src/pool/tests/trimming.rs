@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Barrier;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{MIB, PERIOD, close, look, pool, quiet, rent};
 use crate::os::Twin;
 use crate::pool::{Buffer, Change, Pool};
+use crate::sync::{Ordering, lock};
 
 fn burst(pool: &Pool) {
     let live: Vec<Buffer> =
@@ -156,16 +157,39 @@ fn caches_that_are_not_used_are_emptied() {
 }
 
 #[test]
-fn a_check_looks_at_most_once_a_second() {
+fn a_collection_nudges_the_trimmer_at_most_once_a_second() {
     let (pool, twin) = pool();
     let shared = pool.shared();
-    let ticks = || shared.tick();
-    let start = ticks();
+    let (start, nudges) = (shared.tick(), || *lock(&shared.trimmer.nudges));
     for milliseconds in [0, 1, 999, 1000, 1500, 1999, 2000] {
-        shared.check(Duration::from_millis(milliseconds));
+        shared.look_soon(Duration::from_millis(milliseconds));
     }
-    assert_eq!(ticks() - start, 3);
-    pool.check();
+    assert_eq!((nudges(), shared.tick() - start), (3, 0), "the caller looks at nothing itself");
+    close(pool, twin);
+}
+
+/// Long before its time; also when what is idle has lost its trimmer, as in the child of a fork.
+#[test]
+fn a_trimmer_that_is_nudged_looks_at_once() {
+    let system = System::new("nudged");
+    system.write("proc/pressure/memory", "some avg10=99.00\n");
+    let (pool, twin) = system.pool();
+    let (shared, waited) = (pool.shared(), Duration::from_secs(20));
+    for vacant in [true, false] {
+        burst(&pool);
+        assert!(pool.stats().idle > 0);
+        if vacant {
+            shared.trimmer.duty.vacate();
+        }
+        let start = Instant::now();
+        while pool.stats().idle > 0 {
+            assert!(start.elapsed() < waited, "{:?}", pool.stats());
+            // As if a second had passed each time.
+            shared.trimmer.next_call.store(0, Ordering::Relaxed);
+            pool.look_soon();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
     close(pool, twin);
 }
 
@@ -233,7 +257,7 @@ fn under_pressure_everything_idle_goes() {
         assert!(pool.stats().idle > 40 << 20, "{name}: calm");
         assert_eq!(twin.malloc_trims(), 0, "{name}: calm");
         system.write(tight.0, tight.1);
-        assert!(pool.check() > 0);
+        assert!(look(&pool, 0.2) > 0);
         assert_eq!(twin.malloc_trims(), 1, "{name}");
         let stats = pool.stats();
         assert_eq!((stats.cached, stats.arenas.iter().map(|arena| arena.idle).sum::<u64>()), (0, 0), "{name}");
@@ -254,7 +278,7 @@ fn the_trimmer_works_by_itself_and_ends() {
     for _ in 0..2 {
         burst(&pool);
         assert!(running());
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         while running() {
             assert!(start.elapsed() < Duration::from_secs(20), "{:?}", pool.stats());
             std::thread::sleep(Duration::from_millis(5));
