@@ -6,7 +6,8 @@ use crate::chunks::Chunks;
 use crate::error::{HeapError, Invalid};
 use crate::ground::Ground;
 use crate::loc::Loc;
-use crate::slots::{Slots, SparsePage};
+use crate::page::PageSlot;
+use crate::slots::{Freed, Slots, SparsePage, Unsettled};
 
 /// What a heap holds. `page bytes in use = slot pages × 64 KiB + chunk bytes charged`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,19 +76,19 @@ impl Heap {
         self.slots.free(ground, slot, head, body)
     }
 
-    /// Frees a slot of which head and body are taken, and whose block, class and index are known; false, and nothing is
-    /// changed, when one of them is free.
+    /// Frees a slot of which head and body are taken, and which is known to be that slot of a page of this heap. `None`, and
+    /// nothing is changed, when one of them is free.
+    ///
+    /// The last step is left to [`Heap::settle`] where it is due, once in hundreds of times, so that this one is short.
     #[inline(always)]
-    pub fn free_whole_slot(
-        &mut self,
-        ground: Ground<'_>,
-        block: Block<'_>,
-        slot: Loc,
-        class: usize,
-        index: usize,
-    ) -> bool {
-        debug_assert_eq!(block.number(), slot.number());
-        self.slots.free_whole(ground, block, slot, class, index)
+    pub fn free_whole_slot(&mut self, block: Block<'_>, at: Loc, slot: PageSlot) -> Option<Freed> {
+        debug_assert_eq!(block.number(), at.number());
+        self.slots.free_whole(block, at.page(), slot)
+    }
+
+    /// Lists a page by what is free in it by now, or gives it back when that is all of it.
+    pub fn settle(&mut self, ground: Ground<'_>, page: Unsettled) {
+        self.slots.settle(ground, page);
     }
 
     /// Takes a chunk of at least `words` words. Constant time.

@@ -49,5 +49,5 @@ pub use error::{HeapError, Invalid};
 pub use ground::{Ground, shard_of};
 pub use heap::{Heap, HeapCounts};
 pub use loc::Loc;
-pub use page::{slot_at, slot_words_at, slots_in_page};
-pub use slots::SparsePage;
+pub use page::{PageSlot, slots_in_page};
+pub use slots::{Freed, SparsePage, Unsettled};

@@ -6,17 +6,26 @@ use gabion_blocks::{Block, WORDS_PER_PAGE};
 
 use crate::class::{Geometry, geometry};
 
-/// The slot whose head is word `word` of the block, when page `word / 8192` holds slots of `class`.
-#[inline]
-pub fn slot_at(class: usize, word: usize) -> Option<usize> {
-    geometry(class, word / WORDS_PER_PAGE).index_of(word % WORDS_PER_PAGE)
+/// Which slot of its page a slot is, and how that page is cut up.
+#[derive(Debug, Clone, Copy)]
+pub struct PageSlot {
+    shape: &'static Geometry,
+    index: usize,
 }
 
-/// Words in the slot whose head is word `word` of the block, when page `word / 8192` holds slots of `class`.
-#[inline(always)]
-pub fn slot_words_at(class: usize, word: usize) -> Option<usize> {
-    let shape = geometry(class, word / WORDS_PER_PAGE);
-    shape.index_of(word % WORDS_PER_PAGE).map(|_| shape.slot as usize)
+impl PageSlot {
+    /// The slot whose head is word `word` of the block, when page `word / 8192` holds slots of `class`.
+    #[inline(always)]
+    pub fn at(class: usize, word: usize) -> Option<Self> {
+        let shape = geometry(class, word / WORDS_PER_PAGE);
+        shape.index_of(word % WORDS_PER_PAGE).map(|index| Self { shape, index })
+    }
+
+    /// Words in the slot.
+    #[inline(always)]
+    pub fn words(self) -> usize {
+        self.shape.slot as usize
+    }
 }
 
 /// The head words of all slots of a page, as word indices of the block.
@@ -43,6 +52,12 @@ pub(crate) struct Page<'a> {
 impl<'a> Page<'a> {
     pub fn new(block: Block<'a>, page: usize, class: usize) -> Self {
         Self { block, base: page * WORDS_PER_PAGE, shape: geometry(class, page) }
+    }
+
+    /// The page of a slot, and which of its slots that is.
+    #[inline(always)]
+    pub fn of(block: Block<'a>, page: usize, slot: PageSlot) -> (Self, usize) {
+        (Self { block, base: page * WORDS_PER_PAGE, shape: slot.shape }, slot.index)
     }
 
     /// Where bitmap word `word` of the heads stands; that of the bodies follows it, so that who frees a slot misses one

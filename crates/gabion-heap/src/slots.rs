@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering;
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor};
 
-use crate::class::{CLASSES, geometry};
+use crate::class::{CLASSES, geometry, slot_words};
 use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
-use crate::page::{Page, Taken};
+use crate::page::{Page, PageSlot, Taken};
 use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, bucket, leaves, link, unlink, walk};
 
 /// Free pages kept warm before whole blocks are given back: one block's worth.
@@ -37,8 +37,22 @@ pub struct SparsePage {
     pub slots: u16,
 }
 
+/// What a slot that was freed leaves to do.
+#[derive(Debug)]
+#[must_use]
+pub enum Freed {
+    /// Nothing.
+    Settled,
+    /// Its page has another place among the others by now.
+    Unsettled(Unsettled),
+}
+
+/// A page that is to be listed anew, before anything else is done with its heap.
+#[derive(Debug)]
+pub struct Unsettled(u32);
+
 /// `PageMeta::until` of a page that is being filled: it is on no list, however much becomes free in it.
-const ACTIVE: u16 = u16::MAX;
+const ACTIVE: u32 = u32::MAX;
 
 /// How many classes up from its own a body is looked for among the annexes.
 const ANNEX_REACH: usize = 3;
@@ -132,33 +146,36 @@ impl Slots {
         let meta = &mut self.pages[id as usize];
         let annex = |taken: Taken| u16::from(taken.head && !taken.body);
         meta.annex = meta.annex + annex(after) - annex(before);
-        meta.whole += u16::from(!after.head && !after.body);
+        meta.whole += u32::from(!after.head && !after.body);
         let leaves = meta.whole >= meta.until;
         if annex(after) != annex(before) {
             self.relist_annex(id, class);
         }
         if leaves {
-            self.relist_whole(ground, id, class, page.shape.slots);
+            self.relist_whole(ground, id, class);
         }
         Ok(())
     }
 
-    /// Frees a slot of which all is taken; false, and nothing is changed, when that is not so.
+    /// Frees a slot of which all is taken; `None`, and nothing is changed, when that is not so.
     #[inline(always)]
-    pub fn free_whole(&mut self, ground: Ground<'_>, block: Block<'_>, slot: Loc, class: usize, index: usize) -> bool {
+    pub fn free_whole(&mut self, block: Block<'_>, page: usize, slot: PageSlot) -> Option<Freed> {
         // Relaxed: written once, when the block became this heap's.
         let ordinal = block.word(ORDINAL_WORD).load(Ordering::Relaxed) as usize;
-        let id = ordinal * PAGES_PER_BLOCK + slot.page();
-        let Some(meta) = self.pages.get_mut(id).filter(|meta| meta.class == Some(class as u8)) else { return false };
-        let page = Page::new(block, slot.page(), class);
+        let id = ordinal * PAGES_PER_BLOCK + page;
+        let meta = self.pages.get_mut(id)?;
+        debug_assert_eq!(meta.class.map(|class| slot_words(class as usize)), Some(slot.words()));
+        let (page, index) = Page::of(block, page, slot);
         if !page.free_whole(index) {
-            return false;
+            return None;
         }
         meta.whole += 1;
-        if meta.whole >= meta.until {
-            self.relist_whole(ground, id as u32, class, page.shape.slots);
-        }
-        true
+        Some(if meta.whole < meta.until { Freed::Settled } else { Freed::Unsettled(Unsettled(id as u32)) })
+    }
+
+    /// Does for a page what [`Slots::free_whole`] left to do.
+    pub fn settle(&mut self, ground: Ground<'_>, Unsettled(page): Unsettled) {
+        self.relist_whole(ground, page, self.class_of(page));
     }
 
     /// As [`Slots::take`], when the shelf has a slot at hand.
@@ -257,7 +274,7 @@ impl Slots {
         page.clear((self.head)(generation_floor(number)), reads_zero);
         turn_page(block, index, Kind::Slots, class);
         let id = ordinal * PAGES_PER_BLOCK + index;
-        self.pages[id] = PageMeta { class: Some(class as u8), whole: page.shape.slots, ..PageMeta::UNUSED };
+        self.pages[id] = PageMeta { class: Some(class as u8), whole: page.shape.slots.into(), ..PageMeta::UNUSED };
         self.free_pages -= 1;
         self.used_pages += 1;
         Ok(id as u32)
@@ -295,8 +312,9 @@ impl Slots {
 
     /// Lists a page that nothing is handed out from under its fullness, or gives it back when it is empty.
     #[cold]
-    fn relist_whole(&mut self, ground: Ground<'_>, id: u32, class: usize, slots: u16) {
+    fn relist_whole(&mut self, ground: Ground<'_>, id: u32, class: usize) {
         let meta = self.pages[id as usize];
+        let slots = u32::from(geometry(class, id as usize % PAGES_PER_BLOCK).slots);
         debug_assert!(self.shelves[class].active != id);
         if let Some(old) = meta.bucket {
             unlink(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[old as usize], id);
@@ -371,10 +389,9 @@ impl Slots {
             if id != NONE {
                 self.shelves[class].active = NONE;
                 self.shelves[class].mask = 0;
-                let (page, _) = self.page(ground, id, class);
                 self.pages[id as usize].until = 1;
                 if self.pages[id as usize].whole > 0 {
-                    self.relist_whole(ground, id, class, page.shape.slots);
+                    self.relist_whole(ground, id, class);
                 }
             }
         }
@@ -411,15 +428,15 @@ impl Slots {
         const ASKED: usize = 64;
         let room = |class: usize| {
             let shelf = &self.shelves[class];
-            let active = if shelf.active == NONE { 0 } else { usize::from(self.pages[shelf.active as usize].whole) };
+            let active = if shelf.active == NONE { 0 } else { self.pages[shelf.active as usize].whole as usize };
             let lists = shelf.buckets.iter().flat_map(|&first| walk(&self.pages, List::Whole, first).take(ASKED));
-            active + lists.map(|id| usize::from(self.pages[id as usize].whole)).sum::<usize>()
+            active + lists.map(|id| self.pages[id as usize].whole as usize).sum::<usize>()
         };
         let of = |id: u32, class: usize| {
             let (page, whole) = (id as usize % PAGES_PER_BLOCK, self.pages[id as usize].whole);
             let slots = geometry(class, page).slots;
             let number = self.blocks[id as usize / PAGES_PER_BLOCK].number;
-            SparsePage { number, page, class, taken: slots - whole, slots }
+            SparsePage { number, page, class, taken: slots - whole as u16, slots }
         };
         // What is in the page must find room beside the page's own.
         let fits = |page: &SparsePage| !movable || room(page.class) >= usize::from(page.slots);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use gabion_blocks::{Block, raise_generation_floor};
-use gabion_heap::{Descriptor, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, class_for_words, slot_words};
+use gabion_heap::{Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, class_for_words, slot_words};
 
 use crate::large::ChargedRun;
 use crate::pins::Pinned;
@@ -276,19 +276,22 @@ impl Inner {
     }
 
     /// Removes the object of `slot` if it lies there, nobody looks at it, and the slot can serve again; otherwise nothing is
-    /// changed.
+    /// changed. What is left to do under the same lock is the caller's, so that no step of this one can panic: what a
+    /// guard must survive lies in memory instead of registers.
     #[inline(always)]
-    pub fn remove_inline(&mut self, ground: Ground<'_>, slot: &Slot<'_>, word: Word) -> Option<()> {
-        let State::Inline { pinned: false, length, .. } = word.state() else { return None };
+    pub fn remove_inline(&mut self, slot: &Slot<'_>, pointer: Pointer) -> Option<Freed> {
+        // Relaxed: the lock orders its changes.
+        let word = Word(slot.block.word(slot.at.word()).load(Relaxed));
+        let length = word.loose_length(pointer)?;
         let generation = word.generation() + 1;
         if generation > LAST_GENERATION {
             return None;
         }
+        // Before the word says so: nobody takes the slot as long as the lock is held.
+        let freed = self.heap.free_whole_slot(slot.block, slot.at, slot.within)?;
         self.used_bytes -= length as u64;
         self.retract(slot, generation);
-        let freed = self.heap.free_whole_slot(ground, slot.block, slot.at, slot.class, slot.index);
-        assert!(freed, "the word said that it is taken");
-        Some(())
+        Some(freed)
     }
 
     /// Makes every pointer to the slot's object stale.

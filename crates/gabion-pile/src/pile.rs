@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gabion_blocks::{
     BlockError, BlockSet, Budget, Os, Pool, Settings, generation_floor, limits, raise_generation_floor,
 };
-use gabion_heap::{Ground, HeapError, Loc, shard_of, slots_in_page};
+use gabion_heap::{Freed, Ground, HeapError, Loc, Unsettled, shard_of, slots_in_page};
 
 use crate::change::{CHUNK_PAYLOAD, Payload};
 use crate::error::{PileError, PointerFault};
@@ -284,11 +284,20 @@ impl Pile {
     /// steps of [`Pile::lock_slot`] stand here once more, because a function for both returns all that it found in memory.
     #[inline(always)]
     fn remove_inline(&self, pointer: Pointer) -> Option<()> {
-        let slot = Slot::find(&self.blocks, pointer).ok()?;
-        let mut locked = self.shards.get(shard_of(slot.block) as usize)?.lean()?;
-        // The page may have been put to another use before the lock was taken.
-        let word = if slot.stands() { slot.word(pointer).ok()? } else { return None };
-        locked.remove_inline(self.ground(), &slot, word)
+        let block = self.blocks.block(pointer.place().number())?;
+        let mut locked = self.shards.get(shard_of(block) as usize)?.lean()?;
+        // Under the lock, so that it stays what it is.
+        let slot = Slot::find_in(block, pointer).ok()?;
+        if let Freed::Unsettled(page) = locked.remove_inline(&slot, pointer)? {
+            self.settle(locked, page);
+        }
+        Some(())
+    }
+
+    /// The rest of a removal, under the lock that it was made under.
+    #[cold]
+    fn settle(&self, mut locked: Locked<'_>, page: Unsettled) {
+        locked.heap.settle(self.ground(), page);
     }
 
     #[cold]

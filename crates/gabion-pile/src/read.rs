@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
 use gabion_blocks::{Block, WORDS_PER_BLOCK};
-use gabion_heap::{Descriptor, Kind, Loc, slot_words_at};
+use gabion_heap::{Descriptor, Kind, Loc, PageSlot};
 
 use crate::change::Guest;
 use crate::error::PileError;
@@ -131,7 +131,7 @@ impl Pile {
         if descriptor.kind() != Kind::Slots || buf.run.is_some() {
             return None;
         }
-        let capacity = 8 * (slot_words_at(descriptor.class(), at.word())? - 1);
+        let capacity = 8 * (PageSlot::at(descriptor.class(), at.word())?.words() - 1);
         // Acquire: pairs with the commit, so that the payload is seen too.
         let word = Word(block.word(at.word()).load(Acquire));
         let length = word.inline_length(pointer)?;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use gabion_blocks::{Block, BlockSet};
-use gabion_heap::{Descriptor, Kind, Loc, slot_at, slot_words};
+use gabion_heap::{Descriptor, Kind, Loc, PageSlot};
 
 use crate::error::{PileError, PointerFault};
 use crate::pointer::Pointer;
@@ -15,8 +15,7 @@ pub(crate) struct Slot<'a> {
     pub block: Block<'a>,
     pub at: Loc,
     pub class: usize,
-    /// Which slot of its page it is.
-    pub index: usize,
+    pub within: PageSlot,
     /// The page's descriptor as it was when the slot was found.
     pub descriptor: Descriptor,
 }
@@ -27,16 +26,23 @@ impl<'a> Slot<'a> {
     pub fn find(blocks: &'a BlockSet, pointer: Pointer) -> Result<Self, PileError> {
         let fault = |fault| PileError::pointer(pointer, fault);
         pointer.generation().ok_or_else(|| fault(PointerFault::Malformed))?;
+        let block = blocks.block(pointer.place().number()).ok_or_else(|| fault(PointerFault::Elsewhere))?;
+        Self::find_in(block, pointer)
+    }
+
+    /// As [`Slot::find`], in the block that the pointer names.
+    #[inline]
+    pub fn find_in(block: Block<'a>, pointer: Pointer) -> Result<Self, PileError> {
+        let fault = |fault| PileError::pointer(pointer, fault);
         let at = pointer.place();
-        let block = blocks.block(at.number()).ok_or_else(|| fault(PointerFault::Elsewhere))?;
         // Acquire: pairs with the release in which the page was given its use.
         let descriptor = Descriptor::from_bits(Descriptor::of(block, at.page()).load(Acquire));
         if descriptor.kind() != Kind::Slots {
             return Err(fault(PointerFault::Elsewhere));
         }
         let class = descriptor.class();
-        let index = slot_at(class, at.word()).ok_or_else(|| fault(PointerFault::Misaligned))?;
-        Ok(Self { block, at, class, index, descriptor })
+        let within = PageSlot::at(class, at.word()).ok_or_else(|| fault(PointerFault::Misaligned))?;
+        Ok(Self { block, at, class, within, descriptor })
     }
 
     /// Whether the page is still what it was when the slot was found.
@@ -73,7 +79,7 @@ impl<'a> Slot<'a> {
     /// Bytes that the slot's own body can hold.
     #[inline]
     pub fn capacity(&self) -> usize {
-        (slot_words(self.class) - 1) * 8
+        (self.within.words() - 1) * 8
     }
 }
 

@@ -87,6 +87,14 @@ impl Word {
         (tagged == pointer.wanted_generation() << GENERATION_SHIFT | 1).then_some(length)
     }
 
+    /// As [`Word::inline_length`], if no view looks at the payload.
+    #[inline(always)]
+    pub fn loose_length(self, pointer: Pointer) -> Option<usize> {
+        let tagged = self.0 & (PINNED | ((1 << PAYLOAD_SHIFT) - 1));
+        let length = (self.0 >> PAYLOAD_SHIFT) as usize & ((1 << LENGTH_BITS) - 1);
+        (tagged == pointer.wanted_generation() << GENERATION_SHIFT | 1).then_some(length)
+    }
+
     /// Bytes of the payload, if there is one and it is in the slot.
     #[inline(always)]
     pub fn length_here(self) -> Option<usize> {

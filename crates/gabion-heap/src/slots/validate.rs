@@ -41,7 +41,7 @@ impl Slots {
         let words = 0..page.shape.bitmap as usize;
         let whole: u32 = words.clone().map(|word| page.whole(word).count_ones()).sum();
         let annex: u32 = words.clone().map(|word| page.annexes(word).count_ones()).sum();
-        ensure((whole, annex) == (meta.whole.into(), meta.annex.into()), || {
+        ensure((whole, annex) == (meta.whole, meta.annex.into()), || {
             format!(
                 "page {id}: bitmaps say {whole} whole and {annex} annexes, counted {} and {}",
                 meta.whole, meta.annex
@@ -56,7 +56,7 @@ impl Slots {
         let until = match meta.bucket {
             _ if active => ACTIVE,
             None => 1,
-            Some(bucket) => leaves(bucket.into(), page.shape.slots),
+            Some(bucket) => leaves(bucket.into(), page.shape.slots.into()),
         };
         ensure(meta.until == until && meta.whole < until, || format!("page {id}: not listed anew in time: {meta:?}"))?;
         ensure(meta.listed_annex == (meta.annex > 0), || format!("page {id}: annex list wrong: {meta:?}"))
