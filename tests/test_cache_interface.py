@@ -1,6 +1,8 @@
 """gabion.Cache: every method, as docs and types promise it."""
 
 import asyncio
+import gc
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -8,6 +10,7 @@ from enum import IntEnum
 from uuid import UUID, uuid4
 
 import pytest
+from many_threads import LOCKED
 
 import gabion
 from gabion import Cache, PutResult
@@ -202,6 +205,19 @@ def test_what_became_of_a_put_is_true_when_it_is_stored(cache):
     assert cache.put("a", 2)
     assert not cache.put("a", bytes(100 << 20))
     assert [bool(result) for result in PutResult] == [True, True, False]
+
+
+@pytest.mark.skipif(LOCKED, reason="threads take turns, so that counting costs them nothing")
+def test_results_are_counted_by_nobody(cache):
+    counted = [sys.getrefcount(result) for result in PutResult]
+    results = [cache.put(number, number) for number in range(100)]
+    results += [cache.put(number, "other") for number in range(100)]
+    assert set(results) == {PutResult.INSERTED, PutResult.REPLACED}
+    assert [sys.getrefcount(result) for result in PutResult] == counted
+    del results
+    gc.collect()
+    assert [sys.getrefcount(result) for result in PutResult] == counted
+    assert cache.put("k", 1) is PutResult.INSERTED
 
 
 def test_priorities():

@@ -97,9 +97,7 @@ impl<'a> Locked<'a> {
         // What leaves the lists does so before its links are written over.
         let (about, queue, links) = (entry.about(), entry.queue(), entry.links());
         let partition = partition_of(self.ground, id);
-        if entry.due().is_some() {
-            self.unhang(id);
-        }
+        let hooks = self.lend_hooks(id, request.due);
         let pointer = self.ground.pile.pointer_at(Place::from_bits(id)).expect("an entry is in the cache's pile");
         let State { payload, .. } = &mut *self.state;
         let payload = request.payload(None, payload);
@@ -107,16 +105,14 @@ impl<'a> Locked<'a> {
         self.ground.pile.replace(pointer, payload).expect("an entry's payload fits its own slot");
         entry.set_links(links.0, links.1);
         entry.set_queue(queue);
+        self.take_hooks(id, hooks);
         self.settle(request, id, about.priority, partition);
         self.touch(id);
         true
     }
 
-    /// Gives an entry whose payload was replaced the list of its new priority, and its place in the wheel.
+    /// Gives an entry whose payload was replaced the list of its new priority.
     fn settle(&mut self, request: &Request<'_>, id: Id, before: i8, partition: Option<u16>) {
-        if request.due.is_some() {
-            self.hang(id);
-        }
         if before != request.priority {
             self.with_group(before, partition, |group, links| group.policy.remove(links, links.node(id)));
             self.with_group(request.priority, partition, |group, links| {
@@ -266,6 +262,7 @@ impl<'a> Locked<'a> {
         }
         request.record.counters.add_each([(Figure::BytesOut, old_weight), (Figure::BytesIn, weight)]);
         self.earn(old_weight - carried);
+        self.take_hooks(to, None);
         self.settle(request, to, before, partition);
     }
 

@@ -27,7 +27,7 @@ use gabion_pile::{Body, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf};
 use crate::hash::KEPT_BITS;
 use crate::key::{Image, parse_prefix};
 use crate::policy::Id;
-use crate::wheel::Due;
+use crate::wheel::{Due, Hooks};
 
 const PLACE: u64 = (1 << Place::BITS) - 1;
 const LOW_HASH_BITS: u32 = u64::BITS - Place::BITS;
@@ -352,7 +352,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Previous and next in the wheel, and the bucket.
-    pub fn hooks(self) -> (Id, Id, usize) {
+    pub fn hooks(self) -> Hooks {
         let word = self.get(PREVIOUS);
         (word & PLACE, self.get(NEXT) & PLACE, (word >> Place::BITS) as usize)
     }

@@ -10,7 +10,7 @@ use crate::entry::{Entry, contents};
 use crate::policy::{Id, Policy};
 use crate::shard::{Gone, Ground, Group, Held, Links, Reason, Shard, State, group_at, partition_of};
 use crate::stats::Figure;
-use crate::wheel::Due;
+use crate::wheel::{Due, Hooks, Wheel};
 
 /// A locked shard.
 pub(crate) struct Locked<'a> {
@@ -82,14 +82,34 @@ impl<'a> Locked<'a> {
 
     /// Gives an entry that has an end another one.
     pub fn set_due(&mut self, id: Id, due: Due) {
-        self.unhang(id);
+        let hooks = self.lend_hooks(id, Some(due));
         self.entry(id).set_due(due);
-        self.hang(id);
+        self.take_hooks(id, hooks);
     }
 
     pub fn unhang(&mut self, id: Id) {
         let State { wheel, stash, .. } = &mut *self.state;
         wheel.take(&Links::with(self.shard, self.ground, stash), id);
+    }
+
+    /// Readies an entry in the wheel, before one with the end `due` is written over it: it keeps its place, which is returned,
+    /// or it is taken down.
+    pub fn lend_hooks(&mut self, id: Id, due: Option<Due>) -> Option<Hooks> {
+        let old = self.entry(id).due()?;
+        if due.is_some_and(|due| Wheel::keeps(old, due)) {
+            return Some(self.entry(id).hooks());
+        }
+        self.unhang(id);
+        None
+    }
+
+    /// Gives an entry that was just written the place of the one before it, or hangs it up by its end, if it has one.
+    pub fn take_hooks(&mut self, id: Id, hooks: Option<Hooks>) {
+        if let Some((previous, next, bucket)) = hooks {
+            self.entry(id).set_hooks(previous, next, bucket);
+        } else if self.entry(id).due().is_some() {
+            self.hang(id);
+        }
     }
 
     /// Removes an entry, for its caller's reason.

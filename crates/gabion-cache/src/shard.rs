@@ -18,7 +18,7 @@ use crate::record::Record;
 use crate::segments::{Segments, Spot, Stash};
 use crate::shortage::Shortage;
 use crate::sketches::Sketches;
-use crate::wheel::{Due, Timers, Wheel};
+use crate::wheel::{Due, Hooks, Timers, Wheel};
 
 /// What all shards of a cache stand on.
 pub(crate) struct Ground {
@@ -371,7 +371,7 @@ impl Timers for Links<'_, '_> {
     fn due(&self, id: Id) -> Due {
         self.entry(id).end()
     }
-    fn hooks(&self, id: Id) -> (Id, Id, usize) {
+    fn hooks(&self, id: Id) -> Hooks {
         self.entry(id).hooks()
     }
     fn set_hooks(&self, id: Id, previous: Id, next: Id, bucket: usize) {

@@ -33,15 +33,11 @@ impl<'a> Locked<'a> {
         }
         // All that is asked of the old entry, before the new one is written over it.
         let spot = node.spot(self.shard, &self.state.stash);
-        let (table, timed) = (node.entry.table(), node.entry.due().is_some());
-        if timed {
-            self.unhang(node.id);
-        }
+        let (table, hooks) = (node.entry.table(), self.lend_hooks(node.id, request.due));
         let place = Place::from_bits(node.id);
-        if !self.ground.pile.hand_over(place, &self.state.payload[..length]) {
-            if timed {
-                self.hang(node.id);
-            }
+        let traded = self.ground.pile.hand_over(place, &self.state.payload[..length]);
+        self.take_hooks(node.id, hooks);
+        if !traded {
             self.let_it_go(at, request, node);
             return false;
         }
@@ -58,9 +54,6 @@ impl<'a> Locked<'a> {
         } else {
             records[usize::from(table)].counters.add_each(went);
             request.record.counters.add_each(came);
-        }
-        if request.due.is_some() {
-            self.hang(node.id);
         }
         true
     }

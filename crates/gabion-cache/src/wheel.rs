@@ -3,7 +3,8 @@
 //! Five rings of 64 buckets: 64 ms, 4 s, 4 min, 5 h and 12 days wide. An entry hangs in the bucket of its deadline on the
 //! finest ring that reaches so far; when a coarse bucket's time comes, its entries move to finer rings (G. Varghese,
 //! T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). An entry whose deadline was put off meanwhile is hung
-//! up again when its bucket comes due, so that a use of an entry with an idle time is one store.
+//! up again when its bucket comes due, so that a use of an entry with an idle time is one store, and an entry that is written
+//! over one that ends no later takes its place, without a look at its neighbours.
 //!
 //! Deadlines are milliseconds since the cache was made. The wheel frees memory in time; whether a value may still be
 //! given out is asked of the deadline itself, by each get.
@@ -72,11 +73,13 @@ fn ring_shift(ring: usize) -> u32 {
     RING_BITS + RING_BITS * ring as u32
 }
 
+/// Previous and next in the bucket, or [`NONE`], and the bucket.
+pub(crate) type Hooks = (Id, Id, usize);
+
 /// What the wheel sees of the entries: deadlines, and links that are its own.
 pub(crate) trait Timers {
     fn due(&self, id: Id) -> Due;
-    /// Previous and next in the bucket, or [`NONE`], and the bucket.
-    fn hooks(&self, id: Id) -> (Id, Id, usize);
+    fn hooks(&self, id: Id) -> Hooks;
     fn set_hooks(&self, id: Id, previous: Id, next: Id, bucket: usize);
     fn set_previous(&self, id: Id, previous: Id, bucket: usize);
     fn set_next(&self, id: Id, next: Id);
@@ -128,6 +131,13 @@ impl Wheel {
     /// Where the list begins that `id` is the first of.
     fn head(&mut self, id: Id, bucket: usize) -> &mut Id {
         if self.due == id { &mut self.due } else { &mut self.heads[bucket] }
+    }
+
+    /// Whether an entry may stay where it hangs when its end changes so, for which nothing but the entry is touched. If it was
+    /// put off, it is hung up again when its bucket comes due.
+    #[inline]
+    pub fn keeps(old: Due, new: Due) -> bool {
+        new.deadline() >= old.deadline()
     }
 
     /// Takes an entry down.
@@ -245,14 +255,14 @@ mod tests {
     #[derive(Default)]
     struct Dues {
         dues: Vec<Due>,
-        hooks: RefCell<Vec<(Id, Id, usize)>>,
+        hooks: RefCell<Vec<Hooks>>,
     }
 
     impl Timers for Dues {
         fn due(&self, id: Id) -> Due {
             self.dues[id as usize]
         }
-        fn hooks(&self, id: Id) -> (Id, Id, usize) {
+        fn hooks(&self, id: Id) -> Hooks {
             self.hooks.borrow()[id as usize]
         }
         fn set_hooks(&self, id: Id, previous: Id, next: Id, bucket: usize) {

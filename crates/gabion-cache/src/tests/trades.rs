@@ -22,6 +22,40 @@ fn random(state: &mut u64) -> u64 {
     *state >> 20
 }
 
+/// Values that are written over others, of the same key or of one that goes, hang in the wheel where those hung, if they end
+/// later: they end by their own time all the same.
+#[test]
+fn a_value_in_the_place_of_another_ends_by_its_own_time() {
+    let (cache, clock) = cache(100_000, u64::MAX);
+    let (mut state, mut last, mut now) = (0x9E37_79B9_7F4A_7C15, HashMap::new(), 0);
+    for step in 0..60_000_u32 {
+        let key = (random(&mut state) % 2000) as u32;
+        let span = [40, 900, 30_000, 400_000][random(&mut state) as usize % 4] + random(&mut state) % 40;
+        cache.put(&key.to_le_bytes(), &[key as u8; 75], &ttl(span as f64 / 1000.0));
+        last.insert(key, now + span);
+        let key = (random(&mut state) % 2000) as u32;
+        if get(&cache, key.to_le_bytes()).is_some() {
+            assert!(now < last[&key], "step {step}: {key} should have ended at {}, it is {now}", last[&key]);
+        }
+        if step % 8 == 0 {
+            now += random(&mut state) % 20;
+            clock.set(Duration::from_millis(now));
+        }
+        if step % 3000 == 0 {
+            cache.expire();
+            cache.validate().unwrap();
+            let live = last.values().filter(|&&end| now < end).count() as u64;
+            assert!(cache.len() <= live, "{} of {live}", cache.len());
+        }
+    }
+    let stats = cache.stats();
+    assert!(stats.evicted > 5000 && stats.replaced > 5000 && stats.expired > 1000, "{stats:?}");
+    clock.set(Duration::from_millis(now + 400_040));
+    cache.expire();
+    assert_eq!(cache.len(), 0);
+    cache.validate().unwrap();
+}
+
 /// Nearly all values of one size, some of another, some with an end, some removed: nothing is served but what was put
 /// last, and every equation holds.
 fn check(cache: &Cache, table: &Table, clock: &ManualClock, timed: u64) {

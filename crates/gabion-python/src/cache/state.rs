@@ -11,6 +11,7 @@ use pyo3::sync::PyOnceLock;
 use super::shared::Shared;
 use super::{key, options, sweeper};
 use crate::errors::{exception, own_error, type_error};
+use crate::immortal::immortalize;
 use crate::pile::scratch::{with_encoded, with_payload};
 
 /// The members of gabion.PutResult, in the order of [`PutResult`].
@@ -207,9 +208,17 @@ pub(super) fn missing(key: &Bound<'_, PyAny>) -> PyErr {
     PyErr::from_type(key.py().get_type::<PyKeyError>(), (key.clone().unbind(),))
 }
 
-/// Keeps the members of the class of the results of put().
-pub(super) fn set_results(py: Python<'_>, results: [Py<PyAny>; 3]) {
-    let _ = RESULTS.set(py, results);
+/// Keeps the members of the class of the results of put(), which every put hands out.
+///
+/// # Safety
+/// The class was just made: no other thread knows it yet.
+pub(super) unsafe fn set_results(py: Python<'_>, results: [Py<PyAny>; 3]) {
+    if RESULTS.set(py, results).is_ok() {
+        for result in RESULTS.get(py).into_iter().flatten() {
+            // SAFETY: as the caller promised.
+            unsafe { immortalize(result.bind(py)) };
+        }
+    }
 }
 
 /// A result of put() as Python sees it.

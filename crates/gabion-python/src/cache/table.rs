@@ -75,10 +75,11 @@ impl CacheTable {
         self.begin(py, Inner { shared, table, root })
     }
 
-    /// Tells the class of the results of put(): its three members in order.
+    /// Tells the class of the results of put(), when it was just made: its three members in order.
     #[staticmethod]
     fn _results(py: Python<'_>, results: [Py<PyAny>; 3]) {
-        set_results(py, results);
+        // SAFETY: called by `gabion.cache` right below the class, and other threads wait for the end of its import.
+        unsafe { set_results(py, results) };
     }
 
     /// Raises what put() would raise for these keywords.
