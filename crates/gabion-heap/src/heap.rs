@@ -76,8 +76,8 @@ impl Heap {
         self.slots.free(ground, slot, head, body)
     }
 
-    /// Frees a slot of which head and body are taken, and which is known to be that slot of a page of this heap. `None`, and
-    /// nothing is changed, when one of them is free.
+    /// Frees a slot of which head and body are taken, and whose block and place in its page are known. `None`, and nothing is
+    /// changed, when one of them is free, or the page serves another class.
     ///
     /// The last step is left to [`Heap::settle`] where it is due, once in hundreds of times, so that this one is short.
     #[inline(always)]

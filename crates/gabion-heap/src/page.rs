@@ -9,6 +9,7 @@ use crate::class::{Geometry, geometry};
 /// Which slot of its page a slot is, and how that page is cut up.
 #[derive(Debug, Clone, Copy)]
 pub struct PageSlot {
+    class: usize,
     shape: &'static Geometry,
     index: usize,
 }
@@ -18,7 +19,13 @@ impl PageSlot {
     #[inline(always)]
     pub fn at(class: usize, word: usize) -> Option<Self> {
         let shape = geometry(class, word / WORDS_PER_PAGE);
-        shape.index_of(word % WORDS_PER_PAGE).map(|index| Self { shape, index })
+        shape.index_of(word % WORDS_PER_PAGE).map(|index| Self { class, shape, index })
+    }
+
+    /// The size class of the page's slots.
+    #[inline(always)]
+    pub fn class(self) -> usize {
+        self.class
     }
 
     /// Words in the slot.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor};
 
-use crate::class::{CLASSES, geometry, slot_words};
+use crate::class::{CLASSES, geometry};
 use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
@@ -163,8 +163,7 @@ impl Slots {
         // Relaxed: written once, when the block became this heap's.
         let ordinal = block.word(ORDINAL_WORD).load(Ordering::Relaxed) as usize;
         let id = ordinal * PAGES_PER_BLOCK + page;
-        let meta = self.pages.get_mut(id)?;
-        debug_assert_eq!(meta.class.map(|class| slot_words(class as usize)), Some(slot.words()));
+        let meta = self.pages.get_mut(id).filter(|meta| meta.class == Some(slot.class() as u8))?;
         let (page, index) = Page::of(block, page, slot);
         if !page.free_whole(index) {
             return None;

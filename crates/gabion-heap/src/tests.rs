@@ -7,7 +7,7 @@ use gabion_blocks::os::Twin;
 use gabion_blocks::{BlockSet, Budget, Pool, Settings};
 use proptest::prelude::*;
 
-use crate::{Chunks, Descriptor, Found, Freed, Ground, Heap, HeapError, Kind, Loc, PageSlot, slot_words};
+use crate::{Chunks, Found, Freed, Ground, Heap, HeapError, Loc, PageSlot, slot_words};
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -165,11 +165,6 @@ fn free(heap: &mut Heap, ground: Ground<'_>, at: Loc, piece: Piece) -> Result<()
         // Both ways to free a slot, whichever the place says.
         Piece::Slot { class, body: true } if at.word() % 2 == 1 => {
             let block = ground.blocks.block(at.number()).unwrap();
-            // The page may serve another class by now, or none.
-            let page = Descriptor::from_bits(Descriptor::of(block, at.page()).load(Relaxed));
-            if page.kind() != Kind::Slots || page.class() != class {
-                return Err(HeapError::NotTaken);
-            }
             match heap.free_whole_slot(block, at, PageSlot::at(class, at.word()).unwrap()) {
                 Some(Freed::Unsettled(page)) => heap.settle(ground, page),
                 Some(Freed::Settled) => {}

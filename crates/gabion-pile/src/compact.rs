@@ -41,7 +41,7 @@ impl Pile {
             let State::Away { at: guest, reserved: false } = word.state() else { continue };
             let pointer = Pointer::new(gabion_heap::Loc::new(number, at), word.generation());
             let Ok(slot) = Slot::find(&self.blocks, pointer) else { return };
-            if slot.class != class {
+            if slot.within.class() != class {
                 return;
             }
             let host = Guest::find(self.ground(), guest);

@@ -14,7 +14,6 @@ use crate::word::{State, Word};
 pub(crate) struct Slot<'a> {
     pub block: Block<'a>,
     pub at: Loc,
-    pub class: usize,
     pub within: PageSlot,
     /// The page's descriptor as it was when the slot was found.
     pub descriptor: Descriptor,
@@ -40,9 +39,8 @@ impl<'a> Slot<'a> {
         if descriptor.kind() != Kind::Slots {
             return Err(fault(PointerFault::Elsewhere));
         }
-        let class = descriptor.class();
-        let within = PageSlot::at(class, at.word()).ok_or_else(|| fault(PointerFault::Misaligned))?;
-        Ok(Self { block, at, class, within, descriptor })
+        let within = PageSlot::at(descriptor.class(), at.word()).ok_or_else(|| fault(PointerFault::Misaligned))?;
+        Ok(Self { block, at, within, descriptor })
     }
 
     /// Whether the page is still what it was when the slot was found.

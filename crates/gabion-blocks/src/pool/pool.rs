@@ -222,7 +222,8 @@ impl Pool {
     }
 
     /// What a full collection of a garbage collector calls: has the trimmer look at the clock and at the system now, at most
-    /// once a second. The caller waits for none of it, because it is in the middle of a pause. Constant time.
+    /// once a second. The caller waits for none of it, because it is in the middle of a pause; where no trimmer is on duty, it adds
+    /// up what the arenas hold, and starts one if there is anything idle.
     pub fn look_soon(&self) {
         self.shared.look_soon(self.shared.now());
     }
