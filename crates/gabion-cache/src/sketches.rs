@@ -15,7 +15,7 @@ use crate::hash::{KEPT_BITS, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
 use crate::sketch::{self, SAMPLE};
 
-/// Entries for each sketch that make sketches split: at least 32 bits of counters for each.
+/// Entries for each sketch that make sketches split: at least two slots for each.
 pub(crate) const FULL: u64 = 1024;
 
 // On a line of its own: readers count here.
@@ -97,7 +97,7 @@ impl Sketches {
         let index = self.index(kept);
         let words = self.strip.get(index);
         if let Some(words) = words {
-            prefetch(sketch::line_of(words, kept));
+            prefetch(sketch::bucket_of(words, kept));
         }
         Ahead { index, words }
     }
@@ -126,9 +126,10 @@ impl Sketches {
 
     #[inline]
     fn note_in(&self, words: &Unit, kept: u64) {
-        if sketch::note(words, kept) {
-            // Relaxed, and not a read-modify-write: a lost count does not matter.
-            self.noted.store(self.noted.load(Relaxed) + 1, Relaxed);
+        // Relaxed, and not a read-modify-write: a lost count does not matter.
+        let noted = self.noted.load(Relaxed);
+        if sketch::note(words, kept, noted) {
+            self.noted.store(noted + 1, Relaxed);
         }
     }
 

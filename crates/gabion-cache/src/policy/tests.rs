@@ -41,7 +41,7 @@ impl Arena {
 
     fn note(&mut self, key: u32) {
         let hash = mix(key);
-        if sketch::note(&self.sketches[hash as usize % self.sketches.len()], hash) {
+        if sketch::note(&self.sketches[hash as usize % self.sketches.len()], hash, self.noted) {
             self.noted += 1;
             if self.noted >= self.period {
                 self.noted /= 2;
