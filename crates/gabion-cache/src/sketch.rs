@@ -63,14 +63,15 @@ impl Home {
     /// Where in the bucket the key's slot begins, in bits.
     #[inline]
     fn find(self, bucket: u128) -> Option<u32> {
-        first(empty(bucket & TAGS ^ EACH * u128::from(self.tag << COUNT_BITS)))
+        first(empty((bucket & TAGS) ^ (EACH * u128::from(self.tag << COUNT_BITS))))
     }
 }
 
 /// The top bits of the slots that are 0.
 #[inline]
 fn empty(bucket: u128) -> u128 {
-    !((bucket & !TOPS) + !TOPS | bucket) & TOPS
+    // A slot's lower bits carry into its top bit unless they are 0, and never beyond.
+    !(((bucket & !TOPS) + !TOPS) | bucket) & TOPS
 }
 
 /// Where the first slot begins whose top bit is there.
@@ -151,7 +152,8 @@ fn make_room(bucket: u128, tag: u64, seed: u64) -> (u32, u64) {
 /// Halves all counts `times` times.
 pub(crate) fn halve(words: &Words, times: u32) {
     const TAGS: u64 = self::TAGS as u64;
-    let halved = |word: u64| word & TAGS | word >> 1 & EACH as u64 * 0x0007;
+    const LESS: u64 = EACH as u64 * 0x0007;
+    let halved = |word: u64| (word & TAGS) | ((word >> 1) & LESS);
     for word in words {
         word.store((0..times.min(COUNT_BITS)).fold(word.load(Relaxed), |word, _| halved(word)), Relaxed);
     }
@@ -272,7 +274,7 @@ mod tests {
         let mut taken = vec![0_u32; 1 << BUCKET_BITS];
         let mut tags = std::collections::HashSet::new();
         for key in 0..20_480_u64 {
-            let home = Home::of((key * 0x9E37_79B9 & 0x1FF_FFFF) << 10 | 1023);
+            let home = Home::of(((key * 0x9E37_79B9) & 0x1FF_FFFF) << 10 | 1023);
             taken[home.bucket] += 1;
             tags.insert(home.tag);
         }
