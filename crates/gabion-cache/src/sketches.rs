@@ -15,8 +15,9 @@ use crate::hash::{KEPT_BITS, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
 use crate::sketch::{self, SAMPLE};
 
-/// Entries for each sketch that make sketches split: at least two slots for each.
-pub(crate) const FULL: u64 = 1024;
+/// Entries for each sketch that make sketches split: some three slots for each. No more than fit into the bytes that an entry
+/// is charged for the index.
+pub(crate) const FULL: u64 = 688;
 
 // On a line of its own: readers count here.
 #[repr(align(64))]
