@@ -17,10 +17,9 @@ use crate::PAGE_BYTES;
 use crate::os::{Os, thread_time};
 
 /// A huge page is worth this many times the first touch of the same bytes in small pages. What it saves in address
-/// translation is paid back within a few reads of each object. And on a virtual machine a first touch may be dear because
-/// the host has to find memory, some six times as much where the guest gives back what it does not use: whoever touches it
-/// first pays for that, in small pages or large ones.
-const WORTH: u32 = 8;
+/// translation is paid back within a few reads of each object; and on a virtual machine a first touch may be dear
+/// because the host has to find memory, which whoever touches it first pays for, in small pages or large ones.
+const WORTH: u32 = 4;
 
 /// How many mappings go without after a first touch that was too dear, and at most after many in a row.
 const REST: u32 = 32;
