@@ -59,12 +59,12 @@ impl Home {
         let (buckets, _) = words.as_chunks::<BUCKET_WORDS>();
         &buckets[self.bucket % buckets.len()]
     }
+}
 
-    /// Where in the bucket the key's slot begins, in bits.
-    #[inline]
-    fn find(self, bucket: u128) -> Option<u32> {
-        first(empty((bucket & TAGS) ^ (EACH * u128::from(self.tag << COUNT_BITS))))
-    }
+/// Where in a bucket the slot of a tag begins, in bits.
+#[inline]
+fn find(bucket: u128, tag: u64) -> Option<u32> {
+    first(empty((bucket & TAGS) ^ (EACH * u128::from(tag << COUNT_BITS))))
 }
 
 /// The top bits of the slots that are 0.
@@ -86,6 +86,7 @@ fn first_from(tops: u128, start: u32) -> Option<u32> {
     first(tops.rotate_right(start)).map(|at| (at + start) % u128::BITS)
 }
 
+// Relaxed, as all of the sketch: nothing hangs on an estimate but who goes.
 #[inline]
 fn load([low, high]: &[AtomicU64; BUCKET_WORDS]) -> u128 {
     u128::from(low.load(Relaxed)) | u128::from(high.load(Relaxed)) << 64
@@ -107,7 +108,7 @@ pub(crate) fn bucket_of(words: &Words, hash: u64) -> &[AtomicU64; BUCKET_WORDS] 
 pub(crate) fn estimate(words: &Words, hash: u64) -> u8 {
     let home = Home::of(hash);
     let bucket = load(home.words(words));
-    home.find(bucket).map_or(0, |at| count_at(bucket, at)) as u8
+    find(bucket, home.tag).map_or(0, |at| count_at(bucket, at)) as u8
 }
 
 /// Notes that a key was asked for; `moment` is another number each time. False when it was noted as often as can be.
@@ -116,21 +117,21 @@ pub(crate) fn note(words: &Words, hash: u64, moment: u64) -> bool {
     let home = Home::of(hash);
     let place = home.words(words);
     let bucket = load(place);
-    let Some(at) = home.find(bucket) else {
-        let (at, slot) = make_room(bucket, home.tag, hash ^ moment);
-        return store(place, at, slot);
+    let (at, slot) = match find(bucket, home.tag) {
+        Some(at) if count_at(bucket, at) == MOST => return false,
+        Some(at) => (at, (bucket >> at) as u64 + 1),
+        None => make_room(bucket, home.tag, hash ^ moment),
     };
-    let slot = (bucket >> at) as u64;
-    slot & MOST < MOST && store(place, at, slot + 1)
+    store(place, at, slot);
+    true
 }
 
-/// Gives a slot, the lowest bits of `slot`, another content. True.
+/// Gives a slot the lowest bits of `slot` for its content.
 #[inline]
-fn store(place: &[AtomicU64; BUCKET_WORDS], at: u32, slot: u64) -> bool {
+fn store(place: &[AtomicU64; BUCKET_WORDS], at: u32, slot: u64) {
     let (word, shift) = (&place[(at / u64::BITS) as usize % BUCKET_WORDS], at % u64::BITS);
     // Relaxed, and not a read-modify-write: a lost count does not matter.
     word.store(word.load(Relaxed) & !(0xFFFF << shift) | (slot & 0xFFFF) << shift, Relaxed);
-    true
 }
 
 /// Which slot of a bucket a key makes its own or, where all others were asked for more often, wears down; and what it holds
@@ -151,9 +152,8 @@ fn make_room(bucket: u128, tag: u64, seed: u64) -> (u32, u64) {
 
 /// Halves all counts `times` times.
 pub(crate) fn halve(words: &Words, times: u32) {
-    const TAGS: u64 = self::TAGS as u64;
-    const LESS: u64 = EACH as u64 * 0x0007;
-    let halved = |word: u64| (word & TAGS) | ((word >> 1) & LESS);
+    let [tags, halves] = [TAGS, EACH * 0x0007].map(|bits| bits as u64);
+    let halved = |word: u64| (word & tags) | ((word >> 1) & halves);
     for word in words {
         word.store((0..times.min(COUNT_BITS)).fold(word.load(Relaxed), |word, _| halved(word)), Relaxed);
     }
@@ -168,8 +168,7 @@ pub(crate) fn merge(into: &Words, from: &Words) {
             let (slot, bucket) = ((other >> at) as u64, load(place));
             let starts = (0..u128::BITS).step_by(SLOT_BITS as usize);
             let least = starts.min_by_key(|&at| count_at(bucket, at)).unwrap_or(0);
-            let same = Home { bucket: 0, tag: slot >> COUNT_BITS & 0xFFF }.find(bucket);
-            let to = same.unwrap_or(least);
+            let to = find(bucket, slot >> COUNT_BITS & 0xFFF).unwrap_or(least);
             if slot & MOST > count_at(bucket, to) {
                 store(place, to, slot);
             }

@@ -22,7 +22,7 @@ pub(crate) struct S3Sketch {
 }
 
 /// Who goes next from the main queue. It stands while that entry is the oldest, unhit, and of the same era: nobody has asked
-/// for its key then, so that the frequency is what it was, but for other keys' counts that fell together with its own.
+/// for its key then, so that the frequency is what it was, but for what other keys may have worn off it.
 #[derive(Clone, Copy)]
 struct Rival {
     id: Id,
