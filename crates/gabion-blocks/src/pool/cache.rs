@@ -108,6 +108,8 @@ struct Stacks {
     /// From each class's start on `counts[class]` pieces; what lies behind them is old.
     places: [Option<Piece>; STARTS[PIECE_CLASSES]],
     counts: [u8; PIECE_CLASSES],
+    /// How many buffers were lent from here when room was made last; see [`Open::make_room`].
+    rented: u64,
 }
 
 /// What others read of a cache without its lock. Relaxed: each is its whole message. Only the lock's holder stores, except to
@@ -192,15 +194,25 @@ impl Open<'_> {
         true
     }
 
-    /// Takes out the older half of a full class, so that there is room again; of all classes, when the bytes are the limit.
+    /// Takes out half of a full class, so that there is room again; of all classes, when the bytes are the limit.
+    ///
+    /// The older half, whose bytes have most likely left the processor's caches: the thread will lend the others first. But
+    /// one that has lent nothing since room was made last only takes back what others rent. These should have again what
+    /// was just in use, so the newer half goes.
     pub fn make_room(&mut self, class: usize, into: &mut [Option<Piece>; MOST_MOVED]) -> usize {
+        let rented = self.figures.rented.load(Ordering::Relaxed);
+        let lends = std::mem::replace(&mut self.stacks.rented, rented) != rented;
         if usize::from(self.stacks.counts[class]) < places(class) {
             return self.take_out(into);
         }
         let (start, count) = (STARTS[class], places(class));
         let half = count / 2;
-        into[..half].copy_from_slice(&self.stacks.places[start..start + half]);
-        self.stacks.places.copy_within(start + half..start + count, start);
+        if lends {
+            into[..half].copy_from_slice(&self.stacks.places[start..start + half]);
+            self.stacks.places.copy_within(start + half..start + count, start);
+        } else {
+            into[..half].copy_from_slice(&self.stacks.places[start + count - half..start + count]);
+        }
         self.stacks.counts[class] -= half as u8;
         self.set_bytes(self.bytes() - half * piece_bytes(class));
         half
@@ -253,7 +265,11 @@ impl Cache {
             taken: AtomicBool::new(false),
             desk: Desk::new(),
             figures: Figures::default(),
-            stacks: Biased::for_one(Stacks { places: [None; STARTS[PIECE_CLASSES]], counts: [0; PIECE_CLASSES] }),
+            stacks: Biased::for_one(Stacks {
+                places: [None; STARTS[PIECE_CLASSES]],
+                counts: [0; PIECE_CLASSES],
+                rented: 0,
+            }),
         }
     }
 

@@ -233,3 +233,36 @@ fn hand_over_in_a_chain_mixes_nothing_up() {
     assert_eq!(pool.stats().live, 0);
     close(pool, twin);
 }
+
+#[test]
+fn who_only_takes_back_returns_what_was_just_in_use() {
+    let (pool, twin) = pool();
+    // Places of a cache in these classes, and what one thread takes from its arena at a time.
+    for (bytes, places, batch) in [(60_000, 8, 4), (MIB, 2, 1)] {
+        let (to_other, buffers) = mpsc::sync_channel::<Buffer>(0);
+        let (done, returned) = mpsc::sync_channel(0);
+        let addresses = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for buffer in buffers {
+                    drop(buffer);
+                    done.send(()).unwrap();
+                }
+            });
+            let hand_over = || {
+                let buffer = rent(&pool, bytes);
+                let address = buffer.as_ptr().addr();
+                to_other.send(buffer).unwrap();
+                returned.recv().unwrap();
+                address
+            };
+            (0..10 * places).for_each(|_| _ = hand_over());
+            let addresses: HashSet<_> = (0..10 * places).map(|_| hand_over()).collect();
+            drop(to_other);
+            addresses
+        });
+        // The older half of the other thread's cache rests.
+        assert!(addresses.len() <= places / 2 + batch, "{bytes} bytes went round {} places", addresses.len());
+        pool.validate().unwrap();
+    }
+    close(pool, twin);
+}
