@@ -278,8 +278,8 @@ impl Table {
         Some(&buf.payload()[offset..])
     }
 
-    /// Restarts a value's time: `ttl`, or ([`Span::Table`]) the one that it was put with, or the table's. False when there
-    /// is no value.
+    /// Restarts a value's time: `ttl`, or ([`Span::Table`]) the one that it was put with, or the table's. A value that was
+    /// put with a moment ([`PutOptions::expires_at`]) keeps that if no `ttl` is given. False when there is no value.
     pub fn touch(&self, key: &[u8], ttl: Span) -> bool {
         self.core.touch(&self.record, key, ttl)
     }

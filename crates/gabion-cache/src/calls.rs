@@ -67,14 +67,22 @@ impl Core {
     #[inline(always)]
     fn times(&self, record: &Record, options: &PutOptions) -> (Option<Due>, Times) {
         let table = record.options;
-        let (ttl, idle) = (options.ttl.millis(table.ttl), options.idle.millis(table.idle));
-        let own_ttl = ttl.filter(|_| matches!(options.ttl, Span::Of(_)));
-        if idle.is_some() || options.expires_at.is_some() {
+        // A moment of its own takes the place of the table's time to live.
+        let moment = options.expires_at.is_some();
+        let span = if moment && options.ttl == Span::Table { Span::Never } else { options.ttl };
+        let (ttl, idle) = (span.millis(table.ttl), options.idle.millis(table.idle));
+        let restarts = match span {
+            _ if moment => Some(NEVER).filter(|_| table.ttl.is_some()),
+            Span::Of(_) => ttl,
+            Span::Never => Some(NEVER).filter(|_| table.ttl.is_some() && idle.is_some()),
+            Span::Table => None,
+        };
+        if idle.is_some() || moment {
             let (due, end) = self.ends_of(options, ttl, idle);
-            return (due, Times { end, ttl: own_ttl });
+            return (due, Times { end, ttl: restarts });
         }
         let due = ttl.map(|ttl| Due::new(self.now().saturating_add(ttl), None));
-        (due, Times { end: None, ttl: own_ttl })
+        (due, Times { end: None, ttl: restarts })
     }
 
     /// When a value with an idle time or a moment of its own ends, and when it does however often it is used, if that must be
@@ -159,8 +167,12 @@ impl Core {
             let mut refused = false;
             if let Step::Refused = step {
                 // Its old value is not what the caller wants to be found. It also leaves room for another try.
-                let tried_with_it = self.remove_locked(&mut locked, request.image, request.hash).is_some();
+                let removed = self.remove_locked(&mut locked, request.image, request.hash);
+                let tried_with_it = removed.is_some();
                 self.unlock(locked);
+                if removed == Some(true) {
+                    request.record.counters.count(Figure::Removed);
+                }
                 if !tried_with_it || request.record.is_dropped() {
                     return Some(PutResult::Rejected);
                 }
@@ -243,7 +255,8 @@ impl Core {
         found
     }
 
-    /// Restarts a value's time: `ttl`, or the one it was put with, or its table's. False when there is no such value, or
+    /// Restarts a value's time: `ttl`, or the one it was put with, or its table's; one that was put with a moment keeps that
+    /// if no `ttl` is given. False when there is no such value, or
     /// (where it had no end) no room to note one: then it stays as it was.
     pub fn touch(&self, record: &Record, key: &[u8], ttl: Span) -> bool {
         if key.len() > LONGEST_KEY {
@@ -299,10 +312,13 @@ impl Core {
         // What never ends has no place for an end.
         let Some(due) = entry.due() else { return ttl == Span::Table || ttl == Span::Never };
         let times = entry.times();
-        let own = times.ttl.map_or(Span::Table, |ttl| Span::Of(Duration::from_millis(ttl)));
-        let span = if ttl == Span::Table { own } else { ttl };
-        let restarted = span.millis(record.options.ttl).map(|ttl| now.saturating_add(ttl));
-        // Put with an end by the time of day only: that stays.
+        let restarted = match times.ttl.filter(|_| ttl == Span::Table) {
+            Some(NEVER) => None,
+            Some(own) => Some(own),
+            None => ttl.millis(record.options.ttl),
+        };
+        let restarted = restarted.map(|ttl| now.saturating_add(ttl));
+        // Put with an end by the time of day: that stays.
         let old_end = if due.idle().is_some() { times.end } else { Some(due.deadline()) };
         let end = if ttl == Span::Never { None } else { restarted.or(old_end) };
         if times.end.is_some() {

@@ -7,7 +7,7 @@
 //!      3    previous in the wheel (39) │ bucket (25)
 //!      4    next in the wheel (39)
 //! then      when it ends however often it is used                   as the flags say
-//!           the time to live that it was put with
+//!           the time to live that a touch restarts
 //!           pointer to the rest, and what the rest weighs
 //! then      image of the key │ value
 //! ```
@@ -117,7 +117,7 @@ impl Flags {
 pub(crate) struct Times {
     /// When it ends however often it is used, for entries with an idle time.
     pub end: Option<u64>,
-    /// The time to live that it was put with, where that is not its table's.
+    /// The time to live that a touch restarts, where that is not its table's; `NEVER` where there is none.
     pub ttl: Option<u64>,
 }
 

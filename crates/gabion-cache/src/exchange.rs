@@ -46,8 +46,12 @@ impl Core {
                 Request { record, image, hash, value: new, layout, due, times, priority, absent, spare, clock };
             let mut step = if refused { Step::Refused } else { locked.put(&request, effort.sure) };
             if let Step::Refused = step {
-                // The old value must not be taken for the new one. It also leaves room for another try.
-                locked.remove_entry(id, None);
+                // The old value must not be taken for the new one. It also leaves room for another try. It may be gone: its end
+                // may have come since it was looked at.
+                if let Some(id) = locked.shard.find(&mut locked.state, locked.ground, image, hash) {
+                    locked.remove_entry(id, None);
+                    record.counters.count(Figure::Removed);
+                }
                 if let Step::Inserted = locked.put(&request, false) {
                     step = Step::Inserted;
                 }

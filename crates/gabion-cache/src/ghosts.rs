@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_pile::Place;
 
-use crate::hash::KEPT_BITS;
+use crate::hash::{KEPT_BITS, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS};
-use crate::segments::{Segments, Stash};
+use crate::segments::{FULL, Segments, Stash};
 
 /// Bytes that a ghost is charged: a word of the ring, and its share of a segment.
 pub(crate) const GHOST_BYTES: u64 = 24;
@@ -36,6 +36,8 @@ pub(crate) struct Ghosts {
 
 impl Ghosts {
     pub fn new(pages: &Arc<Pages>, most: u64) -> Self {
+        // More than the index has segments for, whatever the limit.
+        let most = most.min(FULL << SEGMENT_BITS);
         let ring = Strip::new(pages, ((most + most / 4 + HOLES) / UNIT_WORDS as u64 + 2) as usize);
         let stash = Stash::default();
         Self { index: Segments::new(pages, most), stash, ring, oldest: 0, next: 0, weight: 0 }

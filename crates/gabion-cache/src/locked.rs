@@ -28,6 +28,14 @@ pub(crate) struct Locked<'a> {
     pub vacant: Option<Place>,
 }
 
+#[cfg(debug_assertions)]
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let told = self.state.gone.is_empty() || std::thread::panicking();
+        assert!(told, "entries left, and nobody was told: let go by `Core::unlock`");
+    }
+}
+
 impl<'a> Locked<'a> {
     #[inline]
     pub fn entry(&self, id: Id) -> Entry<'a> {

@@ -32,7 +32,11 @@ impl Core {
                     next += 1;
                     (next <= count).then_some(next - 1)
                 });
-                let Some(segment) = segment else { break };
+                let Some(segment) = segment else {
+                    // What taking the lock has expired is told of, too.
+                    self.unlock(locked);
+                    break;
+                };
                 let places = locked.shard.segments.places(&locked.state.stash, segment);
                 visit(&mut locked, &places, state);
                 self.unlock(locked);

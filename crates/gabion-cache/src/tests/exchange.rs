@@ -1,9 +1,11 @@
 //! Steps from one value to the next.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{cache, get, priority, ttl, weight};
-use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, ReadBuf, Span};
+use crate::{Cache, CacheOptions, Clock, Mode, PutOptions, PutResult, ReadBuf, Span};
 
 #[test]
 fn a_value_is_replaced_only_while_it_is_the_one() {
@@ -99,4 +101,43 @@ fn no_step_of_many_threads_is_lost() {
         }
     });
     assert_eq!(get(&cache, b"n"), Some(8000_u64.to_le_bytes().to_vec()));
+}
+
+/// Each look at it is a millisecond later than the one before.
+#[derive(Debug, Default)]
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.fetch_add(1, Relaxed))
+    }
+
+    fn roughly(&self) -> Duration {
+        Duration::from_millis(self.0.load(Relaxed).saturating_sub(1))
+    }
+
+    fn wall(&self) -> Duration {
+        self.now()
+    }
+}
+
+/// It was removed twice: by the put that found it over, and by the step that had found it alive.
+#[test]
+fn a_value_may_end_while_it_is_replaced() {
+    let clock = Arc::new(Ticking::default());
+    let options =
+        CacheOptions { max_bytes: 1 << 20, shards: Some(1), clock: Some(clock.clone()), ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    for ahead in 0..4 {
+        clock.0.store(0, Relaxed);
+        (0..20_u8).for_each(|n| _ = cache.put(&[n], b"stays", &PutOptions::default()));
+        clock.0.store(1000, Relaxed);
+        // Put at 1000.
+        cache.put(b"k", b"1", &ttl(1.0));
+        clock.0.store(2000 - ahead, Relaxed);
+        assert_eq!(cache.replace_if(b"k", b"1", &vec![0; 2 << 20]), None);
+        cache.validate().unwrap();
+        cache.expire();
+        assert_eq!((get(&cache, b"k"), cache.len()), (None, 20));
+    }
 }

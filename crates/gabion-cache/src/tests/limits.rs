@@ -141,6 +141,14 @@ fn listeners_hear_of_each_entry_that_leaves_by_itself() {
     clock.advance(std::time::Duration::from_secs(2));
     cache.expire();
     assert_eq!(heard.lock().unwrap().last().unwrap().3, Reason::Expired);
+    // Whatever call finds that they are over.
+    for n in 0..7_u8 {
+        cache.put(&[n], b"", &ttl(1.0));
+    }
+    clock.advance(std::time::Duration::from_secs(2));
+    cache.for_each_key(|_| ());
+    assert!(cache.stats().expired > 1);
+    assert_eq!(heard.lock().unwrap().len() as u64, 10 + cache.stats().expired);
     cache.on_departure(None);
 }
 
@@ -282,4 +290,17 @@ fn ghosts_are_within_the_limit() {
     cache.validate().unwrap();
     // All of it can be had again.
     assert_eq!(cache.put(b"large", &vec![0; limit as usize / 2], &priority(0)), PutResult::Inserted);
+}
+
+/// The table that leads to the ghosts grew with the limit beyond all bounds.
+#[test]
+fn a_limit_may_be_larger_than_any_memory() {
+    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+        let options = CacheOptions { max_bytes: u64::MAX >> 1, mode, shards: Some(1), ..CacheOptions::default() };
+        let cache = Cache::with_options(&options).unwrap();
+        cache.put(b"k", b"value", &PutOptions::default());
+        assert_eq!(get(&cache, b"k"), Some(b"value".to_vec()));
+        assert!(cache.total_stats().reserved_bytes < 64 << 20, "{mode:?}: {:?}", cache.total_stats());
+        cache.validate().unwrap();
+    }
 }

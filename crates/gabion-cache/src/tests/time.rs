@@ -171,6 +171,45 @@ fn an_absolute_end_is_a_time_of_day() {
     assert_eq!(get(&cache, b"soon"), None);
 }
 
+/// A moment ended with the table's time to live, if that came first, and a touch put it off beyond itself.
+#[test]
+fn a_moment_of_its_own_takes_the_place_of_the_tables_time() {
+    let clock = Arc::new(ManualClock::default());
+    clock.set(seconds(1000.0));
+    let table = TableOptions { ttl: Some(seconds(10.0)), ..TableOptions::default() };
+    let options = CacheOptions { max_bytes: 1 << 20, clock: Some(clock.clone()), table, ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    let late = PutOptions { expires_at: Some(seconds(1030.0)), ..PutOptions::default() };
+    let soon = PutOptions { expires_at: Some(seconds(1005.0)), ..PutOptions::default() };
+    cache.put(b"late", b"", &late);
+    cache.put(b"late or idle", b"", &PutOptions { idle: Span::Of(seconds(20.0)), ..late });
+    cache.put(b"soon", b"", &soon);
+    cache.put(b"soon or ttl", b"", &PutOptions { ttl: Span::Of(seconds(7.0)), ..soon });
+    cache.put(b"put off", b"", &soon);
+    let never = PutOptions { ttl: Span::Never, ..PutOptions::default() };
+    cache.put(b"idle", b"", &PutOptions { idle: Span::Of(seconds(30.0)), ..never });
+    clock.advance(seconds(4.0));
+    for key in [&b"late"[..], b"late or idle", b"soon", b"soon or ttl", b"idle"] {
+        assert!(cache.touch(key, Span::Table));
+        cache.validate().unwrap();
+    }
+    assert!(cache.touch(b"put off", Span::Of(seconds(2.0))));
+    clock.advance(seconds(1.0));
+    assert_eq!([&b"soon"[..], b"soon or ttl", b"put off"].map(|key| cache.contains(key)), [false, false, true]);
+    clock.advance(seconds(18.0));
+    assert_eq!(
+        [&b"late"[..], b"late or idle", b"idle", b"put off"].map(|key| cache.contains(key)),
+        [true, true, true, false]
+    );
+    clock.advance(seconds(2.0));
+    assert_eq!([&b"late"[..], b"late or idle", b"idle"].map(|key| cache.contains(key)), [true, false, true]);
+    clock.advance(seconds(5.0));
+    assert_eq!([&b"late"[..], b"idle"].map(|key| cache.contains(key)), [false, true]);
+    clock.advance(seconds(4.0));
+    assert!(!cache.contains(b"idle") && cache.expire() > 0);
+    cache.validate().unwrap();
+}
+
 /// A put without an end did not ask for the time, and took an old value that was over for one that is there.
 #[test]
 fn what_is_over_is_not_there_for_any_put() {
