@@ -11,10 +11,12 @@ use crate::ahead::Foreseen;
 use crate::bucket::Cell;
 use crate::core::{Core, Listener};
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
+use crate::lease::Lease;
 use crate::lookup::Look;
 use crate::options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 use crate::read::Found;
 use crate::record::Handle;
+use crate::request::When;
 use crate::stats::{CacheStats, Figure};
 use crate::wheel::Due;
 
@@ -253,12 +255,37 @@ impl Table {
 
     /// Stores a copy of `value`. Constant time, but that it may have to make room for it.
     pub fn put(&self, key: &[u8], value: &[u8], options: &PutOptions) -> PutResult {
-        self.core.put(&self.record, key, value, options, false).unwrap_or(PutResult::Rejected)
+        self.core.put(&self.record, key, value, options, When::Always).unwrap_or(PutResult::Rejected)
     }
 
     /// Stores a copy of `value` if the key has none. `None` when it has one.
     pub fn add(&self, key: &[u8], value: &[u8], options: &PutOptions) -> Option<PutResult> {
-        self.core.put(&self.record, key, value, options, true)
+        self.core.put(&self.record, key, value, options, When::Absent)
+    }
+
+    /// Takes a lease of a key, for who is about to make its value of facts that may change meanwhile.
+    ///
+    /// ```
+    /// use gabion_cache::{Cache, PutOptions};
+    ///
+    /// let cache = Cache::new(64 << 20)?;
+    /// let lease = cache.lease(b"stone");
+    /// let value = b"what was true just now";
+    /// // Somebody changes the facts, and says so.
+    /// cache.remove(b"stone");
+    /// assert_eq!(cache.put_made(&lease, b"stone", value, &PutOptions::default()), None);
+    /// assert!(!cache.contains(b"stone"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lease(&self, key: &[u8]) -> Lease {
+        Lease::new(&self.core, &self.record, key)
+    }
+
+    /// Stores a copy of a value that was made under a lease of its key. `None` when the lease has ended: then nothing is
+    /// changed.
+    pub fn put_made(&self, lease: &Lease, key: &[u8], value: &[u8], options: &PutOptions) -> Option<PutResult> {
+        let number = lease.number(&self.core)?;
+        self.core.put(&self.record, key, value, options, When::Leased(number))
     }
 
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. False: it is another by now.
@@ -287,7 +314,8 @@ impl Table {
     /// The key's value, or what `factory` makes of it. However many threads ask for a key that is not there, one factory
     /// runs; the others wait for its value, or try themselves when it fails. No lock is held meanwhile.
     ///
-    /// The value is returned even if there is no room to keep it.
+    /// The value is returned even if there is no room to keep it. Nor is it kept if the key is put or removed, or the table
+    /// cleared, while the factory runs: that is newer. Who asks after that runs a factory of his own.
     ///
     /// # Errors
     /// What the factory fails with, or [`Deadlock`] when factories wait for each other or for themselves.
@@ -302,18 +330,21 @@ impl Table {
                 return Ok(value);
             }
             match self.flights.begin(&self.flight_key(key), this_thread())? {
+                Begin::Wait(waiting) if waiting.is_outdated() => waiting.supersede(),
                 Begin::Wait(waiting) => {
                     if let Some(value) = waiting.wait() {
                         return Ok(value.to_vec());
                     }
                 }
                 Begin::Run(ticket) => {
+                    let lease = Arc::new(self.lease(key));
+                    ticket.made_under(&lease);
                     // It may have landed between the look and the begin.
                     if let Some(value) = with_buffer(|buf| self.peek(key, buf).map(<[u8]>::to_vec)) {
                         return Ok(value);
                     }
                     let value = factory()?;
-                    self.put(key, &value, options);
+                    self.put_made(&lease, key, &value, options);
                     ticket.land(&value);
                     return Ok(value);
                 }

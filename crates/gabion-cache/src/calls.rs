@@ -15,7 +15,7 @@ use crate::options::{PutOptions, PutResult, Span};
 use crate::policy::Id;
 use crate::read::Found;
 use crate::record::Record;
-use crate::request::{Request, Step};
+use crate::request::{Request, Step, When};
 use crate::room::Effort;
 use crate::shard::Reason;
 use crate::stats::Figure;
@@ -97,14 +97,14 @@ impl Core {
         (deadline.map(|deadline| Due::new(deadline, idle)), end.filter(|_| idle.is_some()))
     }
 
-    /// Stores a value; `None` when the key is there and the put is for absent keys only.
+    /// Stores a value, if `when` says so; otherwise `None`.
     pub fn put(
         &self,
         record: &Record,
         key: &[u8],
         value: &[u8],
         options: &PutOptions,
-        absent: bool,
+        when: When,
     ) -> Option<PutResult> {
         if key.len() > LONGEST_KEY {
             record.counters.count(Figure::Rejected);
@@ -112,7 +112,7 @@ impl Core {
         }
         let image = Image::new(record.id, key);
         let hash = self.hash(&image);
-        let result = self.store(&self.request(record, &image, hash, value, options, absent))?;
+        let result = self.store(&self.request(record, &image, hash, value, options, when))?;
         record.counters.count(match result {
             PutResult::Inserted => Figure::Inserted,
             PutResult::Replaced => Figure::Replaced,
@@ -129,12 +129,12 @@ impl Core {
         hash: KeyHash,
         value: &'a [u8],
         options: &PutOptions,
-        absent: bool,
+        when: When,
     ) -> Request<'a> {
         let (due, times) = self.times(record, options);
         let layout = Layout::new(image, value.len(), due.is_some(), times);
         let (clock, priority) = (self.clock(), options.priority);
-        Request { record, image, hash, value, layout, due, times, priority, absent, spare: false, clock }
+        Request { record, image, hash, value, layout, due, times, priority, when, spare: false, clock }
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl Core {
         let result = match step {
             Step::Inserted => Some(PutResult::Inserted),
             Step::Replaced => Some(PutResult::Replaced),
-            Step::Present => None,
+            Step::Unwanted => None,
             lack => return self.store_with_effort(request, locked, lack),
         };
         self.unlock(locked);
@@ -180,7 +180,7 @@ impl Core {
             } else {
                 self.unlock(locked);
                 match step {
-                    Step::Present => return None,
+                    Step::Unwanted => return None,
                     Step::Inserted => return Some(PutResult::Inserted),
                     Step::Replaced => return Some(PutResult::Replaced),
                     lack => refused = !self.make_way(shard, request, &lack, &mut effort),
@@ -191,6 +191,22 @@ impl Core {
             let refuse = refused || request.record.is_dropped();
             step = if refuse { Step::Refused } else { locked.put(request, effort.sure) };
         }
+    }
+
+    /// Takes a lease of a key for who will make its value, with a number to show for it.
+    pub fn lease(&self, record: &Record, key: &[u8]) -> (KeyHash, u64) {
+        let hash = self.hash(&Image::new(record.id, key));
+        let mut locked = self.lock_only(self.shard(hash));
+        (hash, locked.state.leases.take(hash.0, record.id))
+    }
+
+    /// Whether the key was left alone since the lease was taken.
+    pub fn holds(&self, (hash, number): (KeyHash, u64)) -> bool {
+        self.lock_only(self.shard(hash)).state.leases.holds(hash.0, number)
+    }
+
+    pub fn end_lease(&self, (hash, number): (KeyHash, u64)) {
+        self.lock_only(self.shard(hash)).state.leases.end(hash.0, number);
     }
 
     /// Removes a key's entry; `None` when there is none, `Some(false)` when its time was over.
@@ -224,6 +240,7 @@ impl Core {
         let image = Image::new(record.id, key);
         let hash = self.hash(&image);
         let mut locked = self.lock(self.shard(hash));
+        locked.state.leases.end_key(hash.0);
         let removed = self.remove_locked(&mut locked, &image, hash) == Some(true);
         self.unlock(locked);
         if removed {
@@ -240,6 +257,7 @@ impl Core {
         let image = Image::new(record.id, key);
         let hash = self.hash(&image);
         let mut locked = self.lock(self.shard(hash));
+        locked.state.leases.end_key(hash.0);
         let opened = locked.shard.open(&locked.state, Sought { ground: self.parts().0, image: &image, hash }, buf);
         let opened = opened.map(|(cell, found)| (cell.place().to_bits(), found.offset));
         let found = opened.and_then(|(id, offset)| {
@@ -291,12 +309,12 @@ impl Core {
             let idle = entry.due().and_then(Due::idle);
             let idle = idle.map_or(Span::Never, |idle| Span::Of(Duration::from_millis(idle)));
             let options = PutOptions { ttl, idle, expires_at: None, priority: entry.about().priority };
-            let request = Request { spare: true, ..self.request(record, &image, hash, &value, &options, false) };
+            let request = Request { spare: true, ..self.request(record, &image, hash, &value, &options, When::Always) };
             let step = locked.put(&request, effort.sure);
             self.unlock(locked);
             match step {
                 Step::Replaced | Step::Inserted => return true,
-                Step::Present | Step::Refused => return false,
+                Step::Unwanted | Step::Refused => return false,
                 lack => {
                     if !self.make_way(shard, &request, &lack, &mut effort) {
                         return false;

@@ -10,7 +10,7 @@ use crate::entry::stored;
 use crate::locked::Locked;
 use crate::pages::Unit;
 use crate::policy::{Id, Mode, Nodes};
-use crate::request::{Lack, Request, Step};
+use crate::request::{Lack, Request, Step, When};
 use crate::shard::{State, group_in, partition_of};
 use crate::stats::Figure;
 
@@ -29,19 +29,27 @@ impl<'a> Locked<'a> {
 
     #[inline(always)]
     fn put_with(&mut self, request: &Request<'_>, sure: bool) -> Result<Step, Lack> {
+        if let When::Leased(number) = request.when
+            && !self.state.leases.holds(request.hash.0, number)
+        {
+            return Ok(Step::Unwanted);
+        }
         // Memory answers while the key is looked for.
         let ahead = self.shard.sketches.ahead(request.hash.kept());
         let (found, segment) = self.find_live(request);
         self.spared = found.filter(|_| request.spare);
         if let Some(id) = found {
-            if request.absent {
-                return Ok(Step::Present);
+            if request.when == When::Absent {
+                return Ok(Step::Unwanted);
             }
+            self.note_change(request);
             if self.overwrite(request, id) {
                 return Ok(Step::Replaced);
             }
             // Used now, so that it is the last to make room for its own new value.
             self.touch(id);
+        } else {
+            self.note_change(request);
         }
         if self.ground.mode == Mode::Sketch {
             self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept(), ahead);
@@ -58,6 +66,14 @@ impl<'a> Locked<'a> {
             return Err(lack);
         }
         Ok(if found.is_some() { Step::Replaced } else { Step::Inserted })
+    }
+
+    /// What others are making of the key's former state is not to be stored any more.
+    #[inline(always)]
+    fn note_change(&mut self, request: &Request<'_>) {
+        if !matches!(request.when, When::Leased(_)) {
+            self.state.leases.end_key(request.hash.0);
+        }
     }
 
     /// The policy hears of a use.

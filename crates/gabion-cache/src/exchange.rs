@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::entry::{Layout, contents};
 use crate::key::{Image, LONGEST_KEY};
 use crate::record::Record;
-use crate::request::{Request, Step};
+use crate::request::{Request, Step, When};
 use crate::room::Effort;
 use crate::stats::Figure;
 
@@ -41,9 +41,8 @@ impl Core {
             let (due, times, priority) = (entry.due(), entry.times(), entry.about().priority);
             let layout = Layout::new(&image, new.len(), due.is_some(), times);
             let (image, clock) = (&image, self.clock());
-            let (absent, spare) = (false, true);
-            let request =
-                Request { record, image, hash, value: new, layout, due, times, priority, absent, spare, clock };
+            let (when, spare) = (When::Always, true);
+            let request = Request { record, image, hash, value: new, layout, due, times, priority, when, spare, clock };
             let mut step = if refused { Step::Refused } else { locked.put(&request, effort.sure) };
             if let Step::Refused = step {
                 // The old value must not be taken for the new one. It also leaves room for another try. It may be gone: its end
@@ -66,7 +65,7 @@ impl Core {
                     record.counters.count(Figure::Rejected);
                     return None;
                 }
-                Step::Present => return Some(false),
+                Step::Unwanted => return Some(false),
                 lack => refused = !self.make_way(shard, &request, &lack, &mut effort),
             }
         }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use foldhash::quality::RandomState;
+
+use crate::lease::Lease;
 
 /// Why [`Flights::begin`] does not let a caller wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub fn this_thread() -> Runner {
 struct Flight {
     runner: Runner,
     number: u64,
+    /// That of its key, once it was taken.
+    lease: OnceLock<Weak<Lease>>,
     landed: Mutex<Landing>,
     bell: Condvar,
 }
@@ -109,23 +113,32 @@ impl Flights {
     /// [`Deadlock`] when waiting would never end.
     pub fn begin(&self, key: &[u8], runner: Runner) -> Result<Begin<'_>, Deadlock> {
         let mut inner = lock(&self.inner);
-        if let Some(flight) = inner.flying.get(key) {
+        if let Some((key, flight)) = inner.flying.get_key_value(key) {
             if flight.runner == runner {
                 return Err(Deadlock::Recursive);
             }
             if inner.comes_back(flight, runner) {
                 return Err(Deadlock::Circular);
             }
-            let flight = Arc::clone(flight);
+            let (key, flight) = (Arc::clone(key), Arc::clone(flight));
             inner.waiting.insert(runner, Arc::clone(&flight));
-            return Ok(Begin::Wait(Waiting { flights: self, flight, runner }));
+            return Ok(Begin::Wait(Waiting { flights: self, key, flight, runner }));
         }
         inner.flights += 1;
         let (landed, bell, number) = (Mutex::default(), Condvar::new(), inner.flights);
-        let flight = Arc::new(Flight { runner, number, landed, bell });
+        let flight = Arc::new(Flight { runner, number, lease: OnceLock::new(), landed, bell });
         let key: Arc<[u8]> = key.into();
         inner.flying.insert(Arc::clone(&key), Arc::clone(&flight));
         Ok(Begin::Run(Ticket { flights: self, key, flight: Some(flight) }))
+    }
+
+    /// Takes a flight off the list, if it is still there.
+    fn forget(&self, key: &[u8], flight: &Flight) -> MutexGuard<'_, Inner> {
+        let mut inner = lock(&self.inner);
+        if inner.flying.get(key).is_some_and(|other| other.number == flight.number) {
+            inner.flying.remove(key);
+        }
+        inner
     }
 }
 
@@ -139,6 +152,13 @@ pub struct Ticket<'a> {
 }
 
 impl Ticket<'_> {
+    /// The value is made under a lease of its key: when that ends before the value is made, others need not wait for it.
+    pub fn made_under(&self, lease: &Arc<Lease>) {
+        if let Some(flight) = &self.flight {
+            let _ = flight.lease.set(Arc::downgrade(lease));
+        }
+    }
+
     /// The value is made: all who wait get it.
     pub fn land(mut self, value: &[u8]) {
         self.end(|| Landing::Made(value.into()));
@@ -147,10 +167,7 @@ impl Ticket<'_> {
     /// Takes the flight off the list, and tells those who wait for it, if there are any, how it ended.
     fn end(&mut self, how: impl FnOnce() -> Landing) {
         let Some(flight) = self.flight.take() else { return };
-        let mut inner = lock(&self.flights.inner);
-        if inner.flying.get(&self.key).is_some_and(|other| other.number == flight.number) {
-            inner.flying.remove(&self.key);
-        }
+        let mut inner = self.flights.forget(&self.key, &flight);
         // Whoever waits has a copy, made under this lock; from now on there are no more.
         if Arc::strong_count(&flight) == 1 {
             return;
@@ -173,11 +190,22 @@ impl Drop for Ticket<'_> {
 #[derive(Debug)]
 pub struct Waiting<'a> {
     flights: &'a Flights,
+    key: Arc<[u8]>,
     flight: Arc<Flight>,
     runner: Runner,
 }
 
 impl Waiting<'_> {
+    /// Whether the key was changed since its value began to be made.
+    pub fn is_outdated(&self) -> bool {
+        self.flight.lease.get().and_then(Weak::upgrade).is_some_and(|lease| !lease.holds())
+    }
+
+    /// Waits no more, and lets the next caller make the value anew.
+    pub fn supersede(self) {
+        drop(self.flights.forget(&self.key, &self.flight));
+    }
+
     /// The value, when it is made; `None` when the factory failed, and the caller may try itself.
     pub fn wait(self) -> Option<Arc<[u8]>> {
         let mut landed = lock(&self.flight.landed);

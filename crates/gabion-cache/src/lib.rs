@@ -57,6 +57,7 @@
 //! | `read` | an entry's value, without a lock |
 //! | `budget` | what an entry costs, what may be used |
 //! | `shortage` | sizes that the pile had no room for when it was last asked |
+//! | `leases` | keys whose values are being made |
 //! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
 //! | `shard`, `lookup` | one lock's part of it all, and reading it without the lock |
 //! | `request` | a put on its way |
@@ -68,6 +69,7 @@
 //! | `ahead` | asking memory for entries ahead of their use |
 //! | `walk` | walks over all entries |
 //! | `validate` | the check that walks everything |
+//! | `lease` | the right to make a key's value |
 //! | `flight` | one factory for each key |
 //! | `cache` | caches and tables, as callers see them |
 
@@ -109,6 +111,8 @@ mod budget;
 
 mod shortage;
 
+mod leases;
+
 mod stats;
 
 mod options;
@@ -143,6 +147,8 @@ mod walk;
 
 mod validate;
 
+mod lease;
+
 mod flight;
 
 mod cache;
@@ -156,6 +162,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use core::{Departure, Listener};
 pub use flight::{Begin, Deadlock, Flights, Runner, Ticket, Waiting, this_thread};
 pub use gabion_pile::ReadBuf;
+pub use lease::Lease;
 pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 pub use policy::Mode;
 pub use shard::Reason;

@@ -12,6 +12,16 @@ use crate::key::Image;
 use crate::record::Record;
 use crate::wheel::Due;
 
+/// When a put is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    Always,
+    /// Only when the key is not there.
+    Absent,
+    /// While the lease holds under which the value was made.
+    Leased(u64),
+}
+
 /// A put, ready to be stored.
 pub(crate) struct Request<'a> {
     pub record: &'a Record,
@@ -22,8 +32,7 @@ pub(crate) struct Request<'a> {
     pub due: Option<Due>,
     pub times: Times,
     pub priority: i8,
-    /// Only when the key is not there.
-    pub absent: bool,
+    pub when: When,
     /// The key's entry stays until the new one is there, and makes no room for it but its own.
     pub spare: bool,
     pub clock: &'a Arc<dyn Clock>,
@@ -81,8 +90,8 @@ impl Request<'_> {
 pub(crate) enum Step {
     Inserted,
     Replaced,
-    /// The key is there, and the put is for absent keys only.
-    Present,
+    /// It is not to be done: see [`When`].
+    Unwanted,
     /// Whether so many bytes can be had is for all shards together to say.
     Unsure(u64),
     /// There are no pages for it.

@@ -12,6 +12,7 @@ use crate::entry::{Entry, Layout, stored};
 use crate::ghosts::Ghosts;
 use crate::hash::KeyHash;
 use crate::key::Image;
+use crate::leases::Leases;
 use crate::pages::{Pages, UNIT_BYTES, Unit};
 use crate::policy::{Id, Mode, NONE, Nodes, Policy};
 use crate::record::Record;
@@ -117,6 +118,7 @@ pub(crate) struct State {
     /// Bytes that are charged to the cache and belong to no entry: the next puts here take them without asking.
     pub credit: u64,
     pub shortage: Shortage,
+    pub leases: Leases,
     /// Lowest priority first.
     pub groups: Vec<Group>,
     pub records: Vec<Arc<Record>>,

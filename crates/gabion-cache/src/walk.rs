@@ -60,7 +60,10 @@ impl Core {
         if records.iter().any(|other| !is_asked(other) && other.counters.entries() > 0) {
             return None;
         }
-        all.iter_mut().for_each(Locked::forget_all);
+        for locked in &mut all {
+            locked.state.leases.end_all(record.map(|record| record.id));
+            locked.forget_all();
+        }
         let (ground, _) = self.parts();
         ground.pile.clear();
         // Release: whoever sees that more was freed finds it.
@@ -79,6 +82,9 @@ impl Core {
 
     /// As [`Core::clear`], one by one: the others find the cache free in between.
     fn clear_each(&self, record: Option<&Record>) -> u64 {
+        for shard in 0..self.shard_count() {
+            self.lock_only(shard).state.leases.end_all(record.map(|record| record.id));
+        }
         let mut removed = 0;
         let visit = |locked: &mut Locked<'_>, places: &[Place], removed: &mut u64| {
             for place in places {

@@ -8,6 +8,8 @@ mod exact;
 
 mod exchange;
 
+mod leases;
+
 mod limits;
 
 mod model;

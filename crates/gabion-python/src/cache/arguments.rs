@@ -65,9 +65,9 @@ fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
     let py = value.py();
     if value.is_none() {
         stand_in(py, b"none", into)
-    } else if let Ok(number) = value.cast::<PyFloat>() {
+    } else if let Some(number) = value.cast::<PyFloat>().ok().filter(|number| is_float(number)) {
         float(number, into)
-    } else if let Ok(tuple) = value.cast::<PyTuple>() {
+    } else if let Some(tuple) = value.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) {
         if depth + 1 >= DEEPEST {
             return Err(key::too_deep(py));
         }
@@ -85,6 +85,15 @@ fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
              such as key=lambda self, number: (self.id, number)"
         );
         Err(exception(&py.get_type::<PyTypeError>(), &text))
+    }
+}
+
+/// Whether a number equals those that its value equals: not what compares in a way of its own, but NumPy's `float64`.
+fn is_float(number: &Bound<'_, PyFloat>) -> bool {
+    key::like::<PyFloat>(number) || {
+        let class = number.get_type();
+        let named = |of: PyResult<Bound<'_, PyString>>, name: &str| of.is_ok_and(|of| of == name);
+        named(class.module(), "numpy") && named(class.qualname(), "float64")
     }
 }
 

@@ -149,8 +149,7 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         into.extend_from_slice(key.cast::<PyBytes>()?.as_bytes());
         return Ok(());
     }
-    let uuid = uuid_class(py)?;
-    if key.is_instance(uuid)? {
+    if compares_as(key, uuid_class(py)?) {
         into.push(UUID);
         into.extend_from_slice(key.getattr("bytes")?.cast::<PyBytes>()?.as_bytes());
         return Ok(());
@@ -197,7 +196,7 @@ pub(super) fn may_be(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
     let is_basic =
         value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBytes>();
-    Ok(is_basic || value.is_instance(uuid_class(py)?)?)
+    Ok(is_basic || compares_as(value, uuid_class(py)?))
 }
 
 fn write_item(item: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
@@ -205,17 +204,20 @@ fn write_item(item: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
 }
 
 /// Whether a value is of a type or of a subclass that compares and hashes like it.
-fn like<T: pyo3::PyTypeInfo>(value: &Bound<'_, PyAny>) -> bool {
-    let py = value.py();
-    let (base, class) = (T::type_object(py), value.get_type());
-    if class.is(&base) {
+pub(super) fn like<T: pyo3::PyTypeInfo>(value: &Bound<'_, PyAny>) -> bool {
+    compares_as(value, &T::type_object(value.py()))
+}
+
+fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
+    let class = value.get_type();
+    if class.is(base) {
         return true;
     }
     let same = |name: &str| {
         let (Ok(one), Ok(other)) = (base.getattr(name), class.getattr(name)) else { return false };
         one.is(&other)
     };
-    class.is_subclass(&base).unwrap_or(false) && same("__hash__") && same("__eq__")
+    class.is_subclass(base).unwrap_or(false) && same("__hash__") && same("__eq__")
 }
 
 fn uuid_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {

@@ -1,0 +1,98 @@
+//! Values that are made while their keys change.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use super::{cache, get, ttl};
+use crate::{Cache, Deadlock, Lease, Mode, PutOptions, PutResult, Span, TableOptions};
+
+fn keep(cache: &Cache, lease: &Lease) -> Option<PutResult> {
+    cache.put_made(lease, b"k", b"made", &PutOptions::default())
+}
+
+type Change = (&'static str, fn(&Cache));
+
+#[test]
+fn every_change_of_a_key_ends_its_lease() {
+    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    let changes: [Change; 8] = [
+        ("put", |cache| _ = cache.put(b"k", b"new", &PutOptions::default())),
+        ("add", |cache| _ = cache.add(b"k", b"new", &PutOptions::default())),
+        ("refused put", |cache| _ = cache.put(b"k", &vec![0; 2 << 20], &PutOptions::default())),
+        ("remove", |cache| _ = cache.remove(b"k")),
+        ("pop", |cache| _ = cache.pop(b"k", &mut crate::ReadBuf::new())),
+        ("clear", |cache| _ = cache.clear()),
+        ("clear all", |cache| _ = cache.clear_all()),
+        ("another lease", |cache| _ = cache.lease(b"k")),
+    ];
+    for (what, change) in changes {
+        // With another table's entry the table is cleared one by one.
+        for other in [false, true] {
+            cache.clear_all();
+            if other {
+                cache.table("other", TableOptions::default()).unwrap().put(b"k", b"", &PutOptions::default());
+            }
+            let lease = cache.lease(b"k");
+            change(&cache);
+            assert!(!lease.holds(), "{what}");
+            let before = get(&cache, b"k");
+            assert_eq!(keep(&cache, &lease), None, "{what}");
+            assert_eq!(get(&cache, b"k"), before, "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_others_do_and_time_end_no_lease() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let table = cache.table("other", TableOptions::default()).unwrap();
+    cache.put(b"k", b"old", &ttl(1.0));
+    let lease = cache.lease(b"k");
+    for n in 0..20_000_u32 {
+        cache.put(&n.to_le_bytes(), &[0; 100], &PutOptions::default());
+    }
+    cache.remove(b"other");
+    table.put(b"k", b"", &PutOptions::default());
+    table.clear();
+    clock.advance(Duration::from_secs(2));
+    cache.expire();
+    assert_eq!((keep(&cache, &lease), get(&cache, b"k")), (Some(PutResult::Inserted), Some(b"made".to_vec())));
+    // It goes on to hold: the value may be made again.
+    assert!(lease.holds() && keep(&cache, &lease) == Some(PutResult::Replaced));
+    drop(lease);
+    let other = Cache::new(1 << 20).unwrap();
+    assert_eq!((keep(&cache, &other.lease(b"k")), keep(&cache, &cache.lease(b"other"))), (None, None));
+    cache.validate().unwrap();
+}
+
+/// The made value came back after the key had been removed, or took the place of a newer one.
+#[test]
+fn what_is_made_of_older_facts_is_not_kept() {
+    let cache = Cache::new(1 << 20).unwrap();
+    for change in [|cache: &Cache| _ = cache.remove(b"k"), |cache: &Cache| _ = cache.put(b"k", b"new", &ttl(60.0))] {
+        cache.clear_all();
+        let make = |value: &'static [u8], meanwhile: &dyn Fn()| {
+            cache.get_or_put(b"k", &PutOptions { ttl: Span::Never, ..PutOptions::default() }, || {
+                meanwhile();
+                Ok::<_, Deadlock>(value.to_vec())
+            })
+        };
+        let (began, go) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| {
+                make(b"old", &|| {
+                    began.wait();
+                    go.wait();
+                })
+            });
+            began.wait();
+            change(&cache);
+            // Who asks after the change does not wait for what began before it.
+            let asked = make(b"new", &|| ()).unwrap();
+            assert_eq!(asked, b"new");
+            go.wait();
+            assert_eq!(slow.join().unwrap().unwrap(), b"old");
+        });
+        assert_eq!(get(&cache, b"k"), Some(b"new".to_vec()));
+    }
+}
