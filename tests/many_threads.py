@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from model import LONG
 
@@ -55,3 +56,22 @@ def wait_for(threads: list[threading.Thread], errors: list[BaseException]) -> No
 def until(seconds: float) -> Callable[[], bool]:
     end = time.monotonic() + seconds
     return lambda: time.monotonic() < end
+
+
+def within(seconds: float, body: Callable[[], Any]) -> Any:
+    """Runs a body in a thread; fails when it hangs."""
+    found: list[Any] = []
+
+    def guarded() -> None:
+        try:
+            found.append(body())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=guarded, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it waits for ever"
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]

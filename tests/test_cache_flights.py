@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from child_processes import in_child
-from many_threads import run
+from many_threads import run, within
 
 import gabion
 from gabion import Cache
@@ -20,25 +20,6 @@ from gabion import Cache
 def cache() -> Iterator[Cache]:
     with Cache("16 MiB") as cache:
         yield cache
-
-
-def within(seconds: float, body: Callable[[], Any]) -> Any:
-    """Runs a body in a thread; fails when it hangs."""
-    found: list[Any] = []
-
-    def guarded() -> None:
-        try:
-            found.append(body())
-        except BaseException as error:
-            found.append(error)
-
-    thread = threading.Thread(target=guarded, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert not thread.is_alive(), "it waits for ever"
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
 
 
 def test_a_chain_of_factories_is_no_circle(cache: Cache) -> None:

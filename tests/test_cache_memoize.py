@@ -1,5 +1,6 @@
 """What memoize() takes for the same call: the native keys against a plain model of them."""
 
+import gc
 from collections import namedtuple
 from decimal import Decimal
 from enum import IntEnum, StrEnum
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gabion import Cache
+from gabion import Cache, ClosedError
 
 cache = Cache("16 MiB")
 
@@ -120,3 +121,82 @@ def test_keys_are_asked_for_once_and_results_made_once():
     assert (asked, made) == ([12, 22, 32], [12])
     figures = digit.cache_stats()
     assert (figures.hits, figures.misses) == (2, 1)
+
+
+class Money(float):
+    """A float that is another amount in another currency."""
+
+    def __new__(cls, value: float, currency: str) -> "Money":
+        money = super().__new__(cls, value)
+        money.currency = currency
+        return money
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Money) and float(self) == float(other) and self.currency == other.currency
+
+    def __hash__(self) -> int:
+        return hash((float(self), self.currency))
+
+
+class Version(tuple):
+    """A tuple that compares in a way of its own."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Plain(float):
+    """A float as all others."""
+
+
+def test_what_compares_in_a_way_of_its_own_is_no_key():
+    """Amounts of two currencies were one argument."""
+
+    @cache.memoize
+    def shown(value):
+        return str(value)
+
+    own_uuid = type("OwnUUID", (UUID,), {"__eq__": Version.__eq__})
+    for value in (Money(1.5, "EUR"), Version((1, 2)), (Money(2, "EUR"),), own_uuid(int=7)):
+        with pytest.raises(TypeError, match="key="):
+            shown(value)
+    assert shown(Plain(1.5)) == shown(1.5) == "1.5"
+    numpy = pytest.importorskip("numpy")
+    assert shown(numpy.float64(1.5)) == "1.5"
+    assert shown.cache_stats().hits == 2
+
+
+def test_the_table_goes_with_the_function():
+    """60,000 functions took 150 MiB, outside of any limit, and then no more could be made."""
+    with Cache("16 MiB") as own:
+        for number in range(300):
+            local = own.memoize(lambda x, number=number: (x, number))
+            assert local(1) == (1, number)
+            stats = local.cache_stats
+        assert len(own.tables()) == 1
+        del local
+        assert own.tables() == []
+        with pytest.raises(ClosedError):
+            stats()
+        own.validate()
+        left = own.memoize(str)
+    # Its cache is closed by now.
+    del left
+
+
+def test_a_function_in_a_cycle_and_a_cache_that_is_gone():
+    own = Cache("16 MiB")
+    cycle = [own.memoize(str)]
+    cycle.append(cycle)
+    cycle[0](7)
+    kept = own.memoize(repr)
+    del cycle
+    gc.collect()
+    assert len(own.tables()) == 1
+    del own
+    assert kept(7) == "7"
+    del kept
+    gc.collect()

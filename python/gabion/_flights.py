@@ -35,38 +35,29 @@ _blocked: dict[int, Flight] = {}
 class Flight:
     """A factory that runs, its result to come, and what its end depends on.
 
-    ``made`` is the result, `MISSING` until the end and where there is none; ``loop_thread`` is the thread whose event
-    loop runs the factory, if a loop does; ``awaits`` are the flights that the factory waits for at this moment.
+    ``made`` is the result as bytes, `MISSING` until the end and where there is none; ``awaited`` says that somebody
+    waits for it; ``lease`` ends when the key is changed meanwhile. ``loop_thread`` is the thread whose event loop runs
+    the factory, if a loop does; ``awaits`` are the flights that the factory waits for at this moment.
     """
 
-    __slots__ = ("_calls", "_gate", "awaits", "ended", "loop_thread", "made")
+    __slots__ = ("awaited", "awaits", "calls", "ended", "gate", "lease", "loop_thread", "made")
 
     def __init__(self, *, in_loop: bool) -> None:
         self.made: Any = MISSING
         self.ended = False
+        self.awaited = False
+        self.lease: Any = None
         self.loop_thread = threading.get_ident() if in_loop else None
         self.awaits: list[Flight] = []
-        self._calls: list[Callable[[], object]] = []
+        # What is called at the end.
+        self.calls: list[Callable[[], object]] = []
         # Free when the flight has ended; who waits takes it and gives it to the next.
-        self._gate = threading.Lock()
-        self._gate.acquire()
-
-    def end(self, made: Any) -> None:
-        """Give all who wait what was made. Twice does nothing."""
-        if self.ended:
-            return
-        self.made = made
-        try:
-            self.ended = True
-        finally:
-            self._gate.release()
-        # Whoever adds a call from here on finds that it has ended.
-        while self._calls:
-            self._calls.pop()()
+        self.gate = threading.Lock()
+        self.gate.acquire()
 
     def wait(self) -> Any:
         """Wait, with the thread, for what is made."""
-        with self._gate:
+        with self.gate:
             return self.made
 
     async def arrive(self) -> Any:
@@ -85,7 +76,7 @@ class Flight:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(wake)
 
-        self._calls.append(call)
+        self.calls.append(call)
         if not self.ended:
             await arrived
         return self.made
@@ -99,25 +90,15 @@ _all_flights: weakref.WeakSet[Flights] = weakref.WeakSet()
 
 
 class Flights:
-    """The factories that run for one cache's keys."""
+    """The factories that run for one cache's keys.
+
+    `enter_flight` and `leave_flight` change ``flying``, each in one step that no signal's handler and no other thread
+    divides.
+    """
 
     def __init__(self) -> None:
         self.flying: dict[Name, Flight] = {}
         _all_flights.add(self)
-
-    def enter(self, name: Name, flight: Flight) -> Flight | None:
-        """Let ``flight`` be the one that makes a key's value. If another does so already, return that one."""
-        other = self.flying.setdefault(name, flight)
-        return None if other is flight else other
-
-    def leave(self, name: Name, flight: Flight, made: Any) -> None:
-        """Tell those who wait what was made, and let the next caller run the key's factory. Twice does nothing."""
-        try:
-            # Only the flight itself takes itself out.
-            if self.flying.get(name) is flight:
-                del self.flying[name]
-        finally:
-            flight.end(made)
 
 
 class Running:

@@ -18,11 +18,12 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from gabion._flights import MISSING, Flight, Flights, Running, Waiting
 from gabion._memoize import is_asynchronous, refuse_awaitable
-from gabion._native import CacheStats, CacheTable, ClosedError
+from gabion._native import CacheStats, CacheTable, ClosedError, enter_flight, leave_flight
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -99,14 +100,17 @@ class Table(CacheTable[_K, _V]):
         return list(self)
 
     def items(self) -> Iterator[tuple[_K, _V]]:
-        """Go through keys and values; what is removed meanwhile is left out."""
+        """Go through keys and values; what is removed meanwhile is left out.
+
+        As keys() and ``in``, it counts as no use: neither as a hit, nor against an idle time.
+        """
         for key in self:
-            value = self.get(key, MISSING)
+            value = self._look(key, MISSING)
             if value is not MISSING:
                 yield key, value
 
     def values(self) -> Iterator[_V]:
-        """Go through the values."""
+        """Go through the values, as items() does."""
         return (value for _, value in self.items())
 
     def put_many(
@@ -171,47 +175,54 @@ class Table(CacheTable[_K, _V]):
             raise TypeError(
                 f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
             )
-        name, flights, flight = (self._space, self._key(key)), self._flights, Flight(in_loop=False)
-        made = MISSING
+        name, flying, flight = (self._space, self._key(key)), self._flights.flying, Flight(in_loop=False)
+        made: Any = MISSING
         try:
-            while (other := flights.enter(name, flight)) is not None:
+            while (other := enter_flight(flying, name, flight)) is not None:
                 with Waiting(other, in_loop=False):
                     found = other.wait()
                 if found is not MISSING:
-                    return self._look(key, found)
+                    return self._newest(key, found)
+            # Before the look: what changes from here on is not in what the factory makes.
+            flight.lease = lease = self._lease(key)
             # Another may have put it between the look and the begin.
             with Running(flight):
                 value = self._look(key, MISSING)
                 if value is MISSING:
                     value = factory()
                     refuse_awaitable(value)
-                    self.put(key, value, **as_put)
-            made = value
-            return made
+                    made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING
+            return value
         finally:
-            flights.leave(name, flight, made)
+            # At once, and nothing else: a signal's handler may raise at any call of Python code.
+            leave_flight(flying, name, flight, made)
+
+    def _newest(self, key: Any, found: bytes) -> Any:
+        """The key's value, or what another has just made for it: everybody's own object."""
+        value = self._look(key, MISSING)
+        return self._rebuild(found) if value is MISSING else value
 
     async def _get_or_put_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
         value = self.get(key, MISSING)
         if value is not MISSING:
             return value
-        name, flights, flight = (self._space, self._key(key)), self._flights, Flight(in_loop=True)
-        made = MISSING
+        name, flying, flight = (self._space, self._key(key)), self._flights.flying, Flight(in_loop=True)
+        made: Any = MISSING
         try:
-            while (other := flights.enter(name, flight)) is not None:
+            while (other := enter_flight(flying, name, flight)) is not None:
                 with Waiting(other, in_loop=True):
                     found = await other.arrive()
                 if found is not MISSING:
-                    return self._look(key, found)
+                    return self._newest(key, found)
+            flight.lease = lease = self._lease(key)
             with Running(flight):
                 value = self._look(key, MISSING)
                 if value is MISSING:
                     value = await factory()
-                    self.put(key, value, **as_put)
-            made = value
-            return made
+                    made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING
+            return value
         finally:
-            flights.leave(name, flight, made)
+            leave_flight(flying, name, flight, made)
 
     @overload
     def memoize(self, ttl: Callable[_P, _R], /) -> _Memoized[_P, _R]: ...
@@ -240,7 +251,8 @@ class Table(CacheTable[_K, _V]):
         ``key``: it is called with the arguments and returns a key. Results lie in a table of their own with the limit
         and times of this one; the other keywords are those of put(). The function gets two methods: ``cache_clear()``
         drops its results, ``cache_stats()`` returns the table's figures. As with get_or_put(), only one call with equal
-        arguments runs at a time.
+        arguments runs at a time; what a call returns that began before ``cache_clear()`` is not kept. When the function
+        itself is gone, so is its table.
 
         >>> import gabion
         >>> cache = gabion.Cache("64 MiB")
@@ -285,6 +297,7 @@ class Table(CacheTable[_K, _V]):
                 made = synchronous
             made.cache_clear = table.clear
             made.cache_stats = table.stats
+            weakref.finalize(made, _drop_memoized, weakref.ref(self._root), table.name).atexit = False
             return made
 
         return wrap
@@ -385,7 +398,7 @@ class Cache(Table[_K, _V]):
         # Taken again by the same thread where the collector runs code of others meanwhile.
         self._lock = threading.RLock()
         self._memoized = itertools.count(1)
-        _caches.add(self)
+        _caches[id(self)] = self
 
     @property
     def name(self) -> str:
@@ -412,8 +425,8 @@ class Cache(Table[_K, _V]):
 
         It shares the cache's budget; ``max_bytes`` (4 KiB or more, or 0) limits it to a part, by default to all of it.
         ``ttl`` and ``idle`` are for this table alone: without them its values have no end, whatever the cache's own
-        times. A table that exists keeps its settings. A cache has at most 65,535 tables in its life; one more is an
-        OverflowError.
+        times. A table that exists keeps its settings. A cache has at most 65,535 tables at one time, dropped ones that
+        are still held included; one more is an OverflowError.
         """
         self._check()
         with self._lock:
@@ -431,6 +444,7 @@ class Cache(Table[_K, _V]):
 
     def tables(self) -> list[str]:
         """Return the names of the tables, without the cache's own."""
+        self._check()
         return [name for name in self._table_names if name]
 
     def drop_table(self, name: str) -> bool:
@@ -462,7 +476,8 @@ class Cache(Table[_K, _V]):
     def on_evict(self, callback: Callable[..., object] | None) -> Any:
         """Have ``callback(key, value)`` called with each entry that is evicted or expires; None ends it.
 
-        A callback with three parameters is also given the reason, "evicted" or "expired". It runs on the thread whose
+        A callback that needs three arguments, or has a parameter ``reason`` as its third, is also given the reason,
+        "evicted" or "expired". It runs on the thread whose
         call made the entry leave, with no lock held; what it raises goes to sys.unraisablehook. Entries that callers
         remove or replace are not told of. While there is a callback, no thread looks for what has expired: later calls
         find it, and expire(). Can be used as a decorator.
@@ -471,7 +486,9 @@ class Cache(Table[_K, _V]):
             self._on_evict(None)
         elif not callable(callback):
             raise TypeError(f"on_evict takes a function of key and value, or None, not {callback!r}")
-        elif _takes_three(callback):
+        elif is_asynchronous(callback):
+            raise TypeError("on_evict takes a plain function: nobody would await what a coroutine function returns")
+        elif _takes_reason(callback):
             self._on_evict(callback)
         else:
             self._on_evict(lambda key, value, reason: callback(key, value))
@@ -491,6 +508,14 @@ class Cache(Table[_K, _V]):
         self.close()
 
 
+def _drop_memoized(root: weakref.ref[Cache], name: str) -> None:
+    """Drop the table of a memoized function that is gone."""
+    cache = root()
+    if cache is not None and not cache.closed:
+        with suppress(ClosedError):  # just now, by another thread
+            cache._drop_table(name)
+
+
 def _given(ttl: object, idle: object, expires_at: object, priority: int) -> dict[str, Any]:
     """Return the keywords of a put that are not as they are by default."""
     as_put = {"ttl": ttl, "idle": idle, "expires_at": expires_at}
@@ -500,24 +525,28 @@ def _given(ttl: object, idle: object, expires_at: object, priority: int) -> dict
     return given
 
 
-def _takes_three(callback: Callable[..., object]) -> bool:
-    from inspect import signature
+def _takes_reason(callback: Callable[..., object]) -> bool:
+    from inspect import Parameter, signature
 
     try:
-        signature(callback).bind(None, None, None)
-    except TypeError:
-        return False
+        found = list(signature(callback).parameters.values())
     except ValueError:
+        # Written in C, and does not tell.
         return True
-    return True
+    if any(each.kind is Parameter.VAR_POSITIONAL for each in found):
+        return True
+    by_place = [each for each in found if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    # One with a default may well be the callback's own: def gone(key, value, log=log).
+    return len(by_place) > 2 and (by_place[2].default is Parameter.empty or by_place[2].name == "reason")
 
 
-_caches: weakref.WeakSet[Cache] = weakref.WeakSet()
+# By their identity: a subclass may compare in a way of its own, and have no hash.
+_caches: weakref.WeakValueDictionary[int, Cache] = weakref.WeakValueDictionary()
 
 
 def _after_fork() -> None:
     """In a child that was forked: threads that held a cache's lock are not here."""
-    for cache in list(_caches):
+    for cache in list(_caches.values()):
         cache._lock = threading.RLock()
 
 

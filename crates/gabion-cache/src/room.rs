@@ -106,7 +106,16 @@ impl Core {
         }
         let before = effort.evicted;
         self.evict_some(shard, request, effort);
-        effort.evicted > before || self.forget_ghosts() > 0
+        effort.evicted > before || self.shrink_index() > 0
+    }
+
+    /// Gives back what the index keeps for keys that are not there. Returns how many parts and ghosts that is.
+    fn shrink_index(&self) -> u64 {
+        let shrink = |shard: usize| {
+            let locked = self.lock_only(shard);
+            locked.shard.sketches.shrink(locked.state.stash.entries)
+        };
+        (0..self.shard_count()).map(shrink).sum::<u64>() + self.forget_ghosts()
     }
 
     /// Forgets all ghosts. Returns how many.

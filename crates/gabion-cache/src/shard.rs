@@ -44,7 +44,9 @@ impl Ground {
         let page = PAGE_BYTES as u64;
         // Its head lies in a page; the rest, if there is one, has a word in another and takes as many as it fills.
         let rest = layout.rest.map_or(0, |length| page + stored(length) / page * page);
-        self.fixed + 2 * UNIT_BYTES + page + rest <= self.memory.limit()
+        // Each shard keeps a segment and a sketch, in pages of their own.
+        let index = 2 * (self.shards * UNIT_BYTES).next_multiple_of(page);
+        self.fixed + index + page + rest <= self.memory.limit()
     }
 
     /// Whether an entry that ends then surely lives on, and has no idle time to be put off: told by a cheaper look at the

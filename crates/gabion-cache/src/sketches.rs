@@ -175,6 +175,16 @@ impl Sketches {
         }
     }
 
+    /// Gives back the sketches that are more than so many entries need. Returns how many. Under the shard's lock.
+    #[cold]
+    pub fn shrink(&self, entries: u64) -> u64 {
+        let before = self.parts().count();
+        while entries < self.least.load(Relaxed) {
+            self.resize(entries, self.parts().count());
+        }
+        before - self.parts().count()
+    }
+
     #[cold]
     fn resize(&self, entries: u64, count: u64) {
         let count = self.resized(entries, count);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
@@ -117,7 +118,11 @@ pub(crate) fn moment(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration>
         type_error(py, &text)
     };
     let seconds: f64 = if let Some(timestamp) = value.getattr_opt("timestamp")? {
-        timestamp.call0()?.extract()?
+        let seconds = timestamp.call0().map_err(|error| {
+            let text = format!("{name}={}: {}; pass seconds since 1970", shown(value), error.value(py));
+            if error.is_instance_of::<PyException>(py) { value_error(py, &text) } else { error }
+        })?;
+        seconds.extract()?
     } else if let Some(seconds) = of_numpy(value, "datetime64")? {
         seconds
     } else if value.is_instance_of::<PyBool>() {

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pickle import PickleError
 from typing import Any
 
@@ -117,6 +117,18 @@ class GabionCache(BaseCache):
         with _PickleErrors():
             return self._cache.get_or_put(key, factory, ttl=self._seconds(timeout))
 
+    def set_many(
+        self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> list[Any]:
+        """Store the values of a mapping. Return the keys for whose values there was no room."""
+        ttl = self._seconds(timeout)
+        with _PickleErrors():
+            stored = [
+                (key, self._cache.put(self.make_and_validate_key(key, version=version), value, ttl=ttl))
+                for key, value in data.items()
+            ]
+        return [key for key, result in stored if not result]
+
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
         """Add to a number, which keeps its timeout."""
         found = self._cache._change(self.make_and_validate_key(key, version=version), lambda value: value + delta)
@@ -155,6 +167,12 @@ class GabionCache(BaseCache):
     async def ahas_key(self, key: Any, version: int | None = None) -> bool:
         """As has_key()."""
         return self.has_key(key, version)
+
+    async def aset_many(
+        self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> list[Any]:
+        """As set_many()."""
+        return self.set_many(data, timeout, version)
 
     async def aincr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
         """As incr()."""

@@ -304,3 +304,27 @@ fn a_limit_may_be_larger_than_any_memory() {
         cache.validate().unwrap();
     }
 }
+
+/// What the index keeps was not reckoned with: everything was evicted for a value that found no room even so.
+#[test]
+fn nobody_goes_for_a_value_nearly_as_large_as_the_cache() {
+    let limit = 16_u64 << 20;
+    for mode in [Mode::Sketch, Mode::Lru, Mode::S3Fifo] {
+        let cache = Cache::with_options(&CacheOptions { max_bytes: limit, mode, ..CacheOptions::default() }).unwrap();
+        let (mut n, mut size) = (0_u64, limit - 200);
+        loop {
+            while cache.len() * 1000 < limit * 8 / 10 {
+                cache.put(&n.to_le_bytes(), &[0; 960], &PutOptions::default());
+                n += 1;
+            }
+            let before = cache.len();
+            if cache.put(b"large", &vec![0; size as usize], &PutOptions::default()) != PutResult::Rejected {
+                break;
+            }
+            assert_eq!(cache.len(), before, "{mode:?}: refused {} bytes below the limit", limit - size);
+            size -= 50_000;
+        }
+        assert!(size > limit / 100 * 95, "{mode:?}: {} bytes below the limit are refused", limit - size);
+        cache.validate().unwrap();
+    }
+}

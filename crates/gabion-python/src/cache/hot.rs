@@ -41,7 +41,8 @@ Store a copy of value and return a PutResult: INSERTED, REPLACED, or REJECTED wh
 is larger than the limit or only values of a higher priority could make room. After REJECTED the key has no value, so\n\
 that the earlier one is not taken for the new one.\n\n\
 ttl and idle are seconds, text such as '5 min', or a timedelta; None means the table's, float('inf') without end.\n\
-expires_at is a datetime (local time if it has no time zone) or seconds since 1970. priority is -128 to 127: a put\n\
+expires_at, which takes the place of the table's ttl, is a datetime (local time if it has no time zone) or seconds since\n\
+1970; what ends first counts, of that, a ttl given here, and the idle time. priority is -128 to 127: a put\n\
 evicts only values of its own priority or a lower one, lowest first.\n\n\
 Raises TypeError for a key that is no str, bytes, int, UUID or tuple of them, CodecError when the value cannot be\n\
 stored; the earlier value stays then.\n",
@@ -59,7 +60,8 @@ Store value only if the key has none; keywords are those of put(). Returns wheth
 Return the key's value, or call factory(), store what it returns, and return that.\n\n\
 However many threads ask for a key that is not there, one factory runs; the others wait for its value, or try\n\
 themselves when it raises. What it raises goes to its own caller, and nothing is stored. No lock is held\n\
-meanwhile. The value is returned even when there is no room to keep it.\n\n\
+meanwhile. The value is returned even when there is no room to keep it. If the key is put, discarded or cleared while\n\
+the factory runs, its value is returned, but not kept, and who asks after that runs a factory of their own.\n\n\
 ttl, idle, expires_at and priority are those of put(), for a value that is made now.\n\n\
 With a coroutine function as factory this returns a coroutine to be awaited, and tasks take the places of\n\
 threads. Both kinds of callers may wait for each other's factories.\n\n\

@@ -9,6 +9,7 @@
 //! | `stats` | `gabion.CacheStats` |
 //! | `options` | what the keywords of puts say |
 //! | `state` | the class that `gabion.Table` and `gabion.Cache` are made of |
+//! | `flights` | a value that is being made: in one step, what must not be interrupted |
 //! | `many` | many keys in one call |
 //! | `table` | the everyday methods |
 //! | `hot` | `get`, `put`, `add`, `get_or_put`, `pop`, `discard`, a memoized function's look; written against the C API |
@@ -27,6 +28,8 @@ mod options;
 
 mod state;
 
+mod flights;
+
 mod many;
 
 mod table;
@@ -40,5 +43,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<state::CacheTable>()?;
     m.add_class::<stats::CacheStats>()?;
     sweeper::register(m)?;
+    flights::register(m)?;
     hot::install(&m.py().get_type::<state::CacheTable>())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gabion_cache::{Mode, PutOptions, Span};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
 
 use crate::errors::{shown, type_error, value_error};
 use crate::fastcall::{Keywords, unexpected};
@@ -49,18 +50,34 @@ pub(super) fn of_put(py: Python<'_>, function: &str, keywords: &Keywords<'_, '_>
     let mut options = PutOptions::default();
     if !keywords.is_empty() {
         keywords.each(|name, value| {
-            match name {
-                "ttl" => options.ttl = span(name, value)?,
-                "idle" => options.idle = span(name, value)?,
-                "expires_at" if value.is_none() => options.expires_at = None,
-                "expires_at" => options.expires_at = Some(time::moment(name, value)?),
-                "priority" => options.priority = priority(value)?,
-                other => return Err(unexpected(py, function, other, "ttl, idle, expires_at and priority")),
-            }
-            Ok(())
+            let known = set(&mut options, name, value)?;
+            known.ok_or_else(|| unexpected(py, function, name, "ttl, idle, expires_at and priority"))
         })?;
     }
     Ok(options)
+}
+
+/// As [`of_put`], for keywords that were looked at before.
+pub(super) fn of_dict(keywords: &Bound<'_, PyDict>) -> PyResult<PutOptions> {
+    let mut options = PutOptions::default();
+    for (name, value) in keywords {
+        set(&mut options, name.cast::<PyString>()?.to_str()?, &value)?;
+    }
+    Ok(options)
+}
+
+/// Sets what a keyword says; `None` when it is none of a put's.
+#[inline]
+fn set(options: &mut PutOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<()>> {
+    match name {
+        "ttl" => options.ttl = span(name, value)?,
+        "idle" => options.idle = span(name, value)?,
+        "expires_at" if value.is_none() => options.expires_at = None,
+        "expires_at" => options.expires_at = Some(time::moment(name, value)?),
+        "priority" => options.priority = priority(value)?,
+        _ => return Ok(None),
+    }
+    Ok(Some(()))
 }
 
 /// Whether a put says itself when its value ends.

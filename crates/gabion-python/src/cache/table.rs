@@ -7,8 +7,9 @@ use gabion_cache::{Cache, CacheOptions, Departure, PutOptions, ReadBuf, Span, Ta
 use pyo3::exceptions::{PyAssertionError, PyOverflowError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
+use super::flights::{self, CacheLease};
 use super::shared::{Shared, Store};
 use super::state::{CacheTable, Inner, missing, set_results};
 use super::stats::CacheStats;
@@ -69,7 +70,9 @@ impl CacheTable {
         let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, LEAST)).transpose()?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
         let table = above.shared.store.cache.table(name, TableOptions { max_bytes, ttl, idle });
-        let too_many = || exception(&py.get_type::<PyOverflowError>(), "a cache has at most 65535 tables in its life");
+        let too_many = "a cache has at most 65535 tables at one time, dropped ones that are still held included: drop those \
+                        that are not needed";
+        let too_many = || exception(&py.get_type::<PyOverflowError>(), too_many);
         let table = table.ok_or_else(too_many)?;
         let (shared, root) = (Arc::clone(&above.shared), Some(cache.clone().unbind()));
         self.begin(py, Inner { shared, table, root })
@@ -135,6 +138,33 @@ impl CacheTable {
         Ok(self.open(key.py())?.look(key.py(), key)?.unwrap_or(default))
     }
 
+    /// A lease of a key, whose value is about to be made.
+    #[pyo3(signature = (key, /))]
+    fn _lease(&self, key: &Bound<'_, PyAny>) -> PyResult<CacheLease> {
+        flights::lease(self.open(key.py())?, key)
+    }
+
+    /// Store a value that was made under a lease, if that holds; as_put are the keywords of put(). Returns the value as
+    /// bytes, for _rebuild(), if they are wanted.
+    #[pyo3(signature = (key, value, lease, as_put, wanted, /))]
+    fn _keep<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        lease: &CacheLease,
+        as_put: &Bound<'py, PyDict>,
+        wanted: bool,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        flights::keep(self.open(key.py())?, key, value, (lease, wanted), as_put)
+    }
+
+    /// The value that _keep() made bytes of, built anew.
+    #[pyo3(signature = (encoding, /))]
+    fn _rebuild(&self, encoding: &Bound<'_, PyBytes>) -> PyResult<Py<PyAny>> {
+        let py = encoding.py();
+        self.open(py)?.shared.codec.decode(py, encoding.as_bytes())
+    }
+
     /// Change a value in one step: function(value) makes the new one, which keeps the old one's end and priority. Returns
     /// a tuple of the new value; `None` when there is none, or no room for it. The function may be called again when
     /// another value comes between.
@@ -169,7 +199,8 @@ impl CacheTable {
     }
 
     /// Restart the time of the key's value with ttl (seconds, text such as '5 min', or a timedelta); by default with
-    /// the one that it was put with, or the table's. Its idle time restarts too. Returns whether there is a value.
+    /// the one that it was put with, or the table's. Its idle time restarts too. A value that was put with expires_at keeps
+    /// that if no ttl is given here. Returns whether there is a value.
     #[pyo3(signature = (key, /, ttl = None))]
     fn touch(&self, key: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let inner = self.open(key.py())?;

@@ -1,0 +1,114 @@
+//! What the flights of `gabion._flights` do in one step: neither a signal's handler nor another thread comes between.
+
+use gabion_cache::Lease;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use super::state::Inner;
+use super::{key, options};
+use crate::pile::scratch::with_encoded;
+
+/// The right to store a value that is being made, until its key changes.
+#[pyclass(frozen, module = "gabion._native", name = "_CacheLease")]
+pub(super) struct CacheLease(Lease);
+
+/// Takes a lease of a key, whose value is about to be made.
+pub(super) fn lease(inner: &Inner, key: &Bound<'_, PyAny>) -> PyResult<CacheLease> {
+    key::with(key, |key| Ok(CacheLease(inner.table.lease(key))))
+}
+
+/// Stores a value that was made under a lease, if that holds. Returns its bytes, if they are wanted.
+pub(super) fn keep<'py>(
+    inner: &Inner,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+    (lease, wanted): (&CacheLease, bool),
+    as_put: &Bound<'py, PyDict>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let py = key.py();
+    let options = options::of_dict(as_put)?;
+    key::with(key, |key| {
+        with_encoded(|encoding| {
+            // SAFETY: the caller holds the object over the call.
+            unsafe { inner.shared.codec.encode(py, value.as_ptr(), encoding)? };
+            // The object's own code may have closed the cache.
+            inner.check(py)?;
+            inner.table.put_made(&lease.0, key, encoding, &options);
+            inner.watch(options::is_timed(&options));
+            Ok(wanted.then(|| PyBytes::new(py, encoding)))
+        })
+    })
+}
+
+/// Whether a flight's result may still be waited for: it has not ended, and its key was not changed since it began.
+fn is_awaitable(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = flight.py();
+    if flight.getattr(intern!(py, "ended"))?.is_truthy()? {
+        return Ok(false);
+    }
+    let lease = flight.getattr(intern!(py, "lease"))?;
+    Ok(lease.cast::<CacheLease>().map_or(true, |lease| lease.get().0.holds()))
+}
+
+/// Let `flight` be the one that makes the value of a name. If another does so, whose value is worth waiting for, return
+/// that one: it knows from now on that somebody waits.
+#[pyfunction]
+#[pyo3(signature = (flying, name, flight, /))]
+fn enter_flight<'py>(
+    flying: &Bound<'py, PyDict>,
+    name: &Bound<'py, PyAny>,
+    flight: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    // Names are tuples of str and bytes, and flights have slots: no Python code runs in here.
+    with_critical_section(flying, || {
+        if let Some(other) = flying.get_item(name)?
+            && is_awaitable(&other)?
+        {
+            other.setattr(intern!(flying.py(), "awaited"), true)?;
+            return Ok(Some(other));
+        }
+        flying.set_item(name, flight)?;
+        Ok(None)
+    })
+}
+
+/// End a flight: tell those who wait what was made, and let the next caller make the value of its name. Twice does nothing.
+#[pyfunction]
+#[pyo3(signature = (flying, name, flight, made, /))]
+fn leave_flight(
+    flying: &Bound<'_, PyDict>,
+    name: &Bound<'_, PyAny>,
+    flight: &Bound<'_, PyAny>,
+    made: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let py = flying.py();
+    with_critical_section(flying, || {
+        // Another may have taken its place.
+        if flying.get_item(name)?.is_some_and(|other| other.is(flight)) { flying.del_item(name) } else { Ok(()) }
+    })?;
+    if flight.getattr(intern!(py, "ended"))?.is_truthy()? {
+        return Ok(());
+    }
+    flight.setattr(intern!(py, "made"), made)?;
+    flight.setattr(intern!(py, "ended"), true)?;
+    flight.setattr(intern!(py, "lease"), py.None())?;
+    flight.getattr(intern!(py, "gate"))?.call_method0(intern!(py, "release"))?;
+    // Whoever adds a call from here on finds that it has ended.
+    let calls = flight.getattr(intern!(py, "calls"))?.cast_into::<PyList>()?;
+    let mut result = Ok(());
+    while !calls.is_empty() {
+        let call = calls.call_method0(intern!(py, "pop"))?;
+        // What a signal's handler raises in one is no reason not to wake the others.
+        result = result.and(call.call0().map(drop));
+    }
+    result
+}
+
+/// Adds the class and the functions to the extension module.
+pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<CacheLease>()?;
+    m.add_function(wrap_pyfunction!(enter_flight, m)?)?;
+    m.add_function(wrap_pyfunction!(leave_flight, m)?)
+}

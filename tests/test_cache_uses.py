@@ -1,0 +1,99 @@
+"""What counts as a use of a value, when values end, and what callbacks are given."""
+
+import datetime
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import gabion
+from gabion import Cache
+
+
+@pytest.fixture
+def cache() -> Iterator[Cache]:
+    with Cache("16 MiB") as cache:
+        yield cache
+
+
+def test_to_look_at_all_values_is_no_use_of_them(cache: Cache) -> None:
+    """A listing counted as hits, and kept alive what nobody else asked for."""
+    cache.put("idle", 1, idle=0.3)
+    end = time.monotonic() + 0.6
+    while time.monotonic() < end:
+        assert list(cache.items()) in ([("idle", 1)], [])
+        assert list(cache.values()) in ([1], [])
+        time.sleep(0.02)
+    assert "idle" not in cache
+    assert (cache.stats().hits, cache.stats().misses) == (0, 0)
+
+
+def test_a_moment_takes_the_place_of_the_caches_ttl() -> None:
+    cache = Cache("16 MiB", ttl=0.2)
+    cache.put("late", 1, expires_at=time.time() + 3600)
+    cache.put("never", 1, ttl=float("inf"), idle=3600)
+    assert cache.touch("never")
+    time.sleep(0.3)
+    assert "late" in cache
+    assert "never" in cache
+    cache = Cache("16 MiB", ttl=3600)
+    cache.put("soon", 1, expires_at=time.time() + 0.2)
+    assert cache.touch("soon")
+    time.sleep(0.3)
+    assert "soon" not in cache
+
+
+def test_a_moment_that_no_clock_has(cache: Cache) -> None:
+    with pytest.raises(ValueError, match=r"expires_at=.*1, 1, 1.*seconds since 1970"):
+        cache.put("k", 1, expires_at=datetime.datetime.min)
+
+
+def test_reasons_go_to_those_who_want_them(cache: Cache) -> None:
+    told: list[Any] = []
+    callbacks: list[Any] = [
+        lambda key, value: told.append(key),
+        lambda key, value, reason: told.append(reason),
+        lambda key, value, reason=None: told.append(reason),
+        lambda key, value, into=told: into.append(value),
+        lambda *arguments: told.append(arguments),
+    ]
+    for callback in callbacks:
+        cache.on_evict(callback)
+        cache.put("k", "v", ttl=0)
+        cache.expire()
+    assert told == ["k", "expired", "expired", "v", ("k", "v", "expired")]
+
+
+def test_nobody_would_await_a_callback(cache: Cache) -> None:
+    async def gone(key: object, value: object) -> None:
+        """Does nothing."""
+
+    with pytest.raises(TypeError, match="coroutine"):
+        cache.on_evict(gone)
+
+
+def test_a_closed_cache_has_no_tables(cache: Cache) -> None:
+    cache.table("one")
+    cache.close()
+    with pytest.raises(gabion.ClosedError):
+        cache.tables()
+
+
+def test_a_subclass_may_compare_in_a_way_of_its_own() -> None:
+    class Named(Cache[str, int]):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Named) and self.name == other.name
+
+    one, other = Named("1 MiB", name="n"), Named("1 MiB", name="n")
+    one["k"] = 1
+    assert one == other
+    assert "k" not in other
+
+
+def test_any_policy_takes_any_limit() -> None:
+    """One allocated a table in proportion to the limit, and the process was ended."""
+    for policy in ("default", "lru", "fifo", "s3fifo"):
+        with Cache(10**18, policy=policy) as cache:
+            cache["k"] = "v"
+            assert cache["k"] == "v"
