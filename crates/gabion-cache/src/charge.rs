@@ -29,9 +29,17 @@ impl Locked<'_> {
     pub fn charge(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<(), Lack> {
         if request.record.own.is_none() && self.spared.is_none() {
             let weight = request.weight();
-            // Nearly always one entry makes room for one of its kind.
-            if self.draw(weight) || self.swap_out(request.priority, weight) && self.draw(weight) {
+            if self.draw(weight) {
                 return Ok(());
+            }
+            // Nearly always one entry makes room for one of its kind.
+            if self.swap_out(request.priority, weight) {
+                if self.draw(weight) {
+                    return Ok(());
+                }
+                // It may have been the key's own.
+                let found = found.and_then(|_| self.shard.find(&mut self.state, self.ground, request.image, request.hash));
+                return self.charge_anyhow(request, found, sure);
             }
         }
         self.charge_anyhow(request, found, sure)

@@ -193,7 +193,7 @@ fn is_plain(factory: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = factory.py();
     // SAFETY: alive, and a function by the first look. The field is null or a dict; where there is no global lock, another
     // thread may set it: then either is right.
-    let code = unsafe {
+    unsafe {
         if ffi::Py_TYPE(factory.as_ptr()) != &raw mut ffi::PyFunction_Type {
             return Ok(false);
         }
@@ -202,8 +202,9 @@ fn is_plain(factory: &Bound<'_, PyAny>) -> PyResult<bool> {
         if !AtomicPtr::from_ptr(own).load(Relaxed).is_null() {
             return Ok(false);
         }
-        Borrowed::from_ptr(py, ffi::PyFunction_GetCode(factory.as_ptr()))
-    };
+    }
+    // Not borrowed: another thread may give the function other code.
+    let code = factory.getattr(intern!(py, "__code__"))?;
     Ok(code.getattr(intern!(py, "co_flags"))?.extract::<i64>()? & COROUTINE == 0)
 }
 
