@@ -38,7 +38,8 @@ impl Locked<'_> {
                     return Ok(());
                 }
                 // It may have been the key's own.
-                let found = found.and_then(|_| self.shard.find(&mut self.state, self.ground, request.image, request.hash));
+                let found =
+                    found.and_then(|_| self.shard.find(&mut self.state, self.ground, request.image, request.hash));
                 return self.charge_anyhow(request, found, sure);
             }
         }
