@@ -381,34 +381,6 @@ def test_what_the_target_raises_is_passed_on() -> None:
         image.save(full, format="PNG")
 
 
-# --- metadata -------------------------------------------------------------------------------------
-
-
-def exif(orientation: int) -> bytes:
-    return b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x0112, 3, 1, orientation, 0, 0)
-
-
-def with_exif(jpeg: bytes, block: bytes) -> bytes:
-    segment = b"Exif\0\0" + block
-    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + jpeg[2:]
-
-
-def test_orientation_and_metadata() -> None:
-    plain = encoded(gradient("L", (40, 20)), "JPEG", quality=95)
-    content = with_exif(plain, exif(6))
-    turned = Image.open(content)
-    assert turned.size == (20, 40)
-    assert turned.exif == exif(1)
-    assert turned.icc_profile is None
-    assert turned.to_bytes() == Image.open(plain).rotate(270).to_bytes()
-    asis = Image.open(content, upright=False)
-    assert (asis.size, asis.exif) == ((40, 20), exif(6))
-    assert Image.open(content, metadata=False).exif is None
-    assert Image.open(content, max_size=(10, 100)).size == (10, 20)
-    assert Image.open(encoded(turned, "JPEG")).exif == exif(1)
-    assert Image.open(encoded(turned, "JPEG", metadata=False)).exif is None
-
-
 # --- Pillow and others read what is written here ----------------------------------------------------
 
 

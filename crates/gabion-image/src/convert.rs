@@ -10,7 +10,7 @@ impl Image {
     ///
     /// Grey is ITU-R BT.601 luma, `0.299 R + 0.587 G + 0.114 B`, rounded. Alpha that is new is opaque; alpha that goes is
     /// forgotten, not blended. CMYK is the plain complement without black, and comes back as `(255 − C)(255 − K) / 255`;
-    /// for print, use the ICC profiles.
+    /// for print, use the ICC profiles. A profile of another colour space than the new one is not kept.
     ///
     /// # Errors
     /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.

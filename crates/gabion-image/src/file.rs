@@ -34,7 +34,7 @@ pub struct OpenOptions {
     pub scaled: bool,
     /// Turns the picture as its EXIF block says. Default: true.
     pub upright: bool,
-    /// Keeps the EXIF block and the ICC profile. Default: true.
+    /// Keeps the EXIF block, and the ICC profile if it is of the colour space of the mode. Default: true.
     pub metadata: bool,
     /// Takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives nothing. Default: false, which
     /// makes it an error.
@@ -102,7 +102,8 @@ impl Image {
         let mode = options.mode.unwrap_or_else(|| header.layers.mode());
         options.limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
         let (format, orientation) = (header.format, header.orientation);
-        let metadata = if options.metadata { header.metadata.clone() } else { Metadata::default() };
+        let mut metadata = if options.metadata { header.metadata.clone() } else { Metadata::default() };
+        metadata.fit(mode);
         let mut assembly = Assembly::new(pool, &header.layers, size, mode, options.resampling)?;
         decode::run(&mut *decoder, pool, &mut assembly, options.partly)?;
         drop(decoder);

@@ -100,11 +100,12 @@ impl Image {
         })
     }
 
-    /// Another image that comes from the same file, its pixels not yet written.
+    /// Another image that comes from the same file, its pixels not yet written. In another colour space it has no profile.
     pub(crate) fn blank_like(&self, mode: Mode, width: u32, height: u32) -> Result<Self> {
         let mut image = Self::blank(&self.pool, mode, width, height)?;
         image.format = self.format;
         image.metadata = self.metadata.clone();
+        image.metadata.fit(mode);
         Ok(image)
     }
 

@@ -1,12 +1,22 @@
 //! What a file says about its picture: EXIF, ICC profile, orientation.
 
+use crate::mode::Mode;
+
 /// What a file says about its picture. Kept when asked for, written when asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// The EXIF block, from its TIFF header on.
     pub exif: Option<Vec<u8>>,
-    /// The ICC profile.
+    /// The ICC profile. One of another colour space than the image's is neither kept nor written: it would make the file
+    /// invalid.
     pub icc: Option<Vec<u8>>,
+}
+
+/// What of it goes into a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Written<'a> {
+    pub exif: Option<&'a [u8]>,
+    pub icc: Option<&'a [u8]>,
 }
 
 /// How a stored picture is to be turned to be seen upright: the eight values of EXIF's orientation tag.
@@ -67,6 +77,16 @@ impl Metadata {
         self.exif.as_deref().map_or(Orientation::Upright, Orientation::of_exif)
     }
 
+    /// Forgets a profile of another colour space than that of `mode`.
+    pub(crate) fn fit(&mut self, mode: Mode) {
+        self.icc.take_if(|icc| !fits(icc, mode));
+    }
+
+    /// What can be written beside pixels that are stored in `mode`.
+    pub(crate) fn written_with(&self, mode: Mode) -> Written<'_> {
+        Written { exif: self.exif.as_deref(), icc: self.icc.as_deref().filter(|icc| fits(icc, mode)) }
+    }
+
     /// Notes that the picture stands upright now.
     pub(crate) fn set_upright(&mut self) {
         if let Some(exif) = &mut self.exif
@@ -75,6 +95,17 @@ impl Metadata {
         {
             value.copy_from_slice(&if big { 1u16.to_be_bytes() } else { 1u16.to_le_bytes() });
         }
+    }
+}
+
+/// Whether a profile is of the colour space of `mode`. What is no profile fits as well as ever: nobody here can tell.
+fn fits(icc: &[u8], mode: Mode) -> bool {
+    match icc.get(16..20) {
+        Some(b"RGB ") => matches!(mode, Mode::RGB | Mode::RGBA),
+        Some(b"GRAY") => matches!(mode, Mode::L | Mode::LA),
+        Some(b"CMYK") => mode == Mode::CMYK,
+        // Every profile has this word, whatever it is for.
+        _ => icc.get(36..40) != Some(b"acsp"),
     }
 }
 

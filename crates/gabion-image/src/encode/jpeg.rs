@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use jpeg_encoder::{Encoder, EncodingError, ImageBuffer, JpegColorType, SamplingFactor};
 
-use super::{SaveOptions, Subsampling};
+use super::{SaveOptions, Subsampling, metadata};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
@@ -26,14 +26,12 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     });
     encoder.set_progressive(options.progressive);
     encoder.set_optimized_huffman_tables(options.optimized);
-    if options.metadata {
-        let metadata = image.metadata();
-        if let Some(exif) = &metadata.exif {
-            encoder.add_exif_metadata(exif).map_err(fault)?;
-        }
-        if let Some(icc) = &metadata.icc {
-            encoder.add_icc_profile(icc).map_err(fault)?;
-        }
+    let metadata = metadata(image, options, image.mode());
+    if let Some(exif) = metadata.exif {
+        encoder.add_exif_metadata(exif).map_err(fault)?;
+    }
+    if let Some(icc) = metadata.icc {
+        encoder.add_icc_profile(icc).map_err(fault)?;
     }
     encoder.encode_image(Rows { image, subsampling }).map_err(fault)?;
     Ok(out.flush()?)

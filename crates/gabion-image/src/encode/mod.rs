@@ -29,6 +29,7 @@ use std::io::Write;
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
+use crate::metadata::Written;
 use crate::mode::Mode;
 
 /// How colours are stored in JPEG, against brightness.
@@ -73,7 +74,8 @@ pub struct SaveOptions {
     pub lossless: bool,
     /// PNG and TIFF.
     pub compression: Compression,
-    /// Writes the image's EXIF block and ICC profile, if it has them. JPEG, PNG and WebP take both, TIFF the profile.
+    /// Writes the image's EXIF block and ICC profile, if it has them. JPEG, PNG and WebP take both, TIFF the profile. A profile
+    /// that does not fit what is stored is left out, as that of a grey image in WebP, which stores colours.
     pub metadata: bool,
 }
 
@@ -109,6 +111,11 @@ impl Image {
             Format::Gif => Err(ImageError::not_written("GIF can be read, but not written")),
         }
     }
+}
+
+/// What is written beside pixels that are stored in `mode`.
+fn metadata<'a>(image: &'a Image, options: &SaveOptions, mode: Mode) -> Written<'a> {
+    if options.metadata { image.metadata().written_with(mode) } else { Written::default() }
 }
 
 fn check(image: &Image, format: Format, options: &SaveOptions) -> Result<()> {

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use ::png::{BitDepth, ColorType, Compression as Level, Encoder, EncodingError, Info};
 
-use super::{Compression, SaveOptions};
+use super::{Compression, SaveOptions, metadata};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
@@ -20,10 +20,9 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
         Mode::RGB | Mode::CMYK => ColorType::Rgb,
         Mode::RGBA => ColorType::Rgba,
     };
-    if options.metadata {
-        info.exif_metadata = image.metadata().exif.as_deref().map(Cow::Borrowed);
-        info.icc_profile = image.metadata().icc.as_deref().map(Cow::Borrowed);
-    }
+    let metadata = metadata(image, options, image.mode());
+    info.exif_metadata = metadata.exif.map(Cow::Borrowed);
+    info.icc_profile = metadata.icc.map(Cow::Borrowed);
     let mut encoder = Encoder::with_info(out, info).map_err(fault)?;
     encoder.set_compression(match options.compression {
         Compression::None => Level::NoCompression,

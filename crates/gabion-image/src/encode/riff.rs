@@ -9,15 +9,15 @@
 use std::io::Write;
 
 use crate::error::Result;
-use crate::metadata::Metadata;
+use crate::metadata::Written;
 
 const ICC: u8 = 0x20;
 const ALPHA: u8 = 0x10;
 const EXIF: u8 = 0x08;
 
 /// Writes `picture`, a simple WebP file, with the metadata that is there.
-pub fn write(picture: &[u8], size: (u32, u32), alpha: bool, metadata: &Metadata, out: &mut dyn Write) -> Result<()> {
-    let Metadata { exif, icc } = metadata;
+pub fn write(picture: &[u8], size: (u32, u32), alpha: bool, metadata: Written, out: &mut dyn Write) -> Result<()> {
+    let Written { exif, icc } = metadata;
     // The picture's own chunks follow the container's twelve bytes; a container of its own has its flags there already.
     let chunks = &picture[12..];
     if exif.is_none() && icc.is_none() {

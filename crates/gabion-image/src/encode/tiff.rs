@@ -12,7 +12,7 @@ use gabion_blocks::BlockError;
 
 use super::kept::Kept;
 use super::whole::with_whole;
-use super::{Compression, SaveOptions};
+use super::{Compression, SaveOptions, metadata};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
@@ -46,7 +46,7 @@ fn encoded<C: ColorType<Inner = u8>>(image: &Image, options: &SaveOptions, extra
     if !extra.is_empty() {
         picture.extra_samples(extra).map_err(fault)?;
     }
-    if let Some(icc) = image.metadata().icc.as_deref().filter(|_| options.metadata) {
+    if let Some(icc) = metadata(image, options, image.mode()).icc {
         picture.encoder().write_tag(Tag::IccProfile, icc).map_err(fault)?;
     }
     let rows = (STRIP_BYTES / image.row_bytes()).clamp(1, image.height() as usize);

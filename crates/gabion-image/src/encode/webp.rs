@@ -4,14 +4,13 @@ use std::io::Write;
 
 use ::webp::{Encoder, WebPConfig};
 
-use super::SaveOptions;
 use super::riff;
 use super::whole::with_whole;
+use super::{SaveOptions, metadata};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
 use crate::limits::room_beside;
-use crate::metadata::Metadata;
 use crate::mode::Mode;
 
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
@@ -24,13 +23,12 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     // Colours that cannot be seen are kept, too: lossless means every byte.
     config.exact = options.lossless.into();
     let _room = room_beside(image.pool(), bytes_beside((width, height), alpha, options.lossless))?;
-    with_whole(image, if alpha { Mode::RGBA } else { Mode::RGB }, |whole| {
+    let stored = if alpha { Mode::RGBA } else { Mode::RGB };
+    with_whole(image, stored, |whole| {
         let encoder =
             if alpha { Encoder::from_rgba(whole, width, height) } else { Encoder::from_rgb(whole, width, height) };
         let picture = encoder.encode_advanced(&config).map_err(|error| fault(&error))?;
-        let none = Metadata::default();
-        let metadata = if options.metadata { image.metadata() } else { &none };
-        riff::write(&picture, (width, height), alpha, metadata, out)
+        riff::write(&picture, (width, height), alpha, metadata(image, options, stored), out)
     })
 }
 

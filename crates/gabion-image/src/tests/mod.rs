@@ -6,6 +6,8 @@ mod geometry;
 
 mod jpeg;
 
+mod profiles;
+
 mod quality;
 
 mod round_trips;

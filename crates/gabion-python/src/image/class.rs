@@ -38,7 +38,8 @@ impl Image {
     ///
     /// scaled=False has a JPEG decoded in full before it is made smaller, which is several times slower.
     ///
-    /// mode converts it. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC profile.
+    /// mode converts it. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC profile; a
+    /// profile of another colour space than the image's is left out.
     /// partial=True takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an
     /// ImageError all the same.
     ///
@@ -208,7 +209,8 @@ impl Image {
         self.kept(py, |metadata| metadata.exif.clone())
     }
 
-    /// The ICC profile of the file that the image came from, or None.
+    /// The ICC profile of the file that the image came from, or None. It is kept as long as it fits: in another colour space
+    /// (grey, RGB, CMYK) there is none.
     #[getter]
     fn icc_profile<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         self.kept(py, |metadata| metadata.icc.clone())
@@ -268,7 +270,8 @@ impl Image {
     }
 
     /// A new image in another mode. Grey is ITU-R BT.601 luma. Alpha is dropped without blending; new alpha is opaque.
-    /// CMYK is the plain complement of RGB, without an ICC profile. Raises ValueError for an unknown mode.
+    /// CMYK is the plain complement of RGB. ICC profiles are not applied, and one of another colour space is left out.
+    /// Raises ValueError for an unknown mode.
     #[pyo3(signature = (mode, /))]
     fn convert(&self, mode: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = mode.py();
@@ -422,7 +425,8 @@ impl Image {
     ///
     /// quality is 1 to 100, for JPEG and WebP. Further options: subsampling ("4:4:4", "4:2:2", "4:2:0"), progressive
     /// and optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
-    /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats.
+    /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats. A profile is
+    /// also left out where it does not fit what is stored, as that of a grey image in WebP, which stores colours.
     ///
     /// Raises ImageError when the format cannot store the mode or the size, or when neither name nor format= says the
     /// format; OSError when the file cannot be written.
