@@ -69,3 +69,57 @@ def test_a_profile_goes_with_its_colour_space() -> None:
     assert grey.icc_profile == profile(b"GRAY")
     assert Image.open(encoded(grey, "PNG")).icc_profile == profile(b"GRAY")
     assert Image.open(encoded(grey, "WebP")).icc_profile is None
+
+
+# --- there and back by Pillow ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_pillow_hands_metadata_on(format: str) -> None:
+    Pillow = pytest.importorskip("PIL.Image")
+    ImageOps = pytest.importorskip("PIL.ImageOps")
+    file = io.BytesIO()
+    gradient("RGB", (40, 20)).to_pillow().save(
+        file, format, exif=b"Exif\0\0" + exif(6), icc_profile=profile(b"RGB "), lossless=True
+    )
+    read = Pillow.open(file)
+    image, stored = Image.from_pillow(read), Image.open(file.getvalue(), upright=False)
+    assert (image.size, image.exif, image.icc_profile) == ((40, 20), exif(6), profile(b"RGB "))
+    assert (image.exif, image.icc_profile) == (stored.exif, stored.icc_profile)
+    again = encoded(image, "PNG")
+    assert Image.open(again).size == (20, 40)
+    assert ImageOps.exif_transpose(Pillow.open(io.BytesIO(again))).size == (20, 40)
+    turned = Image.from_pillow(ImageOps.exif_transpose(read))
+    assert turned.size == (20, 40)
+    assert Image.open(encoded(turned, "PNG")).size == (20, 40)
+    back = image.to_pillow()
+    assert back.getexif()[0x0112] == 6
+    assert back.info["icc_profile"] == profile(b"RGB ")
+    assert Image.from_pillow(back).exif == exif(6)
+    assert Image.open(file.getvalue()).to_pillow().getexif()[0x0112] == 1
+
+
+def test_pillow_takes_back_what_it_gave() -> None:
+    Pillow = pytest.importorskip("PIL.Image")
+    for block in (b"Exif\0\0" + exif(3), exif(3)):
+        picture = Pillow.new("RGB", (4, 3))
+        picture.info["exif"] = block
+        assert Image.from_pillow(picture).exif == exif(3)
+    # A JPEG by Pillow's hands, which writes the block as it is given.
+    file = io.BytesIO()
+    made = Image.from_pillow(picture).to_pillow()
+    made.save(file, "JPEG", exif=made.info["exif"])
+    assert Image.open(file.getvalue(), upright=False).exif == exif(3)
+
+
+def test_what_pillow_has_that_does_not_fit() -> None:
+    Pillow = pytest.importorskip("PIL.Image")
+    picture = Pillow.new("RGB", (4, 3))
+    picture.info["icc_profile"] = profile(b"RGB ")
+    assert Image.from_pillow(picture.convert("L")).icc_profile is None
+    assert Image.from_pillow(picture.convert("P")).icc_profile == profile(b"RGB ")
+    for nothing in (None, b"", "text", 5):
+        picture.info.update(exif=nothing, icc_profile=nothing)
+        image = Image.from_pillow(picture)
+        assert (image.exif, image.icc_profile) == (None, None)
+        assert image.to_pillow().info == {}

@@ -78,7 +78,7 @@ impl Metadata {
     }
 
     /// Forgets a profile of another colour space than that of `mode`.
-    pub(crate) fn fit(&mut self, mode: Mode) {
+    pub fn fit(&mut self, mode: Mode) {
         self.icc.take_if(|icc| !fits(icc, mode));
     }
 

@@ -146,6 +146,10 @@ impl Image {
 
     /// Make an image of a copy of a Pillow image. Modes that are none here are converted: to RGBA those with
     /// transparency, to L those of 1 bit, to RGB the others. Of greys with 16 bits the upper eight are taken, as from a file.
+    ///
+    /// The EXIF block in image.info comes along, and the ICC profile if it fits the mode. Pixels stay where Pillow has them,
+    /// as with open(upright=False): who sees a saved file turns it as its block says. To turn them here, and to forget what
+    /// the block says of it, pass PIL.ImageOps.exif_transpose(image).
     #[staticmethod]
     #[pyo3(signature = (image, /))]
     fn from_pillow(image: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -413,7 +417,8 @@ impl Image {
     }
 
     /// A Pillow image of the same pixels. If the image is contiguous and L, RGBA or CMYK, Pillow shares its pixels
-    /// until it changes them; others are copied. Raises ModuleNotFoundError without Pillow.
+    /// until it changes them; others are copied. EXIF block and ICC profile are in its info, where Pillow keeps those of
+    /// files. Raises ModuleNotFoundError without Pillow.
     fn to_pillow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         target::pillow(py, &self.shown(py)?)
     }

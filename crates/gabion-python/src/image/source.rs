@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use gabion_blocks::Pool;
-use gabion_image::{Image, Mode, OpenOptions};
+use gabion_image::{Image, Metadata, Mode, OpenOptions};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 
 use super::refusal::{image_error, refused, type_error, unopened};
 use crate::detached::detached;
@@ -254,6 +254,7 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         "I;16N" => (2, usize::from(cfg!(target_endian = "little"))),
         _ => (1, 0),
     };
+    let original = picture;
     let (mode, picture) = if let Some(mode) = Mode::of_name(&name).or((deep == 2).then_some(Mode::L)) {
         (mode, picture.clone())
     } else {
@@ -292,5 +293,25 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
             }
         }
     }
+    // Last, because a file may tell it behind its pixels, which Pillow reads late.
+    *image.metadata_mut() = pillow_metadata(&original.getattr("info")?)?;
+    image.metadata_mut().fit(mode);
     Ok(image)
+}
+
+/// What stands before an EXIF block where Pillow keeps one. It is no part of the block.
+pub(super) const EXIF_PREFIX: &[u8] = b"Exif\0\0";
+
+/// What Pillow kept of a file's metadata.
+fn pillow_metadata(info: &Bound<'_, PyAny>) -> PyResult<Metadata> {
+    let kept = |name: &str| {
+        let value = info.call_method1("get", (name,))?;
+        PyResult::Ok(value.cast_into::<PyBytes>().ok())
+    };
+    let filled = |bytes: &[u8]| (!bytes.is_empty()).then(|| bytes.to_vec());
+    let exif = kept("exif")?.and_then(|exif| {
+        let exif = exif.as_bytes();
+        filled(exif.strip_prefix(EXIF_PREFIX).unwrap_or(exif))
+    });
+    Ok(Metadata { exif, icc: kept("icc_profile")?.and_then(|icc| filled(icc.as_bytes())) })
 }

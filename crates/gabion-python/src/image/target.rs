@@ -5,7 +5,7 @@ use std::path::Path;
 use gabion_image::{Format, SaveOptions, save_atomically};
 use pyo3::exceptions::PyModuleNotFoundError;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict, PyNone, PyTuple};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyNone, PyTuple};
 
 use super::export::in_one_piece;
 use super::picture::{Picture, Shown};
@@ -88,8 +88,22 @@ fn named(path: &Path) -> Option<Format> {
     Format::of_path(path).filter(|format| format.can_write())
 }
 
-/// A Pillow image. It shares the pixels where Pillow keeps them as they are here: L, RGBA and CMYK in one piece.
+/// A Pillow image, with EXIF block and ICC profile where Pillow keeps those of files.
 pub(super) fn pillow<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'py, PyAny>> {
+    let image = pillow_pixels(py, picture)?;
+    let metadata = detached(py, || picture.read().metadata().clone());
+    let info = image.getattr("info")?;
+    if let Some(exif) = metadata.exif {
+        info.set_item("exif", PyBytes::new(py, &[source::EXIF_PREFIX, &exif].concat()))?;
+    }
+    if let Some(icc) = metadata.icc {
+        info.set_item("icc_profile", PyBytes::new(py, &icc))?;
+    }
+    Ok(image)
+}
+
+/// A Pillow image of the pixels alone. It shares them where Pillow keeps them as they are here: L, RGBA and CMYK in one piece.
+fn pillow_pixels<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'py, PyAny>> {
     let module = py.import("PIL.Image").map_err(|error| {
         let text = "to_pillow() needs Pillow, which is not installed: pip install pillow";
         let missing = error.get_type(py);
