@@ -29,8 +29,9 @@ impl Image {
         Err(refusal::type_error(py, text))
     }
 
-    /// Open an image; returns an Image. source is a path, a binary file, which is read to its end, or the bytes of a file.
-    /// The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of those with several).
+    /// Open an image; returns an Image. source is a path, a binary file, which is read from where it stands to its end, or
+    /// the bytes of a file. The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of those
+    /// with several).
     ///
     /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape. It is decoded
     /// no larger than needed and made smaller while it is decoded; where the format allows, the full picture is never

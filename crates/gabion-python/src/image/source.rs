@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 use gabion_blocks::Pool;
-use gabion_image::{Image, Metadata, Mode, OpenOptions};
+use gabion_image::{Format, Image, ImageError, Metadata, Mode, OpenOptions};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -52,8 +52,30 @@ fn from_file(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image
     let name = source.getattr_opt("name")?.and_then(|name| name.cast_into::<PyString>().ok());
     let whole = streams::whole("file", source, options.limits.max_bytes)?;
     let bytes = whole.as_slice();
-    let image = detached(py, || Image::decode(Pool::global(), bytes, options));
+    let image = match started_late(source, bytes) {
+        Some(error) => Err(error),
+        None => detached(py, || Image::decode(Pool::global(), bytes, options)),
+    };
     image.map_err(|error| unopened(py, error, name.as_ref().map(Bound::as_any), options.partly))
+}
+
+/// Why the bytes that a file gave are no image, if it did not stand at its beginning: who has just written it forgets that.
+fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> Option<ImageError> {
+    if Format::of_bytes(bytes).is_some() {
+        return None;
+    }
+    // It stands behind what was read of it now.
+    let at = streams::position(file)?.checked_sub(bytes.len() as u64).filter(|at| *at > 0)?;
+    Some(ImageError::Unsupported {
+        what: if bytes.is_empty() {
+            format!("the file stands at byte {at}, its end: call seek(0) first")
+        } else {
+            format!(
+                "the file stands at byte {at}, and what is there is of no image format that is known here: call seek(0) \
+                 first, or seek to where the image begins"
+            )
+        },
+    })
 }
 
 /// The path that a str or an os.PathLike stands for.

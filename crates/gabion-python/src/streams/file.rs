@@ -238,7 +238,7 @@ fn behind<'py>(object: &Bound<'py, PyAny>, start: usize) -> PyResult<Bound<'py, 
 }
 
 /// Where a file stands, or None when it cannot say.
-pub(super) fn position(file: &Bound<'_, PyAny>) -> Option<u64> {
+pub(crate) fn position(file: &Bound<'_, PyAny>) -> Option<u64> {
     let seekable = file.call_method0(intern!(file.py(), "seekable")).and_then(|answer| answer.is_truthy());
     if !matches!(seekable, Ok(true)) {
         return None;
