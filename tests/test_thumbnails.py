@@ -77,6 +77,23 @@ def test_patterns_and_files(photos: Path, tmp_path: Path) -> None:
         assert (image.size, image.format) == ((150, 100), "WebP")
 
 
+def test_profiles_are_kept_and_exif_blocks_are_not(tmp_path: Path) -> None:
+    Pillow = pytest.importorskip("PIL.Image")
+    profile = bytes(16) + b"RGB " + bytes(16) + b"acsp" + bytes(92)
+    place = Pillow.Exif()
+    place[0x0112], place[0x013B] = 6, "a photographer"
+    picture, small, bare = (tmp_path / name for name in ("a.jpg", "small.png", "bare.png"))
+    gradient("RGB", (300, 200)).to_pillow().save(picture, exif=place, icc_profile=profile)
+    assert main(["thumbnails", str(picture), str(small)]) == 0
+    assert main(["thumbnails", str(picture), str(bare), "--no-profile"]) == 0
+    assert main(["thumbnails", str(picture), str(tmp_path / "small"), "--height", "60"]) == 0
+    for path, kept in ((small, profile), (bare, None), (tmp_path / "small" / "a.jpg", profile)):
+        with Image.open(path) as image:
+            assert (image.exif, image.icc_profile) == (None, kept)
+            assert image.height > image.width
+        assert b"a photographer" not in path.read_bytes()
+
+
 def test_the_name_of_a_picture_is_no_folder_for_several(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -473,6 +473,7 @@ def _thumbnail(
     *,
     quality: int,
     max_pixels: int | None = None,
+    profile: bool = True,
 ) -> tuple[int, int]: ...
 def _image_formats() -> list[tuple[str, str, bool]]: ...
 

@@ -34,8 +34,10 @@ pub struct OpenOptions {
     pub scaled: bool,
     /// Turns the picture as its EXIF block says. Default: true.
     pub upright: bool,
-    /// Keeps the EXIF block, and the ICC profile if it is of the colour space of the mode. Default: true.
-    pub metadata: bool,
+    /// Keeps the EXIF block. Default: true.
+    pub exif: bool,
+    /// Keeps the ICC profile, if it is of the colour space of the mode. Default: true.
+    pub profile: bool,
     /// Takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives nothing. Default: false, which
     /// makes it an error.
     pub partly: bool,
@@ -51,7 +53,8 @@ impl Default for OpenOptions {
             resampling: Resampling::default(),
             scaled: true,
             upright: true,
-            metadata: true,
+            exif: true,
+            profile: true,
             partly: false,
             limits: Limits::default(),
         }
@@ -59,9 +62,10 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// For a picture no larger than this, without the metadata of its file.
+    /// For a picture no larger than this, without the EXIF block of its file, which may tell where and by whom it was taken.
+    /// The profile is kept: without it, colours of other spaces than sRGB look different.
     pub fn thumbnail(width: u32, height: u32) -> Self {
-        Self { max_size: Some((width, height)), metadata: false, ..Self::default() }
+        Self { max_size: Some((width, height)), exif: false, ..Self::default() }
     }
 }
 
@@ -102,7 +106,10 @@ impl Image {
         let mode = options.mode.unwrap_or_else(|| header.layers.mode());
         options.limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
         let (format, orientation) = (header.format, header.orientation);
-        let mut metadata = if options.metadata { header.metadata.clone() } else { Metadata::default() };
+        let Metadata { exif, icc } = &header.metadata;
+        let exif = exif.as_ref().filter(|_| options.exif);
+        let icc = icc.as_ref().filter(|_| options.profile);
+        let mut metadata = Metadata { exif: exif.cloned(), icc: icc.cloned() };
         metadata.fit(mode);
         let mut assembly = Assembly::new(pool, &header.layers, size, mode, options.resampling)?;
         decode::run(&mut *decoder, pool, &mut assembly, options.partly)?;

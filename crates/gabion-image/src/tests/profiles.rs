@@ -90,3 +90,19 @@ fn what_is_no_profile_stays_and_what_is_one_of_another_kind_goes() {
         assert_eq!(image.convert(Mode::RGBA).unwrap().metadata().icc, kept.then_some(icc));
     }
 }
+
+#[test]
+fn a_thumbnail_keeps_the_profile_and_not_the_exif_block() {
+    let exif = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0".to_vec();
+    let mut image = with_profile(Mode::RGB, profile_of(Mode::RGB));
+    image.metadata_mut().exif = Some(exif.clone());
+    for format in [Format::Jpeg, Format::Png, Format::WebP] {
+        let file = encoded(&image, format);
+        let small = Image::decode(&pool(), &file, &OpenOptions::thumbnail(10, 10)).unwrap();
+        assert_eq!(small.size(), (5, 10), "it is turned all the same");
+        assert_eq!(small.metadata(), &Metadata { exif: None, icc: Some(profile_of(Mode::RGB)) }, "{format}");
+        let bare = OpenOptions { profile: false, upright: false, ..OpenOptions::default() };
+        let bare = Image::decode(&pool(), &file, &bare).unwrap();
+        assert_eq!(bare.metadata(), &Metadata { exif: Some(exif.clone()), icc: None }, "{format}");
+    }
+}

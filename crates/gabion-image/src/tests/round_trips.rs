@@ -95,7 +95,8 @@ fn metadata_is_kept_when_asked_for() {
         let upright = Image::decode(&pool, &bytes, &OpenOptions::default()).unwrap();
         assert_eq!(upright.size(), (30, 40));
         assert_eq!(upright.metadata().orientation(), crate::Orientation::Upright, "it is not turned twice");
-        let bare = Image::decode(&pool, &bytes, &OpenOptions { metadata: false, ..OpenOptions::default() }).unwrap();
+        let none = OpenOptions { exif: false, profile: false, ..OpenOptions::default() };
+        let bare = Image::decode(&pool, &bytes, &none).unwrap();
         assert_eq!((bare.metadata(), bare.size()), (&Metadata::default(), (30, 40)));
         let without = encoded(&image, format, &SaveOptions { metadata: false, ..SaveOptions::default() });
         assert_eq!(Image::decode(&pool, &without, &OpenOptions::default()).unwrap().metadata(), &Metadata::default());

@@ -90,7 +90,8 @@ impl Image {
             resampling: argument::resampling(py, filter, reducing_gap)?,
             scaled,
             upright,
-            metadata,
+            exif: metadata,
+            profile: metadata,
             partly: partial,
             limits,
         };

@@ -10,9 +10,10 @@ use super::refusal;
 use crate::detached::detached;
 
 /// Makes a smaller file of a picture without the interpreter, for the command line; returns the new size. The picture is
-/// never whole in memory, and the new file gets its name when it is complete.
+/// never whole in memory, and the new file gets its name when it is complete. It has no EXIF block.
 #[pyfunction]
-#[pyo3(signature = (source, target, width, height, *, quality, max_pixels = None))]
+#[pyo3(signature = (source, target, width, height, *, quality, max_pixels = None, profile = true))]
+#[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
 pub(super) fn _thumbnail(
     py: Python<'_>,
     source: PathBuf,
@@ -21,10 +22,11 @@ pub(super) fn _thumbnail(
     height: u32,
     quality: u8,
     max_pixels: Option<u64>,
+    profile: bool,
 ) -> PyResult<(u32, u32)> {
     let mut limits = Limits::default();
     limits.max_pixels = max_pixels.unwrap_or(limits.max_pixels);
-    let open = OpenOptions { limits, ..OpenOptions::thumbnail(width, height) };
+    let open = OpenOptions { limits, profile, ..OpenOptions::thumbnail(width, height) };
     let save = SaveOptions { quality, ..SaveOptions::default() };
     let format = Format::of_path(&target).filter(|format| format.can_write());
     let Some(format) = format else {

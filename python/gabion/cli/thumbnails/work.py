@@ -26,18 +26,27 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How large and how good."""
+    """How large and how good, and whether with the ICC profile."""
 
     width: int
     height: int
     quality: int
     max_pixels: int | None
+    profile: bool
 
 
 def thumbnail(job: Job, how: How) -> int:
     """Make one thumbnail; returns the bytes of its source. The interpreter is free meanwhile."""
     job.target.parent.mkdir(parents=True, exist_ok=True)
-    _native._thumbnail(job.source, job.target, how.width, how.height, quality=how.quality, max_pixels=how.max_pixels)
+    _native._thumbnail(
+        job.source,
+        job.target,
+        how.width,
+        how.height,
+        quality=how.quality,
+        max_pixels=how.max_pixels,
+        profile=how.profile,
+    )
     return job.source.stat().st_size
 
 
