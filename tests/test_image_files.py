@@ -430,6 +430,32 @@ def test_what_pillow_writes_is_read(format: str, mode: str) -> None:
     assert far_apart(again.to_bytes(), image.to_bytes()) <= (3 if format == "JPEG" else 1)
 
 
+@pytest.mark.parametrize("method", [None, "tiff_lzw", "tiff_deflate", "packbits", "group4"])
+@pytest.mark.parametrize("mode", ["P", "1"])
+@pytest.mark.parametrize("size", [(30, 20), (1203, 807)])
+def test_palettes_and_single_bits_of_tiff(mode: str, method: str | None, size: tuple[int, int]) -> None:
+    pytest.importorskip("PIL.Image")
+    if (mode, method) == ("P", "group4"):
+        pytest.skip("a fax is black and white")
+    file, picture = io.BytesIO(), gradient("RGB", size).to_pillow().convert(mode)
+    picture.save(file, "TIFF", compression=method)
+    wanted = picture.convert("RGB" if mode == "P" else "L")
+    again = Image.open(file.getvalue())
+    assert (again.mode, again.size, again.format) == (wanted.mode, size, "TIFF")
+    assert again.to_bytes() == wanted.tobytes()
+    small = Image.open(file.getvalue(), max_size=10, reducing_gap=None)
+    assert far_apart(small.to_bytes(), again.resize(small.size).to_bytes()) == 0
+
+
+def test_what_is_not_read_of_tiff_is_not_to_become_tiff() -> None:
+    Pillow = pytest.importorskip("PIL.Image")
+    for mode in ("I", "YCbCr", "LAB"):
+        file = io.BytesIO()
+        Pillow.new(mode, (30, 20)).save(file, "TIFF")
+        with pytest.raises(ImageError, match=r"; convert the file to JPEG, PNG, WebP or BMP$"):
+            Image.open(file.getvalue())
+
+
 def test_many_threads_open_and_save(tmp_path: Path) -> None:
     image = gradient("RGB", (400, 300))
     image.save(tmp_path / "image.jpg")

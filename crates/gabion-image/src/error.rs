@@ -53,9 +53,13 @@ impl ImageError {
         Self::corrupt(format, "the data ends before the picture does")
     }
 
-    /// A kind of image that other programs can read.
-    pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
-        Self::Unsupported { what: format!("{what}; convert the file to JPEG, PNG, WebP, TIFF or BMP") }
+    /// A kind of image that other programs can read. They know other formats, too.
+    pub(crate) fn unsupported(format: Format, what: impl fmt::Display) -> Self {
+        let others = Format::ALL.into_iter().filter(|other| other.can_write() && *other != format);
+        let names: Vec<_> = others.map(Format::name).collect();
+        let others =
+            names.split_last().map_or(String::new(), |(last, names)| format!("{} or {last}", names.join(", ")));
+        Self::Unsupported { what: format!("{what}; convert the file to {others}") }
     }
 
     /// What is no image, as far as can be told.

@@ -111,6 +111,12 @@ fn fits(icc: &[u8], mode: Mode) -> bool {
 
 /// Where the orientation's value stands, and whether the block is big-endian.
 fn find_orientation(exif: &[u8]) -> Option<(usize, bool)> {
+    find_short(exif, ORIENTATION_TAG)
+}
+
+/// Where the value of a tag stands in the first directory of an EXIF block, or of a TIFF file, which is built alike; and whether
+/// it is big-endian. `None` when it is not there, or not as a number of 16 bits.
+pub(crate) fn find_short(exif: &[u8], tag: u16) -> Option<(usize, bool)> {
     let big = match exif.get(..4)? {
         [b'M', b'M', 0, 42] => true,
         [b'I', b'I', 42, 0] => false,
@@ -120,14 +126,14 @@ fn find_orientation(exif: &[u8]) -> Option<(usize, bool)> {
     let entries = usize::from(short(exif, directory, big)?);
     for entry in 0..entries {
         let at = directory.checked_add(2 + entry * 12)?;
-        if short(exif, at, big)? == ORIENTATION_TAG {
+        if short(exif, at, big)? == tag {
             return (short(exif, at + 2, big)? == SHORT).then_some((at + 8, big));
         }
     }
     None
 }
 
-fn short(bytes: &[u8], at: usize, big: bool) -> Option<u16> {
+pub(crate) fn short(bytes: &[u8], at: usize, big: bool) -> Option<u16> {
     let two = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
     Some(if big { u16::from_be_bytes(two) } else { u16::from_le_bytes(two) })
 }

@@ -79,7 +79,12 @@ impl<'a> Bmp<'a> {
             ColorType::L8 => Mode::L,
             ColorType::Rgb8 => Mode::RGB,
             ColorType::Rgba8 => Mode::RGBA,
-            other => return Err(ImageError::unsupported(format!("BMP with pixels of {other:?} cannot be read"))),
+            other => {
+                return Err(ImageError::unsupported(
+                    Format::Bmp,
+                    format!("BMP with pixels of {other:?} cannot be read"),
+                ));
+            }
         };
         limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
         let header = Header::of_pixels(Format::Bmp, size, mode, Metadata::default());
@@ -89,7 +94,7 @@ impl<'a> Bmp<'a> {
 
 fn fault(error: Fault) -> ImageError {
     match error {
-        Fault::Unsupported(error) => ImageError::unsupported(error),
+        Fault::Unsupported(error) => ImageError::unsupported(Format::Bmp, error),
         error => ImageError::corrupt(Format::Bmp, error),
     }
 }

@@ -2,7 +2,7 @@
 
 use gabion_blocks::{Pool, Settings, system};
 
-use super::{picture, pool};
+use super::{picture, pool, tiff};
 use crate::{Format, Image, ImageError, Limits, Mode, OpenOptions, SaveOptions, Subsampling};
 
 /// A small file of each format, and of each kind of JPEG, with its name.
@@ -22,6 +22,16 @@ fn small_files(pool: &Pool) -> Vec<(String, Vec<u8>)> {
         }
     }
     files.push(("GIF".into(), gif()));
+    for (depth, compression) in [(1, 1), (4, 1), (8, 1), (1, 4)] {
+        let kind = tiff::Kind { depth, photometric: if compression == 4 { 0 } else { 3 }, compression, big: false };
+        let pixels = tiff::packed(&tiff::samples(9, 5, depth.into()), depth.into());
+        // Of a fax: five white rows, and its end.
+        let chunk = if compression == 4 { vec![0xF8, 0x00, 0x80, 0x08] } else { pixels };
+        files.push((
+            format!("TIFF {depth} {compression}"),
+            tiff::tiff(kind, (9, 5), &tiff::palette(depth.into()), &[chunk]),
+        ));
+    }
     files
 }
 

@@ -1,5 +1,7 @@
 //! Tests of the whole: files, damage, seams, and what a picture must be after each step.
 
+mod tiff;
+
 mod damage;
 
 mod geometry;

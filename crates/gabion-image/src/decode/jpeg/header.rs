@@ -111,15 +111,20 @@ impl Markers {
         let process = match marker {
             0xC0 | 0xC1 => Process::Sequential,
             0xC2 => Process::Progressive,
-            0xC3 => return Err(ImageError::unsupported("lossless JPEG cannot be read")),
-            0xC9..=0xCB => return Err(ImageError::unsupported("JPEG with arithmetic coding cannot be read")),
-            _ => return Err(ImageError::unsupported("hierarchical JPEG cannot be read")),
+            0xC3 => return Err(ImageError::unsupported(Format::Jpeg, "lossless JPEG cannot be read")),
+            0xC9..=0xCB => {
+                return Err(ImageError::unsupported(Format::Jpeg, "JPEG with arithmetic coding cannot be read"));
+            }
+            _ => return Err(ImageError::unsupported(Format::Jpeg, "hierarchical JPEG cannot be read")),
         };
         let [precision, h1, h0, w1, w0, count, components @ ..] = body.as_slice() else {
             return Err(corrupt(TRUNCATED));
         };
         if *precision != 8 {
-            return Err(ImageError::unsupported(format!("JPEG of {precision} bits a sample cannot be read")));
+            return Err(ImageError::unsupported(
+                Format::Jpeg,
+                format!("JPEG of {precision} bits a sample cannot be read"),
+            ));
         }
         let components = components.as_chunks::<3>().0.get(..usize::from(*count)).ok_or_else(|| corrupt(TRUNCATED))?;
         let sampling: Vec<_> = components.iter().map(|c| (usize::from(c[1] >> 4), usize::from(c[1] & 15))).collect();
@@ -149,7 +154,7 @@ impl Markers {
             3 if self.adobe.is_none() && ids == b"RGB" => Ok(Colors::Rgb),
             3 => Ok(Colors::YCbCr),
             4 => Ok(Colors::Cmyk { inverted: self.adobe.is_some() }),
-            count => Err(ImageError::unsupported(format!("JPEG of {count} components cannot be read"))),
+            count => Err(ImageError::unsupported(Format::Jpeg, format!("JPEG of {count} components cannot be read"))),
         }
     }
 }

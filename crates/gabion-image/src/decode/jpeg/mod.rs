@@ -40,7 +40,10 @@ impl<'a> Jpeg<'a> {
         let mut frame = Frame::read(bytes)?;
         let (width, height) = (frame.width, frame.height);
         if height == 0 && width > 0 {
-            return Err(crate::ImageError::unsupported("JPEG that tells its height after the picture cannot be read"));
+            return Err(crate::ImageError::unsupported(
+                Format::Jpeg,
+                "JPEG that tells its height after the picture cannot be read",
+            ));
         }
         limits.check_size(width, height)?;
         // Each block of the finest plane takes a bit at least, so what is shorter has been cut off, or is a bomb.

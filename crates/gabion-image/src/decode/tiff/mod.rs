@@ -1,12 +1,17 @@
 //! The first picture of a TIFF file, a row of its strips or tiles at a time.
 
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+mod bytes;
 
+mod samples;
+
+use ::tiff::decoder::ifd::Value;
 use ::tiff::decoder::{Decoder, Limits as Bound};
-use ::tiff::tags::Tag;
+use ::tiff::tags::{CompressionMethod, Tag};
 use ::tiff::{ColorType, TiffError};
 use gabion_blocks::{Buffer, Pool, Request};
 
+use self::bytes::Bytes;
+use self::samples::Samples;
 use super::{Decode, Header};
 use crate::assembly::{Assembly, GREY};
 use crate::error::{ImageError, Result};
@@ -21,40 +26,27 @@ const BEYOND: usize = 1024;
 pub struct Tiff<'a> {
     decoder: Decoder<Bytes<'a>>,
     header: Header,
-    color: ColorType,
+    /// Samples of a pixel.
+    channels: usize,
+    samples: Samples,
     /// As many as there are samples where each has chunks of its own, else 1.
     planes: usize,
     /// Whether what was read of a chunk is right before all of it is there.
     plain: bool,
 }
 
-/// The bytes of a file. Unlike a cursor it hands on those that there are when more are asked for.
-struct Bytes<'a>(Cursor<&'a [u8]>);
-
-impl Read for Bytes<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.0.read(out)
-    }
-}
-
-impl Seek for Bytes<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.0.seek(to)
-    }
-}
-
 /// How the picture is cut into strips or tiles, which are chunks.
 #[derive(Clone, Copy)]
 struct Cut {
-    /// Width and height of a chunk, but for those at the edge.
+    /// Width and height of a chunk, but for those at the edge; where several pixels share a byte, the width in bytes.
     chunk: (usize, usize),
     /// Chunks in a row of them.
     across: usize,
     /// Chunks in a plane.
     plane: usize,
-    /// Bytes of a sample.
-    sample: usize,
-    /// Bytes of a pixel.
+    /// Pixels that share a byte.
+    in_a_byte: usize,
+    /// Bytes of a pixel, or of those that share them.
     pixel: usize,
     /// Bytes of a row.
     row: usize,
@@ -62,44 +54,89 @@ struct Cut {
 
 impl<'a> Tiff<'a> {
     pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
-        let mut decoder = Decoder::new(Bytes(Cursor::new(bytes))).map_err(fault)?;
+        let file = Bytes::new(bytes);
+        let has_palette = file.has_palette();
+        let mut decoder = Decoder::new(file).map_err(fault)?;
         let size = decoder.dimensions().map_err(fault)?;
         limits.check_size(size.0, size.1)?;
-        // A code of LZW is 4,096 bytes at most, and nothing else gets shorter, so what is has been cut off, or is a bomb.
-        if u64::from(size.0) * u64::from(size.1) / 2731 > bytes.len() as u64 {
-            return Err(ImageError::truncated(Format::Tiff));
-        }
         let color = decoder.colortype().map_err(fault)?;
-        let mode = match color {
-            ColorType::Gray(8 | 16) => Mode::L,
-            ColorType::GrayA(8 | 16) | ColorType::Multiband { bit_depth: 8 | 16, num_samples: 2 } => Mode::LA,
-            ColorType::RGB(8 | 16) => Mode::RGB,
-            ColorType::RGBA(8 | 16) => Mode::RGBA,
-            ColorType::CMYK(8 | 16) => Mode::CMYK,
-            other => return Err(ImageError::unsupported(format!("TIFF with pixels of {other:?} cannot be read"))),
+        refuse_short(&mut decoder, size, color.bit_depth(), bytes.len())?;
+        let samples = samples(&mut decoder, color, has_palette)?;
+        let Some(mode) = samples.mode().or_else(|| if has_palette { None } else { mode_of(color) }) else {
+            let of = if has_palette { "a palette and pixels" } else { "pixels" };
+            return Err(ImageError::unsupported(Format::Tiff, format!("TIFF with {of} of {color:?} cannot be read")));
         };
-        limits.check_bytes(pixel_bytes(mode, size.0, size.1).saturating_mul(u64::from(color.bit_depth()) / 8))?;
+        limits.check_bytes(pixel_bytes(mode, size.0, size.1).saturating_mul(samples.bytes() as u64))?;
         let mut bound = Bound::default();
         let bytes = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
         (bound.decoding_buffer_size, bound.intermediate_buffer_size) = (bytes, bytes);
         let mut decoder = decoder.with_limits(bound);
         let icc = decoder.find_tag(Tag::IccProfile).ok().flatten().and_then(|tag| tag.into_u8_vec().ok());
-        let orientation = decoder.find_tag_unsigned::<u16>(Tag::Orientation).ok().flatten();
         let mut header = Header::of_pixels(Format::Tiff, size, mode, Metadata { exif: None, icc });
-        header.orientation = Orientation::of_value(orientation.unwrap_or(1));
-        let mut tag = |tag, default: u16| decoder.find_tag_unsigned(tag).ok().flatten().unwrap_or(default);
-        let separate = tag(Tag::PlanarConfiguration, 1) == 2;
-        // Differences of neighbours, inverted grey and swapped bytes are set right once a chunk is there.
-        let plain =
-            tag(Tag::Predictor, 1) == 1 && tag(Tag::PhotometricInterpretation, 1) != 0 && color.bit_depth() == 8;
-        let planes = if separate { usize::from(color.num_samples()) } else { 1 };
-        Ok(Self { decoder, header, color, planes, plain })
+        header.orientation = Orientation::of_value(tag(&mut decoder, Tag::Orientation, 1));
+        let separate = tag(&mut decoder, Tag::PlanarConfiguration, 1) == 2;
+        // Differences of neighbours, inverted grey, swapped bytes and what is looked up are set right once a chunk is there.
+        let plain = tag(&mut decoder, Tag::Predictor, 1) == 1
+            && tag(&mut decoder, Tag::PhotometricInterpretation, 1) != 0
+            && matches!(samples, Samples::Bytes);
+        let channels = usize::from(color.num_samples());
+        let planes = if separate { channels } else { 1 };
+        Ok(Self { decoder, header, channels, samples, planes, plain })
     }
+}
+
+/// The mode of pixels that are not looked up, if they can be read.
+fn mode_of(color: ColorType) -> Option<Mode> {
+    Some(match color {
+        ColorType::Gray(8 | 16) => Mode::L,
+        ColorType::GrayA(8 | 16) | ColorType::Multiband { bit_depth: 8 | 16, num_samples: 2 } => Mode::LA,
+        ColorType::RGB(8 | 16) => Mode::RGB,
+        ColorType::RGBA(8 | 16) => Mode::RGBA,
+        ColorType::CMYK(8 | 16) => Mode::CMYK,
+        _ => return None,
+    })
+}
+
+/// A number of the file's, or what stands for it where there is none.
+fn tag(decoder: &mut Decoder<Bytes<'_>>, tag: Tag, default: u16) -> u16 {
+    decoder.find_tag_unsigned(tag).ok().flatten().unwrap_or(default)
+}
+
+/// Refuses a file that is too short for its picture: it has been cut off, or is a bomb.
+fn refuse_short(decoder: &mut Decoder<Bytes<'_>>, size: (u32, u32), depth: u8, length: usize) -> Result<()> {
+    let pixels = u64::from(size.0) * u64::from(size.1);
+    let least = if tag(decoder, Tag::Compression, 1) == CompressionMethod::Fax4.to_u16() {
+        // A row like the one above is a bit, however long it is.
+        u64::from(size.1) / 8
+    } else {
+        // A code of LZW is 4,096 bytes at most, and nothing else gets shorter.
+        pixels * u64::from(depth.min(8)) / 8 / 2731
+    };
+    if least > length as u64 { Err(ImageError::truncated(Format::Tiff)) } else { Ok(()) }
+}
+
+/// How the samples of a file are stored. Those of no known kind pass as bytes, and are to be refused.
+fn samples(decoder: &mut Decoder<Bytes<'_>>, color: ColorType, has_palette: bool) -> Result<Samples> {
+    let samples = match color {
+        ColorType::Gray(depth @ (1 | 2 | 4 | 8)) if has_palette => {
+            let palette = decoder.find_tag(Tag::ColorMap).map_err(fault)?;
+            let palette = palette.map_or(Ok(Vec::new()), Value::into_u16_vec).map_err(fault)?;
+            Samples::of_palette(depth, &palette)?
+        }
+        ColorType::Gray(depth @ (1 | 2 | 4)) => Samples::of_greys(depth),
+        _ if color.bit_depth() == 16 => Samples::Words,
+        _ => Samples::Bytes,
+    };
+    if samples.in_a_byte() > 1 && tag(decoder, Tag::FillOrder, 1) == 2 {
+        let text = "TIFF with the lowest bit of each byte first cannot be read";
+        return Err(ImageError::unsupported(Format::Tiff, text));
+    }
+    Ok(samples)
 }
 
 fn fault(error: TiffError) -> ImageError {
     match error {
-        TiffError::UnsupportedError(error) => ImageError::unsupported(error),
+        TiffError::UnsupportedError(error) => ImageError::unsupported(Format::Tiff, error),
         error => ImageError::corrupt(Format::Tiff, error),
     }
 }
@@ -122,7 +159,7 @@ impl Decode for Tiff<'_> {
             let first = number * cut.across;
             let done = if direct { self.read(first, out) } else { self.read_all(&cut, first, &mut chunk, out) };
             if done.is_ok() || self.plain && out.iter().any(|&sample| sample != GREY) {
-                out.chunks_exact(cut.row).try_for_each(|row| hand_on(assembly, row, cut.sample))?;
+                out.chunks_exact(cut.row).try_for_each(|row| self.samples.hand_on(assembly, row))?;
             }
             done?;
         }
@@ -138,11 +175,15 @@ impl Tiff<'_> {
             return Err(ImageError::corrupt(Format::Tiff, "its strips or tiles have no size"));
         }
         // A tile may be larger than the picture, and what is beyond it is not read.
-        let chunk = ((wide as usize).min(width), high as usize);
+        let in_a_byte = self.samples.in_a_byte();
         let across = width.div_ceil(wide as usize);
-        let sample = usize::from(self.color.bit_depth()) / 8;
-        let pixel = usize::from(self.color.num_samples()) * sample;
-        Ok(Cut { chunk, across, plane: across * height.div_ceil(chunk.1), sample, pixel, row: width * pixel })
+        if across > 1 && !(wide as usize).is_multiple_of(in_a_byte) {
+            return Err(ImageError::corrupt(Format::Tiff, "its tiles do not end with a byte"));
+        }
+        let chunk = ((wide as usize).min(width).div_ceil(in_a_byte), high as usize);
+        let pixel = self.channels * self.samples.bytes();
+        let row = width.div_ceil(in_a_byte) * pixel;
+        Ok(Cut { chunk, across, plane: across * height.div_ceil(chunk.1), in_a_byte, pixel, row })
     }
 
     /// Reads a chunk.
@@ -158,7 +199,7 @@ impl Tiff<'_> {
             let number = plane * cut.plane + first + column;
             // The library leaves the padding out, but not that below later planes.
             let (wide, high) = self.decoder.chunk_data_dimensions(number as u32);
-            let wide = wide as usize * bytes;
+            let wide = (wide as usize).div_ceil(cut.in_a_byte) * bytes;
             let Some(chunk) = chunk.as_mut_slice().get_mut(..wide * high as usize) else {
                 return Err(ImageError::corrupt(Format::Tiff, "its tiles do not fit together"));
             };
@@ -174,16 +215,4 @@ impl Tiff<'_> {
         }
         Ok(())
     }
-}
-
-/// Hands a row on; of samples of two bytes the more significant ones.
-fn hand_on(assembly: &mut Assembly, row: &[u8], sample: usize) -> Result<()> {
-    if sample == 1 {
-        return assembly.take_row(0, row);
-    }
-    assembly.take(0, |out| {
-        let samples = row.as_chunks().0.iter();
-        out.iter_mut().zip(samples).for_each(|(out, &sample)| *out = (u16::from_ne_bytes(sample) >> 8) as u8);
-        Ok(())
-    })
 }
