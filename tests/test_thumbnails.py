@@ -109,6 +109,35 @@ def test_the_name_of_a_picture_is_no_folder_for_several(
     assert made(one) == FLAT
 
 
+@pytest.mark.parametrize("name", ["small.gif", "small.AVIF", "small.heic"])
+def test_the_name_of_a_picture_that_is_not_written_is_no_folder(
+    name: str, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / name
+    for source in (photos / "wide.jpg", photos, photos / "*.jpg"):
+        assert main(["thumbnails", str(source), str(target)]) == 2
+        told = f"{target.suffix} cannot be written; name a folder, or a file of jpeg, png, webp, tiff, bmp"
+        assert capsys.readouterr().err == f"gabion: {target}: {told}\n"
+        assert not target.exists()
+    target.mkdir()
+    assert main(["thumbnails", str(photos / "wide.jpg"), str(target)]) == 0
+    assert set(made(target)) == {"wide.jpg"}
+
+
+def test_no_name_is_not_the_current_folder(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(photos)
+    before = sorted(photos.rglob("*"))
+    for names, wrong in ((["", "out"], "SRC"), (["wide.jpg", "", "out"], "SRC"), (["wide.jpg", ""], "DST")):
+        with pytest.raises(SystemExit) as ended:
+            main(["thumbnails", *names])
+        assert ended.value.code == 2
+        assert f"argument {wrong}: is empty; '.' is the current folder" in capsys.readouterr().err
+    assert sorted(photos.rglob("*")) == before
+    assert main(["thumbnails", ".", "out"]) == 0
+
+
 def test_names_like_patterns_are_files_first(tmp_path: Path) -> None:
     gradient("RGB", (300, 200)).save(tmp_path / "photo[1].jpg")
     assert main(["thumbnails", str(tmp_path / "photo[1].jpg"), str(tmp_path / "small")]) == 0

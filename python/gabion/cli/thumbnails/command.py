@@ -31,8 +31,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         " Thumbnails stand upright and have the picture's ICC profile, but not its EXIF block."
     )
     parser = commands.add_parser("thumbnails", help="make thumbnails of many pictures", description=about)
-    parser.add_argument("sources", nargs="+", metavar="SRC", help="a file, a folder, or a pattern in quotes")
-    parser.add_argument("target", type=Path, metavar="DST", help="a folder; or a file, for one picture")
+    parser.add_argument(
+        "sources", nargs="+", type=_name, metavar="SRC", help="a file, a folder, or a pattern in quotes"
+    )
+    parser.add_argument("target", type=_place, metavar="DST", help="a folder; or a file, for one picture")
     parser.add_argument(
         "--width", type=_side, default=150, metavar="N", help="at most N pixels wide (default: %(default)s)"
     )
@@ -54,6 +56,17 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("--max-pixels", type=_side, metavar="N", help="refuse larger pictures (default: 268 million)")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON and nothing else on stdout")
     parser.set_defaults(run=run)
+
+
+def _name(text: str) -> str:
+    # As a path that is the current folder, which is not what an empty variable of a script is to mean.
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; '.' is the current folder")
+    return text
+
+
+def _place(text: str) -> Path:
+    return Path(_name(text))
 
 
 def _side(text: str) -> int:

@@ -17,6 +17,8 @@ ENDINGS = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", "
 # What --format takes beside "same", and the ending that it gives.
 FORMATS = {name.lower(): f".{ending}" for name, ending, written in _native._image_formats() if written}
 WRITTEN = ENDINGS - {".gif"}
+# Names of pictures all the same: who asks for one of them does not mean a folder.
+UNWRITTEN = {".gif", ".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd", ".tga", ".ppm", ".pgm", ".dng"}
 # For sources whose own format is not written.
 INSTEAD = FORMATS["png"]
 
@@ -49,6 +51,9 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
     if is_single(sources, target):
         pairs = iter([(Path(sources[0]), target)])
     else:
+        if target.suffix.lower() in UNWRITTEN and not target.is_dir():
+            kinds = ", ".join(FORMATS)
+            raise CommandError(f"{target}: {target.suffix} cannot be written; name a folder, or a file of {kinds}")
         if target.exists() and not target.is_dir():
             raise CommandError(f"{target}: is a file; name a folder for the thumbnails")
         several = len(sources) > 1 or Path(sources[0]).is_dir() or glob.has_magic(sources[0])
