@@ -213,6 +213,11 @@ def test_from_large_arrays_and_other_sources() -> None:
         (numpy.zeros((3, 0), "uint8"), ImageError, "at least 1"),
         (numpy.zeros((0, 3), "uint8"), ImageError, "at least 1"),
         (numpy.zeros((2, 2, 0), "uint8"), ImageError, "0 channels"),
+        (
+            numpy.broadcast_to(numpy.uint8(0), (1, 1 << 40)),
+            ImageError,
+            "array: a side of 1099511627776 pixels; .* at most",
+        ),
         (b"bytes", ImageError, "not of 1 dimensions"),
         ("text", TypeError, r"from_array\(\) takes an array of uint8, not str"),
         (None, TypeError, "not NoneType"),

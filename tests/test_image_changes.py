@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from child_processes import in_child
-from image_files import noise
+from image_files import encoded, noise
 from many_threads import run
 
-from gabion import ClosedError, Image
+from gabion import ClosedError, Image, ImageError
 
 pytestmark = [
     pytest.mark.usefixtures("balance"),
@@ -202,6 +202,30 @@ print(image.resize((2, 2)).size)
 def test_a_side_that_needs_more_memory_than_there_is(script: Callable[..., str]) -> None:
     told = script(HUGE)
     assert told.splitlines() == ["refused"] * 30 + ["(2, 2)"]
+
+
+def test_a_side_beyond_every_image() -> None:
+    image = Image.new("L", (4, 4))
+    told = r"a side of [0-9]+ pixels; an image has sides of 2147483647 at most"
+    for side in (1 << 31, 1 << 40):
+        with pytest.raises(ImageError, match=f"size: {told}"):
+            image.resize((side, 1))
+        with pytest.raises(ImageError, match=f"size: {told}"):
+            image.thumbnail(side)
+        with pytest.raises(ImageError, match=f"max_size: {told}"):
+            Image.open(encoded(image, "PNG"), max_size=side)
+    with pytest.raises(ImageError, match="max_size: a side of 0 pixels; an image has at least 1 × 1"):
+        Image.open(encoded(image, "PNG"), max_size=(5, 0))
+    assert Image.open(encoded(image, "PNG"), max_size=(1 << 31) - 1).size == (4, 4)
+
+
+def test_a_bitmap_that_would_be_too_wide_is_not_written() -> None:
+    wide = Image.new("L", (65_536, 1), 7)
+    with pytest.raises(
+        ImageError, match=r"BMP holds sides of up to 65535 pixels, not 65536 × 1: make .*another format"
+    ):
+        encoded(wide, "BMP")
+    assert Image.open(encoded(wide.crop((0, 0, 65_535, 1)), "BMP")).size == (65_535, 1)
 
 
 def test_a_call_without_meaning_says_what_to_call() -> None:

@@ -56,6 +56,8 @@ def test_new(mode: str) -> None:
         (("L", (0, 2)), ImageError, "a side of 0 pixels; an image has at least 1 × 1"),
         (("L", (2, -1)), ImageError, "a side of -1 pixels"),
         (("L", (2, 1 << 70)), ValueError, "beyond every image"),
+        (("L", (1 << 40, 1)), ImageError, "a side of 1099511627776 pixels; an image has sides of 2147483647 at most"),
+        (("L", (1, 1 << 31)), ImageError, "a side of 2147483648 pixels; an image has sides of 2147483647 at most"),
         (("L", (1, 1), 256), ValueError, "color: 256 is no channel's value"),
         (("L", (1, 1), -1), ValueError, "color: -1"),
         (("RGB", (1, 1), (1, 2)), TypeError, "color must be a number from 0 to 255, or 3 of them for RGB"),

@@ -23,7 +23,7 @@ pub enum ImageError {
     },
     /// The image is larger than [`Limits`](crate::Limits) allow. Nothing was allocated for it.
     Limit {
-        /// What would be exceeded: pixels or bytes.
+        /// What would be exceeded: pixels, bytes, or pixels a side, of which no image has more.
         unit: &'static str,
         /// How many there are.
         asked: u64,
@@ -87,6 +87,9 @@ impl fmt::Display for ImageError {
         match self {
             Self::Corrupt { format, what } => {
                 write!(f, "not a sound {format} image: {what}; get the file anew, or ask for what can be decoded")
+            }
+            Self::Limit { unit: unit @ "pixels a side", asked, limit } => {
+                write!(f, "the image has {asked} {unit}, and an image has {limit} at most: make it smaller")
             }
             Self::Limit { unit, asked, limit } => {
                 write!(f, "the image has {asked} {unit}, {limit} allowed: raise the limit if its source is trusted")

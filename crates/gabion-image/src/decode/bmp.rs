@@ -22,6 +22,9 @@ pub struct Bmp<'a> {
     header: Header,
 }
 
+/// The longest side that the library takes.
+const LONGEST_SIDE: i32 = 0xFFFF;
+
 /// Pixels of whole bytes, as they lie in the file: nothing is packed, and nothing is missing.
 struct Plain<'a> {
     bytes: &'a [u8],
@@ -68,6 +71,7 @@ impl<'a> Plain<'a> {
 
 impl<'a> Bmp<'a> {
     pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
+        refuse_long(bytes)?;
         let decoder = BmpDecoder::new(Cursor::new(bytes)).map_err(fault)?;
         let size = decoder.dimensions();
         limits.check_size(size.0, size.1)?;
@@ -90,6 +94,18 @@ impl<'a> Bmp<'a> {
         let header = Header::of_pixels(Format::Bmp, size, mode, Metadata::default());
         Ok(Self { decoder: Some(decoder), plain: Plain::of(bytes, size, mode), header })
     }
+}
+
+/// Refuses sides that the library does not take, and takes for damage.
+fn refuse_long(file: &[u8]) -> Result<()> {
+    let word = |at: usize| file.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| i32::from_le_bytes(*word));
+    // The oldest headers have sixteen bits for each.
+    let (width, height) = if word(14) < 40 { (0, 0) } else { (word(18), word(22)) };
+    if width.max(height) > LONGEST_SIDE {
+        let text = format!("BMP of {width} × {height} pixels cannot be read: its sides are {LONGEST_SIDE} at most");
+        return Err(ImageError::unsupported(Format::Bmp, text));
+    }
+    Ok(())
 }
 
 fn fault(error: Fault) -> ImageError {

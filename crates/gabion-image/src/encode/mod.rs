@@ -131,14 +131,16 @@ fn check(image: &Image, format: Format, options: &SaveOptions) -> Result<()> {
         )));
     }
     let longest = match format {
-        Format::Jpeg => u32::from(u16::MAX),
+        // The header of BMP could tell more, but what reads it, here and elsewhere, does not take that.
+        Format::Jpeg | Format::Bmp => u32::from(u16::MAX),
         Format::WebP => 16383,
         _ => crate::LONGEST_SIDE,
     };
     let (width, height) = image.size();
     if width.max(height) > longest {
         return Err(ImageError::setting(format!(
-            "{format} holds sides of up to {longest} pixels, not {width} × {height}: make the image smaller"
+            "{format} holds sides of up to {longest} pixels, not {width} × {height}: make the image smaller, or save it in \
+             another format"
         )));
     }
     if !(1..=100).contains(&options.quality) {

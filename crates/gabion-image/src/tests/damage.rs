@@ -220,6 +220,41 @@ fn a_claim_of_many_pixels_takes_no_memory() {
     );
 }
 
+/// The file is sound, and nobody can raise that limit.
+#[test]
+fn a_bitmap_may_be_too_wide() {
+    let pool = pool();
+    for (width, height, fits) in [(65_535, 1, true), (65_536, 1, false), (1, 65_536, false)] {
+        let image = Image::new(&pool, Mode::L, width, height, &[7]).unwrap();
+        let mut file = Vec::new();
+        let saved = image.encode(Format::Bmp, &SaveOptions::default(), &mut file);
+        assert_eq!(saved.is_ok(), fits, "{saved:?}");
+        if fits {
+            assert_eq!(Image::decode(&pool, &file, &OpenOptions::default()).unwrap().size(), (width, height));
+        } else {
+            let text = format!(
+                "BMP holds sides of up to 65535 pixels, not {width} × {height}: make the image smaller, or save it in \
+                 another format"
+            );
+            assert_eq!((saved.unwrap_err().to_string(), file.len()), (text, 0));
+            let (_, claim) = claims(width, height).into_iter().find(|(format, _)| *format == Format::Bmp).unwrap();
+            let error = Image::decode(&pool, &claim, &OpenOptions::default()).unwrap_err();
+            assert!(matches!(error, ImageError::Unsupported { .. }), "{error}");
+            let text = format!("BMP of {width} × {height} pixels cannot be read: its sides are 65535 at most; convert");
+            assert!(error.to_string().starts_with(&text), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_side_beyond_every_image_is_told_as_that() {
+    let pool = pool();
+    let image = picture(&pool, Mode::L, 4, 4);
+    let error = image.resize(1 << 31, 1, crate::Resampling::default()).unwrap_err();
+    let text = "the image has 2147483648 pixels a side, and an image has 2147483647 at most: make it smaller";
+    assert_eq!(error.to_string(), text);
+}
+
 #[test]
 fn a_side_of_no_pixels_is_an_error() {
     let pool = pool();

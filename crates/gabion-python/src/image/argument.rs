@@ -1,6 +1,6 @@
 //! Sizes, modes, colours and boxes as callers write them.
 
-use gabion_image::{Compression, Filter, Flip, Format, Mode, Region, Resampling, Subsampling, Turn};
+use gabion_image::{Compression, Filter, Flip, Format, LONGEST_SIDE, Mode, Region, Resampling, Subsampling, Turn};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
@@ -124,10 +124,14 @@ fn numbers<const N: usize>(name: &str, shape: &str, value: &Bound<'_, PyAny>) ->
     if count == N { Ok(found) } else { Err(wrong()) }
 }
 
-fn side(py: Python<'_>, name: &str, number: i64) -> PyResult<u32> {
+pub(super) fn side(py: Python<'_>, name: &str, number: i64) -> PyResult<u32> {
     match u32::try_from(number) {
-        Ok(side) if side > 0 => Ok(side),
-        _ => Err(image_error(py, &format!("{name}: a side of {number} pixels; an image has at least 1 × 1"))),
+        Ok(side) if (1..=LONGEST_SIDE).contains(&side) => Ok(side),
+        _ => {
+            let bound =
+                if number < 1 { "at least 1 × 1".to_owned() } else { format!("sides of {LONGEST_SIDE} at most") };
+            Err(image_error(py, &format!("{name}: a side of {number} pixels; an image has {bound}")))
+        }
     }
 }
 

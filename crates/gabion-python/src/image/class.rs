@@ -99,8 +99,8 @@ impl Image {
     }
 
     /// Make an image of one colour. size is (width, height); color is a number from 0 to 255 for all channels, or one for
-    /// each. contiguous=True puts all rows in one piece. Raises ImageError for a side of 0, LimitError or MemoryError when
-    /// the pool has no room.
+    /// each. contiguous=True puts all rows in one piece. Raises ImageError for a side of 0 or of more than 2³¹ − 1,
+    /// LimitError or MemoryError when the pool has no room.
     ///
     /// >>> import gabion
     /// >>> bytes(gabion.Image.new("RGBA", (2, 1), (1, 2, 3, 255)).row(0))

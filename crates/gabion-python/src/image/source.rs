@@ -10,6 +10,7 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use super::argument;
 use super::refusal::{image_error, refused, type_error, unopened};
 use crate::detached::detached;
 use crate::ffi;
@@ -223,9 +224,10 @@ pub(super) fn array(object: &Bound<'_, PyAny>, mode: Option<Mode>) -> PyResult<I
             return Err(image_error(py, &text));
         }
     };
-    let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+    let side = |side: usize| argument::side(py, "array", i64::try_from(side).unwrap_or(i64::MAX));
+    let (width, height) = (side(width)?, side(height)?);
     let image = detached(py, move || {
-        let mut image = Image::new(Pool::global(), mode, side(width), side(height), &vec![0; channels])?;
+        let mut image = Image::new(Pool::global(), mode, width, height, &vec![0; channels])?;
         // SAFETY: the array is held by its view; it is as large as the image.
         image.rows_mut().enumerate().for_each(|(y, row)| unsafe { copy_row(from, y, row) });
         Ok(image)
