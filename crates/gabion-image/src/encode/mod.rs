@@ -97,7 +97,7 @@ impl Image {
     /// Writes the image in this format.
     ///
     /// # Errors
-    /// [`ImageError::Setting`] when the format knows no such mode, size or quality, before anything is written;
+    /// [`ImageError::Setting`] when the format knows no such mode, size, EXIF block or quality, before anything is written;
     /// [`ImageError::Unsupported`] for GIF, which can be read only; [`ImageError::Io`] when `out` fails.
     pub fn encode(&self, format: Format, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
         check(self, format, options)?;
@@ -112,6 +112,9 @@ impl Image {
         }
     }
 }
+
+/// The longest EXIF block of JPEG: a segment tells its length in two bytes, which count, and the block's name takes six.
+const MOST_EXIF: usize = 65_535 - 2 - 6;
 
 /// What is written beside pixels that are stored in `mode`.
 fn metadata<'a>(image: &'a Image, options: &SaveOptions, mode: Mode) -> Written<'a> {
@@ -140,6 +143,13 @@ fn check(image: &Image, format: Format, options: &SaveOptions) -> Result<()> {
     if width.max(height) > longest {
         return Err(ImageError::setting(format!(
             "{format} holds sides of up to {longest} pixels, not {width} × {height}: make the image smaller, or save it in \
+             another format"
+        )));
+    }
+    let exif = metadata(image, options, mode).exif.map_or(0, <[u8]>::len);
+    if format == Format::Jpeg && exif > MOST_EXIF {
+        return Err(ImageError::setting(format!(
+            "{format} holds EXIF blocks of up to {MOST_EXIF} bytes, not {exif}: leave the metadata out, or save the image in \
              another format"
         )));
     }

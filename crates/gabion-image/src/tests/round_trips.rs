@@ -105,6 +105,27 @@ fn metadata_is_kept_when_asked_for() {
     assert_eq!(Image::decode(&pool, &bytes, &OpenOptions::default()).unwrap().metadata().icc, Some(icc));
 }
 
+/// Other formats have room for it, and what comes from them may be saved as JPEG.
+#[test]
+fn an_exif_block_may_be_too_long_for_jpeg() {
+    let pool = pool();
+    let mut image = picture(&pool, Mode::RGB, 8, 8);
+    for (length, fits) in [(65_527, true), (65_528, false)] {
+        image.metadata_mut().exif = Some(vec![7; length]);
+        let mut bytes = Vec::new();
+        let saved = image.encode(Format::Jpeg, &SaveOptions::default(), &mut bytes);
+        assert_eq!((saved.is_ok(), bytes.is_empty()), (fits, !fits), "{saved:?}");
+        if fits {
+            let back = Image::decode(&pool, &bytes, &OpenOptions::default()).unwrap();
+            assert_eq!(back.metadata().exif, image.metadata().exif);
+        } else {
+            assert!(matches!(saved, Err(ImageError::Setting { .. })), "{saved:?}");
+            encoded(&image, Format::Jpeg, &SaveOptions { metadata: false, ..SaveOptions::default() });
+            encoded(&image, Format::Png, &SaveOptions::default());
+        }
+    }
+}
+
 #[test]
 fn a_thumbnail_is_made_from_file_to_file() {
     let (pool, folder) = (pool(), tempfile::tempdir().unwrap());

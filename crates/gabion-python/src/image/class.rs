@@ -435,8 +435,8 @@ impl Image {
     /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats. A profile is
     /// also left out where it does not fit what is stored, as that of a grey image in WebP, which stores colours.
     ///
-    /// Raises ImageError when the format cannot store the mode or the size, or when neither name nor format= says the
-    /// format; OSError when the file cannot be written.
+    /// Raises ImageError when the format cannot store the mode, the size or the EXIF block, or when neither name nor
+    /// format= says the format; OSError when the file cannot be written.
     #[pyo3(
         signature = (target, *, format = None, quality = 80, **options),
         text_signature = "($self, target, *, format=None, quality=80, **options)"
