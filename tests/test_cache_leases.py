@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from many_threads import run, within
+from many_threads import SECONDS, run, until, within
 
 from gabion import Cache
 
@@ -118,6 +118,33 @@ def test_every_waiter_has_an_object_of_its_own() -> None:
     assert len({id(result) for result in results}) == 4
     results[0][0] = 255
     assert [result[0] for result in results[1:]] == [0, 0, 0]
+
+
+def test_many_threads_make_and_discard_the_same_keys(cache: Cache) -> None:
+    """Without a global lock, one took another's flight off the list, and whoever waited for that one waited on."""
+    facts, announced, changing = [0] * 3, [0] * 3, threading.Lock()
+    goes_on = until(SECONDS)
+
+    def change(key: int) -> None:
+        with changing:
+            facts[key] += 1
+            cache.discard(key)
+            announced[key] = facts[key]
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        while goes_on():
+            key = chance.randrange(len(facts))
+            if chance.random() < 0.3:
+                change(key)
+            else:
+                known = announced[key]
+                assert cache.get_or_put(key, lambda key=key: facts[key]) >= known
+
+    within(SECONDS + 60, lambda: run(*[lambda seed=seed: work(seed) for seed in range(6)]))
+    assert not cache._flights.flying
+    assert [cache.get_or_put(key, lambda key=key: facts[key]) for key in range(3)] == facts
+    cache.validate()
 
 
 class Limit(Exception):

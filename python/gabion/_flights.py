@@ -92,8 +92,7 @@ _all_flights: weakref.WeakSet[Flights] = weakref.WeakSet()
 class Flights:
     """The factories that run for one cache's keys.
 
-    `enter_flight` and `leave_flight` change ``flying``, each in one step that no signal's handler and no other thread
-    divides.
+    `enter_flight` and `leave_flight` change ``flying``, each in one step that no signal's handler divides.
     """
 
     def __init__(self) -> None:

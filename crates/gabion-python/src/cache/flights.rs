@@ -1,9 +1,9 @@
-//! What the flights of `gabion._flights` do in one step: neither a signal's handler nor another thread comes between.
+//! What the flights of `gabion._flights` do in one step: no signal's handler comes between, and where there is a global lock,
+//! no other thread.
 
 use gabion_cache::Lease;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::state::Inner;
@@ -52,6 +52,16 @@ fn is_awaitable(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(lease.cast::<CacheLease>().map_or(true, |lease| lease.get().0.holds()))
 }
 
+/// Takes a flight off the list, if it is there. Where there is no global lock, another may just have taken its place, and go
+/// with it: then its key's next caller does not wait for it.
+fn forget(flying: &Bound<'_, PyDict>, name: &Bound<'_, PyAny>, flight: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = flying.py();
+    if flying.get_item(name)?.is_some_and(|other| other.is(flight)) {
+        flying.call_method1(intern!(py, "pop"), (name, py.None()))?;
+    }
+    Ok(())
+}
+
 /// Let `flight` be the one that makes the value of a name. If another does so, whose value is worth waiting for, return
 /// that one: it knows from now on that somebody waits.
 #[pyfunction]
@@ -61,17 +71,19 @@ fn enter_flight<'py>(
     name: &Bound<'py, PyAny>,
     flight: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = flying.py();
     // Names are tuples of str and bytes, and flights have slots: no Python code runs in here.
-    with_critical_section(flying, || {
-        if let Some(other) = flying.get_item(name)?
-            && is_awaitable(&other)?
-        {
-            other.setattr(intern!(flying.py(), "awaited"), true)?;
+    loop {
+        let other = flying.call_method1(intern!(py, "setdefault"), (name, flight))?;
+        if other.is(flight) {
+            return Ok(None);
+        }
+        if is_awaitable(&other)? {
+            other.setattr(intern!(py, "awaited"), true)?;
             return Ok(Some(other));
         }
-        flying.set_item(name, flight)?;
-        Ok(None)
-    })
+        forget(flying, name, &other)?;
+    }
 }
 
 /// End a flight: tell those who wait what was made, and let the next caller make the value of its name. Twice does nothing.
@@ -84,12 +96,10 @@ fn leave_flight(
     made: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = flying.py();
-    with_critical_section(flying, || {
-        // Another may have taken its place.
-        if flying.get_item(name)?.is_some_and(|other| other.is(flight)) { flying.del_item(name) } else { Ok(()) }
-    })?;
+    // Whatever goes wrong, nobody waits for ever.
+    let mut result = forget(flying, name, flight);
     if flight.getattr(intern!(py, "ended"))?.is_truthy()? {
-        return Ok(());
+        return result;
     }
     flight.setattr(intern!(py, "made"), made)?;
     flight.setattr(intern!(py, "ended"), true)?;
@@ -97,7 +107,6 @@ fn leave_flight(
     flight.getattr(intern!(py, "gate"))?.call_method0(intern!(py, "release"))?;
     // Whoever adds a call from here on finds that it has ended.
     let calls = flight.getattr(intern!(py, "calls"))?.cast_into::<PyList>()?;
-    let mut result = Ok(());
     while !calls.is_empty() {
         let call = calls.call_method0(intern!(py, "pop"))?;
         // What a signal's handler raises in one is no reason not to wake the others.
