@@ -112,13 +112,7 @@ impl Core {
         }
         let image = Image::new(record.id, key);
         let hash = self.hash(&image);
-        let result = self.store(&self.request(record, &image, hash, value, options, when))?;
-        record.counters.count(match result {
-            PutResult::Inserted => Figure::Inserted,
-            PutResult::Replaced => Figure::Replaced,
-            PutResult::Rejected => Figure::Rejected,
-        });
-        Some(result)
+        self.store(&self.request(record, &image, hash, value, options, when))
     }
 
     #[inline(always)]
@@ -143,14 +137,12 @@ impl Core {
         self.introduce(&mut locked, request.record);
         // Nearly always the key's own shard can make room at once.
         let step = if request.record.is_dropped() { Step::Refused } else { locked.put(request, false) };
-        let result = match step {
-            Step::Inserted => Some(PutResult::Inserted),
-            Step::Replaced => Some(PutResult::Replaced),
-            Step::Unwanted => None,
-            lack => return self.store_with_effort(request, locked, lack),
+        let Some((result, figure)) = step.told() else {
+            return self.store_with_effort(request, locked, step);
         };
+        request.record.counters.count(figure);
         self.unlock(locked);
-        result
+        Some(result)
     }
 
     /// Goes on with a put that did not come to its end at the first try.
@@ -174,17 +166,20 @@ impl Core {
                     request.record.counters.count(Figure::Removed);
                 }
                 if !tried_with_it || request.record.is_dropped() {
+                    request.record.counters.count(Figure::Rejected);
                     return Some(PutResult::Rejected);
                 }
                 effort = Effort::default();
+            } else if let Some((result, figure)) = step.told() {
+                request.record.counters.count(figure);
+                self.unlock(locked);
+                return Some(result);
             } else {
                 self.unlock(locked);
-                match step {
-                    Step::Unwanted => return None,
-                    Step::Inserted => return Some(PutResult::Inserted),
-                    Step::Replaced => return Some(PutResult::Replaced),
-                    lack => refused = !self.make_way(shard, request, &lack, &mut effort),
+                if let Step::Unwanted = step {
+                    return None;
                 }
+                refused = !self.make_way(shard, request, &step, &mut effort);
             }
             locked = self.lock(shard);
             self.introduce(&mut locked, request.record);
@@ -313,7 +308,7 @@ impl Core {
             let step = locked.put(&request, effort.sure);
             self.unlock(locked);
             match step {
-                Step::Replaced | Step::Inserted => return true,
+                Step::Replaced | Step::Renewed | Step::Inserted => return true,
                 Step::Unwanted | Step::Refused => return false,
                 lack => {
                     if !self.make_way(shard, &request, &lack, &mut effort) {

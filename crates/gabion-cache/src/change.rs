@@ -61,11 +61,7 @@ impl<'a> Locked<'a> {
             return Ok(Step::Inserted);
         }
         self.charge(request, found, sure)?;
-        if let Err(lack) = self.store(request, found) {
-            self.uncharge(request);
-            return Err(lack);
-        }
-        Ok(if found.is_some() { Step::Replaced } else { Step::Inserted })
+        self.store(request, found).inspect_err(|_| self.uncharge(request))
     }
 
     /// What others are making of the key's former state is not to be stored any more.
@@ -140,19 +136,21 @@ impl<'a> Locked<'a> {
     }
 
     /// Puts the payload into the pile and the entry into the index.
-    fn store(&mut self, request: &Request<'_>, found: Option<Id>) -> Result<(), Lack> {
+    fn store(&mut self, request: &Request<'_>, found: Option<Id>) -> Result<Step, Lack> {
         let place = self.put_entry(request)?;
         // What made room may have been the key's own old entry.
+        let had = found.is_some();
         let found = found.and_then(|_| self.shard.find(&mut self.state, self.ground, request.image, request.hash));
         if let Some(id) = found {
             self.swap(request, id, place);
-            return Ok(());
+            return Ok(Step::Replaced);
         }
         self.insert(request, place).map_err(|error| {
             // The index could not grow.
             self.discard(place.to_bits());
             Lack::Pages(error)
-        })
+        })?;
+        Ok(if had { Step::Renewed } else { Step::Inserted })
     }
 
     /// Puts an entry's payload, in one or two objects.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
+use gabion_blocks::{BlockError, Budget, PAGE_BYTES, limits};
 use gabion_heap::CLASSES;
 use gabion_pile::{IndexedPile, Pile, PileOptions};
 
@@ -68,6 +68,13 @@ pub(crate) struct Core {
     pub next: AtomicUsize,
 }
 
+/// Bytes that the index has room for the entries of: no more than the machine has, whatever the limit.
+fn indexed(room: u64) -> u64 {
+    // Where the limit is no more than any machine has, nobody needs to be asked.
+    const ANY_MACHINE: u64 = 1 << 30;
+    if room <= ANY_MACHINE { room } else { room.min(limits::read().physical.max(ANY_MACHINE)) }
+}
+
 impl Core {
     pub fn new(options: &CacheOptions) -> Result<Self, BlockError> {
         let limit = options.max_bytes;
@@ -91,7 +98,7 @@ impl Core {
         let pile = IndexedPile::from(Pile::with_budget(pile_options, Arc::clone(&memory))?);
         let pages = Purposes::new(&memory, options.mode)?;
         // Hashes spread unevenly, so a shard has room for twice its share.
-        let most_entries = 2 * (room / LEAST_ENTRY) / shards as u64 + 4096;
+        let most_entries = 2 * (indexed(room) / LEAST_ENTRY) / shards as u64 + 4096;
         let shards: Box<[Shard]> = (0..shards).map(|_| Shard::new(&pages, most_entries)).collect();
         let fixed = shards.iter().map(Shard::fixed_bytes).sum();
         memory.take(fixed)?;

@@ -55,12 +55,15 @@ impl Core {
                     step = Step::Inserted;
                 }
             }
+            let told = step.told();
+            if let Some((_, figure)) = told {
+                record.counters.count(figure);
+            }
             self.unlock(locked);
+            if told.is_some() {
+                return Some(true);
+            }
             match step {
-                Step::Replaced | Step::Inserted => {
-                    record.counters.count(Figure::Replaced);
-                    return Some(true);
-                }
                 Step::Refused => {
                     record.counters.count(Figure::Rejected);
                     return None;

@@ -9,7 +9,9 @@ use crate::clock::Clock;
 use crate::entry::{About, Flags, Head, Layout, Times};
 use crate::hash::KeyHash;
 use crate::key::Image;
+use crate::options::PutResult;
 use crate::record::Record;
+use crate::stats::Figure;
 use crate::wheel::Due;
 
 /// When a put is to be done.
@@ -90,6 +92,8 @@ impl Request<'_> {
 pub(crate) enum Step {
     Inserted,
     Replaced,
+    /// The key had a value, which made room for the new one.
+    Renewed,
     /// It is not to be done: see [`When`].
     Unwanted,
     /// Whether so many bytes can be had is for all shards together to say.
@@ -103,6 +107,20 @@ pub(crate) enum Step {
     },
     /// No room can be made.
     Refused,
+}
+
+impl Step {
+    /// What a put that came to its end is told as, and what it is counted as.
+    #[inline]
+    pub fn told(&self) -> Option<(PutResult, Figure)> {
+        match self {
+            Self::Inserted => Some((PutResult::Inserted, Figure::Inserted)),
+            Self::Replaced => Some((PutResult::Replaced, Figure::Replaced)),
+            // The old value is counted as evicted.
+            Self::Renewed => Some((PutResult::Replaced, Figure::Inserted)),
+            _ => None,
+        }
+    }
 }
 
 /// Why there is no room yet.

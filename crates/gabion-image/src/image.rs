@@ -7,7 +7,7 @@ use gabion_blocks::{Buffer, Group, GroupRequest, Pool, Request};
 
 use crate::error::{ImageError, Result};
 use crate::format::Format;
-use crate::limits::Limits;
+use crate::limits::{Limits, pixel_bytes};
 use crate::metadata::Metadata;
 use crate::mode::Mode;
 
@@ -67,7 +67,7 @@ impl Image {
     /// # Errors
     /// As [`Image::new`]; [`ImageError::Setting`] when there are more or fewer bytes than pixels need.
     pub fn from_bytes(pool: &Pool, mode: Mode, width: u32, height: u32, bytes: &[u8]) -> Result<Self> {
-        let need = u64::from(width) * u64::from(height) * mode.channels() as u64;
+        let need = pixel_bytes(mode, width, height);
         if bytes.len() as u64 != need {
             let got = bytes.len();
             return Err(ImageError::setting(format!("{width} × {height} {mode} pixels need {need} bytes, not {got}")));

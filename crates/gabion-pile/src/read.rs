@@ -46,15 +46,18 @@ impl ReadBuf {
         self.bytes.len()
     }
 
-    /// Lets go of a run that the last read may have left here.
+    /// Lets go of a run that the last read may have left here; the payload is empty then.
     pub fn let_go(&mut self) {
-        self.run = None;
+        if self.run.take().is_some() {
+            self.length = 0;
+        }
     }
 
-    /// The payload that was read last, by who knows that it was copied: it was not over 1 MiB.
+    /// The payload that was read last, by who knows that it was copied: it was not over 1 MiB. Another one is empty here, or
+    /// whatever was copied before it.
     #[inline]
     pub fn copied(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        self.bytes.get(..self.length).unwrap_or_default()
     }
 
     /// As [`ReadBuf::take_room`], in words; `None` when there is not enough room yet, or a run to let go of.

@@ -402,3 +402,21 @@ fn replacing_at_random_sizes_does_not_grow_the_pile() {
         assert!(stats.used_bytes * 100 >= stats.reserved_bytes * 85, "{stats:?}");
     }
 }
+
+/// What a buffer had been filled with was forgotten, and its length was not.
+#[test]
+fn a_buffer_that_has_let_go_is_empty() {
+    let pile = Pile::new().unwrap();
+    let [large, small] = [vec![1; 3 << 20], vec![2; 100]].map(|payload| pile.put(&payload, 0).unwrap());
+    let mut buf = ReadBuf::new();
+    assert_eq!(pile.read(large, &mut buf).unwrap().len(), 3 << 20);
+    assert_eq!(buf.copied(), b"");
+    buf.let_go();
+    assert_eq!((buf.payload(), buf.copied()), (&b""[..], &b""[..]));
+    assert!(!pile.remove_unchanged(small, &buf).unwrap_or(false));
+    pile.read(large, &mut buf).unwrap();
+    pile.remove(large).unwrap();
+    assert!(pile.read(large, &mut buf).is_err());
+    assert_eq!(buf.payload(), b"");
+    assert_eq!(pile.read(small, &mut buf).unwrap(), [2; 100]);
+}

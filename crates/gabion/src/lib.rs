@@ -55,7 +55,7 @@
 //! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2`; `Slots` are one themselves |
 //! | [`SlotBox`] | one value in a slot, owned |
 //! | [`Global`] | slots under a whole program, chosen at run time |
-//! | [`blocks`] | the 4 MiB blocks that everything is built from |
+//! | [`blocks`], [`cache`] | the whole rooms: the 4 MiB blocks that everything is built from; clocks, flights and more of caches |
 
 #![forbid(unsafe_code)]
 
@@ -66,7 +66,11 @@ struct Page;
 
 pub use gabion_blocks as blocks;
 pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
-pub use gabion_cache::{Cache, CacheOptions, CacheStats, PutOptions, PutResult, Table, TableOptions};
+pub use gabion_cache as cache;
+pub use gabion_cache::{
+    Cache, CacheOptions, CacheStats, Deadlock, Departure, Lease, Listener, Mode, PutOptions, PutResult, Reason, Span,
+    Table, TableOptions,
+};
 pub use gabion_pile::{Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View};
 pub use gabion_slots::{
     Affinity, AffinitySettings, AffinityStats, Backing, FreeError, Global, Report, SlotBox, Slots, SlotsError,

@@ -24,8 +24,10 @@ impl Shared {
         if self.closed.load(Ordering::Relaxed) || !self.trimmer.duty.take() {
             return;
         }
+        // Before the thread begins: a pool that is closed meanwhile nudges it, and must not be missed for a whole rest.
+        let seen = *lock(&self.trimmer.nudges);
         let thread = std::thread::Builder::new().name("gabion-trim".to_owned()).stack_size(256 << 10);
-        if thread.spawn(|| self.trim_until_idle()).is_err() {
+        if thread.spawn(move || self.trim_until_idle(seen)).is_err() {
             // No thread to be had now: collections and later returns ask again.
             self.trimmer.duty.vacate();
         }
@@ -47,8 +49,7 @@ impl Shared {
         }
     }
 
-    fn trim_until_idle(&'static self) {
-        let mut seen = *lock(&self.trimmer.nudges);
+    fn trim_until_idle(&'static self, mut seen: u64) {
         loop {
             let period = lock(&self.settings).trim_period;
             seen = self.rest(seen, until_next(self.now(), period));

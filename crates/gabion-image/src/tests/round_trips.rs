@@ -196,3 +196,44 @@ fn a_reader_may_give_little_at_a_time() {
     let refused = Image::read(&pool, Drip(&bytes), &OpenOptions { limits, ..OpenOptions::default() });
     assert!(matches!(refused, Err(ImageError::Limit { unit: "bytes", .. })));
 }
+
+/// The PNG library ends its file when it is dropped: in the unwinding of a panic, that was the end of the process.
+#[test]
+fn a_target_may_fail_or_panic_at_any_write() {
+    struct Target {
+        left: usize,
+        panics: bool,
+        after: usize,
+    }
+    impl std::io::Write for Target {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            if self.left == 0 {
+                self.after += 1;
+                assert!(!self.panics, "the target's own");
+                return Err(std::io::Error::other("full"));
+            }
+            self.left -= 1;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let image = Image::new(&pool(), Mode::RGB, 70, 50, &[1, 2, 3]).unwrap();
+    for format in Format::ALL.into_iter().filter(|format| format.can_write()) {
+        for (left, panics) in (0..6).flat_map(|left| [(left, false), (left, true)]) {
+            let mut target = Target { left, panics, after: 0 };
+            let encode = || image.encode(format, &SaveOptions::default(), &mut target).map(drop);
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(encode));
+            assert!(format != Format::Png || target.after <= 1, "{} writes after one failed", target.after);
+            assert_eq!(result.is_err(), panics && target.after > 0, "{format}");
+            assert!(result.is_err() || result.is_ok_and(|result| result.is_err() == (target.after > 0)), "{format}");
+        }
+    }
+}
+
+#[test]
+fn absurd_sides_are_an_error() {
+    let wrong = Image::from_bytes(&pool(), Mode::RGBA, u32::MAX, u32::MAX, &[]);
+    assert!(matches!(wrong, Err(ImageError::Setting { .. })), "{wrong:?}");
+}

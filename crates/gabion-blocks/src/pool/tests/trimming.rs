@@ -290,3 +290,22 @@ fn the_trimmer_works_by_itself_and_ends() {
     burst(&pool);
     close(pool, twin);
 }
+
+/// It began after the pool was closed, missed the nudge, and slept for a quarter of the period.
+#[test]
+fn a_trimmer_that_begins_late_hears_of_the_end() {
+    let twin: &'static Twin = Box::leak(Box::default());
+    for _ in 0..20 {
+        let mut settings = quiet();
+        settings.trim_period = Duration::from_secs(3600);
+        let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+        let shared = pool.shared();
+        burst(&pool);
+        drop(pool);
+        let start = Instant::now();
+        while !shared.trimmer.duty.vacant() {
+            assert!(start.elapsed() < Duration::from_secs(20), "the trimmer sleeps on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
