@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::lease::{Hold, Lease, Memory, Place, Refused};
 use super::{arrow, dlpack, refusal, tracking, waiting};
 use crate::detached::detached;
+use crate::errors::on_its_way;
 use crate::ffi;
 
 /// Rented memory: contiguous, writable bytes outside the heap of Python and of malloc.
@@ -21,8 +22,9 @@ use crate::ffi;
 ///
 /// release(), the end of a with statement, or the end of the last reference gives the memory back to the pool, exactly
 /// once. While views, arrays or tensors made of it are alive, release() raises BufferError; when only the Buffer object
-/// goes, they keep the memory. A use after release() raises ClosedError. Buffers compare by identity and cannot be
-/// pickled or copied; pickle or copy what is in them.
+/// goes, they keep the memory. So they do when an exception leaves the with statement, which goes on as it is. A use after
+/// release() raises ClosedError. Buffers compare by identity and cannot be pickled or copied; pickle or copy what is in
+/// them.
 ///
 /// Any thread may use and release a buffer. Threads that write into the same bytes have to agree on an order
 /// themselves. Without a global lock (free-threaded Python), an object whose last reference another thread drops may
@@ -95,6 +97,14 @@ impl Buffer {
     }
 }
 
+/// Gives memory back to the pool; without the interpreter in hand where that may take long.
+fn give_back(py: Python<'_>, memory: Option<Memory>) {
+    match memory {
+        Some(Memory::Buffer(memory)) if memory.drops_warm() => drop(memory),
+        memory => detached(py, || drop(memory)),
+    }
+}
+
 #[pymethods]
 impl Buffer {
     /// Give the memory back to the pool. Releasing twice does nothing.
@@ -120,10 +130,7 @@ impl Buffer {
             return Err(refusal::buffer_error(py, text));
         }
         let memory = self.lease.release().map_err(|refused| self.refused(py, refused))?;
-        match memory {
-            Some(Memory::Buffer(memory)) if memory.drops_warm() => drop(memory),
-            memory => detached(py, || drop(memory)),
-        }
+        give_back(py, memory);
         Ok(())
     }
 
@@ -169,9 +176,16 @@ impl Buffer {
         Ok(slf)
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.release(py)
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if on_its_way(exception).is_none() {
+            return self.release(py);
+        }
+        // The traceback keeps the block's views alive, which is no mistake of the block's.
+        if !self.part {
+            give_back(py, self.lease.leave());
+        }
+        Ok(())
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {

@@ -12,7 +12,7 @@ use super::buffer::Buffer;
 use super::lease::{Lease, Memory, Place, Refused};
 use super::{argument, refusal, tracking};
 use crate::detached::detached;
-use crate::errors::{exception, shown};
+use crate::errors::{exception, on_its_way, shown};
 use crate::ffi;
 
 /// Rented memory in several blocks, each contiguous: for what is too large to be worth one piece, and is worked on
@@ -22,7 +22,8 @@ use crate::ffi;
 /// the last of one size. With row_bytes, no row is cut by the end of a block, and row(y) shows one as a memoryview.
 ///
 /// Limits and threads are as with Buffer. release(), the end of a with statement, or the end of the last reference to
-/// the group and its blocks gives all of the memory back, exactly once; views of any block keep it.
+/// the group and its blocks gives all of the memory back, exactly once; views of any block keep it, and an exception that
+/// leaves the with statement goes on as it is.
 ///
 /// >>> import gabion.memory
 /// >>> with gabion.memory.rent_group("10 MiB", row_bytes=3 * 1000, clean=True) as group:
@@ -174,9 +175,15 @@ impl Group {
         Ok(slf)
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.release(py)
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if on_its_way(exception).is_none() {
+            return self.release(py);
+        }
+        // As with a Buffer.
+        let memory = self.lease.leave();
+        detached(py, || drop(memory));
+        Ok(())
     }
 
     /// Refuses, for pickle and copy.

@@ -2,14 +2,15 @@
 //!
 //! The state is one word: `RELEASED | ESCAPED | exports`. An *export* is a consumer that says when it is done: a buffer
 //! view, a DLPack tensor, an Arrow array. Equations:
-//! - memory is present  ⇔  not RELEASED, or ESCAPED;
-//! - RELEASED is set once, by whoever finds `exports = 0`; it is never cleared, and no export begins after it;
-//! - the memory goes back exactly once: by that release, or with the last holder of the lease.
+//! - memory is present  ⇔  not RELEASED, or ESCAPED, or exports > 0;
+//! - RELEASED is set once; it is never cleared, and no export begins after it. Once it is set, `exports` becomes 0 once;
+//! - the memory goes back exactly once: by the release, by the end of the last export after it, or with the last holder of
+//!   the lease.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use gabion_blocks::pool;
 
@@ -69,14 +70,15 @@ pub(super) enum Memory {
 /// Rented memory, shared by the Python object and every export.
 pub(super) struct Lease {
     state: AtomicUsize,
-    /// Taken out by the one that sets RELEASED, or dropped with the lease.
+    /// Taken out by the one that finds RELEASED without exports first, or dropped with the lease.
     memory: UnsafeCell<Option<Memory>>,
     /// The record of where it was rented, if there is one.
     record: Option<tracking::Record>,
 }
 
 // SAFETY: pool memory may be dropped on any thread (`pool::Buffer` and `pool::Group` are Send and Sync), and the cell
-// is written only by the one thread that sets RELEASED, which happens once, and by drop, which has no company.
+// is written only by the one thread that brings about RELEASED without exports, which happens once, and by drop, which has
+// no company.
 unsafe impl Send for Lease {}
 // SAFETY: as above.
 unsafe impl Sync for Lease {}
@@ -102,11 +104,14 @@ impl Lease {
         }
     }
 
-    /// Takes back one export.
+    /// Takes back one export. The last one of a lease that was left before gives the memory back.
     pub(super) fn end_export(&self) {
         // Release: what the consumer did to the memory comes before the release() that finds a count of zero.
         let before = self.state.fetch_sub(1, Ordering::Release);
         debug_assert!(before & EXPORTS > 0);
+        if before & (RELEASED | EXPORTS) == RELEASED | 1 {
+            drop(self.end(before));
+        }
     }
 
     /// Marks the address as known to somebody who does not count.
@@ -123,21 +128,33 @@ impl Lease {
     /// released before or when it must wait for the object's end.
     pub(super) fn release(&self) -> Result<Option<Memory>, Refused> {
         let end = |state| if state & (RELEASED | EXPORTS) == 0 { Some(state | RELEASED) } else { None };
+        match self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, end) {
+            Ok(before) => Ok(self.end(before)),
+            Err(state) if state & RELEASED != 0 => Ok(None),
+            Err(state) => Err(Refused::Exported(state & EXPORTS)),
+        }
+    }
+
+    /// As [`Lease::release`], but while there are exports: they keep the memory, and the last of them gives it back.
+    pub(super) fn leave(&self) -> Option<Memory> {
+        // Relaxed: see `end`, whoever comes there.
+        let before = self.state.fetch_or(RELEASED, Ordering::Relaxed);
+        if before & (RELEASED | EXPORTS) == 0 { self.end(before) } else { None }
+    }
+
+    /// What comes when the lease is released and without exports, which is once. `state`: the one before that.
+    fn end(&self, state: usize) -> Option<Memory> {
         // Acquire: the uses of all exports (their end_export is a Release) come before the memory goes back.
-        let before = match self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, end) {
-            Ok(before) => before,
-            Err(state) if state & RELEASED != 0 => return Ok(None),
-            Err(state) => return Err(Refused::Exported(state & EXPORTS)),
-        };
+        fence(Ordering::Acquire);
         if let Some(record) = &self.record {
             record.strike();
         }
-        if before & ESCAPED != 0 {
-            return Ok(None);
+        if state & ESCAPED != 0 {
+            return None;
         }
-        // SAFETY: RELEASED was set by this call and is set once, so no other call comes here; drop() needs the only
-        // reference, and `self` is one.
-        Ok(unsafe { (*self.memory.get()).take() })
+        // SAFETY: RELEASED is set once and no export begins after it, so that one call alone has brought about RELEASED
+        // without exports; drop() needs the only reference, and `self` is one.
+        unsafe { (*self.memory.get()).take() }
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a stream refuses, and how Python is told.
 
-use pyo3::exceptions::{PyBlockingIOError, PyOSError, PyRuntimeError};
+use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
-use crate::errors::{exception, own_error};
+use crate::errors::{exception, on_its_way, own_error};
 
 pub(super) use crate::errors::{type_error, value_error};
 
@@ -69,4 +70,26 @@ pub(super) fn told(py: Python<'_>, error: PyErr, attribute: &str, count: u64, no
     let _ = value.setattr(attribute, count);
     let _ = value.call_method1("add_note", (note,));
     error
+}
+
+/// What becomes of an error of closing at the end of a with statement. It never takes the place of the exception that
+/// leaves the block, of which it may be a consequence: that one gets a note of it.
+pub(super) fn at_exit(
+    py: Python<'_>,
+    what: &str,
+    arguments: &Bound<'_, PyTuple>,
+    closed: PyResult<()>,
+) -> PyResult<()> {
+    let (Err(error), Some(leaving)) = (&closed, on_its_way(arguments)) else { return closed };
+    // An interrupt that comes just now is nobody's consequence.
+    if !error.is_instance_of::<PyException>(py) {
+        return closed;
+    }
+    let text = format!("gabion.streams.{what}: closing it failed, too: {error}");
+    // The end of a task or a generator is nothing that people read.
+    let noted = leaving.is_instance_of::<PyException>() && leaving.call_method1("add_note", (text,)).is_ok();
+    if !noted && let Err(error) = closed {
+        error.write_unraisable(py, Some(&leaving));
+    }
+    Ok(())
 }

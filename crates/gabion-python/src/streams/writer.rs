@@ -349,9 +349,9 @@ impl Writer {
         Ok(slf)
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.close(py)
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        refusal::at_exit(py, "Writer", exception, self.close(py))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
