@@ -212,6 +212,8 @@ def test_it_counts_as_a_buffered_file(tmp_path: Path) -> None:
     reader.flush()
     with pytest.raises(io.UnsupportedOperation):
         reader.write(b"no")
+    with pytest.raises(io.UnsupportedOperation):
+        reader.truncate(5)
     with io.TextIOWrapper(reader, encoding="utf-8") as text:
         assert list(text) == ["größe,1\n", "maß,2\n"]
     assert reader.closed

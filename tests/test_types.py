@@ -10,6 +10,9 @@ import gabion
 
 PROGRAM = """
 import asyncio
+import io
+import pickle
+import zipfile
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -85,6 +88,17 @@ class Sessions(gabion.Cache[str, dict[str, str]]):
 
 
 assert_type(Sessions()["a"], dict[str, str])
+
+with open("file", "rb") as file:
+    assert_type(gabion.streams.Reader(file).read(), bytes)
+    text: str = io.TextIOWrapper(gabion.streams.Reader(file)).read()
+    pickle.load(gabion.streams.Reader(file))
+    zipfile.ZipFile(gabion.streams.Reader(file)).namelist()
+    gabion.streams.copy(gabion.streams.Reader(file), gabion.streams.Writer(io.BytesIO()))
+with open("file", "wb") as target:
+    io.TextIOWrapper(gabion.streams.Writer(target)).write(text)
+    pickle.dump(text, gabion.streams.Writer(target))
+    zipfile.ZipFile(gabion.streams.Writer(target), "w").writestr("text", text)
 """
 MISTAKES = {
     'gabion.Cache[str, int]("1 MiB")[5]': 'expected type "str"',

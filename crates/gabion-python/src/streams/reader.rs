@@ -338,6 +338,13 @@ impl Reader {
         Err(refusal::unsupported(data.py(), "a Reader cannot write: make a Writer of the file"))
     }
 
+    /// Raises io.UnsupportedOperation.
+    #[pyo3(signature = (size = None, /))]
+    fn truncate(&self, py: Python<'_>, size: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let _ = size;
+        Err(refusal::unsupported(py, "a Reader cannot truncate: make a Writer of the file"))
+    }
+
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         drop(slf.get().open(slf.py())?);
         Ok(slf)
