@@ -6,6 +6,7 @@
 //! | `guards` | the same for what PyO3 calls, put there by the linker |
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
 //! | `detached` | work without the interpreter |
+//! | `meanwhile` | what others want of the interpreter while a long loop runs |
 //! | `immortal` | objects that all threads hand out |
 //! | `fastcall` | methods without the cost of a call |
 //! | `result` | results whose making may fail for lack of memory |
@@ -42,6 +43,8 @@ mod guards;
 mod errors;
 
 mod detached;
+
+mod meanwhile;
 
 mod immortal;
 

@@ -151,7 +151,8 @@ impl Pile {
     }
 
     /// Store every object of an iterable and return their pointers in order, as an array('Q'). All or nothing: when
-    /// one cannot be stored, those before it are removed again and the error is raised.
+    /// one cannot be stored, or a signal's handler raises (Ctrl-C), those before it are removed again and the error is
+    /// raised. Other threads run meanwhile.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -173,7 +174,8 @@ impl Pile {
     }
 
     /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are ignored.
-    /// ptrs is as for get_many().
+    /// ptrs is as for get_many(). When a signal's handler raises meanwhile, some are removed: the same call again removes
+    /// the others.
     #[pyo3(signature = (ptrs, /))]
     fn remove_many(&self, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
         many::remove_many(self, ptrs)

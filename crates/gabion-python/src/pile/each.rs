@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 use crate::codec::Own;
 use crate::ffi;
+use crate::meanwhile::Meanwhile;
 
 /// An iterable's iterator.
 pub(super) fn iterator(iterable: &Bound<'_, PyAny>) -> PyResult<Own> {
@@ -11,11 +12,19 @@ pub(super) fn iterator(iterable: &Bound<'_, PyAny>) -> PyResult<Own> {
     unsafe { Own::take(ffi::PyObject_GetIter(iterable.as_ptr())).map_err(|_| PyErr::fetch(iterable.py())) }
 }
 
-/// Calls `take` with each item of an iterator, until there is none left or an error is raised.
-pub(super) fn each(py: Python<'_>, iterator: &Own, mut take: impl FnMut(&Own) -> PyResult<()>) -> PyResult<()> {
+/// Calls `take` with each item of an iterator, until there is none left or an error is raised. `take` says how many bytes it
+/// went over. Other code may run between two items, whatever the iterator.
+#[inline]
+pub(super) fn each(
+    py: Python<'_>,
+    iterator: &Own,
+    meanwhile: &mut Meanwhile,
+    mut take: impl FnMut(&Own) -> PyResult<usize>,
+) -> PyResult<()> {
     // SAFETY: attached; an iterator; a new reference, or null: with an error set, or without one at the end.
     while let Ok(item) = unsafe { Own::take(ffi::PyIter_Next(iterator.ptr())) } {
-        take(&item)?;
+        let bytes = take(&item)?;
+        meanwhile.step(py, bytes)?;
     }
     PyErr::take(py).map_or(Ok(()), Err)
 }

@@ -11,6 +11,7 @@ use super::refusal::{Failure, Fallback, or_default};
 use super::state::Pile;
 use crate::ffi;
 use crate::figures::Figure;
+use crate::meanwhile::Meanwhile;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
 const AHEAD: usize = 8;
@@ -23,20 +24,41 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
     let py = iterable.py();
     this.open(py)?;
     let mut pointers: Vec<Pointer> = Vec::with_capacity(announced(iterable).min(ROOM_AHEAD));
-    let stored = each(py, &iterator(iterable)?, |object| {
+    let mut meanwhile = Meanwhile::new();
+    let stored = each(py, &iterator(iterable)?, &mut meanwhile, |object| {
         let put = |pile: &gabion_pile::Pile, encoding: &[u8]| {
-            pile.put(encoding, 0).map_err(|error| Failure::Refused(error).raise(py))
+            let pointer = pile.put(encoding, 0).map_err(|error| Failure::Refused(error).raise(py))?;
+            pointers.push(pointer);
+            Ok(encoding.len())
         };
         // SAFETY: `object` holds a reference over the call.
-        pointers.push(unsafe { this.encoded(py, object.ptr(), put)? });
-        Ok(())
+        unsafe { this.encoded(py, object.ptr(), put) }
     });
-    stored.and_then(|()| array(py, &pointers)).inspect_err(|_| {
-        for &pointer in &pointers {
-            // Another thread may have removed what it found by iterating; gone is what we want.
-            let _ = this.pile.remove(pointer);
+    let made = stored.and_then(|()| {
+        let made = array(py, &pointers)?;
+        meanwhile.end(py)?;
+        Ok(made)
+    });
+    made.map_err(|error| undo(this, py, &pointers, error))
+}
+
+/// Removes what a failed call has put. Returns its error, or that of a signal which comes while many are removed.
+#[cold]
+fn undo(this: &Pile, py: Python<'_>, pointers: &[Pointer], mut error: PyErr) -> PyErr {
+    let mut meanwhile = Meanwhile::new();
+    for &pointer in pointers {
+        // Another thread may have removed what it found by iterating; gone is what we want.
+        let _ = this.pile.remove(pointer);
+        if let Err(later) = meanwhile.step(py, 0) {
+            let (value, context) = (later.value(py).as_ptr(), error.into_value(py).into_ptr());
+            if value != context {
+                // SAFETY: two exceptions; the reference to the second is given away.
+                unsafe { ffi::PyException_SetContext(value, context) };
+            }
+            error = later;
         }
-    })
+    }
+    error
 }
 
 /// `Pile.get_many`
@@ -52,40 +74,52 @@ pub(super) fn get_many<'py>(
         pile.prefetch(*pointer);
     }
     let list = new_list(py, pointers.len())?;
+    let mut meanwhile = Meanwhile::new();
     for (index, pointer) in pointers.iter().enumerate() {
         if let Some(Some(ahead)) = pointers.get(index + AHEAD) {
             pile.prefetch(*ahead);
         }
         // One that is not live, whatever its number was.
         let pointer = pointer.unwrap_or(Pointer::from_bits(u64::MAX));
-        let mut object = this.build(py, pointer);
+        let mut object = this.build_sized(py, pointer);
         if object.is_err() {
-            object = or_default(py, object, default.object()).map_err(Failure::Raised);
+            object = or_default(py, object, default.object().map(|object| (object, 0))).map_err(Failure::Raised);
         }
-        let object = object.map_err(|failure| failure.raise(py))?;
+        let (object, bytes) = object.map_err(|failure| failure.raise(py))?;
         // SAFETY: the list is new and nobody else's, the index below its length, the reference is given away.
         unsafe { ffi::PyList_SET_ITEM(list.as_ptr(), index as isize, object.into_ptr()) };
+        meanwhile.step(py, bytes)?;
     }
+    // SAFETY: a list that the collector does not know; every place is set.
+    unsafe { ffi::PyObject_GC_Track(list.as_ptr().cast()) };
     Ok(list)
 }
 
-/// A list with room for `length` objects, each still to be set.
+/// A list with room for `length` objects, each still to be set. Code that runs before they are must not see it, so the
+/// collector, of whom anybody may ask all objects, does not know it yet.
 fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
-    // SAFETY: attached; a new reference or null with an error set.
-    Ok(unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length as isize))?.cast_into_unchecked() })
+    // SAFETY: attached; a new reference or null with an error set; a list is a container that the collector knows.
+    unsafe {
+        let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length as isize))?.cast_into_unchecked();
+        ffi::PyObject_GC_UnTrack(list.as_ptr().cast());
+        Ok(list)
+    }
 }
 
 /// `Pile.remove_many`
 pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
+    let py = ptrs.py();
     let pointers: Vec<Pointer> = number::pointers(ptrs)?.into_iter().flatten().collect();
-    let pile = this.open(ptrs.py())?;
-    let removed = |index: usize| {
+    let pile = this.open(py)?;
+    let (mut removed, mut meanwhile) = (0, Meanwhile::new());
+    for (index, &pointer) in pointers.iter().enumerate() {
         if let Some(&ahead) = pointers.get(index + AHEAD) {
             pile.prefetch(ahead);
         }
-        pile.remove(pointers[index]).is_ok()
-    };
-    Ok(Figure((0..pointers.len()).filter(|&index| removed(index)).count() as u64))
+        removed += u64::from(pile.remove(pointer).is_ok());
+        meanwhile.step(py, 0)?;
+    }
+    Ok(Figure(removed))
 }
 
 /// Pointers as an array('Q').

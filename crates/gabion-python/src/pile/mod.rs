@@ -44,12 +44,15 @@ pub(crate) use refusal::no_pile;
 
 use pyo3::prelude::*;
 
+use crate::meanwhile;
+
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<state::Pile>()?;
     m.add_class::<stats::PileStats>()?;
     gate::register(m)?;
     many::array_maker(m.py())?;
+    meanwhile::nothing(m.py())?;
     class::shards(m.py())?;
     // Made now, because making a class where there is no memory left would be the end of the process.
     let _ = (m.py().get_type::<iterator::PileIterator>(), m.py().get_type::<view::PileView>());

@@ -9,6 +9,7 @@ use super::each::{each, iterator};
 use super::refusal::{self, Failure};
 use crate::codec::{small_int, two_digit_int};
 use crate::ffi;
+use crate::meanwhile::Meanwhile;
 
 /// Reads a pointer out of an int, or out of what turns into one without loss (`__index__`: NumPy integers).
 #[inline]
@@ -67,7 +68,7 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Pointer
         refusal::type_error(py, &text)
     })?;
     let mut many = Vec::new();
-    each(py, &iterator, |value| {
+    each(py, &iterator, &mut Meanwhile::new(), |value| {
         // SAFETY: a live object, borrowed over the call.
         let value = unsafe { Borrowed::from_ptr(py, value.ptr()) };
         many.push(match pointer(&value) {
@@ -75,7 +76,7 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Pointer
             Err(failure) if failure.is_dead_pointer() => None,
             Err(failure) => return Err(failure.raise(py)),
         });
-        Ok(())
+        Ok(0)
     })?;
     Ok(many)
 }

@@ -64,8 +64,17 @@ impl Pile {
     /// Builds the object behind a pointer.
     #[inline]
     pub(super) fn build(&self, py: Python<'_>, pointer: Pointer) -> Result<Py<PyAny>, Failure> {
+        Ok(self.build_sized(py, pointer)?.0)
+    }
+
+    /// As [`Pile::build`], with the length of the object's encoding.
+    #[inline]
+    pub(super) fn build_sized(&self, py: Python<'_>, pointer: Pointer) -> Result<(Py<PyAny>, usize), Failure> {
         let pile = self.open(py)?;
-        with_payload(|buffer| Ok(self.codec.decode(py, pile.read(pointer, buffer)?)?))
+        with_payload(|buffer| {
+            let encoding = pile.read(pointer, buffer)?;
+            Ok((self.codec.decode(py, encoding)?, encoding.len()))
+        })
     }
 
     /// Encodes an object and hands the pile and the encoding on. The pile is asked for only after the object's own

@@ -1,0 +1,67 @@
+//! What others want of the interpreter while a long loop runs.
+//!
+//! Between the bytecodes of Python code the interpreter handles signals, lets threads that have waited long enough take its
+//! lock, and stops where the collector wants all threads to stop, as each version of it does. A loop in Rust is one
+//! bytecode. So a long one calls a Python function that does nothing every now and then. To let go of the lock by hand would
+//! not do: who takes it back at once has it before the others are awake, and they begin to wait anew.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::ffi;
+
+/// What a step costs beside its bytes, counted in bytes.
+const STEP: usize = 256;
+/// How much is done from one look to the next: some ten microseconds.
+const ENOUGH: usize = 256 * STEP;
+
+/// Counts the steps of a loop.
+pub(crate) struct Meanwhile {
+    left: usize,
+    looked: bool,
+}
+
+impl Meanwhile {
+    /// For a loop that begins now.
+    pub(crate) fn new() -> Self {
+        Self { left: ENOUGH, looked: false }
+    }
+
+    /// A step is done that went over so many bytes. Any Python code may run: no lock may be held, and what the loop works on
+    /// may be another afterwards.
+    ///
+    /// # Errors
+    /// What a signal's handler raises.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, py: Python<'_>, bytes: usize) -> PyResult<()> {
+        match self.left.checked_sub(bytes.saturating_add(STEP)) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => self.look(py),
+        }
+    }
+
+    /// The loop is over: its result is lost if a signal that came meanwhile is handled after it. Nothing for a short loop.
+    ///
+    /// # Errors
+    /// As [`Meanwhile::step`].
+    pub(crate) fn end(&mut self, py: Python<'_>) -> PyResult<()> {
+        if self.looked { self.look(py) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look(&mut self, py: Python<'_>) -> PyResult<()> {
+        *self = Self { left: ENOUGH, looked: true };
+        let nothing = nothing(py)?;
+        // SAFETY: attached; a function, held for ever; a new reference or null with an error set.
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(nothing.as_ptr(), [])) }.map(drop)
+    }
+}
+
+/// The function that does nothing. Asked for once when the module is made.
+pub(crate) fn nothing(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
+    static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    NOTHING.get_or_try_init(py, || Ok(py.eval(c"lambda: None", None, None)?.unbind()))
+}

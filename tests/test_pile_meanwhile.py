@@ -1,0 +1,146 @@
+"""Long calls let other threads run and signals in, and survive what these do to the pile."""
+
+import gc
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import gabion
+
+MANY = 1_000_000
+alarms = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+
+
+class Alarm(Exception):
+    pass
+
+
+def ring() -> None:
+    raise Alarm
+
+
+@contextmanager
+def alarm(handle: Callable[[], None] = ring, after: float = 0.01) -> Iterator[list[int]]:
+    """Has a signal come, whose handler calls `handle`; gives a list that then has an item."""
+    came: list[int] = []
+
+    def handler(*_: object) -> None:
+        came.append(1)
+        handle()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, after)
+    try:
+        yield came
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@alarms
+def test_a_put_many_that_is_interrupted_is_undone(pile: gabion.Pile) -> None:
+    kept = pile.put_many(range(100))
+    for values in ([("ab", 1.5)] * MANY, range(2 * MANY)):
+        with pytest.raises(Alarm), alarm():
+            pile.put_many(values)
+        assert sorted(pile) == sorted(kept)
+        pile.validate()
+
+
+@alarms
+def test_a_get_many_and_a_remove_many_that_are_interrupted(pile: gabion.Pile) -> None:
+    pointers = pile.put_many([("ab", 1.5)] * MANY)
+    for form in (pointers, list(pointers)):
+        with pytest.raises(Alarm), alarm():
+            pile.get_many(form)
+    with pytest.raises(Alarm), alarm(after=0.002):
+        pile.remove_many(pointers)
+    left = len(pile)
+    assert 0 < left < MANY
+    assert pile.remove_many(pointers) == left
+
+
+@alarms
+def test_an_interrupt_during_the_undoing_keeps_what_was_before_it(pile: gabion.Pile) -> None:
+    def values() -> Iterator[Any]:
+        yield from range(2 * MANY)
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        yield threading.Lock()
+
+    with pytest.raises(Alarm) as told, alarm(after=1000):
+        pile.put_many(values())
+    assert isinstance(told.value.__context__, gabion.CodecError)
+    assert len(pile) == 0
+
+
+@alarms
+def test_handlers_that_change_what_is_worked_on() -> None:
+    with gabion.Pile() as pile:
+        values: list[Any] = ["ab"] * MANY
+        with alarm(values.clear) as came:
+            pointers = pile.put_many(values)
+        assert came
+        assert 0 < len(pointers) < MANY
+        assert pile.get_many(pointers) == ["ab"] * len(pointers)
+    for call in ("put_many", "get_many", "remove_many"):
+        pile = gabion.Pile()
+        given: Any = range(MANY) if call == "put_many" else pile.put_many(range(MANY))
+        with alarm(pile.close, 0.002) as came:
+            try:
+                result = getattr(pile, call)(given)
+            except gabion.ClosedError:
+                assert call != "remove_many"
+            else:
+                assert call == "remove_many"
+                assert result < MANY
+        assert came
+    with gabion.Pile() as pile:
+        pointers = pile.put_many(range(MANY))
+        with alarm(pile.clear):
+            assert "gone" in pile.get_many(pointers, "gone")
+
+
+@alarms
+def test_nobody_sees_the_list_that_is_being_filled(pile: gabion.Pile) -> None:
+    pointers = pile.put_many([("ab", 1.5)] * MANY)
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(sum(type(thing) is list and len(thing) == MANY for thing in gc.get_objects()))
+
+    with alarm(look):
+        found = pile.get_many(pointers)
+    assert seen == [0]
+    assert gc.is_tracked(found)
+    assert found == [("ab", 1.5)] * MANY
+
+
+@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="without a GIL nobody waits for it")
+def test_other_threads_run_meanwhile(pile: gabion.Pile) -> None:
+    beats, over = 0, False
+
+    def beat() -> None:
+        nonlocal beats
+        while not over:
+            time.sleep(0.0001)
+            beats += 1
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        pointers = pile.put_many([("ab", 1.5)] * MANY)
+        for call in (pile.get_many, pile.remove_many, pile.put_many):
+            given: Any = [("ab", 1.5)] * MANY if call == pile.put_many else [*pointers, *pointers]
+            started, before = time.perf_counter(), beats
+            call(given)
+            # A thread that waits for the lock gets it after 5 ms. Half of them may be lost to other processes.
+            assert beats - before >= (time.perf_counter() - started) / 0.02
+    finally:
+        over = True
+        thread.join()
