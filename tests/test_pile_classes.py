@@ -54,8 +54,8 @@ def test_a_class_defined_anew_with_other_slots(pile: gabion.Pile) -> None:
         for name in ("a", "b", "c"):
             if name in slots:
                 setattr(thing, name, f"{name} of {slots}")
-        pointers[pile.put(thing)] = (made, slots)
-    for pointer, (made, slots) in pointers.items():
+        pointers[pile.put(thing)] = slots
+    for pointer, slots in pointers.items():
         found = pile.get(pointer)
         assert type(found) is made
         for name in ("a", "b", "c"):

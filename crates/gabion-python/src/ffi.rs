@@ -94,6 +94,14 @@ pub unsafe fn PyType_Lookup(class: *mut PyTypeObject, name: Object) -> Object {
     unsafe { guarded!(private::_PyType_Lookup, (class: *mut PyTypeObject, name: Object) -> Object) }
 }
 
+#[cfg(Py_3_12)]
+unsafe extern "C" {
+    /// As the interpreter documents it.
+    pub fn PyDict_AddWatcher(told: unsafe extern "C" fn(c_int, Object, Object, Object) -> c_int) -> c_int;
+    /// As the interpreter documents it.
+    pub fn PyDict_Watch(watcher: c_int, dict: Object) -> c_int;
+}
+
 // Where the linker puts guards before functions (see `guards`), these have theirs already.
 #[cfg(not(linker_guards))]
 declare! {

@@ -92,6 +92,8 @@ guard! {
     fn PyList_New(length: isize) -> Object;
     fn PyDict_New() -> Object;
     fn PyDict_GetItemWithError(dict: Object, key: Object) -> Object;
+    #[cfg(Py_3_13)]
+    fn PyDict_GetItemRef(dict: Object, key: Object, result: *mut Object) -> c_int;
     fn PyDict_SetItem(dict: Object, key: Object, value: Object) -> c_int;
     fn PyDict_Items(dict: Object) -> Object;
     fn PySet_New(iterable: Object) -> Object;

@@ -5,9 +5,11 @@
     reason = "slots of classes hold the interpreter's own functions, each of which has one address"
 )]
 
+use std::cell::OnceCell;
 use std::ffi::c_int;
 use std::sync::atomic::AtomicU32;
 
+use super::found::Found;
 use super::known::Known;
 use super::layout::{Entry, Layout};
 use super::object::{Own, Raise, attribute, attribute_or_none, import};
@@ -39,25 +41,48 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
     unsafe {
         let held = Own::share(class.cast());
         if known.reducer(class.cast())?.is_some() {
-            return Ok(Plan::new(held, ANY_VERSION, Kind::Reduce { user_code: true }));
+            return Ok(Plan::new(held, ANY_VERSION, Kind::Reduce { user_code: true }, Found::nowhere()));
         }
         if let Some(kind) = built_in(known, class) {
-            return Ok(Plan::new(held, ANY_VERSION, kind));
+            return Ok(Plan::new(held, ANY_VERSION, kind, Found::nowhere()));
         }
         // The lookup numbers the class's present state; whatever changes it from here on changes the number.
         ffi::PyType_Lookup(class, known.names.reduce_ex.ptr());
         let version = version(class);
         if version == 0 {
             // Modified too often to be numbered: nothing would tell that it was modified again.
-            return Ok(Plan::new(held, version, Kind::Reduce { user_code: true }));
+            return Ok(Plan::new(held, version, Kind::Reduce { user_code: true }, Found::nowhere()));
         }
-        let inspect = Inspect { registry, known, class };
+        let inspect = Inspect { registry, known, class, found: OnceCell::new() };
         let kind = match inspect.special()? {
             Some(kind) => kind,
             None => Kind::Reduce { user_code: inspect.runs_user_code() },
         };
-        Ok(Plan::new(held, version, kind))
+        Ok(Plan::new(held, version, kind, inspect.found.into_inner().unwrap_or_else(Found::nowhere)))
     }
+}
+
+/// Where the slots of a class lie, and whether its instances have a `__dict__` as well. `None` for a class whose instances
+/// hold more than that, or are not made as `object` makes them.
+///
+/// # Safety
+/// `class` is a live class.
+pub unsafe fn room(registry: &Registry, known: &Known, class: *mut PyTypeObject) -> Raise<Option<Room>> {
+    let inspect = Inspect { registry, known, class, found: OnceCell::new() };
+    // SAFETY: as the caller promised.
+    let (ordinary, has_dict) = unsafe { (inspect.ordinary(), inspect.has_dict()) };
+    if !ordinary || (has_dict && !inspect.ordinary_dict()) {
+        return Ok(None);
+    }
+    let Some(slots) = inspect.slot_names()? else { return Ok(None) };
+    Ok(inspect.offsets(&slots, false).map(|offsets| Room { slots, offsets, has_dict }))
+}
+
+/// See [`room`].
+pub struct Room {
+    pub slots: Vec<Own>,
+    pub offsets: Vec<isize>,
+    pub has_dict: bool,
 }
 
 unsafe fn built_in(known: &Known, class: *mut PyTypeObject) -> Option<Kind> {
@@ -125,6 +150,8 @@ struct Inspect<'a> {
     registry: &'a Registry,
     known: &'a Known,
     class: *mut PyTypeObject,
+    /// Where the class is found, if that was asked.
+    found: OnceCell<Found>,
 }
 
 // Every method: the class is live, held by `analyse`.
@@ -183,11 +210,11 @@ impl Inspect<'_> {
             if ffi::PyDict_CheckExact(members.ptr()) == 0 {
                 return Ok(None);
             }
-            global::check(known, &class)?;
+            let found = self.check(&class)?;
             let entry = self.registry.find_or_add(
                 class.ptr(),
                 |entry| matches!(entry, Entry::Enum { .. }),
-                |id| Entry::Enum { id, class: class.clone(), members: members.clone() },
+                |id| Entry::Enum { id, class: class.clone(), members: members.clone(), found: found.clone() },
             );
             Ok(match entry {
                 Entry::Enum { id, .. } => Some(Kind::Enum(*id)),
@@ -239,11 +266,11 @@ impl Inspect<'_> {
             if code.ptr() != known.named_tuple_code.ptr() || !made {
                 return Ok(None);
             }
-            global::check(known, &class)?;
+            let found = self.check(&class)?;
             let entry = self.registry.find_or_add(
                 class.ptr(),
                 |entry| matches!(entry, Entry::NamedTuple { len: old, .. } if *old == len),
-                |id| Entry::NamedTuple { id, class: class.clone(), len },
+                |id| Entry::NamedTuple { id, class: class.clone(), len, found: found.clone() },
             );
             Ok(match entry {
                 Entry::NamedTuple { id, .. } => Some(Kind::NamedTuple { id: *id, len }),
@@ -257,14 +284,8 @@ impl Inspect<'_> {
         let (known, names) = (self.known, &self.known.names);
         // SAFETY: live class, static base class.
         unsafe {
-            let class = &*self.class;
             let base = &raw mut ffi::PyBaseObject_Type;
-            let flags = ffi::PyType_GetFlags(self.class);
-            let ordinary = flags & ffi::Py_TPFLAGS_HEAPTYPE != 0
-                && flags & ffi::Py_TPFLAGS_IS_ABSTRACT == 0
-                && class.tp_new == (*base).tp_new
-                && class.tp_alloc == Some(pyo3::ffi::PyType_GenericAlloc)
-                && class.tp_itemsize == 0
+            let ordinary = self.ordinary()
                 && self.lookup(&names.getnewargs).is_null()
                 && self.lookup(&names.class) == ffi::PyType_Lookup(base, names.class.ptr());
             if !ordinary {
@@ -272,7 +293,7 @@ impl Inspect<'_> {
             }
             let own_state =
                 !self.is_default(&names.getstate, &known.object_getstate) || !self.lookup(&names.setstate).is_null();
-            let has_dict = class.tp_dictoffset != 0 || flags & (1 << 4) != 0;
+            let has_dict = self.has_dict();
             let slots = if own_state {
                 if has_dict {
                     return Ok(None);
@@ -287,8 +308,7 @@ impl Inspect<'_> {
             if has_dict && !self.ordinary_dict() {
                 return Ok(None);
             }
-            global::check(known, &held)?;
-            let layout = self.layout(&held, &slots, &offsets);
+            let layout = self.layout(&held, &slots, &offsets, self.check(&held)?);
             Ok(layout.map(|base| {
                 if has_dict {
                     Kind::Attributes(Attributes::new(base, inline::usable(self.class)))
@@ -299,7 +319,31 @@ impl Inspect<'_> {
         }
     }
 
-    fn layout(&self, class: &Own, slots: &[Own], offsets: &[isize]) -> Option<*const Layout> {
+    /// Whether instances are made as `object` makes them.
+    unsafe fn ordinary(&self) -> bool {
+        // SAFETY: live class, static base class.
+        unsafe {
+            let (class, flags) = (&*self.class, ffi::PyType_GetFlags(self.class));
+            flags & ffi::Py_TPFLAGS_HEAPTYPE != 0
+                && flags & ffi::Py_TPFLAGS_IS_ABSTRACT == 0
+                && class.tp_new == ffi::PyBaseObject_Type.tp_new
+                && class.tp_alloc == Some(pyo3::ffi::PyType_GenericAlloc)
+                && class.tp_itemsize == 0
+        }
+    }
+
+    unsafe fn has_dict(&self) -> bool {
+        // SAFETY: live class.
+        unsafe { (*self.class).tp_dictoffset != 0 || ffi::PyType_GetFlags(self.class) & inline::MANAGED_DICT != 0 }
+    }
+
+    /// Checks that the class is what its name leads to.
+    fn check(&self, class: &Own) -> Raise<&Found> {
+        let found = global::check(self.known, class)?;
+        Ok(self.found.get_or_init(|| found))
+    }
+
+    fn layout(&self, class: &Own, slots: &[Own], offsets: &[isize], found: &Found) -> Option<*const Layout> {
         let entry = self.registry.find_or_add(
             class.ptr(),
             |entry| match entry {
@@ -314,6 +358,8 @@ impl Inspect<'_> {
                     offsets: offsets.to_vec(),
                     indices: Vec::new(),
                     plain_at: AtomicU32::new(0),
+                    found: found.clone(),
+                    former_slots: 0,
                 })
             },
         );

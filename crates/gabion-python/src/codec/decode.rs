@@ -299,7 +299,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     fn named_tuple(&mut self, place: Place, again: bool) -> Raise<Option<Own>> {
         let id = self.reader.id()?;
-        let Some(Entry::NamedTuple { class, len, .. }) = self.maker.registry.entry(id) else {
+        let Some(Entry::NamedTuple { class, len, .. }) = self.maker.entry(id)? else {
             return Err(damaged("an unknown class"));
         };
         self.reader.claim(*len)?;

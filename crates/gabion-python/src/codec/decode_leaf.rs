@@ -7,7 +7,7 @@ use super::layout::Entry;
 use super::object::{Own, Raise};
 use super::reader::{Reader, damaged};
 use super::registry::Registry;
-use super::{datetime, tags, writer};
+use super::{anew, datetime, tags, writer};
 use crate::ffi::{self, PyObject};
 
 /// What is needed to make leaves.
@@ -24,7 +24,15 @@ fn singleton(ptr: *mut PyObject) -> Own {
     unsafe { Own::share(ptr) }
 }
 
-impl Maker<'_, '_> {
+impl<'a> Maker<'a, '_> {
+    /// The entry of a number, as the name of what it stands for leads now.
+    pub fn entry(&self, id: u32) -> Raise<Option<&'a Entry>> {
+        match self.registry.entry(id) {
+            Some(entry) if !entry.about().1.holds() => anew::renewed(self.registry, self.known, id).map(Some),
+            entry => Ok(entry),
+        }
+    }
+
     /// Reads a leaf; `None` when the value is not one, with nothing read.
     #[inline(always)]
     pub fn leaf(&self, reader: &mut Reader<'_>) -> Raise<Option<Own>> {
@@ -120,7 +128,7 @@ impl Maker<'_, '_> {
                 tags::DECIMAL => self.decimal(reader),
                 tags::UUID => self.uuid(reader),
                 tags::ENUM => self.member(reader),
-                tags::GLOBAL => match self.registry.entry(reader.id()?) {
+                tags::GLOBAL => match self.entry(reader.id()?)? {
                     Some(Entry::Global { object, .. }) => Ok(object.clone()),
                     _ => Err(damaged("an unknown class or function")),
                 },
@@ -189,7 +197,7 @@ impl Maker<'_, '_> {
     }
 
     fn member(&self, reader: &mut Reader<'_>) -> Raise<Own> {
-        let entry = self.registry.entry(reader.id()?);
+        let entry = self.entry(reader.id()?)?;
         let name = self.leaf(reader)?;
         let (Some(Entry::Enum { members, .. }), Some(name)) = (entry, name) else {
             return Err(damaged("an unknown enum"));

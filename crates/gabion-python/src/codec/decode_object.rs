@@ -10,8 +10,18 @@ use super::{inline, plan, tags};
 use crate::ffi::{self, PyObject, PyTypeObject};
 
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
+    #[inline(always)]
     fn layout(&self, id: u32) -> Raise<&Layout> {
         match self.maker.registry.entry(id) {
+            Some(Entry::Object(layout)) if layout.found.is_as_seen() => Ok(layout),
+            _ => self.layout_anew(id),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn layout_anew(&self, id: u32) -> Raise<&Layout> {
+        match self.maker.entry(id)? {
             Some(Entry::Object(layout)) => Ok(layout),
             _ => Err(damaged("an unknown class")),
         }
@@ -61,7 +71,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
         let id = self.reader.id()?;
         let layout: *const Layout = self.layout(id)?;
         // SAFETY: layouts live as long as the registry.
-        let (object, slots) = unsafe { (allocate(&*layout, self.maker.known)?, (*layout).slots()) };
+        let (object, slots) = unsafe { (allocate(&*layout, self.maker.known)?, (*layout).stored_slots()) };
         self.note(place, &object);
         let bits = self.reader.take(slots.div_ceil(8))?.to_vec();
         let open = if tag == tags::OBJECT_OPEN { self.reader.varint()? } else { 0 };
@@ -72,7 +82,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     fn fill_odd(&mut self, mut odd: Box<Odd>) -> Raise<Option<Own>> {
         loop {
             // SAFETY: layouts live as long as the registry.
-            let slots = unsafe { (*odd.layout).slots() };
+            let slots = unsafe { (*odd.layout).stored_slots() };
             while odd.next < slots && odd.bits[odd.next / 8] >> (odd.next % 8) & 1 == 0 {
                 odd.next += 1;
             }
@@ -96,6 +106,9 @@ fn put_odd(odd: &mut Odd, value: Own) -> Raise<()> {
     let layout = unsafe { &*odd.layout };
     if let Some(&offset) = layout.offsets.get(odd.next) {
         put_slot(&odd.object, offset, value);
+        odd.next += 1;
+    } else if odd.next < layout.former_slots {
+        put_attribute(&odd.object, layout, odd.next, value)?;
         odd.next += 1;
     } else if let Some(name) = odd.name.take() {
         put_in_dict(&odd.object, name, &value)?;
@@ -151,7 +164,7 @@ fn put_attribute(object: &Own, layout: &Layout, i: usize, value: Own) -> Raise<(
         },
     };
     let name = &layout.names[i];
-    if plan::is_plain(layout) {
+    if plan::is_plain(layout) || i < layout.former_slots {
         // SAFETY: `object`, the name and `value` are references held over the call.
         let failed = unsafe { ffi::PyObject_GenericSetAttr(object.ptr(), name.ptr(), value.ptr()) < 0 };
         return if failed { Err(Raised) } else { Ok(()) };

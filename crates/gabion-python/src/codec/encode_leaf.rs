@@ -327,12 +327,13 @@ impl Encoder<'_, '_> {
                 writer::tagged(self.out, tags::TYPE_OF, u64::from(*tag), 1);
                 return Ok(());
             }
-            let entry = if let Some(entry) = self.registry.global(obj) {
+            let known = self.registry.global(obj).filter(|entry| entry.about().1.leads_here());
+            let entry = if let Some(entry) = known {
                 entry
             } else {
                 let held = Own::share(obj);
-                global::check(self.known, &held)?;
-                self.registry.add_global(&held)
+                let found = global::check(self.known, &held)?;
+                self.registry.add_global(&held, found)
             };
             let super::layout::Entry::Global { id, .. } = entry else { return Err(Raised) };
             writer::tag_varint(self.out, tags::GLOBAL, *id as usize);

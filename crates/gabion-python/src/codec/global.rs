@@ -1,14 +1,15 @@
 //! Classes and functions by reference: what can be found again under its module and qualified name.
 
+use super::found::Found;
 use super::known::Known;
 use super::object::{Own, Raise, Raised, attribute, attribute_or_none, refuse};
 use crate::ffi::{self, PyObject};
 
-/// Checks that the object is what its module and qualified name lead to.
+/// Checks that the object is what its module and qualified name lead to, and says how.
 ///
 /// # Errors
 /// `CodecError` when it is not: a local class, a lambda, a class that was replaced by another of its name.
-pub fn check(known: &Known, object: &Own) -> Raise<()> {
+pub fn check(known: &Known, object: &Own) -> Raise<Found> {
     // SAFETY: held by the caller; every other object is held here.
     unsafe {
         let name = match attribute_or_none(object.ptr(), c"__qualname__")? {
@@ -23,12 +24,12 @@ pub fn check(known: &Known, object: &Own) -> Raise<()> {
 ///
 /// # Safety
 /// Both are live objects.
-pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObject) -> Raise<()> {
+pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObject) -> Raise<Found> {
     // SAFETY: live by the caller's word; the rest is held here.
     unsafe {
         let module = Own::take(ffi::call(known.which_module.ptr(), [object, name]))?;
-        match find(module.ptr(), name) {
-            Ok(found) if found.ptr() == object => Ok(()),
+        match Found::follow(module.ptr(), name) {
+            Ok((leads_to, found)) if leads_to.ptr() == object => Ok(found),
             Ok(_) => Err(refuse(&format!(
                 "cannot store {} by reference: {}.{} is another object by now",
                 repr(object),
@@ -49,23 +50,6 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
             }
         }
     }
-}
-
-/// Imports the module and follows the dotted name.
-unsafe fn find(module: *mut PyObject, name: *mut PyObject) -> Raise<Own> {
-    // SAFETY: live by the caller's word.
-    unsafe {
-        let mut found = Own::take(ffi::PyImport_Import(module))?;
-        let parts = Own::take(ffi::PyUnicode_Split(name, intern_dot()?.ptr(), -1))?;
-        for i in 0..ffi::PyList_Size(parts.ptr()) {
-            found = Own::take(ffi::PyObject_GetAttr(found.ptr(), ffi::PyList_GetItem(parts.ptr(), i)))?;
-        }
-        Ok(found)
-    }
-}
-
-fn intern_dot() -> Raise<Own> {
-    super::object::intern(c".")
 }
 
 /// `repr()`, or the class's name when that fails.

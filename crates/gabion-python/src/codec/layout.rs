@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicU32;
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
-use pyo3::prelude::*;
 
-use super::object::Own;
+use super::found::Found;
+use super::object::{Own, as_py};
 
 /// How instances of one class lie in an encoding: slot values, then attribute values, in this order.
 pub struct Layout {
@@ -22,6 +22,10 @@ pub struct Layout {
     /// The class's version at which setting an attribute was found to run no user code; 0 when it was found to run some.
     /// Relaxed: the number is the whole message, compared with the class's own.
     pub plain_at: AtomicU32,
+    pub found: Found,
+    /// How many of the names were slots of the class before it was defined anew, if they are not all slots now. They are set
+    /// as attributes are, and go where the new class has them.
+    pub former_slots: usize,
 }
 
 impl Layout {
@@ -29,6 +33,11 @@ impl Layout {
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.names.len()
+    }
+
+    /// Slots among them when they were stored.
+    pub fn stored_slots(&self) -> usize {
+        if self.former_slots > 0 { self.former_slots } else { self.slots() }
     }
 
     /// Slots among them.
@@ -41,26 +50,28 @@ impl Layout {
 /// What a number in an encoding stands for.
 pub enum Entry {
     Object(Layout),
-    NamedTuple { id: u32, class: Own, len: usize },
-    Enum { id: u32, class: Own, members: Own },
-    Global { id: u32, object: Own },
+    NamedTuple { id: u32, class: Own, len: usize, found: Found },
+    Enum { id: u32, class: Own, members: Own, found: Found },
+    Global { id: u32, object: Own, found: Found },
 }
 
 impl Entry {
-    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    /// The class or function, and where it is found.
+    pub fn about(&self) -> (&Own, &Found) {
         match self {
-            Entry::Object(layout) => visit.call(as_py(&layout.class)),
-            Entry::NamedTuple { class, .. } => visit.call(as_py(class)),
-            Entry::Enum { class, members, .. } => {
-                visit.call(as_py(class))?;
-                visit.call(as_py(members))
-            }
-            Entry::Global { object, .. } => visit.call(as_py(object)),
+            Entry::Object(layout) => (&layout.class, &layout.found),
+            Entry::NamedTuple { class, found, .. } | Entry::Enum { class, found, .. } => (class, found),
+            Entry::Global { object, found, .. } => (object, found),
         }
     }
-}
 
-pub fn as_py(own: &Own) -> &Py<PyAny> {
-    // SAFETY: both are transparent over a non-null pointer to an owned object.
-    unsafe { &*std::ptr::from_ref(own).cast() }
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let (object, found) = self.about();
+        visit.call(as_py(object))?;
+        found.visit(visit)?;
+        match self {
+            Entry::Enum { members, .. } => visit.call(as_py(members)),
+            _ => Ok(()),
+        }
+    }
 }

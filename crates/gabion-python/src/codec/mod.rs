@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`,
-//! `inline`, `known`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape` (what is known about classes), `encode`,
+//! `inline`, `known`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known about classes), `encode`,
 //! `datetime`, `encode_leaf`, `encode_object`, `reduce` (out), `decode_leaf`, `frame`, `decode`, `decode_object`, `rebuild`
 //! (in), `fields` (parts of an object), `python` (for tests).
 //!
@@ -27,6 +27,8 @@ mod reader;
 mod table;
 mod inline;
 mod known;
+mod seen;
+mod found;
 mod global;
 mod layout;
 mod plan;
@@ -34,6 +36,7 @@ mod memo;
 mod registry;
 mod analyse;
 mod shape;
+mod anew;
 mod encode;
 mod datetime;
 mod quick;

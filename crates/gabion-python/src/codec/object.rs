@@ -78,6 +78,12 @@ unsafe impl Send for Own {}
 // SAFETY: as above.
 unsafe impl Sync for Own {}
 
+/// The same reference, as PyO3 has it.
+pub fn as_py(own: &Own) -> &Py<PyAny> {
+    // SAFETY: both are transparent over a non-null pointer to an owned object.
+    unsafe { &*std::ptr::from_ref(own).cast() }
+}
+
 /// Raises `CodecError` with this message.
 #[cold]
 pub fn refuse(message: &str) -> Raised {

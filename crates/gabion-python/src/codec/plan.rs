@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use super::found::Found;
 use super::layout::Layout;
 use super::object::Own;
 use crate::ffi::{self, PyTypeObject};
@@ -18,17 +19,19 @@ pub struct Plan {
     pub class: Own,
     pub version: AtomicU32,
     pub kind: Kind,
+    /// Where the class is found, if instances refer to it by name.
+    pub found: Found,
 }
 
 impl Plan {
-    pub fn new(class: Own, version: u32, kind: Kind) -> Plan {
-        Plan { class, version: AtomicU32::new(version), kind }
+    pub fn new(class: Own, version: u32, kind: Kind, found: Found) -> Plan {
+        Plan { class, version: AtomicU32::new(version), kind, found }
     }
 
     /// Lets a plan hold for the version of a newer one of the same class, if that says the same; false if not. May run code
     /// of the class's.
     pub fn renewed_by(&self, newer: &Plan) -> bool {
-        let same = self.kind.is(&newer.kind);
+        let same = self.kind.is(&newer.kind) && self.found.is(&newer.found);
         if same {
             if let Kind::Attributes(attributes) = &self.kind {
                 attributes.shapes().for_each(look_for_setters);

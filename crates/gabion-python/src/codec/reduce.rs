@@ -37,9 +37,9 @@ impl Encoder<'_, '_> {
         unsafe {
             let parts = self.ask(obj)?;
             if ffi::PyUnicode_Check(parts.ptr()) != 0 {
-                global::check_name(self.known, obj, parts.ptr())?;
+                let found = global::check_name(self.known, obj, parts.ptr())?;
                 let held = Own::share(obj);
-                let super::layout::Entry::Global { id, .. } = self.registry.add_global(&held) else {
+                let super::layout::Entry::Global { id, .. } = self.registry.add_global(&held, found) else {
                     return Err(Raised);
                 };
                 writer::tag_varint(self.out, tags::GLOBAL, *id as usize);

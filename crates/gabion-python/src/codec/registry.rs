@@ -7,9 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 
+use super::found::Found;
 use super::known::Known;
-use super::layout::{Entry, as_py};
-use super::object::Own;
+use super::layout::Entry;
+use super::object::{Own, as_py};
 use super::plan::{self, Plan};
 use super::table::{Retired, Table};
 use crate::ffi::{PyObject, PyTypeObject};
@@ -88,14 +89,14 @@ impl Registry {
         self.reducers.store(size, Ordering::Relaxed); // Relaxed: as in `check_reducers`.
     }
 
-    /// The plan for instances of `class`, if it holds for the class as it is now.
+    /// The plan for instances of `class`, if it holds for the class as it is now, and the class's name leads to it.
     #[inline(always)]
     pub fn plan(&self, class: *mut PyTypeObject) -> Option<&Plan> {
         // SAFETY: plans are freed with the registry only.
         let plan = unsafe { self.plans.get(class as usize).as_ref()? };
         // Relaxed: what the number stands for lies in the class, and the plan is whole.
         let version = plan.version.load(Ordering::Relaxed);
-        (version == plan::ANY_VERSION || version == plan::version(class)).then_some(plan)
+        (version == plan::ANY_VERSION || (version == plan::version(class) && plan.found.holds())).then_some(plan)
     }
 
     /// Keeps a plan, in place of the one before. Where that was the same, it is that one which holds from now on: a class that
@@ -127,8 +128,29 @@ impl Registry {
         let (chunk, index) = place(id);
         // Relaxed: ordered by the length above.
         let chunk = self.entries.chunks[chunk].load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `replace`.
         // SAFETY: numbers below the length have their chunk and cell filled; entries live as long as the registry.
-        unsafe { Some(&*(*chunk.add(index)).load(Ordering::Relaxed)) }
+        unsafe { Some(&*(*chunk.add(index)).load(Ordering::Acquire)) }
+    }
+
+    /// Has a number stand for another entry. Who is using the one before may go on.
+    pub fn replace(&self, id: u32, entry: Entry) -> &Entry {
+        let (class, mut entry) = (entry.about().0.ptr() as usize, Box::new(entry));
+        let raw: *mut Entry = &raw mut *entry;
+        let mut writer = self.lock();
+        writer.entries.push(entry);
+        let ids = writer.by_class.entry(class).or_default();
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+        let (chunk, index) = place(id);
+        let cells = self.entries.chunks[chunk].load(Ordering::Relaxed); // Relaxed: under the lock.
+        // Release: the entry before its address.
+        // SAFETY: a number that was given has its chunk and cell.
+        unsafe { (*cells.add(index)).store(raw, Ordering::Release) };
+        drop(writer);
+        // SAFETY: boxed and kept by the writer as long as the registry lives.
+        unsafe { &*raw }
     }
 
     /// Finds an entry of this class that `same` accepts, or adds the one that `make` builds for the next number.
@@ -141,13 +163,15 @@ impl Registry {
         let mut writer = self.lock();
         let known = writer.by_class.get(&(class as usize)).cloned().unwrap_or_default();
         for id in known {
+            // A number may have gone over to another class.
             if let Some(entry) = self.entry(id)
+                && entry.about().0.ptr() == class
                 && same(entry)
             {
                 return entry;
             }
         }
-        let id = writer.entries.len() as u32;
+        let id = self.entries.len.load(Ordering::Relaxed); // Relaxed: under the lock.
         let mut entry = Box::new(make(id));
         let raw: *mut Entry = &raw mut *entry;
         writer.entries.push(entry);
@@ -177,13 +201,18 @@ impl Registry {
         unsafe { self.globals.get(object as usize).as_ref() }
     }
 
-    /// Gives a class or function a number.
-    pub fn add_global(&self, object: &Own) -> &Entry {
-        let entry = self.find_or_add(
+    /// Gives a class or function that was found there a number.
+    pub fn add_global(&self, object: &Own, found: Found) -> &Entry {
+        let mut entry = self.find_or_add(
             object.ptr(),
             |entry| matches!(entry, Entry::Global { .. }),
-            |id| Entry::Global { id, object: object.clone() },
+            |id| Entry::Global { id, object: object.clone(), found: found.clone() },
         );
+        if let Entry::Global { id, found: before, .. } = entry
+            && !before.leads_here()
+        {
+            entry = self.replace(*id, Entry::Global { id: *id, object: object.clone(), found });
+        }
         let mut writer = self.lock();
         let retired = self.globals.insert(object.ptr() as usize, std::ptr::from_ref(entry).cast_mut());
         writer.retired_globals.extend(retired);
@@ -197,7 +226,10 @@ impl Registry {
 
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let writer = self.lock();
-        writer.plans.iter().try_for_each(|plan| visit.call(as_py(&plan.class)))?;
+        writer.plans.iter().try_for_each(|plan| {
+            visit.call(as_py(&plan.class))?;
+            plan.found.visit(visit)
+        })?;
         writer.entries.iter().try_for_each(|entry| entry.visit(visit))
     }
 

@@ -37,6 +37,8 @@ pub fn learn<'a>(attributes: &Attributes, registry: &'a Registry, names: &[Own],
                 offsets: base.offsets.clone(),
                 indices: indices.to_vec(),
                 plain_at: AtomicU32::new(0),
+                found: base.found.clone(),
+                former_slots: 0,
             })
         },
     );

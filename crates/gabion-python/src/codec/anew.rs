@@ -1,0 +1,130 @@
+//! Classes and functions that were defined anew: from then on their names lead to others, and as with pickle, what is built
+//! is what the name leads to at that time.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::analyse::{self, Room};
+use super::found::Found;
+use super::global::repr;
+use super::known::Known;
+use super::layout::{Entry, Layout};
+use super::object::{Own, Raise, refuse};
+use super::plan::{Kind, look_for_setters};
+use super::reader::damaged;
+use super::registry::Registry;
+use crate::ffi;
+
+/// The entry of a number, after the name of what it stands for was looked up again. Where the name leads to nothing, or to
+/// no class in place of a class, it stays as it is.
+///
+/// # Errors
+/// `CodecError` when the class is another one by now, with no room for the fields of the one before.
+#[cold]
+pub fn renewed<'a>(registry: &'a Registry, known: &Known, id: u32) -> Raise<&'a Entry> {
+    let entry = registry.entry(id).ok_or_else(|| damaged("an unknown class or function"))?;
+    let Some((object, found)) = entry.about().1.now(|object| entry.takes(object))? else { return Ok(entry) };
+    let new = match entry {
+        same if same.about().0.ptr() == object.ptr() => same.found_at(found),
+        Entry::Object(layout) => Entry::Object(filled(registry, known, layout, object, found)?),
+        Entry::NamedTuple { id, len, .. } => {
+            // SAFETY: a live class, held.
+            match &unsafe { analyse::plan(registry, known, object.ptr().cast())? }.kind {
+                Kind::NamedTuple { len: new, .. } if new == len => {
+                    Entry::NamedTuple { id: *id, class: object, len: *len, found }
+                }
+                _ => return Err(refuse(&format!("{} {len} items of the stored ones", unlike(&object)))),
+            }
+        }
+        Entry::Enum { id, .. } => {
+            // SAFETY: as above.
+            let plan = unsafe { analyse::plan(registry, known, object.ptr().cast())? };
+            let Kind::Enum(new) = &plan.kind else {
+                return Err(refuse(&format!("{} members of the stored ones", unlike(&object))));
+            };
+            let Some(Entry::Enum { members, .. }) = registry.entry(*new) else {
+                return Err(damaged("an unknown enum"));
+            };
+            Entry::Enum { id: *id, class: object, members: members.clone(), found }
+        }
+        Entry::Global { id, .. } => Entry::Global { id: *id, object, found },
+    };
+    Ok(registry.replace(id, new))
+}
+
+impl Entry {
+    /// The same, found in another way.
+    fn found_at(&self, found: Found) -> Entry {
+        match self {
+            Entry::Object(layout) => Entry::Object(Layout {
+                id: layout.id,
+                class: layout.class.clone(),
+                names: layout.names.clone(),
+                offsets: layout.offsets.clone(),
+                indices: layout.indices.clone(),
+                plain_at: AtomicU32::new(layout.plain_at.load(Ordering::Relaxed)),
+                found,
+                former_slots: layout.former_slots,
+            }),
+            Entry::NamedTuple { id, class, len, .. } => {
+                Entry::NamedTuple { id: *id, class: class.clone(), len: *len, found }
+            }
+            Entry::Enum { id, class, members, .. } => {
+                Entry::Enum { id: *id, class: class.clone(), members: members.clone(), found }
+            }
+            Entry::Global { id, object, .. } => Entry::Global { id: *id, object: object.clone(), found },
+        }
+    }
+
+    /// Whether an object may be in the place of the one before at all.
+    fn takes(&self, object: &Own) -> bool {
+        // SAFETY: the caller holds the object.
+        matches!(self, Entry::Global { .. }) || unsafe { ffi::PyType_Check(object.ptr()) != 0 }
+    }
+}
+
+fn unlike(class: &Own) -> String {
+    format!(
+        "cannot rebuild an object of {}: the class was defined anew, and the new one does not have the",
+        repr(class.ptr())
+    )
+}
+
+/// How instances of the new class are filled with the fields of the one before: what was in slots goes where the new class
+/// has it, the rest into `__dict__`, as pickle has it.
+fn filled(registry: &Registry, known: &Known, old: &Layout, class: Own, found: Found) -> Raise<Layout> {
+    let (slots, attributes) = old.names.split_at(old.stored_slots());
+    // SAFETY: a class, held.
+    let room = unsafe { analyse::room(registry, known, class.ptr().cast())? };
+    let Some(room) = room.filter(|room| room.has_dict || (attributes.is_empty() && offsets(room, slots).is_some()))
+    else {
+        let names: Vec<String> = old.names.iter().map(|name| repr(name.ptr())).collect();
+        let text =
+            format!("{} fields of the stored ones, as attributes or slots: {}", unlike(&class), names.join(", "));
+        return Err(refuse(&text));
+    };
+    let (offsets, former_slots) = match offsets(&room, slots) {
+        Some(offsets) => (offsets, 0),
+        None => (Vec::new(), slots.len()),
+    };
+    let layout = Layout {
+        id: old.id,
+        class,
+        names: old.names.clone(),
+        offsets,
+        indices: Vec::new(),
+        plain_at: AtomicU32::new(0),
+        found,
+        former_slots,
+    };
+    look_for_setters(&layout);
+    Ok(layout)
+}
+
+/// Where these slots lie, if there are all of them.
+fn offsets(room: &Room, names: &[Own]) -> Option<Vec<isize>> {
+    let place = |name: &Own| {
+        let at = room.slots.iter().position(|slot| slot.ptr() == name.ptr())?;
+        Some(room.offsets[at])
+    };
+    names.iter().map(place).collect()
+}

@@ -1,0 +1,294 @@
+"""Classes and functions that are defined anew: a module loaded again, a cell of a notebook that runs again."""
+
+import gc
+import importlib
+import pickle
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import gabion
+
+SOURCE = """
+import enum, typing
+from dataclasses import dataclass
+
+VERSION = 1
+
+@dataclass
+class Plain:
+    name: str
+    visits: int
+
+@dataclass(slots=True)
+class Slotted:
+    name: str
+    visits: int
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    name: str
+    visits: int
+
+class Pair(typing.NamedTuple):
+    name: str
+    visits: int
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+class Reduced:
+    def __init__(self, name, visits=0):
+        self.name = name
+    def __reduce__(self):
+        return (Reduced, (self.name,))
+
+class Outer:
+    @dataclass
+    class Inner:
+        name: str
+        visits: int
+
+def function():
+    pass
+"""
+NAMES = ["Plain", "Slotted", "Frozen", "Pair", "Outer.Inner"]
+
+
+def walk(module: ModuleType, name: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "redefined_models.py").write_text(SOURCE)
+    importlib.invalidate_caches()
+    yield importlib.import_module("redefined_models")
+    sys.modules.pop("redefined_models", None)
+
+
+def reload(module: ModuleType) -> ModuleType:
+    return importlib.reload(module)
+
+
+def import_anew(module: ModuleType) -> ModuleType:
+    """As servers do that watch their sources."""
+    del sys.modules[module.__name__]
+    return importlib.import_module(module.__name__)
+
+
+def run_cell(module: ModuleType) -> ModuleType:
+    exec(SOURCE, module.__dict__)
+    return module
+
+
+Renew = Callable[[ModuleType], ModuleType]
+WAYS = [reload, import_anew, run_cell]
+
+
+@pytest.mark.parametrize("renew", WAYS)
+@pytest.mark.parametrize("name", [*NAMES, "Reduced"])
+def test_get_builds_what_the_name_leads_to(pile: gabion.Pile, module: ModuleType, name: str, renew: Renew) -> None:
+    for _ in range(3):
+        old = walk(module, name)
+        thing = old("Ada", 1)
+        pointer, dumped = pile.put(thing), pickle.dumps(thing)
+        several = pile.put([thing, thing, {"a": old("Bob", 2)}])
+        assert type(pile.get(pointer)) is old
+        module = renew(module)
+        new = walk(module, name)
+        assert new is not old
+        for _ in range(2):
+            found = pile.get(pointer)
+            assert type(found) is type(pickle.loads(dumped)) is new
+            assert found.name == "Ada"
+            first, second, rest = pile.get(several)
+            assert type(first) is type(rest["a"]) is new
+            assert first is second
+        pile.replace(pointer, found)
+        assert type(pile.get(pointer)) is new
+        if name != "Reduced":
+            assert pile.fields(pointer, "name", "visits") == ("Ada", 1)
+
+
+@pytest.mark.parametrize("renew", WAYS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("before", [0, 1, 2, 100])
+@pytest.mark.parametrize("read", [False, True])
+def test_an_instance_of_the_class_before_is_refused(
+    pile: gabion.Pile, module: ModuleType, name: str, renew: Renew, before: int, read: bool
+) -> None:
+    thing = walk(module, name)("Ada", 1)
+    pointers = [pile.put(thing) for _ in range(before)]
+    module = renew(module)
+    if read:
+        pile.get_many(pointers)
+    pointer = pile.put("kept")
+    for _ in range(3):
+        for call in (pile.put, lambda thing: pile.put([thing]), lambda thing: pile.replace(pointer, thing)):
+            with pytest.raises(gabion.CodecError, match="is another object by now"):
+                call(thing)
+        if read:
+            new = pile.put(walk(module, name)("Bob", 2))
+            assert pile.get(new).name == "Bob"
+    assert pile.get(pointer) == "kept"
+
+
+@pytest.mark.parametrize("renew", WAYS)
+def test_enums_functions_and_classes_themselves(pile: gabion.Pile, module: ModuleType, renew: Renew) -> None:
+    red, function, plain = module.Colour.RED, module.function, module.Plain
+    pointers = [pile.put(thing) for thing in (red, function, plain, [red], [function, plain])]
+    assert pile.get_many(pointers) == [red, function, plain, [red], [function, plain]]
+    module = renew(module)
+    assert module.function is not function
+    for _ in range(2):
+        found = pile.get_many(pointers)
+        assert found[:3] == [module.Colour.RED, module.function, module.Plain]
+        assert found[3:] == [[module.Colour.RED], [module.function, module.Plain]]
+    for old in (red, function, plain):
+        for _ in range(2):
+            with pytest.raises(gabion.CodecError, match="is another object by now"):
+                pile.put(old)
+    assert pile.get(pile.put(module.Colour.BLUE)) is module.Colour.BLUE
+    assert pile.get(pile.put(module.function)) is module.function
+
+
+def test_fields_that_come_and_go(pile: gabion.Pile, module: ModuleType) -> None:
+    pointers = pile.put_many([module.Plain("Ada", 1), module.Slotted("Ada", 1)])
+    exec(SOURCE.replace("    visits: int\n", "    email: str = 'none'\n    visits: int = 0\n"), module.__dict__)
+    plain, slotted = pile.get_many(pointers)
+    assert (plain.name, plain.visits, plain.email) == ("Ada", 1, "none")
+    assert (slotted.name, slotted.visits) == ("Ada", 1)
+    with pytest.raises(AttributeError):
+        slotted.email  # noqa: B018
+    exec(SOURCE.replace("    visits: int\n", ""), module.__dict__)
+    assert vars(pile.get(pointers[0])) == {"name": "Ada", "visits": 1}
+    for _ in range(2):
+        with pytest.raises(gabion.CodecError, match=r"Slotted.*defined anew.*'name', 'visits'"):
+            pile.get(pointers[1])
+    assert pile.fields(pointers[1], "visits") == (1,)
+    exec(SOURCE.replace("@dataclass\n", "@dataclass(slots=True)\n"), module.__dict__)
+    with pytest.raises(gabion.CodecError, match=r"Plain.*defined anew"):
+        pile.get(pointers[0])
+    exec(SOURCE, module.__dict__)
+    assert pile.get_many(pointers) == [module.Plain("Ada", 1), module.Slotted("Ada", 1)]
+
+
+@pytest.mark.parametrize("slots", ["()", "('visits',)", "('extra', 'visits')"])
+def test_slots_that_become_attributes(pile: gabion.Pile, module: ModuleType, slots: str) -> None:
+    whole, part = module.Slotted("Ada", 1), object.__new__(module.Slotted)
+    part.visits = 7
+    pointers = pile.put_many([whole, part, [whole, whole, part]])
+    exec(f"class Base: pass\nclass Slotted(Base):\n    __slots__ = {slots}", module.__dict__)
+    found, partly, several = pile.get_many(pointers)
+    assert type(found) is type(partly) is module.Slotted
+    assert (found.name, found.visits, partly.visits) == ("Ada", 1, 7)
+    assert not hasattr(partly, "name")
+    assert several[0] is several[1]
+    assert (several[0].visits, several[2].visits) == (1, 7)
+    assert ("visits" in vars(found)) is ("visits" not in slots)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "class {}(dict): pass",
+        "class {}(Exception): pass",
+        "class {}:\n    __slots__ = ()",
+        "class {}:\n    def __new__(cls): raise KeyError",
+        "import abc\nclass {}(abc.ABC):\n    @abc.abstractmethod\n    def method(self): ...",
+        "import enum\nclass {}(enum.Enum):\n    GREEN = 3",
+        "import typing\nclass {}(typing.NamedTuple):\n    one: int",
+        "from array import array as {}",
+        "from decimal import Decimal as {}",
+        "{} = int",
+        "{} = None",
+        "def {}(): pass",
+        "del {}",
+    ],
+)
+def test_quite_another_thing_of_the_name(pile: gabion.Pile, module: ModuleType, other: str) -> None:
+    things = [module.Plain("Ada", 1), module.Slotted("Ada", 1), module.Pair("Ada", 1), module.Colour.RED]
+    partial = object.__new__(module.Slotted)
+    partial.name = "Bob"
+    pointers = pile.put_many([*things, partial])
+    for thing in things:
+        exec(other.format(type(thing).__name__), module.__dict__)
+    for _ in range(2):
+        for pointer, thing in zip(pointers, [*things, partial], strict=True):
+            try:
+                found = pile.get(pointer)
+            except gabion.CodecError:
+                continue
+            assert type(found).__name__ == type(thing).__name__
+        for thing in things:
+            with pytest.raises(gabion.CodecError):
+                pile.put(thing)
+    exec(SOURCE, module.__dict__)
+    assert pile.get_many(pointers[:2]) == [module.Plain("Ada", 1), module.Slotted("Ada", 1)]
+    assert pile.get_many(pointers[2:4]) == [("Ada", 1), module.Colour.RED]
+    assert pile.get(pointers[4]).name == "Bob"
+    pile.validate()
+
+
+def test_a_name_that_comes_back(pile: gabion.Pile, module: ModuleType) -> None:
+    old = module.Plain
+    pointer = pile.put(old("Ada", 1))
+    for _ in range(3):
+        run_cell(module)
+        new = module.Plain
+        assert type(pile.get(pointer)) is new
+        pile.put(new("Bob", 2))
+        module.Plain = old
+        assert type(pile.get(pointer)) is old
+        assert type(pile.get(pile.put(old("Eve", 3)))) is old
+        with pytest.raises(gabion.CodecError):
+            pile.put(new("Bob", 2))
+
+
+def test_other_changes_of_a_module_change_nothing(pile: gabion.Pile, module: ModuleType) -> None:
+    pointer = pile.put(module.Plain("Ada", 1))
+    types = pile.stats().types
+    for number in range(1_000):
+        module.VERSION = number
+        setattr(module, f"name{number}", number)
+        pile.replace(pointer, module.Plain("Ada", number))
+        assert pile.get(pointer) == module.Plain("Ada", number)
+    module.__dict__["".join(["Pl", "ain"])] = module.Plain
+    sys.modules[module.__name__] = module
+    assert pile.get(pointer) == module.Plain("Ada", 999)
+    assert pile.stats().types == types
+
+
+def test_a_cache_builds_what_the_name_leads_to(module: ModuleType) -> None:
+    with gabion.Cache("1 MiB") as cache:
+        old = module.Plain("Ada", 1)
+        cache["ada"] = old
+        reload(module)
+        assert cache["ada"] == module.Plain("Ada", 1)
+        with pytest.raises(gabion.CodecError, match="is another object by now"):
+            cache["ada"] = old
+
+
+def test_a_pile_in_a_module_goes_with_it() -> None:
+    module = ModuleType("redefined_gone")
+    sys.modules[module.__name__] = module
+    run_cell(module)
+    module.pile = gabion.Pile()  # type: ignore[attr-defined]
+    module.pile.put([module.Plain("Ada", 1), module.function])
+    gone = weakref.ref(module.pile), weakref.ref(module.Plain)
+    del sys.modules[module.__name__]
+    del module
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
