@@ -199,24 +199,29 @@ def test_what_is_lost_when_a_task_or_generator_ends_is_told_to_the_hook(monkeypa
     assert [error.errno for error in told] == [errno.ENOSPC]
 
 
-def test_a_reader_whose_file_cannot_be_closed() -> None:
-    class Stuck(io.BytesIO):
-        def close(self) -> None:
-            raise Mine("stuck")
+class Stuck:
+    """A file that cannot be closed."""
 
-    with pytest.raises(KeyError) as told, streams.Reader(Stuck(b"stone")):
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def read(self, size: int = -1) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        raise self._error
+
+
+def test_a_reader_whose_file_cannot_be_closed() -> None:
+    with pytest.raises(KeyError) as told, streams.Reader(Stuck(Mine("stuck"))):
         raise KeyError("real")
     assert "stuck" in told.value.__notes__[0]
-    with pytest.raises(Mine), streams.Reader(Stuck(b"stone")):
+    with pytest.raises(Mine), streams.Reader(Stuck(Mine())):
         pass
 
 
 def test_an_interrupt_while_a_stream_is_closed_is_not_held_back() -> None:
-    class Interrupted(io.BytesIO):
-        def close(self) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt), streams.Reader(Interrupted(b"stone")):
+    with pytest.raises(KeyboardInterrupt), streams.Reader(Stuck(KeyboardInterrupt())):
         raise Mine
 
 

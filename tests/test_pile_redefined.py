@@ -4,13 +4,16 @@ import gc
 import importlib
 import pickle
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from many_threads import run
 
 import gabion
 
@@ -292,3 +295,25 @@ def test_a_pile_in_a_module_goes_with_it() -> None:
     del module
     gc.collect()
     assert [reference() for reference in gone] == [None, None]
+
+
+def test_threads_beside_a_class_that_is_defined_anew(pile: gabion.Pile, module: ModuleType) -> None:
+    pointers = pile.put_many([module.Plain("Ada", 1), module.Slotted("Ada", 1), module.Colour.RED, module.function])
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            plain, slotted, colour, function = pile.get_many(pointers)
+            assert (plain.name, slotted.visits, colour.name, function.__name__) == ("Ada", 1, "RED", "function")
+            with suppress(gabion.CodecError):
+                pile.remove(pile.put([plain, slotted, colour, function]))
+
+    def renew() -> None:
+        for _ in range(40):
+            run_cell(module)
+            new = [module.Plain, module.Slotted, module.Colour.RED, module.function]
+            plain, slotted, colour, function = pile.get_many(pointers)
+            assert [type(plain), type(slotted), colour, function] == new
+        over.set()
+
+    run(work, work, work, renew)
