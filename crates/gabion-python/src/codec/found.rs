@@ -70,7 +70,10 @@ impl Found {
             way.plain &= way.leads_to(&object);
             let parts = Own::take(ffi::PyUnicode_Split(name, intern(c".")?.ptr(), -1))?;
             for i in 0..ffi::PyList_Size(parts.ptr()) {
-                let part = Own::share(ffi::PyList_GetItem(parts.ptr(), i));
+                // Of two equal strings, the dict's own is found sooner.
+                let mut part = Own::share(ffi::PyList_GetItem(parts.ptr(), i)).into_ptr();
+                ffi::PyUnicode_InternInPlace(&raw mut part);
+                let part = Own::take(part)?;
                 let inside = namespace(object.ptr());
                 way.enter(inside, &part);
                 object = Own::take(ffi::PyObject_GetAttr(object.ptr(), part.ptr()))?;
@@ -111,8 +114,11 @@ impl Found {
     #[cold]
     fn look(&self) -> bool {
         let now = self.seen.now();
-        let mut next = self.links.iter().skip(1);
-        for link in &self.links {
+        // In a loop of a script each variable is one of the module's.
+        let astray = self.astray.load(Ordering::Relaxed); // Relaxed: see `Seen`.
+        let from = usize::from(!astray && self.seen.has_same_modules());
+        let mut next = self.links.iter().skip(from + 1);
+        for link in self.links.iter().skip(from) {
             let Some(value) = look_up(&link.dict, link.name.ptr()) else { return false };
             let same = match next.next() {
                 // SAFETY: the value is held here.

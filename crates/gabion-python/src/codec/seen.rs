@@ -44,6 +44,12 @@ mod state {
             Now(NUMBER.load(Ordering::Acquire)) // Acquire: the lookup comes after it.
         }
 
+        /// Whether no name was bound anew in the first of the dicts. False where nobody knows.
+        #[expect(clippy::unused_self, reason = "one number stands for all dicts")]
+        pub fn has_same_modules(&self) -> bool {
+            false
+        }
+
         /// The names were looked up since `now`.
         pub fn set(&self, Now(number): Now) {
             // There are few watchers, and others may have taken them all: then names are looked up each time.
@@ -114,12 +120,17 @@ mod state {
         /// Where the dicts have their numbers. Who has the `Seen` holds the dicts.
         numbers: [*const u64; MOST],
         sum: AtomicU64,
+        /// The number of the first.
+        first: AtomicU64,
         /// There are more dicts than are compared, so names are looked up each time.
         too_many: bool,
     }
 
     /// The sum as it stands before names are looked up.
-    pub struct Now(u64);
+    pub struct Now {
+        sum: u64,
+        first: u64,
+    }
 
     impl Seen {
         /// Nothing seen yet, of these dicts.
@@ -129,27 +140,34 @@ mod state {
                 // SAFETY: a dict, held.
                 *number = unsafe { &raw const (*dict.ptr().cast::<ffi::PyDictObject>()).ma_version_tag };
             }
-            Seen { numbers, sum: AtomicU64::new(NEVER), too_many }
+            Seen { numbers, sum: AtomicU64::new(NEVER), first: AtomicU64::new(NEVER), too_many }
         }
 
         /// Whether no name was bound anew.
         #[inline(always)]
         pub fn is_now(&self) -> bool {
-            self.now().0 == self.sum.load(Ordering::Relaxed) // Relaxed: the interpreter's lock orders everything.
+            self.now().sum == self.sum.load(Ordering::Relaxed) // Relaxed: the interpreter's lock orders everything.
         }
 
         #[inline(always)]
         pub fn now(&self) -> Now {
             let [one, two, three] = self.numbers;
             // SAFETY: the dicts are held; the interpreter's lock keeps others from changing them.
-            Now(unsafe { (*one).wrapping_add(*two).wrapping_add(*three) })
+            unsafe { Now { sum: (*one).wrapping_add(*two).wrapping_add(*three), first: *one } }
         }
 
         /// The names were looked up since `now`.
-        pub fn set(&self, Now(sum): Now) {
+        pub fn set(&self, now: Now) {
+            // Relaxed, both: see `is_now`.
+            self.first.store(now.first, Ordering::Relaxed);
             if !self.too_many {
-                self.sum.store(sum, Ordering::Relaxed); // Relaxed: see `is_now`.
+                self.sum.store(now.sum, Ordering::Relaxed);
             }
+        }
+
+        /// Whether no name was bound anew in the first of the dicts.
+        pub fn has_same_modules(&self) -> bool {
+            self.now().first == self.first.load(Ordering::Relaxed) // Relaxed: see `is_now`.
         }
     }
 

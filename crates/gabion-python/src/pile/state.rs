@@ -64,7 +64,8 @@ impl Pile {
     /// Builds the object behind a pointer.
     #[inline]
     pub(super) fn build(&self, py: Python<'_>, pointer: Pointer) -> Result<Py<PyAny>, Failure> {
-        Ok(self.build_sized(py, pointer)?.0)
+        let pile = self.open(py)?;
+        with_payload(|buffer| Ok(self.codec.decode(py, pile.read(pointer, buffer)?)?))
     }
 
     /// As [`Pile::build`], with the length of the object's encoding.
