@@ -35,11 +35,14 @@ def alarm(handle: Callable[[], None] = ring, after: float = 0.01) -> Iterator[li
         handle()
 
     before = signal.signal(signal.SIGALRM, handler)
+    # What a handler raises inside a callback of the collector's is lost, and a plugin has one.
+    gc.disable()
     signal.setitimer(signal.ITIMER_REAL, after)
     try:
         yield came
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        gc.enable()
         signal.signal(signal.SIGALRM, before)
 
 
