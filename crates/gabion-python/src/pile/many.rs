@@ -124,12 +124,13 @@ pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figu
 
 /// Pointers as an array('Q').
 fn array<'py>(py: Python<'py>, pointers: &[Pointer]) -> PyResult<Bound<'py, PyAny>> {
-    let bytes: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_bits().to_ne_bytes()).collect();
-    // SAFETY: attached; the bytes are copied; a new reference or null with an error set.
+    let numbers: Vec<u64> = pointers.iter().map(|pointer| pointer.to_bits()).collect();
+    // SAFETY: attached; the bytes of the numbers are copied; a new reference or null with an error set.
     let bytes = unsafe {
-        let made = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize);
+        let made = ffi::PyBytes_FromStringAndSize(numbers.as_ptr().cast(), size_of_val(&*numbers) as isize);
         Bound::from_owned_ptr_or_err(py, made)?
     };
+    drop(numbers);
     let (class, code) = array_maker(py)?;
     // SAFETY: attached; a callable and its arguments, all held; a new reference or null with an error set.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(class.as_ptr(), [code.as_ptr(), bytes.as_ptr()])) }
