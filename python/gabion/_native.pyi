@@ -26,8 +26,6 @@ class _Read(Protocol):
 class _Writable(Protocol):
     def write(self, data: memoryview, /) -> int | None: ...
 
-_Readable = _ReadInto | _Read
-
 # Bytes, or text such as "4 GiB".
 _Size = SupportsIndex | str
 # Seconds, or text such as "5 min".
@@ -285,7 +283,7 @@ def _numpy_owns(address: int) -> bool: ...
 
 @final
 class Reader:
-    def __new__(cls, file: _Readable, *, chunk: _Size = "256 KiB") -> Self: ...
+    def __new__(cls, file: _ReadInto | _Read, *, chunk: _Size = "256 KiB") -> Self: ...
     # As in io, without the None of files that do not block and have nothing now.
     def read(self, size: int | None = -1, /) -> bytes: ...
     def read1(self, size: int | None = -1, /) -> bytes: ...
@@ -360,7 +358,7 @@ class Writer:
         /,
     ) -> None: ...
 
-def copy(src: _Readable, dst: _Writable, *, chunk: _Size = "256 KiB") -> int: ...
+def copy(src: _ReadInto | _Read, dst: _Writable, *, chunk: _Size = "256 KiB") -> int: ...
 
 _Mode = Literal["L", "LA", "RGB", "RGBA", "CMYK"]
 _Filter = Literal["nearest", "box", "bilinear", "bicubic", "lanczos3", "lanczos"]
@@ -372,7 +370,7 @@ class Image:
     def __new__(cls, *_args: Never, **_options: Never) -> Self: ...
     @staticmethod
     def open(
-        source: str | PathLike[str] | Buffer_ | _Readable,
+        source: str | PathLike[str] | Buffer_ | _ReadInto | _Read,
         *,
         max_size: _Number | _Pair | None = None,
         mode: _Mode | None = None,
