@@ -1,6 +1,7 @@
 """What counts as a use of a value, when values end, and what callbacks are given."""
 
 import datetime
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -97,3 +98,38 @@ def test_any_policy_takes_any_limit() -> None:
         with Cache(10**18, policy=policy) as cache:
             cache["k"] = "v"
             assert cache["k"] == "v"
+
+
+class Alarm(Exception):
+    """What a signal's handler raises."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+def test_calls_for_many_keys_let_signals_in(cache: Cache) -> None:
+    """Ctrl-C waited for the end of a call that took a second."""
+
+    def handler(*_: object) -> None:
+        raise Alarm
+
+    keys = list(range(50_000))
+    cache.put_many((key, key) for key in keys)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for call in (lambda: cache.get_many(keys * 10), lambda: cache.remove_many(keys * 10)):
+            # The shortest of some: the processor may be others' for a while.
+            shares = []
+            for _ in range(3):
+                began = time.perf_counter()
+                call()
+                whole = time.perf_counter() - began
+                signal.setitimer(signal.ITIMER_REAL, whole / 10)
+                began = time.perf_counter()
+                with pytest.raises(Alarm):
+                    for _ in range(100):
+                        call()
+                shares.append((time.perf_counter() - began) / whole)
+            assert min(shares) < 0.6
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    cache.validate()

@@ -1,4 +1,4 @@
-//! Many keys in one call.
+//! Many keys in one call. Other threads run meanwhile, and signals are handled.
 
 use std::collections::VecDeque;
 
@@ -8,6 +8,7 @@ use pyo3::types::PyDict;
 
 use super::key;
 use super::state::CacheTable;
+use crate::meanwhile::Meanwhile;
 
 /// How many keys ahead the index is asked for, and how many ahead entries: each enough to cover a memory access with the
 /// building of values.
@@ -20,11 +21,11 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
     let table = &this.open(py)?.table;
     let found = PyDict::new(py);
     let mut waiting: VecDeque<(Bound<'py, PyAny>, Option<Foreseen>)> = VecDeque::with_capacity(AHEAD + 1);
-    let take = |key: Bound<'py, PyAny>| {
-        if let Some(value) = this.open(py)?.build(py, &key)? {
-            found.set_item(key, value)?;
-        }
-        PyResult::Ok(())
+    let mut meanwhile = Meanwhile::new();
+    let mut take = |key: Bound<'py, PyAny>| {
+        let Some((value, length)) = this.open(py)?.build_sized(py, &key)? else { return meanwhile.step(py, 0) };
+        found.set_item(key, value)?;
+        meanwhile.step(py, length)
     };
     for key in keys.try_iter()? {
         let key = key?;
@@ -45,14 +46,16 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
     for (key, _) in waiting {
         take(key)?;
     }
+    meanwhile.end(py)?;
     Ok(found)
 }
 
 /// `Table.remove_many`
 pub(super) fn remove(this: &CacheTable, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let mut removed = 0;
+    let (py, mut removed, mut meanwhile) = (keys.py(), 0, Meanwhile::new());
     for key in keys.try_iter()? {
-        removed += u64::from(this.open(keys.py())?.remove(&key?)?);
+        removed += u64::from(this.open(py)?.remove(&key?)?);
+        meanwhile.step(py, 0)?;
     }
     Ok(removed)
 }

@@ -109,6 +109,17 @@ impl Inner {
         })
     }
 
+    /// As [`Inner::build`], with the length of what it was built of.
+    #[inline]
+    pub fn build_sized(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>, usize)>> {
+        key::with(key, |key| {
+            with_payload(|buf| {
+                let Some(value) = self.table.get(key, buf) else { return Ok(None) };
+                Ok(Some((self.shared.codec.decode(py, value)?, value.len())))
+            })
+        })
+    }
+
     /// As [`Inner::build`], but neither counted nor seen by the eviction policy.
     pub fn look(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         key::with(key, |key| {

@@ -17,6 +17,7 @@ use super::{arguments, key, many, options};
 use crate::codec::Codec;
 use crate::errors::exception;
 use crate::ffi;
+use crate::meanwhile::Meanwhile;
 use crate::pile::gate::detached;
 use crate::pile::scratch::with_encoded;
 use crate::{size, time};
@@ -230,11 +231,12 @@ impl CacheTable {
 
     /// The keys, as a list.
     fn _keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut keys = Vec::new();
-        self.open(py)?.table.for_each_key(|key| keys.push(key.to_vec()));
-        let list = PyList::empty(py);
+        let (mut keys, inner) = (Vec::new(), self.open(py)?);
+        inner.shared.apart(py, || inner.table.for_each_key(|key| keys.push(key.to_vec())));
+        let (list, mut meanwhile) = (PyList::empty(py), Meanwhile::new());
         for bytes in keys {
             list.append(key::read(py, &bytes)?)?;
+            meanwhile.step(py, bytes.len())?;
         }
         Ok(list)
     }
