@@ -7,6 +7,8 @@
 //
 // Exceptions are thrown only where C++ asks for them: std::bad_alloc by what allocates. Deallocation and destructors
 // never throw; what is wrong with a free is told by the checked build of the library and by gabion_last_error().
+// Compiles with -fno-exceptions, where what would throw calls std::abort() (the try_ functions and new (std::nothrow)
+// return nullptr as ever), and with -fno-rtti, where a memory_resource equals itself only.
 // Everything may be used from any thread, as in gabion.h.
 #ifndef GABION_HPP
 #define GABION_HPP
@@ -15,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <new>
 #include <string>
@@ -37,6 +40,15 @@ enum class affinity : std::uint32_t {
 
 namespace detail {
 
+// Throws, or ends the program where nothing can be thrown.
+template <class Error> [[noreturn]] inline void fail() {
+#ifdef __cpp_exceptions
+    throw Error();
+#else
+    std::abort();
+#endif
+}
+
 // The slots of the process; looked up once.
 inline gabion_slots *global() noexcept {
     static gabion_slots *const handle = gabion_slots_global();
@@ -46,7 +58,7 @@ inline gabion_slots *global() noexcept {
 inline void *allocate(gabion_slots *slots, affinity kind, std::size_t size, std::size_t alignment) {
     void *memory = nullptr;
     if (gabion_slots_alloc(slots, static_cast<std::uint32_t>(kind), size, alignment, &memory) != GABION_OK) {
-        throw std::bad_alloc();
+        fail<std::bad_alloc>();
     }
     return memory;
 }
@@ -79,7 +91,7 @@ class slots {
     // Makes slots. They must outlive what is allocated in them. Throws std::bad_alloc.
     slots() {
         if (gabion_slots_new(&handle_) != GABION_OK) {
-            throw std::bad_alloc();
+            detail::fail<std::bad_alloc>();
         }
     }
 
@@ -193,8 +205,13 @@ class memory_resource final : public std::pmr::memory_resource {
         detail::deallocate(slots_, kind_, memory, bytes, detail::asked(bytes, alignment));
     }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+#ifdef __cpp_rtti
         const auto *same = dynamic_cast<const memory_resource *>(&other);
         return same != nullptr && same->slots_ == slots_ && same->kind_ == kind_;
+#else
+        // What kind of resource the other one is cannot be asked.
+        return this == &other;
+#endif
     }
 
     gabion_slots *slots_;
@@ -215,7 +232,7 @@ template <class T, affinity Kind = affinity::objects> class allocator {
 
     T *allocate(std::size_t count) {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
-            throw std::bad_array_new_length();
+            detail::fail<std::bad_array_new_length>();
         }
         return static_cast<T *>(detail::allocate(detail::global(), Kind, count * sizeof(T), alignment));
     }
@@ -279,15 +296,14 @@ inline void undo(void *memory) noexcept { static_cast<void>(gabion_slots_free(gl
 
 // A base class whose heirs are allocated in the slots of the process by new, and freed by delete with the size that the
 // compiler knows. Heirs that are deleted through a base need a virtual destructor, as always in C++.
-// (Of a sized and an unsized form in one class, delete takes the unsized one; hence two classes.)
+// (Of a sized and an unsized form in one class, delete takes the unsized one; hence two classes. Heirs of an alignment
+// above that of every new are freed without the size in both: when a constructor throws, GCC calls the unsized form alone.)
 template <affinity Kind = affinity::objects> struct in_slots {
     GABION_NEWS
     static void operator delete(void *memory, std::size_t size) noexcept {
         detail::deallocate(detail::global(), Kind, memory, size, detail::natural);
     }
-    static void operator delete(void *memory, std::size_t size, std::align_val_t alignment) noexcept {
-        detail::deallocate(detail::global(), Kind, memory, size, static_cast<std::size_t>(alignment));
-    }
+    static void operator delete(void *memory, std::align_val_t) noexcept { detail::undo(memory); }
 };
 
 // The same for classes whose deletes do not know the size: it is found by the address.

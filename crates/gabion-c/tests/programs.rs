@@ -33,6 +33,16 @@ fn a_program_in_cpp() {
 }
 
 #[test]
+fn a_program_in_cpp_without_exceptions_and_types_at_run_time() {
+    if Language::Cpp.is_there() {
+        for standard in ["-std=c++17", "-std=c++20"] {
+            let flags = ["-fno-exceptions", "-fno-rtti", standard];
+            runs_well(&compile(Language::Cpp, Linked::Static, &source("smoke.cpp"), &flags));
+        }
+    }
+}
+
+#[test]
 fn under_valgrind() {
     if has("valgrind") {
         let program = compile(Language::C, Linked::Static, &source("smoke.c"), &["-O1"]);
