@@ -30,9 +30,13 @@ impl Held {
     /// Takes a span for `len` bytes, of [`Held::bytes_for`] so many, and says whether it reads as zero; with `zero`, it does.
     ///
     /// # Errors
-    /// [`BlockError::NoMemory`]; nothing waits.
+    /// [`BlockError::NoMemory`], also where `len` is more than the machine has; nothing waits.
     pub fn take(pool: &Pool, len: usize, zero: bool) -> Result<(Self, bool), BlockError> {
         let shared = pool.shared();
+        // The system would promise it and could not keep its word.
+        if len as u64 > shared.machine() {
+            return Err(shared.no_memory(len as u64, libc::ENOMEM));
+        }
         let span = shared.hold(Self::bytes_for(len), zero)?;
         let reads_zero = span.zero.swap(false, Ordering::Relaxed);
         Ok((Self { span, shared }, reads_zero))
@@ -85,15 +89,19 @@ mod tests {
     fn any_length_is_held_in_whole_pages_or_refused() {
         let twin: &'static Twin = Box::leak(Box::default());
         let pool = Pool::new(twin, Settings::unpooled()).unwrap();
+        let machine = pool.shared().machine() as usize;
         for len in [0, 1, 100, 4096, OS_PAGE + 1, (64 << 30) + 1] {
             let bytes = Held::bytes_for(len);
             assert!(bytes > 0 && bytes >= len && bytes.is_multiple_of(4096) && Held::bytes_for(bytes) == bytes);
+            if len > machine {
+                continue;
+            }
             let (held, _) = Held::take(&pool, len, false).unwrap();
             assert_eq!((held.bytes(), twin.mapped()), (bytes, bytes as u64));
             // SAFETY: the last of its bytes, and nobody else has them.
             unsafe { held.base().add(bytes - 1).write(7) };
         }
-        for len in [isize::MAX as usize + 1, usize::MAX - OS_PAGE, usize::MAX] {
+        for len in [machine + 1, 1 << 47, isize::MAX as usize + 1, usize::MAX - OS_PAGE, usize::MAX] {
             assert!(matches!(Held::take(&pool, len, false), Err(BlockError::NoMemory { .. })));
         }
         assert_eq!(twin.mapped(), 0);

@@ -224,6 +224,11 @@ impl Shared {
         self.largest.load(Ordering::Relaxed)
     }
 
+    /// The most that the machine could ever serve.
+    pub fn machine(&self) -> u64 {
+        self.machine
+    }
+
     pub fn total_limit(&self) -> u64 {
         self.total_limit.load(Ordering::Relaxed)
     }

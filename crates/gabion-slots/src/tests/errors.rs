@@ -134,6 +134,17 @@ fn every_error_says_what_to_do() {
 }
 
 #[test]
+fn more_than_any_machine_has_is_refused() {
+    let (slots, twin) = on_twin();
+    // The system would promise it.
+    for bytes in [1 << 46, 1 << 47, isize::MAX as usize - 7] {
+        assert!(matches!(slots.alloc(Affinity::DATA, layout(bytes)), Err(SlotsError::NoMemory(_))), "{bytes}");
+        assert!(matches!(slots.alloc_zeroed(Affinity::DATA, layout(bytes)), Err(SlotsError::NoMemory(_))), "{bytes}");
+    }
+    assert_eq!((slots.stats().total().mapped_bytes, twin.mapped()), (0, 0));
+}
+
+#[test]
 fn reallocating_keeps_what_fits() {
     let (slots, _twin) = on_twin();
     let a = Affinity::OBJECTS;
