@@ -125,7 +125,8 @@ gabion_status gabion_slots_alloc_zeroed(gabion_slots *slots, uint32_t affinity, 
 
 /* Gives an object another size. It may move to *out, with its contents up to the smaller size; the old pointer is gone
  * then. When the call fails, the object is as it was. object may be NULL: then it allocates.
- * affinity must be the object's own; alignment as in gabion_slots_alloc. Constant time, and a copy when it moves. */
+ * affinity must be the object's own; alignment as in gabion_slots_alloc. Constant time, and a copy when it moves.
+ * An object that is free already, or none, is refused as by gabion_slots_free. */
 gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void *object, size_t size, size_t alignment,
                                    void **out);
 

@@ -295,11 +295,9 @@ pub unsafe extern "C" fn gabion_slots_realloc(
 /// # Safety
 /// `old` is a live object of these slots and this affinity, which nobody else uses.
 unsafe fn resize(slots: &Slots, affinity: Affinity, old: NonNull<u8>, new: Layout) -> Result<NonNull<u8>, Failure> {
-    if !slots.owns(old.as_ptr()) {
-        return Err(gabion_slots::FreeError::Foreign.into());
-    }
-    // SAFETY: owned by these slots, and live (caller's duty).
-    let room = unsafe { slots.usable_size(old) };
+    // Said before anything is done: what is free already must neither stay nor be copied from.
+    // SAFETY: the caller's duty.
+    let room = unsafe { slots.room_of(old) }?;
     let fits = new.size() <= room && old.addr().get().is_multiple_of(new.align());
     // What would leave more than half of its room empty moves. So does what is small: `gabion_slots_free_sized` infers from
     // the new size what kind of memory it is, so it has to be of that kind.

@@ -98,6 +98,22 @@ static void check_realloc(gabion_slots *slots) {
     }
     OK(gabion_slots_validate(slots));
     CHECK(live(slots) == 1);
+    /* What is free already is refused, whatever would become of it. */
+    for (step = 0; step < 7; step++) {
+        static const size_t sizes[] = {0, 1, 1024, 1025, 3000, 100000, 1 << 20};
+        const size_t asked[] = {sizes[step], 1, sizes[step] * 2 + 1, 6000};
+        for (index = 0; index < 4; index++) {
+            void *freed, *other = &step;
+            OK(gabion_slots_alloc(slots, GABION_DATA, sizes[step], 0, &moved));
+            OK(gabion_slots_alloc(slots, GABION_DATA, sizes[step], 0, &freed));
+            OK(gabion_slots_free(slots, freed));
+            CHECK(gabion_slots_realloc(slots, GABION_DATA, freed, asked[index], 0, &other) == GABION_DOUBLE_FREE);
+            CHECK(other == (void *)&step);
+            OK(gabion_slots_free(slots, moved));
+        }
+    }
+    OK(gabion_slots_validate(slots));
+    CHECK(live(slots) == 1);
     /* What fails leaves the object as it was. */
     moved = &step;
     CHECK(gabion_slots_realloc(slots, GABION_OBJECTS, object, 100, 3, &moved) == GABION_BAD_ARGUMENT);

@@ -99,6 +99,12 @@ fn whole_bin(words: usize) -> usize {
     words.next_multiple_of(step.max(2))
 }
 
+/// Whether `tag` can be that of a chunk at word `at`, in this state.
+fn stands(at: usize, tag: u64, state: u64) -> bool {
+    let length = (tag & LENGTH) as usize;
+    tag & (USED | LEFT) == state && length >= LEAST_WORDS && at + length <= END
+}
+
 /// How long a chunk with room for `words` words is.
 fn length_for(words: usize) -> usize {
     whole_bin((words + 1).max(LEAST_WORDS))
@@ -220,14 +226,19 @@ impl Chunks {
         Self::mark(block, chunk, USED, USED | LEFT).map(|_| ())
     }
 
+    /// Whether a used chunk begins there, as far as the word in front of it says; one that was left is not used. From any thread.
+    pub fn is_used(block: Block<'_>, chunk: Loc) -> bool {
+        let at = chunk.word().checked_sub(1).filter(|at| at % 2 == 1);
+        at.is_some_and(|at| stands(at, block.word(at).load(Relaxed), USED))
+    }
+
     /// Changes the state in a chunk's tag, if it is `from`. Returns the tag before.
     fn mark(block: Block<'_>, chunk: Loc, from: u64, to: u64) -> Result<u64, HeapError> {
         let at = chunk.word().checked_sub(1).filter(|at| at % 2 == 1).ok_or(HeapError::NotTaken)?;
         let word = block.word(at);
         let mut tag = word.load(Relaxed);
         loop {
-            let length = (tag & LENGTH) as usize;
-            if tag & (USED | LEFT) != from || length < LEAST_WORDS || at + length > END {
+            if !stands(at, tag, from) {
                 return Err(HeapError::NotTaken);
             }
             // Release: this store alone frees the chunk; what its user did comes before. Acquire: so does what the

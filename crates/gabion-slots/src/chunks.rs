@@ -87,6 +87,16 @@ impl Shared {
         }
     }
 
+    /// The room of the used chunk that begins at an address, as far as that shows.
+    ///
+    /// # Safety
+    /// As [`Shared::chunk_at`].
+    pub unsafe fn room_of_chunk(&self, at: NonNull<u8>) -> Result<usize, FreeError> {
+        // SAFETY: the caller's duty.
+        let (block, chunk) = unsafe { self.chunk_at(at) }?;
+        if Chunks::is_used(block, chunk) { Ok(Chunks::room(block, chunk) * 8) } else { Err(FreeError::DoubleFree) }
+    }
+
     /// Frees a chunk; one of another arena by way of that arena's letters.
     ///
     /// # Safety

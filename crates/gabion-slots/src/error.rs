@@ -71,7 +71,15 @@ impl fmt::Display for SlotsError {
     }
 }
 
-impl std::error::Error for SlotsError {}
+impl std::error::Error for SlotsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoMemory(cause) => Some(cause),
+            Self::Free(cause) => Some(cause),
+            Self::Budget { .. } | Self::Alignment { .. } | Self::UnknownAffinity { .. } | Self::Name { .. } => None,
+        }
+    }
+}
 
 /// Why something was not freed. It is as it was, and so is everything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -183,6 +183,45 @@ impl Shared {
         freed.unwrap_or(Err(FreeError::NoMemory))
     }
 
+    /// What [`Slots::room_of`](crate::Slots::room_of) says.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn room_of(self: &Arc<Self>, at: NonNull<u8>) -> Result<usize, FreeError> {
+        match self.territory.at(at.addr().get()) {
+            Ground::Pages => {
+                // SAFETY: in a block of pages of ours.
+                let page = unsafe { Page::around(at) };
+                self.is_taken(page, at).map(|()| usize::from(page.shape().slot))
+            }
+            // SAFETY: in a block of chunks of ours.
+            Ground::Chunks => unsafe { self.room_of_chunk(at) },
+            Ground::Large => {
+                let _inside = inside::enter();
+                self.large_bytes(at).ok_or(FreeError::NotASlot)
+            }
+            Ground::Rest => Err(FreeError::NotASlot),
+            Ground::Nothing => Err(FreeError::Foreign),
+        }
+    }
+
+    /// Whether a slot of this page begins at `at` and is taken, as far as this thread can see.
+    fn is_taken(&self, page: Page<'_>, at: NonNull<u8>) -> Result<(), FreeError> {
+        if page.owner() == 0 {
+            // The header, or a page of which everything is free.
+            return Err(if page.index() == 0 { FreeError::NotASlot } else { FreeError::DoubleFree });
+        }
+        let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
+        // SAFETY: page 0 has no owner.
+        let (pair, bit) = (unsafe { page.pair_of(index) }, 1 << (index % 64));
+        // Another arena's slot that this thread has freed may still be in its outbox.
+        let sent = || {
+            let epoch = page.header.epoch.load(Relaxed);
+            seat::existing(self).is_some_and(|mine| mine.outbox.has(page, pair.left, bit, epoch))
+        };
+        if pair.is_free(bit) || page.owner() != seat::word() && sent() { Err(FreeError::DoubleFree) } else { Ok(()) }
+    }
+
     /// Frees what is no slot.
     #[cold]
     #[inline(never)]

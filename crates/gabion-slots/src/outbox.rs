@@ -84,6 +84,12 @@ impl Outbox {
         Some(bits & bit == 0)
     }
 
+    /// True when one of these slots is in a parcel for its pair.
+    pub fn has(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u32) -> bool {
+        let same = |entry: &&Entry| ptr::eq(entry.pair.get(), pair) && entry.epoch.get() == epoch;
+        self.entries(page).iter().find(same).is_some_and(|entry| entry.bits.get() & bit != 0)
+    }
+
     /// Puts in a parcel; the oldest one that had its place comes out.
     pub fn put(&self, page: Page<'_>, parcel: Parcel) -> Option<Parcel> {
         self.waiting.set(self.waiting.get() + 1);

@@ -265,8 +265,9 @@ impl Slots {
         new: Layout,
     ) -> Result<NonNull<u8>, SlotsError> {
         let mask = self.shared.books(affinity).mask.load(Relaxed);
+        // What is free already must neither stay nor be copied from: it may be part of what is allocated next.
         // SAFETY: the caller's duty.
-        let room = unsafe { self.usable_size(at) };
+        let room = unsafe { self.room_of(at) }?;
         let stays = match (tier(old, mask), tier(new, mask)) {
             (Tier::Slot, Tier::Slot) => room == slot_bytes(class_of(new, mask)),
             (Tier::Chunk { .. }, Tier::Chunk { .. }) | (Tier::Large, Tier::Large) => {
@@ -287,6 +288,19 @@ impl Slots {
             return Err(error.into());
         }
         Ok(moved)
+    }
+
+    /// As [`Slots::usable_size`], for who wants to know whether something that was handed out and is not freed begins there:
+    /// finds what [`Slots::free`] finds, and changes nothing.
+    ///
+    /// # Safety
+    /// As [`Slots::free`].
+    ///
+    /// # Errors
+    /// [`FreeError::DoubleFree`], [`FreeError::NotASlot`], [`FreeError::Foreign`].
+    pub unsafe fn room_of(&self, at: NonNull<u8>) -> Result<usize, FreeError> {
+        // SAFETY: the caller's duty.
+        unsafe { self.shared.room_of(at) }
     }
 
     /// How many bytes may be used from `at` on: at least what was asked for. 0 when it is none of ours.

@@ -1,8 +1,9 @@
 //! What is said to wrong calls.
 
+use std::error::Error;
 use std::ptr::NonNull;
 
-use super::{MIB, aligned, give, layout, on_twin, take};
+use super::{MIB, aligned, freed_elsewhere, give, give_all, layout, on_twin, take};
 use crate::checked::CHECKED;
 use crate::{Affinity, AffinitySettings, FreeError, SlotsError};
 
@@ -127,6 +128,9 @@ fn every_error_says_what_to_do() {
         let text = error.to_string();
         assert!(text.len() > 20 && !text.contains("Error"), "{text}");
     }
+    let causes = errors.map(|error| error.source().map(ToString::to_string));
+    assert_eq!((causes[0].clone(), &causes[1]), (Some(errors[0].to_string()), &None));
+    assert_eq!(causes.last().unwrap().as_deref(), Some(DoubleFree.to_string().as_str()));
     assert!(matches!(errors[0], SlotsError::NoMemory(_)) && matches!(errors[1], SlotsError::Budget { .. }));
     for error in [DoubleFree, Foreign, NotASlot, WrongAffinity, WrongSize, NoMemory] {
         assert!(error.to_string().contains(": "), "{error}");
@@ -142,6 +146,54 @@ fn more_than_any_machine_has_is_refused() {
         assert!(matches!(slots.alloc_zeroed(Affinity::DATA, layout(bytes)), Err(SlotsError::NoMemory(_))), "{bytes}");
     }
     assert_eq!((slots.stats().total().mapped_bytes, twin.mapped()), (0, 0));
+}
+
+#[test]
+fn reallocating_what_is_free_is_refused() {
+    let (slots, _twin) = on_twin();
+    let a = Affinity::DATA;
+    for size in [0, 1, 24, 1024, 1025, 3000, 100_000, MIB] {
+        for new in [size, 1, size + 8, size * 2, 6000, 2 * MIB] {
+            // So that pages and blocks stay.
+            let (before, at, behind) = (take(&slots, a, size), take(&slots, a, size), take(&slots, a, size));
+            give(&slots, at);
+            // SAFETY: refused; the memory is nobody's.
+            let refused = unsafe { slots.realloc(a, at, layout(size), layout(new)) };
+            assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size} to {new}");
+            let elsewhere = take(&slots, a, size);
+            let (end, thread) = freed_elsewhere(&slots, elsewhere, move |_| {});
+            if CHECKED || size > 1024 {
+                // SAFETY: as above.
+                let refused = unsafe { slots.realloc(a, elsewhere, layout(size), layout(new)) };
+                assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size} to {new}");
+            }
+            end.send(()).unwrap();
+            thread.join().unwrap();
+            // SAFETY: as above; by now it has reached its owner in any build.
+            let refused = unsafe { slots.realloc(a, elsewhere, layout(size), layout(new)) };
+            assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size} to {new}");
+            give_all(&slots, vec![before, behind]);
+            slots.validate().unwrap();
+            assert_eq!(slots.stats().total().live_objects, 0);
+        }
+    }
+}
+
+#[test]
+fn reallocating_what_this_thread_has_freed_of_another_is_refused() {
+    let (slots, _twin) = on_twin();
+    for size in [1, 1000, 3000] {
+        let at = take(&slots, Affinity::DATA, size);
+        let address = at.as_ptr().expose_provenance();
+        let (end, thread) = freed_elsewhere(&slots, at, move |slots| {
+            let at = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).unwrap();
+            // SAFETY: refused; the memory is nobody's.
+            let refused = unsafe { slots.realloc(Affinity::DATA, at, layout(size), layout(size)) };
+            assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size}");
+        });
+        end.send(()).unwrap();
+        thread.join().unwrap();
+    }
 }
 
 #[test]
