@@ -21,7 +21,11 @@
  *              that was deleted or is something else is refused as far as its memory still shows it.
  *   Ownership  What a function gives stays the caller's until it is given back by the function named in its text.
  *              Strings that are returned belong to the library.
- *   Forks      A child may use everything, and has its own copy of it.
+ *   Forks      A child has its own copy of everything. It may use the pool and slots, whatever other threads were doing.
+ *              It may use a pile only if no other thread was in a call on that pile at the moment of the fork; else a
+ *              call may wait for ever for a lock whose holder the child does not have. Where other threads use piles,
+ *              fork while they rest, or use none of these piles in the child. What other threads had allocated in slots
+ *              can be used and freed there, but its memory stays the child's until it ends.
  */
 #ifndef GABION_H
 #define GABION_H
@@ -137,7 +141,9 @@ gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void 
 gabion_status gabion_slots_free(gabion_slots *slots, void *object);
 
 /* The same for who knows what was asked for: affinity, size and alignment are those of the allocation, or of the last
- * reallocation. A little faster. Checked builds compare and report GABION_WRONG_AFFINITY and GABION_WRONG_SIZE. */
+ * reallocation. A little faster. Checked builds compare and report GABION_WRONG_AFFINITY and GABION_WRONG_SIZE.
+ * Any other build takes a size up to 1 KiB at its word: a pointer that is not of these slots is not found then, and
+ * memory that is not the library's may be read and written. */
 gabion_status gabion_slots_free_sized(gabion_slots *slots, uint32_t affinity, void *object, size_t size,
                                       size_t alignment);
 

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use gabion_blocks::Pool;
+use gabion_blocks::{BLOCK_BYTES, Pool};
 use gabion_slots::{Affinity, AffinitySettings, AffinityStats, Slots};
 
 use crate::handle::{Handle, Held};
@@ -101,11 +101,11 @@ fn layout(size: usize, alignment: usize) -> Result<Layout, Failure> {
 
 #[cold]
 fn no_layout(size: usize, alignment: usize) -> Failure {
-    if alignment <= 1 || alignment.is_power_of_two() {
+    if alignment <= 1 || alignment.is_power_of_two() && alignment <= BLOCK_BYTES {
         let text = format_args!("{size} bytes were asked for: no object is longer than half of the address space");
         return Failure::new(Status::NO_MEMORY, text);
     }
-    let text = format_args!("an alignment of {alignment} was asked for: it is 0 or a power of two");
+    let text = format_args!("an alignment of {alignment} was asked for: it is 0 or a power of two up to 4 MiB");
     Failure::new(Status::BAD_ARGUMENT, text)
 }
 
@@ -430,8 +430,12 @@ pub unsafe extern "C" fn gabion_slots_release(slots: *mut SlotsHandle, index: u3
     call(|| {
         // SAFETY: the caller's duty is the same.
         let slots = unsafe { Handle::look(slots) }?;
+        let affinity = affinity(index)?;
+        if affinity.index() as usize >= slots.stats().affinities.len() {
+            return Err(no_affinity(index));
+        }
         // SAFETY: the caller's duty is the same.
-        let released = unsafe { slots.release(affinity(index)?) };
+        let released = unsafe { slots.release(affinity) };
         // SAFETY: null or room for a number (caller's duty).
         if bytes.is_null() { Ok(()) } else { unsafe { text::write(bytes, released, "bytes") } }
     })

@@ -126,6 +126,7 @@ static void check_wrong_use(gabion_slots *slots) {
     int here = 0;
     uint32_t affinity = 77;
     gabion_status status;
+    size_t size;
     void *object, *other = &here;
     gabion_slots_figures figures;
     OK(gabion_slots_alloc(slots, GABION_NODES, 48, 0, &object));
@@ -155,7 +156,13 @@ static void check_wrong_use(gabion_slots *slots) {
     CHECK(gabion_slots_alloc(slots, 100000, 8, 0, &other) == GABION_BAD_ARGUMENT);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, 3, &other) == GABION_BAD_ARGUMENT);
     CHECK(strstr(gabion_last_error(), "an alignment of 3") != NULL);
-    CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, 8 << 20, &other) == GABION_BAD_ARGUMENT);
+    for (size = 8 << 20; size != 0; size *= 2) {
+        CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, size, &other) == GABION_BAD_ARGUMENT);
+        CHECK(strstr(gabion_last_error(), "up to 4 MiB") != NULL);
+    }
+    CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, SIZE_MAX, &other) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_release(slots, 77, NULL) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_slots_release(slots, 100000, NULL) == GABION_BAD_ARGUMENT);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX, 0, &other) == GABION_NO_MEMORY);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX / 2 - 4096, 0, &other) != GABION_OK && other == &here);
     CHECK(gabion_slots_new(NULL) == GABION_BAD_ARGUMENT);
