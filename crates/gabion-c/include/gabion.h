@@ -213,12 +213,13 @@ gabion_status gabion_rent(size_t bytes, uint32_t flags, void **out);
  * GABION_TIMED_OUT. */
 gabion_status gabion_rent_wait(size_t bytes, uint32_t flags, uint64_t milliseconds, void **out);
 
-/* Gives back what gabion_rent lent, once, from any thread. Its memory stays warm for the next one. NULL does nothing;
- * an address that the pool has not lent is GABION_FOREIGN. */
+/* Gives back what gabion_rent lent, once, from any thread. Its memory stays warm for the next one. NULL does nothing.
+ * Where nothing that was lent begins it is GABION_FOREIGN, and nothing is changed. So is a second return, as long as the
+ * memory is not lent again; but not of up to 1 MiB that another thread has returned and still keeps for itself. */
 gabion_status gabion_return(void *memory);
 
-/* How many lent bytes may be used from an address on; 0 when the pool has not lent it. Any address may be asked
- * about. */
+/* How many bytes may be used of what gabion_rent lent at this address; 0 where gabion_return would be refused. Any
+ * address may be asked about. */
 size_t gabion_rented_size(const void *memory);
 
 /* Figures of the pool. Bytes unless said otherwise; mapped = in_use + idle. */

@@ -79,13 +79,14 @@ unsafe fn rent(bytes: usize, flags: u32, timeout: Option<Duration>, out: *mut *m
 /// Takes back what was lent.
 ///
 /// # Safety
-/// Null, or memory that was lent, is given back once, and nobody uses any more. Any other address is refused.
+/// Null, or memory that was lent, is given back once, and nobody uses any more. Any other address is refused, and so is memory
+/// that was given back, unless it lies in another thread's cache.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_return(memory: *mut c_void) -> Status {
     call(|| {
         let Some(at) = NonNull::new(memory.cast::<u8>()) else { return Ok(()) };
         let pool = Pool::global();
-        if pool.owns(at.as_ptr()).is_none() {
+        if pool.lent_at(at.as_ptr()).is_none() {
             return Err(foreign(at));
         }
         // SAFETY: lent by the pool, as was just seen; the rest is the caller's duty.
@@ -98,14 +99,17 @@ pub unsafe extern "C" fn gabion_return(memory: *mut c_void) -> Status {
 fn foreign(at: NonNull<u8>) -> Failure {
     Failure::new(
         Status::FOREIGN,
-        format_args!("{at:p} is not lent by gabion_rent: it was returned already, or came from elsewhere"),
+        format_args!(
+            "nothing that gabion_rent lent begins at {at:p}: it was returned already, is inside of something, or came from \
+             elsewhere"
+        ),
     )
 }
 
-/// How many bytes may be used from an address on.
+/// How many bytes may be used of what was lent at an address.
 #[unsafe(no_mangle)]
 pub extern "C" fn gabion_rented_size(memory: *const c_void) -> usize {
-    value(0, || Ok(Pool::global().owns(memory.cast()).unwrap_or(0)))
+    value(0, || Ok(Pool::global().lent_at(memory.cast()).unwrap_or(0)))
 }
 
 /// The pool's figures.

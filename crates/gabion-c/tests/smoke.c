@@ -257,8 +257,10 @@ static void check_threads(gabion_slots *slots) {
 }
 
 static void check_pool(void) {
+    static const size_t sizes[] = {0, 100, 5000, 100000, 1 << 20, 3 << 20, 8 << 20};
     gabion_pool_figures before, after;
     unsigned char *memory;
+    size_t index;
     void *lent, *here = &before;
     OK(gabion_pool_stats(&before));
     OK(gabion_rent(3 << 20, GABION_CLEAN, &lent));
@@ -272,6 +274,17 @@ static void check_pool(void) {
     OK(gabion_return(memory));
     OK(gabion_return(NULL));
     CHECK(gabion_return(here) == GABION_FOREIGN);
+    for (index = 0; index < sizeof sizes / sizeof *sizes; index++) {
+        OK(gabion_rent(sizes[index], 0, &lent));
+        memory = lent;
+        CHECK(gabion_rented_size(memory) >= sizes[index]);
+        CHECK(gabion_return(memory + 30) == GABION_FOREIGN && gabion_rented_size(memory + 30) == 0);
+        CHECK(gabion_return(memory + sizes[index] / 2 + 1) == GABION_FOREIGN);
+        CHECK(gabion_return(memory + gabion_rented_size(memory)) == GABION_FOREIGN);
+        OK(gabion_return(memory));
+        CHECK(gabion_return(memory) == GABION_FOREIGN && gabion_rented_size(memory) == 0);
+        CHECK(strstr(gabion_last_error(), "returned already") != NULL);
+    }
     OK(gabion_rent(0, 0, &lent));
     OK(gabion_return(lent));
 

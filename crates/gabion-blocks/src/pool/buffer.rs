@@ -6,10 +6,12 @@ use std::ptr::NonNull;
 
 use super::addresses;
 use super::cache::Piece;
+use super::seat;
 use super::shared::Shared;
 use super::size::{BLOCK_CLASS, LARGEST_PIECE, SYSTEM_PAGE, piece_at, piece_bytes, piece_class, stagger};
 use super::span::{NO_CLASS, Span, Use};
 use super::whole::{CLOSE, Plan};
+use crate::BLOCK_BYTES;
 use crate::error::BlockError;
 use crate::sync::Ordering;
 
@@ -134,6 +136,7 @@ impl Shared {
         let start = stagger(span.colour.load(Ordering::Relaxed), slack);
         // SAFETY: `start` is at most the slack, so it and `bytes` bytes from there on lie inside the span.
         let at = unsafe { span.base().add(start) };
+        span.start.store(start as u32, Ordering::Relaxed);
         let zero = span.zero.swap(false, Ordering::Relaxed);
         let buffer = Buffer { at, len: bytes, span, shared: self };
         if clean && !zero { cleared(buffer) } else { buffer }
@@ -184,6 +187,35 @@ impl Shared {
     pub fn owns(&self, at: *const u8) -> Option<usize> {
         let span = addresses::find(at).filter(|span| span.pool() == self.number)?;
         matches!(span.state(), Use::Lent | Use::Cut).then(|| usable(span, at))
+    }
+
+    /// See [`Pool::lent_at`](super::Pool::lent_at).
+    pub fn lent_at(&'static self, at: *const u8) -> Option<usize> {
+        let span = addresses::find(at).filter(|span| span.pool() == self.number)?;
+        // Of memory that is nobody's, all of this may change until the lock is held.
+        let offset = at.addr().wrapping_sub(span.base().addr().get());
+        if span.state() == Use::Lent {
+            let begins = offset == span.start.load(Ordering::Relaxed) as usize;
+            return begins.then(|| span.bytes() - offset);
+        }
+        let (arena, at) = (self.arena(span.home()), NonNull::new(at.cast_mut())?);
+        let class = {
+            let _shelves = arena.lock();
+            if !span.is_cut_in(arena.index, self.number) || offset >= BLOCK_BYTES {
+                return None;
+            }
+            let class = span.piece_class();
+            let index = piece_at(class, offset);
+            // SAFETY: on the arena's list, as was just seen, and its lock is held.
+            let cut = unsafe { span.cut() };
+            if offset != index * piece_bytes(class) || index >= cut.pieces || cut.is_free(index) {
+                return None;
+            }
+            class
+        };
+        // To its arena a piece in a cache is taken.
+        let kept = seat::cache(self).is_some_and(|own| own.lean().unwrap_or_else(|| own.open()).has(class, at));
+        (!kept).then(|| piece_bytes(class))
     }
 
     /// Takes back what `Buffer::into_raw` let go.

@@ -230,6 +230,12 @@ impl Open<'_> {
         taken
     }
 
+    /// Whether the piece that begins at `at` is one of these, of this class.
+    pub fn has(&self, class: usize, at: NonNull<u8>) -> bool {
+        let places = &self.stacks.places[STARTS[class]..][..usize::from(self.stacks.counts[class])];
+        places.iter().flatten().any(|piece| piece.address() == at)
+    }
+
     /// All pieces.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> {
         let of_class = |class: usize| &self.stacks.places[STARTS[class]..][..usize::from(self.stacks.counts[class])];

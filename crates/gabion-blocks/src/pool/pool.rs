@@ -294,6 +294,14 @@ impl Pool {
         self.shared.owns(at)
     }
 
+    /// How many bytes may be used of what was lent by this pool and begins at `at`; `None` when nothing does, as far as that
+    /// shows: what was given back is found free, unless it lies in the cache of another thread. Takes an arena's lock.
+    ///
+    /// `at` may be any address.
+    pub fn lent_at(&self, at: *const u8) -> Option<usize> {
+        self.shared.lent_at(at)
+    }
+
     /// Gives back what [`Buffer::into_raw`] let go.
     ///
     /// # Safety

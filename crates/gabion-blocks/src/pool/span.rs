@@ -46,6 +46,8 @@ pub(crate) struct Span {
     pieces: AtomicU32,
     /// Where its user begins: see `size::stagger`.
     pub colour: AtomicU32,
+    /// How far behind its base the buffer begins that it was lent to whole.
+    pub start: AtomicU32,
     /// True when all of it is known to be zero.
     pub zero: AtomicBool,
     /// True when much of its memory is not there, though it was held: it is not warm then.
@@ -79,6 +81,7 @@ impl Span {
             state: AtomicU32::new(0),
             pieces: AtomicU32::new(0),
             colour: AtomicU32::new(0),
+            start: AtomicU32::new(0),
             zero: AtomicBool::new(false),
             holes: AtomicBool::new(false),
             lent_small: AtomicU32::new(0),
@@ -114,9 +117,22 @@ impl Span {
         self.home.load(Ordering::Relaxed) as usize
     }
 
-    /// Gives it another home. For its one owner.
+    /// Gives it another home. For its one owner, who takes that arena's lock next.
     pub fn set_home(&self, home: usize) {
-        self.home.store(home as u32, Ordering::Relaxed);
+        // Release: see `is_cut_in`.
+        self.home.store(home as u32, Ordering::Release);
+    }
+
+    /// Whether it is a cut block of this arena of this pool, for who has the arena's lock but may not have any of the block.
+    pub fn is_cut_in(&self, home: usize, pool: u64) -> bool {
+        // Acquire, and twice: who sees the home sees what the block was before it came there, and who sees it cut sees where.
+        // Once more, because it may have come here from another arena, where it was cut, between the two looks. Then it is not
+        // cut any more, and will not be again before this lock can be had.
+        let look = || {
+            let same = self.home.load(Ordering::Acquire) as usize == home && self.pool() == pool;
+            same && self.state.load(Ordering::Acquire) == Use::Cut as u32
+        };
+        look() && look()
     }
 
     /// Makes it end after `bytes` bytes, which are those of `class`. For its one owner.

@@ -242,6 +242,30 @@ fn the_address_map_tells_ours_from_others() {
 }
 
 #[test]
+fn what_is_lent_is_found_at_its_start_and_until_it_is_given_back() {
+    let (pool, twin) = pool();
+    for address in [std::ptr::null(), (&raw const twin).cast(), usize::MAX as *const u8] {
+        assert_eq!(pool.lent_at(address), None);
+    }
+    for bytes in SIZES {
+        let buffer = rent(&pool, bytes);
+        let at = buffer.as_ptr();
+        assert_eq!(pool.lent_at(at), Some(buffer.capacity()), "{bytes}");
+        for inside in [1, 30, 64, bytes / 2, 4096, buffer.capacity()] {
+            assert!(inside == 0 || pool.lent_at(at.wrapping_add(inside)).is_none(), "{bytes}, {inside}");
+        }
+        drop(buffer);
+        assert_eq!(pool.lent_at(at), None, "{bytes}");
+        // Not of this thread's cache alone.
+        pool.shared().flush_caches();
+        assert_eq!(pool.lent_at(at), None, "{bytes}");
+        pool.trim(true);
+        assert_eq!(pool.lent_at(at), None, "{bytes}");
+    }
+    close(pool, twin);
+}
+
+#[test]
 fn small_buffers_need_little_address_space() {
     let (pool, twin) = pool();
     let live: Vec<Buffer> = (0..100_000).map(|_| rent(&pool, 64)).collect();
