@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gabion_blocks::os::Twin;
-use gabion_blocks::{BlockError, BlockSet, Buffer, Change, GroupRequest, Pool, Request, Run, Settings};
+use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Buffer, Change, GroupRequest, Pool, Request, Run, Settings};
 
 const MIB: usize = 1 << 20;
 
@@ -93,6 +93,10 @@ fn step(shared: &Arena<'_>, own: &mut Vec<Live>, random: &mut Random) {
                     shared.lent.fetch_add(1, Ordering::Relaxed);
                     assert!(!clean || buffer.as_slice().iter().all(|&byte| byte == 0));
                     assert_eq!(pool.owns(buffer.as_ptr()), Some(buffer.capacity()));
+                    assert_eq!(pool.lent_at(buffer.as_ptr()), Some(buffer.capacity()));
+                    // Perhaps another thread's, or one that is just being cut or made whole.
+                    let anywhere = (buffer.as_ptr().addr() & !(BLOCK_BYTES - 1)) + random.below(64) * (64 << 10);
+                    pool.lent_at(std::ptr::without_provenance(anywhere));
                     own.push(Live::new(buffer, stamp));
                 }
                 Err(BlockError::Total { .. } | BlockError::TimedOut { .. }) => own.truncate(own.len() / 2),
@@ -110,7 +114,7 @@ fn step(shared: &Arena<'_>, own: &mut Vec<Live>, random: &mut Random) {
             live.check();
             if random.below(4) == 0 {
                 let at = live.buffer.into_raw();
-                assert!(pool.owns(at.as_ptr()).is_some());
+                assert!(pool.owns(at.as_ptr()).is_some() && pool.lent_at(at.as_ptr()).is_some());
                 // SAFETY: let go of just now.
                 unsafe { pool.return_raw(at) };
             }

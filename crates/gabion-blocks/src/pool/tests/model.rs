@@ -77,6 +77,7 @@ impl Model {
         }
         assert!(buffer.capacity() >= buffer.len());
         assert_eq!(self.pool.owns(buffer.as_ptr()), Some(buffer.capacity()));
+        assert_eq!(self.pool.lent_at(buffer.as_ptr()), Some(buffer.capacity()));
         assert_eq!(buffer.as_ptr() as usize % 64, 0);
         self.next = self.next.wrapping_add(1).max(1);
         buffer.as_mut_slice().fill(self.next);
