@@ -7,12 +7,13 @@
     region = make_region().configure("gabion", expiration_time=300, arguments={"max_bytes": "256 MiB"})
 
 Arguments: ``max_bytes`` ("64 MiB" unless given), ``policy`` and ``ttl``; or ``cache``, a ``gabion.Cache`` or table to
-be used. Any other is a ``TypeError``. dogpile's own expiration time decides when a value is made anew; ``ttl`` is when
-its memory is freed, and should be longer.
+be used. Any other is passed over with a ``UserWarning``. dogpile's own expiration time decides when a value is made
+anew; ``ttl`` is when its memory is freed, and should be longer.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -30,9 +31,10 @@ class GabionBackend(CacheBackend):
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         """Take the cache given, or make one."""
-        unknown = [name for name in arguments if name not in _ARGUMENTS]
-        if unknown:
-            raise TypeError(f"no argument {unknown[0]!r} for a gabion backend; there are {', '.join(_ARGUMENTS)}")
+        for name in arguments:
+            if name not in _ARGUMENTS:
+                known = ", ".join(_ARGUMENTS)
+                warnings.warn(f"a gabion backend has no argument {name!r}; there are {known}", stacklevel=4)
         given = arguments.get("cache")
         if given is None:
             settings = {name: arguments[name] for name in ("ttl", "policy") if name in arguments}
