@@ -170,7 +170,7 @@ def test_what_compares_in_a_way_of_its_own_is_no_key():
 
 
 def test_the_table_goes_with_the_function():
-    """60,000 functions took 150 MiB, outside of any limit, and then no more could be made."""
+    """Tables of functions that were gone took memory outside of any limit, until no more could be made."""
     with Cache("16 MiB") as own:
         for number in range(300):
             local = own.memoize(lambda x, number=number: (x, number))

@@ -158,6 +158,10 @@ impl Core {
         loop {
             let mut refused = false;
             if let Step::Refused = step {
+                if !self.wants(&mut locked, request) {
+                    self.unlock(locked);
+                    return None;
+                }
                 // Its old value is not what the caller wants to be found. It also leaves room for another try.
                 let removed = self.remove_locked(&mut locked, request.image, request.hash);
                 let tried_with_it = removed.is_some();
@@ -185,6 +189,18 @@ impl Core {
             self.introduce(&mut locked, request.record);
             let refuse = refused || request.record.is_dropped();
             step = if refuse { Step::Refused } else { locked.put(request, effort.sure) };
+        }
+    }
+
+    /// Whether a put is still to be done: others may have put meanwhile, and theirs is to stay.
+    fn wants(&self, locked: &mut Locked<'_>, request: &Request<'_>) -> bool {
+        match request.when {
+            When::Always => true,
+            When::Absent => {
+                let found = locked.shard.find(&mut locked.state, locked.ground, request.image, request.hash);
+                found.is_none_or(|id| self.is_over(locked, id))
+            }
+            When::Leased(number) => locked.state.leases.holds(request.hash.0, number),
         }
     }
 
@@ -269,8 +285,8 @@ impl Core {
     }
 
     /// Restarts a value's time: `ttl`, or the one it was put with, or its table's; one that was put with a moment keeps that
-    /// if no `ttl` is given. False when there is no such value, or
-    /// (where it had no end) no room to note one: then it stays as it was.
+    /// if no `ttl` is given. False when there is no such value, or (where it had no end) no room to note one: then it stays
+    /// as it was.
     pub fn touch(&self, record: &Record, key: &[u8], ttl: Span) -> bool {
         if key.len() > LONGEST_KEY {
             return false;
@@ -343,5 +359,29 @@ impl Core {
         let deadline = [end, idle].into_iter().flatten().min().unwrap_or(NEVER);
         locked.set_due(id, due.until(deadline));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cache, CacheOptions, TableOptions};
+
+    /// What was found to have no room removed the value that another had put in the meantime.
+    #[test]
+    fn a_refused_put_leaves_what_others_have_put_meanwhile() {
+        let cache = Cache::with_options(&CacheOptions { max_bytes: 1 << 20, ..CacheOptions::default() }).unwrap();
+        let core = cache.core();
+        let record = core.table("", TableOptions::default()).unwrap();
+        let (image, options) = (Image::new(record.id, b"k"), PutOptions::default());
+        let hash = core.hash(&image);
+        let (value, (_, lease)) = (vec![0; 2 << 20], core.lease(&record, b"k"));
+        for (when, left) in [(When::Absent, true), (When::Leased(lease), true), (When::Always, false)] {
+            cache.put(b"k", b"another's", &options);
+            let request = core.request(&record, &image, hash, &value, &options, when);
+            let result = core.store_with_effort(&request, core.lock(core.shard(hash)), Step::Refused);
+            assert_eq!((result.is_none(), cache.contains(b"k")), (left, left), "{when:?}");
+            cache.validate().unwrap();
+        }
     }
 }
