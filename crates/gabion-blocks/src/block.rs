@@ -94,15 +94,11 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Copies whole words out of the block from word `at` on, as [`Block::read`] does; false, and nothing is copied, when the
-    /// range is not inside the block.
+    /// The `N` words from word `at` on, or `None` when they do not all lie in the block.
     #[inline(always)]
-    pub fn read_words(self, at: usize, into: &mut [[u8; 8]]) -> bool {
-        if at > WORDS_PER_BLOCK || into.len() > WORDS_PER_BLOCK - at {
-            return false;
-        }
-        copy_out(self.words(at, into.len()), into);
-        true
+    pub fn stretch<const N: usize>(self, at: usize) -> Option<&'a [AtomicU64; N]> {
+        // SAFETY: the range was just checked to lie inside the block, for which `word` gives the reasons.
+        (at <= WORDS_PER_BLOCK - N).then(|| unsafe { self.base.add(at).cast().as_ref() })
     }
 
     /// Asks for the cache line of a word ahead of its use. A hint; any index may be given.

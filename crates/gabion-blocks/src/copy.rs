@@ -25,9 +25,12 @@ pub fn prefetch<T>(at: *const T) {
 }
 
 /// Copies words out.
+///
+/// # Panics
+/// When `into` is not as long as `words`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
+pub fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
     assert_eq!(words.len(), into.len(), "one word for each eight bytes");
     // SAFETY: both slices have so many words, and do not overlap, since one is exclusive.
     unsafe { copy_words(words.as_ptr().cast(), into.as_mut_ptr().cast(), words.len()) };
@@ -43,58 +46,104 @@ pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
     unsafe { copy_words(bytes.as_ptr().cast(), words.as_ptr().cast::<u8>().cast_mut(), words.len()) };
 }
 
-/// Copies `left` words of 8 bytes.
+/// Copies `count` words of 8 bytes.
 ///
 /// # Safety
 /// So many words can be read at `from` and written at `to`, in memory that is plain and nobody else writes, or made of
 /// atomics. The two do not overlap.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-unsafe fn copy_words(mut from: *const u8, mut to: *mut u8, mut left: usize) {
-    use std::arch::asm;
-    while left >= 8 {
-        // SAFETY: eight words and more are left on both sides. Assembly is outside of what the language says of races; the
-        // processor moves what is there, and reorders neither loads with loads nor stores with stores.
-        unsafe {
-            asm!(
-                "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
-                "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
-                "movups [{to}], {a}", "movups [{to} + 16], {b}",
-                "movups [{to} + 32], {c}", "movups [{to} + 48], {d}",
-                from = in(reg) from, to = in(reg) to,
-                a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
-                options(nostack, preserves_flags),
-            );
-            (from, to, left) = (from.add(64), to.add(64), left - 8);
-        }
-    }
-    while left >= 2 {
-        // SAFETY: as above, for two words.
-        unsafe {
-            asm!(
-                "movups {a}, [{from}]", "movups [{to}], {a}",
-                from = in(reg) from, to = in(reg) to, a = out(xmm_reg) _,
-                options(nostack, preserves_flags),
-            );
-            (from, to, left) = (from.add(16), to.add(16), left - 2);
-        }
-    }
-    if left == 1 {
-        // SAFETY: as above, for one word.
-        unsafe {
-            asm!(
-                "mov {a}, [{from}]", "mov [{to}], {a}",
-                from = in(reg) from, to = in(reg) to, a = out(reg) _,
-                options(nostack, preserves_flags),
-            );
+unsafe fn copy_words(from: *const u8, to: *mut u8, count: usize) {
+    let bytes = 8 * count;
+    // SAFETY: no piece begins before the first word or ends behind the last. Two pieces may have words in common, which are
+    // copied twice: a reader finds any mixture either way.
+    unsafe {
+        match count {
+            17.. => {
+                let mut at = 0;
+                while at + 64 < bytes {
+                    copy_64(from.add(at), to.add(at));
+                    at += 64;
+                }
+                copy_64(from.add(bytes - 64), to.add(bytes - 64));
+            }
+            8.. => {
+                copy_64(from, to);
+                copy_64(from.add(bytes - 64), to.add(bytes - 64));
+            }
+            4.. => {
+                copy_16(from, to);
+                copy_16(from.add(16), to.add(16));
+                copy_16(from.add(bytes - 32), to.add(bytes - 32));
+                copy_16(from.add(bytes - 16), to.add(bytes - 16));
+            }
+            2.. => {
+                copy_16(from, to);
+                copy_16(from.add(bytes - 16), to.add(bytes - 16));
+            }
+            1 => copy_8(from, to),
+            0 => {}
         }
     }
 }
 
+/// # Safety
+/// As [`copy_words`], for eight words.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn copy_64(from: *const u8, to: *mut u8) {
+    // SAFETY: eight words on both sides (duty of the caller). Assembly is outside of what the language says of races; the
+    // processor moves what is there, and reorders neither loads with loads nor stores with stores.
+    unsafe {
+        std::arch::asm!(
+            "movups {a}, [{from}]", "movups {b}, [{from} + 16]",
+            "movups {c}, [{from} + 32]", "movups {d}, [{from} + 48]",
+            "movups [{to}], {a}", "movups [{to} + 16], {b}",
+            "movups [{to} + 32], {c}", "movups [{to} + 48], {d}",
+            from = in(reg) from, to = in(reg) to,
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+/// As [`copy_words`], for two words.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn copy_16(from: *const u8, to: *mut u8) {
+    // SAFETY: as in `copy_64`, for two words.
+    unsafe {
+        std::arch::asm!(
+            "movups {a}, [{from}]", "movups [{to}], {a}",
+            from = in(reg) from, to = in(reg) to, a = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+/// As [`copy_words`], for one word.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn copy_8(from: *const u8, to: *mut u8) {
+    // SAFETY: as in `copy_64`, for one word.
+    unsafe {
+        std::arch::asm!(
+            "mov {a}, [{from}]", "mov [{to}], {a}",
+            from = in(reg) from, to = in(reg) to, a = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 /// Copies words out.
+///
+/// # Panics
+/// When `into` is not as long as `words`.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline]
-pub(crate) fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
+pub fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
     use std::sync::atomic::Ordering::Relaxed;
     for (word, bytes) in words.iter().zip(into) {
         // Relaxed: the caller's fence and second look decide what this is worth.

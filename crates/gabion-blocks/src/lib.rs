@@ -11,7 +11,7 @@
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
-//! | `copy` | copies between plain bytes and words that other threads read or write meanwhile; [`prefetch`] |
+//! | `copy` | copies between plain bytes and words that other threads read or write meanwhile; [`copy_out`], [`prefetch`] |
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
 //! | [`directory`] | block number → address and owner; generations that a number has used up |
@@ -19,6 +19,7 @@
 //! | [`pool`] | warm memory for buffers and groups, and the blocks of everything else |
 //! | [`run`] | one object larger than any chunk, in a run of the pool |
 //! | [`set`] | the blocks of one owner |
+//! | [`units`] | a table that leads to stretches of a set's words without the directory |
 //!
 //! Nothing here takes memory from malloc for payload, and nothing stored inside a block is a raw address.
 
@@ -52,16 +53,19 @@ pub mod run;
 
 pub mod set;
 
+pub mod units;
+
 pub use bias::{Biased, BiasedGuard};
 pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;
-pub use copy::prefetch;
+pub use copy::{copy_out, prefetch};
 pub use directory::{BLOCK_NUMBERS, generation_floor, raise_generation_floor};
 pub use error::BlockError;
 pub use os::{Os, system};
 pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use run::Run;
 pub use set::BlockSet;
+pub use units::UnitTable;
 
 /// Bytes in a block: two huge pages of 2 MiB, so that masking any inner address finds the block.
 pub const BLOCK_BYTES: usize = 4 << 20;

@@ -72,7 +72,7 @@ impl BlockSet {
     /// The block behind a number, or `None` when there is none or when it is another owner's. One load.
     #[inline]
     pub fn block(&self, number: u32) -> Option<Block<'_>> {
-        let base = NonNull::new(self.owner.find(number)? as *mut u8)?;
+        let base = self.base(number)?;
         // SAFETY: the directory holds addresses of mapped blocks only, and this one is ours: it stays mapped until
         // this set is dropped, which the borrow of self rules out.
         Some(unsafe { Block::new(base, number) })
@@ -81,14 +81,16 @@ impl BlockSet {
     /// The first byte of a block, for owners that hand out addresses; as [`BlockSet::block`] otherwise.
     #[inline]
     pub fn base(&self, number: u32) -> Option<NonNull<u8>> {
-        NonNull::new(self.owner.find(number)? as *mut u8)
+        let address = self.owner.find(number)?;
+        // SAFETY: what has an owner's number beside it is a block's address.
+        Some(unsafe { NonNull::new_unchecked(address as *mut u8) })
     }
 
     /// Gives a block back to the pool; its number may be another's from now on. Does nothing when it is not in this set.
     /// Takes time in proportion to the number of blocks that came after it.
     ///
     /// # Safety
-    /// Nobody uses the block any more, by a [`Block`] or by its address.
+    /// Nobody uses the block any more, by a [`Block`] or by its address, and no [`UnitTable`](crate::UnitTable) leads there.
     pub unsafe fn give_back(&self, number: u32) {
         let held = {
             let mut blocks = lock(&self.blocks);

@@ -32,6 +32,15 @@ pub(crate) fn equal(tags: u64, tag: u64) -> u64 {
     !(((differ & LOW) + LOW) | differ | LOW) & (EACH << 7)
 }
 
+/// The first of the seven low bytes that equals `tag`.
+#[inline(always)]
+pub(crate) fn first_equal(tags: u64, tag: u64) -> Option<usize> {
+    let differ = tags ^ (tag * EACH);
+    // What a byte borrows reaches only those above it, so the first that comes out as zero is.
+    let zero = differ.wrapping_sub(EACH) & !differ & (EACH << 7);
+    (zero != 0).then(|| zero.trailing_zeros() as usize / 8 % CELLS)
+}
+
 /// A cell as it was seen.
 #[derive(Clone, Copy)]
 pub(crate) struct Cell<'a> {
@@ -191,5 +200,26 @@ impl<'a> Bucket<'a> {
         let meta = self.meta();
         let taken = (0..CELLS).map(move |at| (at, meta >> (8 * at) & 0xFF)).filter(|&(_, tag)| tag != 0);
         taken.map(move |(at, tag)| (at, self.cell(at).load(Relaxed), tag))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_equal_tag_is_the_first_of_all_equal_ones() {
+        let mut random = 1_u64;
+        for _ in 0..100_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Few different tags, and zeros and ones, which borrow from each other.
+            let tags = (random >> 8) & 0x0303_0303_0303_0303 ^ if random & 1 == 0 { 0 } else { 0xFEFE_FEFE_FEFE_FEFE };
+            for tag in [1, 2, 3, 0xFD, 0xFE, 0xFF] {
+                let all = equal(tags, tag);
+                let first = (all != 0).then(|| all.trailing_zeros() as usize / 8);
+                let plain = (0..CELLS).find(|at| tags >> (8 * at) & 0xFF == tag);
+                assert_eq!((first_equal(tags, tag), first), (plain, plain), "{tags:x}, {tag:x}");
+            }
+        }
     }
 }

@@ -11,14 +11,14 @@ use crate::ahead::Foreseen;
 use crate::bucket::Cell;
 use crate::core::{Core, Listener};
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
+use crate::key::Image;
 use crate::lease::Lease;
 use crate::lookup::Look;
 use crate::options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 use crate::read::Found;
-use crate::record::Handle;
+use crate::record::{DEFAULT, Handle};
 use crate::request::When;
 use crate::stats::{CacheStats, Figure};
-use crate::wheel::Due;
 
 /// A cache bounded in bytes: its default table, and more tables that share its limit.
 ///
@@ -163,10 +163,25 @@ impl Table {
     pub fn get<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         // A row of gets is as fast as the processor sees the next ones' lines ahead: so there are few instructions here, and
         // whatever is not nearly always so stands elsewhere.
-        match self.core.look(&self.record, key, buf) {
-            Look::Value(found, cell) if found.due == Due::NONE && cell.is_worn() => {
+        if self.record.id != DEFAULT {
+            return self.get_named(key, buf);
+        }
+        // The default table is never dropped.
+        self.get_by(Image::short(DEFAULT, key), key, buf)
+    }
+
+    #[inline(never)]
+    fn get_named<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
+        self.get_by(Image::short(self.record.id, key).filter(|_| !self.record.is_dropped()), key, buf)
+    }
+
+    #[inline(always)]
+    fn get_by<'b>(&self, image: Option<Image<'_>>, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
+        let Some(image) = image else { return self.get_again(key, buf) };
+        match self.core.look(&image, buf) {
+            Look::Value(found, cell) if cell.is_worn() && self.core.lives_long(found.due) => {
                 self.record.counters.count(Figure::Hits);
-                Some(&buf.copied()[found.offset..])
+                Some(buf.copied(found.offset))
             }
             Look::Value(found, cell) => self.get_found(key, found, cell, buf),
             Look::Nothing => {
@@ -180,7 +195,7 @@ impl Table {
     #[inline(never)]
     fn get_found<'b>(&self, key: &[u8], found: Found, cell: Cell<'_>, buf: &'b ReadBuf) -> Option<&'b [u8]> {
         let offset = self.core.read_found(&self.record, key, found, cell)?;
-        Some(&buf.payload()[offset..])
+        Some(buf.copied(offset))
     }
 
     #[inline(never)]

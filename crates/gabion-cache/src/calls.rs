@@ -24,24 +24,21 @@ use crate::wheel::{Due, NEVER};
 impl Core {
     /// Has a short look for a value. What there is left to do after it is told by [`Core::read_found`] and [`Core::read`].
     #[inline(always)]
-    pub fn look(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Look<'_> {
-        match Image::short(record.id, key) {
-            Some(image) if !record.is_dropped() => {
-                let hash = self.hash(&image);
-                let (ground, shards) = self.parts();
-                shards[self.shard(hash)].look(ground, &image, hash, buf)
-            }
-            _ => Look::Unclear,
-        }
+    pub fn look(&self, image: &Image<'_>, buf: &mut ReadBuf) -> Look<'_> {
+        let hash = self.hash(image);
+        let (ground, shards) = self.parts();
+        shards[self.shard(hash)].look(ground, image, hash, buf)
+    }
+
+    /// Whether an entry with this end surely lives on, without more ado.
+    #[inline(always)]
+    pub fn lives_long(&self, due: Due) -> bool {
+        due == Due::NONE || self.parts().0.lives_long(due)
     }
 
     /// Where the value begins that a look has found, after its time and its use were seen to.
     pub fn read_found(&self, record: &Record, key: &[u8], found: Found, cell: Cell<'_>) -> Option<usize> {
         let (ground, shards) = self.parts();
-        if cell.is_worn() && ground.lives_long(found.due) {
-            record.counters.count(Figure::Hits);
-            return Some(found.offset);
-        }
         let hash = self.hash(&Image::new(record.id, key));
         let offset = shards[self.shard(hash)].found(ground, hash, found, cell, true, || self.now());
         record.counters.count(if offset.is_some() { Figure::Hits } else { Figure::Misses });

@@ -97,8 +97,9 @@ impl Core {
         let pile_options = PileOptions { shards: Some(pile_shards), ..PileOptions::default() };
         let pile = IndexedPile::from(Pile::with_budget(pile_options, Arc::clone(&memory))?);
         let pages = Purposes::new(&memory, options.mode)?;
-        // Hashes spread unevenly, so a shard has room for twice its share.
-        let most_entries = 2 * (indexed(room) / LEAST_ENTRY) / shards as u64 + 4096;
+        // Hashes spread a little unevenly: by less than this, whatever the share.
+        let share = indexed(room) / LEAST_ENTRY / shards as u64;
+        let most_entries = share + share / 8 + 4096;
         let shards: Box<[Shard]> = (0..shards).map(|_| Shard::new(&pages, most_entries)).collect();
         let fixed = shards.iter().map(Shard::fixed_bytes).sum();
         memory.take(fixed)?;

@@ -40,7 +40,8 @@ const _: () = assert!(PRIORITY_SHIFT + 8 == u64::BITS);
 
 const NEWER: usize = 0;
 const OLDER: usize = 1;
-const DUE: usize = 2;
+/// The word of an entry's end, if it has one.
+pub(crate) const DUE: usize = 2;
 const PREVIOUS: usize = 3;
 const NEXT: usize = 4;
 

@@ -27,7 +27,7 @@ impl Parts {
         self.0 & u64::from(u32::MAX)
     }
 
-    /// Which of them a hash leads to; 0 when there is none.
+    /// Which of them a hash leads to; 0 when there is none. Bits of the hash above those that so many need say nothing.
     #[inline]
     pub fn address(self, kept: u64) -> usize {
         let mask = self.0 >> 32;

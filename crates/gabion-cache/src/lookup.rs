@@ -7,7 +7,7 @@ use crate::entry::Entry;
 use crate::hash::KeyHash;
 use crate::key::Image;
 use crate::policy::{Mode, Nodes};
-use crate::read::{Changed, Found, read_at, read_whole};
+use crate::read::{Changed, Found, read_at, read_brief};
 use crate::segments::Glimpse;
 use crate::shard::{Ground, Links, Shard, State, group_in, partition_of};
 use crate::wheel::Due;
@@ -49,7 +49,7 @@ impl Shard {
     pub fn look(&self, ground: &Ground, image: &Image<'_>, hash: KeyHash, buf: &mut ReadBuf) -> Look<'_> {
         let version = self.segments.version();
         match self.segments.first(hash.kept()) {
-            Glimpse::Cell(cell) => match read_whole(&ground.pile, image, cell, buf) {
+            Glimpse::Cell(cell) => match read_brief(&ground.pile, image, cell, buf) {
                 Some(found) => Look::Value(found, cell),
                 None => Look::Unclear,
             },

@@ -174,7 +174,7 @@ impl Segments {
         let parts = self.parts();
         let mut at = 0;
         while let Some((cell, kept)) = stash.cells.get(at) {
-            if parts.address(segment_bits(*kept)) as u64 == segment {
+            if parts.address(*kept) as u64 == segment {
                 taken.push((cell.load(Relaxed), *kept));
                 stash.cells.swap_remove(at);
             } else {

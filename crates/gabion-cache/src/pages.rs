@@ -1,17 +1,18 @@
 //! Memory of the index: units of 4 KiB, cut from pages of blocks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::ptr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gabion_blocks::{BlockError, BlockSet, Budget, PAGES_PER_BLOCK, Pool, WORDS_PER_PAGE};
+use gabion_blocks::{BlockError, BlockSet, Budget, PAGES_PER_BLOCK, Pool, UnitTable, WORDS_PER_PAGE};
 
 /// 8-byte words of a unit.
 pub(crate) const UNIT_WORDS: usize = 512;
 /// Bytes of a unit.
 pub(crate) const UNIT_BYTES: u64 = UNIT_WORDS as u64 * 8;
 const UNITS: usize = WORDS_PER_PAGE / UNIT_WORDS;
+const UNITS_PER_BLOCK: u32 = (PAGES_PER_BLOCK * UNITS) as u32;
 const ALL: u16 = u16::MAX;
 const _: () = assert!(UNITS == u16::BITS as usize);
 
@@ -23,13 +24,15 @@ pub(crate) type Unit = [AtomicU64; UNIT_WORDS];
 /// A unit that is given back may be taken by any strip of the same purpose, or its memory may be the system's and read
 /// as zero: a reader without a lock may come late, and whatever it reads or writes there is of the kind that it expects.
 pub(crate) struct Pages {
-    set: BlockSet,
+    set: Arc<BlockSet>,
     memory: Arc<Budget>,
     stock: Mutex<Stock>,
 }
 
 #[derive(Default)]
 struct Stock {
+    /// The numbers of mapped blocks, by where they lie.
+    numbers: BTreeMap<usize, u32>,
     /// Pages of mapped blocks of which nothing is charged.
     empty: Vec<u32>,
     /// Pages with free units.
@@ -46,7 +49,8 @@ struct Open {
 impl Pages {
     pub fn new(memory: &Arc<Budget>) -> Result<Self, BlockError> {
         // The first block keeps to small pages: a cache of a few entries shall not cost megabytes.
-        Ok(Self { set: BlockSet::new(Pool::global(), 1)?, memory: Arc::clone(memory), stock: Mutex::default() })
+        let set = Arc::new(BlockSet::new(Pool::global(), 1)?);
+        Ok(Self { set, memory: Arc::clone(memory), stock: Mutex::default() })
     }
 
     fn stock(&self) -> MutexGuard<'_, Stock> {
@@ -80,6 +84,8 @@ impl Pages {
         }
         if stock.empty.is_empty() {
             let number = self.set.map().inspect_err(|_| self.memory.give(UNIT_BYTES))?.0;
+            let base = self.set.base(number).expect("a block of ours");
+            stock.numbers.insert(base.addr().get(), number);
             stock.empty.extend((0..PAGES_PER_BLOCK as u32).rev().map(|page| number * PAGES_PER_BLOCK as u32 + page));
         }
         let page = stock.empty.pop().expect("a block has pages");
@@ -87,8 +93,11 @@ impl Pages {
         Ok(page)
     }
 
-    fn give(&self, unit: u32) {
+    fn give(&self, unit: &Unit) {
         let mut stock = self.stock();
+        let at = ptr::from_ref(unit).addr();
+        let (&base, &number) = stock.numbers.range(..=at).next_back().expect("units lie in our blocks");
+        let unit = number * UNITS_PER_BLOCK + ((at - base) as u64 / UNIT_BYTES) as u32;
         let (page, bit) = (unit / UNITS as u32, 1 << (unit % UNITS as u32));
         // A page without a free unit had all of them taken.
         let open = stock.open.entry(page).or_insert(Open { free: 0, charged: ALL });
@@ -101,60 +110,52 @@ impl Pages {
             self.memory.give(u64::from(charged.count_ones()) * UNIT_BYTES);
         }
     }
-
-    #[inline]
-    fn unit(&self, unit: u32) -> &Unit {
-        let per_block = (PAGES_PER_BLOCK * UNITS) as u32;
-        let block = self.set.block(unit / per_block).expect("units are of our blocks, which stay");
-        let words = block.words((unit % per_block) as usize * UNIT_WORDS, UNIT_WORDS);
-        words.try_into().expect("a unit's words")
-    }
 }
 
 /// A growing and shrinking array of units.
 pub(crate) struct Strip {
     pages: Arc<Pages>,
-    /// Each item's unit, plus one; 0 where there is none.
-    table: Box<[AtomicU32]>,
+    table: UnitTable<UNIT_WORDS>,
 }
 
 impl Strip {
     /// A strip with room for `most` units.
     pub fn new(pages: &Arc<Pages>, most: usize) -> Self {
-        Self { pages: Arc::clone(pages), table: (0..most).map(|_| AtomicU32::new(0)).collect() }
+        Self { pages: Arc::clone(pages), table: UnitTable::new(&pages.set, most) }
     }
 
     /// Units that may ever be.
     pub fn most(&self) -> usize {
-        self.table.len()
+        self.table.most()
     }
 
     /// Bytes of the table itself.
     pub fn table_bytes(&self) -> u64 {
-        size_of_val(&*self.table) as u64
+        self.table.bytes()
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, index: usize) -> Option<&Unit> {
-        // Acquire: pairs with `put`, so that the unit is found as it was prepared.
-        let unit = self.table.get(index)?.load(Acquire).checked_sub(1)?;
-        Some(self.pages.unit(unit))
+        self.table.get(index)
     }
 
     /// Puts a unit at the end, where there is none, after `prepare` has seen to what it holds. Under the shard's lock.
     pub fn put(&self, index: usize, prepare: impl FnOnce(&Unit)) -> Result<(), BlockError> {
-        let most = self.table.len() as u64;
-        let place = self.table.get(index).ok_or(BlockError::Limit { asked: UNIT_BYTES, used: most, limit: most })?;
+        let most = self.most() as u64;
+        if index as u64 >= most {
+            return Err(BlockError::Limit { asked: UNIT_BYTES, used: most, limit: most });
+        }
         let unit = self.pages.take()?;
-        prepare(self.pages.unit(unit));
-        // Release: see `get`.
-        place.store(unit + 1, Release);
+        let (number, first) = (unit / UNITS_PER_BLOCK, (unit % UNITS_PER_BLOCK) as usize * UNIT_WORDS);
+        let block = self.pages.set.block(number).expect("units are of our blocks, which stay");
+        prepare(block.words(first, UNIT_WORDS).try_into().expect("a unit's words"));
+        self.table.lead(index, number, first);
         Ok(())
     }
 
     /// Gives a unit back. Under the shard's lock.
     pub fn give(&self, index: usize) {
-        if let Some(unit) = self.table[index].swap(0, Relaxed).checked_sub(1) {
+        if let Some(unit) = self.table.clear(index) {
             self.pages.give(unit);
         }
     }
@@ -162,6 +163,8 @@ impl Strip {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use gabion_blocks::PAGE_BYTES;
 
     use super::*;

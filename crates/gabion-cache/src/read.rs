@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_pile::{Glance, IndexedPile, Pile, Place, ReadBuf};
+use gabion_pile::{BriefGlance, Glance, IndexedPile, Pile, Place, ReadBuf};
 
 use crate::bucket::Cell;
-use crate::entry::{Entry, Flags};
+use crate::entry::{DUE, Entry, Flags};
 use crate::key::Image;
 use crate::wheel::Due;
 
@@ -21,29 +21,40 @@ pub(crate) struct Found {
 /// An entry changed while it was looked at.
 pub(crate) struct Changed;
 
-/// Reads the value of a key that lies at a cell's place in one piece; `None` when it does not, or changes meanwhile, or when
-/// `buf` has to grow for it.
+/// Reads the value of a key if it lies at a cell's place in one piece, and `buf` need not grow for it.
 #[inline(always)]
-pub(crate) fn read_whole(pile: &IndexedPile, image: &Image<'_>, cell: Cell<'_>, buf: &mut ReadBuf) -> Option<Found> {
-    let glance = pile.glance_at_once(cell.place())?;
-    // Relaxed throughout: `holds` decides what all this is worth.
-    let word = |index| glance.body().word(index).load(Relaxed);
-    let flags = Flags::of(word(0));
-    let (at, due) = if flags == Flags::PLAIN {
-        (Flags::PLAIN.image_at(), Due::NONE)
-    } else if flags.is_split() {
+pub(crate) fn read_brief(pile: &IndexedPile, image: &Image<'_>, cell: Cell<'_>, buf: &mut ReadBuf) -> Option<Found> {
+    let glance = pile.brief_glance(cell.place())?;
+    // Relaxed, here and below: `holds` decides what it is worth.
+    let flags = Flags::of(glance.word(0).load(Relaxed));
+    // Nearly all entries have nothing else, or an end. Twice the same, but that there the numbers are known beforehand.
+    if flags == Flags::PLAIN {
+        let offset = read_behind(const { Flags::PLAIN.image_at() }, glance, image, cell, buf)?;
+        return Some(Found { offset, due: Due::NONE });
+    }
+    if flags.is_split() {
         return None;
-    } else {
-        (flags.image_at(), Entry::new(glance.body()).end())
-    };
+    }
+    let due = if flags.timed() { Due::from_bits(glance.word(DUE).load(Relaxed)) } else { Due::NONE };
+    let offset = read_behind(flags.image_at(), glance, image, cell, buf)?;
+    Some(Found { offset, due })
+}
+
+/// Copies the value whose key's image begins with word `at`: where it begins in what was copied.
+#[inline(always)]
+fn read_behind(
+    at: usize,
+    glance: BriefGlance<'_>,
+    image: &Image<'_>,
+    cell: Cell<'_>,
+    buf: &mut ReadBuf,
+) -> Option<usize> {
     let length = image.len();
-    if glance.len() < 8 * at + length || !image.matches(length, |index| word(at + index)) {
+    // Relaxed: `holds` decides what it is worth.
+    if glance.len() < 8 * at + length || !image.matches(length, |index| glance.word(at + index).load(Relaxed)) {
         return None;
     }
-    if !glance.copy_at_once(at + length / 8, buf) {
-        return None;
-    }
-    glance.holds(|| cell.stands()).then_some(Found { offset: length % 8, due })
+    (glance.copy(at + length / 8, buf) && glance.holds(|| cell.stands())).then_some(length % 8)
 }
 
 /// Reads the value of a key at a place into `buf`, unless only its being there matters. `Ok(None)`: another key's entry lies

@@ -8,6 +8,9 @@ use crate::budget::Ledger;
 use crate::options::TableOptions;
 use crate::stats::{CacheStats, Counters};
 
+/// The number of the default table, which is never dropped.
+pub(crate) const DEFAULT: u16 = 0;
+
 /// A table's record. It outlives the table, because entries and handles refer to it.
 #[derive(Debug)]
 pub(crate) struct Record {

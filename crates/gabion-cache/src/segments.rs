@@ -23,6 +23,7 @@ use gabion_pile::Place;
 
 use crate::bucket::{
     BUCKETS, Bucket, CELLS, Cell, HITS_SHIFT, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal,
+    first_equal,
 };
 use crate::growth::Parts;
 use crate::hash::{HOME_BITS, SEGMENT_BITS};
@@ -160,7 +161,7 @@ impl Segments {
     #[inline]
     pub fn segment(&self, kept: u64) -> Option<&Unit> {
         // Where there is none, the strip has no first one either.
-        self.strip.get(self.parts().address(segment_bits(kept)))
+        self.strip.get(self.parts().address(kept))
     }
 
     /// Asks for a hash's home bucket ahead of its use.
@@ -171,28 +172,24 @@ impl Segments {
         }
     }
 
-    /// The first cell that may be the key's: for whoever searches on if it is not.
+    /// The first cell that may be the key's: for whoever looks at what it leads to, and searches on if that is not the key's.
     #[inline(always)]
     pub fn first(&self, kept: u64) -> Glimpse<'_> {
         let Some(segment) = self.segment(kept) else { return Glimpse::Unclear };
-        let (mut home, tag) = (home(kept), tag(kept));
-        let mut expected = segment_bits(kept) << SEGMENT_SHIFT;
-        for _ in 0..REACH {
-            let bucket = Bucket::of(segment, home);
+        let (home, tag) = (home(kept), tag(kept));
+        for step in 0..REACH {
+            let bucket = Bucket::of(segment, home + step);
             let meta = bucket.meta();
-            let candidates = equal(meta, tag);
-            if candidates != 0 {
-                let word = bucket.cell(candidates.trailing_zeros() as usize / 8 % CELLS);
+            if let Some(at) = first_equal(meta, tag) {
+                let word = bucket.cell(at);
                 // Acquire: whoever finds a place finds the payload written.
                 let seen = word.load(Acquire);
-                let own = (seen & !PLACE) << 2 == expected << 2 && seen != 0;
-                return if own { Glimpse::Cell(Cell { word, seen }) } else { Glimpse::Unclear };
+                // An empty cell is of an entry that just went.
+                return if seen == 0 { Glimpse::Unclear } else { Glimpse::Cell(Cell { word, seen }) };
             }
             if meta >> PASSED_SHIFT == 0 {
                 return Glimpse::Nothing;
             }
-            home += 1;
-            expected += 1 << STEP_SHIFT;
         }
         Glimpse::Unclear
     }
@@ -303,7 +300,7 @@ impl Segments {
     /// A spot as a number that outlasts it, for [`Segments::is_unhit`].
     #[inline]
     pub fn mark(&self, kept: u64, spot: Spot<'_>) -> u64 {
-        (self.parts().address(segment_bits(kept)) as u64) << 32 | spot.index() as u64
+        (self.parts().address(kept) as u64) << 32 | spot.index() as u64
     }
 
     /// Whether the cell that leads to a place is still where it was, and nobody has hit it; not known of a stashed one.
@@ -328,7 +325,7 @@ impl Segments {
     pub fn places(&self, stash: &Stash, segment: u64) -> Vec<Place> {
         let unit = self.strip.get(segment as usize);
         let cells = unit.into_iter().flat_map(|unit| (0..BUCKETS).flat_map(|at| Bucket::of(unit, at).cells()));
-        let of_segment = |kept: u64| self.parts().address(segment_bits(kept)) as u64 == segment;
+        let of_segment = |kept: u64| self.parts().address(kept) as u64 == segment;
         let stashed = stash.cells.iter().filter(|(_, kept)| of_segment(*kept)).map(|(cell, _)| cell.load(Relaxed));
         cells.map(|(_, cell, _)| cell).chain(stashed).map(Place::from_bits).collect()
     }
@@ -349,7 +346,7 @@ impl Segments {
                 for (_, cell, tag) in Bucket::of(segment, at).cells() {
                     let (kept, home, step) = hash_of(at, cell, tag);
                     pass(home, step);
-                    if parts.address(segment_bits(kept)) as u64 != index {
+                    if parts.address(kept) as u64 != index {
                         return Err(format!("a cell of segment {index} belongs elsewhere"));
                     }
                     let place = Place::from_bits(cell);
@@ -360,7 +357,7 @@ impl Segments {
                     entries += 1;
                 }
             }
-            let stashed = stash.cells.iter().filter(|(_, kept)| parts.address(segment_bits(*kept)) as u64 == index);
+            let stashed = stash.cells.iter().filter(|(_, kept)| parts.address(*kept) as u64 == index);
             stashed.for_each(|(_, kept)| pass(home(*kept), REACH));
             for (at, &expected) in passed.iter().enumerate() {
                 let counted = Bucket::of(segment, at).passed();

@@ -144,7 +144,9 @@ fn search(segments: &Segments, number: u64) -> Found {
 fn look(segments: &Segments, number: u64) -> Found {
     let version = segments.version();
     match segments.first(kept(number)) {
-        Glimpse::Cell(cell) => Found::At(cell.place()),
+        // What lies there says whose it is.
+        Glimpse::Cell(cell) if cell.place() == place(number) => Found::At(cell.place()),
+        Glimpse::Cell(_) => Found::Changed,
         Glimpse::Nothing if version.is_some_and(|version| segments.unmoved(version)) => Found::Nothing,
         Glimpse::Nothing | Glimpse::Unclear => Found::Changed,
     }

@@ -386,7 +386,7 @@ impl Chunks {
         block.word(END).store(1 | USED, Relaxed);
         self.make_free(ground, Loc::new(number, FIRST), END - FIRST);
         for page in 0..PAGES_PER_BLOCK {
-            turn_page(block, page, Kind::Chunks, 0);
+            turn_page(ground, block, page, Kind::Chunks, 0);
         }
         self.empty += 1;
         Ok(())
@@ -397,7 +397,7 @@ impl Chunks {
         self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
         let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
         for page in 0..PAGES_PER_BLOCK {
-            turn_page(block, page, Kind::Free, 0);
+            turn_page(ground, block, page, Kind::Free, 0);
         }
         ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
         let touched = std::mem::take(&mut self.blocks[ordinal].touched);
@@ -437,7 +437,7 @@ impl Chunks {
             }
             let block = ground.blocks.block(self.blocks[ordinal].number).expect("a block of this heap");
             for page in 0..PAGES_PER_BLOCK {
-                turn_page(block, page, Kind::Free, 0);
+                turn_page(ground, block, page, Kind::Free, 0);
             }
             // The first 4 KiB stay: no tag there may say that its chunk is used.
             for word in FIRST..KEPT_WORDS {

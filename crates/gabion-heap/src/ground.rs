@@ -1,7 +1,7 @@
 //! What every part of a heap stands on.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::fence;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
 
 use gabion_blocks::{Block, BlockSet, Budget};
 
@@ -14,6 +14,31 @@ pub struct Ground<'a> {
     pub blocks: &'a BlockSet,
     /// The owner's budget in bytes.
     pub budget: &'a Budget,
+    /// How often the owner's pages were put to another use.
+    pub turns: &'a Turns,
+}
+
+/// How often any page of an owner was put to another use. Who finds it unchanged after a copy has found every page in the use
+/// that it had before the copy; for who does not want to look at a page's descriptor, which may lie on a line of memory that
+/// nobody has looked at for long. On a line of its own, which hardly ever changes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Turns(AtomicU64);
+
+impl Turns {
+    /// The number before a copy.
+    #[inline(always)]
+    pub fn before(&self) -> u64 {
+        // Acquire: what is copied comes after it.
+        self.0.load(Acquire)
+    }
+
+    /// Whether the number is still what it was, after a copy and an acquire fence.
+    #[inline(always)]
+    pub fn stands(&self, before: u64) -> bool {
+        // Relaxed: who copied what was written after a turn finds the turn, because of the fences here and there.
+        self.0.load(Relaxed) == before
+    }
 }
 
 /// The shard that a block belongs to. Constant while the block is in use.
@@ -23,11 +48,14 @@ pub fn shard_of(block: Block<'_>) -> u32 {
 }
 
 /// Writes a page's descriptor for its next use.
-pub(crate) fn turn_page(block: Block<'_>, page: usize, kind: Kind, class: usize) {
+pub(crate) fn turn_page(ground: Ground<'_>, block: Block<'_>, page: usize, kind: Kind, class: usize) {
+    // Relaxed: the fence below orders it.
+    ground.turns.0.fetch_add(1, Relaxed);
     let cell = Descriptor::of(block, page);
     let turned = Descriptor::from_bits(cell.load(Relaxed)).turned(kind, class);
     // Release: a reader that sees the new use also sees the page prepared for it.
     cell.store(turned.bits(), Release);
-    // What is written into the page next must not be seen before the descriptor by a reader that copies meanwhile.
+    // What is written into the page next must not be seen before the descriptor and the count by a reader that copies
+    // meanwhile.
     fence(Release);
 }

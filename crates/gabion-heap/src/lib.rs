@@ -46,7 +46,7 @@ pub use chunks::{Chunks, Found};
 pub use class::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
 pub use descriptor::{Descriptor, Kind, OWNER_WORD};
 pub use error::{HeapError, Invalid};
-pub use ground::{Ground, shard_of};
+pub use ground::{Ground, Turns, shard_of};
 pub use heap::{Heap, HeapCounts};
 pub use loc::Loc;
 pub use page::{PageSlot, slots_in_page};

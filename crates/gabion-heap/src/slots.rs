@@ -271,7 +271,7 @@ impl Slots {
             ground.blocks.populate(number, index).expect("a page of this heap");
         }
         page.clear((self.head)(generation_floor(number)), reads_zero);
-        turn_page(block, index, Kind::Slots, class);
+        turn_page(ground, block, index, Kind::Slots, class);
         let id = ordinal * PAGES_PER_BLOCK + index;
         self.pages[id] = PageMeta { class: Some(class as u8), whole: page.shape.slots.into(), ..PageMeta::UNUSED };
         self.free_pages -= 1;
@@ -351,7 +351,7 @@ impl Slots {
         let entry = &mut self.blocks[ordinal];
         entry.free |= 1 << index;
         let block = ground.blocks.block(entry.number).expect("a block of this heap");
-        turn_page(block, index, Kind::Free, 0);
+        turn_page(ground, block, index, Kind::Free, 0);
         self.first_free = self.first_free.min(ordinal);
         self.free_pages += 1;
         self.used_pages -= 1;

@@ -7,6 +7,7 @@ use gabion_blocks::os::Twin;
 use gabion_blocks::{BlockSet, Budget, Pool, Settings};
 use proptest::prelude::*;
 
+use crate::ground::Turns;
 use crate::{Chunks, Found, Freed, Ground, Heap, HeapError, Loc, PageSlot, slot_words};
 
 #[derive(Debug, Clone)]
@@ -81,7 +82,8 @@ fn run(operations: &[Operation], budget: u64, refuse_after: i64) {
     twin.refuse_after(refuse_after);
     let (blocks, budget) =
         (BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap(), Budget::new(budget));
-    let ground = Ground { blocks: &blocks, budget: &budget };
+    let turns = Turns::default();
+    let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(3, u64::from, u32::MAX);
     let mut model = Model { taken: Vec::new(), stamps: HashMap::new(), next: 0 };
     for operation in operations {
@@ -215,7 +217,8 @@ proptest! {
 #[test]
 fn steady_churn_reuses_what_it_frees() {
     let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
-    let ground = Ground { blocks: &blocks, budget: &budget };
+    let turns = Turns::default();
+    let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(0, u64::from, u32::MAX);
     let class_of = |step: usize| 1 + step.wrapping_mul(0x9E37_79B9) % 60;
     let mut live: Vec<Loc> = (0..60_000).map(|step| heap.take_slot(ground, class_of(step)).unwrap().1).collect();
@@ -237,7 +240,8 @@ fn steady_churn_reuses_what_it_frees() {
 #[test]
 fn absurd_chunks_are_refused_and_the_largest_is_served() {
     let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
-    let ground = Ground { blocks: &blocks, budget: &budget };
+    let turns = Turns::default();
+    let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(0, u64::from, u32::MAX);
     for words in [1 << 18, 1 << 17, 1, 100_000] {
         heap.take_chunk(ground, words).unwrap();
@@ -251,7 +255,8 @@ fn absurd_chunks_are_refused_and_the_largest_is_served() {
 #[test]
 fn a_freed_chunk_is_taken_again_for_the_same_size() {
     let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
-    let ground = Ground { blocks: &blocks, budget: &budget };
+    let turns = Turns::default();
+    let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(0, u64::from, u32::MAX);
     for words in [130, 189, 255, 256, 257, 1000, 6251, 65_537] {
         let mut chunks: Vec<Loc> = (0..200).map(|_| heap.take_chunk(ground, words).unwrap().1).collect();
@@ -277,7 +282,8 @@ fn rooms_are_aligned_and_inside_their_chunks() {
     let twin: &'static Twin = Box::leak(Box::default());
     let set = BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap();
     let budget = Budget::new(u64::MAX);
-    let ground = Ground { blocks: &set, budget: &budget };
+    let turns = Turns::default();
+    let ground = Ground { blocks: &set, budget: &budget, turns: &turns };
     let mut chunks = Chunks::new(3);
     let (mut live, mut state) = (Vec::new(), 88_172_645_463_325_252_u64);
     let mut below = |end: u64| {

@@ -59,6 +59,8 @@ mod read;
 
 mod place;
 
+mod brief;
+
 mod handover;
 
 mod iterate;
@@ -72,6 +74,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use brief::BriefGlance;
 pub use error::{PileError, PointerFault};
 pub use iterate::{Cursor, Pointers};
 pub use pile::{Pile, PileOptions};
@@ -84,5 +87,7 @@ pub use view::View;
 #[doc(hidden)]
 pub mod model {
     //! The protocol alone, for the model checker.
-    pub use crate::protocol::{Memory, copy_unless_changed, disturb, overwrite, reuse, second_guard, unchanged_while};
+    pub use crate::protocol::{
+        Memory, Words, copy_unless_changed, disturb, overwrite, reuse, second_guard, unchanged_while,
+    };
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gabion_blocks::{
     BlockError, BlockSet, Budget, Os, Pool, Settings, generation_floor, limits, raise_generation_floor,
 };
-use gabion_heap::{Freed, Ground, HeapError, Loc, Unsettled, shard_of, slots_in_page};
+use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
 use crate::change::{CHUNK_PAYLOAD, Payload};
 use crate::error::{PileError, PointerFault};
@@ -41,6 +41,7 @@ pub struct PileOptions {
 pub struct Pile {
     pub(crate) blocks: BlockSet,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) turns: Turns,
     shards: Box<[Shard]>,
 }
 
@@ -77,11 +78,11 @@ impl Pile {
             Some(os) => BlockSet::new(&Pool::new(os, Settings::unpooled())?, shards)?,
         };
         let shards = (0..shards as u32).map(Shard::new).collect();
-        Ok(Self { blocks, budget, shards })
+        Ok(Self { blocks, budget, turns: Turns::default(), shards })
     }
 
     pub(crate) fn ground(&self) -> Ground<'_> {
-        Ground { blocks: &self.blocks, budget: &self.budget }
+        Ground { blocks: &self.blocks, budget: &self.budget, turns: &self.turns }
     }
 
     pub(crate) fn shards(&self) -> &[Shard] {

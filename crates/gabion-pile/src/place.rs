@@ -191,15 +191,6 @@ impl<'a> Glance<'a> {
         self.body.block.read(self.body.at + 1 + first, buf.take_room(length));
     }
 
-    /// As [`Glance::copy`]; false, and nothing is copied, when `buf` has to grow for it, or the payload has less than
-    /// `8 × first` bytes, as what was taken for one may have.
-    #[inline(always)]
-    pub fn copy_at_once(&self, first: usize, buf: &mut ReadBuf) -> bool {
-        let Some(length) = self.length.checked_sub(8 * first) else { return false };
-        let Some(room) = buf.room_at_hand(length) else { return false };
-        self.body.block.read_words(self.body.at + 1 + first, room)
-    }
-
     /// Whether all that was read since the glance is of one payload, and that payload was the owner's current one at one
     /// moment of that time. `linked` says whether the owner's index still leads here; it reads the index by an acquire
     /// load.
@@ -281,16 +272,6 @@ impl IndexedPile {
     /// seen is worth. `None` when no payload lies there, or is just being written.
     #[inline]
     pub fn glance(&self, place: Place) -> Option<Glance<'_>> {
-        let glance = self.glance_at_once(place)?;
-        // In a page put to another use, any bytes may be taken for a word; what fits the block is looked at.
-        let fits = glance.body.at + 1 + glance.length.div_ceil(8) <= WORDS_PER_BLOCK;
-        fits.then_some(glance)
-    }
-
-    /// As [`IndexedPile::glance`], for who reads single words of the payload and copies by [`Glance::copy_at_once`] only: what is
-    /// taken for a payload need not fit the block.
-    #[inline(always)]
-    pub fn glance_at_once(&self, place: Place) -> Option<Glance<'_>> {
         let body = self.body(place)?;
         let page = place.0.page();
         // Acquire: pairs with the release in which the page was given its use.
@@ -299,38 +280,9 @@ impl IndexedPile {
             return None;
         }
         let word = body.head();
-        Some(Glance { body, length: word.length_here()?, word, page, descriptor })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::IndexedPile;
-    use crate::{Pile, ReadBuf};
-
-    #[test]
-    fn a_copy_at_once_gives_what_a_copy_gives_or_nothing() {
-        let pile = IndexedPile::from(Pile::new().unwrap());
-        for length in [0, 1, 8, 75, 80, 1016] {
-            let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
-            let place = pile.put(&payload, 0).unwrap().to_place();
-            let (glance, long) = (pile.glance_at_once(place).unwrap(), pile.glance(place).unwrap());
-            for first in 0..=length / 8 {
-                let (mut fresh, mut buf) = (ReadBuf::new(), ReadBuf::new());
-                assert_eq!(glance.copy_at_once(first, &mut fresh), length == 8 * first, "a fresh buffer has no room");
-                long.copy(first, &mut buf);
-                assert_eq!(buf.payload(), &payload[8 * first..]);
-                assert!(glance.copy_at_once(first, &mut buf) && glance.holds(|| true));
-                assert_eq!((buf.copied(), buf.payload()), (&payload[8 * first..], &payload[8 * first..]));
-            }
-        }
-        // What is taken for a payload may be shorter than what the owner wants to leave out.
-        let (short, mut buf) = (pile.put(&[1; 5], 0).unwrap().to_place(), ReadBuf::new());
-        buf.take_room(5000);
-        let glance = pile.glance_at_once(short).unwrap();
-        assert!((1..4).all(|first| !glance.copy_at_once(first, &mut buf)));
-        assert_eq!(buf.payload().len(), 5000, "nothing was read");
-        let far = pile.put(&[7; 5000], 0).unwrap().to_place();
-        assert!(pile.glance_at_once(far).is_none());
+        let length = word.length_here()?;
+        // In a page put to another use, any bytes may be taken for a word; what fits the block is looked at.
+        let fits = body.at + 1 + length.div_ceil(8) <= WORDS_PER_BLOCK;
+        fits.then_some(Glance { body, length, word, page, descriptor })
     }
 }

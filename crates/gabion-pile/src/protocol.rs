@@ -7,38 +7,57 @@
 //!
 //! The functions are generic over [`Memory`], so that the model checker runs exactly this code.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use gabion_blocks::Block;
 
-/// Words that are shared between threads.
-pub trait Memory {
+/// Words that other threads write.
+pub trait Words {
     /// Reads a word.
     fn load(&self, at: usize, order: Ordering) -> u64;
-    /// Writes a word.
-    fn store(&self, at: usize, value: u64, order: Ordering);
     /// A fence.
     fn fence(order: Ordering);
+}
+
+/// Words that are shared between threads.
+pub trait Memory: Words {
+    /// Writes a word.
+    fn store(&self, at: usize, value: u64, order: Ordering);
     /// Copies `into.len()` bytes, a multiple of 8, from word `at` on; relaxed.
     fn copy_out(&self, at: usize, into: &mut [u8]);
     /// Copies bytes to word `at` and after; relaxed.
     fn copy_in(&self, at: usize, bytes: &[u8]);
 }
 
-impl Memory for Block<'_> {
+impl Words for Block<'_> {
     #[inline]
     fn load(&self, at: usize, order: Ordering) -> u64 {
         self.word(at).load(order)
     }
 
     #[inline]
-    fn store(&self, at: usize, value: u64, order: Ordering) {
-        self.word(at).store(value, order);
+    fn fence(order: Ordering) {
+        std::sync::atomic::fence(order);
+    }
+}
+
+impl<const N: usize> Words for [AtomicU64; N] {
+    #[inline]
+    fn load(&self, at: usize, order: Ordering) -> u64 {
+        self[at].load(order)
     }
 
     #[inline]
     fn fence(order: Ordering) {
         std::sync::atomic::fence(order);
+    }
+}
+
+impl Memory for Block<'_> {
+    #[inline]
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        self.word(at).store(value, order);
     }
 
     #[inline]
@@ -71,14 +90,16 @@ pub fn copy_unless_changed<M: Memory, const N: usize>(
 ///
 /// The link comes first: the guards, which hold afterwards too, say that what it led to is what was copied. `linked`
 /// reads the link by an acquire load, so that the guards are not read before it.
-#[inline]
-pub fn unchanged_while<M: Memory, const N: usize>(
-    linked: impl FnOnce() -> bool,
-    guards: [(&M, usize, u64); N],
-) -> bool {
+#[inline(always)]
+pub fn unchanged_while<W: Words, const N: usize>(linked: impl FnOnce() -> bool, guards: [(&W, usize, u64); N]) -> bool {
     // Acquire: the loads below must not move before the copy.
-    M::fence(Acquire);
-    linked() && guards.iter().all(|&(memory, at, seen)| memory.load(at, Relaxed) == seen)
+    W::fence(Acquire);
+    // A loop: `all` is not always compiled into its caller.
+    let mut unchanged = linked();
+    for (memory, at, seen) in guards {
+        unchanged = unchanged && memory.load(at, Relaxed) == seen;
+    }
+    unchanged
 }
 
 /// Reads a second guard whose place is known only from the first, and makes sure that the first still held then.

@@ -53,20 +53,26 @@ impl ReadBuf {
         }
     }
 
-    /// The payload that was read last, by who knows that it was copied: it was not over 1 MiB. Another one is empty here, or
-    /// whatever was copied before it.
-    #[inline]
-    pub fn copied(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
+    /// The payload that was read last, from byte `first` on, by who knows that it was copied: it was not over 1 MiB. Another
+    /// one is empty here, or whatever was copied before it.
+    #[inline(always)]
+    pub fn copied(&self, first: usize) -> &[u8] {
+        #[cold]
+        fn nothing<'a>() -> &'a [u8] {
+            &[]
+        }
+        // No `unwrap_or_default`: that is compiled without branches, which takes longer than one that is foreseen.
+        self.bytes.get(first..self.length).unwrap_or_else(nothing)
     }
 
-    /// As [`ReadBuf::take_room`], in words; `None` when there is not enough room yet, or a run to let go of.
+    /// As [`ReadBuf::take_room`], in words, of which `length` bytes take so many; `None` when there is not enough room yet, or a
+    /// run to let go of.
     #[inline(always)]
-    pub(crate) fn room_at_hand(&mut self, length: usize) -> Option<&mut [[u8; 8]]> {
+    pub(crate) fn room_at_hand(&mut self, length: usize, words: usize) -> Option<&mut [[u8; 8]]> {
         if self.run.is_some() {
             return None;
         }
-        let room = self.bytes.as_chunks_mut::<8>().0.get_mut(..length.wrapping_add(7) / 8)?;
+        let room = self.bytes.as_chunks_mut::<8>().0.get_mut(..words)?;
         self.length = length;
         Some(room)
     }

@@ -27,6 +27,9 @@ const RESERVED_AWAY: u64 = LARGE << 1;
 const _: () = assert!(RESERVED_AWAY == 1 << 63);
 const _: () = assert!(gabion_heap::MAX_SLOT_WORDS * 8 < 1 << LENGTH_BITS);
 
+/// The longest payload that a word can say lies in its slot.
+pub(crate) const MOST_INLINE: usize = (1 << LENGTH_BITS) - 1;
+
 /// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -98,7 +101,13 @@ impl Word {
     /// Bytes of the payload, if there is one and it is in the slot.
     #[inline(always)]
     pub fn length_here(self) -> Option<usize> {
-        (self.0 & 3 == 1).then_some((self.0 >> PAYLOAD_SHIFT) as usize & ((1 << LENGTH_BITS) - 1))
+        (self.0 & 3 == 1).then_some(self.length())
+    }
+
+    /// Bytes of a payload that is in the slot.
+    #[inline(always)]
+    pub fn length(self) -> usize {
+        (self.0 >> PAYLOAD_SHIFT) as usize & ((1 << LENGTH_BITS) - 1)
     }
 
     #[inline]

@@ -3,7 +3,9 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p gabion-pile --release --test loom`
 #![cfg(loom)]
 
-use gabion_pile::model::{Memory, copy_unless_changed, disturb, overwrite, reuse, second_guard, unchanged_while};
+use gabion_pile::model::{
+    self, Memory, Words as _, copy_unless_changed, disturb, overwrite, reuse, second_guard, unchanged_while,
+};
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicU64, fence};
@@ -36,15 +38,18 @@ impl Words {
     }
 }
 
-impl Memory for Words {
+impl model::Words for Words {
     fn load(&self, at: usize, order: Ordering) -> u64 {
         self.0[at].load(order)
     }
-    fn store(&self, at: usize, value: u64, order: Ordering) {
-        self.0[at].store(value, order);
-    }
     fn fence(order: Ordering) {
         fence(order);
+    }
+}
+
+impl Memory for Words {
+    fn store(&self, at: usize, value: u64, order: Ordering) {
+        self.0[at].store(value, order);
     }
     fn copy_out(&self, at: usize, into: &mut [u8]) {
         for (index, bytes) in into.chunks_exact_mut(8).enumerate() {

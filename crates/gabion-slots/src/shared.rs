@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 
 use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Budget, Held, Pool, inside};
-use gabion_heap::Ground;
+use gabion_heap::{Ground, Turns};
 
 use crate::affinity::{Affinity, AffinitySettings, MOST_AFFINITIES, MOST_ALIGNMENT, NAMES};
 use crate::arena::{Arena, ROWS};
@@ -101,6 +101,7 @@ pub(crate) struct Shared {
     pub id: u64,
     pub pool: Pool,
     pub blocks: BlockSet,
+    turns: Turns,
     pub territory: Territory,
     pub books: Box<[Books]>,
     arenas: Box<[AtomicPtr<Arena>]>,
@@ -118,6 +119,7 @@ impl Shared {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             pool: pool.clone(),
             blocks: BlockSet::new(pool, SMALL_BLOCKS).map_err(SlotsError::NoMemory)?,
+            turns: Turns::default(),
             territory: Territory::new(),
             books: (0..ROWS).map(Books::new).collect(),
             arenas: null_pointers(MOST_ARENAS),
@@ -155,7 +157,7 @@ impl Shared {
 
     /// What chunks of an affinity stand on.
     pub fn ground(&self, affinity: Affinity) -> Ground<'_> {
-        Ground { blocks: &self.blocks, budget: &self.books(affinity).budget }
+        Ground { blocks: &self.blocks, budget: &self.books(affinity).budget, turns: &self.turns }
     }
 
     // --- affinities ----------------------------------------------------------------------------
