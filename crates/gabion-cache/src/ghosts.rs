@@ -11,7 +11,8 @@ use gabion_pile::Place;
 
 use crate::hash::{KEPT_BITS, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS};
-use crate::segments::{FULL, Segments, Stash};
+use crate::segments::{FULL, Segments};
+use crate::stash::Stash;
 
 /// Bytes that a ghost is charged: a word of the ring, and its share of a segment.
 pub(crate) const GHOST_BYTES: u64 = 24;

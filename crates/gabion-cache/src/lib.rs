@@ -93,6 +93,8 @@ mod pages;
 
 mod bucket;
 
+mod stash;
+
 mod segments;
 
 mod moves;

@@ -7,7 +7,8 @@ use crate::bucket::{BUCKET_WORDS, BUCKETS, Bucket, CELLS, HITS_SHIFT, PLACE, SEG
 use crate::growth::{Parts, bounds, partner};
 use crate::hash::SEGMENT_BITS;
 use crate::pages::Unit;
-use crate::segments::{FULL, REACH, Segments, Spot, Stash, hash_of, home, segment_bits, tag};
+use crate::segments::{FULL, REACH, Segments, Spot, hash_of, home, segment_bits, tag};
+use crate::stash::Stash;
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::sync::{AtomicU64, fence};
 
@@ -62,8 +63,8 @@ impl Segments {
         if let Some((step, at)) = free {
             Bucket::of(segment, home + step).fill(at, cell | (step as u64) << STEP_SHIFT, tag(kept));
         } else {
-            stash.cells.push((AtomicU64::new(cell), kept));
-            self.stashed.store(stash.cells.len() as u64, Relaxed);
+            stash.push(self.number(kept), cell, kept);
+            self.stashed.store(stash.len(), Relaxed);
         }
     }
 
@@ -93,11 +94,15 @@ impl Segments {
         let (step, at) = (spot.step(), spot.index());
         let last = if step < REACH {
             let (bucket, cell) = Bucket::at(spot.segment, at);
+            let kept = segment_bits(bucket.cell(cell).load(Relaxed) >> SEGMENT_SHIFT);
             bucket.empty(cell);
+            if stash.len() > 0 {
+                self.settle(stash, spot.segment, self.number(kept), at / BUCKET_WORDS);
+            }
             at / BUCKET_WORDS
         } else {
-            let (_, kept) = stash.cells.swap_remove(at);
-            self.stashed.store(stash.cells.len() as u64, Relaxed);
+            let (_, kept) = stash.take(spot.list(), at);
+            self.stashed.store(stash.len(), Relaxed);
             home(kept) + REACH
         };
         (0..step).for_each(|back| Bucket::of(spot.segment, last + BUCKETS - 1 - back).pass(-1));
@@ -169,19 +174,23 @@ impl Segments {
         Ok(())
     }
 
+    /// Gives one of a segment's stashed cells, if its hash leads near, the room that has become free in a bucket.
+    #[cold]
+    #[inline(never)]
+    fn settle(&self, stash: &mut Stash, segment: &Unit, number: usize, bucket: usize) {
+        let near = |kept: u64| (bucket + BUCKETS - home(kept)) % BUCKETS < REACH;
+        let Some(at) = stash.of(number).iter().position(|(_, kept)| near(*kept)) else { return };
+        let _moving = self.moving();
+        let (cell, kept) = stash.take(number, at);
+        self.stashed.store(stash.len(), Relaxed);
+        (0..REACH).for_each(|step| Bucket::of(segment, home(kept) + step).pass(-1));
+        self.put_in(segment, stash, kept, cell.load(Relaxed));
+    }
+
     /// Takes the cells of a segment out of the stash, with their hashes.
     fn take_stashed(&self, stash: &mut Stash, segment: u64, taken: &mut Vec<(u64, u64)>) {
-        let parts = self.parts();
-        let mut at = 0;
-        while let Some((cell, kept)) = stash.cells.get(at) {
-            if parts.address(*kept) as u64 == segment {
-                taken.push((cell.load(Relaxed), *kept));
-                stash.cells.swap_remove(at);
-            } else {
-                at += 1;
-            }
-        }
-        self.stashed.store(stash.cells.len() as u64, Relaxed);
+        taken.extend(stash.take_all(segment as usize).into_iter().map(|(cell, kept)| (cell.load(Relaxed), kept)));
+        self.stashed.store(stash.len(), Relaxed);
     }
 }
 

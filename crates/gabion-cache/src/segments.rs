@@ -3,7 +3,7 @@
 //!
 //! A *segment* has 64 buckets, a bucket 7 *cells*. An entry's cell lies in its home bucket, which the hash says, or in one
 //! of the three behind it; a bucket counts the cells that passed it by, so that a search ends where nothing went further
-//! (as in Facebook's F14 tables, 2019). Cells that find no place even so go to the *stash*.
+//! (as in Facebook's F14 tables, 2019). Cells that find no place even so go to the *stash*, until there is one again.
 //!
 //! ```text
 //! bucket  tags of 7 cells (8 bits each; 0: free) │ passed by (8)  │ cell × 7
@@ -28,6 +28,7 @@ use crate::bucket::{
 use crate::growth::Parts;
 use crate::hash::{HOME_BITS, SEGMENT_BITS};
 use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS, Unit};
+use crate::stash::Stash;
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::{AtomicU64, fence};
 
@@ -55,24 +56,31 @@ pub(crate) fn tag(kept: u64) -> u64 {
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
     pub segment: &'a Unit,
-    /// `buckets from home, or REACH for the stash (upper half) | word of the segment, or place in the stash`: in one word,
-    /// because spots are handed around.
+    /// `buckets from home, or REACH for the stash (8 bits) | number of the stash's list (24) | word of the segment, or place in
+    /// the list (32)`: in one word, because spots are handed around.
     at: u64,
 }
+
+const STEP_AT: u32 = 56;
+const _: () = assert!(SEGMENT_BITS < STEP_AT - 32);
 
 impl<'a> Spot<'a> {
     #[inline]
     fn new(segment: &'a Unit, home: usize, step: usize, cell: usize) -> Self {
-        Self { segment, at: (step as u64) << 32 | Bucket::word_of(home + step, cell) as u64 }
+        Self { segment, at: (step as u64) << STEP_AT | Bucket::word_of(home + step, cell) as u64 }
     }
 
-    fn stashed(segment: &'a Unit, at: usize) -> Self {
-        Self { segment, at: (REACH as u64) << 32 | at as u64 }
+    fn stashed(segment: &'a Unit, list: usize, at: usize) -> Self {
+        Self { segment, at: (REACH as u64) << STEP_AT | (list as u64) << 32 | at as u64 }
     }
 
     #[inline]
     pub fn step(self) -> usize {
-        (self.at >> 32) as usize
+        (self.at >> STEP_AT) as usize
+    }
+
+    pub fn list(self) -> usize {
+        (self.at >> 32) as usize & ((1 << (STEP_AT - 32)) - 1)
     }
 
     #[inline]
@@ -100,18 +108,6 @@ pub(crate) struct Segments {
     pub version: AtomicU64,
     /// Cells in the stash.
     pub stashed: AtomicU64,
-}
-
-/// What only the lock's holder has of the segments.
-#[derive(Default)]
-pub(crate) struct Stash {
-    /// Cells that found no place, with their hash.
-    pub cells: Vec<(AtomicU64, u64)>,
-    /// Entries in all segments and the stash.
-    pub entries: u64,
-    /// With fewer entries there are too many segments, and with more too few.
-    pub least: u64,
-    pub most: u64,
 }
 
 impl Segments {
@@ -161,7 +157,13 @@ impl Segments {
     #[inline]
     pub fn segment(&self, kept: u64) -> Option<&Unit> {
         // Where there is none, the strip has no first one either.
-        self.strip.get(self.parts().address(kept))
+        self.strip.get(self.number(kept))
+    }
+
+    /// The number of that segment.
+    #[inline]
+    pub fn number(&self, kept: u64) -> usize {
+        self.parts().address(kept)
     }
 
     /// Asks for a hash's home bucket ahead of its use.
@@ -262,7 +264,7 @@ impl Segments {
         if result.is_some() || !more {
             return result;
         }
-        let cells = stash.cells.iter().filter(|(_, other)| *other == kept);
+        let cells = stash.of(self.number(kept)).iter().filter(|(_, other)| *other == kept);
         cells.map(|(word, _)| Cell { word, seen: word.load(Relaxed) }).find_map(found)
     }
 
@@ -272,35 +274,39 @@ impl Segments {
         let (segment, home) = (self.segment(kept).expect("there is a segment"), home(kept));
         match Bucket::of(segment, home).find(tag(kept), place) {
             Some(at) => Spot::new(segment, home, 0, at),
-            None => Self::spot_beyond(stash, segment, kept, place),
+            None => self.spot_beyond(stash, segment, kept, place),
         }
     }
 
     /// Where the cell lies if not in its home.
     #[inline(never)]
-    fn spot_beyond<'a>(stash: &Stash, segment: &'a Unit, kept: u64, place: Place) -> Spot<'a> {
+    fn spot_beyond<'a>(&self, stash: &Stash, segment: &'a Unit, kept: u64, place: Place) -> Spot<'a> {
         let (home, tag) = (home(kept), tag(kept));
         for step in 1..REACH {
             if let Some(at) = Bucket::of(segment, home + step).find(tag, place) {
                 return Spot::new(segment, home, step, at);
             }
         }
-        let at = stash.cells.iter().position(|(cell, _)| cell.load(Relaxed) & PLACE == place.to_bits());
-        Spot::stashed(segment, at.expect("an entry has a cell"))
+        let list = self.number(kept);
+        let at = stash.of(list).iter().position(|(cell, _)| cell.load(Relaxed) & PLACE == place.to_bits());
+        Spot::stashed(segment, list, at.expect("an entry has a cell"))
     }
 
     /// The cell at a spot. Under the shard's lock.
     #[inline]
     pub fn cell<'a>(stash: &'a Stash, spot: Spot<'a>) -> Cell<'a> {
-        let word =
-            if spot.step() == REACH { &stash.cells[spot.index()].0 } else { &spot.segment[spot.index() % UNIT_WORDS] };
+        let word = if spot.step() == REACH {
+            &stash.of(spot.list())[spot.index()].0
+        } else {
+            &spot.segment[spot.index() % UNIT_WORDS]
+        };
         Cell { word, seen: word.load(Relaxed) }
     }
 
     /// A spot as a number that outlasts it, for [`Segments::is_unhit`].
     #[inline]
     pub fn mark(&self, kept: u64, spot: Spot<'_>) -> u64 {
-        (self.parts().address(kept) as u64) << 32 | spot.index() as u64
+        (self.number(kept) as u64) << 32 | spot.index() as u64
     }
 
     /// Whether the cell that leads to a place is still where it was, and nobody has hit it; not known of a stashed one.
@@ -325,8 +331,7 @@ impl Segments {
     pub fn places(&self, stash: &Stash, segment: u64) -> Vec<Place> {
         let unit = self.strip.get(segment as usize);
         let cells = unit.into_iter().flat_map(|unit| (0..BUCKETS).flat_map(|at| Bucket::of(unit, at).cells()));
-        let of_segment = |kept: u64| self.parts().address(kept) as u64 == segment;
-        let stashed = stash.cells.iter().filter(|(_, kept)| of_segment(*kept)).map(|(cell, _)| cell.load(Relaxed));
+        let stashed = stash.of(segment as usize).iter().map(|(cell, _)| cell.load(Relaxed));
         cells.map(|(_, cell, _)| cell).chain(stashed).map(Place::from_bits).collect()
     }
 
@@ -337,7 +342,7 @@ impl Segments {
         mut seen: impl FnMut(Place, u64) -> Result<(), String>,
     ) -> Result<(), String> {
         let parts = self.parts();
-        let mut entries = stash.cells.len() as u64;
+        let (mut entries, mut listed) = (stash.len(), 0);
         for index in 0..parts.count() {
             let segment = self.strip.get(index as usize).ok_or("a segment is missing")?;
             let mut passed = [0; BUCKETS];
@@ -357,8 +362,14 @@ impl Segments {
                     entries += 1;
                 }
             }
-            let stashed = stash.cells.iter().filter(|(_, kept)| parts.address(*kept) as u64 == index);
-            stashed.for_each(|(_, kept)| pass(home(*kept), REACH));
+            for (cell, kept) in stash.of(index as usize) {
+                if parts.address(*kept) as u64 != index {
+                    return Err(format!("a cell in the stash of segment {index} belongs elsewhere"));
+                }
+                pass(home(*kept), REACH);
+                seen(Place::from_bits(cell.load(Relaxed)), *kept)?;
+                listed += 1;
+            }
             for (at, &expected) in passed.iter().enumerate() {
                 let counted = Bucket::of(segment, at).passed();
                 if counted != expected && counted < MOST_PASSED {
@@ -366,10 +377,7 @@ impl Segments {
                 }
             }
         }
-        for (cell, kept) in &stash.cells {
-            seen(Place::from_bits(cell.load(Relaxed)), *kept)?;
-        }
-        if entries == stash.entries && self.stashed.load(Relaxed) == stash.cells.len() as u64 {
+        if entries == stash.entries && [listed, self.stashed.load(Relaxed)] == [stash.len(); 2] {
             Ok(())
         } else {
             Err(format!("{} entries counted, {entries} found", stash.entries))

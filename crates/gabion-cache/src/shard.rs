@@ -16,9 +16,10 @@ use crate::leases::Leases;
 use crate::pages::{Pages, UNIT_BYTES, Unit};
 use crate::policy::{Id, Mode, NONE, Nodes, Policy};
 use crate::record::Record;
-use crate::segments::{Segments, Spot, Stash};
+use crate::segments::{Segments, Spot};
 use crate::shortage::Shortage;
 use crate::sketches::Sketches;
+use crate::stash::Stash;
 use crate::wheel::{Due, Hooks, Timers, Wheel};
 
 /// What all shards of a cache stand on.

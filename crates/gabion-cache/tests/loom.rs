@@ -19,6 +19,8 @@ mod growth;
 mod moves;
 #[path = "../src/segments.rs"]
 mod segments;
+#[path = "../src/stash.rs"]
+mod stash;
 
 /// The crate's door to atomics, opened to the checker.
 mod sync {
@@ -84,8 +86,10 @@ mod pages {
     }
 }
 
+use bucket::{BUCKETS, CELLS};
 use hash::{HOME_BITS, SEGMENT_BITS};
-use segments::{Glimpse, Segments, Stash};
+use segments::{Glimpse, Segments};
+use stash::Stash;
 
 /// What is kept of the hash of key `number`: each has a tag of its own, and odd ones go to the second segment once there is
 /// one.
@@ -230,6 +234,29 @@ fn what_is_there_is_found_while_others_come_and_go() {
             remove(segments, stash, 4);
         },
     );
+}
+
+#[test]
+fn what_is_in_the_stash_is_found_while_it_finds_a_place() {
+    let last = (BUCKETS * CELLS) as u64;
+    for (way, number) in [(WAYS[0], last), (WAYS[1], last), (WAYS[0], 1), (WAYS[1], 1)] {
+        bounded(move || {
+            let (index, mut stash) = index();
+            stash.most = u64::MAX;
+            (2..=last).for_each(|number| insert(&index.segments, &mut stash, number));
+            assert_eq!(stash.len(), 1);
+            let other = Arc::clone(&index);
+            let reader = thread::spawn(move || {
+                let found = way(&other.segments, number);
+                assert!(found == Found::At(place(number)) || found == Found::Changed, "{number}: {found:?}");
+            });
+            remove(&index.segments, &mut stash, 3);
+            reader.join().unwrap();
+            assert_eq!(stash.len(), 0);
+            assert_eq!(search(&index.segments, number), Found::At(place(number)));
+            index.segments.validate(&stash, |_, _| Ok(())).unwrap();
+        });
+    }
 }
 
 #[test]

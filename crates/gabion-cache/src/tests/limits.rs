@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{cache, get, priority, ttl, weight};
+use crate::segments::FULL;
 use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, ReadBuf, Reason, Span, TableOptions};
 
 #[test]
@@ -360,4 +361,37 @@ fn what_came_and_went_is_what_there_is() {
         }
         cache.validate().unwrap();
     }
+}
+
+#[test]
+fn what_finds_no_place_in_the_index_gets_one_that_becomes_free() {
+    let options = CacheOptions { max_bytes: 64 << 20, shards: Some(1), ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    let stashed = || cache.core().parts().1[0].lock().stash.len();
+    // As full as segments get before they are split.
+    let entries = FULL * 64 - 1;
+    let key = |number: u64| number.to_le_bytes();
+    for number in 0..entries {
+        cache.put(&key(number), b"value", &priority(0));
+    }
+    cache.validate().unwrap();
+    let before = stashed();
+    assert!(before > 50, "{before} found no place");
+    // Each that goes makes room for one that comes, and perhaps for one from the stash.
+    for number in 0..entries {
+        assert!(cache.remove(&key(number)));
+        cache.put(&key(number + entries), b"value", &priority(0));
+        if number % 1000 == 0 {
+            cache.validate().unwrap();
+        }
+    }
+    let after = stashed();
+    assert!(after < 2 * before, "{after} of {entries} entries have no place, and of the first {before} had none");
+    let mut buf = ReadBuf::new();
+    assert!((entries..2 * entries).all(|number| cache.get(&key(number), &mut buf).is_some()));
+    for number in entries..entries + entries / 4 {
+        cache.remove(&key(number));
+    }
+    cache.validate().unwrap();
+    assert!(stashed() < before / 10, "{} wait beside room for nearly all", stashed());
 }
