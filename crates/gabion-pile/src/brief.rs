@@ -15,8 +15,8 @@ use crate::protocol::unchanged_while;
 use crate::read::ReadBuf;
 use crate::word::{MOST_INLINE, Word};
 
-/// Words from a slot's first on that a brief glance may look at: the slot and, because what is taken for a payload may be anything, as
-/// many as its length could say.
+/// Words from a slot's first on that a brief glance may look at: the slot and, because what is taken for a payload may be
+/// anything, as many as its length could say.
 const REACH: usize = 1 + MOST_INLINE.div_ceil(8);
 const _: () = assert!(REACH >= MAX_SLOT_WORDS);
 
@@ -29,8 +29,8 @@ pub struct BriefGlance<'a> {
 }
 
 impl IndexedPile {
-    /// Looks at the payload at a place without a lock. The place may be out of date: [`BriefGlance::holds`] decides what was seen is
-    /// worth. `None` when a [`IndexedPile::glance`] will tell.
+    /// Looks at the payload at a place without a lock. The place may be out of date: [`BriefGlance::holds`] decides what was
+    /// seen is worth. `None` when a [`IndexedPile::glance`] will tell.
     #[inline(always)]
     pub fn brief_glance(&self, place: Place) -> Option<BriefGlance<'_>> {
         let place = place.to_loc();
@@ -68,7 +68,7 @@ impl<'a> BriefGlance<'a> {
     #[inline(always)]
     pub fn copy(&self, first: usize, buf: &mut ReadBuf) -> bool {
         let Some(length) = self.len().checked_sub(8 * first) else { return false };
-        // `div_ceil` of what may overflow takes thrice as long.
+        // Not `div_ceil`, which does not overflow, and takes thrice as long.
         let Some(words) = self.words.get(1 + first..1 + ((self.len() + 7) >> 3)) else { return false };
         let Some(room) = buf.room_at_hand(length, words.len()) else { return false };
         copy_out(words, room);
