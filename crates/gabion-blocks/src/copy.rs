@@ -145,6 +145,7 @@ unsafe fn copy_8(from: *const u8, to: *mut u8) {
 #[inline]
 pub fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
     use std::sync::atomic::Ordering::Relaxed;
+    assert_eq!(words.len(), into.len(), "one word for each eight bytes");
     for (word, bytes) in words.iter().zip(into) {
         // Relaxed: the caller's fence and second look decide what this is worth.
         *bytes = word.load(Relaxed).to_le_bytes();

@@ -109,7 +109,7 @@ impl Shard {
         now: impl Fn() -> u64,
     ) -> Option<usize> {
         let due = found.due;
-        if due != Due::NONE && !ground.lives_long(due) && !self.lives(ground, due, cell, used, now()) {
+        if due != Due::NONE && !ground.lives_long(due) && !self.lives(ground, due, (hash, cell), used, now()) {
             return None;
         }
         if used {
@@ -118,7 +118,7 @@ impl Shard {
                     self.sketches.note_hit(hash.kept());
                 }
             } else if ground.mode.moves_on_hit() {
-                self.move_up(ground, cell);
+                self.move_up(ground, hash, cell);
             }
         }
         Some(found.offset)
@@ -126,15 +126,15 @@ impl Shard {
 
     /// Whether an entry with an end lives on; a use puts the end of its idle time off.
     #[inline(never)]
-    fn lives(&self, ground: &Ground, due: Due, cell: Cell<'_>, used: bool, now: u64) -> bool {
+    fn lives(&self, ground: &Ground, due: Due, (hash, cell): (KeyHash, Cell<'_>), used: bool, now: u64) -> bool {
         if due.deadline() <= now {
             return false;
         }
         if used && due.idle().is_some_and(|idle| due.deadline() != now + idle) {
-            let _state = self.lock();
+            let state = self.lock();
             let entry = Entry::at(&ground.pile, cell.place().to_bits());
             // Still the same entry: the deadline is its own.
-            if cell.stands() && entry.end() == due {
+            if self.leads_to(&state, hash, cell.place()) && entry.end() == due {
                 put_off(entry, now);
             }
         }
@@ -187,11 +187,17 @@ impl Shard {
 
     /// The policy hears of a use.
     #[cold]
-    fn move_up(&self, ground: &Ground, cell: Cell<'_>) {
+    fn move_up(&self, ground: &Ground, hash: KeyHash, cell: Cell<'_>) {
         let mut state = self.lock();
-        if cell.stands() {
+        if self.leads_to(&state, hash, cell.place()) {
             self.move_up_locked(ground, &mut state, cell.place());
         }
+    }
+
+    /// Whether an entry of the shard lies at a place where a reader found one. The index says so, and no cell: it may be of a
+    /// segment that was given back meanwhile, and be another shard's.
+    fn leads_to(&self, state: &State, hash: KeyHash, place: Place) -> bool {
+        self.segments.find_all(&state.stash, hash.kept(), |cell| (cell.place() == place).then_some(())).is_some()
     }
 
     fn move_up_locked(&self, ground: &Ground, state: &mut State, place: Place) {

@@ -113,7 +113,7 @@ impl Segments {
         let _moving = self.moving();
         let count = self.count();
         self.parts.store(Parts::of(0).to_bits(), Release);
-        (0..count as usize).for_each(|segment| self.strip.give(segment));
+        (0..count as usize).for_each(|segment| self.give(segment));
         self.stashed.store(0, Relaxed);
         *stash = Stash::default();
     }
@@ -146,7 +146,16 @@ impl Segments {
         for (cell, kept) in taken {
             self.put(stash, kept, cell);
         }
-        self.strip.give(last as usize);
+        self.give(last as usize);
+    }
+
+    /// Gives a segment's memory back, without the cells that were in it: a reader may come late, and a cell that still stood
+    /// would tell him that its entry does.
+    fn give(&self, segment: usize) {
+        if let Some(cells) = self.strip.get(segment) {
+            clear(cells);
+        }
+        self.strip.give(segment);
     }
 
     /// Splits the segment whose turn it is. Cells in their home stay there; those that were pushed out of it get another chance.
@@ -196,8 +205,11 @@ impl Segments {
 
 /// Makes a segment empty.
 fn clear(segment: &Unit) {
+    // Release: a late reader who finds cells gone, of whichever shard they were, finds that its version has changed.
+    fence(Release);
     for word in segment {
-        // Relaxed: the version, or the count that makes the segment known, orders it.
+        // Relaxed: the fence orders it, the count that makes the segment known, and for whoever finds what took an entry's
+        // place a fence behind this.
         word.store(0, Relaxed);
     }
 }

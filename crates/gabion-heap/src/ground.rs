@@ -29,7 +29,7 @@ impl Turns {
     /// The number before a copy.
     #[inline(always)]
     pub fn before(&self) -> u64 {
-        // Acquire: what is copied comes after it.
+        // Acquire: what is copied comes after it, and is no older than the last turn that is counted.
         self.0.load(Acquire)
     }
 
@@ -49,8 +49,9 @@ pub fn shard_of(block: Block<'_>) -> u32 {
 
 /// Writes a page's descriptor for its next use.
 pub(crate) fn turn_page(ground: Ground<'_>, block: Block<'_>, page: usize, kind: Kind, class: usize) {
-    // Relaxed: the fence below orders it.
-    ground.turns.0.fetch_add(1, Relaxed);
+    // Release: who finds the count of this turn finds nothing older in the page than it was prepared with. What comes after the
+    // turn is ordered by the fence below.
+    ground.turns.0.fetch_add(1, Release);
     let cell = Descriptor::of(block, page);
     let turned = Descriptor::from_bits(cell.load(Relaxed)).turned(kind, class);
     // Release: a reader that sees the new use also sees the page prepared for it.

@@ -29,8 +29,8 @@ pub struct BriefGlance<'a> {
 }
 
 impl IndexedPile {
-    /// Looks at the payload at a place without a lock. The place may be out of date: [`BriefGlance::holds`] decides what was
-    /// seen is worth. `None` when a [`IndexedPile::glance`] will tell.
+    /// Looks at the payload at a place without a lock. The place may be out of date: what was seen is worth something if
+    /// [`BriefGlance::holds`] says so. `None` when a [`IndexedPile::glance`] will tell.
     #[inline(always)]
     pub fn brief_glance(&self, place: Place) -> Option<BriefGlance<'_>> {
         let place = place.to_loc();
@@ -78,8 +78,8 @@ impl<'a> BriefGlance<'a> {
     /// As [`Glance::holds`](crate::Glance::holds).
     #[inline(always)]
     pub fn holds(&self, linked: impl FnOnce() -> bool) -> bool {
-        // Where the owner's index leads, a slot is. With no page turned since the first look it was one then, too, and its word
-        // one that never comes back.
+        // Where the owner's index leads now, a slot is. With no page turned since the first look it was one then, too, and its
+        // word one that never comes back. So an owner takes out what leads to a place before the place is freed.
         let (turns, before) = self.turns;
         unchanged_while(linked, [(self.words, 0, self.word.0)]) && turns.stands(before)
     }
@@ -115,6 +115,7 @@ mod tests {
         let far = pile.put(&[7; 5000], 0).unwrap().to_place();
         assert!(pile.brief_glance(far).is_none());
     }
+
     #[test]
     fn a_glance_does_not_hold_once_any_page_was_put_to_another_use() {
         let pile = IndexedPile::from(Pile::new().unwrap());

@@ -268,8 +268,8 @@ impl IndexedPile {
         Some(Pointer::new(place.0, self.body(place)?.head().generation()))
     }
 
-    /// Looks at the payload at a place without a lock. The place may be out of date: [`Glance::holds`] decides what was
-    /// seen is worth. `None` when no payload lies there, or is just being written.
+    /// Looks at the payload at a place without a lock. The place may be out of date: what was seen is worth something if
+    /// [`Glance::holds`] says so. `None` when no payload lies there, or is just being written.
     #[inline]
     pub fn glance(&self, place: Place) -> Option<Glance<'_>> {
         let body = self.body(place)?;

@@ -212,3 +212,24 @@ fn bytes_that_look_like_a_payload_in_a_page_of_another_use_are_not_taken_for_one
         &[1, 3],
     );
 }
+
+#[test]
+fn bytes_that_look_like_the_next_payload_are_not_taken_for_it() {
+    check_linked(
+        |words| {
+            // As above, but what is written where the slot was is the very word that the next payload there will have. Before
+            // the page turns back, it is made ready: that must not be seen later than the turn.
+            words.store(OTHER, 0, Release);
+            words.store(WORD, 0, Release);
+            disturb((words, DESCRIPTOR), 1);
+            words.store(PAYLOAD, 7, Relaxed);
+            words.store(PAYLOAD + 1, 7, Relaxed);
+            words.store(WORD, 3, Relaxed);
+            words.store(WORD, 0, Relaxed);
+            disturb((words, DESCRIPTOR), 2);
+            reuse((words, PAYLOAD), &payload(3), (words, WORD, 3));
+            words.store(OTHER, 1, Release);
+        },
+        &[1, 3],
+    );
+}

@@ -8,6 +8,8 @@ mod exact;
 
 mod exchange;
 
+mod late;
+
 mod leases;
 
 mod limits;

@@ -25,11 +25,18 @@ impl Random {
     }
 }
 
-/// Key, version and as many bytes as the version says, all to be checked by whoever reads.
+/// Key, version and as many bytes as the version says, all to be checked by whoever reads. Versions that follow each other have
+/// one kind of size for some time, so that pages of other sizes come and go.
 fn value(key: u32, version: u64) -> Vec<u8> {
+    let length = match version / 2048 % 4 {
+        0 => version % 300,
+        1 => 0,
+        2 => 700 + version % 200,
+        _ => version * 7 % 3000,
+    };
     let mut value = Vec::from(key.to_le_bytes());
     value.extend_from_slice(&version.to_le_bytes());
-    value.extend((0..version % 300).map(|at| (at as u8).wrapping_add(version as u8)));
+    value.extend((0..length).map(|at| (at as u8).wrapping_add(version as u8)));
     value
 }
 
@@ -57,6 +64,8 @@ fn readers_see_whole_values_and_never_older_ones_than_before() {
                             let key = (random.next() >> 8) as u32 % 3000 * 3 + writer;
                             if random.next().is_multiple_of(8) {
                                 cache.remove(&key.to_le_bytes());
+                            } else if random.next().is_multiple_of(10_000) {
+                                cache.clear_all();
                             } else {
                                 let result = cache.put(&key.to_le_bytes(), &value(key, version), &priority(0));
                                 assert_ne!(result, PutResult::Rejected);
