@@ -223,7 +223,6 @@ fn bytes_that_look_like_the_next_payload_are_not_taken_for_it() {
             words.store(WORD, 0, Release);
             disturb((words, DESCRIPTOR), 1);
             words.store(PAYLOAD, 7, Relaxed);
-            words.store(PAYLOAD + 1, 7, Relaxed);
             words.store(WORD, 3, Relaxed);
             words.store(WORD, 0, Relaxed);
             disturb((words, DESCRIPTOR), 2);
