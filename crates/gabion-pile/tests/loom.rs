@@ -148,7 +148,15 @@ fn a_guest_that_moves_away_and_back_is_found_out_by_the_descriptor() {
 /// A cell of an owner's index stands in word 4 and leads to the slot (1), or not. Runs `change` beside a reader that
 /// follows it; what passes is a payload that the cell led to.
 fn check_linked(change: impl Fn(&Words) + Send + Sync + Copy + 'static, published: &'static [u64]) {
-    loom::model(move || {
+    check_linked_in(loom::model::Builder::new(), change, published);
+}
+
+fn check_linked_in(
+    model: loom::model::Builder,
+    change: impl Fn(&Words) + Send + Sync + Copy + 'static,
+    published: &'static [u64],
+) {
+    model.check(move || {
         let shared = Words::new();
         shared.store(OTHER, 1, Release);
         let writer = {
@@ -215,7 +223,11 @@ fn bytes_that_look_like_a_payload_in_a_page_of_another_use_are_not_taken_for_one
 
 #[test]
 fn bytes_that_look_like_the_next_payload_are_not_taken_for_it() {
-    check_linked(
+    // So many steps: the interleavings with up to three preemptions, unless `LOOM_MAX_PREEMPTIONS` says more.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(3));
+    check_linked_in(
+        model,
         |words| {
             // As above, but what is written where the slot was is the very word that the next payload there will have. Before
             // the page turns back, it is made ready: that must not be seen later than the turn.
