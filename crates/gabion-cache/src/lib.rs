@@ -48,6 +48,7 @@
 //! | `growth` | when parts of a shard split and join |
 //! | `pages` | memory of the index, in units of 4 KiB |
 //! | `bucket` | a cache line of the index: cells and their tags |
+//! | `stash` | cells that found no place in their bucket |
 //! | `segments` | from a hash to places, without a lock |
 //! | `moves` | how cells come, go and move, a segment at a time |
 //! | `sketches` | the sketches of a shard, as many as it needs |
