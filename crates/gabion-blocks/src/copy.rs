@@ -67,10 +67,11 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, count: usize) {
                 }
                 copy_64(from.add(bytes - 64), to.add(bytes - 64));
             }
-            8.. => {
+            9.. => {
                 copy_64(from, to);
                 copy_64(from.add(bytes - 64), to.add(bytes - 64));
             }
+            8 => copy_64(from, to),
             4.. => {
                 copy_16(from, to);
                 copy_16(from.add(16), to.add(16));

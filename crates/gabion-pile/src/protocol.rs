@@ -72,7 +72,7 @@ impl Memory for Block<'_> {
 
 /// Copies a payload out; true when every guard (memory, place, value seen before by an acquire load) still has its
 /// value, and the copy is therefore of one piece.
-#[inline]
+#[inline(always)]
 pub fn copy_unless_changed<M: Memory, const N: usize>(
     payload: (&M, usize),
     into: &mut [u8],
@@ -81,7 +81,7 @@ pub fn copy_unless_changed<M: Memory, const N: usize>(
     payload.0.copy_out(payload.1, into);
     // Acquire: the loads below must not move before the copy.
     M::fence(Acquire);
-    guards.iter().all(|&(memory, at, seen)| memory.load(at, Relaxed) == seen)
+    unchanged(guards)
 }
 
 /// For a payload that was found by a link outside the pile: true when the link was still there after the copy, and then
@@ -93,10 +93,16 @@ pub fn copy_unless_changed<M: Memory, const N: usize>(
 pub fn unchanged_while<W: Words, const N: usize>(linked: impl FnOnce() -> bool, guards: [(&W, usize, u64); N]) -> bool {
     // Acquire: the loads below must not move before the copy.
     W::fence(Acquire);
+    linked() && unchanged(guards)
+}
+
+/// Whether words are what they were.
+#[inline(always)]
+fn unchanged<W: Words, const N: usize>(guards: [(&W, usize, u64); N]) -> bool {
     // A loop: `all` is not always compiled into its caller.
-    let mut unchanged = linked();
-    for (memory, at, seen) in guards {
-        unchanged = unchanged && memory.load(at, Relaxed) == seen;
+    let mut unchanged = true;
+    for (words, at, seen) in guards {
+        unchanged = unchanged && words.load(at, Relaxed) == seen;
     }
     unchanged
 }
