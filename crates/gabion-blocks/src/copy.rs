@@ -72,16 +72,17 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, count: usize) {
                 copy_64(from.add(bytes - 64), to.add(bytes - 64));
             }
             8 => copy_64(from, to),
-            4.. => {
+            5.. => {
                 copy_16(from, to);
                 copy_16(from.add(16), to.add(16));
                 copy_16(from.add(bytes - 32), to.add(bytes - 32));
                 copy_16(from.add(bytes - 16), to.add(bytes - 16));
             }
-            2.. => {
+            3.. => {
                 copy_16(from, to);
                 copy_16(from.add(bytes - 16), to.add(bytes - 16));
             }
+            2 => copy_16(from, to),
             1 => copy_8(from, to),
             0 => {}
         }

@@ -65,6 +65,7 @@ impl Cache {
     fn of(core: Core, options: &CacheOptions) -> Self {
         let core = Arc::new(core);
         let record = core.table("", options.table).expect("the first table has a number");
+        debug_assert_eq!(record.id, DEFAULT, "no other table is there yet");
         Self { table: Table { core, record, flights: Arc::default() } }
     }
 

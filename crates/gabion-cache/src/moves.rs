@@ -150,7 +150,7 @@ impl Segments {
     }
 
     /// Gives a segment's memory back, without the cells that were in it: a reader may come late, and a cell that still stood
-    /// would tell him that its entry does.
+    /// would say that its entry does.
     fn give(&self, segment: usize) {
         if let Some(cells) = self.strip.get(segment) {
             clear(cells);

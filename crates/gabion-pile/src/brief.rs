@@ -13,11 +13,11 @@ use gabion_heap::{MAX_SLOT_WORDS, Turns};
 use crate::place::{IndexedPile, Place};
 use crate::protocol::unchanged_while;
 use crate::read::ReadBuf;
-use crate::word::{MOST_INLINE, Word};
+use crate::word::{MOST_LENGTH, Word};
 
 /// Words from a slot's first on that a brief glance may look at: the slot and, because what is taken for a payload may be
 /// anything, as many as its length could say.
-const REACH: usize = 1 + MOST_INLINE.div_ceil(8);
+const REACH: usize = 1 + MOST_LENGTH.div_ceil(8);
 const _: () = assert!(REACH >= MAX_SLOT_WORDS);
 
 /// A payload that lay in its slot when it was looked at. As a [`Glance`](crate::Glance), but not of the last slots of a block.

@@ -28,7 +28,7 @@ const _: () = assert!(RESERVED_AWAY == 1 << 63);
 const _: () = assert!(gabion_heap::MAX_SLOT_WORDS * 8 < 1 << LENGTH_BITS);
 
 /// The longest payload that a word can say lies in its slot.
-pub(crate) const MOST_INLINE: usize = (1 << LENGTH_BITS) - 1;
+pub(crate) const MOST_LENGTH: usize = (1 << LENGTH_BITS) - 1;
 
 /// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
