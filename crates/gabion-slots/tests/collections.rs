@@ -163,10 +163,12 @@ fn another_thread_may_drop_it() {
         })
         .collect();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let dropping = scope.spawn(|| {
             assert!(lists.iter().enumerate().all(|(n, list)| list.len() == n));
             drop(lists);
         });
+        // The end of a scope does not wait for what a thread does last: to send off what it freed.
+        dropping.join().unwrap();
     });
     assert_eq!(live(&slots), 0);
 }
