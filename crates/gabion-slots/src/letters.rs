@@ -70,7 +70,9 @@ impl Hazard {
     /// Names a block, and says whether its affinity's `epoch` is still `seen`. If not, it was released, and the block may be
     /// gone.
     pub fn name(&self, block: usize, epoch: &AtomicU32, seen: u32) -> bool {
-        self.block.store(block, Ordering::Relaxed);
+        // Release: who waits for the block named before may see this name without ever having seen that none was named, and
+        // must see what was done to that block all the same. A store by the same thread does not carry on what `clear` published.
+        self.block.store(block, Ordering::Release);
         // The fence stands between the store and the load, as the other one in `raise` does: either the other thread
         // sees the name and waits, or the load sees the new epoch.
         fence(Ordering::SeqCst);
