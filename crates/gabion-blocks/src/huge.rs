@@ -7,7 +7,8 @@
 //! own clock: waiting for a processor says nothing about memory.
 //!
 //! What went without is not lost: memory that is lent again and again is moved onto huge pages step by step, as soon as
-//! the system has cheap ones.
+//! the system has cheap ones; and a block that a set has filled is left to the system, which moves it in its own time
+//! ([`BlockSet::note_touched`](crate::BlockSet::note_touched)).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -174,6 +175,8 @@ mod tests {
         unsafe fn populate(&self, _: NonNull<u8>, _: usize) {}
 
         unsafe fn advise_huge(&self, _: NonNull<u8>, _: usize) {}
+
+        unsafe fn advise_small(&self, _: NonNull<u8>, _: usize) {}
 
         unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool {
             self.asked.lock().unwrap().push((at.addr().get() - self.base.addr().get(), bytes));

@@ -6,7 +6,7 @@ use crate::block::Block;
 use crate::directory::Owner;
 use crate::error::BlockError;
 use crate::os::Os;
-use crate::pool::{Held, Pool, note_holes, note_no_holes};
+use crate::pool::{Held, Pool, note_holes, note_no_holes, note_small};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, huge};
 
@@ -57,13 +57,16 @@ impl BlockSet {
             unsafe { base.write_bytes(0, HEADER_BYTES) };
         }
         if small {
-            // Most of it will never be touched, and none of it has huge pages: nothing to keep warm.
-            note_holes(base);
+            // Most of it may never be touched: nothing to keep warm, and nothing to have huge pages for.
+            self.open_holes(base);
         }
         let number = self.owner.enter(base.addr().get())?;
         if !small && zero {
             // SAFETY: a block that reads as zero, which nobody else knows the number of yet.
-            unsafe { huge::prepare(self.os(), base, BLOCK_BYTES) };
+            let huge = unsafe { huge::prepare(self.os(), base, BLOCK_BYTES) };
+            if !huge {
+                note_small(base);
+            }
         }
         lock(&self.blocks).push((number, span));
         Ok((number, zero))
@@ -131,10 +134,22 @@ impl BlockSet {
         Ok(())
     }
 
-    /// Notes that all of a block's memory was touched, so that the pool may keep it warm when it is given back.
+    /// Notes that all of a block's memory was touched: the pool may keep it warm when it is given back, and the system may
+    /// gather it onto huge pages in its own time. That makes nobody wait, as a first touch of huge pages can.
     pub fn note_touched(&self, number: u32) {
-        if let Some(base) = self.base(number) {
-            note_no_holes(base);
+        if let Some(base) = self.base(number)
+            && note_no_holes(base)
+        {
+            // SAFETY: a mapped block of ours.
+            unsafe { self.os().advise_huge(base, BLOCK_BYTES) };
+        }
+    }
+
+    /// Notes that part of a block's memory will not be there, and has the system leave it at that.
+    fn open_holes(&self, base: NonNull<u8>) {
+        if note_holes(base) {
+            // SAFETY: a mapped block of ours.
+            unsafe { self.os().advise_small(base, BLOCK_BYTES) };
         }
     }
 
@@ -146,11 +161,10 @@ impl BlockSet {
     pub fn decommit(&self, number: u32, first: usize, pages: usize) {
         assert!(first <= PAGES_PER_BLOCK && pages <= PAGES_PER_BLOCK - first, "pages beyond the block");
         let (start, end) = ((first * PAGE_BYTES).max(HEADER_BYTES), (first + pages) * PAGE_BYTES);
-        let base = self.owner.find(number).and_then(|base| NonNull::new((base + start) as *mut u8));
-        let base = base.expect("a block of this set");
-        note_holes(base);
+        let base = self.base(number).expect("a block of this set");
+        self.open_holes(base);
         // SAFETY: inside a mapped block of ours, whose words are accessed atomically only.
-        unsafe { self.os().decommit(base, end.saturating_sub(start)) };
+        unsafe { self.os().decommit(base.add(start), end.saturating_sub(start)) };
     }
 
     /// The numbers of all blocks, in the order in which they came as long as none was given back.
@@ -287,6 +301,68 @@ mod tests {
         pool.validate().unwrap();
         drop((again, pool));
         assert_eq!(twin.mapped(), 0);
+    }
+
+    /// What the system was told about the memory at `base`: "hg" for huge pages, "nh" for small ones, neither at first.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn advice(base: NonNull<u8>) -> Option<&'static str> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut here = false;
+        let flags = smaps.lines().find_map(|line| {
+            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            let ends = range.map(|(start, end)| (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16)));
+            if let Some((Ok(start), Ok(end))) = ends {
+                here = (start..end).contains(&base.addr().get());
+            }
+            line.strip_prefix("VmFlags:").filter(|_| here)
+        });
+        flags.unwrap().split_whitespace().find_map(|flag| ["hg", "nh"].into_iter().find(|&other| other == flag))
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn memory_that_was_given_back_is_not_brought_back_by_huge_pages() {
+        if !std::fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
+            return;
+        }
+        let set = BlockSet::new(&unpooled(system()), 1).unwrap();
+        let small = set.map().unwrap().0;
+        let (number, _) = set.map().unwrap();
+        let (first, last) = (set.base(number).unwrap(), set.block(number).unwrap().word(BLOCK_BYTES / 8 - 1));
+        assert_eq!(advice(set.base(small).unwrap()), Some("nh"), "most of a small block may never be touched");
+        for round in 0..3 {
+            last.store(7, Ordering::Relaxed);
+            set.note_touched(number);
+            // SAFETY: the last page of a block that is mapped.
+            let ends = [first, unsafe { first.add(BLOCK_BYTES - PAGE_BYTES) }];
+            assert!(round == 0 || ends.map(advice) == [Some("hg"); 2], "all of it is in use");
+            set.decommit(number, 3, 2);
+            assert_eq!(ends.map(advice), [Some("nh"); 2], "the holes would be filled");
+            assert_eq!(last.load(Ordering::Relaxed), 7);
+        }
+        set.note_touched(small);
+        assert_eq!(advice(set.base(small).unwrap()), Some("hg"));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_block_that_went_without_huge_pages_may_have_them_when_it_is_full() {
+        if !std::fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
+            return;
+        }
+        let set = BlockSet::new(&unpooled(system()), 0).unwrap();
+        let number = set.map().unwrap().0;
+        let base = set.base(number).unwrap();
+        // As if they had been too dear when it was mapped.
+        note_small(base);
+        // SAFETY: a block that is mapped.
+        unsafe { system().advise_small(base, BLOCK_BYTES) };
+        set.note_touched(number);
+        assert_eq!(advice(base), Some("hg"));
+        // SAFETY: as above.
+        unsafe { system().advise_small(base, BLOCK_BYTES) };
+        set.note_touched(number);
+        assert_eq!(advice(base), Some("nh"), "asked for once only");
     }
 
     #[test]

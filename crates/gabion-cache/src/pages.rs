@@ -89,6 +89,9 @@ impl Pages {
             stock.empty.extend((0..PAGES_PER_BLOCK as u32).rev().map(|page| number * PAGES_PER_BLOCK as u32 + page));
         }
         let page = stock.empty.pop().expect("a block has pages");
+        if stock.empty.is_empty() {
+            self.set.note_touched(page / PAGES_PER_BLOCK as u32);
+        }
         stock.open.insert(page, Open { free: ALL, charged: 0 });
         Ok(page)
     }

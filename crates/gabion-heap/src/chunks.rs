@@ -365,6 +365,9 @@ impl Chunks {
             ground.budget.take((more * PAGE_BYTES) as u64)?;
             entry.touched = pages;
             self.touched_pages += more as u64;
+            if pages == PAGES_PER_BLOCK {
+                ground.blocks.note_touched(entry.number);
+            }
         }
         Ok(())
     }

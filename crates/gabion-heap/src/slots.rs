@@ -270,6 +270,9 @@ impl Slots {
             // Sixteen faults in one: the page is about to be filled.
             ground.blocks.populate(number, index).expect("a page of this heap");
         }
+        if entry.free == 0 {
+            ground.blocks.note_touched(number);
+        }
         page.clear((self.head)(generation_floor(number)), reads_zero);
         turn_page(ground, block, index, Kind::Slots, class);
         let id = ordinal * PAGES_PER_BLOCK + index;

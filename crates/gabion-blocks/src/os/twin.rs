@@ -151,6 +151,12 @@ unsafe impl Os for Twin {
         unsafe { system().advise_huge(at, bytes) };
     }
 
+    unsafe fn advise_small(&self, at: NonNull<u8>, bytes: usize) {
+        self.check(at, bytes);
+        // SAFETY: the caller's duty, passed on.
+        unsafe { system().advise_small(at, bytes) };
+    }
+
     unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool {
         self.check(at, bytes);
         self.gathered.fetch_add(bytes as u64, Ordering::SeqCst);

@@ -54,8 +54,12 @@ pub(super) fn steady_time_roughly() -> Duration {
 unsafe fn unmap_range(at: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller owns the range and has given up all use of it.
-        let done = unsafe { libc::munmap(at.cast(), bytes) };
-        debug_assert_eq!(done, 0);
+        if unsafe { libc::munmap(at.cast(), bytes) } != 0 {
+            // A process may have so many mappings, and this would have cut one in two. Its addresses are lost then, its memory
+            // need not be.
+            // SAFETY: as above.
+            unsafe { libc::madvise(at.cast(), bytes, libc::MADV_DONTNEED) };
+        }
     }
 }
 
@@ -155,6 +159,16 @@ unsafe impl Os for Unix {
         // SAFETY: the range is mapped (caller's duty); the advice changes no content. A refusal is of no consequence.
         unsafe {
             libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE)
+        };
+        #[cfg(not(target_os = "linux"))]
+        let _ = (at, bytes);
+    }
+
+    unsafe fn advise_small(&self, at: NonNull<u8>, bytes: usize) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: as above.
+        unsafe {
+            libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE)
         };
         #[cfg(not(target_os = "linux"))]
         let _ = (at, bytes);

@@ -53,17 +53,25 @@ impl Held {
     }
 }
 
-/// Notes that part of a held block's memory is not there: given back to the system, or never touched.
-pub(crate) fn note_holes(base: NonNull<u8>) {
-    if let Some(span) = addresses::find(base.as_ptr()) {
-        span.holes.store(true, Ordering::Relaxed);
-    }
+/// Notes that part of a held block's memory is not there: given back to the system, or never touched. True when that was
+/// not known.
+pub(crate) fn note_holes(base: NonNull<u8>) -> bool {
+    addresses::find(base.as_ptr()).is_some_and(Span::note_holes)
 }
 
-/// Notes that all of a held block's memory is there.
-pub(crate) fn note_no_holes(base: NonNull<u8>) {
+/// Notes that all of a held block's memory is there. True when that was not known, or when it may lie on small pages.
+pub(crate) fn note_no_holes(base: NonNull<u8>) -> bool {
+    addresses::find(base.as_ptr()).is_some_and(|span| {
+        let (small, holes) =
+            (span.lent_small.swap(0, Ordering::Relaxed) > 0, span.holes.swap(false, Ordering::Relaxed));
+        small || holes
+    })
+}
+
+/// Notes that a fresh block is filled on small pages.
+pub(crate) fn note_small(base: NonNull<u8>) {
     if let Some(span) = addresses::find(base.as_ptr()) {
-        span.holes.store(false, Ordering::Relaxed);
+        span.lent_small.store(1, Ordering::Relaxed);
     }
 }
 

@@ -113,9 +113,12 @@ impl Shared {
                     break;
                 }
                 for piece in pieces.iter_mut().flatten() {
-                    let at = piece.address();
-                    // SAFETY: inside a block that stays cut and mapped while this piece of it is out; and it was just taken, so
-                    // nobody else uses its bytes.
+                    let (at, span) = (piece.address(), piece.span());
+                    if span.note_holes() {
+                        // SAFETY: the whole of a block that stays cut and mapped while a piece of it is out.
+                        unsafe { self.os.advise_small(span.base(), span.bytes()) };
+                    }
+                    // SAFETY: inside that block; and the piece was just taken, so nobody else uses its bytes.
                     unsafe { self.os.decommit(at, piece_bytes(class)) };
                     *piece = Piece::new(piece.span(), piece.index(), true);
                 }
@@ -168,6 +171,8 @@ impl Shared {
                 whole = unsafe { shelves.give_piece(piece, tick) };
             }
             let Some(span) = whole else { continue };
+            // With parts of it cold, it is not what the next user expects of the pool.
+            let keep = keep && !span.holes.load(Ordering::Relaxed);
             // SAFETY: on the same list still, as the lock was not let go since; and all its pieces are free.
             let cut = unsafe { shelves.end_cut(span) };
             if keep {

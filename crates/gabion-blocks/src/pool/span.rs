@@ -50,7 +50,8 @@ pub(crate) struct Span {
     pub start: AtomicU32,
     /// True when all of it is known to be zero.
     pub zero: AtomicBool,
-    /// True when much of its memory is not there, though it was held: it is not warm then.
+    /// True when much of its memory is not there, though it was held or cut: it is not warm then, and has been advised to keep
+    /// to small pages, or the system would sooner or later fill the holes with a huge one.
     pub holes: AtomicBool,
     /// How often it was lent since it was mapped without huge pages; 0 when it has them, or needs none.
     pub lent_small: AtomicU32,
@@ -184,6 +185,11 @@ impl Span {
         self.holes.store(false, Ordering::Relaxed);
         self.lent_small.store(0, Ordering::Relaxed);
         self.gathered.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes that part of its memory is not there. True when that was not known.
+    pub fn note_holes(&self) -> bool {
+        !self.holes.swap(true, Ordering::Relaxed)
     }
 
     /// How the block is cut.

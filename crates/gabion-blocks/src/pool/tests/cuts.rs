@@ -47,6 +47,11 @@ unsafe impl Os for Watched {
         unsafe { self.twin.advise_huge(at, bytes) };
     }
 
+    unsafe fn advise_small(&self, at: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's duty, passed on.
+        unsafe { self.twin.advise_small(at, bytes) };
+    }
+
     unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: the caller's duty, passed on.
         unsafe { self.twin.gather(at, bytes) }
