@@ -8,7 +8,7 @@ use super::addresses;
 use super::cache::Piece;
 use super::seat;
 use super::shared::Shared;
-use super::size::{BLOCK_CLASS, LARGEST_PIECE, SYSTEM_PAGE, piece_at, piece_bytes, piece_class, stagger};
+use super::size::{BLOCK_CLASS, LARGEST_PIECE, exact_bytes, piece_at, piece_bytes, piece_class, stagger};
 use super::span::{NO_CLASS, Span, Use};
 use super::whole::{CLOSE, Plan};
 use crate::BLOCK_BYTES;
@@ -119,7 +119,7 @@ impl Shared {
             Ok(piece) => Ok(self.buffer_on(piece, bytes, clean)),
             // No room for a block more to cut, but there may be for the bytes alone.
             Err(BlockError::Total { .. }) => {
-                let span = self.rent_exactly(bytes, bytes.max(1).next_multiple_of(SYSTEM_PAGE))?;
+                let span = self.rent_exactly(bytes, exact_bytes(bytes))?;
                 Ok(self.buffer_of(span, bytes, clean))
             }
             Err(other) => Err(other),

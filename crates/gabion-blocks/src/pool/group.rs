@@ -2,7 +2,7 @@
 
 use super::buffer::Buffer;
 use super::shared::Shared;
-use super::size::{LARGEST_PIECE, SYSTEM_PAGE};
+use super::size::{LARGEST_PIECE, exact_bytes};
 use super::span::NO_CLASS;
 use super::whole::{CLOSE, Plan};
 use crate::BLOCK_BYTES;
@@ -29,6 +29,18 @@ pub struct Group {
 /// How long the parts are for rows of `row_bytes`: as many whole rows as fit a block, at least one.
 fn part_bytes(row_bytes: usize) -> usize {
     (BLOCK_BYTES / row_bytes).max(1) * row_bytes
+}
+
+/// What a group of `bytes` bytes takes of a pool that has nothing else, at least.
+pub(crate) fn least_bytes(bytes: usize, row_bytes: usize) -> u64 {
+    exact_parts_bytes(bytes, part_bytes(row_bytes).min(bytes.max(1)))
+}
+
+/// What `bytes` bytes take in parts of `part`, each of its exact size.
+fn exact_parts_bytes(bytes: usize, part: usize) -> u64 {
+    let (whole, tail) = ((bytes / part) as u64, bytes % part);
+    let tail = if tail > 0 { exact_bytes(tail) } else { 0 };
+    whole.saturating_mul(exact_bytes(part) as u64).saturating_add(tail as u64)
 }
 
 impl Group {
@@ -132,11 +144,10 @@ impl Shared {
     /// Maps the parts of a group in memory of their exact sizes, drawn on the ledger in one step.
     #[cold]
     fn exact_parts(&'static self, bytes: usize, part: usize) -> Result<Vec<Buffer>, BlockError> {
-        let exact = |length: usize| length.next_multiple_of(SYSTEM_PAGE) as u64;
         // One part serves all, however long rows would be.
         let part = part.min(bytes.max(1));
-        let (asked, whole, tail) = (bytes as u64, (bytes / part) as u64, bytes % part);
-        let mut drawn = whole.saturating_mul(exact(part)).saturating_add(exact(tail));
+        let asked = bytes as u64;
+        let mut drawn = exact_parts_bytes(bytes, part);
         self.reserve(asked, drawn)?;
         let undraw = |drawn: u64| {
             self.ledger.give(drawn);
@@ -144,8 +155,9 @@ impl Shared {
         };
         let mut parts = self.room_for_parts(bytes, bytes.div_ceil(part)).inspect_err(|_| undraw(drawn))?;
         for length in (0..bytes).step_by(part).map(|start| part.min(bytes - start)) {
-            drawn -= exact(length);
-            let span = self.map_reserved(asked, exact(length) as usize, NO_CLASS).inspect_err(|_| undraw(drawn))?;
+            let exact = exact_bytes(length);
+            drawn -= exact as u64;
+            let span = self.map_reserved(asked, exact, NO_CLASS).inspect_err(|_| undraw(drawn))?;
             parts.push(self.buffer_of(self.lend_fresh(span, length), length, false));
         }
         Ok(parts)

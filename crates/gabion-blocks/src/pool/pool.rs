@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::buffer::Buffer;
 use super::fork::watch_forks;
-use super::group::Group;
+use super::group::{Group, least_bytes};
 use super::settings::{Change, GroupRequest, Request, Settings, default_pool_bytes};
 use super::shared::{Shared, count};
+use super::size::exact_bytes;
 use super::stats::PoolStats;
 use crate::error::BlockError;
 use crate::inside;
@@ -100,7 +101,9 @@ impl Pool {
 
     #[inline(never)]
     fn rent_any(&self, request: &Request, keep_waiting: &mut dyn FnMut() -> bool) -> Result<Buffer, BlockError> {
-        self.admit(request.bytes, request.timeout, keep_waiting, || self.shared.lend(request.bytes, request.clean))
+        let bytes = request.bytes;
+        let lend = || self.shared.lend(bytes, request.clean);
+        self.admit(bytes, request.timeout, keep_waiting, || exact_bytes(bytes) as u64, lend)
     }
 
     /// Lends idle memory that needs no system call and no clearing to speak of, or nothing: never waits, never fails.
@@ -141,23 +144,25 @@ impl Pool {
         if row_bytes == 0 {
             return Err(BlockError::Setting { what: "row_bytes must be 1 or more" });
         }
-        self.admit(request.bytes, request.timeout, keep_waiting, || {
-            self.shared.lend_group(request.bytes, row_bytes, request.clean)
-        })
+        let bytes = request.bytes;
+        let lend = || self.shared.lend_group(bytes, row_bytes, request.clean);
+        self.admit(bytes, request.timeout, keep_waiting, || least_bytes(bytes, row_bytes), lend)
     }
 
+    /// `least` says what would be mapped for the request alone, at least.
     #[inline]
     fn admit<T>(
         &self,
         bytes: usize,
         timeout: Option<Duration>,
         keep_waiting: &mut dyn FnMut() -> bool,
+        least: impl Fn() -> u64,
         attempt: impl Fn() -> Result<T, BlockError>,
     ) -> Result<T, BlockError> {
         let done = if bytes as u64 > self.shared.largest() {
             Err(self.too_large(bytes as u64))
         } else if let Some(timeout) = timeout {
-            self.admit_patiently(bytes as u64, timeout, keep_waiting, attempt)
+            self.admit_patiently(bytes as u64, least(), timeout, keep_waiting, attempt)
         } else {
             attempt()
         };
@@ -171,11 +176,12 @@ impl Pool {
         if asked <= limit { self.shared.no_memory(asked, libc::ENOMEM) } else { BlockError::TooLarge { asked, limit } }
     }
 
-    /// Who would wait goes behind those who wait already.
+    /// Who would wait goes behind those who wait already. Not for what can never be served: all others would wait behind it.
     #[cold]
     fn admit_patiently<T>(
         &self,
         asked: u64,
+        least: u64,
         timeout: Duration,
         keep_waiting: &mut dyn FnMut() -> bool,
         attempt: impl Fn() -> Result<T, BlockError>,
@@ -195,10 +201,10 @@ impl Pool {
         loop {
             let (seen, first) = waiter.look();
             let limit = self.shared.total_limit();
-            if first || asked > limit {
+            if first || least > limit {
                 match attempt() {
                     // No waiting would help.
-                    Err(error @ BlockError::Total { .. }) if asked > limit => return Err(error),
+                    Err(error @ BlockError::Total { .. }) if least > limit => return Err(error),
                     Err(BlockError::Total { .. }) => {}
                     other => return other,
                 }

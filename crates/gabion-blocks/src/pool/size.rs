@@ -94,6 +94,11 @@ pub(crate) const fn span_bytes(class: usize) -> usize {
 /// A page of the system: what mappings of an exact size are rounded up to.
 pub(crate) const SYSTEM_PAGE: usize = 4096;
 
+/// What memory of its own for `bytes` bytes takes at least. Even no bytes have a page.
+pub(crate) fn exact_bytes(bytes: usize) -> usize {
+    bytes.max(1).next_multiple_of(SYSTEM_PAGE)
+}
+
 /// How far the starts of runs may lie apart: large arrays whose starts share one offset within 2 MiB disturb each
 /// other in caches and memory banks.
 const MOST_STAGGER: usize = 2 << 20;

@@ -3,7 +3,7 @@
 use super::seat;
 use super::shared::{Arena, Shared};
 use super::shelves::Shelves;
-use super::size::{BLOCK_CLASS, SPAN_CLASSES, SYSTEM_PAGE, span_bytes, span_class, stagger_room};
+use super::size::{BLOCK_CLASS, SPAN_CLASSES, exact_bytes, span_bytes, span_class, stagger_room};
 use super::span::{NO_CLASS, Span, Use};
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// How `bytes` bytes are served by whole memory.
     pub fn of(bytes: usize) -> Self {
-        let exact = bytes.max(1).next_multiple_of(SYSTEM_PAGE);
+        let exact = exact_bytes(bytes);
         if bytes <= BLOCK_BYTES {
             return Self { class: BLOCK_CLASS, bytes: BLOCK_BYTES, exact };
         }

@@ -248,6 +248,25 @@ fn waiting_ends_with_the_timeout_or_when_told_to() {
 }
 
 #[test]
+fn what_only_fits_without_whole_pages_is_refused_at_once() {
+    // Neither odd limits nor parts of odd rows are whole pages. Waiting for those would take all of the timeout, and everybody
+    // else would wait behind it.
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 5 << 20);
+    let group = |row_bytes| GroupRequest { bytes: 5 * MIB, row_bytes: Some(row_bytes), ..GroupRequest::default() };
+    let all = pool.rent_group(&group(64 << 10)).unwrap();
+    for wait in [None, Some(Duration::from_secs(20))] {
+        let error = pool.rent_group(&GroupRequest { timeout: wait, ..group(3000) }).unwrap_err();
+        assert!(matches!(error, BlockError::Total { .. }), "{error}");
+    }
+    drop(all);
+    total(&pool, 9000);
+    let never = pool.rent(&patient(9000)).unwrap_err();
+    assert!(matches!(never, BlockError::Total { .. }), "{never}");
+    assert!(pool.rent(&patient(8192)).is_ok());
+    close(pool, twin);
+}
+
+#[test]
 fn a_higher_limit_wakes_who_waits() {
     let (pool, twin) = pool_with(|settings| settings.total_limit = 4 << 20);
     let all = rent(&pool, 4 * MIB);
