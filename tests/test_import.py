@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,30 @@ def test_every_public_name_comes_at_its_first_use(name: str) -> None:
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="module 'gabion' has no attribute 'Pil'"):
         gabion.Pil  # noqa: B018
+
+
+USES = [
+    "import gabion",
+    "import gabion; pile = gabion.Pile(); ptr = pile.put([Record(), Record]); pile.get(ptr); rest = pile.items()",
+    "import gabion; cache = gabion.Cache('1 MiB'); cache.memoize(make)(); cache.on_evict(lambda key, value: None)",
+    "import gabion; pile = gabion.Pile(); ptrs = pile.put_many(range(10_000)); pile.get_many(ptrs)",
+    "import gabion.numpy, gabion.streams; buffer = gabion.memory.rent(100); image = gabion.Image.new('L', (3, 3))",
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_a_program_leaves_open_ends_with_the_interpreter(tmp_path: Path, use: str) -> None:
+    program = f"""
+class Record:
+    def __del__(self, print=print):
+        print("gone")
+def make():
+    return Record()
+{use}
+last = Record()
+file = open({str(tmp_path / "open")!r}, "w")
+file.write("written")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("gone\n")
+    assert (tmp_path / "open").read_text() == "written"

@@ -7,6 +7,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 
 use crate::ffi;
 
@@ -63,5 +64,7 @@ impl Meanwhile {
 /// The function that does nothing. Asked for once when the module is made.
 pub(crate) fn nothing(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
     static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    NOTHING.get_or_try_init(py, || Ok(py.eval(c"lambda: None", None, None)?.unbind()))
+    // With globals of its own. It would have those of the module `__main__` otherwise, and keep them for ever: nothing that
+    // the program's names refer to would end with the interpreter, and files left open would lose what they had gathered.
+    NOTHING.get_or_try_init(py, || Ok(py.eval(c"lambda: None", Some(&PyDict::new(py)), None)?.unbind()))
 }
