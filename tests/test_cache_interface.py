@@ -48,6 +48,8 @@ def test_like_a_dict(cache):
     assert (cache.setdefault("s", 3), cache.setdefault("s", 4)) == (3, 3)
     assert dict(cache.items()) == {"s": 3}
     assert (cache.keys(), list(cache.values())) == (["s"], [3])
+    with pytest.raises(TypeError, match="not reversible"):
+        reversed(cache)
 
 
 def test_none_is_a_value(cache):

@@ -95,6 +95,9 @@ class Table(CacheTable[_K, _V]):
         """Go through the keys that there are now."""
         return iter(dict.fromkeys(self._keys()))
 
+    # Without it, reversed() would take the cache for a sequence and ask for the keys 0, 1, 2.
+    __reversed__ = None
+
     def keys(self) -> list[_K]:
         """Return the keys that there are now. Takes time linear in the entries, as items() and values() do."""
         return list(self)
