@@ -5,7 +5,8 @@
 //! owner's number in the 22 bits below it; 0 stands for "no block".
 //!
 //! Block numbers are reused when their owner is gone. So that a stale pointer never fits again, the directory also
-//! remembers, for each number, the highest generation handed out under it (the *generation floor*).
+//! remembers, for each number, the highest generation handed out under it (the *generation floor*). A number that has no
+//! generations left is not reused.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -16,6 +17,9 @@ use crate::sync::{Mutex, MutexGuard, lock};
 
 /// How many blocks a process can have at one time: 2²⁰ blocks of 4 MiB are 4 TiB.
 pub const BLOCK_NUMBERS: u32 = 1 << 20;
+
+/// The highest generation of an object. New objects are stored only where the floor is below it.
+pub const LAST_GENERATION: u32 = (1 << 21) - 2;
 
 const OWNER_MASK: u64 = BLOCK_BYTES as u64 - 1;
 
@@ -85,12 +89,15 @@ impl Owner {
         (entry & OWNER_MASK == u64::from(self.0)).then_some((entry & !OWNER_MASK) as usize)
     }
 
-    /// Strikes a block out; its number may be reused at once.
+    /// Strikes a block out; its number may be reused at once, if it has generations left. The next owner, and each after it, would
+    /// take a block for it in vain.
     pub(crate) fn strike(&self, number: u32) {
         debug_assert!(self.find(number).is_some());
         ENTRIES[number as usize].store(0, Ordering::Release);
-        let _inside = inside::enter();
-        lock(&BLOCKS).back.push(number);
+        if generation_floor(number) < LAST_GENERATION {
+            let _inside = inside::enter();
+            lock(&BLOCKS).back.push(number);
+        }
     }
 }
 

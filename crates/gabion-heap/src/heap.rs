@@ -30,9 +30,9 @@ pub struct Heap {
 
 impl Heap {
     /// An empty heap. `shard` is written into every block it takes. `head` makes the first word of a free slot out of
-    /// the block's generation floor; blocks whose floor has reached `floor_limit` are not used for slots again.
-    pub fn new(shard: u32, head: fn(u32) -> u64, floor_limit: u32) -> Self {
-        Self { slots: Slots::new(shard, head, floor_limit), chunks: Chunks::new(shard) }
+    /// the block's generation floor; blocks whose floor has reached [`LAST_GENERATION`](gabion_blocks::LAST_GENERATION) are not used for slots again.
+    pub fn new(shard: u32, head: fn(u32) -> u64) -> Self {
+        Self { slots: Slots::new(shard, head), chunks: Chunks::new(shard) }
     }
 
     /// Takes a whole slot of `class`: head and body. Constant time, but for the first use of a page.
@@ -74,6 +74,15 @@ impl Heap {
     #[inline]
     pub fn free_slot(&mut self, ground: Ground<'_>, slot: Loc, head: bool, body: bool) -> Result<(), HeapError> {
         self.slots.free(ground, slot, head, body)
+    }
+
+    /// Takes a slot whose head is taken out of use; `body`: and frees its body, which may serve as an annex from then on. Its page
+    /// goes back when nothing is left in it. The caller has raised the block's generation floor to the limit.
+    ///
+    /// # Errors
+    /// As [`Heap::free_slot`].
+    pub fn retire_slot(&mut self, ground: Ground<'_>, slot: Loc, body: bool) -> Result<(), HeapError> {
+        self.slots.retire(ground, slot, body)
     }
 
     /// Frees a slot of which head and body are taken, and whose block and place in its page are known. `None`, and nothing is

@@ -3,6 +3,9 @@
 /// No page.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// `PageMeta::until` of a page that is being filled: it is on no list, however much becomes free in it.
+pub(crate) const ACTIVE: u16 = u16::MAX;
+
 /// Pages are sorted by quarters of fullness.
 pub(crate) const BUCKETS: usize = 4;
 
@@ -14,13 +17,13 @@ pub(crate) fn bucket(taken: u32, slots: u32) -> usize {
 }
 
 /// The number of whole-free slots at which a page of `slots` slots leaves `bucket`: it is emptier then, or empty.
-pub(crate) fn leaves(bucket: usize, slots: u32) -> u32 {
+fn leaves(bucket: usize, slots: u32) -> u32 {
     let kept = (bucket as u32 * slots).div_ceil(BUCKETS as u32);
     (slots - kept + 1).min(slots)
 }
 
 /// What the heap knows of a page outside the block. For a page of slots
-/// `slots = whole + annex + (body taken, head free) + (both taken)`.
+/// `slots = whole + annex + (body taken, head free) + (both taken)`. Heads of retired slots count as taken.
 ///
 /// Of a size that shifts into place, two to a cache line.
 #[derive(Debug, Clone, Copy)]
@@ -35,9 +38,11 @@ pub(crate) struct PageMeta {
     /// Slots of which nothing is taken.
     pub whole: u32,
     /// From this many whole-free slots on the page must be listed anew; nothing else that frees a slot has to be looked at.
-    pub until: u32,
+    pub until: u16,
     /// Slots whose head is taken and whose body is free.
     pub annex: u16,
+    /// Slots that are retired: their heads stay taken as long as the page serves its class.
+    pub retired: u16,
     pub links: [Links; 2],
 }
 
@@ -49,8 +54,20 @@ impl PageMeta {
         whole: 0,
         until: 1,
         annex: 0,
+        retired: 0,
         links: [Links { previous: NONE, next: NONE }; 2],
     };
+
+    /// Whether a page of `slots` slots, which is not being filled, is to be given back: each is free or retired, and no body let.
+    pub fn is_done(&self, slots: u32) -> bool {
+        self.annex == self.retired && self.whole + u32::from(self.annex) == slots && self.until != ACTIVE
+    }
+
+    /// What `until` is to be when the page is listed in `bucket`: no later than when the last slot that is not retired becomes
+    /// free. When all of them are already, whole slots are not what the page waits for.
+    pub fn listed_until(&self, bucket: usize, slots: u32) -> u16 {
+        leaves(bucket, slots).min(slots - u32::from(self.retired)).max(self.whole + 1) as u16
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ mod validate;
 
 use std::sync::atomic::Ordering;
 
-use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor};
+use gabion_blocks::{Block, LAST_GENERATION, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor};
 
 use crate::class::{CLASSES, geometry};
 use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
@@ -17,7 +17,7 @@ use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 use crate::page::{Page, PageSlot, Taken};
-use crate::shelf::{BUCKETS, List, NONE, PageMeta, Shelf, bucket, leaves, link, unlink, walk};
+use crate::shelf::{ACTIVE, BUCKETS, List, NONE, PageMeta, Shelf, bucket, link, unlink, walk};
 
 /// Free pages kept warm before whole blocks are given back: one block's worth.
 const WARM_PAGES: u64 = PAGES_PER_BLOCK as u64;
@@ -51,9 +51,6 @@ pub enum Freed {
 #[derive(Debug)]
 pub struct Unsettled(u32);
 
-/// `PageMeta::until` of a page that is being filled: it is on no list, however much becomes free in it.
-const ACTIVE: u32 = u32::MAX;
-
 /// How many classes up from its own a body is looked for among the annexes.
 const ANNEX_REACH: usize = 3;
 
@@ -70,7 +67,6 @@ struct SlotBlock {
 pub(crate) struct Slots {
     shard: u32,
     head: fn(u32) -> u64,
-    floor_limit: u32,
     /// By ordinal, the block's place in this heap; the block's header carries it.
     blocks: Vec<SlotBlock>,
     /// `ordinal × 64 + page`
@@ -83,11 +79,10 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    pub fn new(shard: u32, head: fn(u32) -> u64, floor_limit: u32) -> Self {
+    pub fn new(shard: u32, head: fn(u32) -> u64) -> Self {
         Self {
             shard,
             head,
-            floor_limit,
             blocks: Vec::new(),
             pages: Vec::new(),
             shelves: [Shelf::EMPTY; CLASSES],
@@ -147,12 +142,30 @@ impl Slots {
         let annex = |taken: Taken| u16::from(taken.head && !taken.body);
         meta.annex = meta.annex + annex(after) - annex(before);
         meta.whole += u32::from(!after.head && !after.body);
-        let leaves = meta.whole >= meta.until;
+        let leaves = meta.whole >= u32::from(meta.until) || meta.is_done(page.shape.slots.into());
         if annex(after) != annex(before) {
             self.relist_annex(id, class);
         }
         if leaves {
             self.relist_whole(ground, id, class);
+        }
+        Ok(())
+    }
+
+    pub fn retire(&mut self, ground: Ground<'_>, slot: Loc, body: bool) -> Result<(), HeapError> {
+        let (id, page, index) = self.find(ground, slot)?;
+        let taken = page.taken(index);
+        if !taken.head || (body && !taken.body) {
+            return Err(HeapError::NotTaken);
+        }
+        self.pages[id as usize].retired += 1;
+        if body {
+            self.free(ground, slot, false, true)?;
+        }
+        let meta = self.pages[id as usize];
+        // A listed page is empty that much earlier now.
+        if meta.bucket.is_some() || meta.is_done(page.shape.slots.into()) {
+            self.relist_whole(ground, id, self.class_of(id));
         }
         Ok(())
     }
@@ -169,7 +182,7 @@ impl Slots {
             return None;
         }
         meta.whole += 1;
-        Some(if meta.whole < meta.until { Freed::Settled } else { Freed::Unsettled(Unsettled(id as u32)) })
+        Some(if meta.whole < u32::from(meta.until) { Freed::Settled } else { Freed::Unsettled(Unsettled(id as u32)) })
     }
 
     /// Does for a page what [`Slots::free_whole`] left to do.
@@ -242,16 +255,26 @@ impl Slots {
             None => self.form_page(ground, class)?,
         };
         let (page, _) = self.page(ground, next, class);
-        if id != NONE {
-            // It is full; one slot that becomes free puts it on a list again.
-            self.pages[id as usize].until = 1;
-        }
         self.pages[next as usize].until = ACTIVE;
         let shelf = &mut self.shelves[class];
         shelf.active = next;
         // The cursor moves on by one before it looks: starting at the last word makes word 0 the first.
         shelf.word = page.shape.bitmap - 1;
+        if id != NONE {
+            self.leave(ground, id, class);
+        }
         Ok(())
+    }
+
+    /// Lets a page go that was being filled.
+    fn leave(&mut self, ground: Ground<'_>, id: u32, class: usize) {
+        let meta = &mut self.pages[id as usize];
+        // If it is full, one slot that becomes free puts it on a list again.
+        meta.until = 1;
+        let slots = geometry(class, id as usize % PAGES_PER_BLOCK).slots;
+        if meta.whole > 0 || meta.is_done(slots.into()) {
+            self.relist_whole(ground, id, class);
+        }
     }
 
     /// Prepares a free page for slots of `class`.
@@ -285,7 +308,7 @@ impl Slots {
     /// The first block with a free page, mapped if there is none.
     fn block_with_free_page(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
         while let Some(&entry) = self.blocks.get(self.first_free) {
-            if entry.free != 0 && generation_floor(entry.number) >= self.floor_limit {
+            if entry.free != 0 && generation_floor(entry.number) >= LAST_GENERATION {
                 // Worn out: heads in new pages would have no generation left. Its pages stay empty for good.
                 self.free_pages -= u64::from(entry.free.count_ones());
                 self.decommit(ground, self.first_free);
@@ -295,12 +318,7 @@ impl Slots {
             }
             self.first_free += 1;
         }
-        let (number, zero) = loop {
-            let (number, zero) = ground.blocks.map()?;
-            if generation_floor(number) < self.floor_limit {
-                break (number, zero);
-            }
-        };
+        let (number, zero) = ground.blocks.map()?;
         let ordinal = self.blocks.len();
         let block = ground.blocks.block(number).expect("just mapped");
         block.word(SHARD_WORD).store(u64::from(self.shard), Ordering::Relaxed);
@@ -321,13 +339,16 @@ impl Slots {
         if let Some(old) = meta.bucket {
             unlink(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[old as usize], id);
         }
-        if meta.whole == slots {
+        if meta.is_done(slots) {
+            // Retired slots go with their page: none is formed where it was, because the block is worn out.
+            self.pages[id as usize].annex = 0;
+            self.relist_annex(id, class);
             self.release_page(ground, id);
             return;
         }
         let bucket = bucket(slots - meta.whole, slots);
         self.pages[id as usize].bucket = Some(bucket as u8);
-        self.pages[id as usize].until = leaves(bucket, slots);
+        self.pages[id as usize].until = meta.listed_until(bucket, slots);
         link(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[bucket], id);
     }
 
@@ -391,10 +412,7 @@ impl Slots {
             if id != NONE {
                 self.shelves[class].active = NONE;
                 self.shelves[class].mask = 0;
-                self.pages[id as usize].until = 1;
-                if self.pages[id as usize].whole > 0 {
-                    self.relist_whole(ground, id, class);
-                }
+                self.leave(ground, id, class);
             }
         }
     }

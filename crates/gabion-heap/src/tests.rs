@@ -84,7 +84,7 @@ fn run(operations: &[Operation], budget: u64, refuse_after: i64) {
         (BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap(), Budget::new(budget));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
-    let mut heap = Heap::new(3, u64::from, u32::MAX);
+    let mut heap = Heap::new(3, u64::from);
     let mut model = Model { taken: Vec::new(), stamps: HashMap::new(), next: 0 };
     for operation in operations {
         step(&mut heap, &mut model, ground, operation);
@@ -219,7 +219,7 @@ fn steady_churn_reuses_what_it_frees() {
     let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
-    let mut heap = Heap::new(0, u64::from, u32::MAX);
+    let mut heap = Heap::new(0, u64::from);
     let class_of = |step: usize| 1 + step.wrapping_mul(0x9E37_79B9) % 60;
     let mut live: Vec<Loc> = (0..60_000).map(|step| heap.take_slot(ground, class_of(step)).unwrap().1).collect();
     let start = budget.used();
@@ -242,7 +242,7 @@ fn absurd_chunks_are_refused_and_the_largest_is_served() {
     let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
-    let mut heap = Heap::new(0, u64::from, u32::MAX);
+    let mut heap = Heap::new(0, u64::from);
     for words in [1 << 18, 1 << 17, 1, 100_000] {
         heap.take_chunk(ground, words).unwrap();
         heap.validate(ground).unwrap();
@@ -257,7 +257,7 @@ fn a_freed_chunk_is_taken_again_for_the_same_size() {
     let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
-    let mut heap = Heap::new(0, u64::from, u32::MAX);
+    let mut heap = Heap::new(0, u64::from);
     for words in [130, 189, 255, 256, 257, 1000, 6251, 65_537] {
         let mut chunks: Vec<Loc> = (0..200).map(|_| heap.take_chunk(ground, words).unwrap().1).collect();
         let start = budget.used();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use gabion_blocks::{Block, raise_generation_floor};
+use gabion_blocks::{Block, LAST_GENERATION, raise_generation_floor};
 use gabion_heap::{Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, class_for_words, slot_words};
 
 use crate::large::ChargedRun;
@@ -15,7 +15,7 @@ use crate::pointer::Pointer;
 use crate::protocol::{disturb, overwrite, reuse};
 use crate::shard::Inner;
 use crate::slot::{GUEST_WORDS, Slot, guest_header};
-use crate::word::{GuestHeader, LAST_GENERATION, State, Word};
+use crate::word::{GuestHeader, State, Word};
 
 /// The longest payload that lies in a chunk; longer ones get a run of their own.
 pub(crate) const CHUNK_PAYLOAD: usize = 1 << 20;
@@ -326,10 +326,12 @@ impl Inner {
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         };
-        // A retired slot keeps its head for ever; its body may still serve as an annex.
-        if !retired || body {
-            self.heap.free_slot(ground, slot.at, !retired, body).expect("the word said that it is taken");
-        }
+        let freed = if retired {
+            self.heap.retire_slot(ground, slot.at, body)
+        } else {
+            self.heap.free_slot(ground, slot.at, true, body)
+        };
+        freed.expect("the word said that it is taken");
         run
     }
 

@@ -6,12 +6,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::raise_generation_floor;
+use gabion_blocks::{LAST_GENERATION, raise_generation_floor};
 use gabion_heap::{Descriptor, Kind, MAX_SLOT_WORDS, class_for_words, shard_of};
 
 use crate::place::{IndexedPile, Place};
 use crate::protocol::overwrite;
-use crate::word::{LAST_GENERATION, State, Word};
+use crate::word::{State, Word};
 
 impl IndexedPile {
     /// Ends the live object at a place and stores a copy of `payload` as a new object in the same slot: the place stays, and
@@ -49,7 +49,8 @@ impl IndexedPile {
 
 #[cfg(test)]
 mod tests {
-    use crate::word::LAST_GENERATION;
+    use gabion_blocks::LAST_GENERATION;
+
     use crate::{IndexedPile, Pile, PileOptions, ReadBuf};
 
     fn one_shard() -> IndexedPile {

@@ -7,7 +7,7 @@ use gabion_heap::Heap;
 
 use crate::large::LargeTable;
 use crate::pins::Pins;
-use crate::word::{LAST_GENERATION, Word};
+use crate::word::Word;
 
 /// One shard. Aligned so that two shards never share a cache line, nor the pair that the prefetcher takes.
 #[repr(align(128))]
@@ -32,7 +32,7 @@ pub(crate) struct Inner {
 
 impl Shard {
     pub fn new(number: u32) -> Self {
-        let heap = Heap::new(number, |floor| Word::free(floor).0, LAST_GENERATION);
+        let heap = Heap::new(number, |floor| Word::free(floor).0);
         let (large, pins) = (LargeTable::default(), Pins::default());
         let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, version: 0 };
         Self { inner: Biased::new(inner), objects: AtomicU64::new(0) }

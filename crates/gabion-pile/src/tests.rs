@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gabion_blocks::os::Twin;
+use gabion_blocks::{LAST_GENERATION, raise_generation_floor};
 use proptest::prelude::*;
 
 use crate::{Pile, PileError, PileOptions, Pointer, PointerFault, ReadBuf, View};
@@ -18,6 +19,7 @@ enum Operation {
     Drop(usize),
     Compact,
     Clear,
+    Wear,
 }
 
 fn length() -> impl Strategy<Value = usize> {
@@ -40,6 +42,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => any::<usize>().prop_map(Operation::Drop),
         1 => Just(Operation::Compact),
         1 => prop::bool::weighted(0.2).prop_map(|clear| if clear { Operation::Clear } else { Operation::Compact }),
+        1 => prop::bool::weighted(0.1).prop_map(|wear| if wear { Operation::Wear } else { Operation::Compact }),
     ]
 }
 
@@ -123,6 +126,7 @@ impl Model {
                 self.payloads.clear();
                 self.dead.append(&mut self.live);
             }
+            Operation::Wear => wear_out(&self.pile),
         }
     }
 
@@ -161,9 +165,17 @@ fn run(operations: &[Operation], options: PileOptions) {
     model.check_all();
     model.views.clear();
     model.buf.let_go();
-    model.pile.clear();
+    for pointer in model.live {
+        model.pile.remove(pointer).unwrap();
+    }
+    model.pile.compact();
     model.pile.validate().unwrap();
     assert_eq!(model.pile.stats().reserved_bytes, 0);
+}
+
+/// Leaves the slots of pages that are formed from now on, in the blocks that there are, two generations.
+fn wear_out(pile: &Pile) {
+    pile.blocks.numbers().into_iter().for_each(|number| raise_generation_floor(number, LAST_GENERATION - 1));
 }
 
 proptest! {
@@ -244,6 +256,81 @@ fn a_slot_whose_generations_are_used_up_is_retired() {
     }
     assert!(worn.len() > 60);
     pile.validate().unwrap();
+}
+
+/// How many payloads of a thousand bytes a page holds that is not the first of its block.
+const KILOBYTES_IN_A_PAGE: usize = 63;
+
+/// Uses up all slots of a page, one object after the other, and returns how many there were room for.
+fn use_up_a_page(pile: &Pile, length: usize) -> usize {
+    let put_and_remove = || {
+        let pointer = pile.put(&vec![7; length], 0).unwrap();
+        pile.remove(pointer).unwrap();
+        pointer.place().number()
+    };
+    let (number, mut count) = (put_and_remove(), 1);
+    while put_and_remove() == number {
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_page_of_which_all_slots_are_retired_is_given_back() {
+    let pages = 4;
+    let options = PileOptions { shards: Some(1), max_bytes: Some(pages << 16), os: None };
+    let pile = Pile::with_options(options).unwrap();
+    for round in 0..2 * pages as usize {
+        // Something else stays in the block, so that its pages are formed with few generations left.
+        let other = pile.put(&[1; 16], 0).unwrap();
+        wear_out(&pile);
+        assert_eq!(use_up_a_page(&pile, 1000), 2 * KILOBYTES_IN_A_PAGE);
+        pile.validate().unwrap();
+        pile.remove(other).unwrap();
+        pile.compact();
+        assert_eq!((pile.len(), pile.stats().reserved_bytes), (0, 0), "round {round}");
+    }
+}
+
+#[test]
+fn a_page_of_retired_slots_stays_as_long_as_one_of_them_has_a_guest() {
+    let pile = Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap();
+    let other = pile.put(&[1; 16], 0).unwrap();
+    wear_out(&pile);
+    let pointers: Vec<_> = (0..KILOBYTES_IN_A_PAGE).map(|_| pile.put(&[2; 1000], 0).unwrap()).collect();
+    // One leaves its body to the other object before it is removed for the last time.
+    pile.remove(pointers[0]).unwrap();
+    let last = pile.put(&[3; 1000], 0).unwrap();
+    assert_eq!(last.place(), pointers[0].place());
+    pile.replace(last, &[3; 5000]).unwrap();
+    pile.replace(other, &[4; 990]).unwrap();
+    pile.remove(last).unwrap();
+    for &pointer in &pointers[1..] {
+        pile.remove(pointer).unwrap();
+    }
+    use_up_a_page(&pile, 1000);
+    pile.compact();
+    pile.validate().unwrap();
+    let mut buf = ReadBuf::new();
+    assert_eq!(pile.read(other, &mut buf).unwrap(), [4; 990]);
+    assert_eq!(pile.stats().reserved_bytes, 2 << 16, "the page of the object's slot, and that of its payload");
+    pile.replace(other, &[5; 16]).unwrap();
+    pile.validate().unwrap();
+    assert_eq!(pile.read(other, &mut buf).unwrap(), [5; 16]);
+    assert_eq!(pile.stats().reserved_bytes, 1 << 16);
+}
+
+#[test]
+fn a_number_whose_generations_are_used_up_is_not_handed_out_again() {
+    let pile = Pile::new().unwrap();
+    let pointer = pile.put(&[1; 40], 0).unwrap();
+    raise_generation_floor(pointer.place().number(), LAST_GENERATION);
+    drop(pile);
+    let piles: Vec<_> = (0..20).map(|_| Pile::new().unwrap()).collect();
+    for pile in &piles {
+        assert!(pile.put(&[2; 40], 0).unwrap().place().number() != pointer.place().number());
+        assert_eq!(pile.blocks.len(), 1, "a block that nothing can be stored in");
+    }
 }
 
 #[test]

@@ -8,12 +8,14 @@
 //! busy   3 │ generation │ 0                                                       │
 //! ```
 
+use gabion_blocks::LAST_GENERATION;
 use gabion_heap::Loc;
 
 use crate::pointer::Pointer;
 
-/// The highest generation of a slot. A slot that has reached it is retired: it never takes another object.
-pub(crate) const LAST_GENERATION: u32 = (1 << Pointer::GENERATION_BITS) - 2;
+/// A slot whose object of the last generation is removed is retired: it never takes another. Its word still has room for one
+/// generation more.
+const _: () = assert!(LAST_GENERATION + 2 == 1 << Pointer::GENERATION_BITS);
 
 const GENERATION_SHIFT: u32 = 2;
 const PAYLOAD_SHIFT: u32 = GENERATION_SHIFT + Pointer::GENERATION_BITS;

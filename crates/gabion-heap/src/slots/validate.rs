@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 
 use gabion_blocks::PAGES_PER_BLOCK;
 
-use super::{ACTIVE, Slots};
+use super::Slots;
 use crate::class::CLASSES;
 use crate::descriptor::{Descriptor, Kind};
 use crate::error::{Invalid, ensure};
 use crate::ground::Ground;
 use crate::page::Page;
-use crate::shelf::{List, PageMeta, leaves, walk};
+use crate::shelf::{ACTIVE, List, PageMeta, walk};
 
 impl Slots {
     pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
@@ -56,9 +56,14 @@ impl Slots {
         let until = match meta.bucket {
             _ if active => ACTIVE,
             None => 1,
-            Some(bucket) => leaves(bucket.into(), page.shape.slots.into()),
+            Some(bucket) => meta.listed_until(bucket.into(), page.shape.slots.into()),
         };
-        ensure(meta.until == until && meta.whole < until, || format!("page {id}: not listed anew in time: {meta:?}"))?;
+        ensure(meta.until == until && meta.whole < until.into(), || {
+            format!("page {id}: not listed anew in time: {meta:?}")
+        })?;
+        ensure(!meta.is_done(page.shape.slots.into()), || {
+            format!("page {id}: nothing is in it, and it was kept: {meta:?}")
+        })?;
         ensure(meta.listed_annex == (meta.annex > 0), || format!("page {id}: annex list wrong: {meta:?}"))
     }
 
