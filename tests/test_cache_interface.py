@@ -50,6 +50,8 @@ def test_like_a_dict(cache):
     assert (cache.keys(), list(cache.values())) == (["s"], [3])
     with pytest.raises(TypeError, match="not reversible"):
         reversed(cache)
+    with pytest.raises(TypeError, match=r"^Table\.get_or_put\(\) missing 1 required positional argument: 'factory'$"):
+        cache.get_or_put("s")
 
 
 def test_none_is_a_value(cache):

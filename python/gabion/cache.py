@@ -171,6 +171,9 @@ class Table(CacheTable[_K, _V]):
             return value
         return self._make(key, factory, _given(ttl, idle, expires_at, priority))
 
+    # What its errors call it: the method that was called.
+    _get_or_put.__qualname__ = "Table.get_or_put"
+
     def _make(self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
         """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
         if not callable(factory):
