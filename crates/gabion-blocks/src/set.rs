@@ -6,7 +6,7 @@ use crate::block::Block;
 use crate::directory::Owner;
 use crate::error::BlockError;
 use crate::os::Os;
-use crate::pool::{Held, Pool, note_holes, note_no_holes, note_small};
+use crate::pool::{Held, Pool, note_holes, note_no_holes, note_refill, note_small};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, huge};
 
@@ -59,6 +59,7 @@ impl BlockSet {
         if small {
             // Most of it may never be touched: nothing to keep warm, and nothing to have huge pages for.
             self.open_holes(base);
+            note_small(base);
         }
         let number = self.owner.enter(base.addr().get())?;
         if !small && zero {
@@ -139,6 +140,16 @@ impl BlockSet {
     pub fn note_touched(&self, number: u32) {
         if let Some(base) = self.base(number)
             && note_no_holes(base)
+        {
+            // SAFETY: a mapped block of ours.
+            unsafe { self.os().advise_huge(base, BLOCK_BYTES) };
+        }
+    }
+
+    /// Notes that a block that was given back but for its header will be filled again: with huge pages, if it had them.
+    pub fn note_refill(&self, number: u32) {
+        if let Some(base) = self.base(number)
+            && note_refill(base)
         {
             // SAFETY: a mapped block of ours.
             unsafe { self.os().advise_huge(base, BLOCK_BYTES) };
@@ -340,8 +351,17 @@ mod tests {
             assert_eq!(ends.map(advice), [Some("nh"); 2], "the holes would be filled");
             assert_eq!(last.load(Ordering::Relaxed), 7);
         }
-        set.note_touched(small);
-        assert_eq!(advice(set.base(small).unwrap()), Some("hg"));
+        for refilled in [Some("nh"), Some("hg")] {
+            set.decommit(small, 0, PAGES_PER_BLOCK);
+            set.note_refill(small);
+            assert_eq!(
+                advice(set.base(small).unwrap()),
+                refilled,
+                "a few objects in it after a clear cost a few pages"
+            );
+            set.note_touched(small);
+            assert_eq!(advice(set.base(small).unwrap()), Some("hg"));
+        }
     }
 
     #[test]

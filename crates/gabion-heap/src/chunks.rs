@@ -375,6 +375,7 @@ impl Chunks {
     /// Makes one free chunk of a fresh block, or of one that was given back.
     fn add_block(&mut self, ground: Ground<'_>) -> Result<(), HeapError> {
         let ordinal = if let Some(ordinal) = self.spare.pop() {
+            ground.blocks.note_refill(self.blocks[ordinal].number);
             ordinal
         } else {
             let (number, _) = ground.blocks.map()?;

@@ -285,6 +285,9 @@ impl Slots {
         let number = entry.number;
         let index = entry.free.trailing_zeros() as usize;
         let reads_zero = entry.zero >> index & 1 == 1;
+        if entry.free == u64::MAX && entry.zero == !1 {
+            ground.blocks.note_refill(number);
+        }
         entry.free &= !(1 << index);
         entry.zero &= !(1 << index);
         let block = ground.blocks.block(number).expect("a block of this heap");

@@ -68,6 +68,14 @@ pub(crate) fn note_no_holes(base: NonNull<u8>) -> bool {
     })
 }
 
+/// Notes that a held block of which nothing was left will be filled again. True when it need not be on small pages.
+pub(crate) fn note_refill(base: NonNull<u8>) -> bool {
+    addresses::find(base.as_ptr()).is_some_and(|span| {
+        let small = span.lent_small.load(Ordering::Relaxed) > 0;
+        !small && span.holes.swap(false, Ordering::Relaxed)
+    })
+}
+
 /// Notes that a fresh block is filled on small pages.
 pub(crate) fn note_small(base: NonNull<u8>) {
     if let Some(span) = addresses::find(base.as_ptr()) {
