@@ -5,10 +5,11 @@ use std::ptr::NonNull;
 use crate::block::Block;
 use crate::directory::Owner;
 use crate::error::BlockError;
+use crate::huge::{self, HUGE_PAGE};
 use crate::os::Os;
-use crate::pool::{Held, Pool, note_holes, note_no_holes, note_refill, note_small};
-use crate::sync::{Mutex, MutexGuard, lock};
-use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK, huge};
+use crate::pool::{Held, Pool, note_holes, note_no_holes, note_small, was_whole};
+use crate::sync::{Mutex, MutexGuard, Ordering, lock};
+use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
 
 /// What of a block's first page reads as zero at first, and is never given back.
 const HEADER_BYTES: usize = 4096;
@@ -146,13 +147,25 @@ impl BlockSet {
         }
     }
 
-    /// Notes that a block that was given back but for its header will be filled again: with huge pages, if it had them.
+    /// Notes that a block that was given back but for its header will be filled again: with huge pages, where those pay now.
+    /// Not so a block that was never full.
+    ///
+    /// # Panics
+    /// When there is something in its second half.
     pub fn note_refill(&self, number: u32) {
-        if let Some(base) = self.base(number)
-            && note_refill(base)
-        {
-            // SAFETY: a mapped block of ours.
-            unsafe { self.os().advise_huge(base, BLOCK_BYTES) };
+        let Some(base) = self.base(number).filter(|&base| was_whole(base)) else { return };
+        let block = self.block(number).expect("a block of this set");
+        assert!(block.word(HUGE_PAGE / 8).load(Ordering::Relaxed) == 0, "a block is in use that is to be filled");
+        // SAFETY: the second half reads as zero, and nobody has any of it; late readers may look at it, and see zeros. The
+        // first half, with the header, cannot tell what a huge page costs.
+        let huge = unsafe { huge::prepare(self.os(), base.add(HUGE_PAGE), BLOCK_BYTES - HUGE_PAGE) };
+        // SAFETY: a mapped block of ours.
+        unsafe {
+            if huge && note_no_holes(base) {
+                self.os().advise_huge(base, BLOCK_BYTES);
+            } else {
+                self.os().advise_small(base, BLOCK_BYTES);
+            }
         }
     }
 
@@ -226,8 +239,6 @@ impl std::fmt::Debug for BlockSet {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
     use crate::os::Twin;
     use crate::pool::{Request, Settings};
@@ -340,6 +351,7 @@ mod tests {
         let small = set.map().unwrap().0;
         let (number, _) = set.map().unwrap();
         let (first, last) = (set.base(number).unwrap(), set.block(number).unwrap().word(BLOCK_BYTES / 8 - 1));
+        set.note_refill(small);
         assert_eq!(advice(set.base(small).unwrap()), Some("nh"), "most of a small block may never be touched");
         for round in 0..3 {
             last.store(7, Ordering::Relaxed);
@@ -351,17 +363,16 @@ mod tests {
             assert_eq!(ends.map(advice), [Some("nh"); 2], "the holes would be filled");
             assert_eq!(last.load(Ordering::Relaxed), 7);
         }
-        for refilled in [Some("nh"), Some("hg")] {
-            set.decommit(small, 0, PAGES_PER_BLOCK);
-            set.note_refill(small);
-            assert_eq!(
-                advice(set.base(small).unwrap()),
-                refilled,
-                "a few objects in it after a clear cost a few pages"
-            );
-            set.note_touched(small);
-            assert_eq!(advice(set.base(small).unwrap()), Some("hg"));
-        }
+        set.note_touched(small);
+        assert_eq!(advice(set.base(small).unwrap()), Some("hg"));
+        // Whether huge pages pay now is the machine's business. All of the block goes one way.
+        set.decommit(small, 0, PAGES_PER_BLOCK);
+        set.note_refill(small);
+        let first = set.base(small).unwrap();
+        let huge = note_holes(first);
+        // SAFETY: the last page of a block that is mapped.
+        let ends = [first, unsafe { first.add(BLOCK_BYTES - PAGE_BYTES) }];
+        assert_eq!(ends.map(advice), [Some(if huge { "hg" } else { "nh" }); 2]);
     }
 
     #[test]

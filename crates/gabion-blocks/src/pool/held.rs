@@ -68,12 +68,10 @@ pub(crate) fn note_no_holes(base: NonNull<u8>) -> bool {
     })
 }
 
-/// Notes that a held block of which nothing was left will be filled again. True when it need not be on small pages.
-pub(crate) fn note_refill(base: NonNull<u8>) -> bool {
-    addresses::find(base.as_ptr()).is_some_and(|span| {
-        let small = span.lent_small.load(Ordering::Relaxed) > 0;
-        !small && span.holes.swap(false, Ordering::Relaxed)
-    })
+/// True when a held block has holes, and had none once.
+pub(crate) fn was_whole(base: NonNull<u8>) -> bool {
+    addresses::find(base.as_ptr())
+        .is_some_and(|span| span.holes.load(Ordering::Relaxed) && span.lent_small.load(Ordering::Relaxed) == 0)
 }
 
 /// Notes that a fresh block is filled on small pages.

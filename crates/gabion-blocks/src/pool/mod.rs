@@ -103,7 +103,7 @@ mod tests;
 pub use buffer::Buffer;
 pub use group::Group;
 pub use held::Held;
-pub(crate) use held::{note_holes, note_no_holes, note_refill, note_small};
+pub(crate) use held::{note_holes, note_no_holes, note_small, was_whole};
 pub use pool::Pool;
 pub use settings::{Change, GroupRequest, MOST_ARENAS, Request, Settings};
 pub use stats::{ArenaStats, PoolStats};
