@@ -238,6 +238,41 @@ fn steady_churn_reuses_what_it_frees() {
 }
 
 #[test]
+fn full_blocks_may_have_huge_pages_and_emptied_ones_keep_to_small_ones() {
+    const BLOCK: u64 = 4 << 20;
+    type Take = fn(&mut Heap, Ground<'_>) -> Loc;
+    let slots: Take = |heap, ground| heap.take_slot(ground, 40).unwrap().1;
+    let chunks: Take = |heap, ground| heap.take_chunk(ground, 1000).unwrap().1;
+    for take in [slots, chunks] {
+        let twin: &'static Twin = Box::leak(Box::default());
+        // With small blocks only: what they cost is not tried out when they are mapped.
+        let (blocks, budget) =
+            (BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 9).unwrap(), Budget::new(u64::MAX));
+        let turns = Turns::default();
+        let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
+        let mut heap = Heap::new(0, u64::from);
+        take(&mut heap, ground);
+        assert_eq!((twin.advised_huge(), twin.advised_small()), (0, BLOCK));
+        while blocks.len() < 2 {
+            take(&mut heap, ground);
+        }
+        assert_eq!((twin.advised_huge(), twin.advised_small()), (BLOCK, 2 * BLOCK), "the first is full");
+        heap.clear(ground);
+        assert_eq!(
+            (twin.advised_huge(), twin.advised_small()),
+            (BLOCK, 3 * BLOCK),
+            "the second has kept to small pages"
+        );
+        take(&mut heap, ground);
+        while budget.used() < BLOCK {
+            take(&mut heap, ground);
+        }
+        assert!(twin.advised_huge() >= 2 * BLOCK, "full once more");
+        heap.validate(ground).unwrap();
+    }
+}
+
+#[test]
 fn absurd_chunks_are_refused_and_the_largest_is_served() {
     let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let turns = Turns::default();

@@ -24,6 +24,8 @@ pub struct Twin {
     mapped: AtomicU64,
     decommitted: AtomicU64,
     gathered: AtomicU64,
+    advised_huge: AtomicU64,
+    advised_small: AtomicU64,
     malloc_trims: AtomicU64,
     peak: AtomicU64,
     maps: AtomicU64,
@@ -39,6 +41,8 @@ impl Twin {
             mapped: AtomicU64::new(0),
             decommitted: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
+            advised_huge: AtomicU64::new(0),
+            advised_small: AtomicU64::new(0),
             malloc_trims: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             maps: AtomicU64::new(0),
@@ -87,6 +91,16 @@ impl Twin {
     /// Bytes that were to be gathered onto huge pages so far, whether they could be or not.
     pub fn gathered(&self) -> u64 {
         self.gathered.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that were advised to have huge pages so far.
+    pub fn advised_huge(&self) -> u64 {
+        self.advised_huge.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that were advised to keep to small pages so far.
+    pub fn advised_small(&self) -> u64 {
+        self.advised_small.load(Ordering::SeqCst)
     }
 
     /// How often malloc was to give back what it keeps.
@@ -147,12 +161,14 @@ unsafe impl Os for Twin {
 
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize) {
         self.check(at, bytes);
+        self.advised_huge.fetch_add(bytes as u64, Ordering::SeqCst);
         // SAFETY: the caller's duty, passed on.
         unsafe { system().advise_huge(at, bytes) };
     }
 
     unsafe fn advise_small(&self, at: NonNull<u8>, bytes: usize) {
         self.check(at, bytes);
+        self.advised_small.fetch_add(bytes as u64, Ordering::SeqCst);
         // SAFETY: the caller's duty, passed on.
         unsafe { system().advise_small(at, bytes) };
     }

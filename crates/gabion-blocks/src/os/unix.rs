@@ -57,6 +57,7 @@ unsafe fn unmap_range(at: *mut u8, bytes: usize) {
         if unsafe { libc::munmap(at.cast(), bytes) } != 0 {
             // A process may have so many mappings, and this would have cut one in two. Its addresses are lost then, its memory
             // need not be.
+            debug_assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
             // SAFETY: as above.
             unsafe { libc::madvise(at.cast(), bytes, libc::MADV_DONTNEED) };
         }

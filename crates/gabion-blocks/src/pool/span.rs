@@ -53,7 +53,8 @@ pub(crate) struct Span {
     /// True when much of its memory is not there, though it was held or cut: it is not warm then, and has been advised to keep
     /// to small pages, or the system would sooner or later fill the holes with a huge one.
     pub holes: AtomicBool,
-    /// How often it was lent since it was mapped without huge pages; 0 when it has them, or needs none.
+    /// How often it was lent since it was mapped without huge pages; 0 when it has them, needs none, or is left to the system,
+    /// which may give it some.
     pub lent_small: AtomicU32,
     /// Bytes at its beginning that got huge pages since then.
     pub gathered: AtomicUsize,

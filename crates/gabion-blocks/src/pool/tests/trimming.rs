@@ -128,6 +128,7 @@ fn large_free_pieces_go_back_while_their_block_is_in_use() {
     live.truncate(1);
     assert_eq!(pool.trim(true), 15 * (256 << 10));
     assert_eq!(twin.decommitted(), 15 * (256 << 10));
+    assert_eq!(twin.advised_small(), 4 << 20, "the block that one of them is left in");
     pool.validate().unwrap();
     // They are zero now, so a clean one is not cleared.
     let clean = rent(&pool, 256 << 10);
