@@ -1,7 +1,6 @@
 """gabion.backends, as far as their libraries are installed; scripts/test-backends runs those libraries' own tests."""
 
 import asyncio
-import threading
 import time
 from typing import Any
 
@@ -131,27 +130,3 @@ def test_aiocache() -> None:
         assert [await slow(3), await slow(3), calls] == [6, 6, [3]]
 
     asyncio.run(main())
-
-
-def test_counters_keep_their_end_and_lose_no_step() -> None:
-    cache = gabion.Cache("1 MiB")
-    cache.put("n", 0, ttl=3600)
-    began = threading.Barrier(4)
-
-    def count() -> None:
-        began.wait()
-        for _ in range(300):
-            cache._change("n", lambda value: value + 1)
-
-    run(*[count] * 4)
-    assert cache["n"] == 1200
-    changed = None
-    while changed is None:  # a busy machine may let it end before the change
-        cache.put("n", 0, ttl=0.2)
-        changed = cache._change("n", lambda value: value + 1)
-    time.sleep(0.3)
-    assert cache._change("n", lambda value: value + 1) is None
-    cache["n"] = "text"
-    with pytest.raises(TypeError):
-        cache._change("n", lambda value: value + 1)
-    assert cache["n"] == "text"

@@ -128,7 +128,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "stats": lambda c: c.stats(),
     "closed": lambda c: c.closed,
     "validate": lambda c: c.validate(),
-    "_change": lambda c: c._change("k", lambda value: value),
+    "change": lambda c: c.change("k", lambda value: value, None),
+    "incr": lambda c: c.incr("k"),
+    "update": lambda c: c.update(k=1),
+    "max_bytes": lambda c: c.max_bytes,
+    "ttl": lambda c: c.ttl,
+    "idle": lambda c: c.idle,
 }
 CALLS_OF_CACHES: dict[str, Callable[[Any], Any]] = {
     "with": lambda c: c.__enter__(),

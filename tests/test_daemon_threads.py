@@ -76,7 +76,7 @@ CALLS = {
     ],
     "caches": [
         "(cache.put('a', Stored()), cache.get('a'))",
-        "(cache.put('b', Stored()), cache._change('b', lambda value: (run(), Stored())[1]))",
+        "(cache.put('b', Stored()), cache.change('b', lambda value: (run(), Stored())[1]))",
         "cache.get_many(run() or key for key in 'ab')",
         "cache.get_or_put(next(numbers), lambda: (run(), Stored())[1])",
         "listened.put(next(numbers), bytes(30_000))",

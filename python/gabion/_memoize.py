@@ -1,27 +1,53 @@
-"""What kind of function one is."""
+"""Functions whose results are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import CoroutineType, FunctionType
-from typing import Any
+import functools
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
-_COROUTINE = 0x80  # inspect.CO_COROUTINE
+from gabion._flights import MISSING
+from gabion._making import is_asynchronous
 
-
-def is_asynchronous(function: Callable[..., Any]) -> bool:
-    """Whether calling a function gives a coroutine: a coroutine function, or an object that is called like one."""
-    if type(function) is FunctionType and not function.__dict__:
-        # Plain functions at once: inspect takes a microsecond.
-        return bool(function.__code__.co_flags & _COROUTINE)
-    from inspect import iscoroutinefunction
-
-    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
+if TYPE_CHECKING:
+    from gabion.cache import Table
 
 
-def refuse_awaitable(made: object) -> None:
-    """Raise ``TypeError`` for what a plain function returned to be awaited."""
-    if hasattr(type(made), "__await__"):
-        if isinstance(made, CoroutineType):
-            made.close()
-        raise TypeError("the factory returned something to be awaited: pass the coroutine function itself")
+def memoized(
+    table: Table, function: Callable[..., Any], key: Callable[..., Hashable] | None, as_put: dict[str, Any]
+) -> Any:
+    """Return a function that keeps its results in a table, by its arguments or by what ``key`` makes of them."""
+    recall, call_key = table._recall, table._call_key
+    if is_asynchronous(function):
+
+        @functools.wraps(function)
+        async def asynchronous(*args: Any, **kwargs: Any) -> Any:
+            arguments = key(*args, **kwargs) if key else None
+            value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            if value is not MISSING:
+                return value
+            if not key:
+                arguments = call_key(args, kwargs)
+
+            async def factory() -> Any:
+                return await function(*args, **kwargs)
+
+            return await table._make_async(arguments, factory, as_put)
+
+        made: Any = asynchronous
+    else:
+
+        @functools.wraps(function)
+        def synchronous(*args: Any, **kwargs: Any) -> Any:
+            arguments = key(*args, **kwargs) if key else None
+            value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            if value is not MISSING:
+                return value
+            if not key:
+                arguments = call_key(args, kwargs)
+            return table._make(arguments, lambda: function(*args, **kwargs), as_put)
+
+        made = synchronous
+    made.cache_clear = table.clear
+    made.cache_stats = table.stats
+    return made

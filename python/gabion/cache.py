@@ -12,18 +12,18 @@
 from __future__ import annotations
 
 import enum
-import functools
 import itertools
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from gabion._flights import MISSING, Flight, Flights, Running, Waiting
-from gabion._memoize import is_asynchronous, refuse_awaitable
-from gabion._native import CacheStats, CacheTable, ClosedError, enter_flight, leave_flight
+from gabion._flights import MISSING, Flights
+from gabion._making import Maker, is_asynchronous
+from gabion._memoize import memoized
+from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -74,13 +74,12 @@ class PutResult(enum.Enum):
 CacheTable._results(list(PutResult))
 
 
-class Table(CacheTable[_K, _V]):
+class Table(Maker[_K, _V]):
     """A table of a cache: its own keys, and its own limit and times if it was made with some.
 
     Made by ``cache.table(name)``. It has the methods of a cache, for its own keys.
     """
 
-    _flights: Flights
     _root: Cache
 
     def __init__(self, *_settings: Any, **_others: Any) -> None:
@@ -88,8 +87,19 @@ class Table(CacheTable[_K, _V]):
         raise TypeError("a table is a part of a cache: make it with cache.table(name)")
 
     @property
-    def _space(self) -> str:
-        return self.name
+    def max_bytes(self) -> int:
+        """How many bytes the entries may take: the table's own limit, or else the cache's."""
+        return self.stats().max_bytes
+
+    @property
+    def ttl(self) -> float | None:
+        """How many seconds a value lives if its put does not say; None is without end."""
+        return self._settings[1]
+
+    @property
+    def idle(self) -> float | None:
+        """How many seconds a value lives without being asked for if its put does not say; None is without end."""
+        return self._settings[2]
 
     def __iter__(self) -> Iterator[_K]:
         """Go through the keys that there are now."""
@@ -134,6 +144,11 @@ class Table(CacheTable[_K, _V]):
         as_put = _given(ttl, idle, expires_at, priority)
         return sum(self.put(key, value, **as_put) is not PutResult.REJECTED for key, value in pairs)
 
+    def update(self, other: Mapping[_K, _V] | Iterable[tuple[_K, _V]] = (), /, **values: _V) -> None:
+        """Store the values of a mapping or of pairs, and keywords under their names, as a dict does. See put_many()."""
+        self.put_many(other)
+        self.put_many(cast("dict[_K, _V]", values))
+
     def setdefault(
         self,
         key: _K,
@@ -152,6 +167,66 @@ class Table(CacheTable[_K, _V]):
         if self.add(key, value, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority):
             return value
         return self._look(key, value)  # type: ignore[no-any-return]
+
+    def change(
+        self,
+        key: _K,
+        function: Callable[[Any], _V],
+        /,
+        default: Any = MISSING,
+        *,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> _V:
+        """Put ``function(value)`` in the value's place, in one step, and return it.
+
+        No change by another thread is lost: where one comes between, ``function`` is called again, with the value that
+        is there then, so it should be quick and do nothing else. What it raises changes nothing. Times and priority
+        stay. Where there is no value, ``function(default)`` is put, with the keywords of put(); without a default that
+        is a KeyError. As with get_or_put(), the new value is returned even if there is no room to keep it. Raises
+        RuntimeError where ``function`` itself puts something else under the key each time.
+
+        >>> import gabion
+        >>> cache = gabion.Cache("64 MiB")
+        >>> cache.change("visitors", lambda seen: [*seen, "Ada"], [])
+        ['Ada']
+        >>> cache.change("visitors", lambda seen: [*seen, "Grace"], [])
+        ['Ada', 'Grace']
+        """
+        while (changed := self._change(key, function, MISSING)) is MISSING:
+            if default is MISSING:
+                raise KeyError(key)
+            made = function(default)
+            added = self.add(key, made, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority)
+            if added or key not in self:
+                return made
+        return changed  # type: ignore[no-any-return]
+
+    def incr(
+        self,
+        key: _K,
+        delta: Any = 1,
+        default: Any = 0,
+        *,
+        ttl: float | str | timedelta | None = None,
+        idle: float | str | timedelta | None = None,
+        expires_at: float | datetime | None = None,
+        priority: int = 0,
+    ) -> Any:
+        """Add ``delta`` to the key's number in one step, and return the sum: change() with an addition.
+
+        Where there is no number, ``default + delta`` is put, with the keywords of put(); that ``ttl`` runs from there,
+        whatever is added later, so a count with one begins anew in each span.
+
+        >>> import gabion
+        >>> cache = gabion.Cache("64 MiB")
+        >>> cache.incr("requests of 192.0.2.7", ttl=60), cache.incr("requests of 192.0.2.7", ttl=60)
+        (1, 2)
+        """
+        as_put = _given(ttl, idle, expires_at, priority)
+        return self.change(key, lambda number: number + delta, default, **as_put)
 
     def _get_or_put(
         self,
@@ -173,62 +248,6 @@ class Table(CacheTable[_K, _V]):
 
     # What its errors call it: the method that was called.
     _get_or_put.__qualname__ = "Table.get_or_put"
-
-    def _make(self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
-        """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
-        if not callable(factory):
-            given = type(factory).__qualname__
-            raise TypeError(
-                f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
-            )
-        name, flying, flight = (self._space, self._key(key)), self._flights.flying, Flight(in_loop=False)
-        made: Any = MISSING
-        try:
-            while (other := enter_flight(flying, name, flight)) is not None:
-                with Waiting(other, in_loop=False):
-                    found = other.wait()
-                if found is not MISSING:
-                    return self._newest(key, found)
-            # Before the look: what changes from here on is not in what the factory makes.
-            flight.lease = lease = self._lease(key)
-            # Another may have put it between the look and the begin.
-            with Running(flight):
-                value = self._look(key, MISSING)
-                if value is MISSING:
-                    value = factory()
-                    refuse_awaitable(value)
-                    made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING
-            return value
-        finally:
-            # At once, and nothing else: a signal's handler may raise at any call of Python code.
-            leave_flight(flying, name, flight, made)
-
-    def _newest(self, key: Any, found: bytes) -> Any:
-        """The key's value, or what another has just made for it: everybody's own object."""
-        value = self._look(key, MISSING)
-        return self._rebuild(found) if value is MISSING else value
-
-    async def _get_or_put_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
-        value = self.get(key, MISSING)
-        if value is not MISSING:
-            return value
-        name, flying, flight = (self._space, self._key(key)), self._flights.flying, Flight(in_loop=True)
-        made: Any = MISSING
-        try:
-            while (other := enter_flight(flying, name, flight)) is not None:
-                with Waiting(other, in_loop=True):
-                    found = await other.arrive()
-                if found is not MISSING:
-                    return self._newest(key, found)
-            flight.lease = lease = self._lease(key)
-            with Running(flight):
-                value = self._look(key, MISSING)
-                if value is MISSING:
-                    value = await factory()
-                    made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING
-            return value
-        finally:
-            leave_flight(flying, name, flight, made)
 
     @overload
     def memoize(self, ttl: Callable[_P, _R], /) -> _Memoized[_P, _R]: ...
@@ -276,33 +295,7 @@ class Table(CacheTable[_K, _V]):
 
         def wrap(function: Callable[..., Any]) -> Any:
             table = self._table_for(function)
-            recall, call_key = table._recall, table._call_key
-            if is_asynchronous(function):
-
-                @functools.wraps(function)
-                async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-                    async def factory() -> Any:
-                        return await function(*args, **kwargs)
-
-                    arguments = key(*args, **kwargs) if key else call_key(args, kwargs)
-                    return await table._get_or_put_async(arguments, factory, as_put)
-
-                made: Any = asynchronous
-            else:
-
-                @functools.wraps(function)
-                def synchronous(*args: Any, **kwargs: Any) -> Any:
-                    arguments = key(*args, **kwargs) if key else None
-                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
-                    if value is not MISSING:
-                        return value
-                    if not key:
-                        arguments = call_key(args, kwargs)
-                    return table._make(arguments, lambda: function(*args, **kwargs), as_put)
-
-                made = synchronous
-            made.cache_clear = table.clear
-            made.cache_stats = table.stats
+            made = memoized(table, function, key, as_put)
             weakref.finalize(made, _drop_memoized, weakref.ref(self._root), table.name).atexit = False
             return made
 

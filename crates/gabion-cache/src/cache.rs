@@ -304,9 +304,9 @@ impl Table {
         self.core.put(&self.record, key, value, options, When::Leased(number))
     }
 
-    /// Replaces a key's value while it is `old`; its end, idle time and priority stay. False: it is another by now.
-    /// `None`: the key has no value, or no longer, because there was no room for the new one.
-    pub fn replace_if(&self, key: &[u8], old: &[u8], new: &[u8]) -> Option<bool> {
+    /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
+    /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
+    pub fn replace_if(&self, key: &[u8], old: &[u8], new: &[u8]) -> Option<PutResult> {
         self.core.replace_if(&self.record, key, old, new)
     }
 

@@ -5,15 +5,16 @@ use gabion_pile::ReadBuf;
 use crate::core::Core;
 use crate::entry::{Layout, contents};
 use crate::key::{Image, LONGEST_KEY};
+use crate::options::PutResult;
 use crate::record::Record;
 use crate::request::{Request, Step, When};
 use crate::room::Effort;
 use crate::stats::Figure;
 
 impl Core {
-    /// Replaces a key's value while it is `old`; its end, idle time and priority stay. False: it is another by now.
-    /// `None`: the key has no value, or no longer, because there was no room for the new one.
-    pub fn replace_if(&self, record: &Record, key: &[u8], old: &[u8], new: &[u8]) -> Option<bool> {
+    /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
+    /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
+    pub fn replace_if(&self, record: &Record, key: &[u8], old: &[u8], new: &[u8]) -> Option<PutResult> {
         if key.len() > LONGEST_KEY {
             return None;
         }
@@ -35,7 +36,7 @@ impl Core {
             };
             if contents(self.pile(), id, &mut buf).is_none_or(|(_, value)| *value != *old) {
                 self.unlock(locked);
-                return Some(false);
+                return None;
             }
             let entry = locked.entry(id);
             let (due, times, priority) = (entry.due(), entry.times(), entry.about().priority);
@@ -55,20 +56,17 @@ impl Core {
                     step = Step::Inserted;
                 }
             }
-            let told = step.told();
-            if let Some((_, figure)) = told {
-                record.counters.count(figure);
-            }
             self.unlock(locked);
-            if told.is_some() {
-                return Some(true);
+            if let Some((_, figure)) = step.told() {
+                record.counters.count(figure);
+                return Some(PutResult::Replaced);
             }
             match step {
                 Step::Refused => {
                     record.counters.count(Figure::Rejected);
-                    return None;
+                    return Some(PutResult::Rejected);
                 }
-                Step::Unwanted => return Some(false),
+                Step::Unwanted => return None,
                 lack => refused = !self.make_way(shard, &request, &lack, &mut effort),
             }
         }

@@ -82,10 +82,7 @@ class GabionCache(BaseCache):
             except ValueError:
                 raise TypeError("Value is not an integer") from None
 
-        while (changed := self._cache._change(key, change)) is None:
-            if self._cache.add(key, delta) or key not in self._cache:
-                return delta
-        return int(changed[0])
+        return int(self._cache.change(key, change, 0))
 
     async def _expire(self, key: str, ttl: float | None, _conn: Any = None) -> bool:
         return self._cache.touch(key, _seconds(ttl))

@@ -131,10 +131,10 @@ class GabionCache(BaseCache):
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
         """Add to a number, which keeps its timeout."""
-        found = self._cache._change(self.make_and_validate_key(key, version=version), lambda value: value + delta)
-        if found is None:
-            raise ValueError(f"Key '{key}' not found")
-        return found[0]
+        try:
+            return self._cache.change(self.make_and_validate_key(key, version=version), lambda value: value + delta)
+        except KeyError:
+            raise ValueError(f"Key '{key}' not found") from None
 
     def clear(self) -> None:
         """Remove everything."""

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gabion_cache::{Cache, CacheOptions, Departure, PutOptions, ReadBuf, Span, TableOptions};
-use pyo3::exceptions::{PyAssertionError, PyOverflowError};
+use pyo3::exceptions::{PyAssertionError, PyOverflowError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -24,6 +24,9 @@ use crate::{size, time};
 
 /// A limit that is less was meant as a count: the index alone takes as much for the first entry.
 const LEAST: usize = 4 << 10;
+
+/// How often a change is tried. Threads that only compete for a key come nowhere near.
+const CHANGES: u32 = 10_000;
 
 #[pymethods]
 impl CacheTable {
@@ -166,19 +169,17 @@ impl CacheTable {
         self.open(py)?.shared.codec.decode(py, encoding.as_bytes())
     }
 
-    /// Change a value in one step: function(value) makes the new one, which keeps the old one's end and priority. Returns
-    /// a tuple of the new value; `None` when there is none, or no room for it. The function may be called again when
-    /// another value comes between.
-    #[pyo3(signature = (key, function, /))]
-    fn _change(&self, key: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>,)>> {
+    /// What change() does for a key that has a value. Returns the new one, kept or not; `missing` when there was none.
+    #[pyo3(signature = (key, function, missing, /))]
+    fn _change(&self, key: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>, missing: Py<PyAny>) -> PyResult<Py<PyAny>> {
         let py = key.py();
         let inner = self.open(py)?;
         let (table, codec) = (&inner.table, &inner.shared.codec);
-        key::with(key, |key| {
+        key::with(key, |name| {
             let mut buf = ReadBuf::new();
-            loop {
+            for _ in 0..CHANGES {
                 inner.check(py)?;
-                let Some(old) = table.peek(key, &mut buf) else { return Ok(None) };
+                let Some(old) = table.peek(name, &mut buf) else { return Ok(missing) };
                 let value = codec.decode(py, old)?;
                 // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
                 let new = unsafe {
@@ -188,14 +189,17 @@ impl CacheTable {
                 let changed = with_encoded(|encoding| {
                     // SAFETY: `new` holds the object over the call.
                     unsafe { codec.encode(py, new.as_ptr(), encoding)? };
-                    PyResult::Ok(table.replace_if(key, old, encoding))
+                    PyResult::Ok(table.replace_if(name, old, encoding))
                 })?;
-                match changed {
-                    Some(true) => return Ok(Some((new.unbind(),))),
-                    Some(false) => {}
-                    None => return Ok(None),
+                if changed.is_some() {
+                    return Ok(new.unbind());
                 }
             }
+            let text = format!(
+                "the key's value was replaced each of the {CHANGES} times that change() called the function: it must not put \
+                 anything under the key itself, and must be quick"
+            );
+            Err(exception(&py.get_type::<PyRuntimeError>(), &text))
         })
     }
 

@@ -1,0 +1,102 @@
+"""Making the value of a key that has none: one factory at a time, by plain functions and by coroutine functions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import CoroutineType, FunctionType
+from typing import Any, TypeVar
+
+from gabion._flights import MISSING, Flight, Flights, Running, Waiting
+from gabion._native import CacheTable, enter_flight, leave_flight
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_COROUTINE = 0x80  # inspect.CO_COROUTINE
+
+
+def is_asynchronous(function: Callable[..., Any]) -> bool:
+    """Whether calling a function gives a coroutine: a coroutine function, or an object that is called like one."""
+    if type(function) is FunctionType and not function.__dict__:
+        # Plain functions at once: inspect takes a microsecond.
+        return bool(function.__code__.co_flags & _COROUTINE)
+    from inspect import iscoroutinefunction
+
+    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
+
+
+def refuse_awaitable(made: object) -> None:
+    """Raise ``TypeError`` for what a plain function returned to be awaited."""
+    if hasattr(type(made), "__await__"):
+        if isinstance(made, CoroutineType):
+            made.close()
+        raise TypeError("the factory returned something to be awaited: pass the coroutine function itself")
+
+
+class Maker(CacheTable[_K, _V]):
+    """A table as far as factories make its values."""
+
+    _flights: Flights
+
+    @property
+    def _space(self) -> str:
+        """What tells its keys from those of the cache's other tables."""
+        return self.name
+
+    def _make(self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
+        """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
+        if not callable(factory):
+            given = type(factory).__qualname__
+            raise TypeError(
+                f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
+            )
+        name, flying, flight = (self._space, self._key(key)), self._flights.flying, Flight(in_loop=False)
+        made: Any = MISSING
+        try:
+            while (other := enter_flight(flying, name, flight)) is not None:
+                with Waiting(other, in_loop=False):
+                    found = other.wait()
+                if found is not MISSING:
+                    return self._newest(key, found)
+            # Before the look: what changes from here on is not in what the factory makes.
+            flight.lease = lease = self._lease(key)
+            # Another may have put it between the look and the begin.
+            with Running(flight):
+                value = self._look(key, MISSING)
+                if value is MISSING:
+                    value = factory()
+                    refuse_awaitable(value)
+                    made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING
+            return value
+        finally:
+            # At once, and nothing else: a signal's handler may raise at any call of Python code.
+            leave_flight(flying, name, flight, made)
+
+    def _newest(self, key: Any, found: bytes) -> Any:
+        """The key's value, or what another has just made for it: everybody's own object."""
+        value = self._look(key, MISSING)
+        return self._rebuild(found) if value is MISSING else value
+
+    async def _get_or_put_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
+        value = self.get(key, MISSING)
+        return await self._make_async(key, factory, as_put) if value is MISSING else value
+
+    async def _make_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
+        """As _make(), for a coroutine function."""
+        name, flying, flight = (self._space, self._key(key)), self._flights.flying, Flight(in_loop=True)
+        made: Any = MISSING
+        try:
+            while (other := enter_flight(flying, name, flight)) is not None:
+                with Waiting(other, in_loop=True):
+                    found = await other.arrive()
+                if found is not MISSING:
+                    return self._newest(key, found)
+            flight.lease = lease = self._lease(key)
+            with Running(flight):
+                value = self._look(key, MISSING)
+                if value is MISSING:
+                    value = await factory()
+                    made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING
+            return value
+        finally:
+            leave_flight(flying, name, flight, made)

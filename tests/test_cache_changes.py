@@ -1,0 +1,159 @@
+"""Changes of a value in one step: change() and incr()."""
+
+import threading
+import time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from many_threads import run
+
+import gabion
+
+
+@pytest.fixture
+def cache() -> gabion.Cache:
+    return gabion.Cache("1 MiB")
+
+
+def test_no_step_of_many_threads_is_lost(cache: gabion.Cache) -> None:
+    began = threading.Barrier(4)
+
+    def count() -> None:
+        began.wait()
+        for _ in range(300):
+            cache.incr("n")
+            cache.change("list", lambda seen: [*seen, len(seen)], [])
+
+    run(*[count] * 4)
+    assert cache["n"] == 1200
+    assert cache["list"] == list(range(1200))
+    cache.validate()
+
+
+def test_where_there_is_no_value(cache: gabion.Cache) -> None:
+    with pytest.raises(KeyError, match="'n'"):
+        cache.change("n", lambda value: value)
+    assert cache.change("n", lambda value: (value, 1), None) == (None, 1)
+    assert cache.change("n", lambda value: (value, 2), default=0) == ((None, 1), 2)
+    assert (cache.incr("i"), cache.incr("i", 5), cache.incr("i", -7), cache["i"]) == (1, 6, -1, -1)
+    assert (cache.incr("f", 0.5, 1.0), cache.incr("d", Decimal("0.1"), Decimal(1))) == (1.5, Decimal("1.1"))
+    assert cache.incr("large", 1, 1 << 80) == (1 << 80) + 1
+    table = cache.table("t")
+    assert (table.incr("i"), cache["i"]) == (1, -1)
+
+
+def test_times_and_priority_stay(cache: gabion.Cache) -> None:
+    changed = None
+    while changed != 8:  # a busy machine may let it end before the change
+        cache.put("n", 7, ttl=0.2, priority=3)
+        changed = cache.incr("n", ttl=3600, priority=-3)
+    time.sleep(0.3)
+    assert "n" not in cache
+    # Those of the call are for what it puts where there was none.
+    assert cache.incr("n", ttl=0) == 1
+    assert cache.incr("n", ttl=0) == 1
+    assert cache.incr("i", idle=0.05) == 1
+    time.sleep(0.1)
+    assert cache.incr("i") == 1
+    with pytest.raises(ValueError, match="ttl"):
+        cache.incr("new", ttl=-1)
+    with pytest.raises(TypeError, match="priority"):
+        cache.change("new", lambda value: value, 0, priority="high")  # type: ignore[arg-type]
+    assert "new" not in cache
+
+
+class Unstorable:
+    def __reduce__(self) -> Any:
+        raise ZeroDivisionError
+
+
+def test_what_fails_changes_nothing(cache: gabion.Cache) -> None:
+    cache["n"] = "text"
+    with pytest.raises(TypeError, match=r"concatenate|unsupported operand"):
+        cache.incr("n")
+    for function in (lambda value: 1 / 0, lambda value: Unstorable()):
+        with pytest.raises((ZeroDivisionError, gabion.CodecError)):
+            cache.change("n", function)
+        with pytest.raises((ZeroDivisionError, gabion.CodecError)):
+            cache.change("new", function, 0)
+    with pytest.raises(TypeError, match="not callable"):
+        cache.change("n", None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="float"):
+        cache.incr(0.5)
+    assert (cache["n"], len(cache)) == ("text", 1)
+
+
+def test_what_finds_no_room_is_returned_and_not_kept(cache: gabion.Cache) -> None:
+    assert cache.change("k", lambda value: bytes(2 << 20), None) == bytes(2 << 20)
+    assert "k" not in cache
+    cache["k"] = b"small"
+    # Once, and not again from the default, although the value that was there has gone.
+    assert cache.change("k", lambda value: value * (1 << 20), b"?") == b"small" * (1 << 20)
+    assert ("k" in cache, cache.stats().rejected) == (False, 2)
+    cache.validate()
+
+
+def test_a_function_that_goes_at_the_key_itself(cache: gabion.Cache) -> None:
+    cache["n"] = 0
+    calls = []
+
+    def once(value: int) -> int:
+        calls.append(value)
+        if len(calls) == 1:
+            cache["n"] = 10
+        return value + 1
+
+    assert (cache.change("n", once), calls) == (11, [0, 10])
+    with pytest.raises(RuntimeError, match="must not put anything under the key itself"):
+        cache.change("n", lambda value: cache.incr("n"))
+    assert cache.change("n", lambda value: (cache.pop("n", None), value)[1], 0) == 0
+
+    def emptied(value: int) -> int:
+        cache.clear()
+        return value
+
+    assert cache.change("n", emptied, 3) == 3
+
+    def closed(value: int) -> int:
+        cache.close()
+        return value
+
+    with pytest.raises(gabion.ClosedError):
+        cache.change("n", closed)
+    with pytest.raises(gabion.ClosedError):
+        cache.incr("n")
+
+
+def test_a_change_counts_as_a_put_and_ends_the_lease_of_a_factory(cache: gabion.Cache) -> None:
+    cache["n"] = 1
+    cache.incr("n")
+    figures = cache.stats()
+    assert (figures.inserted, figures.replaced, figures.hits) == (1, 1, 0)
+
+    def factory() -> int:
+        cache.incr("m", 5)
+        return 1
+
+    assert cache.get_or_put("m", factory) == 1
+    assert cache["m"] == 5
+
+
+def test_update_takes_what_that_of_a_dict_takes(cache: gabion.Cache) -> None:
+    assert cache.update({"a": 1, "b": 2}, b=3, c=4) is None  # type: ignore[func-returns-value]
+    cache.update([("d", 5), (6, 7)])
+    cache.update(self=8)
+    cache.update()
+    assert dict(cache.items()) == {"a": 1, "b": 3, "c": 4, "d": 5, 6: 7, "self": 8}
+    with pytest.raises(TypeError):
+        cache.update(5)  # type: ignore[arg-type]
+
+
+def test_settings_can_be_read() -> None:
+    cache = gabion.Cache("1 MiB", ttl="5 min")
+    assert (cache.max_bytes, cache.ttl, cache.idle) == (1 << 20, 300, None)
+    table = cache.table("t", max_bytes="16 KiB", idle=1.5)
+    assert (table.max_bytes, table.ttl, table.idle) == (16 << 10, None, 1.5)
+    assert cache.table("all").max_bytes == 1 << 20
+    with pytest.raises(AttributeError):
+        cache.max_bytes = 5  # type: ignore[misc]
