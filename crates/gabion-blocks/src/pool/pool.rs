@@ -15,7 +15,7 @@ use super::size::exact_bytes;
 use super::stats::PoolStats;
 use crate::error::BlockError;
 use crate::inside;
-use crate::os::{Os, system};
+use crate::os::{Os, can_fence_heavily, system};
 use crate::sync::{Ordering, lock};
 
 /// How often whoever waits is asked whether to go on.
@@ -69,6 +69,8 @@ impl Pool {
     /// As [`Pool::new`].
     pub fn with_root(os: &'static dyn Os, settings: Settings, root: PathBuf) -> Result<Self, BlockError> {
         watch_forks();
+        // Its caches have such locks, and are made by its first threads: for the same reason as in `Biased`.
+        let _ = can_fence_heavily();
         let shared = Shared::new(os, settings, root)?;
         Ok(Self { shared, _life: Arc::new(Life(shared)) })
     }
