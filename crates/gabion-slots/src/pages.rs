@@ -218,8 +218,8 @@ impl Shared {
         arena.doomed.set(link(header.number.load(Relaxed)));
     }
 
-    /// Closes the active pages that are empty, and dooms the block that is kept warm.
-    pub fn let_warm_go(&self, arena: &Arena, affinity: Affinity) {
+    /// Closes the active pages that are empty.
+    pub fn close_idle_pages(&self, arena: &Arena, affinity: Affinity) {
         let row = arena.row(affinity);
         for shelf in &row.shelves {
             if let Some(page) = shelf.active().filter(|page| page.used() == 0) {
@@ -227,6 +227,12 @@ impl Shared {
                 self.close_page(arena, row, page);
             }
         }
+    }
+
+    /// Closes the active pages that are empty, and dooms the block that is kept warm.
+    pub fn let_warm_go(&self, arena: &Arena, affinity: Affinity) {
+        self.close_idle_pages(arena, affinity);
+        let row = arena.row(affinity);
         if let Some(header) = self.header(row.warm.replace(0)) {
             self.doom(arena, row, header);
         }

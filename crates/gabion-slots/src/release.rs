@@ -13,6 +13,22 @@ use crate::sync::{Ordering, Ordering::Relaxed, lock};
 use crate::territory::Ground;
 
 impl Shared {
+    /// Delivers what an arena has freed of others', takes in what others have freed of its own, and gives back the empty blocks
+    /// beyond those that are kept warm.
+    pub fn settle(&self, arena: &Arena) {
+        self.flush(arena);
+        self.read_letters(arena);
+        let names = self.names();
+        {
+            // Against a release of some affinity, which another thread may make at the same moment.
+            let _reading = lock(&arena.reading);
+            for index in 0..names {
+                self.close_idle_pages(arena, Affinity::from_index(index as u8));
+            }
+        }
+        self.bury(arena);
+    }
+
     /// Takes in what others have freed of an arena's, and gives all its empty blocks back. Returns bytes.
     pub fn trim(&self, arena: &Arena) -> u64 {
         self.flush(arena);
@@ -40,12 +56,18 @@ impl Shared {
         }
         let adopted: Vec<&Arena> = {
             let mut state = self.lock();
-            let all = std::mem::take(&mut state.ownerless);
-            let (adopted, rest) =
-                all.into_iter().partition(|&index| self.arena(index as usize).is_some_and(&worthwhile));
-            state.ownerless = rest;
-            self.ownerless.store(state.ownerless.len(), Relaxed);
-            Vec::<u32>::into_iter(adopted).filter_map(|index| self.arena(index as usize)).collect()
+            let mut adopted = Vec::new();
+            let mut stays = |&index: &u32| match self.arena(index as usize).filter(|&arena| worthwhile(arena)) {
+                Some(arena) => {
+                    adopted.push(arena);
+                    false
+                }
+                None => true,
+            };
+            state.ownerless.retain(&mut stays);
+            state.warm.retain(&mut stays);
+            self.count_ownerless(&state);
+            adopted
         };
         adopted
             .into_iter()

@@ -88,7 +88,7 @@ pub(crate) fn with_arena<R>(shared: &Arc<Shared>, act: impl FnOnce(&Arena) -> R)
     }
     let arena = shared.adopt()?;
     let done = act(arena);
-    leave(shared, arena);
+    shared.leave(arena);
     Ok(done)
 }
 
@@ -100,12 +100,6 @@ pub(crate) fn existing(shared: &Shared) -> Option<&Arena> {
     };
     // SAFETY: arenas live as long as their `Slots`.
     SEATS.try_with(find).ok().flatten().map(|arena| unsafe { &*arena })
-}
-
-/// Lets a thread's arena go, with all that it would keep to itself.
-fn leave(shared: &Shared, arena: &Arena) {
-    shared.trim(arena);
-    shared.abandon(arena);
 }
 
 impl Seats {
@@ -135,7 +129,7 @@ impl Drop for Seats {
         for seat in self.0.get_mut().drain(..) {
             if let Some(shared) = seat.shared.upgrade() {
                 // SAFETY: the arena lives as long as what was just upgraded.
-                leave(&shared, unsafe { &*seat.arena });
+                shared.leave(unsafe { &*seat.arena });
             }
         }
     }

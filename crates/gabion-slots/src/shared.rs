@@ -22,6 +22,10 @@ pub(crate) const INDEX_BITS: u32 = 16;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
+/// How many arenas without an owner keep a block of each affinity: enough for tasks that come one after the other, little where
+/// many threads end at one time.
+const MOST_WARM: usize = 4;
+
 /// As long as there are fewer blocks, those of chunks keep to small pages: a handful of objects should cost a few pages.
 const SMALL_BLOCKS: usize = 8;
 
@@ -89,8 +93,10 @@ pub(crate) struct State {
     pub made: usize,
     /// The last epoch that was given out.
     pub epochs: u32,
-    /// Those without an owner, by index.
+    /// Those without an owner, by index, and with no empty block.
     pub ownerless: Vec<u32>,
+    /// Those without an owner that keep what the next thread will want: [`MOST_WARM`] at most.
+    pub warm: Vec<u32>,
     /// By address.
     pub large: HashMap<usize, Large>,
 }
@@ -105,7 +111,7 @@ pub(crate) struct Shared {
     pub territory: Territory,
     pub books: Box<[Books]>,
     arenas: Box<[AtomicPtr<Arena>]>,
-    /// How many arenas have no owner. A hint.
+    /// How many arenas have no owner, of both kinds. A hint.
     pub ownerless: AtomicUsize,
     state: Mutex<State>,
 }
@@ -129,6 +135,7 @@ impl Shared {
                 made: 0,
                 epochs: ROWS as u32,
                 ownerless: Vec::new(),
+                warm: Vec::new(),
                 large: HashMap::new(),
             }),
         })
@@ -246,8 +253,9 @@ impl Shared {
     pub fn adopt(&self) -> Result<&Arena, SlotsError> {
         {
             let mut state = self.lock();
-            if let Some(arena) = state.ownerless.pop().and_then(|index| self.arena(index as usize)) {
-                self.ownerless.store(state.ownerless.len(), Ordering::Relaxed);
+            let index = state.warm.pop().or_else(|| state.ownerless.pop());
+            if let Some(arena) = index.and_then(|index| self.arena(index as usize)) {
+                self.count_ownerless(&state);
                 return Ok(arena);
             }
         }
@@ -272,16 +280,38 @@ impl Shared {
         state.made += 1;
         // So that no thread allocates while it ends.
         state.ownerless.reserve(index + 1);
+        state.warm.reserve(MOST_WARM);
         // Release: publishes the arena.
         place.store(arena.as_ptr(), Ordering::Release);
         Some(made)
     }
 
-    /// Lets an arena go, whose thread ends.
+    /// Lets an arena go, whose thread ends. A few keep their empty blocks: programs that start a thread for each task would
+    /// have them mapped and touched anew by each.
+    pub fn leave(&self, arena: &Arena) {
+        self.settle(arena);
+        {
+            let mut state = self.lock();
+            if state.warm.len() < MOST_WARM {
+                state.warm.push(arena.index);
+                self.count_ownerless(&state);
+                return;
+            }
+        }
+        self.trim(arena);
+        self.abandon(arena);
+    }
+
+    /// Lets an arena go that has no empty block.
     pub fn abandon(&self, arena: &Arena) {
         let mut state = self.lock();
         state.ownerless.push(arena.index);
-        self.ownerless.store(state.ownerless.len(), Ordering::Relaxed);
+        self.count_ownerless(&state);
+    }
+
+    /// Tells how many arenas have no owner.
+    pub fn count_ownerless(&self, state: &State) {
+        self.ownerless.store(state.ownerless.len() + state.warm.len(), Ordering::Relaxed);
     }
 }
 

@@ -141,6 +141,13 @@ impl Slots {
     #[inline(never)]
     fn alloc_slowly(&self, affinity: Affinity, layout: Layout, zero: bool) -> Result<NonNull<u8>, SlotsError> {
         let _inside = inside::enter();
+        self.alloc_by_tier(affinity, layout, zero).or_else(|error| {
+            // What ended threads keep warm may be all that is missing.
+            if self.shared.tidy(|_| true) > 0 { self.alloc_by_tier(affinity, layout, zero) } else { Err(error) }
+        })
+    }
+
+    fn alloc_by_tier(&self, affinity: Affinity, layout: Layout, zero: bool) -> Result<NonNull<u8>, SlotsError> {
         let shared = &self.shared;
         let mask = shared.books(affinity).mask.load(Relaxed);
         match tier(layout, mask) {

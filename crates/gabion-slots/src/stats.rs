@@ -145,7 +145,7 @@ impl Shared {
             }
         }
         self.count_rest(&state, &mut affinities);
-        let ownerless_arenas = state.ownerless.len();
+        let ownerless_arenas = state.ownerless.len() + state.warm.len();
         SlotsStats { affinities, arenas: state.made - ownerless_arenas, ownerless_arenas }
     }
 

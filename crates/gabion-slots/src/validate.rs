@@ -36,7 +36,7 @@ impl Shared {
     /// Checks an arena of this thread's, and those without an owner.
     pub fn validate(&self, arena: &Arena) -> Result<(), Invalid> {
         let state = self.lock();
-        let ownerless = state.ownerless.iter().filter_map(|&index| self.arena(index as usize));
+        let ownerless = state.ownerless.iter().chain(&state.warm).filter_map(|&index| self.arena(index as usize));
         self.validate_arenas(&state, ownerless.chain([arena]))
     }
 

@@ -1,12 +1,13 @@
 //! Several threads and the same slots: letters, threads that end, and releases.
 
+use std::sync::Barrier;
 use std::sync::mpsc::channel;
 use std::thread;
 
 use gabion_blocks::BLOCK_BYTES;
 
-use super::{Shared, drop_last, give, layout, on_twin, take};
-use crate::{Affinity, Slots, seat};
+use super::{MIB, Shared, drop_last, give, layout, on_twin, take};
+use crate::{Affinity, AffinitySettings, Slots, seat};
 
 const A: Affinity = Affinity::NODES;
 
@@ -60,6 +61,59 @@ fn a_new_thread_adopts_what_an_ended_one_has_left() {
     slots.trim();
     assert_eq!(slots.stats().total().mapped_bytes, 0);
     assert_eq!((slots.stats().arenas, slots.stats().ownerless_arenas), (1, 0));
+}
+
+/// Each thread had its blocks mapped and touched anew, which took a hundred times as long as its allocations.
+#[test]
+fn threads_one_after_the_other_use_the_same_warm_memory() {
+    let (slots, twin) = on_twin();
+    let mut mapped = Vec::new();
+    for _ in 0..10 {
+        elsewhere(&slots, |slots| {
+            let places = [48, 400, 4000].map(|size| many(slots, 100, size));
+            slots.validate().unwrap();
+            places.into_iter().for_each(|places| give_all(slots, places));
+        });
+        mapped.push(twin.maps());
+        slots.validate().unwrap();
+    }
+    // The calling thread's own arena came in the first round, by its check.
+    assert!(mapped[1..].iter().all(|&maps| maps == mapped[1]), "{mapped:?}");
+    assert_eq!(slots.stats().total().live_objects, 0);
+    slots.trim();
+    assert_eq!(slots.stats().total().mapped_bytes, 0);
+}
+
+#[test]
+fn of_many_threads_that_end_at_one_time_few_keep_memory() {
+    let (slots, _twin) = on_twin();
+    let (all, none) = (Barrier::new(16), Barrier::new(16));
+    thread::scope(|scope| {
+        let run = || {
+            let places = many(&slots, 1000, 48);
+            all.wait();
+            give_all(&slots, places);
+            none.wait();
+        };
+        // Joined one by one: a scope does not wait for what threads do at their very end.
+        (0..16).map(|_| scope.spawn(run)).collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    assert_eq!((slots.stats().ownerless_arenas, slots.stats().total().blocks), (16, 4));
+    slots.validate().unwrap();
+}
+
+#[test]
+fn what_ended_threads_keep_is_given_back_to_who_needs_it() {
+    let (slots, _twin) = on_twin();
+    slots.configure(A, AffinitySettings { alignment: 8, max_blocks: Some(1) }).unwrap();
+    for size in [48, 4000, 3 * MIB] {
+        elsewhere(&slots, |slots| give_all(slots, many(slots, 100, 48)));
+        assert_eq!(slots.stats().total().blocks, 1);
+        let at = take(&slots, A, size);
+        slots.validate().unwrap();
+        give(&slots, at);
+        slots.trim();
+    }
 }
 
 #[test]
