@@ -135,13 +135,25 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         }
     }
 
-    /// Reads a leaf, noting it if references lead to it; `None` when the next value is not one.
+    /// Reads a leaf, noting it if references lead to it, or a reference; `None` when the next value is neither.
     #[inline(always)]
     pub fn leaf(&mut self) -> Raise<Option<Own>> {
         if REFS && self.reader.at == self.next_at {
             return self.noted_leaf();
         }
-        self.maker.leaf(&mut self.reader)
+        let found = self.maker.leaf(&mut self.reader)?;
+        if REFS && found.is_none() { self.referenced() } else { Ok(found) }
+    }
+
+    /// What the next value refers to, if it is a reference: as good as a leaf.
+    #[inline(never)]
+    fn referenced(&mut self) -> Raise<Option<Own>> {
+        let at = self.reader.at;
+        if self.reader.peek()? != tags::REF {
+            return Ok(None);
+        }
+        self.reader.at += 1;
+        self.reference(at).map(Some)
     }
 
     #[inline(never)]
@@ -167,7 +179,6 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         if let Some(value) = self.leaf()? {
             return Ok(Some(value));
         }
-        let at = self.reader.at;
         let place = self.place();
         let tag = self.reader.byte()?;
         match tag {
@@ -194,7 +205,6 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             }
             tags::SET | tags::FROZENSET | tags::FROZENSET_AGAIN => self.set(tag, place),
             tags::NAMED_TUPLE | tags::NAMED_TUPLE_AGAIN => self.named_tuple(place, tag == tags::NAMED_TUPLE_AGAIN),
-            tags::REF => self.reference(at).map(Some),
             tags::REDUCE | tags::NEW | tags::NEW_KEYWORDS => {
                 let parts = self.reader.byte()?;
                 Ok(self.wait(Frame::rebuild(tag, parts, place)))

@@ -162,18 +162,25 @@ impl Encoder<'_, '_> {
             unsafe {
                 match todo {
                     Todo::Value(value) => {
-                        if never_leaf(value.ptr()) || !self.leaf(value.ptr(), FROM_STACK)? {
+                        if !self.stacked_leaf(&value)? {
                             self.compound(value.ptr(), FROM_STACK)?;
                         }
                     }
                     Todo::Byte(value) => writer::byte(self.out, value),
                     Todo::Complete(obj, start) => self.complete(obj.ptr(), start),
-                    Todo::Items(iterator) => self.next_item(iterator)?,
-                    Todo::Pairs(iterator) => self.next_pair(iterator)?,
+                    Todo::Items(iterator) => self.next_items(iterator)?,
+                    Todo::Pairs(iterator) => self.next_pairs(iterator)?,
                 }
             }
         }
         Ok(())
+    }
+
+    /// Writes a value that the stack has held, or could have, if it is a leaf.
+    #[inline(always)]
+    pub fn stacked_leaf(&mut self, value: &Own) -> Raise<bool> {
+        // SAFETY: held over the call.
+        unsafe { Ok(!never_leaf(value.ptr()) && self.leaf(value.ptr(), FROM_STACK)?) }
     }
 
     /// Appends the table of the positions that references lead to.

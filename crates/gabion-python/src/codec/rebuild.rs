@@ -47,10 +47,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             }
             Stage::Value => {
                 let key = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
-                // SAFETY: the object, `key` and `value` are references held over the call.
-                if unsafe { ffi::PyObject_SetItem(rebuild.object()?.ptr(), key.ptr(), value.ptr()) } < 0 {
-                    return Err(Raised);
-                }
+                put(rebuild.object()?, &key, &value)?;
                 rebuild.stage = Stage::Key;
             }
             Stage::State if rebuild.parts & tags::PART_SETTER != 0 => {
@@ -93,6 +90,9 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                         let items = std::mem::take(&mut rebuild.items);
                         self.extend(rebuild.object()?, items)?;
                         Stage::Key
+                    } else if let Some(item) = self.leaf()? {
+                        rebuild.items.push(item);
+                        Stage::Items
                     } else {
                         break;
                     }
@@ -103,6 +103,14 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                     } else if self.reader.peek()? == tags::END {
                         self.reader.at += 1;
                         Stage::State
+                    } else if let Some(key) = self.leaf()? {
+                        let Some(value) = self.leaf()? else {
+                            rebuild.kept = Some(key);
+                            rebuild.stage = Stage::Value;
+                            break;
+                        };
+                        put(rebuild.object()?, &key, &value)?;
+                        Stage::Key
                     } else {
                         break;
                     }
@@ -182,6 +190,11 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
         }
         Ok(())
     }
+}
+
+fn put(object: &Own, key: &Own, value: &Own) -> Raise<()> {
+    // SAFETY: all held over the call.
+    if unsafe { ffi::PyObject_SetItem(object.ptr(), key.ptr(), value.ptr()) } < 0 { Err(Raised) } else { Ok(()) }
 }
 
 /// Calls `set` with each pair of a state's dict, keys interned.

@@ -165,43 +165,57 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
-    /// Writes the next of a reducer's items and comes back for the rest.
+    /// Writes a reducer's next items: leaves at once, until one is none; then it comes back for the rest.
     ///
     /// # Safety
     /// An iterator.
-    pub unsafe fn next_item(&mut self, iterator: Own) -> Raise<()> {
-        // SAFETY: held; a new reference, or null with or without an error.
-        unsafe {
-            let item = ffi::PyIter_Next(iterator.ptr());
-            if item.is_null() {
-                return if ffi::PyErr_Occurred().is_null() { Ok(()) } else { Err(Raised) };
+    pub unsafe fn next_items(&mut self, iterator: Own) -> Raise<()> {
+        loop {
+            // SAFETY: held; a new reference, or null with or without an error.
+            unsafe {
+                let item = ffi::PyIter_Next(iterator.ptr());
+                if item.is_null() {
+                    return if ffi::PyErr_Occurred().is_null() { Ok(()) } else { Err(Raised) };
+                }
+                let item = Own::take(item)?;
+                if !self.stacked_leaf(&item)? {
+                    self.scratch().todo.extend([Todo::Items(iterator), Todo::Value(item)]);
+                    return Ok(());
+                }
             }
-            let item = Own::take(item)?;
-            self.scratch().todo.extend([Todo::Items(iterator), Todo::Value(item)]);
         }
-        Ok(())
     }
 
-    /// Writes the next of a reducer's pairs and comes back for the rest.
+    /// Writes a reducer's next pairs, as [`Encoder::next_items`] does items.
     ///
     /// # Safety
     /// An iterator.
-    pub unsafe fn next_pair(&mut self, iterator: Own) -> Raise<()> {
-        // SAFETY: as `next_item`; a pair's parts are shared before the pair is let go.
-        unsafe {
-            let pair = ffi::PyIter_Next(iterator.ptr());
-            if pair.is_null() {
-                return if ffi::PyErr_Occurred().is_null() { Ok(()) } else { Err(Raised) };
+    pub unsafe fn next_pairs(&mut self, iterator: Own) -> Raise<()> {
+        loop {
+            // SAFETY: as in `next_items`; a pair's parts are shared before the pair is let go, as its tuple may be the iterator's, to
+            // be filled anew.
+            unsafe {
+                let pair = ffi::PyIter_Next(iterator.ptr());
+                if pair.is_null() {
+                    return if ffi::PyErr_Occurred().is_null() { Ok(()) } else { Err(Raised) };
+                }
+                let pair = Own::take(pair)?;
+                if ffi::PyTuple_Check(pair.ptr()) == 0 || ffi::PyTuple_Size(pair.ptr()) != 2 {
+                    return Err(refuse("a reducer's dict items must be pairs"));
+                }
+                let key = Own::share(ffi::PyTuple_GetItem(pair.ptr(), 0));
+                let value = Own::share(ffi::PyTuple_GetItem(pair.ptr(), 1));
+                drop(pair);
+                if !self.stacked_leaf(&key)? {
+                    self.scratch().todo.extend([Todo::Pairs(iterator), Todo::Value(value), Todo::Value(key)]);
+                    return Ok(());
+                }
+                if !self.stacked_leaf(&value)? {
+                    self.scratch().todo.extend([Todo::Pairs(iterator), Todo::Value(value)]);
+                    return Ok(());
+                }
             }
-            let pair = Own::take(pair)?;
-            if ffi::PyTuple_Check(pair.ptr()) == 0 || ffi::PyTuple_Size(pair.ptr()) != 2 {
-                return Err(refuse("a reducer's dict items must be pairs"));
-            }
-            let key = Own::share(ffi::PyTuple_GetItem(pair.ptr(), 0));
-            let value = Own::share(ffi::PyTuple_GetItem(pair.ptr(), 1));
-            self.scratch().todo.extend([Todo::Pairs(iterator), Todo::Value(value), Todo::Value(key)]);
         }
-        Ok(())
     }
 }
 
