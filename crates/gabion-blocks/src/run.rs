@@ -1,5 +1,7 @@
 //! One object larger than any chunk, in a run of the pool.
 
+use std::ptr::NonNull;
+
 use crate::error::BlockError;
 use crate::pool::{Held, Pool};
 
@@ -11,15 +13,22 @@ pub struct Run {
 }
 
 impl Run {
-    /// Takes room for `bytes` and copies them in.
+    /// Takes room for `pieces` and copies them in, one behind the other.
     ///
     /// # Errors
     /// [`BlockError::NoMemory`] when the system gives no memory.
-    pub fn new(pool: &Pool, bytes: &[u8]) -> Result<Self, BlockError> {
-        let (span, _) = Held::take(pool, Self::mapped_bytes(bytes.len()), false)?;
-        // SAFETY: the span has at least `bytes.len()` bytes and is this run's alone.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.base().as_ptr(), bytes.len()) };
-        Ok(Self { span, len: bytes.len() })
+    pub fn new(pool: &Pool, pieces: &[&[u8]]) -> Result<Self, BlockError> {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let (span, _) = Held::take(pool, Self::mapped_bytes(len), false)?;
+        let mut at = span.base();
+        for piece in pieces {
+            // SAFETY: the span has at least `len` bytes and is this run's alone; so many were counted, of the same slices.
+            unsafe {
+                at.copy_from_nonoverlapping(NonNull::from(*piece).cast(), piece.len());
+                at = at.add(piece.len());
+            }
+        }
+        Ok(Self { span, len })
     }
 
     /// What a run of `len` bytes takes from the pool: at most 1/32 more.
@@ -51,7 +60,7 @@ mod tests {
         let twin: &'static Twin = Box::leak(Box::default());
         let bytes: Vec<u8> = (0..5_000_000_u32).map(|n| n as u8).collect();
         let pool = Pool::new(twin, Settings::unpooled()).unwrap();
-        let run = Run::new(&pool, &bytes).unwrap();
+        let run = Run::new(&pool, &[&bytes[..7], &[], &bytes[7..]]).unwrap();
         assert_eq!(run.bytes(), bytes);
         assert_eq!(twin.mapped(), Run::mapped_bytes(bytes.len()) as u64);
         drop(run);

@@ -147,7 +147,7 @@ fn step(shared: &Arena<'_>, own: &mut Vec<Live>, random: &mut Random) {
                 let block = set.block(number).unwrap();
                 let word = random.below(if zero { 500_000 } else { 512 });
                 assert_eq!(block.word(word).load(Ordering::Relaxed), 0);
-                let run = Run::new(pool, &vec![stamp; 1_200_000]).unwrap();
+                let run = Run::new(pool, &[&vec![stamp; 1_200_000]]).unwrap();
                 assert!(run.bytes().iter().all(|&byte| byte == stamp));
             }
             _ => {}

@@ -16,10 +16,10 @@ pub(crate) struct ChargedRun {
 
 impl ChargedRun {
     /// Takes and fills a run. Takes as long as the bytes do: no lock is held meanwhile.
-    pub fn new(ground: Ground<'_>, budget: &Arc<Budget>, bytes: &[u8]) -> Result<Arc<Self>, BlockError> {
-        let mapped = Run::mapped_bytes(bytes.len()) as u64;
+    pub fn new(ground: Ground<'_>, budget: &Arc<Budget>, pieces: &[&[u8]]) -> Result<Arc<Self>, BlockError> {
+        let mapped = Run::mapped_bytes(pieces.iter().map(|piece| piece.len()).sum()) as u64;
         budget.take(mapped)?;
-        let run = Run::new(ground.blocks.pool(), bytes).inspect_err(|_| budget.give(mapped))?;
+        let run = Run::new(ground.blocks.pool(), pieces).inspect_err(|_| budget.give(mapped))?;
         Ok(Arc::new(Self { run: Some(run), charge: mapped, budget: Arc::clone(budget) }))
     }
 

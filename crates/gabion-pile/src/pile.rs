@@ -47,6 +47,11 @@ pub struct Pile {
 
 const MOST_SHARDS: usize = 256;
 
+/// How long pieces are together.
+fn total(pieces: &[&[u8]]) -> usize {
+    pieces.iter().map(|piece| piece.len()).sum()
+}
+
 impl Pile {
     /// A pile with the default options.
     ///
@@ -153,7 +158,7 @@ impl Pile {
     #[cold]
     fn put_anywhere(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
         if payload.len() > CHUNK_PAYLOAD {
-            return self.put_run(payload);
+            return self.put_run(&[payload]);
         }
         let capacity = payload.len().saturating_add(reserve).min(CHUNK_PAYLOAD);
         self.put_payload(Payload { bytes: payload, run: None }, capacity)
@@ -172,7 +177,7 @@ impl Pile {
     #[cold]
     fn try_put_anywhere(&self, payload: &[u8]) -> Result<Pointer, PileError> {
         if payload.len() > CHUNK_PAYLOAD {
-            return self.put_run(payload);
+            return self.put_run(&[payload]);
         }
         let (own, ground, length) = (self.own_shard(), self.ground(), payload.len());
         let payload = Payload { bytes: payload, run: None };
@@ -183,10 +188,30 @@ impl Pile {
         })
     }
 
+    /// As [`Pile::put`], of a payload that lies in several pieces, one behind the other. One of more than 1 MiB is copied once,
+    /// straight to where it stays.
+    ///
+    /// ```
+    /// # let pile = gabion_pile::Pile::new()?;
+    /// let (mut buf, large) = (gabion_pile::ReadBuf::new(), vec![7; 3 << 20]);
+    /// let pointer = pile.put_pieces(&[&b"in "[..], b"", b"pieces"])?;
+    /// assert_eq!(pile.read(pointer, &mut buf)?, b"in pieces");
+    /// pile.replace_pieces(pointer, &[&b"head"[..], &large, b"tail"])?;
+    /// assert_eq!(pile.read(pointer, &mut buf)?, [&b"head"[..], &large, b"tail"].concat());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Pile::put`].
+    pub fn put_pieces(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
+        if total(pieces) > CHUNK_PAYLOAD { self.put_run(pieces) } else { self.put(&pieces.concat(), 0) }
+    }
+
     #[cold]
-    fn put_run(&self, payload: &[u8]) -> Result<Pointer, PileError> {
-        let run = self.run_for(payload)?;
-        self.put_payload(Payload { bytes: payload, run: run.as_ref() }, payload.len())
+    fn put_run(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
+        let run = self.new_run(pieces)?;
+        let bytes = run.bytes();
+        self.put_payload(Payload { bytes, run: Some(&run) }, bytes.len())
     }
 
     fn put_payload(&self, payload: Payload<'_>, capacity: usize) -> Result<Pointer, PileError> {
@@ -223,18 +248,18 @@ impl Pile {
     /// The run that a payload too long for a chunk is stored in, mapped and filled before any lock is taken.
     #[inline]
     fn run_for(&self, payload: &[u8]) -> Result<Option<Arc<ChargedRun>>, PileError> {
-        if payload.len() <= CHUNK_PAYLOAD { Ok(None) } else { self.new_run(payload).map(Some) }
+        if payload.len() <= CHUNK_PAYLOAD { Ok(None) } else { self.new_run(&[payload]).map(Some) }
     }
 
     #[cold]
-    fn new_run(&self, payload: &[u8]) -> Result<Arc<ChargedRun>, PileError> {
-        let make = || ChargedRun::new(self.ground(), &self.budget, payload);
+    fn new_run(&self, pieces: &[&[u8]]) -> Result<Arc<ChargedRun>, PileError> {
+        let make = || ChargedRun::new(self.ground(), &self.budget, pieces);
         make()
             .or_else(|_| {
                 self.release_warm();
                 make()
             })
-            .map_err(|error| PileError::memory(payload.len(), error.into()))
+            .map_err(|error| PileError::memory(total(pieces), error.into()))
     }
 
     /// Gives up what every shard keeps warm.
@@ -254,7 +279,22 @@ impl Pile {
     /// payload stays then.
     pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
         let run = self.run_for(payload)?;
-        let payload = Payload { bytes: payload, run: run.as_ref() };
+        self.replace_payload(pointer, Payload { bytes: payload, run: run.as_ref() })
+    }
+
+    /// As [`Pile::replace`], by a payload as that of [`Pile::put_pieces`].
+    ///
+    /// # Errors
+    /// As [`Pile::replace`].
+    pub fn replace_pieces(&self, pointer: Pointer, pieces: &[&[u8]]) -> Result<(), PileError> {
+        if total(pieces) <= CHUNK_PAYLOAD {
+            return self.replace(pointer, &pieces.concat());
+        }
+        let run = self.new_run(pieces)?;
+        self.replace_payload(pointer, Payload { bytes: run.bytes(), run: Some(&run) })
+    }
+
+    fn replace_payload(&self, pointer: Pointer, payload: Payload<'_>) -> Result<(), PileError> {
         if self.try_replace(pointer, payload)?.is_ok() {
             return Ok(());
         }

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use gabion_blocks::prefetch;
 use pyo3::prelude::*;
 
+use super::apart::{self, Apart, Owner};
 use super::known::Known;
 use super::memo::{Memo, UNDER_CONSTRUCTION};
 use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
@@ -67,6 +68,8 @@ pub struct Encoder<'a, 'py> {
     pub known: &'static Known,
     pub registry: &'a Registry,
     pub out: &'a mut Vec<u8>,
+    /// Where large values are left out to.
+    apart: Option<&'a mut Apart>,
     /// Where this encoding starts in `out`.
     pub base: usize,
     /// The object itself when it is noted as met without the memo; else null.
@@ -90,7 +93,7 @@ impl Drop for Encoder<'_, '_> {
     }
 }
 
-/// Appends the encoding of `obj`.
+/// Appends the encoding of `obj`, but for what it leaves out if there is a place for that.
 ///
 /// # Safety
 /// `obj` is a live object and stays so over the call.
@@ -100,7 +103,7 @@ pub unsafe fn encode(
     registry: &Registry,
     known: &'static Known,
     obj: *mut PyObject,
-    out: &mut Vec<u8>,
+    (out, mut apart): (&mut Vec<u8>, Option<&mut Apart>),
 ) -> Raise<()> {
     let base = out.len();
     let mut exact = false;
@@ -110,6 +113,7 @@ pub unsafe fn encode(
             known,
             registry,
             out,
+            apart: apart.as_deref_mut(),
             base,
             root: std::ptr::null_mut(),
             exact,
@@ -124,6 +128,9 @@ pub unsafe fn encode(
         match result {
             Ok(()) => return Ok(()),
             Err(Raised) => out.truncate(base),
+        }
+        if let Some(apart) = &mut apart {
+            apart.clear();
         }
         if !restart {
             return Err(Raised);
@@ -212,7 +219,23 @@ impl Encoder<'_, '_> {
     /// Position of the next byte in this encoding.
     #[inline(always)]
     pub fn position(&self) -> usize {
-        self.out.len() - self.base
+        self.out.len() - self.base + self.apart.as_ref().map_or(0, |apart| apart.left_out())
+    }
+
+    /// Writes bytes, or leaves them out where they are many.
+    ///
+    /// # Safety
+    /// `len` bytes from there on, which stay where they are as long as what `owner` makes.
+    pub unsafe fn raw(&mut self, bytes: *const u8, len: usize, owner: impl FnOnce() -> Owner) {
+        // SAFETY: as the caller promised.
+        unsafe {
+            match &mut self.apart {
+                Some(apart) if len >= apart::LEAST => {
+                    apart.leave_out(self.out.len() - self.base, bytes, len, owner());
+                }
+                _ => writer::raw(self.out, bytes, len),
+            }
+        }
     }
 
     /// Writes a reference when the object was met before; else notes that it starts here. `limit` is how many
@@ -312,7 +335,7 @@ impl Encoder<'_, '_> {
     fn complete(&mut self, obj: *mut PyObject, start: usize) {
         match self.scratch().memo.get(obj) {
             Some(earlier) if earlier < UNDER_CONSTRUCTION => {
-                let at = self.base + start;
+                let at = self.base + self.apart.as_ref().map_or(start, |apart| apart.index(start));
                 match self.out[at] {
                     tags::FROZENSET => self.out[at] = tags::FROZENSET_AGAIN,
                     tags::TUPLE_SHARED => self.out[at] = tags::TUPLE_AGAIN,

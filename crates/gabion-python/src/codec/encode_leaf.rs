@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use super::apart::View;
 use super::encode::{Encoder, IN_PLACE};
 use super::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
 use super::plan::Kind;
@@ -125,7 +126,9 @@ impl Encoder<'_, '_> {
                 return Ok(naive && (self.met(obj, limit) || self.quick_leaf(obj, isize::MAX)));
             } else if class == &raw mut ffi::PyBytes_Type {
                 if !self.met(obj, limit) {
-                    quick::bytes(obj, self.out);
+                    let len = ffi::PyBytes_Size(obj) as usize;
+                    writer::tag_varint(self.out, tags::BYTES, len);
+                    self.raw(ffi::PyBytes_AsString(obj).cast(), len, || Box::new(Own::share(obj)));
                 }
             } else if obj == ffi::Py_Ellipsis() {
                 writer::byte(self.out, tags::ELLIPSIS);
@@ -166,7 +169,8 @@ impl Encoder<'_, '_> {
         // SAFETY: an exact `str`, live.
         unsafe {
             if !self.quick_leaf(obj, isize::MAX) {
-                quick::wide_string(obj, self.out);
+                let (text, len) = quick::wide_string(obj, self.out);
+                self.raw(text, len, || Box::new(Own::share(obj)));
             }
         }
     }
@@ -295,18 +299,18 @@ impl Encoder<'_, '_> {
 
     /// The bytes under a `PickleBuffer`, in band, as pickle does without a buffer callback.
     unsafe fn pickle_buffer(&mut self, obj: *mut PyObject) -> Raise<()> {
-        // SAFETY: a PickleBuffer, held; the buffer is released on every path.
+        // SAFETY: a PickleBuffer, held; the buffer is released by the view. Whoever wants to change it meanwhile may: then the
+        // encoding has the one or the other.
         unsafe {
-            let mut view = std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed();
-            let flags = ffi::PyBUF_ANY_CONTIGUOUS;
-            if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), flags) < 0 {
+            let mut view = Box::new(std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed());
+            if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_ANY_CONTIGUOUS) < 0 {
                 return Err(Raised);
             }
-            let mut view = view.assume_init();
-            let tag = if view.readonly == 0 { tags::BYTEARRAY } else { tags::BYTES };
-            writer::tag_varint(self.out, tag, view.len as usize);
-            writer::raw(self.out, view.buf.cast(), view.len as usize);
-            ffi::PyBuffer_Release(&raw mut view);
+            let view = View(view.assume_init());
+            let (bytes, len) = (view.0.buf.cast::<u8>(), view.0.len as usize);
+            let tag = if view.0.readonly == 0 { tags::BYTEARRAY } else { tags::BYTES };
+            writer::tag_varint(self.out, tag, len);
+            self.raw(bytes, len, || Box::new(view));
         }
         Ok(())
     }

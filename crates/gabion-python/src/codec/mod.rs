@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`,
-//! `inline`, `known`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known about classes), `encode`,
+//! `inline`, `known`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known about classes), `apart`, `encode`,
 //! `datetime`, `encode_leaf`, `encode_object`, `reduce` (out), `decode_leaf`, `frame`, `decode`, `decode_object`, `rebuild`
 //! (in), `fields` (parts of an object), `python` (for tests).
 //!
@@ -37,6 +37,7 @@ mod registry;
 mod analyse;
 mod shape;
 mod anew;
+mod apart;
 mod encode;
 mod datetime;
 mod quick;
@@ -51,6 +52,7 @@ mod rebuild;
 mod fields;
 mod python;
 
+pub(crate) use apart::Apart;
 pub(crate) use object::Own;
 pub(crate) use python::register;
 pub(crate) use quick::{is_ascii, small as small_int, two_digits as two_digit_int};
@@ -115,13 +117,32 @@ impl Codec {
     #[inline]
     pub unsafe fn encode(&self, py: Python<'_>, obj: *mut ffi::PyObject, out: &mut Vec<u8>) -> PyResult<()> {
         // SAFETY: as the caller promised.
+        unsafe { self.encode_apart(py, obj, out, None) }
+    }
+
+    /// As [`Codec::encode`], but large values are left out, for [`Apart::pieces`] to put them in again.
+    ///
+    /// # Errors
+    /// As [`Codec::encode`].
+    ///
+    /// # Safety
+    /// As [`Codec::encode`].
+    #[inline]
+    pub unsafe fn encode_apart(
+        &self,
+        py: Python<'_>,
+        obj: *mut ffi::PyObject,
+        out: &mut Vec<u8>,
+        apart: Option<&mut Apart>,
+    ) -> PyResult<()> {
+        // SAFETY: as the caller promised.
         if unsafe { quick::alone(obj, out) } {
             return Ok(());
         }
         let result = Known::get(py).and_then(|known| {
             self.registry.check_reducers(known);
             // SAFETY: as the caller promised.
-            unsafe { encode::encode(py, &self.registry, known, obj, out) }
+            unsafe { encode::encode(py, &self.registry, known, obj, (out, apart)) }
         });
         result.map_err(|Raised| {
             object::explain(py, || format!("cannot store an object of class {}", global::class_name(obj)))

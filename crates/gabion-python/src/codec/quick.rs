@@ -3,6 +3,7 @@
 //! An encoder that asked its output for room and told it the new length at every field would wait for its own stores
 //! each time. So room for a whole leaf is made ahead, and the leaf is written without looking back.
 
+use super::apart::LEAST;
 use super::object::referenced_at_most;
 use super::{datetime, tags, writer};
 use crate::ffi::{self, PyObject};
@@ -248,9 +249,13 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
     unsafe {
         let class = ffi::Py_TYPE(obj);
         if class == &raw mut ffi::PyBytes_Type {
-            writer::byte(out, tags::FORMAT);
-            bytes(obj, out);
-            return true;
+            let len = ffi::PyBytes_Size(obj) as usize;
+            if len < LEAST {
+                writer::byte(out, tags::FORMAT);
+                writer::tag_varint(out, tags::BYTES, len);
+                writer::raw(out, ffi::PyBytes_AsString(obj).cast(), len);
+            }
+            return len < LEAST;
         }
         let mut cursor = writer::Cursor::new(out);
         cursor.make_room(out, 1 + ROOM);
@@ -260,7 +265,8 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
             cursor.settle(out);
         } else if class == &raw mut ffi::PyUnicode_Type {
             writer::byte(out, tags::FORMAT);
-            wide_string(obj, out);
+            let (text, len) = wide_string(obj, out);
+            writer::raw(out, text, len);
         } else {
             return false;
         }
@@ -268,26 +274,12 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Writes a `bytes`.
-///
-/// # Safety
-/// `obj` is an exact one, live.
-#[inline(always)]
-pub unsafe fn bytes(obj: *mut PyObject, out: &mut Vec<u8>) {
-    // SAFETY: as the caller promised; they never change.
-    unsafe {
-        let len = ffi::PyBytes_Size(obj) as usize;
-        writer::tag_varint(out, tags::BYTES, len);
-        writer::raw(out, ffi::PyBytes_AsString(obj).cast(), len);
-    }
-}
-
-/// Writes a string that is no short one of ASCII characters.
+/// Writes what comes before the text of a string that is no short one of ASCII characters. Returns the text, and its bytes.
 ///
 /// # Safety
 /// `obj` is an exact `str`, live.
 #[inline(never)]
-pub unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) {
+pub unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) -> (*const u8, usize) {
     // SAFETY: as the caller promised; a string never changes.
     unsafe {
         let len = ffi::PyUnicode_GET_LENGTH(obj) as usize;
@@ -298,6 +290,6 @@ pub unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) {
             _ => (tags::STR_UCS4, 4),
         };
         writer::tag_varint(out, tag, len);
-        writer::raw(out, ffi::PyUnicode_DATA(obj).cast(), len * width);
+        (ffi::PyUnicode_DATA(obj).cast(), len * width)
     }
 }

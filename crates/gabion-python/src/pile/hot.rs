@@ -11,6 +11,7 @@ use super::number;
 use super::refusal::{Failure, or_default};
 use super::scratch::with_payload;
 use super::state::Pile;
+use crate::codec::Apart;
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
 use crate::size;
 
@@ -96,8 +97,11 @@ unsafe extern "C" fn put(
     let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
         let [object] = args else { return Err(wrong_count(py, "put(obj, *, reserve=0)", args.len())) };
         let reserve = if keywords.is_empty() { 0 } else { reserve(py, &keywords)? };
-        let put = |pile: &Store, encoding: &[u8]| {
-            let pointer = pile.put(encoding, reserve).map_err(|error| Failure::Refused(error).raise(py))?;
+        let put = |pile: &Store, encoding: &[u8], apart: &Apart| {
+            // What is too long for a slot or a chunk has no room beside it.
+            let put =
+                if apart.is_empty() { pile.put(encoding, reserve) } else { pile.put_pieces(&apart.pieces(encoding)) };
+            let pointer = put.map_err(|error| Failure::Refused(error).raise(py))?;
             // SAFETY: attached; a new reference, or null with an error set, as this function's own result.
             let number = unsafe { number::object(pointer) };
             if number.is_null() {
@@ -165,8 +169,13 @@ unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count
         let [ptr, object] = args else { return Err(wrong_count(py, "replace(ptr, obj)", args.len())) };
         this.open(py)?;
         let pointer = or_default(py, number::pointer(ptr), None)?;
-        let replace = |pile: &Store, encoding: &[u8]| {
-            pile.replace(pointer, encoding).map_err(|error| Failure::Refused(error).raise(py))?;
+        let replace = |pile: &Store, encoding: &[u8], apart: &Apart| {
+            let replaced = if apart.is_empty() {
+                pile.replace(pointer, encoding)
+            } else {
+                pile.replace_pieces(pointer, &apart.pieces(encoding))
+            };
+            replaced.map_err(|error| Failure::Refused(error).raise(py))?;
             Ok(none(py))
         };
         // SAFETY: the interpreter holds the argument over the call.

@@ -9,6 +9,7 @@ use super::each::{announced, each, iterator};
 use super::number;
 use super::refusal::{Failure, Fallback, or_default};
 use super::state::Pile;
+use crate::codec::Apart;
 use crate::ffi;
 use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
@@ -26,9 +27,9 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
     let mut pointers: Vec<Pointer> = Vec::with_capacity(announced(iterable).min(ROOM_AHEAD));
     let mut meanwhile = Meanwhile::new();
     let stored = each(py, &iterator(iterable)?, &mut meanwhile, |object| {
-        let put = |pile: &gabion_pile::Pile, encoding: &[u8]| {
-            let pointer = pile.put(encoding, 0).map_err(|error| Failure::Refused(error).raise(py))?;
-            pointers.push(pointer);
+        let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
+            let put = if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(encoding)) };
+            pointers.push(put.map_err(|error| Failure::Refused(error).raise(py))?);
             Ok(encoding.len())
         };
         // SAFETY: `object` holds a reference over the call.

@@ -7,6 +7,8 @@ use std::cell::Cell;
 
 use gabion_pile::ReadBuf;
 
+use crate::codec::Apart;
+
 /// Encodings longer than this do not stay with the thread.
 const KEEP: usize = 1 << 20;
 
@@ -17,16 +19,28 @@ thread_local! {
 }
 
 #[derive(Default)]
-struct Encoded(Vec<u8>);
+struct Encoded {
+    bytes: Vec<u8>,
+    apart: Apart,
+}
 
 /// Calls `work` with an empty buffer for an encoding.
 #[inline]
 pub(crate) fn with_encoded<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    with_encoded_apart(|bytes, _| work(bytes))
+}
+
+/// Calls `work` with an empty buffer for an encoding, and a place for what is left out of it.
+#[inline]
+pub(crate) fn with_encoded_apart<R>(work: impl FnOnce(&mut Vec<u8>, &mut Apart) -> R) -> R {
     // A thread that is ending has no place left: a fresh buffer does as well.
     let mut buffer = ENCODED.try_with(Cell::take).ok().flatten().unwrap_or_default();
-    buffer.0.clear();
-    let result = work(&mut buffer.0);
-    if buffer.0.capacity() <= KEEP {
+    buffer.bytes.clear();
+    let result = work(&mut buffer.bytes, &mut buffer.apart);
+    if !buffer.apart.is_empty() {
+        buffer.apart.clear();
+    }
+    if buffer.bytes.capacity() <= KEEP {
         let _ = ENCODED.try_with(|place| place.set(Some(buffer)));
     }
     result

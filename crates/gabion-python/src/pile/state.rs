@@ -7,8 +7,8 @@ use gabion_pile::Pointer;
 use pyo3::prelude::*;
 
 use super::refusal::{self, Failure};
-use super::scratch::{with_encoded, with_payload};
-use crate::codec::Codec;
+use super::scratch::{with_encoded_apart, with_payload};
+use crate::codec::{Apart, Codec};
 use crate::ffi;
 
 /// A pile of live Python objects, kept outside the heap that the garbage collector walks.
@@ -78,8 +78,8 @@ impl Pile {
         })
     }
 
-    /// Encodes an object and hands the pile and the encoding on. The pile is asked for only after the object's own
-    /// code has run, which may have closed it.
+    /// Encodes an object and hands the pile and the encoding on, with what was left out of it. The pile is asked for only after
+    /// the object's own code has run, which may have closed it.
     ///
     /// # Safety
     /// `object` is alive and stays so over the call.
@@ -88,13 +88,13 @@ impl Pile {
         &self,
         py: Python<'_>,
         object: *mut ffi::PyObject,
-        work: impl FnOnce(&gabion_pile::Pile, &[u8]) -> PyResult<R>,
+        work: impl FnOnce(&gabion_pile::Pile, &[u8], &Apart) -> PyResult<R>,
     ) -> PyResult<R> {
         self.open(py)?;
-        with_encoded(|encoding| {
+        with_encoded_apart(|encoding, apart| {
             // SAFETY: as the caller promised.
-            unsafe { self.codec.encode(py, object, encoding)? };
-            work(self.open(py)?, encoding)
+            unsafe { self.codec.encode_apart(py, object, encoding, Some(apart))? };
+            work(self.open(py)?, encoding, apart)
         })
     }
 }

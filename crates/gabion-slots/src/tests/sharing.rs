@@ -72,7 +72,9 @@ fn threads_one_after_the_other_use_the_same_warm_memory() {
         elsewhere(&slots, |slots| {
             let places = [48, 400, 4000].map(|size| many(slots, 100, size));
             slots.validate().unwrap();
-            places.into_iter().for_each(|places| give_all(slots, places));
+            for places in places {
+                give_all(slots, places);
+            }
         });
         mapped.push(twin.maps());
         slots.validate().unwrap();

@@ -1,0 +1,163 @@
+"""Large values, which are copied once, from where they lie to where the pile keeps them."""
+
+import pickle
+import sys
+import tracemalloc
+from array import array
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gabion
+from gabion._native import _Codec
+
+BIG = bytes(range(256)) * (5 << 12)  # 5 MiB
+SMALL_BIG = b"s" * (1 << 20)  # just long enough
+
+
+class Node:
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+
+class Reduced:
+    """By its reducer, with state and items."""
+
+    def __init__(self, *args: Any) -> None:
+        self.args = args
+
+    def __reduce__(self) -> Any:
+        return Reduced, self.args, self.__dict__
+
+
+def graphs() -> dict[str, Any]:
+    shared = ["shared"]
+    inner: list[Any] = []
+    around = (BIG, inner, SMALL_BIG)  # leads back to itself, behind a large value
+    inner.append(around)
+    node = Node(BIG)
+    frozen = frozenset([node])
+    node.parts = (frozen, shared, BIG)
+    return {
+        "bytes": BIG,
+        "ascii": "a" * (2 << 20),
+        "latin": "é" * (2 << 20),
+        "wide": "€" * (2 << 20),
+        "widest": "𝄞" * (1 << 20),
+        "just below": b"x" * ((1 << 20) - 1),
+        "just long enough": SMALL_BIG,
+        "several": [shared, BIG, "t" * (1 << 20), shared, BIG, SMALL_BIG, shared, 1.5],
+        "dict": {"k": BIG, BIG: shared, "again": shared, "nested": {"deep": [BIG, b"z" * (1 << 20)]}},
+        "aligned items": [BIG[:-3], array("d", range(10)), SMALL_BIG, array("q", [1, 2])],
+        "leads back": around,
+        "a set leads back": frozen,
+        "objects": [Node(BIG, shared), Node(BIG, shared), node],
+        "reducers": [Reduced(BIG, shared), Reduced(SMALL_BIG), shared, Reduced(BIG)],
+        "buffers": [pickle.PickleBuffer(BIG), shared, pickle.PickleBuffer(bytearray(SMALL_BIG)), shared],
+        "bytearray": [bytearray(BIG), SMALL_BIG],
+    }
+
+
+def told(obj: Any) -> bytes:
+    """What a graph is, shared references and cycles included."""
+    return pickle.dumps(pickle.loads(pickle.dumps(obj, 5)), 5)
+
+
+@pytest.mark.parametrize("name", graphs())
+def test_what_comes_back_is_what_pickle_gives(name: str) -> None:
+    obj, codec = graphs()[name], _Codec()
+    with gabion.Pile() as pile:
+        pointer = pile.put(obj)
+        assert told(pile.get(pointer)) == told(obj)
+        # The same bytes as in one piece.
+        assert pile.size_of(pointer) == len(codec.encode(obj))
+        pile.replace(pointer, [obj])
+        assert told(pile.get(pointer)) == told([obj])
+        pile.replace(pointer, "small")
+        assert pile.get(pointer) == "small"
+        pile.replace(pointer, obj)
+        (other,) = pile.put_many([obj])
+        assert told(pile.get(other)) == told(pile.get(pointer)) == told(obj)
+        pile.validate()
+
+
+def test_arrays() -> None:
+    arrays = [np.arange(400_000.0), np.arange(600_000).reshape(600, 1000).T, np.zeros((2, 0)), np.ones(9, bool)]
+    frozen = np.arange(300_000.0)
+    frozen.flags.writeable = False
+    arrays += [frozen, arrays[0][::2], np.array([BIG, None], dtype=object)]
+    with gabion.Pile() as pile:
+        pickled = pickle.loads(pickle.dumps(arrays, 5))
+        for made, given in zip(pile.get(pile.put([arrays, arrays]))[1], pickled, strict=True):
+            assert (made.dtype, made.flags.f_contiguous) == (given.dtype, given.flags.f_contiguous)
+            assert made.flags.writeable == given.flags.writeable
+            assert (made == given).all()
+        # Nobody holds their buffers any more.
+        arrays[0].resize(3, refcheck=False)
+        own = bytearray(SMALL_BIG)
+        pile.put(pickle.PickleBuffer(own))
+        own.append(1)
+
+
+def test_a_large_value_is_not_copied_twice() -> None:
+    with gabion.Pile() as pile:
+        array = np.zeros(4 << 20, dtype=np.uint8)
+        for obj in (BIG, [BIG, BIG[:-1], "t" * (4 << 20)], array, {"a": array, "b": BIG}):
+            tracemalloc.start()
+            try:
+                pile.put(obj)
+                assert tracemalloc.get_traced_memory()[1] < 1 << 20
+            finally:
+                tracemalloc.stop()
+
+
+def test_a_failed_put_lets_go_of_what_it_left_out() -> None:
+    big = bytes(3 << 20)
+    own = bytearray(big)
+    count = sys.getrefcount(big)
+    with gabion.Pile(max_bytes="8 MiB") as pile:
+        kept = pile.put(SMALL_BIG)
+        for obj, error in (
+            ([big, pickle.PickleBuffer(own), sys._getframe()], gabion.CodecError),
+            ([big, pickle.PickleBuffer(own), own, big[1:], bytes(4 << 20)], gabion.LimitError),
+        ):
+            for put in (pile.put, lambda obj: pile.put_many([obj]), lambda obj: pile.replace(kept, obj)):
+                with pytest.raises(error):
+                    put(obj)
+                assert pile.get(kept) == SMALL_BIG
+        del obj
+        assert (len(pile), sys.getrefcount(big)) == (1, count)
+        pile.validate()
+    own.append(1)
+
+
+class Meddler:
+    """Goes at what was left out before it, while the rest is encoded."""
+
+    def __init__(self, do: Any) -> None:
+        self.do = do
+
+    def __reduce__(self) -> Any:
+        self.do()
+        return int, (7,)
+
+
+def test_code_that_runs_meanwhile_cannot_take_the_bytes_away() -> None:
+    own, numbers = bytearray(SMALL_BIG), np.zeros(1 << 20, dtype=np.uint8)
+    buffer = pickle.PickleBuffer(own)
+
+    def meddle() -> None:
+        buffer.release()
+        with pytest.raises(BufferError):
+            own.clear()
+        numbers[:] = 1
+
+    with gabion.Pile() as pile:
+        first, second, seven = pile.get(pile.put([buffer, numbers, Meddler(meddle)]))
+        assert (first, seven) == (SMALL_BIG, 7)
+        assert set(np.asarray(second).tolist()) <= {0, 1}
+        # An encoding that begins anew forgets what it had left out.
+        held = [BIG, Meddler(lambda: None), BIG]
+        assert pile.get(pile.put(held)) == [BIG, 7, BIG]
+    own.clear()
