@@ -203,7 +203,17 @@ def test_modes_that_a_format_does_not_hold(format: str, mode: str, tmp_path: Pat
 
 @pytest.mark.parametrize("format", HELD)
 @pytest.mark.parametrize(
-    ("most", "size"), [(150, (150, 100)), ((50, 300), (50, 33)), ((1000, 20), (30, 20)), (1, (1, 1)), (900, (600, 400))]
+    ("most", "size"),
+    [
+        (150, (150, 100)),
+        ((50, 300), (50, 33)),
+        ((1000, 20), (30, 20)),
+        (1, (1, 1)),
+        (900, (600, 400)),
+        ((150, None), (150, 100)),
+        ([None, 20], (30, 20)),
+        ((None, None), (600, 400)),
+    ],
 )
 def test_no_larger_than(format: str, most: Any, size: tuple[int, int]) -> None:
     image = gradient("RGB", (600, 400))
@@ -211,6 +221,22 @@ def test_no_larger_than(format: str, most: Any, size: tuple[int, int]) -> None:
     assert small.size == size
     expected = image.resize(size, reducing_gap=2.0)
     assert far_apart(small.to_bytes(), expected.to_bytes()) < 3
+
+
+def test_one_side_without_a_limit() -> None:
+    content = encoded(noise("RGB", (20, 3000)), "PNG")
+    assert Image.open(content, max_size=(10, None)).size == (10, 1500)
+    assert Image.open(content, max_size=(None, 1500)).size == (10, 1500)
+    assert Image.open(content, max_size=(400, None)).size == (20, 3000)
+    with Image.open(content) as image:
+        assert image.thumbnail((10, None)).size == (10, 1500)
+        assert image.thumbnail((None, None)).size == (10, 1500)
+        with pytest.raises(TypeError, match="size must be whole numbers, not NoneType"):
+            image.resize((10, None))
+        with pytest.raises(TypeError, match=r"size must be \(width, height\), or one number for both"):
+            image.thumbnail(None)
+    with pytest.raises(ImageError, match="max_size: a side of 0 pixels"):
+        Image.open(content, max_size=(None, 0))
 
 
 def test_a_jpeg_may_be_decoded_in_full_before_it_is_made_smaller() -> None:

@@ -1,6 +1,6 @@
 import sys
 from array import array
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from datetime import datetime, timedelta
 from os import PathLike
 from types import EllipsisType, TracebackType
@@ -363,7 +363,8 @@ def copy(src: _ReadInto | _Read, dst: _Writable, *, chunk: _Size = "256 KiB") ->
 _Mode = Literal["L", "LA", "RGB", "RGBA", "CMYK"]
 _Filter = Literal["nearest", "box", "bilinear", "bicubic", "lanczos3", "lanczos"]
 _Number = SupportsIndex | float
-_Pair = Sequence[_Number]
+_Pair = Iterable[_Number]
+_Most = _Number | Iterable[_Number | None]
 
 @final
 class Image:
@@ -372,7 +373,7 @@ class Image:
     def open(
         source: str | PathLike[str] | Buffer_ | _ReadInto | _Read,
         *,
-        max_size: _Number | _Pair | None = None,
+        max_size: _Most | None = None,
         mode: _Mode | None = None,
         filter: _Filter = "lanczos3",
         reducing_gap: float | None = 2.0,
@@ -410,9 +411,7 @@ class Image:
     @property
     def icc_profile(self) -> bytes | None: ...
     def resize(self, size: _Pair, *, filter: _Filter = "lanczos3", reducing_gap: float | None = None) -> Image: ...
-    def thumbnail(
-        self, size: _Number | _Pair, *, filter: _Filter = "lanczos3", reducing_gap: float | None = 2.0
-    ) -> Self: ...
+    def thumbnail(self, size: _Most, *, filter: _Filter = "lanczos3", reducing_gap: float | None = 2.0) -> Self: ...
     def convert(self, mode: _Mode, /) -> Image: ...
     def crop(self, box: _Pair, /) -> Image: ...
     def rotate(self, degrees: _Number, /) -> Image: ...

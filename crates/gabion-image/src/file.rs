@@ -23,7 +23,8 @@ use crate::save::save_atomically;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct OpenOptions {
-    /// No larger than this, width and height as they are seen; the shape stays. `None`: as large as it is.
+    /// No larger than this, width and height as they are seen; the shape stays. [`LONGEST_SIDE`](crate::LONGEST_SIDE) leaves
+    /// a side to the shape. `None`: as large as it is.
     pub max_size: Option<(u32, u32)>,
     /// In this mode. `None`: the one in the file.
     pub mode: Option<Mode>,

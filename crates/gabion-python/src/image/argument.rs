@@ -107,18 +107,28 @@ fn whole_float(name: &str, py: Python<'_>, value: f64) -> PyResult<i64> {
 
 /// As many whole numbers as `N`.
 fn numbers<const N: usize>(name: &str, shape: &str, value: &Bound<'_, PyAny>) -> PyResult<[i64; N]> {
+    several(name, shape, value, |item| whole(name, item))
+}
+
+/// As many items as `N`, each of what `read` makes of it.
+fn several<T: Copy + Default, const N: usize>(
+    name: &str,
+    shape: &str,
+    value: &Bound<'_, PyAny>,
+    read: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<[T; N]> {
     let py = value.py();
     let wrong = || type_error(py, &format!("{name} must be {shape}"));
     if value.is_instance_of::<PyString>() {
         return Err(wrong());
     }
-    let mut found = [0; N];
+    let mut found = [T::default(); N];
     let mut count = 0;
     for item in value.try_iter().map_err(|_| wrong())? {
         if count == N {
             return Err(wrong());
         }
-        found[count] = whole(name, &item?)?;
+        found[count] = read(&item?)?;
         count += 1;
     }
     if count == N { Ok(found) } else { Err(wrong()) }
@@ -141,14 +151,17 @@ pub(super) fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)>
     Ok((side(value.py(), name, width)?, side(value.py(), name, height)?))
 }
 
-/// A width and a height, or one number for both.
+/// The longest that a width and a height may be, or one number for both; as long as any image's where one is None.
 pub(super) fn most(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)> {
-    if !is_one_number(value) {
-        let [width, height] = numbers(name, "(width, height), or one number for both", value)?;
-        return Ok((side(value.py(), name, width)?, side(value.py(), name, height)?));
+    let py = value.py();
+    let longest = |item: &Bound<'_, PyAny>| {
+        if item.is_none() { Ok(LONGEST_SIDE) } else { side(py, name, whole(name, item)?) }
+    };
+    if is_one_number(value) {
+        return longest(value).map(|side| (side, side));
     }
-    let side = side(value.py(), name, whole(name, value)?)?;
-    Ok((side, side))
+    let [width, height] = several(name, "(width, height), or one number for both", value, longest)?;
+    Ok((width, height))
 }
 
 /// A place in an image; it may lie outside.

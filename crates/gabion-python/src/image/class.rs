@@ -33,9 +33,9 @@ impl Image {
     /// the bytes of a file. The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of those
     /// with several).
     ///
-    /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape. It is decoded
-    /// no larger than needed and made smaller while it is decoded; where the format allows, the full picture is never
-    /// in memory. filter and reducing_gap are those of resize().
+    /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape; (150, None) leaves
+    /// the height to the shape. It is decoded no larger than needed and made smaller while it is decoded; where the format
+    /// allows, the full picture is never in memory. filter and reducing_gap are those of resize().
     ///
     /// scaled=False has a JPEG decoded in full before it is made smaller, which is several times slower.
     ///
@@ -248,9 +248,10 @@ impl Image {
         self.map(py, |image| image.resize(width, height, how))
     }
 
-    /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. An
-    /// image that is small enough stays as it is. As in Pillow the image itself changes: use resize(), or copy() first,
-    /// to keep it. Views that were made before go on to show the old pixels.
+    /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. With None
+    /// for one of them, that side may be as long as it gets. An image that is small enough stays as it is. As in Pillow the
+    /// image itself changes: use resize(), or copy() first, to keep it. Views that were made before go on to show the old
+    /// pixels.
     ///
     /// >>> import gabion
     /// >>> gabion.Image.new("L", (300, 200)).thumbnail((30, 30)).size
