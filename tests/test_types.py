@@ -99,6 +99,13 @@ with open("file", "wb") as target:
     io.TextIOWrapper(gabion.streams.Writer(target)).write(text)
     pickle.dump(text, gabion.streams.Writer(target))
     zipfile.ZipFile(gabion.streams.Writer(target), "w").writestr("text", text)
+
+with gabion.memory.rent("1 MiB") as buffer, open("file", "rb", buffering=0) as raw:
+    raw.readinto(buffer)
+    memoryview(buffer)[:5] = bytes(buffer)[5:10]
+with gabion.Image.open("photo.jpg", max_size=(150, None)) as image:
+    memoryview(image)[:3] = b"rgb"
+    assert_type(image.thumbnail((None, 100)).crop(range(4)), gabion.Image)
 """
 MISTAKES = {
     'gabion.Cache[str, int]("1 MiB")[5]': 'expected type "str"',
