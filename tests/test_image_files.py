@@ -337,7 +337,7 @@ def test_what_can_be_decoded_of_a_damaged_file() -> None:
 
 
 def test_what_is_no_image(tmp_path: Path) -> None:
-    for content in (b"x", b"<svg/>", bytes(1000), b"%PDF-1.7"):
+    for content in (b"x", b"<xml/>", bytes(1000), b"<" * 5000):
         with pytest.raises(ImageError, match="no image format that is known here: JPEG, PNG, WebP"):
             Image.open(content)
     (tmp_path / "notes.jpg").write_text("no picture")
@@ -350,6 +350,34 @@ def test_what_is_no_image(tmp_path: Path) -> None:
         Image.open(io.StringIO("text"))
     with pytest.raises(ValueError, match="null byte"):
         Image.open("a\0b")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "a HEIC picture, which is not read here: convert it to JPEG, PNG"),
+        (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heix", "a HEIC picture"),
+        (b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf", "an AVIF picture"),
+        (b"\0\0\0\x14ftypisom\0\0\2\0avc1avif", "an MP4 or QuickTime video, which is not read here: save a frame"),
+        (b"\0\0\0\x14ftypqt  \0\0\2\0qt  ", "an MP4 or QuickTime video"),
+        (b"\xff\xff\xff\xffftypcrx ", "a camera's raw picture"),
+        (b"\x1a\x45\xdf\xa3", "a WebM or Matroska video"),
+        (b"RIFF\0\0\0\0AVI LIST", "an AVI video"),
+        (b"\xff\x0a\0", "a JPEG XL picture"),
+        (b"\0\0\0\x0cJXL \r\n\x87\n", "a JPEG XL picture"),
+        (b"\0\0\0\x0cjP  \r\n\x87\n", "a JPEG 2000 picture"),
+        (b"%PDF-1.7", "a PDF document, which is not read here: have a program that draws it save it as PNG"),
+        (b"<svg/>", "an SVG drawing"),
+        (b'\xef\xbb\xbf\n<?xml version="1.0"?>\n<!-- drawn by hand -->\n<SVG>', "an SVG drawing"),
+        (b"\n<!DOCTYPE HTML><body><svg/>", "a web page, which is not read here: servers send one in place of"),
+    ],
+)
+def test_formats_that_are_not_read_are_named(content: bytes, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(content)
+    for source in (path, content, io.BytesIO(content)):
+        with pytest.raises(ImageError, match=f"the file is {told}"):
+            Image.open(source)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -11,8 +11,11 @@
 //! | `tiff` | `tiff` | the kept one |
 //! | `bmp` | `image` | the kept one; plain pixels are taken as they lie |
 //! | `gif` | `gif` | the kept one |
+//! | `foreign` | none | names what is not read, for errors |
 
 mod whole;
+
+mod foreign;
 
 mod jpeg;
 
@@ -77,11 +80,11 @@ pub(crate) trait Decode {
 /// Reads the header of `bytes`. The first bytes say which format it is.
 pub(crate) fn begin<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Box<dyn Decode + 'a>> {
     let Some(format) = Format::of_bytes(bytes) else {
-        return Err(ImageError::unknown(if bytes.is_empty() {
-            "the file is empty: get it anew"
-        } else {
-            "the first bytes are of no image format that is known here: JPEG, PNG, WebP, TIFF, BMP and GIF are"
-        }));
+        if bytes.is_empty() {
+            return Err(ImageError::unknown("the file is empty: get it anew"));
+        }
+        let known = "the first bytes are of no image format that is known here: JPEG, PNG, WebP, TIFF, BMP and GIF are";
+        return Err(ImageError::unknown(foreign::told(bytes).unwrap_or_else(|| known.to_owned())));
     };
     guarded(format, || {
         Ok(match format {

@@ -45,8 +45,9 @@ impl Image {
     /// ImageError all the same.
     ///
     /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one
-    /// raises LimitError before memory is taken. Raises ImageError for a file that is damaged, cut off or not an image,
-    /// OSError when it cannot be read, TypeError for a source of another kind.
+    /// raises LimitError before memory is taken. Raises ImageError for a file that is damaged, cut off, of a format that is
+    /// not read (HEIC, AVIF, SVG, a video: the message names it) or not an image, OSError when it cannot be read, TypeError
+    /// for a source of another kind.
     ///
     /// >>> import gabion, io
     /// >>> file = io.BytesIO()
