@@ -106,6 +106,7 @@ with gabion.memory.rent("1 MiB") as buffer, open("file", "rb", buffering=0) as r
 with gabion.Image.open("photo.jpg", max_size=(150, None)) as image:
     memoryview(image)[:3] = b"rgb"
     assert_type(image.thumbnail((None, 100)).crop(range(4)), gabion.Image)
+    assert_type(image == image.copy(), bool)
 """
 MISTAKES = {
     'gabion.Cache[str, int]("1 MiB")[5]': 'expected type "str"',

@@ -479,6 +479,10 @@ impl Image {
         self.close(py);
     }
 
+    fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, Self>) -> bool {
+        slf.is(other) || slf.get().is_like(slf.py(), other.get())
+    }
+
     fn __repr__(&self) -> String {
         let Some(picture) = self.peek() else { return "<gabion.Image, closed>".to_owned() };
         let (width, height) = picture.size;

@@ -26,6 +26,9 @@ use crate::pile::gate::detached;
 /// protocol, __array_interface__, DLPack and the Arrow C data interface: numpy.asarray(image) is no copy. NumPy gets a
 /// read-only copy of any other.
 ///
+/// Images are equal that have the same mode, size and pixels, wherever these lie; format and metadata do not count. A closed
+/// image equals itself only. As pixels may change, images cannot be keys of a dict.
+///
 /// close(), or the end of a with statement, ends the use: every later one raises ClosedError. Views, arrays and tensors made
 /// before keep the pixels alive, and their memory goes back to the pool with the last of them; without them, at once. An
 /// image that is not closed goes with its last reference.
@@ -255,6 +258,26 @@ impl Image {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether both are open and of the same mode, size and pixels.
+    pub fn is_like(&self, py: Python<'_>, other: &Self) -> bool {
+        let (Some(mine), Some(its)) = (self.peek(), other.peek()) else { return false };
+        if (mine.mode, mine.size) != (its.mode, its.size) {
+            return false;
+        }
+        // As `map_brief` does.
+        if mine.len() as u64 <= BRIEF
+            && let (Some(one), Some(two)) = (mine.try_read(), its.try_read())
+        {
+            return mine.has_pixels_of(&one, &its, &two);
+        }
+        detached(py, || {
+            // In the order of their addresses: see `paste_from`.
+            let (first, second) = if Arc::as_ptr(&mine) < Arc::as_ptr(&its) { (&mine, &its) } else { (&its, &mine) };
+            let (one, other) = (first.read(), second.read());
+            first.has_pixels_of(&one, second, &other)
+        })
     }
 
     /// What is kept of the file's metadata.
