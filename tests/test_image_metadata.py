@@ -36,6 +36,21 @@ def test_orientation_and_metadata() -> None:
     assert Image.open(encoded(turned, "JPEG", metadata=False)).exif is None
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_tiff_stores_how_a_picture_is_turned(orientation: int) -> None:
+    plain = encoded(gradient("L", (40, 20)), "JPEG", quality=95)
+    asis = Image.open(with_exif(plain, exif(orientation)), upright=False)
+    stored = encoded(asis, "TIFF")
+    turned = Image.open(stored)
+    assert turned.to_bytes() == Image.open(with_exif(plain, exif(orientation))).to_bytes()
+    assert Image.open(encoded(turned, "TIFF")).to_bytes() == turned.to_bytes(), "it is not turned twice"
+    again = Image.open(stored, upright=False)
+    assert (again.size, again.exif) == ((40, 20), None if orientation == 1 else exif(orientation))
+    for format in ("TIFF", "PNG"):
+        assert Image.open(encoded(again, format)).to_bytes() == turned.to_bytes()
+    assert Image.open(encoded(asis, "TIFF", metadata=False)).size == (40, 20)
+
+
 def profile(space: bytes) -> bytes:
     """As much of an ICC profile as says what it is for."""
     return bytes(16) + space + bytes(16) + b"acsp" + bytes(92)

@@ -65,6 +65,18 @@ impl Orientation {
         }
     }
 
+    /// The value of EXIF's tag.
+    pub fn value(self) -> u16 {
+        self as u16 + 1
+    }
+
+    /// An EXIF block that says this and nothing else, for files that say it in another way. `None` for upright.
+    pub(crate) fn as_exif(self) -> Option<Vec<u8>> {
+        const BEGIN: &[u8] = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0";
+        let block = [BEGIN, &self.value().to_le_bytes(), &[0; 2 + 4]].concat();
+        (self != Self::Upright).then_some(block)
+    }
+
     /// Whether width and height change places.
     pub fn exchanges_sides(self) -> bool {
         matches!(self, Self::Transposed | Self::Turned90 | Self::Transversed | Self::Turned270)
@@ -173,6 +185,15 @@ mod tests {
                 assert_eq!(metadata.orientation(), Orientation::Upright);
             }
         }
+    }
+
+    #[test]
+    fn a_block_says_what_it_was_made_of() {
+        for value in 2..=8 {
+            let orientation = Orientation::of_value(value);
+            assert_eq!((orientation.value(), orientation.as_exif()), (value, Some(exif(false, value))));
+        }
+        assert_eq!((Orientation::Upright.value(), Orientation::Upright.as_exif()), (1, None));
     }
 
     #[test]

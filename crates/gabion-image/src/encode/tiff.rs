@@ -16,6 +16,7 @@ use super::{Compression, SaveOptions, metadata};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
+use crate::metadata::{Orientation, Written};
 use crate::mode::Mode;
 
 /// How many bytes a strip should have. Readers decode strip by strip.
@@ -46,7 +47,13 @@ fn encoded<C: ColorType<Inner = u8>>(image: &Image, options: &SaveOptions, extra
     if !extra.is_empty() {
         picture.extra_samples(extra).map_err(fault)?;
     }
-    if let Some(icc) = metadata(image, options, image.mode()).icc {
+    let Written { exif, icc } = metadata(image, options, image.mode());
+    if let Some(exif) = exif {
+        // A block within TIFF would have to be taken apart; without this of it, the picture would stay on its side for good.
+        let orientation = Orientation::of_exif(exif).value();
+        picture.encoder().write_tag(Tag::Orientation, orientation).map_err(fault)?;
+    }
+    if let Some(icc) = icc {
         picture.encoder().write_tag(Tag::IccProfile, icc).map_err(fault)?;
     }
     let rows = (STRIP_BYTES / image.row_bytes()).clamp(1, image.height() as usize);

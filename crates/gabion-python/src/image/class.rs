@@ -434,8 +434,9 @@ impl Image {
     ///
     /// quality is 1 to 100, for JPEG and WebP. Further options: subsampling ("4:4:4", "4:2:2", "4:2:0"), progressive
     /// and optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
-    /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats. A profile is
-    /// also left out where it does not fit what is stored, as that of a grey image in WebP, which stores colours.
+    /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats. Of an EXIF
+    /// block TIFF stores the orientation only, BMP nothing and no profile. A profile is also left out where it does not fit
+    /// what is stored, as that of a grey image in WebP, which stores colours.
     ///
     /// Raises ImageError when the format cannot store the mode, the size or the EXIF block, or when neither name nor
     /// format= says the format; OSError when the file cannot be written.

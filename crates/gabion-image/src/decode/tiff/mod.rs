@@ -72,8 +72,9 @@ impl<'a> Tiff<'a> {
         (bound.decoding_buffer_size, bound.intermediate_buffer_size) = (bytes, bytes);
         let mut decoder = decoder.with_limits(bound);
         let icc = decoder.find_tag(Tag::IccProfile).ok().flatten().and_then(|tag| tag.into_u8_vec().ok());
-        let mut header = Header::of_pixels(Format::Tiff, size, mode, Metadata { exif: None, icc });
-        header.orientation = Orientation::of_value(tag(&mut decoder, Tag::Orientation, 1));
+        let orientation = Orientation::of_value(tag(&mut decoder, Tag::Orientation, 1));
+        let metadata = Metadata { exif: orientation.as_exif(), icc };
+        let header = Header::of_pixels(Format::Tiff, size, mode, metadata);
         let separate = tag(&mut decoder, Tag::PlanarConfiguration, 1) == 2;
         // Differences of neighbours, inverted grey, swapped bytes and what is looked up are set right once a chunk is there.
         let plain = tag(&mut decoder, Tag::Predictor, 1) == 1
