@@ -153,6 +153,16 @@ def test_other_formats(photos: Path, tmp_path: Path, kind: str, ending: str) -> 
         assert Image.open(path).format.lower() == kind
 
 
+def test_a_format_that_the_name_contradicts(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "small.PNG"
+    command = ["thumbnails", str(photos / "wide.jpg"), str(target), "--format"]
+    assert main([*command, "jpeg"]) == 2
+    assert capsys.readouterr().err == f"gabion: {target}: is no name of jpeg; name it .jpg, or leave out --format\n"
+    assert not target.exists()
+    assert main([*command, "png"]) == 0
+    assert Image.open(target).format == "PNG"
+
+
 def test_gif_becomes_png(tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image")
     gradient("L", (300, 200)).to_pillow().save(tmp_path / "old.gif")
@@ -208,6 +218,25 @@ def test_failures_are_told_at_the_end(photos: Path, tmp_path: Path) -> None:
     assert "not a sound JPEG image" in lines[0]
     assert "No such file" in lines[1]
     assert made(tmp_path / "small") == FLAT
+
+
+def test_pictures_that_cannot_be_read_are_counted(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one.heic", "two.HEIC", "three.avif", "below/four.jxl", "film.mov"):
+        (photos / name).touch()
+    command = ["thumbnails", str(photos), str(tmp_path / "small")]
+    assert main(command) == 0
+    assert capsys.readouterr().out.startswith("4 made, not read: 1 .avif, 2 .heic, in ")
+    assert main([*command, "-r", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["made"], told["skipped"], told["failed"]) == (2, 4, [])
+    assert told["unread"] == {".avif": 1, ".heic": 2, ".jxl": 1}
+    for picture in ("wide.jpg", "high.PNG", "square.webp", "small.bmp"):
+        (photos / picture).unlink()
+    assert main(command) == 2
+    wanted = f"no pictures in {photos}, but 1 .avif, 2 .heic: convert these to JPEG, PNG, WebP or TIFF; --recursive"
+    assert wanted in capsys.readouterr().err
 
 
 def test_as_json(photos: Path, tmp_path: Path) -> None:

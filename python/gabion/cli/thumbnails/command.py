@@ -28,6 +28,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "Make a thumbnail of every picture in files, folders, or patterns such as 'photos/**/*.jpg'."
         " Pictures are decoded no larger than needed. A thumbnail gets its name only when it is complete, and one that"
         " is newer than its picture is not made again, so a run may be stopped and continued with the same command."
+        " Of formats that cannot be read, such as HEIC, folders' pictures are counted only."
         " Thumbnails stand upright and have the picture's ICC profile, but not its EXIF block."
     )
     parser = commands.add_parser("thumbnails", help="make thumbnails of many pictures", description=about)
@@ -107,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
         _make_folder(options.target.parent if plan.is_single(options.sources, options.target) else options.target)
     how = How(options.width, options.height or options.width, options.quality, options.max_pixels, options.profile)
     threads = options.jobs or len(os.sched_getaffinity(0))
-    outcome = Outcome(skipped=planned.skipped, failed=list(planned.refused))
+    outcome = Outcome(skipped=planned.skipped, failed=list(planned.refused), unread=planned.unread)
     try:
         with _bars(console) as bars:
             task = bars.add_task("thumbnails", total=len(planned.jobs))
@@ -156,6 +157,8 @@ def _counts(outcome: Outcome) -> str:
         counts.append(f"{outcome.skipped:,} there already")
     if outcome.failed:
         counts.append(f"{len(outcome.failed):,} failed")
+    if outcome.unread:
+        counts.append(f"not read: {plan.counted(outcome.unread)}")
     return ", ".join(counts)
 
 
@@ -172,6 +175,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "made": outcome.made,
         "skipped": outcome.skipped,
         "failed": [{"source": str(source), "error": error} for source, error in outcome.failed],
+        "unread": dict(sorted(outcome.unread.items())),
         "read_bytes": outcome.read_bytes,
         "seconds": outcome.seconds,
     }

@@ -5,6 +5,7 @@ import functools
 import glob
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,27 @@ from pathlib import Path
 from gabion import _native
 from gabion.cli.failure import CommandError
 
-# Names that are taken from folders. A file that is named itself may have any.
-ENDINGS = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp", ".dib", ".gif"}
 # What --format takes beside "same", and the ending that it gives.
 FORMATS = {name.lower(): f".{ending}" for name, ending, written in _native._image_formats() if written}
-WRITTEN = ENDINGS - {".gif"}
-# Names of pictures all the same: who asks for one of them does not mean a folder.
-UNWRITTEN = {".gif", ".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd", ".tga", ".ppm", ".pgm", ".dng"}
+# Names that are taken from folders, and the format that each tells. A file that is named itself may have any.
+ENDINGS = {
+    ".jpg": "jpeg",
+    ".jpeg": "jpeg",
+    ".jpe": "jpeg",
+    ".jfif": "jpeg",
+    ".png": "png",
+    ".webp": "webp",
+    ".tif": "tiff",
+    ".tiff": "tiff",
+    ".bmp": "bmp",
+    ".dib": "bmp",
+    ".gif": "gif",
+}
+WRITTEN = {ending for ending, kind in ENDINGS.items() if kind in FORMATS}
+# Names of pictures that cannot be read. What a folder has of them is counted, so that nobody takes it for done.
+UNREAD = {".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd", ".tga", ".ppm", ".pgm", ".dng"}
+# Who asks for one of these does not mean a folder.
+UNWRITTEN = UNREAD | {".gif"}
 # For sources whose own format is not written.
 INSTEAD = FORMATS["png"]
 
@@ -38,6 +53,8 @@ class Plan:
     jobs: list[Job] = field(default_factory=list)
     skipped: int = 0
     refused: list[tuple[Path, str]] = field(default_factory=list)
+    # How many pictures of folders have a name of UNREAD, by its ending.
+    unread: Counter[str] = field(default_factory=Counter)
 
 
 def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force: bool) -> Plan:
@@ -49,6 +66,8 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
         raise CommandError("; ".join(unseen))
     plan, taken, found = Plan(), dict[Path, Path](), Found()
     if is_single(sources, target):
+        if kind not in ("same", ENDINGS[target.suffix.lower()]):
+            raise CommandError(f"{target}: is no name of {kind}; name it {FORMATS[kind]}, or leave out --format")
         pairs = iter([(Path(sources[0]), target)])
     else:
         if target.suffix.lower() in UNWRITTEN and not target.is_dir():
@@ -59,7 +78,7 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
         several = len(sources) > 1 or Path(sources[0]).is_dir() or glob.has_magic(sources[0])
         if several and target.suffix.lower() in WRITTEN and not target.is_dir():
             raise CommandError(f"{target}: is the name of one picture; name a folder for the thumbnails")
-        named = pictures(sources, target, recursive, plan.refused)
+        named = pictures(sources, target, recursive, plan)
         pairs = ((picture, target / renamed(below, kind)) for picture, below in named)
     for picture, to in pairs:
         found.add(picture)
@@ -75,6 +94,8 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
         if any(Path(os.path.realpath(source)).is_relative_to(place) for source in sources):
             raise CommandError(f"{target}: the pictures are looked for there; name another folder for the thumbnails")
         hint = "" if recursive else "; --recursive looks into folders below"
+        if plan.unread:
+            hint = f", but {counted(plan.unread)}: convert these to JPEG, PNG, WebP or TIFF{hint}"
         raise CommandError(f"no pictures in {', '.join(sources)}{hint}")
     return plan
 
@@ -141,9 +162,12 @@ def is_single(sources: list[str], target: Path) -> bool:
     return len(sources) == 1 and Path(sources[0]).is_file() and target.suffix.lower() in WRITTEN and not target.is_dir()
 
 
-def pictures(
-    sources: Iterable[str], target: Path, recursive: bool, refused: list[tuple[Path, str]]
-) -> Iterator[tuple[Path, Path]]:
+def counted(unread: Counter[str]) -> str:
+    """How many pictures are of which formats that are not read."""
+    return ", ".join(f"{count:,} {ending}" for ending, count in sorted(unread.items()))
+
+
+def pictures(sources: Iterable[str], target: Path, recursive: bool, plan: Plan) -> Iterator[tuple[Path, Path]]:
     """Each picture, and its name below the target. What was found below the target itself is left out, and folders that
     cannot be read are refused."""
     seen = set()
@@ -154,27 +178,30 @@ def pictures(
         return Path(os.path.realpath(folder)).is_relative_to(place)
 
     for source in sources:
-        for picture, below in sorted(expanded(source, recursive, refused)):
+        for picture, below in sorted(expanded(source, recursive, plan)):
             if picture not in seen and (picture == Path(source) or not inside(picture.parent)):
                 seen.add(picture)
                 yield picture, below
 
 
-def expanded(source: str, recursive: bool, refused: list[tuple[Path, str]]) -> Iterator[tuple[Path, Path]]:
+def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, Path]]:
     """The files of a folder, of a pattern, or the one file. Links to folders are not followed on the way: they may lead
     back."""
     path = Path(source)
 
     def unread(error: OSError) -> None:
-        refused.append((Path(error.filename or path), error.strerror or str(error)))
+        plan.refused.append((Path(error.filename or path), error.strerror or str(error)))
 
     if path.is_dir():
         for folder, folders, files in os.walk(path, onerror=unread):
             folders[:] = sorted(folders) if recursive else []
             for name in files:
-                if Path(name).suffix.lower() in ENDINGS:
+                ending = Path(name).suffix.lower()
+                if ending in ENDINGS:
                     file = Path(folder, name)
                     yield file, file.relative_to(path)
+                elif ending in UNREAD:
+                    plan.unread[ending] += 1
     elif path.exists() or not glob.has_magic(source):
         yield path, Path(path.name)
     else:

@@ -1,6 +1,7 @@
 """Threads that make thumbnails, and what came of it."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -15,13 +16,15 @@ WAITING = 4
 
 @dataclass(slots=True)
 class Outcome:
-    """What was made and what was not. made counts thumbnails, read_bytes the bytes of their sources."""
+    """What was made and what was not. made counts thumbnails, read_bytes the bytes of their sources, unread pictures of
+    formats that cannot be read, by ending."""
 
     made: int = 0
     skipped: int = 0
     read_bytes: int = 0
     seconds: float = 0.0
     failed: list[tuple[Path, str]] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gabion import Image
-from gabion.cli.thumbnails.plan import expanded
+from gabion.cli.thumbnails.plan import Plan, counted, expanded
 from gabion.cli.tour.failure import TourError
 
 MADE_UP = 8
@@ -39,11 +39,12 @@ def find(folder: Path | None, most: int) -> Photos | None:
         return None
     if not folder.is_dir():
         raise TourError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}; --photos takes a folder")
-    refused: list[tuple[Path, str]] = []
-    files = sorted(file for file, _ in expanded(str(folder), True, refused))
+    plan = Plan()
+    files = sorted(file for file, _ in expanded(str(folder), True, plan))
     if not files:
-        why = f"; {refused[0][0]}: {refused[0][1]}" if refused else ""
-        raise TourError(f"{folder}: no JPEG, PNG, WebP, TIFF, BMP or GIF files there or below{why}")
+        others = f", but {counted(plan.unread)}" if plan.unread else ""
+        why = f"; {plan.refused[0][0]}: {plan.refused[0][1]}" if plan.refused else ""
+        raise TourError(f"{folder}: no JPEG, PNG, WebP, TIFF, BMP or GIF files there or below{others}{why}")
     chosen = [files[number * len(files) // most] for number in range(most)] if len(files) > most else files
     among = f"{len(chosen):,} of {len(files):,}" if len(chosen) < len(files) else f"{len(files):,}"
     return Photos(f"{among} pictures from {folder}", tuple(chosen))
