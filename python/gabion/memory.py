@@ -54,8 +54,8 @@ class Call(NamedTuple):
 class Leak:
     """Memory that was rented under a track() and alive at its end.
 
-    kind is "Buffer" or "Group", nbytes what was asked for, stack the calls that led to the rent, innermost first, at
-    most 32.
+    kind is "Buffer", "Group" or "Image", nbytes what was asked for, or what an image's pixels take, stack the calls
+    that led to the rent, innermost first, at most 32.
     """
 
     kind: str

@@ -20,7 +20,7 @@ use crate::ffi;
 /// own. chunk is how many bytes are asked of it at a time, "1 MiB" at most. After the first read, no operation
 /// allocates memory except for the bytes that it returns. A large readinto() does not go through the chunk.
 ///
-/// It counts as an io.BufferedIOBase: csv, json and io.TextIOWrapper take it. read(), readinto() and readline() wait for
+/// It counts as an io.BufferedIOBase: json, pickle and io.TextIOWrapper take it. read(), readinto() and readline() wait for
 /// all they were asked for, or the end; read1(), readinto1() and peek() ask the file once at most. A non-blocking file
 /// that has nothing now makes them return what there is, and None if there is nothing (peek(): b""). What the file raises
 /// is passed on; what read() or readline() had gathered until then is lost, as with io.BufferedReader.

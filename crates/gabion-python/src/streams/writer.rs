@@ -18,7 +18,7 @@ use super::turn::{Inside, Turn};
 /// once. After the first write, no operation allocates memory. If the file keeps the memoryview that its write() was
 /// given, the bytes in it stay: the Writer goes on with another chunk.
 ///
-/// It counts as an io.BufferedIOBase: csv, pickle, zipfile and io.TextIOWrapper take it. When the file raises, the error
+/// It counts as an io.BufferedIOBase: pickle, zipfile and io.TextIOWrapper take it. When the file raises, the error
 /// is passed on with the attribute bytes_taken, how many bytes of this call's are written or gathered, and a note; what
 /// was gathered before and not yet written stays, and the next flush() goes on behind what the file took. A non-blocking
 /// file that takes nothing now is a BlockingIOError with the same number as characters_written.
