@@ -54,6 +54,13 @@ def test_version_and_help() -> None:
     assert run("no-such-command").returncode == 2
 
 
+def test_a_package_without_its_metadata() -> None:
+    """As a program has it that was packed into one file, or a folder that was copied."""
+    source = "import importlib.metadata as m; m.distribution = None; import gabion.cli; gabion.cli.main(['--version'])"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == (f"gabion {version('gabion')}\n", "")
+
+
 @pytest.mark.parametrize("command", ["tour", "thumbnails a b"])
 def test_an_unknown_option_shows_the_usage_of_its_command(command: str) -> None:
     done = run(*command.split(), "--jsn")

@@ -3,8 +3,8 @@
 import argparse
 import io
 import sys
-from importlib.metadata import version
 
+import gabion
 from gabion.cli.failure import CommandError
 from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.tour import command as tour
@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"gabion {version('gabion')}")
+    top.add_argument("--version", action="version", version=f"gabion {gabion.__version__}")
     commands = top.add_subparsers(
         title="commands", metavar="COMMAND [OPTION]", help="gabion COMMAND --help lists its options"
     )

@@ -5,7 +5,6 @@ import os
 import platform
 import resource
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -13,13 +12,15 @@ CGROUP = Path("/sys/fs/cgroup")
 
 def describe() -> dict[str, str]:
     """Processor, memory, system and versions, as label → text."""
+    import gabion  # late: measuring processes hold only what they need
+
     build = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", free-threaded"
     return {
         "Processor": f"{_field('/proc/cpuinfo', 'model name') or platform.machine()}, {os.cpu_count()} cores",
         "Memory": f"{_bytes_of('MemTotal') / 2**30:.1f} GiB",
         "System": f"{platform.system()} {platform.release()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}{build}",
-        "gabion": version("gabion"),
+        "gabion": gabion.__version__,
     }
 
 
