@@ -202,13 +202,18 @@ def test_wrong_numbers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--objects: a whole number of 1 or more is needed, not 'many'" in capsys.readouterr().err
 
 
-def test_an_interrupt_ends_it_cleanly(people: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_it_cleanly(number: signal.Signals, people: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
     tour = [*COMMAND, "tour", "--records", str(people), "--objects", "2000000", "--no-page"]
-    running = subprocess.Popen(tour, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    around = {**os.environ, "TMPDIR": str(folder)}
+    running = subprocess.Popen(tour, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=around)
     assert running.stdout is not None
     while "keeping" not in (line := running.stdout.readline()):
         assert line, "it ended before it was interrupted"
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     _, told = running.communicate(timeout=30)
-    assert running.returncode == 130
+    assert running.returncode == 128 + number
     assert told == "gabion: interrupted\n"
+    assert list(folder.iterdir()) == []

@@ -448,12 +448,13 @@ def test_a_target_that_cannot_be_made(photos: Path, tmp_path: Path, capsys: pyte
     assert "Not a directory" in capsys.readouterr().err
 
 
-def test_an_interrupt_leaves_whole_files_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_whole_files_only(number: signal.Signals, tmp_path: Path) -> None:
     photos, target = tmp_path / "photos", tmp_path / "small"
     photos.mkdir()
     noise("RGB", (1500, 1000)).save(photos / "0.png", compression="fast")
-    for number in range(1, 300):
-        os.link(photos / "0.png", photos / f"{number}.png")
+    for copy in range(1, 300):
+        os.link(photos / "0.png", photos / f"{copy}.png")
     running = subprocess.Popen(
         [*COMMAND, str(photos), str(target), "--width", "900"],
         stdout=subprocess.PIPE,
@@ -464,9 +465,9 @@ def test_an_interrupt_leaves_whole_files_only(tmp_path: Path) -> None:
     while not (target.is_dir() and len(list(target.glob("*.png"))) > 3):
         assert time.monotonic() < end
         time.sleep(0.01)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     out, err = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == 128 + number
     assert "made; the same command continues" in out
     assert err == "gabion: interrupted\n"
     there = made(target)

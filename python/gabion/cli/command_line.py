@@ -1,8 +1,13 @@
-"""Arguments in, exit code out: 0 done, 1 done in part, 2 wrong input or surroundings, 130 interrupted."""
+"""Arguments in, exit code out: 0 done, 1 done in part, 2 wrong input or surroundings, 130 and 143 stopped."""
 
 import argparse
 import io
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import gabion
 from gabion.cli.failure import CommandError
@@ -50,14 +55,36 @@ def run(argv: list[str] | None = None) -> int:
         top.print_help()
         return 0
     try:
-        code: int = options.run(options)
+        with _ended_in_order():
+            code: int = options.run(options)
     except (
         CommandError,
         OSError,
     ) as error:  # an OSError of standard output itself: who reads it went, or the disk is full
         print(f"gabion: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("gabion: interrupted", file=sys.stderr)
-        return 130
+        number: int = stop.args[0] if stop.args else signal.SIGINT
+        return 128 + number  # as shells count them
     return code
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Has other signals that end a program interrupt it as Ctrl-C does: temporary files go, and its own processes."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(number)
+
+    taken = []
+    if threading.current_thread() is threading.main_thread():
+        # What is ignored, as under nohup, or has a handler of somebody's, stays so.
+        taken = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
