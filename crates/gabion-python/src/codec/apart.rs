@@ -79,7 +79,8 @@ impl Apart {
         let mut pieces = Vec::with_capacity(2 * self.parts.len() + 1);
         let mut from = 0;
         for part in &self.parts {
-            // SAFETY: the owner lives as long as the part (duty of `leave_out`).
+            // SAFETY: the owner lives as long as the part (duty of `leave_out`). Where there is no global lock, another thread may
+            // write to a buffer meanwhile, as with everybody who reads one: it is only copied, and has some old bytes then and some new.
             let bytes = unsafe { std::slice::from_raw_parts(part.bytes, part.len) };
             pieces.extend([&own[from..part.at], bytes]);
             from = part.at;
