@@ -152,6 +152,58 @@ def test_hooks_of_others_use_piles_while_their_thread_forks(script: Callable[...
     )
 
 
+def test_hooks_of_others_wait_for_threads_that_use_piles(script: Callable[..., str]) -> None:
+    script(
+        """
+        import faulthandler, os, threading
+        faulthandler.dump_traceback_later(20, exit=True)
+        lock, locked, forking, stop = threading.Lock(), *(threading.Event() for _ in range(3))
+
+        def before():
+            forking.set()
+            lock.acquire()
+
+        # Registered first, so that they run between gabion's own and the fork.
+        os.register_at_fork(before=before, after_in_parent=lock.release, after_in_child=lock.release)
+        import gabion
+        pile, cache, image = gabion.Pile(), gabion.Cache("1 MiB"), gabion.Image.new("RGB", (1200, 800))
+
+        def use():
+            cache["key"] = pile.put(b"x" * 5000)
+            pile.compact()
+            pile.validate()
+            assert cache.clear() == 1
+            assert image.resize((300, 200)).size == (300, 200)
+
+        def use_locked():
+            with lock:
+                locked.set()
+                forking.wait()
+                use()
+
+        def work(image, stop):
+            while not stop.is_set():
+                image.resize((600, 400))
+
+        threading.Thread(target=work, args=(image, stop)).start()
+        for _ in range(5):
+            locked.clear(), forking.clear()
+            thread = threading.Thread(target=use_locked)
+            thread.start()
+            locked.wait()
+            child = os.fork()
+            if child == 0:
+                use()
+                os._exit(0)
+            thread.join()
+            assert os.waitpid(child, 0)[1] == 0
+        stop.set()
+        """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )
+
+
 def test_a_module_that_is_imported_anew_forks_as_before(script: Callable[..., str]) -> None:
     script(
         """
