@@ -204,6 +204,41 @@ def test_hooks_of_others_wait_for_threads_that_use_piles(script: Callable[..., s
     )
 
 
+def test_a_child_that_is_forked_while_another_thread_uses_something_for_the_first_time(
+    script: Callable[..., str],
+) -> None:
+    script(
+        """
+        import io, os, signal, sys, threading, uuid
+        import gabion, gabion.memory, gabion.streams
+        cache = gabion.Cache("1 MiB")
+        uses = [
+            lambda: gabion.streams.Reader(io.BytesIO(b"line")).readline(),
+            lambda: gabion.streams.copy(io.BytesIO(b"stone"), io.BytesIO()),
+            lambda: cache.get_or_put("key", lambda: 1),
+            lambda: cache.put(uuid.UUID(int=5), 1),
+            lambda: cache.put("words", [{"a": (1.5, None)}]),
+            lambda: gabion.memory.rent_group("5 MiB")[0],
+            lambda: gabion.memory.stats(),
+        ]
+        # Who has the interpreter keeps it until it waits, and who lets it go for a moment has to wait for it.
+        sys.setswitchinterval(10)
+        for use in uses:
+            thread = threading.Thread(target=use)
+            thread.start()
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                use()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            thread.join()
+        """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )
+
+
 def test_a_module_that_is_imported_anew_forks_as_before(script: Callable[..., str]) -> None:
     script(
         """

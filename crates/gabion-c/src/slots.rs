@@ -136,7 +136,11 @@ pub unsafe extern "C" fn gabion_slots_new(out: *mut *mut SlotsHandle) -> Status 
 #[unsafe(no_mangle)]
 pub extern "C" fn gabion_slots_global() -> *mut SlotsHandle {
     static GLOBAL: OnceLock<SlotsHandle> = OnceLock::new();
-    value(ptr::null_mut(), || Ok(ptr::from_ref(GLOBAL.get_or_init(|| Handle::new(Slots::global().clone()))).cast_mut()))
+    value(ptr::null_mut(), || {
+        // Outside of the cell: see there.
+        let slots = Slots::global();
+        Ok(ptr::from_ref(GLOBAL.get_or_init(|| Handle::new(slots.clone()))).cast_mut())
+    })
 }
 
 /// Deletes slots.

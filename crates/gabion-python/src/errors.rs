@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
 use crate::ffi;
+use crate::once::once;
 
 /// The exception classes of the package, made once per process.
 pub(crate) struct Errors {
@@ -37,7 +38,7 @@ impl Errors {
     /// # Errors
     /// Whatever `type()` raises: out of memory, in practice.
     pub(crate) fn get(py: Python<'_>) -> PyResult<&'static Errors> {
-        ERRORS.get_or_try_init(py, || Errors::create(py))
+        once(py, &ERRORS, || Errors::create(py))
     }
 
     fn create(py: Python<'_>) -> PyResult<Errors> {

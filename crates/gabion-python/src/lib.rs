@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ffi` | the interpreter's C functions, safe to be in when the interpreter ends |
 //! | `guards` | the same for what PyO3 calls, put there by the linker |
+//! | `once` | what is asked of the interpreter once |
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
 //! | `detached` | work without the interpreter |
 //! | `meanwhile` | what others want of the interpreter while a long loop runs |
@@ -39,6 +40,8 @@ mod ffi;
 
 #[cfg(linker_guards)]
 mod guards;
+
+mod once;
 
 mod errors;
 

@@ -57,9 +57,11 @@ impl Slots {
     #[inline]
     pub fn global() -> &'static Self {
         static GLOBAL: OnceLock<Slots> = OnceLock::new();
-        GLOBAL.get_or_init(|| {
+        GLOBAL.get().unwrap_or_else(|| {
             let _inside = inside::enter();
-            Self::new(Pool::global()).expect("the first slots of the process find a number")
+            // Outside of the cell, as in `Pool::global`: for the sake of a child that is forked meanwhile.
+            let fresh = Self::new(Pool::global()).expect("the first slots of the process find a number");
+            GLOBAL.get_or_init(|| fresh)
         })
     }
 

@@ -51,7 +51,12 @@ impl Pool {
     #[inline]
     pub fn global() -> &'static Self {
         static GLOBAL: OnceLock<Pool> = OnceLock::new();
-        GLOBAL.get_or_init(|| Self::new(system(), Settings::default()).expect("the default settings are sound"))
+        GLOBAL.get().unwrap_or_else(|| {
+            // Outside of the cell, because it asks the system for limits: a child that was forked meanwhile would wait for
+            // another thread's answer for ever. Of two threads that come at one time, the later closes its pool again.
+            let fresh = Self::new(system(), Settings::default()).expect("the default settings are sound");
+            GLOBAL.get_or_init(|| fresh)
+        })
     }
 
     /// A pool of its own, on another door to the system if need be. Buffers may outlive its last handle; what they

@@ -2,12 +2,12 @@
 //! no other thread.
 
 use gabion_cache::Lease;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::state::Inner;
 use super::{key, options};
+use crate::once::intern;
 use crate::pile::scratch::with_encoded;
 
 /// The right to store a value that is being made, until its key changes.

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_cache::PutResult;
 use pyo3::ffi::{self, PyObject};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
@@ -16,6 +15,7 @@ use super::state::{CacheTable, missing, result_of};
 use super::{arguments, options};
 use crate::errors::type_error;
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
+use crate::once::intern;
 use crate::pile::scratch::with_encoded;
 
 static METHODS: [Method; 7] = [

@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyInt, PyString, PyTuple, PyType};
 
 use crate::codec::{is_ascii, small_int};
 use crate::errors::{type_error, value_error};
+use crate::once;
 
 const BYTES: u8 = 0xFF;
 const SHORT: u8 = 0xFE;
@@ -222,7 +223,7 @@ fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
 
 fn uuid_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CLASS.import(py, "uuid", "UUID")
+    once::class(py, &CLASS, "uuid", "UUID")
 }
 
 /// The key that some bytes stand for.

@@ -80,8 +80,9 @@ impl Known {
             return Err(Raised);
         }
         inline::test(py);
-        let known = Known::find()?;
-        Ok(KNOWN.get_or_init(py, || known))
+        // Not by `get_or_init`: see `once`.
+        let _ = KNOWN.set(py, Known::find()?);
+        KNOWN.get(py).ok_or(Raised)
     }
 
     fn find() -> Raise<Known> {

@@ -14,6 +14,7 @@ use super::{argument, refusal, tracking};
 use crate::detached::detached;
 use crate::errors::{exception, on_its_way, shown};
 use crate::ffi;
+use crate::once::once;
 
 /// Rented memory in several blocks, each contiguous: for what is too large to be worth one piece, and is worked on
 /// block by block or row by row.
@@ -64,10 +65,10 @@ impl Group {
     }
 
     fn all_blocks<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyTuple>> {
-        let made = self.open(py)?.blocks.get_or_try_init(py, || {
+        let made = once(py, &self.open(py)?.blocks, || {
             let blocks: PyResult<Vec<_>> =
                 self.places.iter().map(|place| Bound::new(py, Buffer::part(&self.lease, *place))).collect();
-            PyResult::Ok(PyTuple::new(py, blocks?)?.unbind())
+            Ok(PyTuple::new(py, blocks?)?.unbind())
         })?;
         Ok(made.bind(py))
     }

@@ -19,18 +19,19 @@ use super::{many, number, refusal};
 use crate::codec::Codec;
 use crate::errors::{exception, value_error};
 use crate::figures::Figure;
+use crate::once::once;
 use crate::{ffi, result, size};
 
 /// How many shards a new pile has. Without a global lock every processor may write at one time; with one, a second
 /// shard would only cost memory.
 pub(crate) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
     static SHARDS: PyOnceLock<Option<usize>> = PyOnceLock::new();
-    let shards = SHARDS.get_or_try_init(py, || {
+    let shards = once(py, &SHARDS, || {
         let locked = match py.import("sys")?.getattr_opt("_is_gil_enabled")? {
             Some(asked) => asked.call0()?.is_truthy()?,
             None => true,
         };
-        PyResult::Ok(locked.then_some(1))
+        Ok(locked.then_some(1))
     })?;
     Ok(*shards)
 }

@@ -13,6 +13,7 @@ use crate::codec::Apart;
 use crate::ffi;
 use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
+use crate::once::once;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
 const AHEAD: usize = 8;
@@ -141,7 +142,7 @@ fn array<'py>(py: Python<'py>, pointers: &[Pointer]) -> PyResult<Bound<'py, PyAn
 /// than its result takes.
 pub(super) fn array_maker(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<PyAny>)> {
     static MAKER: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
-    MAKER.get_or_try_init(py, || {
+    once(py, &MAKER, || {
         let class = py.import("array")?.getattr("array")?;
         Ok((class.unbind(), pyo3::types::PyString::intern(py, "Q").into_any().unbind()))
     })

@@ -11,7 +11,6 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::ptr;
 
 use pyo3::exceptions::PyOSError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -21,6 +20,7 @@ use super::file::position;
 use super::refusal;
 use crate::detached::{Detached, detached};
 use crate::errors::system_text;
+use crate::once::{intern, once};
 
 /// Bytes between two looks for signals: some milliseconds' worth.
 const STEP: usize = 32 << 20;
@@ -32,7 +32,7 @@ const STREAM_STEP: usize = 1 << 20;
 fn is_one_of(file: &Bound<'_, PyAny>, of: std::ops::Range<usize>) -> PyResult<bool> {
     static CLASSES: PyOnceLock<Vec<Py<PyType>>> = PyOnceLock::new();
     let py = file.py();
-    let classes = CLASSES.get_or_try_init(py, || {
+    let classes = once(py, &CLASSES, || {
         let io = py.import("io")?;
         let names = ["FileIO", "BufferedReader", "BufferedWriter", "BufferedRandom"];
         names.iter().map(|name| Ok(io.getattr(*name)?.cast_into::<PyType>()?.unbind())).collect::<PyResult<_>>()

@@ -3,7 +3,6 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyMemoryView, PyString, PyType};
@@ -12,6 +11,7 @@ use super::bytes::{Content, items};
 use super::chunk::Window;
 use super::refusal;
 use crate::ffi;
+use crate::once::{intern, once};
 
 /// Classes of the module `io` that make a difference.
 struct Classes {
@@ -25,7 +25,7 @@ struct Classes {
 impl Classes {
     fn get(py: Python<'_>) -> PyResult<&'static Self> {
         static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
-        CLASSES.get_or_try_init(py, || {
+        once(py, &CLASSES, || {
             let io = py.import("io")?;
             let class = |name| PyResult::Ok(io.getattr(name)?.cast_into::<PyType>()?.unbind());
             let buffered = [class("BufferedReader")?, class("BufferedRandom")?];

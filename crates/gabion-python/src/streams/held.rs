@@ -4,18 +4,18 @@
 //! as it is, whoever keeps it. What is there to be overwritten is read to in place.
 
 use pyo3::exceptions::PyBufferError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyMemoryView, PyType};
 
 use super::bytes::{Content, items};
 use super::descriptor::Rest;
+use crate::once::{self, intern};
 
 /// Whether it is exactly an `io.BytesIO`.
 fn is_bytes_io(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    Ok(file.get_type().is(CLASS.import(file.py(), "io", "BytesIO")?))
+    Ok(file.get_type().is(once::class(file.py(), &CLASS, "io", "BytesIO")?))
 }
 
 /// Fewer bytes are copied faster than their place is found.

@@ -1,7 +1,6 @@
 //! `gabion.streams.Reader`.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
@@ -13,6 +12,7 @@ use super::file::{Source, call_if_there, says};
 use super::refusal;
 use super::turn::{Inside, Turn};
 use crate::ffi;
+use crate::once::intern;
 
 /// A binary file read through a chunk of the pool, with the methods of io.BufferedReader.
 ///

@@ -1,7 +1,6 @@
 //! `gabion.streams.Writer`.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -10,6 +9,7 @@ use super::chunk::{self, Window};
 use super::file::{Sink, Wrote, call_if_there, says};
 use super::refusal;
 use super::turn::{Inside, Turn};
+use crate::once::intern;
 
 /// A binary file written through a chunk of the pool, with the methods of io.BufferedWriter.
 ///
