@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import threading
 import warnings
 import weakref
@@ -203,6 +204,28 @@ def test_the_callback_of_the_collector_goes_at_exit(script: Callable[..., str]) 
         """
     )
     assert said.split() == ["1", "0"]
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigwait"), reason="no such signals here")
+def test_signals_that_the_program_waits_for_come_to_it(script: Callable[..., str]) -> None:
+    """Not to the threads of the pool and of caches, where they would end the process."""
+    script(
+        """
+        import os, signal
+        import gabion, gabion.memory
+        gabion.memory.rent("1 MiB").release()
+        cache = gabion.Cache("1 MiB", ttl=60)
+        cache["key"] = "value"
+        own = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1}
+        signal.pthread_sigmask(signal.SIG_BLOCK, own)
+        for number in own:
+            os.kill(os.getpid(), number)
+            assert signal.sigwait(own) == number
+        """
+    )
 
 
 # --- fork -----------------------------------------------------------------------------------------

@@ -78,6 +78,13 @@ pub fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: ex
     unix::at_fork(before, in_parent, in_child);
 }
 
+/// Runs `begin`, which begins a thread of gabion's own, so that no signal ever reaches that thread but what its own
+/// instructions raise. Otherwise it would take the signals of a program that blocks them, to ask for them by `sigwait`
+/// or `signalfd`, and most of these would end the process.
+pub fn out_of_signals_reach<R>(begin: impl FnOnce() -> R) -> R {
+    unix::out_of_signals_reach(begin)
+}
+
 /// Whether [`heavy_fence`] works here. The first call finds out.
 pub(crate) fn can_fence_heavily() -> bool {
     fence::can_fence_heavily()

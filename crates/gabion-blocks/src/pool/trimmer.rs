@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::policy::until_next;
 use super::shared::Shared;
+use crate::os::out_of_signals_reach;
 use crate::sync::{Ordering, lock};
 
 /// Milliseconds between two looks that collections ask for, at least.
@@ -27,7 +28,7 @@ impl Shared {
         // Before the thread begins: a pool that is closed meanwhile nudges it, and must not be missed for a whole rest.
         let seen = *lock(&self.trimmer.nudges);
         let thread = std::thread::Builder::new().name("gabion-trim".to_owned()).stack_size(256 << 10);
-        if thread.spawn(move || self.trim_until_idle(seen)).is_err() {
+        if out_of_signals_reach(|| thread.spawn(move || self.trim_until_idle(seen))).is_err() {
             // No thread to be had now: collections and later returns ask again.
             self.trimmer.duty.vacate();
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use gabion_blocks::os::out_of_signals_reach;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -26,9 +27,11 @@ pub(super) fn watch(cache: Weak<Store>) {
 /// Begins the thread if this process has none.
 pub(super) fn begin() {
     // Acquire and release: whoever loses the race finds the thread begun.
-    if !RUNNING.swap(true, Ordering::AcqRel)
-        && std::thread::Builder::new().name("gabion-sweeper".into()).spawn(run).is_err()
-    {
+    if RUNNING.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let thread = std::thread::Builder::new().name("gabion-sweeper".into());
+    if out_of_signals_reach(|| thread.spawn(run)).is_err() {
         RUNNING.store(false, Ordering::Release);
     }
 }
