@@ -28,6 +28,14 @@ def in_child(body: Callable[[], Any], timeout: float = 60) -> None:
         finally:
             os._exit(status)
     os.close(write_end)
+    status = status_of(child, timeout)
+    with os.fdopen(read_end) as text:
+        said = text.read()
+    assert status == 0, f"the child ended with {status}: {said}"
+
+
+def status_of(child: int, timeout: float = 60) -> int:
+    """Waits for a forked child's end; fails when it hangs."""
     end = time.monotonic() + timeout
     while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
         if time.monotonic() > end:
@@ -35,9 +43,7 @@ def in_child(body: Callable[[], Any], timeout: float = 60) -> None:
             os.waitpid(child, 0)
             raise AssertionError("the child hangs")
         time.sleep(0.002)
-    with os.fdopen(read_end) as text:
-        said = text.read()
-    assert done[1] == 0, f"the child ended with {done[1]}: {said}"
+    return done[1]
 
 
 def run_as_program(source: str, folder: Path, method: str) -> None:

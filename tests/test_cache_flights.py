@@ -3,13 +3,14 @@
 import asyncio
 import functools
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from child_processes import in_child
+from child_processes import in_child, status_of
 from many_threads import run, within
 
 import gabion
@@ -343,6 +344,38 @@ def test_a_child_does_not_wait_for_threads_of_its_parent(cache: Cache) -> None:
         end.set()
         thread.join(10)
     assert cache["k"] == "parent's"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_signal_handler_that_forks_while_its_thread_waits(cache: Cache) -> None:
+    began, end = threading.Event(), threading.Event()
+    children: list[int] = []
+
+    def slow() -> str:
+        began.set()
+        end.wait(60)
+        return "parent's"
+
+    def fork(*_: object) -> None:
+        children.append(os.fork())
+        if children != [0]:
+            end.set()
+
+    thread = threading.Thread(target=cache.get_or_put, args=("k", slow))
+    thread.start()
+    began.wait(10)
+    before = signal.signal(signal.SIGALRM, fork)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        made = cache.get_or_put("k", lambda: "child's")
+        if children == [0]:
+            os._exit(made != "child's")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    thread.join(10)
+    assert made == "parent's"
+    assert status_of(children[0], 20) == 0
 
 
 def test_values_that_find_no_room_are_given_to_all_who_wait() -> None:

@@ -184,10 +184,18 @@ class Waiting:
 
 
 def _after_fork() -> None:
-    """In a child that was forked: the threads that ran factories are not here."""
+    """In a child that was forked: the threads that ran factories are not here.
+
+    A thread that forked in a signal's handler may wait for one of them: it makes the value itself.
+    """
     _blocked.clear()
+    mine, thread = _running.get(), threading.get_ident()
     for flights in list(_all_flights):
-        flights.flying = {}
+        flying, flights.flying = flights.flying, {}
+        for flight in flying.values():
+            if flight not in mine and flight.loop_thread != thread and not flight.ended:
+                flight.ended = True
+                flight.gate.release()
 
 
 os.register_at_fork(after_in_child=_after_fork)

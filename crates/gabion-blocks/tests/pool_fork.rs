@@ -170,6 +170,37 @@ fn a_child_of_waiting_threads_waits_for_nobody() {
 }
 
 #[test]
+fn who_forks_while_it_waits_goes_on_in_both_processes() {
+    let settings = {
+        let mut settings = gabion_blocks::Settings::default();
+        settings.total_limit = 8 << 20;
+        settings
+    };
+    let pool = Pool::new(gabion_blocks::system(), settings).unwrap();
+    let mut all = Some(pool.rent(&Request::new(8 * MIB)).unwrap());
+    let mut child = None;
+    // As a signal's handler may do.
+    let mut fork = || {
+        // SAFETY: the child uses only the pool, and leaves by `_exit`.
+        child = child.or_else(|| Some(unsafe { libc::fork() }));
+        all = None;
+        true
+    };
+    let patient = Request { timeout: Some(Duration::from_secs(5)), ..Request::new(3 * MIB) };
+    let rented = pool.rent_while(&patient, &mut fork).map(drop);
+    let kept = pool.stats().arenas.iter().any(|arena| arena.idle > 0);
+    if child == Some(0) {
+        // SAFETY: ends the child at once, without the parent's destructors.
+        unsafe { libc::_exit(if rented.is_err() { 1 } else { i32::from(!kept) * 2 }) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    assert_eq!(unsafe { libc::waitpid(child.unwrap(), &raw mut status, 0) }, child.unwrap());
+    assert_eq!(libc::WEXITSTATUS(status), 0, "1: no room was found in the child; 2: it kept nothing");
+    assert!(rented.is_ok() && kept);
+}
+
+#[test]
 fn a_child_takes_locks_that_lean_to_threads_it_does_not_have() {
     let locks = [Biased::new(0_u64), Biased::new(0_u64)];
     let lean = |lock: &Biased<u64>| (0..1000).for_each(|_| *lock.lock() += 1);

@@ -24,11 +24,13 @@ struct Queue {
     next_ticket: u64,
     /// Tickets of those who wait, in order of arrival.
     tickets: Vec<u64>,
+    /// How many forks led to this process. Who began to wait before the last of them is not counted here.
+    forks: u64,
 }
 
 impl Admission {
     pub fn new() -> Self {
-        let queue = Queue { events: 0, next_ticket: 0, tickets: Vec::new() };
+        let queue = Queue { events: 0, next_ticket: 0, tickets: Vec::new(), forks: 0 };
         Self { waiting: AtomicUsize::new(0), queue: Mutex::new(queue), changed: Condvar::new() }
     }
 
@@ -57,31 +59,34 @@ impl Admission {
 
     /// Begins to wait, at the end of the queue.
     pub fn queue_up(&self) -> Waiter<'_> {
-        let ticket = {
+        let (ticket, forks) = {
             let mut queue = lock(&self.queue);
             queue.next_ticket += 1;
             let ticket = queue.next_ticket;
             queue.tickets.push(ticket);
-            ticket
+            (ticket, queue.forks)
         };
-        self.begin(Some(ticket))
+        self.begin(Some(ticket), forks)
     }
 
     /// Begins to wait beside the queue, for memory that the system refused.
     pub fn stand_by(&self) -> Waiter<'_> {
-        self.begin(None)
+        let forks = lock(&self.queue).forks;
+        self.begin(None, forks)
     }
 
-    fn begin(&self, ticket: Option<u64>) -> Waiter<'_> {
+    fn begin(&self, ticket: Option<u64>, forks: u64) -> Waiter<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // SeqCst: see the head of this file.
         fence(Ordering::SeqCst);
-        Waiter { admission: self, ticket }
+        Waiter { admission: self, ticket, forks }
     }
 
-    /// For the child of a fork, where those who waited are gone.
+    /// For the child of a fork, where those who waited are gone, but for who forked while it was asked whether to go on.
     pub fn forget_all(&self) {
-        lock(&self.queue).tickets.clear();
+        let mut queue = lock(&self.queue);
+        queue.tickets.clear();
+        queue.forks += 1;
         self.waiting.store(0, Ordering::Relaxed);
     }
 
@@ -101,13 +106,15 @@ pub(crate) struct Held<'a> {
 pub(crate) struct Waiter<'a> {
     admission: &'a Admission,
     ticket: Option<u64>,
+    forks: u64,
 }
 
 impl Waiter<'_> {
     /// What has happened so far, and whether it is this one's turn. To be asked before looking for room.
     pub fn look(&self) -> (u64, bool) {
         let queue = lock(&self.admission.queue);
-        (queue.events, self.ticket.is_none() || queue.tickets.first().copied() == self.ticket)
+        let alone = self.ticket.is_none() || self.forks != queue.forks;
+        (queue.events, alone || queue.tickets.first().copied() == self.ticket)
     }
 
     /// Sleeps until something has happened since `seen`, or for `most`.
@@ -122,9 +129,12 @@ impl Waiter<'_> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
+        let mut queue = lock(&self.admission.queue);
+        if self.forks != queue.forks {
+            return;
+        }
         self.admission.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(ticket) = self.ticket {
-            let mut queue = lock(&self.admission.queue);
             queue.tickets.retain(|&other| other != ticket);
             // It may be the next one's turn now.
             queue.events += 1;
