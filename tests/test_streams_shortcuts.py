@@ -1,6 +1,7 @@
 """gabion.streams.copy where no byte goes through a chunk: from memory, and where the system copies."""
 
 import errno
+import fcntl
 import io
 import os
 import signal
@@ -239,22 +240,38 @@ def test_nobody_reads_any_more() -> None:
         assert 0 < failed.value.bytes_copied == source.tell() < len(DATA)
 
 
-def test_ctrl_c_while_the_other_end_does_not_read() -> None:
+def interrupted_copy(source: Any, target: Any) -> int:
+    """Copies until a signal comes whose handler raises; gives the number of bytes."""
+
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
+    old = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt) as ended:
+            streams.copy(source, target)
+    finally:
+        signal.signal(signal.SIGALRM, old)
+    return ended.value.bytes_copied
+
+
+def test_ctrl_c_while_the_other_end_does_not_read() -> None:
     read, write = os.pipe()
     with real(DATA) as source, os.fdopen(write, "wb", buffering=0) as target, os.fdopen(read, "rb", buffering=0) as end:
-        old = signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        try:
-            with pytest.raises(KeyboardInterrupt) as ended:
-                streams.copy(source, target)
-        finally:
-            signal.signal(signal.SIGALRM, old)
-        copied = ended.value.bytes_copied
+        copied = interrupted_copy(source, target)
         assert 0 < copied == source.tell() < len(DATA)
         assert end.read(len(DATA)) == DATA[:copied]
+
+
+def test_ctrl_c_while_the_other_end_does_not_read_and_the_system_does_not_copy() -> None:
+    here, there = socket.socketpair()
+    fcntl.fcntl(here, fcntl.F_SETFL, fcntl.fcntl(here, fcntl.F_GETFL) | os.O_APPEND)  # Linux does not copy to such
+    with there, there.makefile("rb") as end, real(DATA) as source:
+        with here, here.makefile("wb", buffering=0) as target:
+            copied = interrupted_copy(source, target)
+        assert 0 < copied == source.tell() < len(DATA)
+        assert end.read() == DATA[:copied]
 
 
 def test_a_pipe_that_does_not_block() -> None:

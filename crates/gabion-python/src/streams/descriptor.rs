@@ -141,13 +141,17 @@ impl Pair {
             }
         }
         // Some file systems cannot, some (that of /proc) say that there is nothing. Reading tells.
-        let mut since = 0;
+        let (mut since, step) = (0, if self.outlet == Outlet::File { STEP } else { STREAM_STEP });
         loop {
-            match self.copy_through(chunk)? {
-                0 => return Ok(()),
-                count => since += count,
+            match self.copy_through(chunk) {
+                Ok((0, _)) => return Ok(()),
+                Ok((read, written)) if read == written => since += written,
+                // A signal, while the other end made it wait: which it takes less for, or nothing.
+                Ok(_) => since = step,
+                Err(error) if error.kind() == ErrorKind::Interrupted => since = step,
+                Err(error) => return Err(error),
             }
-            if since >= STEP {
+            if since >= step {
                 since = 0;
                 if !go_on() {
                     return Ok(());
@@ -176,28 +180,15 @@ impl Pair {
         count > 0
     }
 
-    fn copy_through(&mut self, chunk: &mut [u8]) -> std::io::Result<usize> {
-        let count = loop {
-            match self.src.read_at(chunk, self.at) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => break result?,
-            }
-        };
-        let mut rest = &chunk[..count];
-        while !rest.is_empty() {
-            match self.dst.write(rest) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => {
-                    let written = match result? {
-                        0 => return Err(ErrorKind::WriteZero.into()),
-                        written => written,
-                    };
-                    self.at += written as u64;
-                    rest = &rest[written..];
-                }
-            }
+    /// One read and one write of up to a chunk: how many bytes were read, which is 0 at the end of the source, and written.
+    fn copy_through(&mut self, chunk: &mut [u8]) -> std::io::Result<(usize, usize)> {
+        let read = self.src.read_at(chunk, self.at)?;
+        let written = if read > 0 { self.dst.write(&chunk[..read])? } else { 0 };
+        if written == 0 && read > 0 {
+            return Err(ErrorKind::WriteZero.into());
         }
-        Ok(count)
+        self.at += written as u64;
+        Ok((read, written))
     }
 
     /// Sets the Python files behind what was copied.
