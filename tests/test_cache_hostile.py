@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -219,6 +220,26 @@ def test_callbacks_that_use_the_cache_and_raise(script: Any) -> None:
         """
     )
     assert out == "done\n"
+
+
+def test_ctrl_c_in_a_callback_ends_the_program(monkeypatch: Any) -> None:
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda info: ignored.append(info.exc_type))
+    cache, kept = Cache(100_000), []
+
+    @cache.on_evict
+    def gone(key: int, value: bytes) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        for number in range(20_000):
+            cache[number] = bytes(100)
+            kept.append(number)
+    assert set(ignored) == {KeyboardInterrupt}
+    assert 0 < len(kept) < 2000
+    cache.on_evict(None)
+    assert cache[kept[-1]] == bytes(100)
+    cache.validate()
 
 
 @pytest.mark.parametrize("clock", ["time", "monotonic", "perf_counter"])

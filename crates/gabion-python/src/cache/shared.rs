@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use gabion_cache::{Cache, Departure, Reason};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 use super::key;
 use crate::codec::Codec;
+use crate::ffi;
 use crate::pile::gate::detached;
 
 thread_local! {
@@ -64,7 +66,7 @@ impl Shared {
     }
 
     /// Tells the callback of an entry that left. What it raises goes to sys.unraisablehook: the caller's own call has
-    /// done its work.
+    /// done its work. Whoever pressed Ctrl-C meanwhile meant the program, though: it is told once more, when that call is over.
     pub fn tell(shared: &Weak<Self>, gone: &Departure<'_>) {
         // Work without the interpreter began while nobody listened; who came meanwhile hears from the next call on.
         if APART.get() {
@@ -80,7 +82,12 @@ impl Shared {
                 callback.call1(py, (key, value, reason)).map(drop)
             };
             if let Err(error) = told() {
+                let interrupted = error.is_instance_of::<PyKeyboardInterrupt>(py);
                 error.write_unraisable(py, Some(callback.bind(py)));
+                if interrupted {
+                    // SAFETY: attached.
+                    unsafe { ffi::PyErr_SetInterrupt() };
+                }
             }
         });
     }
