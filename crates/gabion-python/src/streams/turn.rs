@@ -187,7 +187,9 @@ impl<T> Turn<T> {
             self.owner.store(0, Ordering::Relaxed);
             owner
         };
-        if owner & WAITED != 0 {
+        // Those who waited when the process was forked are not in this one, and one of them may have the gate for ever.
+        // Relaxed: see note_forks().
+        if owner & WAITED != 0 && self.forks.load(Ordering::Relaxed) == FORKS.load(Ordering::Relaxed) {
             self.wake();
         }
     }
