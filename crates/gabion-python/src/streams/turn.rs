@@ -9,7 +9,7 @@
 //! Only attached threads change the owner. Under a global interpreter lock they never do so at the same time, so a load
 //! and a store are enough there; a mutex would cost more than many of the reads that it guards.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::detached::detached;
 
 const WAITED: usize = 1;
 
-/// No thread's number: it is no address.
+/// No thread's number.
 const BRIEFLY: usize = 2;
 
 /// How often this process, or one that it comes from, was forked.
@@ -51,10 +51,16 @@ pub(super) struct Inside<'a, 'py, T> {
     py: Python<'py>,
 }
 
-/// A number of this thread's own: even, and neither 0 nor `BRIEFLY`.
+/// A number of this thread's own: even, and neither 0 nor `BRIEFLY`. Not an address: in a forked child, new threads lie where
+/// those lay that it does not have.
 fn me() -> usize {
-    thread_local!(static PLACE: u16 = const { 0 });
-    PLACE.with(|place| std::ptr::from_ref(place).addr())
+    static NEXT: AtomicUsize = AtomicUsize::new(2 * BRIEFLY);
+    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(0) });
+    if NUMBER.get() == 0 {
+        // Relaxed: only that nobody gets the same number.
+        NUMBER.set(NEXT.fetch_add(2, Ordering::Relaxed));
+    }
+    NUMBER.get()
 }
 
 impl<T: Send> Turn<T> {
