@@ -1,4 +1,5 @@
-//! Names the shared library as the loader will look for it: `scripts/install-c` puts it in place under that name.
+//! Names the shared library as the loader will look for it: `scripts/install-c` puts it in place under that name. And has the
+//! loader keep it.
 
 fn main() {
     let [major, minor] = ["CARGO_PKG_VERSION_MAJOR", "CARGO_PKG_VERSION_MINOR"]
@@ -10,7 +11,11 @@ fn main() {
             println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/libgabion.{series}.dylib");
         }
         Ok("windows") => {}
-        _ => println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libgabion.so.{series}"),
+        _ => {
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libgabion.so.{series}");
+            // Who closes it cannot know whether the pool's thread still runs in it.
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+        }
     }
     println!("cargo:rerun-if-changed=build.rs");
 }

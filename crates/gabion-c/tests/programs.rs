@@ -5,7 +5,7 @@ mod toolchain;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use toolchain::{Language, Linked, compile, crate_folder, has, run};
+use toolchain::{Language, Linked, compile, compile_alone, crate_folder, has, run};
 
 fn source(name: &str) -> PathBuf {
     crate_folder().join("tests").join(name)
@@ -83,6 +83,13 @@ fn a_scene_graph_s_allocator() {
         let said = run(&mut Command::new(compile(Language::Cpp, Linked::Static, &example, &["-O1"])));
         assert!(said.ends_with("all well\n"), "{said}");
     }
+}
+
+#[test]
+fn a_library_that_is_closed_stays() {
+    let program = compile_alone(&source("closing.c"));
+    let library = toolchain::installation().join("lib").join(format!("libgabion.{}", std::env::consts::DLL_EXTENSION));
+    assert_eq!(run(Command::new(program).arg(library)), "all well\n");
 }
 
 #[test]

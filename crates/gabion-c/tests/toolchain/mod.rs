@@ -118,3 +118,11 @@ pub fn compile(language: Language, linked: Linked, source: &Path, flags: &[&str]
     run(&mut command);
     program
 }
+
+/// Compiles a program in C that finds the library by itself, or does without. Returns its path.
+pub fn compile_alone(source: &Path) -> PathBuf {
+    let name = source.file_stem().unwrap().to_str().unwrap();
+    let program = folder(&format!("{name}-alone")).join(name);
+    run(compiler(Language::C).arg(source).arg("-o").arg(&program).args(["-pthread", "-ldl"]));
+    program
+}
