@@ -135,11 +135,11 @@ pub unsafe extern "C" fn gabion_pile_pop(
         with_buffer(|own| {
             let pointer = Pointer::from_bits(pointer);
             loop {
-                let payload = pile.read(pointer, own)?;
-                // SAFETY: the caller's duty is the same. Before it is removed: what does not fit must stay.
-                unsafe { text::copy_out(payload, buffer.cast(), capacity, length) }?;
-                if pile.remove_unchanged(pointer, own)? {
-                    return Ok(());
+                let fits = text::fits(pile.read(pointer, own)?, buffer.cast(), capacity);
+                // What does not fit stays. Nothing is written before it is this call's: another may pop it first.
+                if !fits || pile.remove_unchanged(pointer, own)? {
+                    // SAFETY: the caller's duty is the same.
+                    return unsafe { text::copy_out(own.payload(), buffer.cast(), capacity, length) };
                 }
             }
         })
@@ -255,4 +255,58 @@ pub unsafe extern "C" fn gabion_pile_validate(pile: *const PileHandle) -> Status
         let checked = unsafe { Handle::look(pile) }?.validate();
         checked.map_err(|error| Failure::new(Status::INVALID, format_args!("{error}")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// A pile that threads share by its handle.
+    #[derive(Clone, Copy)]
+    struct Shared(*mut PileHandle);
+    // SAFETY: any function may be called on a pile from any thread.
+    unsafe impl Sync for Shared {}
+
+    impl Shared {
+        /// Pops into an empty buffer. What was written there, and the length if one was told.
+        fn pop(self, pointer: u64, capacity: usize) -> (Status, Vec<u8>, usize) {
+            let (mut buffer, mut length) = (vec![0; capacity], usize::MAX);
+            let at = buffer.as_mut_ptr();
+            // SAFETY: a live handle, room for so many bytes, and for a number.
+            let status = unsafe { gabion_pile_pop(self.0, pointer, at.cast(), capacity, &raw mut length) };
+            (status, buffer, length)
+        }
+    }
+
+    #[test]
+    fn of_two_that_pop_an_object_one_gets_it_and_the_other_s_buffer_stays_as_it_was() {
+        let payload = vec![7_u8; 400_000];
+        let mut pile = ptr::null_mut();
+        // SAFETY: room for a pointer.
+        assert_eq!(unsafe { gabion_pile_new(0, &raw mut pile) }, Status::OK);
+        let (pile, start) = (Shared(pile), Barrier::new(2));
+        for _ in 0..100 {
+            let mut pointer = 0;
+            // SAFETY: a live handle, so many bytes, and room for a number.
+            let put = unsafe { gabion_pile_put(pile.0, payload.as_ptr().cast(), payload.len(), 0, &raw mut pointer) };
+            assert_eq!(put, Status::OK);
+            let pop = || {
+                start.wait();
+                pile.pop(pointer, payload.len())
+            };
+            let popped =
+                std::thread::scope(|scope| [scope.spawn(pop), scope.spawn(pop)].map(|one| one.join().unwrap()));
+            let got = popped.iter().filter(|(status, ..)| *status == Status::OK).count();
+            assert_eq!(got, 1);
+            for (status, buffer, length) in popped {
+                let (byte, told) = if status == Status::OK { (7, payload.len()) } else { (0, usize::MAX) };
+                assert!(buffer.iter().all(|&other| other == byte) && length == told, "{status:?} wrote to its caller");
+            }
+        }
+        // SAFETY: a live handle that nobody uses any more.
+        assert_eq!(unsafe { gabion_pile_delete(pile.0) }, Status::OK);
+    }
 }

@@ -68,6 +68,12 @@ fn no_place(name: &str) -> Failure {
     Failure::new(Status::BAD_ARGUMENT, format_args!("{name} is NULL: it is where the result goes"))
 }
 
+/// Whether bytes fit into a caller's buffer.
+#[inline]
+pub fn fits(bytes: &[u8], buffer: *const u8, capacity: usize) -> bool {
+    bytes.is_empty() || (bytes.len() <= capacity && !buffer.is_null())
+}
+
 /// Writes bytes into a caller's buffer. `needed` may be null; it is told the length in any case.
 ///
 /// # Errors
@@ -81,7 +87,7 @@ pub unsafe fn copy_out(bytes: &[u8], buffer: *mut u8, capacity: usize, needed: *
         // SAFETY: the caller's duty.
         unsafe { write(needed, bytes.len(), "the place for the length")? };
     }
-    if bytes.len() > capacity || (buffer.is_null() && !bytes.is_empty()) {
+    if !fits(bytes, buffer, capacity) {
         return Err(too_small(bytes.len(), capacity));
     }
     if !bytes.is_empty() {
