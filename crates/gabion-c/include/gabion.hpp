@@ -78,9 +78,9 @@ inline void deallocate(gabion_slots *slots, affinity kind, void *memory, std::si
 inline constexpr std::size_t natural = 0;
 
 // The alignment to ask for: the natural one where that is enough, because it is served faster. Every object is aligned
-// to 8, and one whose size is a multiple of 16 to 16.
+// to 8, and one whose size is a multiple of 16 to 16; but no bytes are served as one is.
 constexpr std::size_t asked(std::size_t size, std::size_t alignment) noexcept {
-    return alignment <= 8 || (alignment == 16 && size % 16 == 0) ? natural : alignment;
+    return alignment <= 8 || (alignment == 16 && size % 16 == 0 && size != 0) ? natural : alignment;
 }
 
 } // namespace detail

@@ -188,9 +188,10 @@ void check_resource() {
         resource.deallocate(page, 100, 4096);
         for (size_t size = 0; size < 3000; size += 7) {
             for (size_t alignment = 1; alignment < 512; alignment *= 2) {
-                void *memory = other.allocate(size, alignment);
-                CHECK(reinterpret_cast<std::uintptr_t>(memory) % alignment == 0);
-                other.deallocate(memory, size, alignment);
+                // Two: the first slot of a page is aligned to anything.
+                void *memory[] = {other.allocate(size, alignment), other.allocate(size, alignment)};
+                for (void *one : memory) CHECK(reinterpret_cast<std::uintptr_t>(one) % alignment == 0);
+                for (void *one : memory) other.deallocate(one, size, alignment);
             }
         }
     }
