@@ -110,12 +110,8 @@ class slots {
     slots(const slots &) = delete;
     slots &operator=(const slots &) = delete;
 
-    // Gives back all memory; what is still allocated is gone.
-    ~slots() {
-        if (handle_ != detail::global()) {
-            static_cast<void>(gabion_slots_delete(handle_));
-        }
-    }
+    // Gives back all memory; what is still allocated is gone. The slots of the process refuse.
+    ~slots() { static_cast<void>(gabion_slots_delete(handle_)); }
 
     // For the functions of gabion.h. Stays this object's.
     gabion_slots *handle() const noexcept { return handle_; }

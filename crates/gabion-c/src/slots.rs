@@ -132,13 +132,15 @@ pub unsafe extern "C" fn gabion_slots_new(out: *mut *mut SlotsHandle) -> Status 
     })
 }
 
+/// The slots of the process, once somebody has asked for them.
+static GLOBAL: OnceLock<SlotsHandle> = OnceLock::new();
+
 /// The slots of the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn gabion_slots_global() -> *mut SlotsHandle {
-    static GLOBAL: OnceLock<SlotsHandle> = OnceLock::new();
     value(ptr::null_mut(), || {
         // Outside of the cell: see there.
-        let slots = Slots::global();
+        let slots = Slots::try_global()?;
         Ok(ptr::from_ref(GLOBAL.get_or_init(|| Handle::new(slots.clone()))).cast_mut())
     })
 }
@@ -150,7 +152,8 @@ pub extern "C" fn gabion_slots_global() -> *mut SlotsHandle {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_slots_delete(slots: *mut SlotsHandle) -> Status {
     call(|| {
-        if !slots.is_null() && slots == gabion_slots_global() {
+        // Not asked for: what gives memory back must need none.
+        if GLOBAL.get().is_some_and(|global| ptr::eq(global, slots)) {
             return Err(Failure::argument("the slots of the process are never deleted"));
         }
         // SAFETY: the caller's duty is the same.

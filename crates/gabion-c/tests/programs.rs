@@ -93,6 +93,12 @@ fn a_library_that_is_closed_stays() {
 }
 
 #[test]
+#[cfg(target_os = "linux")] // Others let a process have more than they were told.
+fn a_program_without_memory() {
+    assert_eq!(run(&mut Command::new(compile(Language::C, Linked::Static, &source("short.c"), &[]))), "all well\n");
+}
+
+#[test]
 fn the_examples_of_the_documentation() {
     let page = std::fs::read_to_string(crate_folder().join("../../docs/c.md")).unwrap();
     let folder = toolchain::folder("documentation");

@@ -126,9 +126,9 @@ impl Shared {
             pool: pool.clone(),
             blocks: BlockSet::new(pool, SMALL_BLOCKS).map_err(SlotsError::NoMemory)?,
             turns: Turns::default(),
-            territory: Territory::new(),
+            territory: Territory::new().map_err(SlotsError::NoMemory)?,
             books: (0..ROWS).map(Books::new).collect(),
-            arenas: null_pointers(MOST_ARENAS),
+            arenas: null_pointers(MOST_ARENAS).map_err(SlotsError::NoMemory)?,
             ownerless: AtomicUsize::new(0),
             state: Mutex::new(State {
                 names: NAMES.map(str::to_owned).to_vec(),

@@ -40,13 +40,16 @@ pub struct Slots {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// See [`Slots::global`].
+static GLOBAL: OnceLock<Slots> = OnceLock::new();
+
 impl Slots {
     /// Slots that draw their blocks from `pool`. What they hold counts apart from the pool's buffers.
     ///
     /// When the last handle is dropped, everything that is still allocated goes back to the pool at once.
     ///
     /// # Errors
-    /// [`SlotsError::NoMemory`] when four million `Slots` and piles are alive.
+    /// [`SlotsError::NoMemory`] when there is no memory for their bookkeeping, or four million `Slots` and piles are alive.
     pub fn new(pool: &Pool) -> Result<Self, SlotsError> {
         let shared = Arc::new(Shared::new(pool)?);
         watch_forks(&shared);
@@ -54,15 +57,31 @@ impl Slots {
     }
 
     /// The slots of this process, on [`Pool::global`]; made at the first use and never destroyed.
+    ///
+    /// # Panics
+    /// When there is no memory to make them; see [`Slots::try_global`].
     #[inline]
     pub fn global() -> &'static Self {
-        static GLOBAL: OnceLock<Slots> = OnceLock::new();
-        GLOBAL.get().unwrap_or_else(|| {
-            let _inside = inside::enter();
-            // Outside of the cell, as in `Pool::global`: for the sake of a child that is forked meanwhile.
-            let fresh = Self::new(Pool::global()).expect("the first slots of the process find a number");
-            GLOBAL.get_or_init(|| fresh)
-        })
+        match GLOBAL.get() {
+            Some(global) => global,
+            None => Self::try_global().expect("there is memory for the slots of the process"),
+        }
+    }
+
+    /// As [`Slots::global`], for who can do without.
+    ///
+    /// # Errors
+    /// As [`Slots::new`]; the next call tries again.
+    #[cold]
+    pub fn try_global() -> Result<&'static Self, SlotsError> {
+        let _inside = inside::enter();
+        if let Some(global) = GLOBAL.get() {
+            return Ok(global);
+        }
+        // Outside of the cell, as in `Pool::global`, for the sake of a child that is forked meanwhile. Of several threads that make
+        // some, one gives its own to all.
+        let made = Self::new(Pool::global())?;
+        Ok(GLOBAL.get_or_init(|| made))
     }
 
     /// Makes an affinity, or finds the one with this name; then its settings stay as they are.

@@ -1,6 +1,6 @@
 //! The one door to locks and atomics. The model checker's tests bring their own in its place.
 
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed};
 use std::ptr;
 use std::sync::PoisonError;
 
@@ -9,6 +9,8 @@ pub(crate) use std::sync::atomic::{
 };
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
+use gabion_blocks::BlockError;
+
 /// Takes a lock. What the locks of this crate guard is whole at every instant, so a panic elsewhere is no reason to stop.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -16,16 +18,19 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Null pointers, in memory that stays untouched until one is set.
-pub(crate) fn null_pointers<T>(count: usize) -> Box<[AtomicPtr<T>]> {
-    let Ok(layout) = Layout::array::<AtomicPtr<T>>(count) else { return Box::default() };
+///
+/// # Errors
+/// That there is no memory for so many.
+pub(crate) fn null_pointers<T>(count: usize) -> Result<Box<[AtomicPtr<T>]>, BlockError> {
+    let Ok(layout) = Layout::array::<AtomicPtr<T>>(count) else { return Ok(Box::default()) };
     if layout.size() == 0 {
-        return Box::default();
+        return Ok(Box::default());
     }
     // SAFETY: the layout is not empty.
     let table = unsafe { alloc_zeroed(layout) };
     if table.is_null() {
-        handle_alloc_error(layout);
+        return Err(BlockError::Refused { asked: layout.size() as u64, errno: libc::ENOMEM });
     }
     // SAFETY: fresh memory of the slice's layout, and zeros are null pointers.
-    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(table.cast(), count)) }
+    Ok(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(table.cast(), count)) })
 }

@@ -1,6 +1,6 @@
 //! Whose memory an address lies in: a table of two levels, read without a lock and without touching the address.
 
-use gabion_blocks::BLOCK_BYTES;
+use gabion_blocks::{BLOCK_BYTES, BlockError};
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, null_pointers};
 
@@ -43,9 +43,13 @@ pub(crate) struct Territory {
 }
 
 impl Territory {
-    pub fn new() -> Self {
-        let roots = null_pointers(ROOTS).try_into();
-        Self { roots: roots.unwrap_or_else(|_| unreachable!("so many were asked for")) }
+    /// An empty table.
+    ///
+    /// # Errors
+    /// That there is no memory for it.
+    pub fn new() -> Result<Self, BlockError> {
+        let roots = null_pointers(ROOTS)?.try_into();
+        Ok(Self { roots: roots.unwrap_or_else(|_| unreachable!("so many were asked for")) })
     }
 
     #[inline(always)]
@@ -132,7 +136,7 @@ mod tests {
     #[test]
     fn an_address_is_found_and_no_other() {
         use Ground::{Large, Nothing, Pages, Rest};
-        let territory = Territory::new();
+        let territory = Territory::new().unwrap();
         let base = 0x7f00_0040_0000;
         assert_eq!(territory.at(base), Ground::Nothing);
         assert!(territory.set(base, BLOCK_BYTES, Ground::Pages));

@@ -67,9 +67,12 @@ impl Global {
     }
 
     /// Lets another serve from now on, in all threads.
+    ///
+    /// # Panics
+    /// As [`Slots::global`].
     pub fn switch(to: Backing) {
         let to = match to {
-            Backing::Slots => made(),
+            Backing::Slots => made().expect("there is memory for the slots of the process"),
             Backing::System => SYSTEM,
         };
         // Release: whoever serves by the slots finds them whole.
@@ -89,13 +92,13 @@ impl Default for Global {
 }
 
 /// The global slots, made now if they are not yet.
-fn made() -> *mut Slots {
+fn made() -> Result<*mut Slots, SlotsError> {
     // What making them asks for must not come back here.
     let _inside = inside::enter();
-    let slots = ptr::from_ref(Slots::global()).cast_mut();
+    let slots = ptr::from_ref(Slots::try_global()?).cast_mut();
     // Release: whoever finds the pointer finds the slots whole.
     MADE.store(slots, Ordering::Release);
-    slots
+    Ok(slots)
 }
 
 /// [`SYSTEM`] or the slots.
@@ -112,7 +115,9 @@ fn first() -> *mut Slots {
     if inside::is_inside() {
         return SYSTEM;
     }
-    let choice = if asks_for_system() { SYSTEM } else { made() };
+    // An allocator must not panic. The next request tries again.
+    let choice = if asks_for_system() { Ok(SYSTEM) } else { made() };
+    let Ok(choice) = choice else { return SYSTEM };
     // Release: as in `switch`, which comes first if it comes now.
     match SERVING.compare_exchange(ptr::null_mut(), choice, Ordering::Release, Ordering::Acquire) {
         Ok(_) => choice,

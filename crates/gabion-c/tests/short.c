@@ -1,0 +1,51 @@
+/* Slots of a process that gets no more memory: new ones are refused, and those that there are go back without any. */
+#include <gabion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error());      \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* Less than the tables of new slots, more than anything else here needs. */
+enum { PIECE = 100000 };
+
+struct piece {
+    struct piece *next;
+    char rest[PIECE];
+};
+
+int main(void) {
+    struct rlimit limit = {64 << 20, 64 << 20};
+    struct piece *pieces = NULL, *piece, *second;
+    gabion_slots *slots, *more;
+    void *object;
+    CHECK(gabion_slots_new(&slots) == GABION_OK && gabion_slots_alloc(slots, GABION_NODES, 48, 0, &object) == GABION_OK);
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    while ((piece = malloc(sizeof *piece)) != NULL) {
+        piece->next = pieces;
+        pieces = piece;
+    }
+    /* The second of all lies among others, so that malloc keeps it. */
+    for (piece = pieces; piece->next->next->next != NULL; piece = piece->next) {
+    }
+    second = piece->next;
+    piece->next = second->next;
+    free(second);
+    CHECK(gabion_slots_new(&more) == GABION_NO_MEMORY);
+    CHECK(gabion_slots_global() == NULL);
+    CHECK(gabion_slots_free(slots, object) == GABION_OK && gabion_slots_delete(slots) == GABION_OK);
+    while ((piece = pieces) != NULL) {
+        pieces = piece->next;
+        free(piece);
+    }
+    CHECK(gabion_slots_global() != NULL && gabion_slots_new(&more) == GABION_OK && gabion_slots_delete(more) == GABION_OK);
+    puts("all well");
+    return 0;
+}
