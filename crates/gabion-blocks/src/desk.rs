@@ -65,7 +65,16 @@ pub(crate) fn mine() -> Option<&'static Desk> {
     DESK.get()
 }
 
-/// This thread's desk, taken now if it had none; `None` while the thread ends.
+/// A desk more, or `None` where there is no memory for it: `Box::new` would end the process.
+fn new_desk() -> Option<&'static Desk> {
+    let mut desk = Vec::new();
+    desk.try_reserve_exact(1).ok()?;
+    desk.push(Desk::new());
+    desk.leak().first()
+}
+
+/// This thread's desk, taken now if it had none; `None` while the thread ends, and without memory for one: then its locks
+/// stay upright.
 pub(crate) fn take() -> Option<&'static Desk> {
     if let Some(desk) = DESK.get() {
         return Some(desk);
@@ -73,7 +82,7 @@ pub(crate) fn take() -> Option<&'static Desk> {
     let _inside = inside::enter();
     LEAVING.try_with(|_| ()).ok()?;
     let vacant = with_vacant(Vec::pop)?;
-    let desk = vacant.unwrap_or_else(|| Box::leak(Box::new(Desk::new())));
+    let desk = vacant.or_else(new_desk)?;
     debug_assert_eq!(desk.inside.load(Ordering::Relaxed), 0);
     DESK.set(Some(desk));
     Some(desk)

@@ -73,6 +73,16 @@ pub enum BlockError {
     },
 }
 
+/// Makes room for `more` entries in a list of somebody's bookkeeping; a list that grows by itself ends the process where
+/// there is no memory.
+///
+/// # Errors
+/// [`BlockError::Refused`]; the list is as it was.
+pub fn make_room<T>(list: &mut Vec<T>, more: usize) -> Result<(), BlockError> {
+    let asked = more.saturating_mul(size_of::<T>()) as u64;
+    list.try_reserve(more).map_err(|_| BlockError::Refused { asked, errno: libc::ENOMEM })
+}
+
 impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

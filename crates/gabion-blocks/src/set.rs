@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use crate::block::Block;
 use crate::directory::Owner;
-use crate::error::BlockError;
+use crate::error::{BlockError, make_room};
 use crate::huge::{self, HUGE_PAGE};
 use crate::os::Os;
 use crate::pool::{Held, Pool, note_holes, note_no_holes, note_small, was_whole};
@@ -70,7 +70,12 @@ impl BlockSet {
                 note_small(base);
             }
         }
-        lock(&self.blocks).push((number, span));
+        let mut blocks = lock(&self.blocks);
+        if let Err(error) = make_room(&mut blocks, 1) {
+            self.owner.strike(number);
+            return Err(error);
+        }
+        blocks.push((number, span));
         Ok((number, zero))
     }
 

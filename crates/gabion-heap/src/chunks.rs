@@ -19,7 +19,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE};
+use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE, make_room};
 
 use crate::class::BLOCK_HEADER_WORDS;
 use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD, SHARD_WORD};
@@ -378,6 +378,9 @@ impl Chunks {
             ground.blocks.note_refill(self.blocks[ordinal].number);
             ordinal
         } else {
+            make_room(&mut self.blocks, 1)?;
+            // For all of them: giving back needs no memory then.
+            make_room(&mut self.spare, self.blocks.len() + 1)?;
             let (number, _) = ground.blocks.map()?;
             self.blocks.push(ChunkBlock { number, touched: 0, spare: true });
             self.blocks.len() - 1

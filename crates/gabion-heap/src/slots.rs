@@ -9,7 +9,7 @@ mod validate;
 
 use std::sync::atomic::Ordering;
 
-use gabion_blocks::{Block, LAST_GENERATION, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor};
+use gabion_blocks::{Block, LAST_GENERATION, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor, make_room};
 
 use crate::class::{CLASSES, geometry};
 use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
@@ -321,6 +321,8 @@ impl Slots {
             }
             self.first_free += 1;
         }
+        make_room(&mut self.blocks, 1)?;
+        make_room(&mut self.pages, PAGES_PER_BLOCK)?;
         let (number, zero) = ground.blocks.map()?;
         let ordinal = self.blocks.len();
         let block = ground.blocks.block(number).expect("just mapped");

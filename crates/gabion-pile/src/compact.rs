@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use gabion_blocks::make_room;
 use gabion_heap::slots_in_page;
 
 use crate::change::Guest;
@@ -20,7 +21,7 @@ impl Pile {
     pub fn compact(&self) -> u64 {
         let mut bytes = 0;
         for shard in self.shards() {
-            let pages: Vec<_> = shard.lock().heap.slot_pages().collect();
+            let pages = Self::pages_to_look_at(&shard.lock());
             let mut payload = Vec::new();
             for (number, page, class) in pages {
                 let mut locked = shard.lock();
@@ -31,6 +32,16 @@ impl Pile {
             bytes += shard.lock().heap.trim(self.ground());
         }
         bytes
+    }
+
+    /// The pages of a shard that has payloads away. None where there is no memory for the list: what has moved out stays out,
+    /// and what is empty goes back all the same, because nobody needs that more.
+    fn pages_to_look_at(inner: &Inner) -> Vec<(u32, usize, usize)> {
+        let mut pages = Vec::new();
+        if inner.moved > 0 && make_room(&mut pages, inner.heap.counts().slot_pages as usize).is_ok() {
+            pages.extend(inner.heap.slot_pages());
+        }
+        pages
     }
 
     fn compact_page(&self, inner: &mut Inner, number: u32, page: usize, class: usize, payload: &mut Vec<u8>) {
@@ -46,7 +57,7 @@ impl Pile {
             }
             let host = Guest::find(self.ground(), guest);
             let length = host.read_header().length();
-            if length > slot.capacity() {
+            if length > slot.capacity() || make_room(payload, slot.capacity()).is_err() {
                 continue;
             }
             payload.resize(length, 0);
