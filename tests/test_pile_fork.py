@@ -156,7 +156,7 @@ def test_hooks_of_others_wait_for_threads_that_use_piles(script: Callable[..., s
     script(
         """
         import faulthandler, os, threading
-        faulthandler.dump_traceback_later(20, exit=True)
+        faulthandler.dump_traceback_later(60, exit=True)
         lock, locked, forking, stop = threading.Lock(), *(threading.Event() for _ in range(3))
 
         def before():

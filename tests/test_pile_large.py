@@ -103,7 +103,8 @@ def test_arrays() -> None:
 def test_a_large_value_is_not_copied_twice() -> None:
     with gabion.Pile() as pile:
         array = np.zeros(4 << 20, dtype=np.uint8)
-        for obj in (BIG, [BIG, BIG[:-1], "t" * (4 << 20)], array, {"a": array, "b": BIG}):
+        text = "t" * (4 << 20)
+        for obj in (BIG, text, [BIG, BIG[:-1], text], array, {"a": array, "b": BIG}):
             tracemalloc.start()
             try:
                 pile.put(obj)

@@ -1,6 +1,8 @@
 """max_bytes: what does not fit is refused, what is stored stays, and room comes back."""
 
 import random
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -204,3 +206,31 @@ def test_a_plan_that_was_made_for_a_refused_object_serves_later() -> None:
             pile.put(Plain(first="x" * 2_000_000, second=1))
         found = pile.get(pile.put(Plain(first="x", second=2)))
         assert (found.first, found.second) == ("x", 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process may have more than it was told")
+def test_without_memory_to_encode_an_object_in_the_pile_stays_as_it_was(script: Callable[..., str]) -> None:
+    said = script("""
+        import resource
+        from array import array
+        import gabion
+
+        pile = gabion.Pile()
+        pointer = pile.put(["stone"])
+        large = [kind(30 << 20) for kind in (bytes, bytearray)]
+        large += ["x" * (30 << 20), "ä" * (30 << 20), array("B", bytes(30 << 20))]
+        size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + (24 << 20), resource.RLIM_INFINITY))
+        calls = (pile.put, lambda one: pile.replace(pointer, one), lambda one: pile.put_many([1, one]))
+        for one in large:
+            for thing in (one, [one, 1]):
+                for call in calls:
+                    try:
+                        call(thing)
+                    except MemoryError:
+                        continue
+                    print(type(one), "was stored")
+        pile.validate()
+        assert pile.get(pointer) == ["stone"] and len(pile) == 1
+    """)
+    assert said == ""

@@ -224,14 +224,18 @@ impl Encoder<'_, '_> {
 
     /// Writes bytes, or leaves them out where they are many.
     ///
+    /// # Errors
+    /// Out of memory.
+    ///
     /// # Safety
     /// `len` bytes from there on, which stay where they are as long as what `owner` makes.
-    pub unsafe fn raw(&mut self, bytes: *const u8, len: usize, owner: impl FnOnce() -> Owner) {
+    pub unsafe fn raw(&mut self, bytes: *const u8, len: usize, owner: impl FnOnce() -> Owner) -> Raise<()> {
         // SAFETY: as the caller promised.
         unsafe {
             match &mut self.apart {
                 Some(apart) if len >= apart::LEAST => {
                     apart.leave_out(self.out.len() - self.base, bytes, len, owner());
+                    Ok(())
                 }
                 _ => writer::raw(self.out, bytes, len),
             }

@@ -116,7 +116,7 @@ impl Encoder<'_, '_> {
             let class = ffi::Py_TYPE(obj);
             if class == &raw mut ffi::PyUnicode_Type {
                 if !self.met(obj, limit) {
-                    self.unmet_string(obj);
+                    self.unmet_string(obj)?;
                 }
             } else if class == &raw mut ffi::PyLong_Type {
                 return self.big_int(obj);
@@ -128,7 +128,7 @@ impl Encoder<'_, '_> {
                 if !self.met(obj, limit) {
                     let len = ffi::PyBytes_Size(obj) as usize;
                     writer::tag_varint(self.out, tags::BYTES, len);
-                    self.raw(ffi::PyBytes_AsString(obj).cast(), len, || Box::new(Own::share(obj)));
+                    self.raw(ffi::PyBytes_AsString(obj).cast(), len, || Box::new(Own::share(obj)))?;
                 }
             } else if obj == ffi::Py_Ellipsis() {
                 writer::byte(self.out, tags::ELLIPSIS);
@@ -165,13 +165,14 @@ impl Encoder<'_, '_> {
     }
 
     /// A string that is not looked for among those already met.
-    unsafe fn unmet_string(&mut self, obj: *mut PyObject) {
+    unsafe fn unmet_string(&mut self, obj: *mut PyObject) -> Raise<()> {
         // SAFETY: an exact `str`, live.
         unsafe {
-            if !self.quick_leaf(obj, isize::MAX) {
-                let (text, len) = quick::wide_string(obj, self.out);
-                self.raw(text, len, || Box::new(Own::share(obj)));
+            if self.quick_leaf(obj, isize::MAX) {
+                return Ok(());
             }
+            let (text, len) = quick::wide_string(obj, self.out);
+            self.raw(text, len, || Box::new(Own::share(obj)))
         }
     }
 
@@ -199,8 +200,8 @@ impl Encoder<'_, '_> {
                 Kind::ByteArray => Section::hold(obj, || {
                     let len = ffi::PyByteArray_Size(obj) as usize;
                     writer::tag_varint(self.out, tags::BYTEARRAY, len);
-                    writer::raw(self.out, ffi::PyByteArray_AsString(obj).cast(), len);
-                }),
+                    writer::raw(self.out, ffi::PyByteArray_AsString(obj).cast(), len)
+                })?,
                 Kind::DateTime | Kind::Date | Kind::Time | Kind::TimeDelta | Kind::TimeZone => {
                     self.date_or_time(obj, kind)?;
                 }
@@ -218,7 +219,7 @@ impl Encoder<'_, '_> {
                         return Err(Raised);
                     }
                     writer::tag_varint(self.out, tags::DECIMAL, len as usize);
-                    writer::raw(self.out, data.cast(), len as usize);
+                    writer::raw(self.out, data.cast(), len as usize)?;
                 }
                 Kind::Uuid(parts) => return self.uuid(obj, parts),
                 Kind::Array => return self.array(obj),
@@ -251,7 +252,7 @@ impl Encoder<'_, '_> {
             }
             writer::tag_varint(self.out, tags::ENUM, id as usize);
             // Without regard to identity: whoever reads the name only looks it up.
-            self.unmet_string(name.ptr());
+            self.unmet_string(name.ptr())?;
         }
         Ok(())
     }
@@ -291,10 +292,10 @@ impl Encoder<'_, '_> {
             while !self.position().is_multiple_of(8) {
                 writer::byte(self.out, 0);
             }
-            writer::raw(self.out, view.buf.cast(), view.len as usize);
+            let written = writer::raw(self.out, view.buf.cast(), view.len as usize);
             ffi::PyBuffer_Release(&raw mut view);
+            written
         }
-        Ok(())
     }
 
     /// The bytes under a `PickleBuffer`, in band, as pickle does without a buffer callback.
@@ -310,9 +311,8 @@ impl Encoder<'_, '_> {
             let (bytes, len) = (view.0.buf.cast::<u8>(), view.0.len as usize);
             let tag = if view.0.readonly == 0 { tags::BYTEARRAY } else { tags::BYTES };
             writer::tag_varint(self.out, tag, len);
-            self.raw(bytes, len, || Box::new(view));
+            self.raw(bytes, len, || Box::new(view))
         }
-        Ok(())
     }
 
     /// A class or function by its number.

@@ -4,7 +4,7 @@
 //! each time. So room for a whole leaf is made ahead, and the leaf is written without looking back.
 
 use super::apart::LEAST;
-use super::object::referenced_at_most;
+use super::object::{Raise, referenced_at_most};
 use super::{datetime, tags, writer};
 use crate::ffi::{self, PyObject};
 
@@ -247,15 +247,15 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
     // SAFETY: live by the caller's word; each arm is for the exact class that it names; the room was just made, and is written
     // as far as the end says.
     unsafe {
-        let class = ffi::Py_TYPE(obj);
+        let (class, start) = (ffi::Py_TYPE(obj), out.len());
         if class == &raw mut ffi::PyBytes_Type {
             let len = ffi::PyBytes_Size(obj) as usize;
-            if len < LEAST {
-                writer::byte(out, tags::FORMAT);
-                writer::tag_varint(out, tags::BYTES, len);
-                writer::raw(out, ffi::PyBytes_AsString(obj).cast(), len);
+            if len >= LEAST {
+                return false;
             }
-            return len < LEAST;
+            writer::byte(out, tags::FORMAT);
+            writer::tag_varint(out, tags::BYTES, len);
+            return stays(writer::raw(out, ffi::PyBytes_AsString(obj).cast(), len), out, start);
         }
         let mut cursor = writer::Cursor::new(out);
         cursor.make_room(out, 1 + ROOM);
@@ -263,15 +263,29 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
         if !end.is_null() {
             cursor.advance_to(end);
             cursor.settle(out);
-        } else if class == &raw mut ffi::PyUnicode_Type {
+        } else if class == &raw mut ffi::PyUnicode_Type && (ffi::PyUnicode_GET_LENGTH(obj) as usize) < LEAST {
             writer::byte(out, tags::FORMAT);
             let (text, len) = wide_string(obj, out);
-            writer::raw(out, text, len);
+            return stays(writer::raw(out, text, len), out, start);
         } else {
             return false;
         }
         true
     }
+}
+
+/// Whether a leaf was written. If there was no memory for it, nothing is, and whoever tries next says so.
+///
+/// # Safety
+/// Attached.
+#[inline(always)]
+unsafe fn stays(written: Raise<()>, out: &mut Vec<u8>, start: usize) -> bool {
+    if written.is_err() {
+        // SAFETY: attached.
+        unsafe { ffi::PyErr_Clear() };
+        out.truncate(start);
+    }
+    written.is_ok()
 }
 
 /// Writes what comes before the text of a string that is no short one of ASCII characters. Returns the text, and its bytes.

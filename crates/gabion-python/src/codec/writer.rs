@@ -1,5 +1,8 @@
 //! Appending to the output.
 
+use super::object::{Raise, Raised};
+use crate::ffi;
+
 /// Room for `n` more bytes, and where they start.
 #[inline(always)]
 fn room(out: &mut Vec<u8>, n: usize) -> *mut u8 {
@@ -137,10 +140,18 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize) {
 
 /// Raw bytes. Others may be writing them, so nothing refers to them: such a byte arrives as it was or as it gets.
 ///
+/// # Errors
+/// Out of memory: of these there may be many.
+///
 /// # Safety
-/// `from` points at `n` readable bytes, which are not the output's.
-pub unsafe fn raw(out: &mut Vec<u8>, from: *const u8, n: usize) {
+/// Attached; `from` points at `n` readable bytes, which are not the output's.
+pub unsafe fn raw(out: &mut Vec<u8>, from: *const u8, n: usize) -> Raise<()> {
     if n > 0 {
+        if out.try_reserve(n).is_err() {
+            // SAFETY: attached.
+            unsafe { ffi::PyErr_NoMemory() };
+            return Err(Raised);
+        }
         let to = room(out, n);
         // SAFETY: readable by the caller's word, and room for as many; they are written before the length covers them.
         unsafe {
@@ -148,4 +159,5 @@ pub unsafe fn raw(out: &mut Vec<u8>, from: *const u8, n: usize) {
             out.set_len(out.len() + n);
         }
     }
+    Ok(())
 }
