@@ -3,6 +3,9 @@
 use super::object::{Raise, Raised};
 use crate::ffi;
 
+/// Room to go on with where memory is short.
+const LITTLE: usize = 4096;
+
 /// Room for `n` more bytes, and where they start.
 #[inline(always)]
 fn room(out: &mut Vec<u8>, n: usize) -> *mut u8 {
@@ -65,7 +68,10 @@ impl Cursor {
 #[cold]
 #[inline(never)]
 fn grow(out: &mut Vec<u8>, n: usize) {
-    out.reserve(n);
+    // Behind something large, twice as much may be more than there is, and a little will do.
+    if out.try_reserve(n).is_err() {
+        out.reserve_exact(n.max(LITTLE));
+    }
 }
 
 /// One byte.
