@@ -31,11 +31,17 @@ class Reduced:
         return Reduced, self.args, self.__dict__
 
 
+def loop(*parts: Any) -> tuple[Any, ...]:
+    """A tuple with a list that leads back to it."""
+    inner: list[Any] = []
+    made = (*parts, inner)
+    inner.append(made)
+    return made
+
+
 def graphs() -> dict[str, Any]:
     shared = ["shared"]
-    inner: list[Any] = []
-    around = (BIG, inner, SMALL_BIG)  # leads back to itself, behind a large value
-    inner.append(around)
+    around = (*loop(BIG), SMALL_BIG)
     node = Node(BIG)
     frozen = frozenset([node])
     node.parts = (frozen, shared, BIG)
@@ -50,7 +56,8 @@ def graphs() -> dict[str, Any]:
         "several": [shared, BIG, "t" * (1 << 20), shared, BIG, SMALL_BIG, shared, 1.5],
         "dict": {"k": BIG, BIG: shared, "again": shared, "nested": {"deep": [BIG, b"z" * (1 << 20)]}},
         "aligned items": [BIG[:-3], array("d", range(10)), SMALL_BIG, array("q", [1, 2])],
-        "leads back": around,
+        "leads back": [around, loop(BIG, SMALL_BIG)],
+        "leads back behind": [BIG, loop(SMALL_BIG), BIG, frozenset([Node(loop(1))]), loop(2)],
         "a set leads back": frozen,
         "objects": [Node(BIG, shared), Node(BIG, shared), node],
         "reducers": [Reduced(BIG, shared), Reduced(SMALL_BIG), shared, Reduced(BIG)],
