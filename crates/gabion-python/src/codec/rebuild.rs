@@ -90,7 +90,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                         let items = std::mem::take(&mut rebuild.items);
                         self.extend(rebuild.object()?, items)?;
                         Stage::Key
-                    } else if let Some(item) = self.leaf()? {
+                    } else if let Some(item) = self.leaf_part()? {
                         rebuild.items.push(item);
                         Stage::Items
                     } else {
@@ -103,8 +103,8 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                     } else if self.reader.peek()? == tags::END {
                         self.reader.at += 1;
                         Stage::State
-                    } else if let Some(key) = self.leaf()? {
-                        let Some(value) = self.leaf()? else {
+                    } else if let Some(key) = self.leaf_part()? {
+                        let Some(value) = self.leaf_part()? else {
                             rebuild.kept = Some(key);
                             rebuild.stage = Stage::Value;
                             break;
@@ -120,6 +120,12 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             }
         }
         Ok(self.wait(Frame::Rebuild(rebuild)))
+    }
+
+    /// As [`Decoder::leaf`], and not in line: what containers hold is read more often than what reducers gave.
+    #[inline(never)]
+    fn leaf_part(&mut self) -> Raise<Option<Own>> {
+        self.leaf()
     }
 
     fn call(rebuild: &Rebuild, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
