@@ -153,7 +153,9 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize) {
 /// Attached; `from` points at `n` readable bytes, which are not the output's.
 pub unsafe fn raw(out: &mut Vec<u8>, from: *const u8, n: usize) -> Raise<()> {
     if n > 0 {
-        if out.try_reserve(n).is_err() {
+        // Room for what follows something large, too: to ask for that later might be to ask for all of it once more.
+        let more = if n < LITTLE { n } else { n.saturating_add(LITTLE) };
+        if out.try_reserve(more).is_err() {
             // SAFETY: attached.
             unsafe { ffi::PyErr_NoMemory() };
             return Err(Raised);
