@@ -57,6 +57,15 @@ def test_a_put_many_that_is_interrupted_is_undone(pile: gabion.Pile) -> None:
 
 
 @alarms
+def test_large_values_of_a_put_many_count_by_their_bytes(pile: gabion.Pile) -> None:
+    """They are copied from where they lie, and a hundred of them were no more to it than a hundred numbers."""
+    stored: list[int] = []
+    with alarm(lambda: stored.append(len(pile)), after=0.001):
+        pile.put_many([bytes(5 << 20)] * 100)
+    assert stored[0] < 100
+
+
+@alarms
 def test_a_get_many_and_a_remove_many_that_are_interrupted(pile: gabion.Pile) -> None:
     pointers = pile.put_many([("ab", 1.5)] * MANY)
     for form in (pointers, list(pointers)):

@@ -31,7 +31,7 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
         let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
             let put = if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(encoding)) };
             pointers.push(put.map_err(|error| Failure::Refused(error).raise(py))?);
-            Ok(encoding.len())
+            Ok(encoding.len() + apart.left_out())
         };
         // SAFETY: `object` holds a reference over the call.
         unsafe { this.encoded(py, object.ptr(), put) }
