@@ -2,7 +2,7 @@
 //!
 //! | room | library | why |
 //! |---|---|---|
-//! | `jpeg` | `jpeg-encoder` | takes rows; SIMD without an assembler |
+//! | `jpeg` | `rusty_jpeg` | takes rows; SIMD without an assembler |
 //! | `png` | `png` | takes rows |
 //! | `webp` | `webp` (libwebp) | the one that writes lossy WebP; wants one piece |
 //! | `tiff` | `tiff` | the kept one; wants one piece, and writes out of order |
@@ -68,7 +68,7 @@ pub struct SaveOptions {
     pub subsampling: Subsampling,
     /// JPEG: in several scans, coarse to fine.
     pub progressive: bool,
-    /// JPEG: code tables of its own, some per cent smaller and slower.
+    /// JPEG: code tables of its own: some per cent smaller, and the picture is gone through twice.
     pub optimized: bool,
     /// WebP: every pixel as it is.
     pub lossless: bool,

@@ -1,9 +1,9 @@
 //! JPEG at its full size against `libjpeg`, in the ways that components may lie in a scan.
 
-use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use rusty_jpeg::encode::{ColorType, Encoder, SamplingFactor};
 
 use super::{assert_same, picture, pool, psnr};
-use crate::{Image, Mode, OpenOptions};
+use crate::{Format, Image, Mode, OpenOptions, SaveOptions};
 
 fn encoded(image: &Image, sampling: SamplingFactor, interval: u16, quality: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -19,7 +19,12 @@ fn encoded(image: &Image, sampling: SamplingFactor, interval: u16, quality: u8) 
 /// What `libjpeg` makes of it.
 fn by_libjpeg(pool: &gabion_blocks::Pool, bytes: &[u8], mode: Mode) -> Image {
     let decoder = mozjpeg::Decompress::new_mem(bytes).unwrap();
-    let mut started = if mode == Mode::L { decoder.grayscale() } else { decoder.rgb() }.unwrap();
+    let started = match mode {
+        Mode::L => decoder.grayscale(),
+        Mode::CMYK => decoder.to_colorspace(mozjpeg::ColorSpace::JCS_CMYK),
+        _ => decoder.rgb(),
+    };
+    let mut started = started.unwrap();
     let (width, height) = (started.width() as u32, started.height() as u32);
     let mut image = Image::blank(pool, mode, width, height).unwrap();
     for row in image.rows_mut() {
@@ -71,6 +76,28 @@ fn restarts_change_nothing() {
                     let open = |bytes: &[u8]| Image::decode(&pool, bytes, &options).unwrap();
                     assert_same(&open(&bytes), &open(&plain));
                 }
+            }
+        }
+    }
+}
+
+/// The encoder would give three of four the steps of colours, which are coarser.
+#[test]
+fn each_ink_is_as_fine_as_a_grey_picture() {
+    let pool = pool();
+    let grey = picture(&pool, Mode::L, 160, 120);
+    let inks: Vec<u8> = grey.rows().flatten().flat_map(|&grey| [255 - grey; 4]).collect();
+    let inks = Image::from_bytes(&pool, Mode::CMYK, 160, 120, &inks).unwrap();
+    for quality in [1, 30, 75, 100] {
+        let options = SaveOptions { quality, ..SaveOptions::default() };
+        let [grey, inks] = [&grey, &inks].map(|image| {
+            let mut bytes = Vec::new();
+            image.encode(Format::Jpeg, &options, &mut bytes).unwrap();
+            by_libjpeg(&pool, &bytes, image.mode())
+        });
+        for (y, (inks, grey)) in inks.rows().zip(grey.rows()).enumerate() {
+            for (ink, grey) in inks.as_chunks::<4>().0.iter().zip(grey) {
+                assert_eq!(ink, &[*grey; 4], "{quality}: row {y}");
             }
         }
     }
