@@ -19,6 +19,7 @@ use crate::read::Found;
 use crate::record::{DEFAULT, Handle};
 use crate::request::When;
 use crate::stats::{CacheStats, Figure};
+use crate::value::Value;
 
 /// A cache bounded in bytes: its default table, and more tables that share its limit.
 ///
@@ -270,13 +271,13 @@ impl Table {
     }
 
     /// Stores a copy of `value`. Constant time, but that it may have to make room for it.
-    pub fn put(&self, key: &[u8], value: &[u8], options: &PutOptions) -> PutResult {
-        self.core.put(&self.record, key, value, options, When::Always).unwrap_or(PutResult::Rejected)
+    pub fn put<'v>(&self, key: &[u8], value: impl Into<Value<'v>>, options: &PutOptions) -> PutResult {
+        self.core.put(&self.record, key, value.into(), options, When::Always).unwrap_or(PutResult::Rejected)
     }
 
     /// Stores a copy of `value` if the key has none. `None` when it has one.
-    pub fn add(&self, key: &[u8], value: &[u8], options: &PutOptions) -> Option<PutResult> {
-        self.core.put(&self.record, key, value, options, When::Absent)
+    pub fn add<'v>(&self, key: &[u8], value: impl Into<Value<'v>>, options: &PutOptions) -> Option<PutResult> {
+        self.core.put(&self.record, key, value.into(), options, When::Absent)
     }
 
     /// Takes a lease of a key, for who is about to make its value of facts that may change meanwhile.
@@ -299,15 +300,21 @@ impl Table {
 
     /// Stores a copy of a value that was made under a lease of its key. `None` when the lease has ended: then nothing is
     /// changed.
-    pub fn put_made(&self, lease: &Lease, key: &[u8], value: &[u8], options: &PutOptions) -> Option<PutResult> {
+    pub fn put_made<'v>(
+        &self,
+        lease: &Lease,
+        key: &[u8],
+        value: impl Into<Value<'v>>,
+        options: &PutOptions,
+    ) -> Option<PutResult> {
         let number = lease.number(&self.core)?;
-        self.core.put(&self.record, key, value, options, When::Leased(number))
+        self.core.put(&self.record, key, value.into(), options, When::Leased(number))
     }
 
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
     /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
-    pub fn replace_if(&self, key: &[u8], old: &[u8], new: &[u8]) -> Option<PutResult> {
-        self.core.replace_if(&self.record, key, old, new)
+    pub fn replace_if<'v>(&self, key: &[u8], old: &[u8], new: impl Into<Value<'v>>) -> Option<PutResult> {
+        self.core.replace_if(&self.record, key, old, new.into())
     }
 
     /// Removes a key's value. False when there is none.

@@ -19,6 +19,7 @@ use crate::request::{Request, Step, When};
 use crate::room::Effort;
 use crate::shard::Reason;
 use crate::stats::Figure;
+use crate::value::Value;
 use crate::wheel::{Due, NEVER};
 
 impl Core {
@@ -99,10 +100,13 @@ impl Core {
         &self,
         record: &Record,
         key: &[u8],
-        value: &[u8],
+        value: Value<'_>,
         options: &PutOptions,
         when: When,
     ) -> Option<PutResult> {
+        if let Some(whole) = value.joined() {
+            return self.put(record, key, Value::Whole(&whole), options, when);
+        }
         if key.len() > LONGEST_KEY {
             record.counters.count(Figure::Rejected);
             return Some(PutResult::Rejected);
@@ -118,7 +122,7 @@ impl Core {
         record: &'a Record,
         image: &'a Image<'a>,
         hash: KeyHash,
-        value: &'a [u8],
+        value: Value<'a>,
         options: &PutOptions,
         when: When,
     ) -> Request<'a> {
@@ -317,7 +321,10 @@ impl Core {
             let idle = entry.due().and_then(Due::idle);
             let idle = idle.map_or(Span::Never, |idle| Span::Of(Duration::from_millis(idle)));
             let options = PutOptions { ttl, idle, expires_at: None, priority: entry.about().priority };
-            let request = Request { spare: true, ..self.request(record, &image, hash, &value, &options, When::Always) };
+            let request = Request {
+                spare: true,
+                ..self.request(record, &image, hash, (&value[..]).into(), &options, When::Always)
+            };
             let step = locked.put(&request, effort.sure);
             self.unlock(locked);
             match step {
@@ -375,7 +382,7 @@ mod tests {
         let (value, (_, lease)) = (vec![0; 2 << 20], core.lease(&record, b"k"));
         for (when, left) in [(When::Absent, true), (When::Leased(lease), true), (When::Always, false)] {
             cache.put(b"k", b"another's", &options);
-            let request = core.request(&record, &image, hash, &value, &options, when);
+            let request = core.request(&record, &image, hash, (&value).into(), &options, when);
             let result = core.store_with_effort(&request, core.lock(core.shard(hash)), Step::Refused);
             assert_eq!((result.is_none(), cache.contains(b"k")), (left, left), "{when:?}");
             cache.validate().unwrap();

@@ -13,6 +13,7 @@ use crate::policy::{Id, Mode, Nodes};
 use crate::request::{Lack, Request, Step, When};
 use crate::shard::{State, group_in, partition_of};
 use crate::stats::Figure;
+use crate::value::Value;
 
 impl<'a> Locked<'a> {
     /// Stores a value, as far as this shard alone can make room for it. `sure`: room can be made.
@@ -163,7 +164,7 @@ impl<'a> Locked<'a> {
         let bytes = request.payload(None, &mut payload);
         let result = match self.take_over(bytes) {
             Some(place) => Ok(place),
-            None => self.put_payload(request, bytes).map(Pointer::to_place),
+            None => self.put_payload(request, &[bytes], bytes.len()).map(Pointer::to_place),
         };
         self.state.payload = payload;
         result
@@ -172,17 +173,15 @@ impl<'a> Locked<'a> {
     /// Puts an entry's payload as two objects, the second of which has `length` bytes.
     #[cold]
     fn put_split(&mut self, request: &Request<'_>, length: usize) -> Result<Place, Lack> {
-        let both;
-        let rest = if length == request.value.len() {
-            request.value
-        } else {
-            both = [request.image.key, request.value].concat();
-            &both
-        };
-        let pointer = self.put_payload(request, rest)?;
+        let key = if request.value.len() == length { &[][..] } else { request.image.key };
+        let pointer = match request.value {
+            Value::Whole(value) if key.is_empty() => self.put_payload(request, &[value], length),
+            Value::Whole(value) => self.put_payload(request, &[&[key, value].concat()], length),
+            Value::Pieces(pieces) => self.put_payload(request, &[&[key], pieces].concat(), length),
+        }?;
         let mut payload = std::mem::take(&mut self.state.payload);
         let bytes = request.payload(Some((pointer, stored(length))), &mut payload);
-        let result = self.put_payload(request, bytes).map(Pointer::to_place);
+        let result = self.put_payload(request, &[bytes], bytes.len()).map(Pointer::to_place);
         self.state.payload = payload;
         if result.is_err() {
             let _ = self.ground.pile.remove(pointer);
@@ -190,15 +189,15 @@ impl<'a> Locked<'a> {
         result
     }
 
-    /// Puts a payload where there is room at hand, or where an entry of its kind that was about to go leaves some.
+    /// Puts a payload of a length where there is room at hand, or where an entry of its kind that was about to go leaves some.
     #[inline]
-    fn put_payload(&mut self, request: &Request<'_>, payload: &[u8]) -> Result<Pointer, Lack> {
-        let (ground, stored) = (self.ground, stored(payload.len()));
+    fn put_payload(&mut self, request: &Request<'_>, payload: &[&[u8]], length: usize) -> Result<Pointer, Lack> {
+        let (ground, stored) = (self.ground, stored(length));
         let pile = &ground.pile;
         if !self.lacks_room(stored) {
             // Acquire: what was freed until then is there to be found.
             let freed = ground.freed.0.load(Acquire);
-            match pile.try_put(payload) {
+            match pile.try_put_pieces(payload) {
                 Ok(pointer) => return Ok(pointer),
                 Err(_) => self.state.shortage.note(stored, freed),
             }
@@ -206,12 +205,14 @@ impl<'a> Locked<'a> {
         let lowest = ground.ledger.classes.lowest(request.priority);
         // Where the order is exact, nobody goes before his turn.
         if !ground.mode.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
-            let taken = self.take_over(payload).and_then(|place| pile.pointer_at(place));
-            if let Ok(pointer) = taken.map_or_else(|| pile.try_put(payload), Ok) {
+            // What lies in pieces is longer than any slot.
+            let taken = if let [whole] = payload { self.take_over(whole) } else { None };
+            let taken = taken.and_then(|place| pile.pointer_at(place));
+            if let Ok(pointer) = taken.map_or_else(|| pile.try_put_pieces(payload), Ok) {
                 return Ok(pointer);
             }
         }
-        pile.put(payload, 0).map_err(|error| match error {
+        pile.put_pieces(payload).map_err(|error| match error {
             PileError::Memory { cause, .. } => Lack::Pages(cause),
             _ => Lack::Room,
         })

@@ -10,11 +10,15 @@ use crate::record::Record;
 use crate::request::{Request, Step, When};
 use crate::room::Effort;
 use crate::stats::Figure;
+use crate::value::Value;
 
 impl Core {
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
     /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
-    pub fn replace_if(&self, record: &Record, key: &[u8], old: &[u8], new: &[u8]) -> Option<PutResult> {
+    pub fn replace_if(&self, record: &Record, key: &[u8], old: &[u8], new: Value<'_>) -> Option<PutResult> {
+        if let Some(whole) = new.joined() {
+            return self.replace_if(record, key, old, Value::Whole(&whole));
+        }
         if key.len() > LONGEST_KEY {
             return None;
         }

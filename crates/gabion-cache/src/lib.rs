@@ -61,6 +61,7 @@
 //! | `leases` | keys whose values are being made |
 //! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
 //! | `shard`, `lookup` | one lock's part of it all, and reading it without the lock |
+//! | `value` | bytes in one piece or in several |
 //! | `request` | a put on its way |
 //! | `locked`, `charge` | under the lock: who leaves, bytes and who is evicted for them |
 //! | `trade`, `change` | puts that take the place of who leaves, and all puts |
@@ -126,6 +127,8 @@ mod shard;
 
 mod lookup;
 
+mod value;
+
 mod request;
 
 mod locked;
@@ -170,3 +173,4 @@ pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 pub use policy::Mode;
 pub use shard::Reason;
 pub use stats::CacheStats;
+pub use value::Value;

@@ -12,6 +12,7 @@ use crate::key::Image;
 use crate::options::PutResult;
 use crate::record::Record;
 use crate::stats::Figure;
+use crate::value::Value;
 use crate::wheel::Due;
 
 /// When a put is to be done.
@@ -29,7 +30,8 @@ pub(crate) struct Request<'a> {
     pub record: &'a Record,
     pub image: &'a Image<'a>,
     pub hash: KeyHash,
-    pub value: &'a [u8],
+    /// In pieces only where it is the entry's second object, and too long for a chunk.
+    pub value: Value<'a>,
     pub layout: Layout,
     pub due: Option<Due>,
     pub times: Times,
@@ -65,7 +67,10 @@ impl Request<'_> {
     #[inline]
     pub fn payload<'p>(&self, rest: Option<(Pointer, u64)>, into: &'p mut Vec<u8>) -> &'p [u8] {
         let (layout, image) = (self.layout, self.image);
-        let value = if rest.is_none() { self.value } else { &[] };
+        let value = match self.value {
+            Value::Whole(value) if rest.is_none() => value,
+            _ => &[],
+        };
         let head = 8 * layout.flags.image_at();
         let value_at = head + layout.image;
         let length = value_at + value.len();

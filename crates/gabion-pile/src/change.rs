@@ -18,7 +18,7 @@ use crate::slot::{GUEST_WORDS, Slot, guest_header};
 use crate::word::{GuestHeader, State, Word};
 
 /// The longest payload that lies in a chunk; longer ones get a run of their own.
-pub(crate) const CHUNK_PAYLOAD: usize = 1 << 20;
+pub const CHUNK_PAYLOAD: usize = 1 << 20;
 
 /// Whether a payload may stay in room of this capacity: it fits, and what stays unused is little (64 bytes or a
 /// quarter) or was asked for.

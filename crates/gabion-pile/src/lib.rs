@@ -75,6 +75,7 @@ mod view;
 mod tests;
 
 pub use brief::BriefGlance;
+pub use change::CHUNK_PAYLOAD;
 pub use error::{PileError, PointerFault};
 pub use iterate::{Cursor, Pointers};
 pub use pile::{Pile, PileOptions};

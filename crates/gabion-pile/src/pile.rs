@@ -188,6 +188,19 @@ impl Pile {
         })
     }
 
+    /// As [`Pile::try_put`], of a payload as that of [`Pile::put_pieces`].
+    ///
+    /// # Errors
+    /// As [`Pile::put`].
+    #[inline]
+    pub fn try_put_pieces(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
+        match pieces {
+            [payload] => self.try_put(payload),
+            _ if total(pieces) > CHUNK_PAYLOAD => self.put_run(pieces),
+            _ => self.try_put(&pieces.concat()),
+        }
+    }
+
     /// As [`Pile::put`], of a payload that lies in several pieces, one behind the other. One of more than 1 MiB is copied once,
     /// straight to where it stays.
     ///
@@ -204,7 +217,11 @@ impl Pile {
     /// # Errors
     /// As [`Pile::put`].
     pub fn put_pieces(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        if total(pieces) > CHUNK_PAYLOAD { self.put_run(pieces) } else { self.put(&pieces.concat(), 0) }
+        match pieces {
+            [payload] => self.put(payload, 0),
+            _ if total(pieces) > CHUNK_PAYLOAD => self.put_run(pieces),
+            _ => self.put(&pieces.concat(), 0),
+        }
     }
 
     #[cold]

@@ -16,6 +16,8 @@ mod limits;
 
 mod model;
 
+mod pieces;
+
 mod stress;
 
 mod time;

@@ -1,14 +1,13 @@
 //! What the flights of `gabion._flights` do in one step: no signal's handler comes between, and where there is a global lock,
 //! no other thread.
 
-use gabion_cache::Lease;
+use gabion_cache::{Lease, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::state::Inner;
 use super::{key, options};
 use crate::once::intern;
-use crate::pile::scratch::with_encoded;
 
 /// The right to store a value that is being made, until its key changes.
 #[pyclass(frozen, module = "gabion._native", name = "_CacheLease")]
@@ -30,15 +29,29 @@ pub(super) fn keep<'py>(
     let py = key.py();
     let options = options::of_dict(as_put)?;
     key::with(key, |key| {
-        with_encoded(|encoding| {
-            // SAFETY: the caller holds the object over the call.
-            unsafe { inner.shared.codec.encode(py, value.as_ptr(), encoding)? };
+        inner.encoded(value, |encoding| {
             // The object's own code may have closed the cache.
             inner.check(py)?;
             inner.table.put_made(&lease.0, key, encoding, &options);
             inner.watch(options::is_timed(&options));
-            Ok(wanted.then(|| PyBytes::new(py, encoding)))
+            wanted.then(|| bytes_of(py, encoding)).transpose()
         })
+    })
+}
+
+/// The bytes of a value.
+fn bytes_of<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyBytes>> {
+    let pieces = match value {
+        Value::Whole(whole) => &[whole],
+        Value::Pieces(pieces) => pieces,
+    };
+    PyBytes::new_with(py, value.len(), |mut room| {
+        for piece in pieces {
+            let (place, rest) = room.split_at_mut(piece.len());
+            place.copy_from_slice(piece);
+            room = rest;
+        }
+        Ok(())
     })
 }
 

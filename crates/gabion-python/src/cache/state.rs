@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use gabion_cache::{PutOptions, PutResult, ReadBuf, Table};
+use gabion_cache::{PutOptions, PutResult, ReadBuf, Table, Value};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,7 +12,7 @@ use super::shared::Shared;
 use super::{key, options, sweeper};
 use crate::errors::{exception, own_error, type_error};
 use crate::immortal::immortalize;
-use crate::pile::scratch::{with_encoded, with_payload};
+use crate::pile::scratch::{with_encoded_apart, with_payload};
 
 /// The members of gabion.PutResult, in the order of [`PutResult`].
 static RESULTS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
@@ -171,19 +171,27 @@ impl Inner {
         key::with(key, |key| {
             // Memory answers while the value is written.
             self.table.foresee_put(key);
-            with_encoded(|encoding| {
-                // SAFETY: the caller holds the object over the call.
-                unsafe { self.shared.codec.encode(py, value.as_ptr(), encoding)? };
+            self.encoded(value, |value| {
                 // The object's own code may have closed the cache.
                 self.check(py)?;
                 let result = if absent {
-                    self.table.add(key, encoding, options)
+                    self.table.add(key, value, options)
                 } else {
-                    Some(self.table.put(key, encoding, options))
+                    Some(self.table.put(key, value, options))
                 };
                 self.watch(options::is_timed(options));
                 Ok(result)
             })
+        })
+    }
+
+    /// Encodes an object and hands the encoding on: in pieces, where large values were left out of it.
+    #[inline]
+    pub fn encoded<R>(&self, object: &Bound<'_, PyAny>, work: impl FnOnce(Value<'_>) -> PyResult<R>) -> PyResult<R> {
+        with_encoded_apart(|encoding, apart| {
+            // SAFETY: the caller holds the object over the call.
+            unsafe { self.shared.codec.encode_apart(object.py(), object.as_ptr(), encoding, Some(apart))? };
+            if apart.is_empty() { work(Value::Whole(encoding)) } else { work(Value::Pieces(&apart.pieces(encoding))) }
         })
     }
 

@@ -19,7 +19,6 @@ use crate::errors::exception;
 use crate::ffi;
 use crate::meanwhile::Meanwhile;
 use crate::pile::gate::detached;
-use crate::pile::scratch::with_encoded;
 use crate::{size, time};
 
 /// A limit that is less was meant as a count: the index alone takes as much for the first entry.
@@ -186,11 +185,7 @@ impl CacheTable {
                     let new = ffi::PyObject_CallOneArg(function.as_ptr(), value.as_ptr());
                     Bound::from_owned_ptr_or_err(py, new)?
                 };
-                let changed = with_encoded(|encoding| {
-                    // SAFETY: `new` holds the object over the call.
-                    unsafe { codec.encode(py, new.as_ptr(), encoding)? };
-                    PyResult::Ok(table.replace_if(name, old, encoding))
-                })?;
+                let changed = inner.encoded(&new, |new| Ok(table.replace_if(name, old, new)))?;
                 if changed.is_some() {
                     return Ok(new.unbind());
                 }

@@ -1,0 +1,59 @@
+//! Values that come in several pieces.
+
+use super::{cache, get, weight};
+use crate::{Mode, PutOptions, PutResult, Value};
+
+const LARGE: usize = 3 << 20;
+
+#[test]
+fn pieces_are_one_value() {
+    let options = PutOptions::default();
+    let (tail, long_key) = (vec![7; LARGE], vec![b'k'; 40_000]);
+    for mode in [Mode::Sketch, Mode::Lru] {
+        let (cache, _) = cache(64 << 20, mode);
+        for key in [&b"k"[..], &long_key] {
+            for pieces in [&[][..], &[&b""[..]], &[b"in ", b"", b"pieces"], &[b"head", &tail, b"", b"end", &tail]] {
+                let whole = pieces.concat();
+                assert_eq!(Value::from(pieces).len(), whole.len());
+                assert_eq!(cache.put(key, pieces, &options), PutResult::Inserted);
+                assert_eq!(get(&cache, key).as_ref(), Some(&whole));
+                assert_eq!(cache.stats().bytes, weight(key.len(), whole.len()));
+                assert_eq!(cache.put(key, pieces, &options), PutResult::Replaced);
+                assert_eq!(cache.add(key, pieces, &options), None);
+                assert_eq!(cache.replace_if(key, b"another", pieces), None);
+                assert_eq!(cache.replace_if(key, &whole, b"small"), Some(PutResult::Replaced));
+                assert_eq!(cache.replace_if(key, b"small", pieces), Some(PutResult::Replaced));
+                assert_eq!(get(&cache, key).as_ref(), Some(&whole));
+                cache.validate().unwrap();
+                assert!(cache.remove(key));
+                let lease = cache.lease(key);
+                assert_eq!(cache.put_made(&lease, key, pieces, &options), Some(PutResult::Inserted));
+                assert_eq!(get(&cache, key), Some(whole));
+                cache.clear();
+                assert_eq!(cache.put_made(&lease, key, pieces, &options), None);
+                cache.validate().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn room_is_made_for_pieces() {
+    let (head, tail) = ([1; 100], vec![2; LARGE]);
+    let (cache, _) = cache(16 << 20, Mode::Sketch);
+    for n in 0..40_u32 {
+        let pieces = [&head[..], &tail, &n.to_le_bytes()[..]];
+        assert_eq!(cache.put(&n.to_le_bytes(), &pieces[..], &PutOptions::default()), PutResult::Inserted);
+        assert_eq!(get(&cache, n.to_le_bytes()), Some(pieces.concat()));
+        cache.put(&(n + 1000).to_le_bytes(), &head, &PutOptions::default());
+        assert!(cache.stats().bytes <= 16 << 20);
+        cache.validate().unwrap();
+    }
+    assert!(cache.stats().evicted >= 35);
+    // More than there can be: the key has nothing then, and the others are left alone.
+    let (n, before) = (39_u32.to_le_bytes(), cache.len());
+    let pieces = vec![&tail[..]; 6];
+    assert_eq!(cache.put(&n, &pieces[..], &PutOptions::default()), PutResult::Rejected);
+    assert_eq!((get(&cache, n), cache.len()), (None, before - 1));
+    cache.validate().unwrap();
+}

@@ -1,0 +1,80 @@
+//! A value on its way in: bytes in one piece, or in several.
+
+use gabion_pile::CHUNK_PAYLOAD;
+
+/// The bytes of a value. Every method that stores one takes what can be made into this: `&[u8]`, `&[u8; N]`, `&Vec<u8>`, and
+/// lists of pieces, which lie one behind the other in the cache.
+///
+/// Pieces of more than 1 MiB together are copied once, straight to where they stay.
+///
+/// ```
+/// use gabion_cache::{Cache, PutOptions, ReadBuf};
+///
+/// let cache = Cache::new(64 << 20)?;
+/// let (head, pixels) = (b"1024 x 1024", vec![7; 3 << 20]);
+/// cache.put(b"picture", &[&head[..], &pixels][..], &PutOptions::default());
+/// let mut buf = ReadBuf::new();
+/// assert_eq!(cache.get(b"picture", &mut buf).map(<[u8]>::len), Some(head.len() + pixels.len()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// In one piece.
+    Whole(&'a [u8]),
+    /// In pieces, the first of which comes first.
+    Pieces(&'a [&'a [u8]]),
+}
+
+impl Value<'_> {
+    /// How many bytes it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Whole(bytes) => bytes.len(),
+            Self::Pieces(pieces) => pieces.iter().map(|piece| piece.len()).sum(),
+        }
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The one piece that pieces are to be made first, where a value is short enough to be copied once more.
+    #[inline]
+    pub(crate) fn joined(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Pieces(pieces) => (self.len() <= CHUNK_PAYLOAD).then(|| pieces.concat()),
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Value<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Whole(bytes)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Value<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Self::Whole(bytes)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for Value<'a> {
+    #[inline]
+    fn from(bytes: &'a Vec<u8>) -> Self {
+        Self::Whole(bytes)
+    }
+}
+
+impl<'a> From<&'a [&'a [u8]]> for Value<'a> {
+    #[inline]
+    fn from(pieces: &'a [&'a [u8]]) -> Self {
+        Self::Pieces(pieces)
+    }
+}
