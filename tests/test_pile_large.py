@@ -1,6 +1,7 @@
 """Large values, which are copied once, from where they lie to where the pile keeps them."""
 
 import pickle
+import subprocess
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ from large_values import BIG, SMALL_BIG, graphs, told
 from peak_memory import peak_of
 
 import gabion
+import gabion.memory
 from gabion._native import _Codec
 
 
@@ -107,3 +109,80 @@ def test_code_that_runs_meanwhile_cannot_take_the_bytes_away() -> None:
         held = [BIG, Meddler(lambda: None), BIG]
         assert pile.get(pile.put(held)) == [BIG, 7, BIG]
     own.clear()
+
+
+def memory_of(array: Any) -> Any:
+    """The object that an array's bytes belong to."""
+    base = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base.obj if isinstance(base, memoryview) else base
+
+
+def in_use() -> int:
+    gabion.memory.trim()
+    return gabion.memory.stats().in_use
+
+
+def test_large_arrays_come_in_memory_of_the_pool() -> None:
+    before, size = in_use(), 8 << 20
+    with gabion.Pile() as pile, gabion.Cache("64 MiB") as cache:
+        whole = np.arange(size // 8)
+        pointer = pile.put([whole, whole, whole.reshape(1024, -1).T])
+        cache["k"] = whole
+        first, again, turned = pile.get(pointer)
+        assert first is again
+        held = cache["k"]
+        kept = in_use() - before
+        assert 3 * size <= kept < 3.1 * size
+        assert type(memory_of(first)).__name__ == type(memory_of(held)).__name__ == "_ArrayMemory"
+        assert len(memory_of(held)) == size
+    # They outlive who they came from, and each is its own.
+    first[0] = -1
+    assert (held == whole).all()
+    assert first[1:].tolist() == whole[1:].tolist()
+    assert (turned == whole.reshape(1024, -1).T).all()
+    part = held[100:200]
+    del first, again, turned, held
+    assert in_use() - before < 1.1 * size
+    assert part.tolist() == list(range(100, 200))
+    del part
+    assert in_use() == before
+
+
+def test_where_the_pool_has_no_room_arrays_come_all_the_same() -> None:
+    program = """if True:
+        import gabion, gabion.memory, numpy as np
+        whole = np.arange(1 << 20)
+        with gabion.Pile() as pile:
+            pointer = pile.put(whole)
+            gabion.memory.configure(total_limit="64 MiB")
+            held = []
+            while not held or type(held[-1].base.base) is not memoryview:
+                held.append(pile.get(pointer))
+            assert all((array == whole).all() for array in held)
+            print(len(held))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert not done.stderr
+    assert 2 < int(done.stdout) < 10
+
+
+def test_only_arrays_do() -> None:
+    with gabion.Pile() as pile:
+        frozen = np.zeros(1 << 20)
+        frozen.flags.writeable = False
+        got = pile.get(pile.put([bytearray(BIG), pickle.PickleBuffer(bytearray(BIG)), Takes(bytearray(BIG)), frozen]))
+        assert [type(one) for one in got[:2]] == [bytearray, bytearray]
+        assert type(got[2].buffer) is bytearray
+        assert type(memory_of(got[3])) is bytes
+
+
+class Takes:
+    """Rebuilt from a buffer, as arrays are."""
+
+    def __init__(self, buffer: Any) -> None:
+        self.buffer = buffer
+
+    def __reduce__(self) -> Any:
+        return Takes, (pickle.PickleBuffer(self.buffer),)

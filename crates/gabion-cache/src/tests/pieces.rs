@@ -52,7 +52,7 @@ fn room_is_made_for_pieces() {
     assert!(cache.stats().evicted >= 35);
     // More than there can be: the key has nothing then, and the others are left alone.
     let (n, before) = (39_u32.to_le_bytes(), cache.len());
-    let pieces = vec![&tail[..]; 6];
+    let pieces = [&tail[..]; 6];
     assert_eq!(cache.put(&n, &pieces[..], &PutOptions::default()), PutResult::Rejected);
     assert_eq!((get(&cache, n), cache.len()), (None, before - 1));
     cache.validate().unwrap();

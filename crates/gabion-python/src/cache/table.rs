@@ -47,7 +47,7 @@ impl CacheTable {
     ) -> PyResult<()> {
         let max_bytes = size::limit("max_bytes", max_bytes, LEAST)?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
-        Codec::prepare(py)?;
+        let codec = Codec::new(py)?;
         let table = TableOptions { max_bytes: None, ttl, idle };
         let (mode, shards) = (options::mode(py, policy)?, crate::pile::shards(py)?);
         let settings = CacheOptions { max_bytes, mode, shards, table, ..CacheOptions::default() };
@@ -55,7 +55,7 @@ impl CacheTable {
         let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
         let table = (*cache).clone();
         let store = Arc::new(Store { cache, heard: AtomicBool::new(false) });
-        let shared = Shared { store, codec: Codec::new(), closed, watched, callback: Mutex::new(None) };
+        let shared = Shared { store, codec, closed, watched, callback: Mutex::new(None) };
         self.begin(py, Inner { shared: Arc::new(shared), table, root: None })
     }
 

@@ -8,8 +8,8 @@
 //!
 //! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`,
 //! `inline`, `known`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known about classes), `apart`, `encode`,
-//! `datetime`, `encode_leaf`, `encode_object`, `reduce` (out), `decode_leaf`, `frame`, `decode`, `decode_object`, `rebuild`
-//! (in), `fields` (parts of an object), `python` (for tests).
+//! `datetime`, `encode_leaf`, `encode_object`, `reduce` (out), `decode_leaf`, `frame`, `decode`, `decode_object`, `warm`, `arrays`,
+//! `rebuild` (in), `fields` (parts of an object), `python` (for tests).
 //!
 //! What holds: a value's bytes start with its tag and say where it ends, without knowledge of what surrounds it; a
 //! reference leads to an earlier position; nothing in an encoding is an address.
@@ -48,6 +48,8 @@ mod decode_leaf;
 mod frame;
 mod decode;
 mod decode_object;
+mod warm;
+mod arrays;
 mod rebuild;
 mod fields;
 mod python;
@@ -86,25 +88,16 @@ pub struct RawView {
     pub format: u8,
 }
 
-impl Default for Codec {
-    fn default() -> Codec {
-        Codec::new()
-    }
-}
-
 impl Codec {
-    /// Finds what every codec needs of the interpreter, which imports modules the first time. Otherwise the first
-    /// encoding does.
+    /// A codec that knows no class yet. The first one finds what all of them need of the interpreter, for which it imports
+    /// modules.
     ///
     /// # Errors
     /// Those of the imports.
-    pub fn prepare(py: Python<'_>) -> PyResult<()> {
-        Known::get(py).map(|_| ()).map_err(|Raised| PyErr::fetch(py))
-    }
-
-    /// A codec that knows no class yet.
-    pub fn new() -> Codec {
-        Codec { registry: Registry::new() }
+    pub fn new(py: Python<'_>) -> PyResult<Codec> {
+        // The short ways of encoding rely on it.
+        Known::get(py).map_err(|Raised| PyErr::fetch(py))?;
+        Ok(Codec { registry: Registry::new() })
     }
 
     /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.

@@ -16,8 +16,8 @@ struct PyCodec {
 #[pymethods]
 impl PyCodec {
     #[new]
-    fn new() -> PyCodec {
-        PyCodec { codec: Codec::new() }
+    fn new(py: Python<'_>) -> PyResult<PyCodec> {
+        Ok(PyCodec { codec: Codec::new(py)? })
     }
 
     /// The encoding of an object.

@@ -65,10 +65,10 @@ impl Pile {
                         use, or pass what the pile may take";
             return Err(value_error(py, text));
         }
-        Codec::prepare(py)?;
+        let codec = Codec::new(py)?;
         let options = PileOptions { max_bytes, shards: shards(py)?, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::no_pile(py, &error))?;
-        Ok(Self::empty(pile))
+        Ok(Self::empty(pile, codec))
     }
 
     /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,

@@ -39,8 +39,8 @@ pub(super) struct Pile {
 
 impl Pile {
     /// A pile with nothing in it.
-    pub(super) fn empty(pile: gabion_pile::Pile) -> Self {
-        Self { pile: Arc::new(pile), codec: Codec::new(), closed: AtomicBool::new(false) }
+    pub(super) fn empty(pile: gabion_pile::Pile, codec: Codec) -> Self {
+        Self { pile: Arc::new(pile), codec, closed: AtomicBool::new(false) }
     }
 
     /// The pile, unless it was closed.
