@@ -42,8 +42,8 @@ def load() -> None:
 if "trim" in sys.argv:
     gabion.memory.trim_malloc()
 loaded, over = threading.Event(), threading.Event()
-threading.Thread(target=load).start()
 before = resident()
+threading.Thread(target=load).start()
 loaded.wait()
 print(resident() - before)
 over.set()
