@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU32;
 use super::found::Found;
 use super::known::Known;
 use super::layout::{Entry, Layout};
+use super::numpy::Numpy;
 use super::object::{Own, Raise, attribute, attribute_or_none, import};
 use super::plan::{ANY_VERSION, Attributes, Kind, Plan, Uuid, version};
 use super::registry::Registry;
@@ -179,6 +180,9 @@ impl Inspect<'_> {
         if unsafe { ffi::PyType_IsSubtype(meta, known.enum_meta.ptr().cast()) } != 0 {
             return self.enumeration();
         }
+        if self.is_array()? {
+            return Ok(Some(Kind::NdArray));
+        }
         if !self.is_default(&names.reduce_ex, &known.object_reduce_ex) {
             return Ok(None);
         }
@@ -221,6 +225,15 @@ impl Inspect<'_> {
                 _ => None,
             })
         }
+    }
+
+    /// Whether it is the class of NumPy's arrays.
+    fn is_array(&self) -> Raise<bool> {
+        // SAFETY: live class, static string inside it; codec functions run attached.
+        let (named, py) = unsafe {
+            (std::ffi::CStr::from_ptr((*self.class).tp_name) == c"numpy.ndarray", pyo3::Python::assume_attached())
+        };
+        Ok(named && Numpy::get(py)?.is_some_and(|numpy| numpy.has_class(self.class)))
     }
 
     fn decimal(&self) -> Raise<Option<Kind>> {

@@ -127,11 +127,6 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         place
     }
 
-    /// Whether references lead to a value that starts from here on, before a position.
-    pub fn is_referred_to_before(&self, position: usize) -> bool {
-        REFS && self.next_at < position
-    }
-
     /// Notes an object that references lead to.
     #[inline(always)]
     pub fn note(&mut self, place: Place, obj: &Own) {
@@ -329,14 +324,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         self.fill_tuple(tuple, 0, *len, place, again)
     }
 
-    pub fn fill_tuple(
-        &mut self,
-        tuple: Own,
-        mut next: usize,
-        len: usize,
-        place: Place,
-        again: bool,
-    ) -> Raise<Option<Own>> {
+    fn fill_tuple(&mut self, tuple: Own, mut next: usize, len: usize, place: Place, again: bool) -> Raise<Option<Own>> {
         while next < len {
             match self.leaf()? {
                 Some(value) => put_tuple(&tuple, next, value),

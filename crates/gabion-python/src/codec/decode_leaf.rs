@@ -121,6 +121,7 @@ impl<'a> Maker<'a, '_> {
                     Own::take(ffi::PyByteArray_FromStringAndSize(bytes.as_ptr().cast(), len as isize))
                 }
                 tags::ARRAY => self.array(reader),
+                tags::ND_ARRAY => self.nd_array(reader),
                 tags::DATE => datetime::date(reader.take(4)?),
                 tags::TIME => datetime::time(reader.take(7)?, None),
                 tags::TIMEDELTA => datetime::timedelta(reader.take(12)?),

@@ -371,6 +371,7 @@ impl Encoder<'_, '_> {
                 Kind::NamedTuple { id, len } => self.named_tuple(obj, limit, *id, *len),
                 Kind::Reduce { user_code } => self.reduce(obj, limit, *user_code),
                 Kind::Global => self.global(obj),
+                Kind::NdArray => self.nd_array(obj, limit),
                 kind => self.scalar(obj, limit, kind),
             }
         }

@@ -9,7 +9,7 @@ use super::layout::{Entry, Layout};
 use super::object::{Own, Raise, Raised, explain};
 use super::reader::Reader;
 use super::registry::Registry;
-use super::{Codec, RawView, plan, tags};
+use super::{Codec, RawView, decode_array, plan, tags};
 use crate::ffi::{self, PyObject};
 
 /// See [`Codec::decode_fields`].
@@ -200,6 +200,10 @@ impl Search<'_, '_> {
                 tags::STR_UCS4 => reader.varint()?.saturating_mul(4),
                 tags::GLOBAL => {
                     reader.varint()?;
+                    0
+                }
+                tags::ND_ARRAY => {
+                    decode_array::skip(reader)?;
                     0
                 }
                 tags::ARRAY => {

@@ -6,10 +6,11 @@
 //!   class      = a number of the registry, which holds the class and where its fields lie
 //! ```
 //!
-//! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`,
-//! `inline`, `known`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known about classes), `apart`, `encode`,
-//! `datetime`, `encode_leaf`, `encode_object`, `reduce` (out), `decode_leaf`, `frame`, `decode`, `decode_object`, `warm`, `arrays`,
-//! `rebuild` (in), `fields` (parts of an object), `python` (for tests).
+//! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`, `inline`,
+//! `known`, `numpy`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known
+//! about classes), `apart`, `encode`, `datetime`, `encode_leaf`, `encode_array`, `encode_object`, `reduce` (out), `decode_leaf`,
+//! `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `fields` (parts of an object), `python` (for
+//! tests).
 //!
 //! What holds: a value's bytes start with its tag and say where it ends, without knowledge of what surrounds it; a
 //! reference leads to an earlier position; nothing in an encoding is an address.
@@ -27,6 +28,7 @@ mod reader;
 mod table;
 mod inline;
 mod known;
+mod numpy;
 mod seen;
 mod found;
 mod global;
@@ -42,14 +44,15 @@ mod encode;
 mod datetime;
 mod quick;
 mod encode_leaf;
+mod encode_array;
 mod encode_object;
 mod reduce;
 mod decode_leaf;
+mod warm;
+mod decode_array;
 mod frame;
 mod decode;
 mod decode_object;
-mod warm;
-mod arrays;
 mod rebuild;
 mod fields;
 mod python;

@@ -62,6 +62,7 @@ pub enum Kind {
     TimeZone,
     PickleBuffer,
     Array,
+    NdArray,
     Decimal,
     Uuid(Uuid),
     /// A class or a function: by reference.

@@ -24,11 +24,6 @@ impl<'a> Reader<'a> {
         Reader { bytes, at, claimed: 0 }
     }
 
-    /// A reader of the same place, to look ahead with.
-    pub fn ahead(&self) -> Reader<'a> {
-        Reader::new(self.bytes, self.at)
-    }
-
     /// The next byte, which stays the next.
     #[inline(always)]
     pub fn peek(&self) -> Raise<u8> {

@@ -1,7 +1,7 @@
 //! Rebuilding what a reducer took apart, as `pickle` does.
 
 use super::decode::Decoder;
-use super::frame::{Frame, NOWHERE, Rebuild, Stage};
+use super::frame::{Frame, Rebuild, Stage};
 use super::object::{Own, Raise, Raised, attribute_or_none};
 use super::reader::damaged;
 use super::tags;
@@ -12,14 +12,9 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     pub fn rebuild(&mut self, mut rebuild: Box<Rebuild>, value: Own) -> Raise<Option<Own>> {
         match rebuild.stage {
             Stage::Callable => {
-                let array = self.large_array(&value)?;
                 rebuild.callable = Some(value);
                 rebuild.stage = Stage::Arguments;
-                self.wait(Frame::Rebuild(rebuild));
-                return match array {
-                    Some((arguments, count)) => self.fill_tuple(arguments, 1, count, NOWHERE, false),
-                    None => Ok(None),
-                };
+                return Ok(self.wait(Frame::Rebuild(rebuild)));
             }
             Stage::Arguments if rebuild.tag == tags::NEW_KEYWORDS => {
                 rebuild.arguments = Some(value);

@@ -92,8 +92,16 @@ tags! {
     NEW = 0xD6, "As `REDUCE` through `cls.__new__(cls, *arguments)`.";
     NEW_KEYWORDS = 0xD7, "As `NEW`, with a dict of keywords after the arguments.";
     NAMED_TUPLE_AGAIN = 0xD9, "As `NAMED_TUPLE`, but dropped in favour of the reference that follows the values.";
+    ND_ARRAY = 0xDA, "An array of NumPy: kind, count and lengths of its sides, length in bytes, padding, items.";
     END = 0xD8, "Ends the items of a rebuilt object.";
 }
+
+/// Bits of an array's kind: the type of its items.
+pub const ITEMS: u8 = 0x1F;
+/// The first index is the one that changes from item to item.
+pub const BY_COLUMNS: u8 = 0x20;
+/// It may not be written to.
+pub const READ_ONLY: u8 = 0x40;
 
 /// Part bits of `REDUCE`, `NEW` and `NEW_KEYWORDS`: items for `extend`.
 pub const PART_LIST: u8 = 1;

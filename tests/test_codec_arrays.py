@@ -1,0 +1,244 @@
+"""NumPy's arrays, which are stored as they lie in memory where that says all."""
+
+import contextlib
+import copyreg
+import gc
+import pickle
+import random
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gabion
+from gabion._native import _Codec
+
+LETTERS = "?bBhHiIlLqQefdgFDG"
+SHAPES = [(), (0,), (1,), (7,), (3, 5), (0, 4), (4, 0), (2, 3, 4), (1, 1, 1, 1), (2,) * 12, (300, 2)]
+
+
+def through(obj: Any) -> Any:
+    codec = _Codec()
+    return codec.decode(codec.encode(obj))
+
+
+def pickled(obj: Any) -> Any:
+    return pickle.loads(pickle.dumps(obj, 5))
+
+
+def assert_same(made: Any, given: Any) -> None:
+    assert type(made) is type(given)
+    assert (made.dtype, made.shape) == (given.dtype, given.shape)
+    assert made.dtype.byteorder == given.dtype.byteorder
+    for flag in ("c_contiguous", "f_contiguous", "writeable", "aligned"):
+        assert made.flags[flag.upper()] == given.flags[flag.upper()], flag
+    assert made.strides == given.strides or 0 in given.shape
+    if made.dtype.hasobject or made.dtype.char in "gG":
+        assert (made == given).all()
+    else:
+        assert made.tobytes(order="A") == given.tobytes(order="A")
+
+
+def filled(shape: tuple[int, ...], letter: str, order: str = "C") -> Any:
+    rng = np.random.default_rng(7)
+    made = np.empty(shape, letter, order=order)  # type: ignore[call-overload]
+    made[...] = rng.integers(0, 2 if letter == "?" else 100, shape)
+    return made
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_every_type_and_shape(letter: str) -> None:
+    for shape in SHAPES:
+        for order in "CF":
+            array = filled(shape, letter, order)
+            for _ in range(2):
+                made = through(array)
+                assert_same(made, pickled(array))
+                assert made.dtype is array.dtype
+                if array.flags.writeable:
+                    # It is its own, and can grow.
+                    assert made.flags.owndata
+                array.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2),
+        np.arange(24.0)[::2],
+        np.arange(24.0)[::-1],
+        np.broadcast_to(np.arange(3), (4, 3)),
+        np.arange(5, dtype=">i4"),
+        np.arange(5, dtype="<f8"),
+        np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]),
+        np.zeros(3, dtype=np.dtype("f8", metadata={"unit": "m"})),
+        np.array(["a", "bc"]),
+        np.array([b"a", b"bc"]),
+        np.array([1, None, "x", [2]], dtype=object),
+        np.array(["2020-01-01", "NaT"], dtype="M8[D]"),
+        np.array([1, 2], dtype="m8[ns]"),
+        np.ma.masked_array([1, 2], [True, False]),
+        np.rec.array([(1, 2)]),
+        np.arange(6, dtype="f4").reshape(2, 3).view(np.matrix),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::PendingDeprecationWarning")
+def test_what_needs_its_reducer(array: Any) -> None:
+    for obj in (array, [array, array, 1]):
+        made, want = through(obj), pickled(obj)
+        if obj is not array:
+            assert made[0] is made[1]
+            made, want = made[0], want[0]
+        assert_same(made, want)
+        assert getattr(made.dtype, "metadata", None) == getattr(want.dtype, "metadata", None)
+
+
+def test_an_array_that_holds_itself() -> None:
+    loop = np.empty(2, dtype=object)
+    loop[0], loop[1] = loop, np.arange(3)
+    made = through([loop, loop[1]])
+    assert made[0][0] is made[0]
+    assert made[0][1] is made[1]
+
+
+def test_shared_arrays_stay_shared_and_their_views_do_not() -> None:
+    whole = np.arange(100)
+    part = whole[10:20]
+    made = through({"a": whole, "b": [whole, part], "c": (part, part)})
+    assert made["a"] is made["b"][0]
+    assert made["c"][0] is made["c"][1] is made["b"][1]
+    made["a"][:] = 0
+    assert made["c"][0].tolist() == list(range(10, 20))
+
+
+def test_values_around_arrays_are_where_they_were() -> None:
+    rng = random.Random(5)
+    for _ in range(200):
+        items: list[Any] = []
+        for _ in range(rng.randrange(1, 9)):
+            items.append("t" * rng.randrange(9))
+            items.append(filled((rng.randrange(5), rng.randrange(5)), rng.choice(LETTERS)))
+        made = through([items, {"again": items}])
+        for one, other in zip(made[0], items, strict=True):
+            if isinstance(other, str):
+                assert one == other
+            else:
+                assert_same(one, other)
+        assert made[1]["again"] is made[0]
+
+
+def test_fields_beside_arrays() -> None:
+    with gabion.Pile() as pile:
+        pointer = pile.put({"before": np.arange(1000.0), "x": 7, "after": np.ones((3, 3), order="F")})
+        assert pile.fields(pointer, "x") == (7,)
+        (after,) = pile.fields(pointer, "after")
+        assert_same(after, np.ones((3, 3), order="F"))
+
+
+def test_a_registered_reducer_is_asked() -> None:
+    array = np.arange(5)
+    try:
+        copyreg.pickle(np.ndarray, lambda array: (list, (array.tolist(),)))
+        assert through(array) == [0, 1, 2, 3, 4]
+    finally:
+        del copyreg.dispatch_table[np.ndarray]
+    assert_same(through(array), array)
+
+
+def test_what_was_stored_does_not_follow_the_array() -> None:
+    with gabion.Pile() as pile, gabion.Cache("64 MiB") as cache:
+        for size in (10, 1 << 18):
+            array = np.arange(size)
+            pointer = pile.put(array)
+            cache["k"] = array
+            array[:] = 0
+            one, other = pile.get(pointer), cache["k"]
+            assert one.tolist() == other.tolist() == list(range(size))
+            one[0] = 5
+            assert other[0] == 0
+            # Nobody holds it any more: it may be resized.
+            array.resize(3, refcheck=False)
+
+
+def test_damage_is_told() -> None:
+    codec = _Codec()
+    good = codec.encode(filled((3, 5), "d"))
+    kind = 2
+    for at, value, text in (
+        (kind, 0x1F, "type of items"),
+        (kind, good[kind] ^ 1, "length"),
+        (3, 65, "too many dimensions"),
+        (4, 4, "length"),
+        (6, 3, "length"),
+    ):
+        bad = bytearray(good)
+        bad[at] = value
+        with pytest.raises(gabion.CodecError, match=f"damaged.*{text}"):
+            codec.decode(bytes(bad))
+    huge = bytes([*good[:3], 3, *b"\xff\xff\xff\xff\xff\xff\xff\x7f" * 3, *good[6:]])
+    with pytest.raises(gabion.CodecError, match="damaged"):
+        codec.decode(huge)
+    for end in range(len(good)):
+        with pytest.raises(gabion.CodecError):
+            codec.decode(good[:end])
+    rng = random.Random(3)
+    for _ in range(3000):
+        bad = bytearray(good)
+        bad[rng.randrange(1, 12)] = rng.randrange(256)
+        with contextlib.suppress(gabion.CodecError, MemoryError):
+            codec.decode(bytes(bad))
+
+
+def test_they_leave_nothing_behind() -> None:
+    codec, array = _Codec(), np.arange(1000.0)
+    data = codec.encode(array)
+    count, dtypes = sys.getrefcount(array), sys.getrefcount(array.dtype)
+    for _ in range(1000):
+        codec.encode([array, array])
+        codec.decode(data)
+    gc.collect()
+    assert sys.getrefcount(array) == count
+    assert abs(sys.getrefcount(array.dtype) - dtypes) < 20
+
+
+def test_threads() -> None:
+    with gabion.Pile() as pile:
+        pointers = [pile.put(np.full(size, size)) for size in (1, 100, 10_000, 200_000)]
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                for turn in range(200):
+                    pointer = pointers[turn % len(pointers)]
+                    made = pile.get(pointer)
+                    assert (made == made.size).all()
+                    if turn % 3 == 0:
+                        pile.replace(pointer, made)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        pile.validate()
+
+
+def test_numpy_may_come_later_than_gabion() -> None:
+    program = """if True:
+        import sys, gabion
+        with gabion.Pile() as pile:
+            pointer = pile.put([1, "one"])
+            print("numpy" in sys.modules, end=" ")
+            import numpy
+            array = pile.put(numpy.arange(3))
+            print(pile.get(array).tolist(), pile.get(pointer))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False [0, 1, 2] [1, 'one']\n"
