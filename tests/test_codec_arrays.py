@@ -1,4 +1,4 @@
-"""NumPy's arrays, which are stored as they lie in memory where that says all."""
+"""NumPy's arrays and their items, which are stored as they lie in memory where that says all."""
 
 import contextlib
 import copyreg
@@ -242,3 +242,63 @@ def test_numpy_may_come_later_than_gabion() -> None:
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False [0, 1, 2] [1, 'one']\n"
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_single_items(letter: str) -> None:
+    kind = np.dtype(letter).type
+    values = [kind(value) for value in (0, 1, 100)]
+    if letter in "bhilq":
+        values += [np.iinfo(kind).min, np.iinfo(kind).max, kind(-1)]
+    if letter in "efdgFDG":
+        values += [kind("nan"), kind("-inf"), kind(-0.0), np.finfo(kind).max, np.finfo(kind).tiny]
+    if letter in "FDG":
+        values.append(kind(complex("nan-infj")))
+    for value in map(kind, values):
+        made = through(value)
+        assert type(made) is type(value) is kind
+        assert made.dtype is value.dtype
+        assert repr(made) == repr(value)
+        assert letter in "gG" or made.tobytes() == value.tobytes()
+    one = kind(1)
+    shared = through([one, {"k": one}, kind(1)])
+    assert shared[0] is shared[1]["k"]
+    assert shared[0] is not shared[2] or letter == "?"
+
+
+@pytest.mark.parametrize("value", [np.str_("a"), np.bytes_(b"a"), np.datetime64("2020-01-01"), np.timedelta64(5, "s")])
+def test_items_that_need_their_reducer(value: Any) -> None:
+    assert through(value) == value
+    assert through(value).dtype == value.dtype
+
+
+class Meters(np.float64):
+    """A class derived from one of NumPy's, with a reducer of its own."""
+
+    def __reduce__(self) -> Any:
+        return Meters, (float(self),)
+
+
+def test_classes_of_ones_own_are_asked() -> None:
+    made = through([Meters(2.5), np.float64(2.5)])
+    assert [type(one) for one in made] == [Meters, np.float64]
+    assert made == [2.5, 2.5]
+
+
+def test_damaged_items_are_told() -> None:
+    codec = _Codec()
+    good = codec.encode(np.float64(1.5))
+    for at, value in ((2, 31), (2, good[2] ^ 1), (3, 7), (3, 200)):
+        bad = bytearray(good)
+        bad[at] = value
+        with pytest.raises(gabion.CodecError, match="damaged"):
+            codec.decode(bytes(bad))
+    for end in range(len(good)):
+        with pytest.raises(gabion.CodecError):
+            codec.decode(good[:end])
+
+
+def test_fields_beside_items() -> None:
+    with gabion.Pile() as pile:
+        pointer = pile.put({"a": np.float64(1), "b": np.bool_(True), "x": np.int16(-3), "y": 4})
+        assert pile.fields(pointer, "y", "x") == (4, -3)

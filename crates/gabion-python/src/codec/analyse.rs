@@ -113,6 +113,8 @@ unsafe fn built_in(known: &Known, class: *mut PyTypeObject) -> Option<Kind> {
             Kind::Slice
         } else if is(&raw mut ffi::PyFunction_Type) || ffi::PyType_IsSubtype(class, &raw mut ffi::PyType_Type) != 0 {
             Kind::Global
+        } else if is(&raw mut ffi::PyCFunction_Type) {
+            Kind::Native
         } else if is(api.DateTimeType) {
             Kind::DateTime
         } else if is(api.DateType) {
@@ -180,8 +182,8 @@ impl Inspect<'_> {
         if unsafe { ffi::PyType_IsSubtype(meta, known.enum_meta.ptr().cast()) } != 0 {
             return self.enumeration();
         }
-        if self.is_array()? {
-            return Ok(Some(Kind::NdArray));
+        if let Some(kind) = self.of_numpy()? {
+            return Ok(Some(kind));
         }
         if !self.is_default(&names.reduce_ex, &known.object_reduce_ex) {
             return Ok(None);
@@ -227,13 +229,17 @@ impl Inspect<'_> {
         }
     }
 
-    /// Whether it is the class of NumPy's arrays.
-    fn is_array(&self) -> Raise<bool> {
+    /// The class of NumPy's arrays, and those of their items.
+    fn of_numpy(&self) -> Raise<Option<Kind>> {
         // SAFETY: live class, static string inside it; codec functions run attached.
-        let (named, py) = unsafe {
-            (std::ffi::CStr::from_ptr((*self.class).tp_name) == c"numpy.ndarray", pyo3::Python::assume_attached())
-        };
-        Ok(named && Numpy::get(py)?.is_some_and(|numpy| numpy.has_class(self.class)))
+        let (name, py) = unsafe { (std::ffi::CStr::from_ptr((*self.class).tp_name), pyo3::Python::assume_attached()) };
+        if !name.to_bytes().starts_with(b"numpy.") {
+            return Ok(None);
+        }
+        Ok(Numpy::get(py)?.and_then(|numpy| {
+            let array = numpy.has_class(self.class).then_some(Kind::NdArray);
+            array.or_else(|| numpy.scalar_of(self.class).map(Kind::NdScalar))
+        }))
     }
 
     fn decimal(&self) -> Raise<Option<Kind>> {

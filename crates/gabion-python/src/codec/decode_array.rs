@@ -1,4 +1,4 @@
-//! Arrays of NumPy, built anew in memory of their own.
+//! Arrays of NumPy and their items, built anew in memory of their own.
 
 use super::decode_leaf::Maker;
 use super::numpy::{Array, Numpy};
@@ -39,12 +39,26 @@ pub fn skip(reader: &mut Reader<'_>) -> Raise<()> {
 }
 
 impl Maker<'_, '_> {
+    /// A single item of an array, after its tag.
+    #[inline(never)]
+    pub fn nd_scalar(&self, reader: &mut Reader<'_>) -> Raise<Own> {
+        let (number, size) = (usize::from(reader.byte()?), usize::from(reader.byte()?));
+        let numpy = self.numpy()?;
+        if numpy.size(number)? != size {
+            return Err(damaged("the length of an array's item"));
+        }
+        numpy.scalar(number, reader.take(size)?)
+    }
+
+    fn numpy(&self) -> Raise<&'static Numpy> {
+        Numpy::get(self.py)?.ok_or_else(|| damaged("an array that no array is like"))
+    }
+
     /// An array, after its tag: where it is large, in warm memory of the pool.
     #[inline(never)]
     pub fn nd_array(&self, reader: &mut Reader<'_>) -> Raise<Own> {
         let Head { kind, shape, sides, len } = Head::read(reader)?;
-        let numpy = Numpy::get(self.py)?.ok_or_else(|| damaged("an array that no array is like"))?;
-        let number = usize::from(kind & tags::ITEMS);
+        let (numpy, number) = (self.numpy()?, usize::from(kind & tags::ITEMS));
         let (shape, size, columns) = (&shape[..sides], numpy.size(number)?, kind & tags::BY_COLUMNS != 0);
         if shape.iter().try_fold(size, |bytes, side| bytes.checked_mul(*side)) != Some(len) {
             return Err(damaged("an array's length"));

@@ -122,6 +122,7 @@ impl<'a> Maker<'a, '_> {
                 }
                 tags::ARRAY => self.array(reader),
                 tags::ND_ARRAY => self.nd_array(reader),
+                tags::ND_SCALAR => self.nd_scalar(reader),
                 tags::DATE => datetime::date(reader.take(4)?),
                 tags::TIME => datetime::time(reader.take(7)?, None),
                 tags::TIMEDELTA => datetime::timedelta(reader.take(12)?),

@@ -78,6 +78,8 @@ pub struct Encoder<'a, 'py> {
     pub exact: bool,
     /// User code is about to run and `exact` is not set: start again.
     pub restart: bool,
+    /// It was good to be `exact`.
+    pub needed_exact: bool,
     scratch: Option<Box<Scratch>>,
 }
 
@@ -106,7 +108,9 @@ pub unsafe fn encode(
     (out, mut apart): (&mut Vec<u8>, Option<&mut Apart>),
 ) -> Raise<()> {
     let base = out.len();
-    let mut exact = false;
+    // SAFETY: live by the caller's word.
+    let class = unsafe { ffi::Py_TYPE(obj) };
+    let mut exact = registry.begins_exact(class);
     loop {
         let mut encoder = Encoder {
             py,
@@ -118,15 +122,21 @@ pub unsafe fn encode(
             root: std::ptr::null_mut(),
             exact,
             restart: false,
+            needed_exact: false,
             scratch: None,
         };
         writer::byte(encoder.out, tags::FORMAT);
         // SAFETY: as the caller promised.
         let result = unsafe { encoder.run(obj) };
-        let restart = encoder.restart;
+        let (restart, for_nothing) = (encoder.restart, exact && !encoder.needed_exact);
         drop(encoder);
         match result {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                if for_nothing {
+                    registry.begin_exact(std::ptr::null_mut());
+                }
+                return Ok(());
+            }
             Err(Raised) => out.truncate(base),
         }
         if let Some(apart) = &mut apart {
@@ -135,6 +145,7 @@ pub unsafe fn encode(
         if !restart {
             return Err(Raised);
         }
+        registry.begin_exact(class);
         exact = true;
     }
 }
@@ -322,7 +333,10 @@ impl Encoder<'_, '_> {
                 self.restart = true;
                 return Err(Raised);
             }
-            Some(at) if twice && at == UNDER_CONSTRUCTION => self.scratch().memo.set(obj, at + 1),
+            Some(at) if twice && at == UNDER_CONSTRUCTION => {
+                self.needed_exact = true;
+                self.scratch().memo.set(obj, at + 1);
+            }
             Some(_) => {
                 return Err(refuse(&format!(
                     "cannot store an object of class {}: the values it is constructed from contain itself",
@@ -371,7 +385,9 @@ impl Encoder<'_, '_> {
                 Kind::NamedTuple { id, len } => self.named_tuple(obj, limit, *id, *len),
                 Kind::Reduce { user_code } => self.reduce(obj, limit, *user_code),
                 Kind::Global => self.global(obj),
+                Kind::Native => self.native(obj, limit),
                 Kind::NdArray => self.nd_array(obj, limit),
+                Kind::NdScalar(number) => self.nd_scalar(obj, limit, *number),
                 kind => self.scalar(obj, limit, kind),
             }
         }

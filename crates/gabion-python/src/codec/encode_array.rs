@@ -1,15 +1,33 @@
-//! Arrays of NumPy, as they lie in memory. `array.array` is among the leaves.
+//! Arrays of NumPy and their items, as they lie in memory. `array.array` is among the leaves.
 
 use std::mem::MaybeUninit;
 
 use super::apart::{self, View};
 use super::encode::Encoder;
-use super::numpy::{Array, Numpy};
+use super::numpy::{Array, Numpy, value_of};
 use super::object::{Raise, Raised, refuse};
 use super::{tags, writer};
 use crate::ffi::{self, PyObject};
 
 impl Encoder<'_, '_> {
+    /// A single item of an array: type, length, value.
+    ///
+    /// # Safety
+    /// `obj` is an instance of the class that the number is of, held by the stack or by the caller of `encode`.
+    pub unsafe fn nd_scalar(&mut self, obj: *mut PyObject, limit: isize, number: u8) -> Raise<()> {
+        // SAFETY: as the caller promised; the class is known to keep its value there.
+        unsafe {
+            if self.met(obj, limit) {
+                return Ok(());
+            }
+            let numpy = Numpy::met(self.py).ok_or_else(|| refuse("a number that no array has"))?;
+            let size = numpy.size(usize::from(number))?;
+            writer::tagged(self.out, tags::ND_SCALAR, u64::from(number) | (size as u64) << 8, 2);
+            self.out.extend_from_slice(value_of(obj, size));
+        }
+        Ok(())
+    }
+
     /// An array: type of the items and how they lie, the lengths of its sides, length in bytes, zeros up to a multiple of 8 from
     /// the start of the encoding, items. Other types of items, and what has gaps, through the reducer.
     ///

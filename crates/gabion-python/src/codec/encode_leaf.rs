@@ -315,6 +315,22 @@ impl Encoder<'_, '_> {
         }
     }
 
+    /// A function that is not written in Python.
+    ///
+    /// # Safety
+    /// `obj` is one, held by the stack or by the caller of `encode`.
+    pub unsafe fn native(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
+        // SAFETY: as the caller promised; what it belongs to is borrowed, or null.
+        unsafe {
+            let owner = ffi::PyCFunction_GetSelf(obj);
+            if owner.is_null() || ffi::PyModule_Check(owner) != 0 {
+                self.global(obj)
+            } else {
+                self.reduce(obj, limit, true)
+            }
+        }
+    }
+
     /// A class or function by its number.
     ///
     /// # Safety

@@ -202,6 +202,10 @@ impl Search<'_, '_> {
                     reader.varint()?;
                     0
                 }
+                tags::ND_SCALAR => {
+                    reader.byte()?;
+                    usize::from(reader.byte()?)
+                }
                 tags::ND_ARRAY => {
                     decode_array::skip(reader)?;
                     0

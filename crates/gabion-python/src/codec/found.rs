@@ -110,6 +110,16 @@ impl Found {
         self.holds() && !self.astray.load(Ordering::Relaxed) // Relaxed: see `Seen`.
     }
 
+    /// As [`Found::leads_here`], where it was found by this name.
+    ///
+    /// # Safety
+    /// The name is a live string.
+    pub unsafe fn leads_here_from(&self, name: *mut PyObject) -> bool {
+        // SAFETY: two live strings.
+        let named = self.name.as_ref().is_some_and(|own| unsafe { ffi::PyUnicode_Compare(own.ptr(), name) == 0 });
+        named && self.leads_here()
+    }
+
     /// Follows the links again.
     #[cold]
     fn look(&self) -> bool {

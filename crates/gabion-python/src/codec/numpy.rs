@@ -56,16 +56,55 @@ impl Array {
 }
 
 /// A type of items.
-pub struct Item {
-    pub dtype: Own,
+struct Item {
+    dtype: Own,
     /// Bytes.
-    pub size: usize,
+    size: usize,
+    /// The class of one item alone, where its value lies behind the object's head, as in NumPy's `PyDoubleScalarObject` and its
+    /// like.
+    scalar: Option<Own>,
+}
+
+impl Item {
+    fn find(dtype: &Own, letter: char) -> Raise<Item> {
+        // SAFETY: held; new references or null with an error. The copy is within the object, whose size is asked first.
+        unsafe {
+            let letter = Own::take(ffi::PyUnicode_FromOrdinal(letter as _))?;
+            let dtype = Own::take(ffi::PyObject_CallOneArg(dtype.ptr(), letter.ptr()))?;
+            let size = ffi::PyLong_AsSize_t(attribute(dtype.ptr(), c"itemsize")?.ptr());
+            let (class, one) = (attribute(dtype.ptr(), c"type")?, tuple_item(1)?);
+            let sample = Own::take(ffi::PyObject_CallOneArg(class.ptr(), one.ptr()))?;
+            let bytes = attribute(sample.ptr(), c"tobytes")?;
+            let bytes = Own::take(ffi::call(bytes.ptr(), []))?;
+            let known = ffi::Py_TYPE(sample.ptr()).cast() == class.ptr()
+                && (*ffi::Py_TYPE(sample.ptr())).tp_basicsize as usize >= HEAD + size
+                && ffi::PyBytes_CheckExact(bytes.ptr()) != 0
+                && ffi::PyBytes_Size(bytes.ptr()) as usize == size
+                && value_of(sample.ptr(), size)
+                    == std::slice::from_raw_parts(ffi::PyBytes_AsString(bytes.ptr()).cast::<u8>(), size);
+            Ok(Item { dtype, size, scalar: known.then_some(class) })
+        }
+    }
+}
+
+/// Where the value of a single item lies in its object.
+const HEAD: usize = size_of::<PyObject>();
+
+/// The value of a single item.
+///
+/// # Safety
+/// `obj` is an object with so many bytes behind its head.
+pub unsafe fn value_of<'a>(obj: *mut PyObject, size: usize) -> &'a [u8] {
+    // SAFETY: as the caller promised.
+    unsafe { std::slice::from_raw_parts(obj.cast::<u8>().add(HEAD), size) }
 }
 
 /// NumPy's own objects.
 pub struct Numpy {
     ndarray: Own,
     empty: Own,
+    /// Makes a single item of a `dtype` and bytes, as pickle has it do.
+    scalar: Own,
     rows_first: Own,
     columns_first: Own,
     items: Vec<Item>,
@@ -90,21 +129,20 @@ impl Numpy {
 
     fn find() -> Raise<Option<Numpy>> {
         let dtype = import(c"numpy", c"dtype")?;
-        let item = |letter: char| {
-            // SAFETY: held; new references or null with an error.
-            unsafe {
-                let letter = Own::take(ffi::PyUnicode_FromOrdinal(letter as _))?;
-                let dtype = Own::take(ffi::PyObject_CallOneArg(dtype.ptr(), letter.ptr()))?;
-                let size = ffi::PyLong_AsSize_t(attribute(dtype.ptr(), c"itemsize")?.ptr());
-                Ok(Item { dtype, size })
-            }
+        // SAFETY: a reducer returns a tuple, the first item of which is a callable; all are held.
+        let scalar = unsafe {
+            let one = Own::take(ffi::PyObject_CallOneArg(import(c"numpy", c"float64")?.ptr(), tuple_item(1)?.ptr()))?;
+            let reduce = attribute(one.ptr(), c"__reduce__")?;
+            let parts = Own::take(ffi::call(reduce.ptr(), []))?;
+            Own::take(ffi::PySequence_GetItem(parts.ptr(), 0))?
         };
         let found = Numpy {
             ndarray: import(c"numpy", c"ndarray")?,
             empty: import(c"numpy", c"empty")?,
+            scalar,
             rows_first: intern(c"C")?,
             columns_first: intern(c"F")?,
-            items: LETTERS.chars().map(item).collect::<Raise<_>>()?,
+            items: LETTERS.chars().map(|letter| Item::find(&dtype, letter)).collect::<Raise<_>>()?,
         };
         Ok(found.is_as_known()?.then_some(found))
     }
@@ -146,6 +184,22 @@ impl Numpy {
     pub fn item_of(&self, dtype: *mut PyObject) -> Option<(usize, usize)> {
         let number = self.items.iter().position(|item| item.dtype.ptr() == dtype)?;
         Some((number, self.items[number].size))
+    }
+
+    /// The number of the type of items that a class is of, and no other class.
+    pub fn scalar_of(&self, class: *mut ffi::PyTypeObject) -> Option<u8> {
+        let is = |item: &Item| item.scalar.as_ref().is_some_and(|scalar| scalar.ptr() == class.cast());
+        self.items.iter().position(is).map(|number| number as u8)
+    }
+
+    /// A single item.
+    pub fn scalar(&self, number: usize, value: &[u8]) -> Raise<Own> {
+        let dtype = self.items[number].dtype.ptr();
+        // SAFETY: held; new references or null with an error.
+        unsafe {
+            let value = Own::take(ffi::PyBytes_FromStringAndSize(value.as_ptr().cast(), value.len() as isize))?;
+            Own::take(ffi::call(self.scalar.ptr(), [dtype, value.ptr()]))
+        }
     }
 
     /// Bytes of an item.

@@ -63,10 +63,14 @@ pub enum Kind {
     PickleBuffer,
     Array,
     NdArray,
+    /// By the number of its type.
+    NdScalar(u8),
     Decimal,
     Uuid(Uuid),
     /// A class or a function: by reference.
     Global,
+    /// A function of a module that is not written in Python, as `Global`; a method with its object by its reducer.
+    Native,
     Enum(u32),
     NamedTuple {
         id: u32,
@@ -87,6 +91,7 @@ impl Kind {
     fn is(&self, other: &Kind) -> bool {
         match (self, other) {
             (Kind::Uuid(one), Kind::Uuid(other)) => one == other,
+            (Kind::NdScalar(one), Kind::NdScalar(other)) => one == other,
             (Kind::Enum(one), Kind::Enum(other))
             | (Kind::NamedTuple { id: one, .. }, Kind::NamedTuple { id: other, .. }) => one == other,
             (Kind::Slots(one), Kind::Slots(other)) => std::ptr::eq(*one, *other),

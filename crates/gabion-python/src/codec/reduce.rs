@@ -19,6 +19,7 @@ impl Encoder<'_, '_> {
             self.restart = true;
             return Err(Raised);
         }
+        self.needed_exact |= user_code;
         // SAFETY: as the caller promised.
         unsafe {
             if (self.exact || !super::object::referenced_at_most(obj, limit)) && self.construct(obj, true)? {
@@ -37,11 +38,14 @@ impl Encoder<'_, '_> {
         unsafe {
             let parts = self.ask(obj)?;
             if ffi::PyUnicode_Check(parts.ptr()) != 0 {
-                let found = global::check_name(self.known, obj, parts.ptr())?;
-                let held = Own::share(obj);
-                let super::layout::Entry::Global { id, .. } = self.registry.add_global(&held, found) else {
-                    return Err(Raised);
+                let known = self.registry.global(obj).filter(|entry| entry.about().1.leads_here_from(parts.ptr()));
+                let entry = if let Some(entry) = known {
+                    entry
+                } else {
+                    let found = global::check_name(self.known, obj, parts.ptr())?;
+                    self.registry.add_global(&Own::share(obj), found)
                 };
+                let super::layout::Entry::Global { id, .. } = entry else { return Err(Raised) };
                 writer::tag_varint(self.out, tags::GLOBAL, *id as usize);
                 return Ok(());
             }

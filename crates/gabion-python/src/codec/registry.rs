@@ -1,7 +1,7 @@
 //! What a codec has learnt: a plan for each class it met, and the numbered entries that encodings refer to.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::PyTraverseError;
@@ -51,6 +51,8 @@ pub struct Registry {
     entries: Entries,
     /// Size of `copyreg.dispatch_table` when the plans were made.
     reducers: AtomicIsize,
+    /// The class of the whole that had to be begun again last, because code ran within it; 0 for none. Compared only.
+    exact: AtomicUsize,
     writer: Mutex<Writer>,
 }
 
@@ -64,12 +66,26 @@ impl Registry {
                 len: AtomicU32::new(0),
             },
             reducers: AtomicIsize::new(-1),
+            exact: AtomicUsize::new(0),
             writer: Mutex::new(Writer::default()),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a whole of this class is better begun exactly at once.
+    #[inline(always)]
+    pub fn begins_exact(&self, class: *mut PyTypeObject) -> bool {
+        // Relaxed: a hint; both ways give the same encoding.
+        self.exact.load(Ordering::Relaxed) == class as usize
+    }
+
+    /// Notes the class of a whole that had to be begun again; null: one that was begun exactly for nothing.
+    #[cold]
+    pub fn begin_exact(&self, class: *mut PyTypeObject) {
+        self.exact.store(class as usize, Ordering::Relaxed); // Relaxed: as above.
     }
 
     /// Drops all plans when a reducer was registered with `copyreg` since they were made.
