@@ -1,7 +1,7 @@
 """`pile`: a live object store against the ways people hold objects today, and the same store from Rust.
 
-Three kinds of the seven-field person, one million of each; batches; churn; two threads on a free-threaded interpreter;
-raw bytes from Rust. What a run does stands in ``pile_runs.py`` and in ``rust/``.
+Three kinds of the seven-field person, one million of each; arrays of NumPy; batches; churn; two threads on a
+free-threaded interpreter; raw bytes from Rust. What a run does stands in ``pile_runs.py`` and in ``rust/``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def plan(options: Options) -> Plan:
     made = Plan([], [])
     site = "" if options.installed else str(build.site_for(sys.executable))
     _plan_kinds(made, site, 300_000 if options.quick else 1_000_000)
+    _plan_arrays(made, site, options.quick)
     _plan_batches(made, site, 300_000 if options.quick else 1_000_000)
     _plan_churn(made, site, options.quick)
     _plan_threads(made, options, 200_000 if options.quick else 2_000_000)
@@ -81,6 +82,15 @@ def _plan_kinds(made: Plan, site: str, count: int) -> None:
                 Bar(put, ">=", 1.5, (kind, "dict of msgspec", "put_per_s"), put_floor),
                 Bar(get, ">=", 1.6, (kind, "dict of msgspec", "get_per_s"), get_floor),
             ]
+
+
+def _plan_arrays(made: Plan, site: str, quick: bool) -> None:
+    for size, count in ((32, 200_000), (8 << 10, 4_000), (6 << 20, 10)):
+        case = f"arrays of {size:,} floats"
+        for name in ("gabion", "pickles", "copies"):
+            label = {"gabion": "gabion", "copies": "dict of copies"}.get(name) or _label(name)
+            args = {"subject": name, "size": size, "count": count // (4 if quick and count > 10 else 1)}
+            made.runs.append(Run(case, label, "pile_runs:arrays", args, site=site))
 
 
 def _plan_batches(made: Plan, site: str, count: int) -> None:

@@ -96,6 +96,42 @@ def store(subject: str, kind: str, count: int) -> dict:
     return {"metrics": metrics}
 
 
+class _Copies:
+    """A dict of arrays that are copied in and out."""
+
+    def __init__(self):
+        self.data = {}
+
+    def put(self, array):
+        key = len(self.data)
+        self.data[key] = array.copy()
+        return key
+
+    def get(self, key):
+        return self.data[key].copy()
+
+
+def arrays(subject: str, size: int, count: int) -> dict:
+    """Put ``count`` arrays of ``size`` floats, and get all of them in random order."""
+    import numpy
+
+    import gabion
+
+    held = {"gabion": gabion.Pile, "pickles": _PickledBytes, "copies": _Copies}[subject]()
+    made = [numpy.full(size, float(number)) for number in range(min(count, 64))]
+    began = perf_counter()
+    keys = [held.put(made[number % len(made)]) for number in range(count)]
+    put_seconds = perf_counter() - began
+    order = random.Random(7).sample(range(count), count)
+    began = perf_counter()
+    for number in order:
+        found = held.get(keys[number])
+        if found[-1] != number % len(made):
+            raise AssertionError(f"array {number} came back as another")
+    get_seconds = perf_counter() - began
+    return {"metrics": {"put_per_s": [count / put_seconds, "1/s"], "get_per_s": [count / get_seconds, "1/s"]}}
+
+
 def batches(count: int) -> dict:
     """The same objects through single calls and through ``put_many`` / ``get_many``, list for list."""
     import gabion
