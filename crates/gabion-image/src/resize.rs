@@ -4,7 +4,7 @@ use crate::assembly::Assembly;
 use crate::error::Result;
 use crate::image::Image;
 use crate::limits::Limits;
-use crate::resample::Resampling;
+use crate::resample::{Filter, Resampling, take_nearest};
 use crate::sides::{Layers, Sides};
 
 /// The largest size of the same shape within `most`, never larger than `size`, at least 1 × 1.
@@ -25,6 +25,11 @@ impl Image {
     /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
     pub fn resize(&self, width: u32, height: u32, how: Resampling) -> Result<Self> {
         Limits::none().check_size(width, height)?;
+        if how.filter == Filter::Nearest {
+            let mut image = self.blank_like(self.mode(), width, height)?;
+            take_nearest(self, &mut image)?;
+            return Ok(image);
+        }
         let old = Sides::covered(self.width() as usize, self.height() as usize);
         let layers = Layers::Pixels(self.mode(), old);
         let mut assembly = Assembly::new(self.pool(), &layers, (width, height), self.mode(), how)?;

@@ -1,7 +1,11 @@
 //! WebP, as a whole.
+//!
+//! Lossy pictures are decoded by libwebp, in half of the time or less. `image-webp` finds what is in the file, decodes lossless
+//! pictures and animations, and says what is wrong with a file that libwebp refuses.
 
 use std::io::Cursor;
 
+use ::webp::Decoder as Lossy;
 use gabion_blocks::Pool;
 use image_webp::{DecodingError, WebPDecoder};
 
@@ -19,9 +23,11 @@ pub struct WebP<'a> {
     header: Header,
     /// What the library takes for itself.
     beside: u64,
+    /// The file, if its picture is lossy and the only one.
+    lossy: Option<&'a [u8]>,
 }
 
-/// Bytes that the library takes for each pixel beside the picture that it gives, at most: planes of whole macroblocks, and alpha,
+/// Bytes that a library takes for each pixel beside the picture that it gives, at most: planes of whole macroblocks, and alpha,
 /// which comes as pixels of four channels; or such pixels and what predicts them.
 fn bytes_beside(decoder: &mut WebPDecoder<Cursor<&[u8]>>) -> u64 {
     let still = match (decoder.is_lossy(), decoder.has_alpha()) {
@@ -32,6 +38,9 @@ fn bytes_beside(decoder: &mut WebPDecoder<Cursor<&[u8]>>) -> u64 {
     // The frame and the canvas, both with alpha.
     if decoder.is_animated() { 8 + 8 } else { still }
 }
+
+/// Bytes that libwebp takes for each column, at most: three rows of macroblocks, and what is above them.
+const COLUMN: u64 = 64;
 
 impl<'a> WebP<'a> {
     pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
@@ -48,7 +57,25 @@ impl<'a> WebP<'a> {
         let metadata =
             Metadata { exif: decoder.exif_metadata().map_err(fault)?, icc: decoder.icc_profile().map_err(fault)? };
         decoder.set_memory_limit(usize::try_from(limits.max_bytes).unwrap_or(usize::MAX));
-        Ok(Self { decoder, header: Header::of_pixels(Format::WebP, size, mode, metadata), beside })
+        let lossy = (decoder.is_lossy() && !decoder.is_animated()).then_some(bytes);
+        Ok(Self { decoder, header: Header::of_pixels(Format::WebP, size, mode, metadata), beside, lossy })
+    }
+
+    /// Has libwebp decode a lossy picture. False when it does not.
+    fn lossy_rows(&self, pool: &Pool, assembly: &mut Assembly, row_bytes: usize) -> Result<bool> {
+        let Some(file) = self.lossy else { return Ok(false) };
+        let Header { width, height, .. } = self.header;
+        let pixels = row_bytes as u64 * u64::from(height);
+        // The picture that it gives is memory of malloc's, too.
+        let beside = self.beside.saturating_add(u64::from(width) * COLUMN);
+        let _room = room_beside(pool, pixels.saturating_add(beside))?;
+        let same = |size: (u32, u32), bytes: usize| size == (width, height) && bytes as u64 == pixels;
+        let Some(picture) = Lossy::new(file).decode().filter(|made| same((made.width(), made.height()), made.len()))
+        else {
+            return Ok(false);
+        };
+        picture.chunks_exact(row_bytes).try_for_each(|row| assembly.take_row(0, row))?;
+        Ok(true)
     }
 }
 
@@ -63,10 +90,71 @@ impl Decode for WebP<'_> {
 
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
         let row_bytes = self.header.width as usize * self.header.layers.mode().channels();
+        if self.lossy_rows(pool, assembly, row_bytes)? {
+            return Ok(());
+        }
         let _room = room_beside(pool, self.beside)?;
         // It predicts pixels once all of them are there, and gives those of lossy pictures in the end.
         rows_of_whole(pool, assembly, row_bytes, self.header.height as usize, Halfway::Nothing, |whole| {
             self.decoder.read_image(whole).map_err(fault)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::SaveOptions;
+    use crate::image::Image;
+    use crate::resample::Resampling;
+
+    /// The pixels of a lossy picture, by libwebp first or by the other library alone.
+    fn pixels(file: &[u8], libwebp: bool) -> Result<Vec<u8>> {
+        let mut webp = WebP::begin(file, &Limits::default())?;
+        assert!(webp.lossy.is_some());
+        webp.lossy = webp.lossy.filter(|_| libwebp);
+        let (size, mode) = ((webp.header.width, webp.header.height), webp.header.layers.mode());
+        let pool = Pool::global();
+        let mut assembly = Assembly::new(pool, &webp.header.layers, size, mode, Resampling::default())?;
+        webp.rows(pool, &mut assembly)?;
+        assembly.into_image().to_bytes()
+    }
+
+    fn saved(mode: Mode, (width, height): (u32, u32), quality: u8, metadata: &Metadata) -> Vec<u8> {
+        let mut image = Image::blank(Pool::global(), mode, width, height).unwrap();
+        for (y, row) in image.rows_mut().enumerate() {
+            row.iter_mut().enumerate().for_each(|(x, byte)| *byte = (x * 7 + y * 31 + x * y) as u8);
+        }
+        *image.metadata_mut() = metadata.clone();
+        let mut file = Vec::new();
+        image.encode(Format::WebP, &SaveOptions { quality, ..SaveOptions::default() }, &mut file).unwrap();
+        file
+    }
+
+    #[test]
+    fn both_libraries_see_the_same_picture() {
+        let told = Metadata { exif: Some(vec![7; 9]), icc: Some(vec![8; 300]) };
+        for size in [(1, 1), (2, 3), (15, 17), (16, 16), (33, 1), (1, 50), (130, 71)] {
+            for mode in [Mode::RGB, Mode::RGBA] {
+                for (quality, metadata) in [(1, &told), (80, &Metadata::default()), (100, &told)] {
+                    let file = saved(mode, size, quality, metadata);
+                    assert!(Lossy::new(&file).decode().is_some(), "{mode} {size:?} {quality}");
+                    let (one, other) = (pixels(&file, true).unwrap(), pixels(&file, false).unwrap());
+                    assert!(one == other, "{mode} {size:?} {quality}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_libwebp_refuses_is_left_to_the_other() {
+        let file = saved(Mode::RGB, (60, 40), 80, &Metadata::default());
+        let mut refused = 0;
+        for length in 30..file.len() {
+            let [one, other] = [true, false].map(|libwebp| pixels(&file[..length], libwebp));
+            refused += usize::from(one.is_err());
+            assert_eq!(one.map_err(|error| error.to_string()), other.map_err(|error| error.to_string()), "{length}");
+        }
+        assert!(refused > file.len() / 2, "{refused} of {}", file.len());
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 
-use ::png::{BitDepth, ColorType, Compression as Level, Encoder, EncodingError, Info};
+use ::png::{BitDepth, ColorType, Compression as Level, Encoder, EncodingError, Filter, Info};
 
 use super::{Compression, SaveOptions, metadata};
 use crate::error::{ImageError, Result};
@@ -30,6 +30,9 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
         Compression::Balanced => Level::Balanced,
         Compression::Small => Level::High,
     });
+    if options.compression == Compression::Small {
+        encoder.set_filter(Filter::MinEntropy);
+    }
     let mut writer = encoder.write_header().map_err(fault)?;
     let mut rows = writer.stream_writer().map_err(fault)?;
     for row in image.rows() {

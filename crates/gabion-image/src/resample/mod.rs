@@ -20,6 +20,7 @@
 //! | `across` | the horizontal filter |
 //! | `ring` | the vertical filter |
 //! | `layer` | one layer of an image from one size to another |
+//! | `nearest` | a whole image by its nearest pixels |
 
 mod weights;
 
@@ -31,7 +32,10 @@ mod ring;
 
 mod layer;
 
+mod nearest;
+
 pub(crate) use layer::{Job, Layer};
+pub(crate) use nearest::take_nearest;
 pub use weights::Filter;
 
 /// How an image is brought to another size.

@@ -94,6 +94,35 @@ fn the_nearest_pixel_is_the_nearest() {
     }
 }
 
+/// A decoder's rows go another way than those of an image.
+#[test]
+fn the_nearest_pixels_are_those_of_a_picture_that_is_made_smaller_while_it_is_decoded() {
+    let pool = pool();
+    let how = Resampling::exact(Filter::Nearest);
+    for mode in [Mode::L, Mode::LA, Mode::RGB, Mode::RGBA] {
+        for (size, most) in [((97, 61), (31, 200)), ((1, 9), (1, 4)), ((300, 7), (299, 300)), ((64, 64), (64, 9))] {
+            let image = picture(&pool, mode, size.0, size.1);
+            let mut file = Vec::new();
+            image.encode(Format::Png, &SaveOptions::default(), &mut file).unwrap();
+            let options = OpenOptions { max_size: Some(most), resampling: how, ..OpenOptions::default() };
+            let opened = Image::decode(&pool, &file, &options).unwrap();
+            assert_same(&opened, &image.resize(opened.width(), opened.height(), how).unwrap());
+        }
+    }
+}
+
+#[test]
+fn nearest_pixels_are_taken_over_across_seams() {
+    let pool = pool();
+    let image = picture(&pool, Mode::RGB, 700, 500);
+    let large = image.resize(2100, 1500, Resampling::exact(Filter::Nearest)).unwrap();
+    assert!(!large.is_contiguous());
+    for (y, row) in (0..).zip(large.rows()) {
+        let old = image.row(y / 3).unwrap().chunks(3);
+        assert!(row.chunks(9).zip(old).all(|(new, old)| new == [old, old, old].concat()), "{y}");
+    }
+}
+
 #[test]
 fn boxes_first_cost_little_quality() {
     let pool = pool();

@@ -298,7 +298,13 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     let rows = u32::try_from(STRIP / image.row_bytes()).unwrap_or(u32::MAX).max(1);
     for top in (0..height).step_by(rows as usize) {
         let bottom = top.saturating_add(rows).min(height);
-        let strip = picture.call_method1("crop", ((0, top, width, bottom),))?.call_method0("tobytes")?;
+        // A picture of one strip need not be copied within Pillow.
+        let part = if bottom - top == height {
+            picture.clone()
+        } else {
+            picture.call_method1("crop", ((0, top, width, bottom),))?
+        };
+        let strip = part.call_method0("tobytes")?;
         let content = streams::Content::of(&strip)?;
         if content.len() != image.row_bytes() * deep * (bottom - top) as usize {
             return Err(image_error(py, "Pillow gives another number of bytes than the image's size and mode say"));

@@ -207,8 +207,13 @@ impl Tiff<'_> {
             chunk.fill(GREY);
             let done = self.read(number, chunk);
             for (row, to) in chunk.chunks_exact(wide.max(1)).zip(out.chunks_exact_mut(cut.row)) {
-                let pixels = to[column * cut.chunk.0 * cut.pixel..].chunks_exact_mut(cut.pixel);
-                for (from, pixel) in row.chunks_exact(bytes).zip(pixels) {
+                let to = &mut to[column * cut.chunk.0 * cut.pixel..];
+                if self.planes == 1 {
+                    let length = row.len().min(to.len());
+                    to[..length].copy_from_slice(&row[..length]);
+                    continue;
+                }
+                for (from, pixel) in row.chunks_exact(bytes).zip(to.chunks_exact_mut(cut.pixel)) {
                     pixel[plane * bytes..][..bytes].copy_from_slice(from);
                 }
             }
