@@ -87,6 +87,15 @@ def test_lines(make: Any, chunk: int) -> None:
     assert [reader.readline(9) for _ in range(30)] == [model.readline(9) for _ in range(30)]
 
 
+def test_a_peek_copies_no_whole_chunk() -> None:
+    content = bytes(range(256)) * 400
+    reader = streams.Reader(io.BytesIO(content))
+    for size in (0, 1, -1, 20_000):
+        assert reader.peek(size) == content[:8192]
+    assert reader.read(len(content) - 5) == content[:-5]
+    assert reader.peek() == content[-5:]
+
+
 def test_one_read_at_most() -> None:
     file = Short(LINES, 100)
     reader = streams.Reader(file)

@@ -41,6 +41,10 @@ pub(super) struct Reader {
     pub turn: Turn<Ahead>,
 }
 
+/// As many bytes as the buffer of `io.BufferedReader` usually has, and so its `peek` returns at most. Who peeks often would have
+/// a whole chunk copied each time; `pickle` asks for much more than most objects need, once for each.
+const PEEK: usize = 8 << 10;
+
 /// A size as the methods of files take it: None and negative numbers stand for "all".
 pub(super) fn wanted(size: Option<isize>) -> usize {
     size.and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX)
@@ -184,8 +188,8 @@ impl Reader {
         self.read_into(buffer, &Content::writable(buffer)?, true)
     }
 
-    /// Return bytes that are next without passing them: those that were read already, all of them, or after one read of
-    /// the file. size is not looked at.
+    /// Return bytes that are next without passing them: some of those that were read already, or after one read of the file.
+    /// 8 KiB of them at most, whatever size says, and at least one unless the file is at its end.
     #[pyo3(signature = (size = 0, /))]
     fn peek<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyAny>> {
         let _ = size;
@@ -193,8 +197,9 @@ impl Reader {
         if state.unread() == 0 {
             state.fill(py, self.chunk)?;
         }
+        let end = state.start + state.unread().min(PEEK);
         match &state.window {
-            Some(window) => bytes_of(py, window, state.start, state.end),
+            Some(window) => bytes_of(py, window, state.start, end),
             None => Ok(PyBytes::new(py, b"").into_any()),
         }
     }
