@@ -54,6 +54,7 @@ const NOWHERE: u64 = 0;
 
 #[derive(Debug, Clone, Copy)]
 struct ChunkBlock {
+    /// [`NO_BLOCK`] when the ordinal is vacant.
     number: u32,
     /// Pages that have been handed out at least once since the block was last given back; they count in the budget.
     touched: usize,
@@ -61,12 +62,21 @@ struct ChunkBlock {
     spare: bool,
 }
 
+/// Stands for the number of a block that was taken off.
+const NO_BLOCK: u32 = u32::MAX;
+
 /// The chunks of one owner, in blocks of their own. One thread at a time but for [`Chunks::leave`] and [`Chunks::room`].
 pub struct Chunks {
     shard: u32,
     blocks: Vec<ChunkBlock>,
     /// Ordinals of blocks whose memory was given back.
     spare: Vec<usize>,
+    /// Ordinals of blocks that were taken off.
+    vacant: Vec<usize>,
+    /// Whether blocks may be taken off: nobody but their owner looks at them.
+    leave: bool,
+    /// True when all of some block was once in use: further ones may be warm then, and have huge pages where those pay.
+    grown: bool,
     bins: [u64; BINS],
     filled: [u64; BINS.div_ceil(64)],
     touched_pages: u64,
@@ -105,6 +115,12 @@ fn stands(at: usize, tag: u64, state: u64) -> bool {
     tag & (USED | LEFT) == state && length >= LEAST_WORDS && at + length <= END
 }
 
+/// Whether a block has no used chunk.
+fn is_empty(block: &Block<'_>) -> bool {
+    let tag = block.word(FIRST).load(Relaxed);
+    tag & USED == 0 && (tag & LENGTH) as usize == END - FIRST
+}
+
 /// How long a chunk with room for `words` words is.
 fn length_for(words: usize) -> usize {
     whole_bin((words + 1).max(LEAST_WORDS))
@@ -132,12 +148,21 @@ impl Chunks {
             shard,
             blocks: Vec::new(),
             spare: Vec::new(),
+            vacant: Vec::new(),
+            leave: false,
+            grown: false,
             bins: [NOWHERE; BINS],
             filled: [0; BINS.div_ceil(64)],
             touched_pages: 0,
             free_words: 0,
             empty: 0,
         }
+    }
+
+    /// As [`Chunks::new`], for an owner whose blocks nobody looks at when they are empty: they are taken off then, by
+    /// [`Chunks::empty_block`], and can go back to the pool whole.
+    pub fn without_readers(shard: u32) -> Self {
+        Self { leave: true, ..Self::new(shard) }
     }
 
     /// Words that a used chunk can hold.
@@ -289,11 +314,31 @@ impl Chunks {
         self.make_free(ground, Loc::new(chunk.number(), at), length);
         if at == FIRST && length == END - FIRST {
             self.empty += 1;
-            if self.empty > 1 {
+            if self.empty > 1 && !self.leave {
                 self.give_block_back(ground, block);
             }
         }
         Ok(())
+    }
+
+    /// Takes off a block without a used chunk, beyond the one that is kept for the next chunk, or with `all` that one too.
+    /// It is the caller's, to be given back to the pool. For owners [`without_readers`](Chunks::without_readers); looks
+    /// through the blocks only when there is one.
+    pub fn empty_block(&mut self, ground: Ground<'_>, all: bool) -> Option<u32> {
+        if !self.leave || self.empty <= usize::from(!all) {
+            return None;
+        }
+        // What was emptied last stands first in the bin of what is empty: it is found at once, unless something nearly as large
+        // was freed since.
+        let first = self.bins[bin_of(END - FIRST)].checked_sub(1).map(|bits| Loc::from_bits(bits).number());
+        let in_use = self.blocks.iter().filter(|entry| !entry.spare).map(|entry| entry.number);
+        let block = first.into_iter().chain(in_use).filter_map(|number| ground.blocks.block(number)).find(is_empty)?;
+        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
+        self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
+        self.close(ground, ordinal);
+        self.blocks[ordinal].number = NO_BLOCK;
+        self.vacant.push(ordinal);
+        Some(block.number())
     }
 
     /// Writes a free chunk: links, length at its end, its follower's flag, its tag last; and puts it into its bin.
@@ -366,6 +411,7 @@ impl Chunks {
             entry.touched = pages;
             self.touched_pages += more as u64;
             if pages == PAGES_PER_BLOCK {
+                self.grown = true;
                 ground.blocks.note_touched(entry.number);
             }
         }
@@ -378,12 +424,7 @@ impl Chunks {
             ground.blocks.note_refill(self.blocks[ordinal].number);
             ordinal
         } else {
-            make_room(&mut self.blocks, 1)?;
-            // For all of them: giving back needs no memory then.
-            make_room(&mut self.spare, self.blocks.len() + 1)?;
-            let (number, _) = ground.blocks.map()?;
-            self.blocks.push(ChunkBlock { number, touched: 0, spare: true });
-            self.blocks.len() - 1
+            self.map_block(ground)?
         };
         self.blocks[ordinal].spare = false;
         let number = self.blocks[ordinal].number;
@@ -399,6 +440,22 @@ impl Chunks {
         Ok(())
     }
 
+    /// Maps a block and enters it. Returns its ordinal.
+    fn map_block(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
+        let most = self.blocks.len() + 1;
+        make_room(&mut self.blocks, 1)?;
+        // For all of them: giving back needs no memory then.
+        make_room(&mut self.spare, most)?;
+        make_room(&mut self.vacant, most)?;
+        let (number, _) = if self.leave { ground.blocks.map_as(!self.grown) } else { ground.blocks.map() }?;
+        let ordinal = self.vacant.pop().unwrap_or(self.blocks.len());
+        if ordinal == self.blocks.len() {
+            self.blocks.push(ChunkBlock { number, touched: 0, spare: true });
+        }
+        self.blocks[ordinal].number = number;
+        Ok(ordinal)
+    }
+
     /// Gives back an empty block's memory, all but its header. Returns bytes.
     fn give_block_back(&mut self, ground: Ground<'_>, block: Block<'_>) -> u64 {
         self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
@@ -407,13 +464,19 @@ impl Chunks {
             turn_page(ground, block, page, Kind::Free, 0);
         }
         ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
-        let touched = std::mem::take(&mut self.blocks[ordinal].touched);
-        ground.budget.give((touched * PAGE_BYTES) as u64);
-        self.touched_pages -= touched as u64;
-        self.blocks[ordinal].spare = true;
         self.spare.push(ordinal);
+        self.close(ground, ordinal)
+    }
+
+    /// Counts out an empty block, which is on no list. Returns bytes.
+    fn close(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
+        let entry = &mut self.blocks[ordinal];
+        entry.spare = true;
+        let touched = std::mem::take(&mut entry.touched) as u64;
+        ground.budget.give(touched * PAGE_BYTES as u64);
+        self.touched_pages -= touched;
         self.empty -= 1;
-        (touched * PAGE_BYTES) as u64
+        touched * PAGE_BYTES as u64
     }
 
     /// Gives back the memory of blocks without a used chunk. Returns bytes.
@@ -423,9 +486,8 @@ impl Chunks {
             return bytes;
         }
         for ordinal in 0..self.blocks.len() {
-            let block = ground.blocks.block(self.blocks[ordinal].number).expect("a block of this heap");
-            let tag = block.word(FIRST).load(Relaxed);
-            if !self.blocks[ordinal].spare && tag & USED == 0 && (tag & LENGTH) as usize == END - FIRST {
+            let block = ground.blocks.block(self.blocks[ordinal].number);
+            if let Some(block) = block.filter(|block| !self.blocks[ordinal].spare && is_empty(block)) {
                 bytes += self.give_block_back(ground, block);
             }
         }
@@ -456,12 +518,13 @@ impl Chunks {
             self.blocks[ordinal].spare = true;
         }
         self.touched_pages = 0;
-        self.spare = (0..self.blocks.len()).collect();
+        self.spare.clear();
+        self.spare.extend((0..self.blocks.len()).filter(|&ordinal| self.blocks[ordinal].number != NO_BLOCK));
     }
 
-    /// Blocks that were taken so far.
+    /// Blocks that were taken so far, without those that were taken off.
     pub fn block_count(&self) -> u64 {
-        self.blocks.len() as u64
+        (self.blocks.len() - self.vacant.len()) as u64
     }
 
     /// Touched pages, and free words in blocks in use.

@@ -89,6 +89,8 @@ pub(crate) struct Arena {
     pub orphaned: AtomicBool,
     /// Empty blocks that are to be given back, in the form of `record::link`.
     pub doomed: Cell<u32>,
+    /// The same of blocks of chunks.
+    pub doomed_chunks: Cell<u32>,
     pub outbox: Outbox,
     /// Held by whoever opens letters or trims, because both may touch an affinity that another thread releases.
     pub reading: Mutex<()>,

@@ -10,13 +10,16 @@ use crate::affinity::Affinity;
 use crate::arena::{Arena, Row};
 use crate::checked::{CHECKED, fill};
 use crate::error::{FreeError, SlotsError};
-use crate::record::block_of;
+use crate::record::{block_of, link};
 use crate::shared::{Shared, refusal};
 use crate::sync::{Ordering, Ordering::Relaxed};
 use crate::territory::Ground;
 
 /// What lies in front of a block's first chunk.
 const HEADER_BYTES: usize = 1024;
+
+/// Where a doomed block of chunks holds the name of the next: inside of what is free there.
+const DOOMED_WORD: usize = HEADER_BYTES / 8 + 2;
 
 /// Bits of a block's shard number below the arena's index.
 const AFFINITY_BITS: u32 = 8;
@@ -40,7 +43,7 @@ impl Shared {
         let row = arena.row(affinity);
         if row.chunks.get().is_null() {
             let shard = arena.index << AFFINITY_BITS | u32::from(affinity.index());
-            row.chunks.set(Box::into_raw(Box::new(Chunks::new(shard))));
+            row.chunks.set(Box::into_raw(Box::new(Chunks::without_readers(shard))));
         }
         // SAFETY: just seen to be there; the arena's own, and nothing below comes back here.
         let chunks = unsafe { &mut *row.chunks.get() };
@@ -140,6 +143,8 @@ impl Shared {
             }
             chunks.free(self.ground(affinity), chunk).map_err(|_| FreeError::DoubleFree)?;
             self.chunk_out(row, affinity, bytes);
+            self.doom_chunk_blocks(mine, chunks, affinity, false);
+            self.bury(mine);
             return Ok(());
         }
         let owner = self.arena(owner as usize).ok_or(FreeError::NotASlot)?;
@@ -153,6 +158,48 @@ impl Shared {
         }
         post_chunk(owner, block, chunk);
         Ok(())
+    }
+
+    /// Takes blocks without a chunk off, all but one or all, to be given back by [`Shared::bury`] at the end of the operation.
+    pub fn doom_chunk_blocks(&self, arena: &Arena, chunks: &mut Chunks, affinity: Affinity, all: bool) {
+        while let Some(number) = chunks.empty_block(self.ground(affinity), all) {
+            let Some(block) = self.blocks.block(number) else { unreachable!("a block of the set") };
+            block.word(DOOMED_WORD).store(u64::from(arena.doomed_chunks.replace(link(number))), Relaxed);
+        }
+    }
+
+    /// Strikes the doomed blocks of chunks off the map. Returns the first of their list, for
+    /// [`Shared::give_chunk_blocks_back`]. The caller holds the lock.
+    ///
+    /// Nobody is waited for, as where slots are left: who leaves a chunk looks at nothing of its block once it is posted, and
+    /// until then the block is not empty.
+    pub fn strike_chunk_blocks(&self, arena: &Arena) -> u32 {
+        let first = arena.doomed_chunks.take();
+        let mut next = first;
+        while let Some((base, block)) = self.doomed_block(next) {
+            self.territory.set(base.addr().get(), BLOCK_BYTES, Ground::Nothing);
+            next = block.word(DOOMED_WORD).load(Relaxed) as u32;
+        }
+        first
+    }
+
+    /// Gives a list of struck blocks of chunks back to the pool, which keeps them warm as far as its policy goes. Returns bytes.
+    /// No lock is held.
+    pub fn give_chunk_blocks_back(&self, first: u32) -> u64 {
+        let (mut next, mut bytes) = (first, 0);
+        while let Some((_, block)) = self.doomed_block(next) {
+            let number = block.number();
+            next = block.word(DOOMED_WORD).load(Relaxed) as u32;
+            // SAFETY: taken off and struck, so nobody comes here any more; `block` is not used below.
+            unsafe { self.blocks.give_back(number) };
+            bytes += BLOCK_BYTES as u64;
+        }
+        bytes
+    }
+
+    fn doomed_block(&self, name: u32) -> Option<(NonNull<u8>, Block<'_>)> {
+        let number = name.checked_sub(1)?;
+        self.blocks.base(number).zip(self.blocks.block(number))
     }
 
     /// Counts a chunk in.

@@ -175,6 +175,7 @@ impl Shared {
             row.left_bytes.fetch_sub(bytes as u64, Relaxed);
             if chunks.free_left(self.ground(affinity), chunk).is_ok() {
                 self.chunk_out(row, affinity, bytes);
+                self.doom_chunk_blocks(arena, chunks, affinity, false);
             }
         }
     }

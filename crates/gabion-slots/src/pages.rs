@@ -299,14 +299,15 @@ impl Shared {
 
     /// Gives back the blocks that an arena has doomed. Returns bytes.
     pub fn bury(&self, arena: &Arena) -> u64 {
-        if arena.doomed.get() == 0 {
+        if arena.doomed.get() == 0 && arena.doomed_chunks.get() == 0 {
             return 0;
         }
-        let first = {
+        let (pages, chunks) = {
             let _state = self.lock();
-            self.strike_doomed(arena)
+            // In this order: the first may read letters, which may empty a block of chunks.
+            (self.strike_doomed(arena), self.strike_chunk_blocks(arena))
         };
-        self.give_back(first)
+        self.give_back(pages) + self.give_chunk_blocks_back(chunks)
     }
 
     /// Makes the doomed blocks nobody's: strikes them off the map, and waits until no thread leaves anything there. Returns

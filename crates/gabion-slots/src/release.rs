@@ -33,7 +33,7 @@ impl Shared {
     pub fn trim(&self, arena: &Arena) -> u64 {
         self.flush(arena);
         self.read_letters(arena);
-        let (names, mut bytes) = (self.names(), 0);
+        let names = self.names();
         {
             // Against a release of some affinity, which another thread may make at the same moment.
             let _reading = lock(&arena.reading);
@@ -42,11 +42,11 @@ impl Shared {
                 self.let_warm_go(arena, affinity);
                 // SAFETY: the arena's own, and nothing below comes back here.
                 if let Some(chunks) = unsafe { arena.row(affinity).chunks.get().as_mut() } {
-                    bytes += chunks.trim(self.ground(affinity));
+                    self.doom_chunk_blocks(arena, chunks, affinity, true);
                 }
             }
         }
-        bytes + self.bury(arena)
+        self.bury(arena)
     }
 
     /// Trims arenas without an owner, if they are `worthwhile`: each is adopted for the moment. Returns bytes.

@@ -57,7 +57,8 @@ impl Shared {
                     chunks.validate(self.ground(affinity))?;
                 }
             }
-            ensure(arena.doomed.get() == 0, || format!("arena {}: blocks wait to be given back", arena.index))?;
+            let doomed = arena.doomed.get() | arena.doomed_chunks.get();
+            ensure(doomed == 0, || format!("arena {}: blocks wait to be given back", arena.index))?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod model;
 mod races;
 mod refusals;
 mod sharing;
+mod warm;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;

@@ -1,0 +1,95 @@
+//! What is freed and wanted again at once stays warm.
+
+use std::thread;
+
+use gabion_blocks::os::Twin;
+use gabion_blocks::{Pool, Settings};
+
+use super::{Shared, drop_last, give, give_all, take};
+use crate::{Affinity, Slots};
+
+const A: Affinity = Affinity::OBJECTS;
+
+/// Slots on a pool that keeps what comes back, and what that pool maps through.
+fn on_warm_twin() -> (Slots, &'static Twin) {
+    let twin: &'static Twin = Box::leak(Box::default());
+    let mut settings = Settings::unpooled();
+    settings.pool_bytes = 1 << 30;
+    let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+    (Slots::new(&pool).unwrap(), twin)
+}
+
+#[test]
+fn a_batch_of_chunks_that_comes_again_costs_no_memory_anew() {
+    let (slots, twin) = on_warm_twin();
+    let batch = |size: usize| {
+        let places: Vec<_> = (0..(20 << 20) / size).map(|_| take(&slots, A, size)).collect();
+        slots.validate().unwrap();
+        give_all(&slots, places);
+        slots.validate().unwrap();
+    };
+    for size in [2000, 30_000, 200_000] {
+        // Twice: until one is full, blocks keep to small pages and are not kept.
+        batch(size);
+        batch(size);
+        let (maps, decommitted) = (twin.maps(), twin.decommitted());
+        for _ in 0..5 {
+            batch(size);
+        }
+        assert_eq!((twin.maps(), twin.decommitted()), (maps, decommitted), "{size} bytes");
+    }
+    slots.trim();
+    assert_eq!((slots.stats().total().mapped_bytes, slots.stats().total().blocks), (0, 0));
+    slots.validate().unwrap();
+}
+
+#[test]
+fn blocks_of_chunks_that_other_threads_empty_go_back_too() {
+    let (slots, twin) = on_warm_twin();
+    let all: Vec<_> = (0..5000).map(|_| Shared(take(&slots, A, 4000))).collect();
+    let full = slots.stats().total().mapped_bytes;
+    let others = slots.clone();
+    thread::spawn(move || {
+        for at in all {
+            give(&others, at.0);
+        }
+    })
+    .join()
+    .unwrap();
+    // The owner takes them in with its next chunk, and keeps one block.
+    give(&slots, take(&slots, A, 4000));
+    let total = slots.stats().total();
+    assert!(total.live_objects == 0 && total.mapped_bytes < full / 4, "{total:?} of {full}");
+    slots.validate().unwrap();
+    slots.trim();
+    assert_eq!(slots.stats().total().mapped_bytes, 0);
+    slots.shared.pool.trim(true);
+    drop_last(slots, twin);
+}
+
+#[test]
+fn chunks_and_budgets_outlive_blocks_that_went_back() {
+    let (slots, _twin) = on_warm_twin();
+    let mut live = std::collections::VecDeque::new();
+    // A window that moves on: blocks are emptied one after another, and their numbers used again.
+    for n in 0_usize..20_000 {
+        live.push_back(take(&slots, A, 1100 + n * 37 % 30_000));
+        if live.len() > 700 {
+            give(&slots, live.pop_front().unwrap());
+        }
+        if n % 2000 == 0 {
+            slots.validate().unwrap();
+        }
+    }
+    let total = slots.stats().total();
+    assert!(total.mapped_bytes < 2 * total.live_bytes + (8 << 20), "{total:?}");
+    // SAFETY: nobody uses what is live any more.
+    unsafe { slots.release(A) };
+    assert_eq!(slots.stats().total().mapped_bytes, 0);
+    let again: Vec<_> = (0..3000).map(|_| take(&slots, A, 5000)).collect();
+    slots.validate().unwrap();
+    give_all(&slots, again);
+    slots.trim();
+    assert_eq!(slots.stats().total().mapped_bytes, 0);
+    slots.validate().unwrap();
+}
