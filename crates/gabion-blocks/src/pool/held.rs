@@ -100,6 +100,25 @@ mod tests {
     use crate::pool::Settings;
 
     #[test]
+    fn what_was_held_in_other_sizes_does_not_pile_up() {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let mut settings = Settings::unpooled();
+        settings.pool_bytes = 8 << 30;
+        let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+        // An array that grows bit by bit, as a copy beside the one before.
+        let mut held = Held::take(&pool, 32 << 20, false).unwrap().0;
+        for mib in 33..=160 {
+            held = Held::take(&pool, mib << 20, false).unwrap().0;
+        }
+        let most = 2 * (160 << 20) + (160 << 19) + (64 << 20);
+        assert!(twin.peak() <= most, "{} of at most {most}", twin.peak());
+        drop(held);
+        pool.trim(true);
+        assert_eq!(twin.mapped(), 0);
+        pool.validate().unwrap();
+    }
+
+    #[test]
     fn any_length_is_held_in_whole_pages_or_refused() {
         let twin: &'static Twin = Box::leak(Box::default());
         let pool = Pool::new(twin, Settings::unpooled()).unwrap();

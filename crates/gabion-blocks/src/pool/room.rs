@@ -199,16 +199,21 @@ impl Shared {
         beyond_pool.max(surplus(mapped, self.taken(), bytes, ledger.highest(), self.free_pieces()))
     }
 
+    /// Gives idle memory back that should go before `bytes` more are mapped.
+    pub fn make_room_beside(&self, bytes: u64) {
+        let surplus = self.surplus(bytes);
+        if surplus > 0 && self.idle() > 0 {
+            self.evict(surplus);
+        }
+    }
+
     /// Draws `bytes` on the ledger for something to be mapped. Gives idle memory back where the pool's size or the
     /// total limit ask for it, and refuses only when that would not be enough.
     ///
     /// # Errors
     /// [`BlockError::Total`]; nothing is drawn then.
     pub fn reserve(&self, asked: u64, bytes: u64) -> Result<(), BlockError> {
-        let surplus = self.surplus(bytes);
-        if surplus > 0 && self.idle() > 0 {
-            self.evict(surplus);
-        }
+        self.make_room_beside(bytes);
         let mut flushed = false;
         loop {
             let limit = self.total_limit();

@@ -200,6 +200,8 @@ impl Shared {
             self.admission.room_made();
             span
         } else {
+            // Held memory comes in exact sizes, so what is idle may fit nothing that is asked for.
+            self.make_room_beside(bytes as u64);
             self.map_at_once(bytes, class.unwrap_or(NO_CLASS)).map_err(|errno| self.no_memory(bytes as u64, errno))?
         };
         span.set_home(home.index);
