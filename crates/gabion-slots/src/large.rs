@@ -8,7 +8,7 @@ use gabion_blocks::{BLOCK_BYTES, BlockError, Held};
 use crate::affinity::Affinity;
 use crate::checked::CHECKED;
 use crate::error::{FreeError, SlotsError};
-use crate::shared::{Large, Shared, refusal};
+use crate::shared::{Books, Large, Shared, refusal};
 use crate::sync::Ordering::Relaxed;
 use crate::territory::Ground;
 
@@ -19,14 +19,26 @@ impl Shared {
         if layout.align() > BLOCK_BYTES {
             return Err(SlotsError::Alignment { asked: layout.align() });
         }
-        let bytes = Held::bytes_for(layout.size());
-        books.budget.take(bytes as u64).map_err(|error| refusal(affinity, error))?;
-        self.hold_large(affinity, bytes, zero).inspect_err(|_| books.budget.give(bytes as u64))
+        let exact = Held::bytes_for(layout.size()) as u64;
+        books.budget.take(exact).map_err(|error| refusal(affinity, error))?;
+        let held = self.take_large(books, layout.size(), exact, zero).map_err(SlotsError::NoMemory);
+        let held = held.inspect_err(|_| books.budget.give(exact))?;
+        let bytes = held.bytes() as u64;
+        self.enter_large(affinity, held).inspect_err(|_| books.budget.give(bytes))
     }
 
-    fn hold_large(&self, affinity: Affinity, bytes: usize, zero: bool) -> Result<NonNull<u8>, SlotsError> {
-        let (held, _) = Held::take(&self.pool, bytes, zero).map_err(SlotsError::NoMemory)?;
-        let (base, books) = (held.base(), self.books(affinity));
+    /// Takes memory for a large object, for which `exact` bytes are charged; what it is longer is charged, too.
+    fn take_large(&self, books: &Books, len: usize, exact: u64, zero: bool) -> Result<Held, BlockError> {
+        let (held, _) = Held::take_roomy(&self.pool, len, zero)?;
+        if books.budget.take(held.bytes() as u64 - exact).is_ok() {
+            return Ok(held);
+        }
+        drop(held);
+        Ok(Held::take(&self.pool, len, zero)?.0)
+    }
+
+    fn enter_large(&self, affinity: Affinity, held: Held) -> Result<NonNull<u8>, SlotsError> {
+        let (base, bytes, books) = (held.base(), held.bytes(), self.books(affinity));
         {
             let mut state = self.lock();
             if !self.territory.set(base.addr().get(), bytes, Ground::Large) {

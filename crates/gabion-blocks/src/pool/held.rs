@@ -32,12 +32,25 @@ impl Held {
     /// # Errors
     /// [`BlockError::NoMemory`], also where `len` is more than the machine has; nothing waits.
     pub fn take(pool: &Pool, len: usize, zero: bool) -> Result<(Self, bool), BlockError> {
+        Self::take_as(pool, len, zero, false)
+    }
+
+    /// As [`Held::take`], but where much lies idle that is warm and somewhat longer, by half at most, it is that: for owners
+    /// that go by [`Held::bytes`].
+    ///
+    /// # Errors
+    /// As [`Held::take`].
+    pub fn take_roomy(pool: &Pool, len: usize, zero: bool) -> Result<(Self, bool), BlockError> {
+        Self::take_as(pool, len, zero, true)
+    }
+
+    fn take_as(pool: &Pool, len: usize, zero: bool, roomy: bool) -> Result<(Self, bool), BlockError> {
         let shared = pool.shared();
         // The system would promise it and could not keep its word.
         if len as u64 > shared.machine() {
             return Err(shared.no_memory(len as u64, libc::ENOMEM));
         }
-        let span = shared.hold(Self::bytes_for(len), zero)?;
+        let span = shared.hold(Self::bytes_for(len), zero, roomy)?;
         let reads_zero = span.zero.swap(false, Ordering::Relaxed);
         Ok((Self { span, shared }, reads_zero))
     }
@@ -116,6 +129,43 @@ mod tests {
         pool.trim(true);
         assert_eq!(twin.mapped(), 0);
         pool.validate().unwrap();
+    }
+
+    #[test]
+    fn held_memory_of_many_sizes_is_warm_before_long() {
+        for roomy in [true, false] {
+            let twin: &'static Twin = Box::leak(Box::default());
+            let mut settings = Settings::unpooled();
+            settings.pool_bytes = 8 << 30;
+            let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
+            let (mut live, mut random) = (std::collections::VecDeque::new(), 1_u64);
+            let mut turn = |count: usize| {
+                for _ in 0..count {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let len = (1 << 20) + (random >> 32) as usize % (7 << 20);
+                    let (held, _) =
+                        if roomy { Held::take_roomy(&pool, len, false) } else { Held::take(&pool, len, false) }
+                            .unwrap();
+                    let exact = Held::bytes_for(len);
+                    assert!(
+                        held.bytes() == exact || roomy && held.bytes() > exact && held.bytes() <= exact + exact / 2
+                    );
+                    live.push_back(held);
+                    if live.len() > 20 {
+                        live.pop_front();
+                    }
+                }
+            };
+            turn(1000);
+            let before = twin.maps();
+            turn(1000);
+            let fresh = twin.maps() - before;
+            assert!(fresh < 500, "roomy {roomy}: {fresh} of 1000 were mapped anew");
+            drop(live);
+            pool.trim(true);
+            assert_eq!(twin.mapped(), 0);
+            pool.validate().unwrap();
+        }
     }
 
     #[test]

@@ -137,6 +137,14 @@ impl Shelves {
         Some(self.unshelve(span))
     }
 
+    /// Takes the last returned run of the first of up to `wider` classes above this one that has one. No block: those are asked
+    /// for as they are.
+    pub fn take_longer(&mut self, class: usize, wider: usize) -> Option<&'static Span> {
+        let mut longer = class + 1..=(class + wider).min(SPAN_CLASSES - 1);
+        let span = longer.find_map(|class| self.classes[class].first.get().filter(|_| class != BLOCK_CLASS))?;
+        Some(self.unshelve(span))
+    }
+
     /// When the coldest span was returned.
     pub fn coldest(&self) -> Option<u64> {
         self.ages.last.get().map(|span| span.stamp.load(Ordering::Relaxed))

@@ -184,31 +184,47 @@ impl Shared {
 
     // --- for block sets --------------------------------------------------------------------------
 
-    /// Takes a block, or a run of exactly `bytes` bytes, for an owner outside the pool's limits. With `zero`, it is known
-    /// to read as zero; otherwise `Span::zero` says whether it does.
+    /// Takes a block, or a run of exactly `bytes` bytes, for an owner outside the pool's limits; if `roomy`, a warm run may be
+    /// longer, by half at most. With `zero`, it is known to read as zero; otherwise `Span::zero` says whether it does.
     ///
     /// # Errors
     /// [`BlockError::NoMemory`]; nothing waits.
-    pub fn hold(&'static self, bytes: usize, zero: bool) -> Result<&'static Span, BlockError> {
+    pub fn hold(&'static self, bytes: usize, zero: bool, roomy: bool) -> Result<&'static Span, BlockError> {
         let class = span_class(bytes).filter(|&class| span_bytes(class) == bytes);
         let home = self.arena(seat::arena(self));
         let take = |shelves: &mut Shelves| shelves.take_exactly(class?, zero);
         let own = take(&mut home.lock());
-        let warm = own.or_else(|| self.steal(home, take));
+        let exact = own.or_else(|| self.steal(home, take));
+        let warm = exact.or_else(|| self.warm_and_longer(class.filter(|_| !zero)?, roomy, home));
         let span = if let Some(span) = warm {
-            self.ledger.give(bytes as u64);
+            self.ledger.give(span.bytes() as u64);
             self.admission.room_made();
             span
         } else {
-            // Held memory comes in exact sizes, so what is idle may fit nothing that is asked for.
             self.make_room_beside(bytes as u64);
             self.map_at_once(bytes, class.unwrap_or(NO_CLASS)).map_err(|errno| self.no_memory(bytes as u64, errno))?
         };
         span.set_home(home.index);
-        self.ledger.hold(bytes as u64);
+        self.ledger.hold(span.bytes() as u64);
         home.lock().hold(span);
         self.note_demand();
         Ok(span)
+    }
+
+    /// Takes an idle run that is longer than those of `class`, where a fresh one would have to push out idle ones; its end is
+    /// given back unless it is to be `roomy`.
+    fn warm_and_longer(&'static self, class: usize, roomy: bool, home: &Arena) -> Option<&'static Span> {
+        let bytes = span_bytes(class);
+        if class == BLOCK_CLASS || self.surplus(bytes as u64) == 0 {
+            return None;
+        }
+        let take = |shelves: &mut Shelves| shelves.take_longer(class, LOOSE);
+        let own = take(&mut home.lock());
+        let span = own.or_else(|| self.steal(home, take))?;
+        if !roomy {
+            self.shorten(span, bytes, class);
+        }
+        Some(span)
     }
 
     /// Takes back what [`Shared::hold`] gave, if it is warm and as far as the pool may keep it.
