@@ -17,13 +17,15 @@
 //! back. So tags of used chunks change by atomic steps only.
 //! Bins follow TLSF (Masmano, Ripoll, Crespo, Real 2004): thirty-two per doubling, a bitmap finds the first good one.
 
+mod validate;
+
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE, make_room};
 
 use crate::class::BLOCK_HEADER_WORDS;
-use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD, SHARD_WORD};
-use crate::error::{HeapError, Invalid, ensure};
+use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
+use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 
@@ -224,6 +226,29 @@ impl Chunks {
             self.make_free(ground, free, front);
         }
         Ok((block, Loc::new(free.number(), own + 1)))
+    }
+
+    /// Makes a used chunk longer, so that it has room for `words` words, where enough behind it is free and the budget has its
+    /// pages. False, and nothing is changed, where not. For its user. Constant time.
+    pub fn grow(&mut self, ground: Ground<'_>, chunk: Loc, words: usize) -> bool {
+        let Some(block) = ground.blocks.block(chunk.number()) else { return false };
+        let at = chunk.word() - 1;
+        let old = (block.word(at).load(Relaxed) & LENGTH) as usize;
+        let next = block.word(at + old).load(Relaxed);
+        let (whole, least) = (old + (next & LENGTH) as usize, length_for(words));
+        if next & USED != 0 || least > whole || least <= old || self.touch(ground, block, at + least).is_err() {
+            return least <= old;
+        }
+        self.unbin(ground, Loc::new(chunk.number(), at + old), whole - old);
+        let length = if whole - least >= LEAST_REMAINDER { least } else { whole };
+        if length < whole {
+            self.make_free(ground, Loc::new(chunk.number(), at + length), whole - length);
+        } else {
+            block.word(at + whole).fetch_and(!PREVIOUS_FREE, Relaxed);
+        }
+        // Release: commits. A sum, because the flags beside the length stay.
+        block.word(at).fetch_add((length - old) as u64, Release);
+        true
     }
 
     /// Frees a chunk and joins it with free neighbours. Constant time.
@@ -530,69 +555,5 @@ impl Chunks {
     /// Touched pages, and free words in blocks in use.
     pub fn counts(&self) -> (u64, u64) {
         (self.touched_pages, self.free_words)
-    }
-
-    /// Walks everything and checks the equations.
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
-    pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
-        let (mut free_words, mut free_chunks, mut empty) = (0, 0, 0);
-        for (ordinal, entry) in self.blocks.iter().enumerate() {
-            if entry.spare {
-                continue;
-            }
-            let block = ground.blocks.block(entry.number).expect("a block of this heap");
-            let kind = Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind();
-            ensure(kind == Kind::Chunks, || format!("chunk block {ordinal} is described as {kind:?}"))?;
-            let (mut at, mut previous_free) = (FIRST, false);
-            while at < END {
-                let tag = block.word(at).load(Relaxed);
-                let (length, used) = ((tag & LENGTH) as usize, tag & USED != 0);
-                ensure(length >= LEAST_WORDS && at + length <= END, || format!("chunk at {at}: length {length}"))?;
-                ensure((tag & PREVIOUS_FREE != 0) == previous_free, || format!("chunk at {at}: wrong flag"))?;
-                ensure(used || !previous_free, || format!("chunk at {at}: two free chunks touch"))?;
-                ensure(!used || at + length <= entry.touched * WORDS_PER_PAGE, || {
-                    format!("chunk at {at}: {length} words, {} pages charged", entry.touched)
-                })?;
-                if !used {
-                    free_words += length as u64;
-                    free_chunks += 1;
-                    empty += usize::from(length == END - FIRST);
-                    ensure(block.word(at + length - 1).load(Relaxed) == length as u64, || {
-                        format!("chunk at {at}: length at its end differs")
-                    })?;
-                }
-                previous_free = !used;
-                at += length;
-            }
-            ensure(at == END, || format!("block {ordinal}: the last chunk ends at {at}"))?;
-        }
-        ensure(free_words == self.free_words, || format!("{free_words} free words, {} counted", self.free_words))?;
-        ensure(empty == self.empty, || format!("{empty} empty blocks, {} counted", self.empty))?;
-        self.validate_bins(ground, free_chunks)
-    }
-
-    fn validate_bins(&self, ground: Ground<'_>, free_chunks: usize) -> Result<(), Invalid> {
-        let mut binned = 0;
-        for (bin, &first) in self.bins.iter().enumerate() {
-            let marked = self.filled[bin / 64] >> (bin % 64) & 1 == 1;
-            ensure(marked == (first != NOWHERE), || format!("bin {bin}: its mark is wrong"))?;
-            let (mut next, mut before) = (first, NOWHERE);
-            while next != NOWHERE {
-                binned += 1;
-                ensure(binned <= free_chunks, || "the bins hold more chunks than there are".to_owned())?;
-                let place = Loc::from_bits(next - 1);
-                let block = ground.blocks.block(place.number()).expect("a block of this heap");
-                let tag = block.word(place.word()).load(Relaxed);
-                ensure(tag & USED == 0 && bin_of((tag & LENGTH) as usize) == bin, || {
-                    format!("bin {bin}: wrong chunk")
-                })?;
-                ensure(block.word(place.word() + 2).load(Relaxed) == before, || format!("bin {bin}: broken list"))?;
-                before = next;
-                next = block.word(place.word() + 1).load(Relaxed);
-            }
-        }
-        ensure(binned == free_chunks, || format!("{binned} chunks in bins, {free_chunks} free"))
     }
 }

@@ -334,6 +334,14 @@ fn rooms_are_aligned_and_inside_their_chunks() {
         assert_eq!(Chunks::look(block, at), Found::Used);
         assert_eq!(Chunks::look(block, Loc::new(at.number(), at.word() + 2)), Found::Inside);
         live.push(at);
+        if below(4) == 0 {
+            let at = live[below(live.len() as u64)];
+            let block = set.block(at.number()).unwrap();
+            let before = Chunks::room(block, at);
+            let grown = chunks.grow(ground, at, before + words);
+            assert!(Chunks::room(block, at) >= before + if grown { words } else { 0 }, "{before} and {words} words");
+            assert_eq!(Chunks::look(block, at), Found::Used);
+        }
         if below(40) > 18 {
             let at = live.swap_remove(below(live.len() as u64));
             let block = set.block(at.number()).unwrap();

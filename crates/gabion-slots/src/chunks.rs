@@ -100,6 +100,30 @@ impl Shared {
         if Chunks::is_used(block, chunk) { Ok(Chunks::room(block, chunk) * 8) } else { Err(FreeError::DoubleFree) }
     }
 
+    /// Makes a chunk of this arena's longer in its place, to hold `size` bytes. False, and nothing is changed, when it is
+    /// another's, or there is no room behind it.
+    ///
+    /// # Safety
+    /// As [`Shared::chunk_at`]; the chunk is used, and its user asks for this.
+    pub unsafe fn grow_chunk(&self, mine: &Arena, at: NonNull<u8>, size: usize) -> bool {
+        // SAFETY: the caller's duty.
+        let Ok((block, chunk)) = (unsafe { self.chunk_at(at) }) else { return false };
+        let (shard, before) = (shard_of(block), Chunks::room(block, chunk));
+        if shard >> AFFINITY_BITS != mine.index {
+            return false;
+        }
+        let affinity = Affinity::from_index(shard as u8);
+        let row = mine.row(affinity);
+        // SAFETY: the arena's own, and nothing below comes back here.
+        let Some(chunks) = (unsafe { row.chunks.get().as_mut() }) else { return false };
+        let grown = chunks.grow(self.ground(affinity), chunk, size.div_ceil(8));
+        let more = Chunks::room(block, chunk) - before;
+        // Relaxed: written by the owner alone.
+        row.chunk_bytes.store(row.chunk_bytes.load(Relaxed) + more as u64 * 8, Relaxed);
+        self.book_chunks(row, affinity);
+        grown
+    }
+
     /// Frees a chunk; one of another arena by way of that arena's letters.
     ///
     /// # Safety

@@ -278,7 +278,8 @@ impl Slots {
         unsafe { self.shared.free_as_said(affinity, at, layout) }
     }
 
-    /// Makes an object larger or smaller; it may move. In place where it fits and would not waste half.
+    /// Makes an object larger or smaller; it may move. In place where it fits and would not waste half, and where a chunk of
+    /// this thread's has enough free room behind it.
     ///
     /// # Safety
     /// As [`Slots::free_sized`] with `old`. When the result is not an error, `at` is freed.
@@ -296,17 +297,23 @@ impl Slots {
         // What is free already must neither stay nor be copied from: it may be part of what is allocated next.
         // SAFETY: the caller's duty.
         let room = unsafe { self.room_of(at) }?;
-        let stays = match (tier(old, mask), tier(new, mask)) {
-            (Tier::Slot, Tier::Slot) => room == slot_bytes(class_of(new, mask)),
-            (Tier::Chunk { .. }, Tier::Chunk { .. }) | (Tier::Large, Tier::Large) => {
-                new.size() <= room && new.size() >= room / 2
+        let (stays, roomy) = match (tier(old, mask), tier(new, mask)) {
+            (Tier::Slot, Tier::Slot) => (room == slot_bytes(class_of(new, mask)), new),
+            (Tier::Chunk { .. }, Tier::Chunk { .. }) if new.size() > room => {
+                let _inside = inside::enter();
+                // SAFETY: the caller's duty; just found to be in use.
+                let grown =
+                    seat::with_arena(&self.shared, |mine| unsafe { self.shared.grow_chunk(mine, at, new.size()) });
+                (grown.unwrap_or(false), new)
             }
-            _ => false,
+            (Tier::Chunk { .. }, Tier::Chunk { .. }) => (new.size() >= room / 2, new),
+            (Tier::Large, Tier::Large) => (new.size() <= room && new.size() >= room / 2, headroom(new, room)),
+            _ => (false, new),
         };
         if stays && at.addr().get().is_multiple_of(new.align()) {
             return Ok(at);
         }
-        let moved = self.alloc(affinity, new)?;
+        let moved = self.alloc(affinity, roomy).or_else(|_| self.alloc(affinity, new))?;
         // SAFETY: both are allocated with at least so many bytes, and apart.
         unsafe { moved.copy_from_nonoverlapping(at, old.size().min(new.size()).min(room)) };
         // SAFETY: the caller's duty.
@@ -431,4 +438,12 @@ impl fmt::Debug for Slots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slots").field("id", &self.id).finish_non_exhaustive()
     }
+}
+
+/// What is asked for when a large object outgrows its room: where it grows by little it is likely to grow again, so it gets a
+/// quarter more, and few of its steps move it.
+fn headroom(new: Layout, room: usize) -> Layout {
+    let by_little = new.size() > room && new.size() - room <= room / 2;
+    let more = Layout::from_size_align(new.size().saturating_add(new.size() / 4), new.align());
+    if by_little { more.unwrap_or(new) } else { new }
 }

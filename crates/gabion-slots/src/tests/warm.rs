@@ -5,7 +5,7 @@ use std::thread;
 use gabion_blocks::os::Twin;
 use gabion_blocks::{Pool, Settings};
 
-use super::{Shared, drop_last, give, give_all, take};
+use super::{MIB, Shared, drop_last, give, give_all, layout, take};
 use crate::{Affinity, Slots};
 
 const A: Affinity = Affinity::OBJECTS;
@@ -91,5 +91,58 @@ fn chunks_and_budgets_outlive_blocks_that_went_back() {
     give_all(&slots, again);
     slots.trim();
     assert_eq!(slots.stats().total().mapped_bytes, 0);
+    slots.validate().unwrap();
+}
+
+#[test]
+fn what_grows_in_steps_seldom_moves() {
+    let (slots, _twin) = on_warm_twin();
+    for (first, last, step, most) in [(1100, MIB, 1000, 12), (2 * MIB, 60 * MIB, 60_000, 20)] {
+        let (mut at, mut size, mut moves) = (take(&slots, A, first), first, 0);
+        while size < last {
+            // SAFETY: live, of that size, and used by its new address only.
+            let to = unsafe { slots.realloc(A, at, layout(size), layout(size + step)) }.unwrap();
+            // SAFETY: live; as many bytes are of before, all written to.
+            let kept = unsafe { to.add(size - 1).read() == 0xA5 && to.read() == 0xA5 };
+            assert!(kept, "{size} bytes");
+            // SAFETY: the rest of what is live.
+            unsafe { to.add(size).write_bytes(0xA5, step) };
+            moves += usize::from(to != at);
+            (at, size) = (to, size + step);
+        }
+        assert!(moves <= most, "{moves} moves from {first} to {last} bytes");
+        slots.validate().unwrap();
+        give(&slots, at);
+    }
+    slots.trim();
+    assert_eq!((slots.stats().total().live_bytes, slots.stats().total().mapped_bytes), (0, 0));
+}
+
+#[test]
+fn a_chunk_grows_into_free_room_alone() {
+    let (slots, _twin) = on_warm_twin();
+    let [one, two, three] = [0; 3].map(|_| take(&slots, A, 4000));
+    // SAFETY: live, of that size, and used by their new addresses only.
+    let grown = |at, old, new| unsafe { slots.realloc(A, at, layout(old), layout(new)) }.unwrap();
+    let moved = grown(one, 4000, 6000);
+    assert_ne!(moved, one, "a neighbour is in the way");
+    let one = take(&slots, A, 4000);
+    give(&slots, two);
+    let same = grown(one, 4000, 7000);
+    // SAFETY: live.
+    let room = unsafe { slots.usable_size(same) };
+    assert!(same == one && room >= 7000, "what was free behind it serves: {room}");
+    slots.validate().unwrap();
+    let fuller = grown(same, 7000, 7900);
+    slots.validate().unwrap();
+    assert_ne!(grown(fuller, 7900, 9000), three);
+    // Another thread's chunk moves: only its owner knows what is free.
+    let (others, theirs) = (slots.clone(), Shared(three));
+    let gone = thread::spawn(move || {
+        let theirs = theirs;
+        // SAFETY: live, and nobody else uses it any more.
+        Shared(unsafe { others.realloc(A, theirs.0, layout(4000), layout(5000)) }.unwrap())
+    });
+    assert_ne!(gone.join().unwrap(), theirs);
     slots.validate().unwrap();
 }

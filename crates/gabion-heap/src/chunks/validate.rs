@@ -1,0 +1,77 @@
+//! The check of all equations of chunks.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::WORDS_PER_PAGE;
+
+use super::{Chunks, END, FIRST, LEAST_WORDS, LENGTH, NOWHERE, PREVIOUS_FREE, USED, bin_of};
+use crate::descriptor::{Descriptor, Kind};
+use crate::error::{Invalid, ensure};
+use crate::ground::Ground;
+use crate::loc::Loc;
+
+impl Chunks {
+    /// Walks everything and checks the equations.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
+        let (mut free_words, mut free_chunks, mut empty) = (0, 0, 0);
+        for (ordinal, entry) in self.blocks.iter().enumerate() {
+            if entry.spare {
+                continue;
+            }
+            let block = ground.blocks.block(entry.number).expect("a block of this heap");
+            let kind = Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind();
+            ensure(kind == Kind::Chunks, || format!("chunk block {ordinal} is described as {kind:?}"))?;
+            let (mut at, mut previous_free) = (FIRST, false);
+            while at < END {
+                let tag = block.word(at).load(Relaxed);
+                let (length, used) = ((tag & LENGTH) as usize, tag & USED != 0);
+                ensure(length >= LEAST_WORDS && at + length <= END, || format!("chunk at {at}: length {length}"))?;
+                ensure((tag & PREVIOUS_FREE != 0) == previous_free, || format!("chunk at {at}: wrong flag"))?;
+                ensure(used || !previous_free, || format!("chunk at {at}: two free chunks touch"))?;
+                ensure(!used || at + length <= entry.touched * WORDS_PER_PAGE, || {
+                    format!("chunk at {at}: {length} words, {} pages charged", entry.touched)
+                })?;
+                if !used {
+                    free_words += length as u64;
+                    free_chunks += 1;
+                    empty += usize::from(length == END - FIRST);
+                    ensure(block.word(at + length - 1).load(Relaxed) == length as u64, || {
+                        format!("chunk at {at}: length at its end differs")
+                    })?;
+                }
+                previous_free = !used;
+                at += length;
+            }
+            ensure(at == END, || format!("block {ordinal}: the last chunk ends at {at}"))?;
+        }
+        ensure(free_words == self.free_words, || format!("{free_words} free words, {} counted", self.free_words))?;
+        ensure(empty == self.empty, || format!("{empty} empty blocks, {} counted", self.empty))?;
+        self.validate_bins(ground, free_chunks)
+    }
+
+    fn validate_bins(&self, ground: Ground<'_>, free_chunks: usize) -> Result<(), Invalid> {
+        let mut binned = 0;
+        for (bin, &first) in self.bins.iter().enumerate() {
+            let marked = self.filled[bin / 64] >> (bin % 64) & 1 == 1;
+            ensure(marked == (first != NOWHERE), || format!("bin {bin}: its mark is wrong"))?;
+            let (mut next, mut before) = (first, NOWHERE);
+            while next != NOWHERE {
+                binned += 1;
+                ensure(binned <= free_chunks, || "the bins hold more chunks than there are".to_owned())?;
+                let place = Loc::from_bits(next - 1);
+                let block = ground.blocks.block(place.number()).expect("a block of this heap");
+                let tag = block.word(place.word()).load(Relaxed);
+                ensure(tag & USED == 0 && bin_of((tag & LENGTH) as usize) == bin, || {
+                    format!("bin {bin}: wrong chunk")
+                })?;
+                ensure(block.word(place.word() + 2).load(Relaxed) == before, || format!("bin {bin}: broken list"))?;
+                before = next;
+                next = block.word(place.word() + 1).load(Relaxed);
+            }
+        }
+        ensure(binned == free_chunks, || format!("{binned} chunks in bins, {free_chunks} free"))
+    }
+}
