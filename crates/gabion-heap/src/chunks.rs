@@ -472,7 +472,9 @@ impl Chunks {
         // For all of them: giving back needs no memory then.
         make_room(&mut self.spare, most)?;
         make_room(&mut self.vacant, most)?;
-        let (number, _) = if self.leave { ground.blocks.map_as(!self.grown) } else { ground.blocks.map() }?;
+        // Most heaps stay small, so the first block keeps to small pages.
+        let own = self.blocks.is_empty() || self.leave;
+        let (number, _) = if own { ground.blocks.map_as(!self.grown) } else { ground.blocks.map() }?;
         let ordinal = self.vacant.pop().unwrap_or(self.blocks.len());
         if ordinal == self.blocks.len() {
             self.blocks.push(ChunkBlock { number, touched: 0, spare: true });

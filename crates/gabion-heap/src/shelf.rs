@@ -96,10 +96,13 @@ pub(crate) struct Shelf {
     pub buckets: [u32; BUCKETS],
     /// Pages with annexes.
     pub annexes: u32,
+    /// Whether there was ever a page: one more is filled as that one was.
+    pub grown: bool,
 }
 
 impl Shelf {
-    pub const EMPTY: Self = Self { active: NONE, word: 0, mask: 0, buckets: [NONE; BUCKETS], annexes: NONE };
+    pub const EMPTY: Self =
+        Self { active: NONE, word: 0, mask: 0, buckets: [NONE; BUCKETS], annexes: NONE, grown: false };
 }
 
 /// Puts a page at the front of a list.

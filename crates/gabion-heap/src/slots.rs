@@ -292,7 +292,9 @@ impl Slots {
         entry.zero &= !(1 << index);
         let block = ground.blocks.block(number).expect("a block of this heap");
         let page = Page::new(block, index, class);
-        if reads_zero {
+        // A handful of objects of many sizes should cost a few of the system's pages.
+        let grown = std::mem::replace(&mut self.shelves[class].grown, true);
+        if reads_zero && grown {
             // Sixteen faults in one: the page is about to be filled.
             ground.blocks.populate(number, index).expect("a page of this heap");
         }
@@ -323,7 +325,8 @@ impl Slots {
         }
         make_room(&mut self.blocks, 1)?;
         make_room(&mut self.pages, PAGES_PER_BLOCK)?;
-        let (number, zero) = ground.blocks.map()?;
+        // Most heaps stay small, so the first block keeps to small pages.
+        let (number, zero) = if self.blocks.is_empty() { ground.blocks.map_as(true) } else { ground.blocks.map() }?;
         let ordinal = self.blocks.len();
         let block = ground.blocks.block(number).expect("just mapped");
         block.word(SHARD_WORD).store(u64::from(self.shard), Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::os::Twin;
-use gabion_blocks::{BlockSet, Budget, Pool, Settings};
+use gabion_blocks::{BLOCK_BYTES, BlockSet, Budget, PAGE_BYTES, Pool, Settings};
 use proptest::prelude::*;
 
 use crate::ground::Turns;
@@ -367,4 +367,32 @@ fn rooms_are_aligned_and_inside_their_chunks() {
     chunks.trim(ground);
     chunks.validate(ground).unwrap();
     assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn a_handful_of_objects_of_many_sizes_costs_little_memory() {
+    let twin: &'static Twin = Box::leak(Box::default());
+    let set = BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap();
+    let (budget, turns) = (Budget::new(u64::MAX), Turns::default());
+    let ground = Ground { blocks: &set, budget: &budget, turns: &turns };
+    let mut heap = Heap::new(0, |_| 0);
+    let classes = [1, 5, 9, 20, 30];
+    for _ in 0..10 {
+        for class in classes {
+            heap.take_slot(ground, class).unwrap();
+        }
+    }
+    heap.take_chunk(ground, 300).unwrap();
+    assert_eq!(
+        (twin.advised_small(), twin.advised_huge()),
+        (2 * BLOCK_BYTES as u64, 0),
+        "a block of slots, one of chunks"
+    );
+    assert_eq!(twin.populated(), 0, "the first page of each class is touched as it is filled");
+    let pages = heap.counts().slot_pages;
+    while heap.counts().slot_pages == pages {
+        heap.take_slot(ground, classes[3]).unwrap();
+    }
+    assert_eq!(twin.populated(), PAGE_BYTES as u64, "whoever fills one will fill the next");
+    heap.validate(ground).unwrap();
 }

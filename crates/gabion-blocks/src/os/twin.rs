@@ -23,6 +23,7 @@ pub struct Twin {
     refusals: AtomicI64,
     mapped: AtomicU64,
     decommitted: AtomicU64,
+    populated: AtomicU64,
     gathered: AtomicU64,
     advised_huge: AtomicU64,
     advised_small: AtomicU64,
@@ -40,6 +41,7 @@ impl Twin {
             refusals: AtomicI64::new(i64::MAX),
             mapped: AtomicU64::new(0),
             decommitted: AtomicU64::new(0),
+            populated: AtomicU64::new(0),
             gathered: AtomicU64::new(0),
             advised_huge: AtomicU64::new(0),
             advised_small: AtomicU64::new(0),
@@ -86,6 +88,11 @@ impl Twin {
     /// Bytes given back so far with their addresses kept.
     pub fn decommitted(&self) -> u64 {
         self.decommitted.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that were made ready before they were touched so far.
+    pub fn populated(&self) -> u64 {
+        self.populated.load(Ordering::SeqCst)
     }
 
     /// Bytes that were to be gathered onto huge pages so far, whether they could be or not.
@@ -157,6 +164,7 @@ unsafe impl Os for Twin {
         self.check(at, bytes);
         // SAFETY: the caller's duty, passed on.
         unsafe { system().populate(at, bytes) };
+        self.populated.fetch_add(bytes as u64, Ordering::SeqCst);
     }
 
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize) {
