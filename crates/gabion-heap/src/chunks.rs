@@ -383,8 +383,12 @@ impl Chunks {
         self.filled[bin / 64] |= 1 << (bin % 64);
         self.free_words += length as u64;
         block.word(word + length - 1).store(length as u64, Relaxed);
-        // One step, because the follower may be left at the same moment.
-        block.word(word + length).fetch_or(PREVIOUS_FREE, Relaxed);
+        // One step, because the follower may be left at the same moment; and none where its flag is set, as it is when only the
+        // beginning of what was free was taken: the owner alone changes it.
+        let follower = block.word(word + length);
+        if follower.load(Relaxed) & PREVIOUS_FREE == 0 {
+            follower.fetch_or(PREVIOUS_FREE, Relaxed);
+        }
         // Release: the commit. A walk sees the old chunks or the new one.
         block.word(word).store(length as u64, Release);
     }
