@@ -67,6 +67,44 @@ with gabion.Pile() as pile:
     )
 
 
+def test_pages_of_blocks_in_use_come_back(script: Callable[..., str]) -> None:
+    """A block whose pages were free but for one kept them all, and they counted for nobody."""
+    script(
+        HEAD
+        + """
+pile = gabion.Pile()
+pointers = pile.put_many(b"x" * 100 for _ in range(600_000))
+full = rss()
+pile.remove_many(pointer for number, pointer in enumerate(pointers) if number % 10_000)
+pile.validate()
+assert pile.stats().reserved_bytes < 16 << 20
+assert rss() < full - 50e6, (rss(), full)
+pile.close()
+"""
+    )
+
+
+def test_a_cache_keeps_its_limit_when_values_get_larger(script: Callable[..., str]) -> None:
+    """What was small stood in all blocks for a while, which kept the room of all that had gone."""
+    script(
+        HEAD
+        + """
+random.seed(7)
+start, cache = rss(), gabion.Cache("64 MiB")
+for _ in range(1_000_000):
+    cache[random.randrange(500_000)] = b"x" * 100
+most = 0
+for number in range(60_000):
+    cache[random.randrange(500_000)] = b"x" * 1500
+    if number % 3000 == 0:
+        most = max(most, rss() - start)
+cache.validate()
+assert most < (64 << 20) + 8e6 + SLACK, most
+cache.close()
+"""
+    )
+
+
 def test_two_thousand_piles_leak_nothing(script: Callable[..., str]) -> None:
     script(
         HEAD

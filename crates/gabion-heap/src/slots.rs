@@ -5,22 +5,20 @@
 //! slots are handed out in address order, round and round, which keeps neighbours in time neighbours in memory and
 //! spreads the wear of generations.
 
+mod free;
 mod validate;
 
 use std::sync::atomic::Ordering;
 
-use gabion_blocks::{Block, LAST_GENERATION, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, generation_floor, make_room};
+use gabion_blocks::{Block, PAGES_PER_BLOCK, WORDS_PER_PAGE};
 
 use crate::class::{CLASSES, geometry};
-use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
+use crate::descriptor::ORDINAL_WORD;
 use crate::error::HeapError;
-use crate::ground::{Ground, turn_page};
+use crate::ground::Ground;
 use crate::loc::Loc;
 use crate::page::{Page, PageSlot, Taken};
 use crate::shelf::{ACTIVE, BUCKETS, List, NONE, PageMeta, Shelf, bucket, link, unlink, walk};
-
-/// Free pages kept warm before whole blocks are given back: one block's worth.
-const WARM_PAGES: u64 = PAGES_PER_BLOCK as u64;
 
 /// A page of slots of which few are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +72,8 @@ pub(crate) struct Slots {
     shelves: [Shelf; CLASSES],
     free_pages: u64,
     used_pages: u64,
+    /// Free pages that take memory, as far as is known.
+    warm_pages: u64,
     /// No block below this ordinal has a free page.
     first_free: usize,
 }
@@ -88,6 +88,7 @@ impl Slots {
             shelves: [Shelf::EMPTY; CLASSES],
             free_pages: 0,
             used_pages: 0,
+            warm_pages: 0,
             first_free: 0,
         }
     }
@@ -277,67 +278,6 @@ impl Slots {
         }
     }
 
-    /// Prepares a free page for slots of `class`.
-    fn form_page(&mut self, ground: Ground<'_>, class: usize) -> Result<u32, HeapError> {
-        ground.budget.take(PAGE_BYTES as u64)?;
-        let ordinal = self.block_with_free_page(ground).inspect_err(|_| ground.budget.give(PAGE_BYTES as u64))?;
-        let entry = &mut self.blocks[ordinal];
-        let number = entry.number;
-        let index = entry.free.trailing_zeros() as usize;
-        let reads_zero = entry.zero >> index & 1 == 1;
-        if entry.free == u64::MAX && entry.zero == !1 {
-            ground.blocks.note_refill(number);
-        }
-        entry.free &= !(1 << index);
-        entry.zero &= !(1 << index);
-        let block = ground.blocks.block(number).expect("a block of this heap");
-        let page = Page::new(block, index, class);
-        // A handful of objects of many sizes should cost a few of the system's pages.
-        let grown = std::mem::replace(&mut self.shelves[class].grown, true);
-        if reads_zero && grown {
-            // Sixteen faults in one: the page is about to be filled.
-            ground.blocks.populate(number, index).expect("a page of this heap");
-        }
-        if entry.free == 0 {
-            ground.blocks.note_touched(number);
-        }
-        page.clear((self.head)(generation_floor(number)), reads_zero);
-        turn_page(ground, block, index, Kind::Slots, class);
-        let id = ordinal * PAGES_PER_BLOCK + index;
-        self.pages[id] = PageMeta { class: Some(class as u8), whole: page.shape.slots.into(), ..PageMeta::UNUSED };
-        self.free_pages -= 1;
-        self.used_pages += 1;
-        Ok(id as u32)
-    }
-
-    /// The first block with a free page, mapped if there is none.
-    fn block_with_free_page(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
-        while let Some(&entry) = self.blocks.get(self.first_free) {
-            if entry.free != 0 && generation_floor(entry.number) >= LAST_GENERATION {
-                // Worn out: heads in new pages would have no generation left. Its pages stay empty for good.
-                self.free_pages -= u64::from(entry.free.count_ones());
-                self.decommit(ground, self.first_free);
-                self.blocks[self.first_free].free = 0;
-            } else if entry.free != 0 {
-                return Ok(self.first_free);
-            }
-            self.first_free += 1;
-        }
-        make_room(&mut self.blocks, 1)?;
-        make_room(&mut self.pages, PAGES_PER_BLOCK)?;
-        // Most heaps stay small, so the first block keeps to small pages.
-        let (number, zero) = if self.blocks.is_empty() { ground.blocks.map_as(true) } else { ground.blocks.map() }?;
-        let ordinal = self.blocks.len();
-        let block = ground.blocks.block(number).expect("just mapped");
-        block.word(SHARD_WORD).store(u64::from(self.shard), Ordering::Relaxed);
-        block.word(ORDINAL_WORD).store(ordinal as u64, Ordering::Relaxed);
-        self.blocks.push(SlotBlock { number, free: u64::MAX, zero: if zero { u64::MAX } else { 0 } });
-        self.pages.resize(self.pages.len() + PAGES_PER_BLOCK, PageMeta::UNUSED);
-        self.free_pages += PAGES_PER_BLOCK as u64;
-        self.first_free = ordinal;
-        Ok(ordinal)
-    }
-
     /// Lists a page that nothing is handed out from under its fullness, or gives it back when it is empty.
     #[cold]
     fn relist_whole(&mut self, ground: Ground<'_>, id: u32, class: usize) {
@@ -376,43 +316,6 @@ impl Slots {
         }
     }
 
-    /// Makes an empty, unlisted page free.
-    fn release_page(&mut self, ground: Ground<'_>, id: u32) {
-        let (ordinal, index) = (id as usize / PAGES_PER_BLOCK, id as usize % PAGES_PER_BLOCK);
-        self.pages[id as usize] = PageMeta::UNUSED;
-        let entry = &mut self.blocks[ordinal];
-        entry.free |= 1 << index;
-        let block = ground.blocks.block(entry.number).expect("a block of this heap");
-        turn_page(ground, block, index, Kind::Free, 0);
-        self.first_free = self.first_free.min(ordinal);
-        self.free_pages += 1;
-        self.used_pages -= 1;
-        ground.budget.give(PAGE_BYTES as u64);
-        if self.blocks[ordinal].free == u64::MAX && self.free_pages >= 2 * WARM_PAGES {
-            self.decommit(ground, ordinal);
-        }
-    }
-
-    /// Gives the memory of a block's free pages back, run by run, and keeps its header. Returns bytes.
-    fn decommit(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
-        let entry = &mut self.blocks[ordinal];
-        let before = entry.zero;
-        // A huge page brings memory for pages that were never used, too.
-        let mut left = entry.free;
-        let mut bytes = 0;
-        while left != 0 {
-            let first = left.trailing_zeros();
-            let pages = (left >> first).trailing_ones();
-            ground.blocks.decommit(entry.number, first as usize, pages as usize);
-            let done = (u64::MAX >> (64 - pages)) << first;
-            left &= !done;
-            // Page 0 keeps its first 4 KiB, so it does not read as zero.
-            entry.zero |= done & !1;
-            bytes += u64::from((done & !before).count_ones()) * PAGE_BYTES as u64;
-        }
-        bytes
-    }
-
     /// Lets the active pages go, so that empty ones are free.
     pub fn release_active(&mut self, ground: Ground<'_>) {
         for class in 0..CLASSES {
@@ -422,23 +325,6 @@ impl Slots {
                 self.shelves[class].mask = 0;
                 self.leave(ground, id, class);
             }
-        }
-    }
-
-    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
-        self.release_active(ground);
-        (0..self.blocks.len()).map(|ordinal| self.decommit(ground, ordinal)).sum()
-    }
-
-    pub fn clear(&mut self, ground: Ground<'_>) {
-        for id in 0..self.pages.len() as u32 {
-            if self.pages[id as usize].class.is_some() {
-                self.release_page(ground, id);
-            }
-        }
-        self.shelves = [Shelf::EMPTY; CLASSES];
-        for ordinal in 0..self.blocks.len() {
-            self.decommit(ground, ordinal);
         }
     }
 

@@ -33,6 +33,8 @@ impl Slots {
             })?;
             self.validate_page(&Page::new(block, index, class as usize), id as u32, *meta)?;
         }
+        let warm: u64 = self.blocks.iter().map(|entry| u64::from(entry.warm().count_ones())).sum();
+        ensure(warm == self.warm_pages, || format!("{warm} free pages take memory, {} counted", self.warm_pages))?;
         ensure(used == self.used_pages, || format!("{used} pages in use, {} counted", self.used_pages))?;
         (0..CLASSES).try_for_each(|class| self.validate_shelf(class))
     }

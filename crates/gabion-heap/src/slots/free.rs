@@ -1,0 +1,172 @@
+//! Free pages: which is used next, and when their memory is given back.
+
+use std::sync::atomic::Ordering;
+
+use gabion_blocks::{LAST_GENERATION, PAGE_BYTES, PAGES_PER_BLOCK, generation_floor, make_room};
+
+use super::{SlotBlock, Slots};
+use crate::class::CLASSES;
+use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
+use crate::error::HeapError;
+use crate::ground::{Ground, turn_page};
+use crate::page::Page;
+use crate::shelf::{PageMeta, Shelf};
+
+/// Free pages kept warm: one block's worth.
+const WARM_PAGES: u64 = PAGES_PER_BLOCK as u64;
+/// More are kept where many pages are in use, of which many come and go: one for so many.
+const WARM_SHARE: u64 = 16;
+
+impl SlotBlock {
+    /// Free pages that take memory, as far as is known. Page 0 is none: the header's part of it always does.
+    pub(super) fn warm(&self) -> u64 {
+        self.free & !self.zero & !1
+    }
+
+    /// Whether its pages have no generation left that heads in them could begin with.
+    fn is_worn_out(&self) -> bool {
+        generation_floor(self.number) >= LAST_GENERATION
+    }
+}
+
+impl Slots {
+    /// Prepares a free page for slots of `class`.
+    pub(super) fn form_page(&mut self, ground: Ground<'_>, class: usize) -> Result<u32, HeapError> {
+        ground.budget.take(PAGE_BYTES as u64)?;
+        let ordinal = self.block_with_free_page(ground).inspect_err(|_| ground.budget.give(PAGE_BYTES as u64))?;
+        let entry = &mut self.blocks[ordinal];
+        let number = entry.number;
+        let (warm, at_hand) = (entry.warm(), entry.free & !entry.zero);
+        let index = if at_hand != 0 { at_hand } else { entry.free }.trailing_zeros() as usize;
+        let reads_zero = entry.zero >> index & 1 == 1;
+        if entry.free == u64::MAX && entry.zero == !1 {
+            ground.blocks.note_refill(number);
+        }
+        entry.free &= !(1 << index);
+        entry.zero &= !(1 << index);
+        self.warm_pages -= warm >> index & 1;
+        let block = ground.blocks.block(number).expect("a block of this heap");
+        let page = Page::new(block, index, class);
+        // A handful of objects of many sizes should cost a few of the system's pages.
+        let grown = std::mem::replace(&mut self.shelves[class].grown, true);
+        if reads_zero && grown {
+            // Sixteen faults in one: the page is about to be filled.
+            ground.blocks.populate(number, index).expect("a page of this heap");
+        }
+        if self.blocks[ordinal].free == 0 {
+            ground.blocks.note_touched(number);
+        }
+        page.clear((self.head)(generation_floor(number)), reads_zero);
+        turn_page(ground, block, index, Kind::Slots, class);
+        let id = ordinal * PAGES_PER_BLOCK + index;
+        self.pages[id] = PageMeta { class: Some(class as u8), whole: page.shape.slots.into(), ..PageMeta::UNUSED };
+        self.free_pages -= 1;
+        self.used_pages += 1;
+        Ok(id as u32)
+    }
+
+    /// A block with a free page, mapped if there is none: the first with one that takes memory already, or else the first.
+    fn block_with_free_page(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
+        while let Some(&entry) = self.blocks.get(self.first_free) {
+            if entry.free != 0 && entry.is_worn_out() {
+                // Heads in new pages would have no generation left. Its pages stay empty for good.
+                self.free_pages -= u64::from(entry.free.count_ones());
+                self.decommit(ground, self.first_free);
+                self.blocks[self.first_free].free = 0;
+            } else if entry.free != 0 {
+                return Ok(self.warm_block().unwrap_or(self.first_free));
+            }
+            self.first_free += 1;
+        }
+        make_room(&mut self.blocks, 1)?;
+        make_room(&mut self.pages, PAGES_PER_BLOCK)?;
+        // Most heaps stay small, so the first block keeps to small pages.
+        let (number, zero) = if self.blocks.is_empty() { ground.blocks.map_as(true) } else { ground.blocks.map() }?;
+        let ordinal = self.blocks.len();
+        let block = ground.blocks.block(number).expect("just mapped");
+        block.word(SHARD_WORD).store(u64::from(self.shard), Ordering::Relaxed);
+        block.word(ORDINAL_WORD).store(ordinal as u64, Ordering::Relaxed);
+        let entry = SlotBlock { number, free: u64::MAX, zero: if zero { u64::MAX } else { 0 } };
+        self.warm_pages += u64::from(entry.warm().count_ones());
+        self.blocks.push(entry);
+        self.pages.resize(self.pages.len() + PAGES_PER_BLOCK, PageMeta::UNUSED);
+        self.free_pages += PAGES_PER_BLOCK as u64;
+        self.first_free = ordinal;
+        Ok(ordinal)
+    }
+
+    /// The first block with a free page that takes memory.
+    fn warm_block(&self) -> Option<usize> {
+        if self.warm_pages == 0 {
+            return None;
+        }
+        let is_warm = |entry: &SlotBlock| entry.warm() != 0 && !entry.is_worn_out();
+        self.blocks[self.first_free..].iter().position(is_warm).map(|at| self.first_free + at)
+    }
+
+    /// Makes an empty, unlisted page free. Its memory goes back when enough is kept warm.
+    pub(super) fn release_page(&mut self, ground: Ground<'_>, id: u32) {
+        let ordinal = self.free_page(ground, id);
+        // Nobody counts the memory of free pages: where a few things that stay are spread over all blocks, none of these is
+        // ever empty, and what is kept for its pages would be as much again as all that is stored.
+        let too_warm = self.warm_pages > WARM_PAGES.max(self.used_pages / WARM_SHARE);
+        let is_empty = self.blocks[ordinal].free == u64::MAX;
+        if too_warm || (is_empty && self.free_pages >= 2 * WARM_PAGES) {
+            self.decommit(ground, ordinal);
+        }
+    }
+
+    /// As [`Slots::release_page`], and keeps its memory. Returns the ordinal of its block.
+    fn free_page(&mut self, ground: Ground<'_>, id: u32) -> usize {
+        let (ordinal, index) = (id as usize / PAGES_PER_BLOCK, id as usize % PAGES_PER_BLOCK);
+        self.pages[id as usize] = PageMeta::UNUSED;
+        let entry = &mut self.blocks[ordinal];
+        entry.free |= 1 << index;
+        self.warm_pages += entry.warm() >> index & 1;
+        let block = ground.blocks.block(entry.number).expect("a block of this heap");
+        turn_page(ground, block, index, Kind::Free, 0);
+        self.first_free = self.first_free.min(ordinal);
+        self.free_pages += 1;
+        self.used_pages -= 1;
+        ground.budget.give(PAGE_BYTES as u64);
+        ordinal
+    }
+
+    /// Gives the memory of a block's free pages back, run by run, and keeps its header. Returns bytes.
+    fn decommit(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
+        let entry = &mut self.blocks[ordinal];
+        self.warm_pages -= u64::from(entry.warm().count_ones());
+        let before = entry.zero;
+        // A huge page brings memory for pages that were never used, too.
+        let mut left = entry.free;
+        let mut bytes = 0;
+        while left != 0 {
+            let first = left.trailing_zeros();
+            let pages = (left >> first).trailing_ones();
+            ground.blocks.decommit(entry.number, first as usize, pages as usize);
+            let done = (u64::MAX >> (64 - pages)) << first;
+            left &= !done;
+            // Page 0 keeps its first 4 KiB, so it does not read as zero.
+            entry.zero |= done & !1;
+            bytes += u64::from((done & !before).count_ones()) * PAGE_BYTES as u64;
+        }
+        bytes
+    }
+
+    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
+        self.release_active(ground);
+        (0..self.blocks.len()).map(|ordinal| self.decommit(ground, ordinal)).sum()
+    }
+
+    pub fn clear(&mut self, ground: Ground<'_>) {
+        for id in 0..self.pages.len() as u32 {
+            if self.pages[id as usize].class.is_some() {
+                self.free_page(ground, id);
+            }
+        }
+        self.shelves = [Shelf::EMPTY; CLASSES];
+        for ordinal in 0..self.blocks.len() {
+            self.decommit(ground, ordinal);
+        }
+    }
+}
