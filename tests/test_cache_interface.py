@@ -93,7 +93,8 @@ class OwnUuid(UUID):
 
 KEYS = [
     "", "text", "ünïcode \U0001f40d", "\ud800 lone", b"", b"text", 0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1,
-    10**100, -(10**100), UUID(int=5), (), ("",), ("", ""), (b"",), ((),), ((1,), 1), (1, (1,)),
+    2**127 - 1, 2**127, -(2**127), -(2**127) - 1, 2**128 - 1, 2**128, -(2**128), 255 << 64, -(255 << 64), -(1 << 64),
+    10**100, -(10**100), UUID(int=5), UUID(int=2**128 - 1), (), ("",), ("", ""), (b"",), ((),), ((1,), 1), (1, (1,)),
     ("a", 1, b"c", UUID(int=1)),
 ]  # fmt: skip
 
@@ -113,6 +114,7 @@ def test_equal_keys_are_one_key(cache):
     assert cache[Colour.RED] == "one"
     cache[(True, "x")] = "tuple"
     assert cache[(1, Plain("x"))] == "tuple"
+    assert cache[(Colour.RED, "x")] == "tuple"
     one = uuid4()
     cache[one] = "uuid"
     assert cache[UUID(str(one))] == "uuid"

@@ -117,7 +117,11 @@ pub(crate) fn moment(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration>
         let text = format!("{name} must be a datetime or seconds since 1970, not {}", shown(value));
         type_error(py, &text)
     };
-    let seconds: f64 = if let Some(timestamp) = value.getattr_opt("timestamp")? {
+    let seconds: f64 = if let Ok(seconds) = value.cast_exact::<PyFloat>() {
+        seconds.value()
+    } else if value.is_exact_instance_of::<PyInt>() {
+        whole(value)?
+    } else if let Some(timestamp) = value.getattr_opt("timestamp")? {
         let seconds = timestamp.call0().map_err(|error| {
             let text = format!("{name}={}: {}; pass seconds since 1970", shown(value), error.value(py));
             if error.is_instance_of::<PyException>(py) { value_error(py, &text) } else { error }

@@ -13,11 +13,12 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyTuple, PyType};
 
 use crate::codec::{is_ascii, small_int};
 use crate::errors::{type_error, value_error};
-use crate::once;
+use crate::once::{self, intern};
+use crate::pile::scratch::with_key;
 
 const BYTES: u8 = 0xFF;
 const SHORT: u8 = 0xFE;
@@ -37,15 +38,10 @@ const NUMBER: usize = 9;
 /// Those of `work`, and `TypeError` for a key of another type.
 #[inline(always)]
 pub(super) fn with<R>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> PyResult<R>) -> PyResult<R> {
-    let mut room = [SHORT; NUMBER];
-    let long;
-    let bytes = if let Some(bytes) = short(key, &mut room) {
-        bytes
-    } else {
-        long = written(key)?;
-        &long
-    };
-    work(bytes)
+    match short(key, &mut [SHORT; NUMBER]) {
+        Some(bytes) => work(bytes),
+        None => with_written(key, work),
+    }
 }
 
 /// What `work` makes of a key's bytes where they are at hand: those of an ASCII text or a number of few digits.
@@ -76,10 +72,11 @@ fn short<'a>(key: &'a Bound<'_, PyAny>, room: &'a mut [u8; NUMBER]) -> Option<&'
 }
 
 #[inline(never)]
-fn written(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    let mut bytes = Vec::new();
-    write(key, &mut bytes, 0)?;
-    Ok(bytes)
+fn with_written<R>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> PyResult<R>) -> PyResult<R> {
+    with_key(|bytes| {
+        write(key, bytes, 0)?;
+        work(bytes)
+    })
 }
 
 /// Appends the bytes of a key, or of an item of one that lies in so many tuples.
@@ -113,25 +110,50 @@ fn surrogates(text: &Bound<'_, PyString>, into: &mut Vec<u8>) -> PyResult<()> {
 }
 
 fn integer(number: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
-    if let Ok(short) = number.extract::<i64>() {
+    let mut beyond = 0;
+    // SAFETY: attached; an int, or an instance of a subclass of int, whose own digits are read: no code of its class runs.
+    let short = unsafe { ffi::PyLong_AsLongLongAndOverflow(number.as_ptr(), &raw mut beyond) };
+    if beyond == 0 {
         into.push(SHORT);
         into.extend_from_slice(&short.to_le_bytes());
         return Ok(());
     }
-    let py = number.py();
-    let number = py.get_type::<PyInt>().call_method1("__index__", (number,))?;
-    let length = number.call_method0("bit_length")?.extract::<usize>()? / 8 + 1;
-    let signed = pyo3::types::PyDict::new(py);
-    signed.set_item("signed", true)?;
-    let bytes = number.call_method("to_bytes", (length, "little"), Some(&signed))?;
     into.push(LONG);
+    // Digests and the numbers of UUIDs have 128 bits.
+    if let Ok(wide) = number.extract::<i128>() {
+        complement(wide.to_le_bytes(), wide.is_negative(), wide.unsigned_abs(), into);
+        return Ok(());
+    }
+    if let Ok(wide) = number.extract::<u128>() {
+        complement(wide.to_le_bytes(), false, wide, into);
+        return Ok(());
+    }
+    let py = number.py();
+    let number = py.get_type::<PyInt>().call_method1(intern!(py, "__index__"), (number,))?;
+    let length = number.call_method0(intern!(py, "bit_length"))?.extract::<usize>()? / 8 + 1;
+    let signed = pyo3::types::PyDict::new(py);
+    signed.set_item(intern!(py, "signed"), true)?;
+    let bytes = number.call_method(intern!(py, "to_bytes"), (length, intern!(py, "little")), Some(&signed))?;
     into.extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
     Ok(())
+}
+
+/// Appends a number's two's complement: as many bytes as hold the bits of its magnitude, and one for the sign.
+fn complement(low: [u8; 16], is_negative: bool, magnitude: u128, into: &mut Vec<u8>) {
+    let mut bytes = [if is_negative { u8::MAX } else { 0 }; 17];
+    bytes[..16].copy_from_slice(&low);
+    let bits = u128::BITS - magnitude.leading_zeros();
+    into.extend_from_slice(&bytes[..=bits as usize / 8]);
 }
 
 /// Tuples, UUIDs, and instances of subclasses that compare and hash as their base does.
 fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     let py = key.py();
+    if let Ok(truth) = key.cast_exact::<PyBool>() {
+        into.push(SHORT);
+        into.extend_from_slice(&i64::from(truth.is_true()).to_le_bytes());
+        return Ok(());
+    }
     if let Ok(tuple) = key.cast::<PyTuple>().ok().filter(|_| like::<PyTuple>(key)).ok_or(()) {
         if depth == DEEPEST {
             return Err(too_deep(py));
@@ -152,7 +174,8 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
     }
     if compares_as(key, uuid_class(py)?) {
         into.push(UUID);
-        into.extend_from_slice(key.getattr("bytes")?.cast::<PyBytes>()?.as_bytes());
+        // What UUIDs are compared by. Its bytes are made by Python code.
+        into.extend_from_slice(&key.getattr(intern!(py, "int"))?.extract::<u128>()?.to_be_bytes());
         return Ok(());
     }
     let class = key.get_type().qualname().map_or_else(|_| "?".to_owned(), |name| name.to_string());
@@ -205,8 +228,9 @@ fn write_item(item: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
 }
 
 /// Whether a value is of a type or of a subclass that compares and hashes like it.
+#[inline]
 pub(super) fn like<T: pyo3::PyTypeInfo>(value: &Bound<'_, PyAny>) -> bool {
-    compares_as(value, &T::type_object(value.py()))
+    T::is_type_of(value) && compares_as(value, &T::type_object(value.py()))
 }
 
 fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
@@ -214,11 +238,27 @@ fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
     if class.is(base) {
         return true;
     }
-    let same = |name: &str| {
+    let (own, of_base) = (class.as_type_ptr(), base.as_type_ptr());
+    // SAFETY: attached; both classes are alive, and were made ready when they got instances.
+    unsafe {
+        if ffi::PyType_IsSubtype(own, of_base) == 0 {
+            return false;
+        }
+        // By their addresses: the same code does the same.
+        let does = |class: *mut ffi::PyTypeObject| {
+            ((*class).tp_hash.map(|hash| hash as usize), (*class).tp_richcompare.map(|compare| compare as usize))
+        };
+        if does(own) == does(of_base) {
+            return true;
+        }
+    }
+    // A class that defines an order of its own may still find what is equal as its base does.
+    let same = |name: &Bound<'_, PyString>| {
         let (Ok(one), Ok(other)) = (base.getattr(name), class.getattr(name)) else { return false };
         one.is(&other)
     };
-    class.is_subclass(base).unwrap_or(false) && same("__hash__") && same("__eq__")
+    let py = value.py();
+    same(intern!(py, "__hash__")) && same(intern!(py, "__eq__"))
 }
 
 fn uuid_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {

@@ -16,6 +16,7 @@ const KEEP: usize = 1 << 20;
 thread_local! {
     static ENCODED: Cell<Option<Box<Encoded>>> = const { Cell::new(None) };
     static PAYLOAD: Cell<Option<Box<ReadBuf>>> = const { Cell::new(None) };
+    static KEY: Cell<Option<Box<Key>>> = const { Cell::new(None) };
 }
 
 #[derive(Default)]
@@ -23,6 +24,9 @@ struct Encoded {
     bytes: Vec<u8>,
     apart: Apart,
 }
+
+#[derive(Default)]
+struct Key(Vec<u8>);
 
 /// Calls `work` with an empty buffer for an encoding.
 #[inline]
@@ -54,6 +58,18 @@ pub(crate) fn with_payload<R>(work: impl FnOnce(&mut ReadBuf) -> R) -> R {
     if buffer.capacity() <= KEEP {
         buffer.let_go();
         let _ = PAYLOAD.try_with(|place| place.set(Some(buffer)));
+    }
+    result
+}
+
+/// Calls `work` with an empty buffer for a key: another than [`with_encoded`]'s, where its value is put together meanwhile.
+#[inline]
+pub(crate) fn with_key<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    let mut buffer = KEY.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    buffer.0.clear();
+    let result = work(&mut buffer.0);
+    if buffer.0.capacity() <= KEEP {
+        let _ = KEY.try_with(|place| place.set(Some(buffer)));
     }
     result
 }
