@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ from many_threads import run, within
 
 import gabion
 from gabion import Cache
+from gabion._flights import Flight
 
 
 @pytest.fixture
@@ -310,6 +312,31 @@ def test_a_coroutine_that_is_never_awaited_or_thrown_away_blocks_nobody(cache: C
 
     asyncio.run(main())
     assert within(10, lambda: cache.get_or_put("k", lambda: "made")) == "made"
+
+
+def test_tasks_that_start_each_other_for_ever_keep_nothing(cache: Cache) -> None:
+    """Each runs in what its starter's factory ran in, and that one's starter's, long after they have ended."""
+
+    async def main() -> None:
+        tasks: list[asyncio.Task[None]] = []
+
+        async def factory(number: int) -> int:
+            if number < 300:
+                tasks.append(asyncio.create_task(step(number + 1)))
+            await asyncio.sleep(0)
+            return number
+
+        async def step(number: int) -> None:
+            assert await cache.get_or_put(number, functools.partial(factory, number)) == number
+
+        await step(0)
+        while len(tasks) < 300 or not tasks[-1].done():
+            await asyncio.sleep(0)
+        del tasks[:-1]
+        gc.collect()
+        assert sum(type(each) is Flight for each in gc.get_objects()) < 10
+
+    asyncio.run(main())
 
 
 def test_an_interrupt_in_a_factory_lets_others_run(cache: Cache) -> None:

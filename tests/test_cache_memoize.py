@@ -1,6 +1,7 @@
 """What memoize() takes for the same call: the native keys against a plain model of them."""
 
 import gc
+import sys
 from collections import namedtuple
 from decimal import Decimal
 from enum import IntEnum, StrEnum
@@ -200,3 +201,22 @@ def test_a_function_in_a_cycle_and_a_cache_that_is_gone():
     assert kept(7) == "7"
     del kept
     gc.collect()
+
+
+def test_a_function_that_calls_itself_goes_as_deep_as_behind_other_caches():
+    """Two frames for each call, its own among them; four ended it at a quarter of the limit."""
+
+    @cache.memoize
+    def depth(number):
+        return 0 if number == 0 else 1 + depth(number - 1)
+
+    @cache.memoize(key=lambda number: number)
+    def by_key(number):
+        return 0 if number == 0 else 1 + by_key(number - 1)
+
+    def put(number):
+        return cache.get_or_put(("deep", number), lambda: 0 if number == 0 else 1 + put(number - 1))
+
+    enough = int(sys.getrecursionlimit() * 0.3)
+    for deep in (depth, by_key, put):
+        assert deep(enough) == enough

@@ -15,6 +15,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
+from gabion._native import run_flight
+
 Name: TypeAlias = tuple[str, bytes]
 
 
@@ -37,16 +39,18 @@ class Flight:
 
     ``made`` is the result as bytes, `MISSING` until the end and where there is none; ``awaited`` says that somebody
     waits for it; ``lease`` ends when the key is changed meanwhile. ``loop_thread`` is the thread whose event loop runs
-    the factory, if a loop does; ``awaits`` are the flights that the factory waits for at this moment.
+    the factory, if a loop does; ``awaits`` are the flights that the factory waits for at this moment. ``outer`` is the
+    flight whose factory this one's runs in, if there is one.
     """
 
-    __slots__ = ("awaited", "awaits", "calls", "ended", "gate", "lease", "loop_thread", "made")
+    __slots__ = ("awaited", "awaits", "calls", "ended", "gate", "lease", "loop_thread", "made", "outer")
 
-    def __init__(self, *, in_loop: bool) -> None:
+    def __init__(self, in_loop: bool) -> None:
         self.made: Any = MISSING
         self.ended = False
         self.awaited = False
         self.lease: Any = None
+        self.outer: Flight | None = None
         self.loop_thread = threading.get_ident() if in_loop else None
         self.awaits: list[Flight] = []
         # What is called at the end.
@@ -82,9 +86,20 @@ class Flight:
         return self.made
 
 
-# The flights whose factories this code runs in, the outermost first. Tasks that a factory starts inherit it, and so do
-# functions that it hands to asyncio.to_thread(): what they wait for, the factory waits for.
-_running: ContextVar[tuple[Flight, ...]] = ContextVar("gabion_flights", default=())
+# The flight whose factory this code runs in, the innermost. Tasks that a factory starts inherit it, and so do functions
+# that it hands to asyncio.to_thread(): what they wait for, the factory waits for. `run_flight` sets it.
+_running: ContextVar[Flight | None] = ContextVar("gabion_flights", default=None)
+
+
+def _around() -> list[Flight]:
+    """The flights whose factories this code runs in and that have not ended."""
+    found, flight = [], _running.get()
+    while flight is not None:
+        if not flight.ended:
+            found.append(flight)
+        flight = flight.outer
+    return found
+
 
 _all_flights: weakref.WeakSet[Flights] = weakref.WeakSet()
 
@@ -109,8 +124,7 @@ class Running:
         self._flight = flight
 
     def __enter__(self) -> None:
-        before = tuple(flight for flight in _running.get() if not flight.ended)
-        self._token = _running.set((*before, self._flight))
+        self._token = run_flight(self._flight)
 
     def __exit__(self, *exception: object) -> None:
         # A coroutine that is thrown away is closed in another context, which has nothing to be reset.
@@ -129,7 +143,7 @@ class Waiting:
 
     def __init__(self, flight: Flight, *, in_loop: bool) -> None:
         self._flight = flight
-        self._waiters = tuple(waiter for waiter in _running.get() if not waiter.ended)
+        self._waiters = _around()
         self._thread = None if in_loop else threading.get_ident()
         self._before: Flight | None = None
 
@@ -183,13 +197,19 @@ class Waiting:
         return ""
 
 
+def wait_for(flight: Flight) -> Any:
+    """Wait, with the thread, for what a flight makes: bytes, or `MISSING`."""
+    with Waiting(flight, in_loop=False):
+        return flight.wait()
+
+
 def _after_fork() -> None:
     """In a child that was forked: the threads that ran factories are not here.
 
     A thread that forked in a signal's handler may wait for one of them: it makes the value itself.
     """
     _blocked.clear()
-    mine, thread = _running.get(), threading.get_ident()
+    mine, thread = _around(), threading.get_ident()
     for flights in list(_all_flights):
         flying, flights.flying = flights.flying, {}
         for flight in flying.values():

@@ -50,27 +50,16 @@ class Maker(CacheTable[_K, _V]):
             raise TypeError(
                 f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
             )
-        name, flying, flight = (self._space, self._key(key)), self._flights.flying, Flight(in_loop=False)
-        made: Any = MISSING
+        making = self._making(key)
         try:
-            while (other := enter_flight(flying, name, flight)) is not None:
-                with Waiting(other, in_loop=False):
-                    found = other.wait()
-                if found is not MISSING:
-                    return self._newest(key, found)
-            # Before the look: what changes from here on is not in what the factory makes.
-            flight.lease = lease = self._lease(key)
-            # Another may have put it between the look and the begin.
-            with Running(flight):
-                value = self._look(key, MISSING)
-                if value is MISSING:
-                    value = factory()
-                    refuse_awaitable(value)
-                    made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING
+            value = making.begin(MISSING)
+            if value is MISSING:
+                value = factory()
+                making.keep(value, as_put)
             return value
         finally:
             # At once, and nothing else: a signal's handler may raise at any call of Python code.
-            leave_flight(flying, name, flight, made)
+            making.end()
 
     def _newest(self, key: Any, found: bytes) -> Any:
         """The key's value, or what another has just made for it: everybody's own object."""

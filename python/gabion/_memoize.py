@@ -43,9 +43,16 @@ def memoized(
             value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
             if value is not MISSING:
                 return value
-            if not key:
-                arguments = call_key(args, kwargs)
-            return table._make(arguments, lambda: function(*args, **kwargs), as_put)
+            making = table._making(arguments) if key else table._making_call(args, kwargs)
+            # In this frame, so that a function that calls itself goes as deep as it would without.
+            try:
+                value = making.begin(MISSING)
+                if value is MISSING:
+                    value = function(*args, **kwargs)
+                    making.keep(value, as_put)
+                return value
+            finally:
+                making.end()
 
         made = synchronous
     made.cache_clear = table.clear

@@ -1,41 +1,47 @@
 //! What the flights of `gabion._flights` do in one step: no signal's handler comes between, and where there is a global lock,
 //! no other thread.
 
-use gabion_cache::{Lease, Value};
+use gabion_cache::{Lease, PutOptions, Table, Value};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::state::Inner;
 use super::{key, options};
-use crate::once::intern;
+use crate::ffi;
+use crate::once::{intern, once};
 
 /// The right to store a value that is being made, until its key changes.
 #[pyclass(frozen, module = "gabion._native", name = "_CacheLease")]
 pub(super) struct CacheLease(Lease);
 
-/// Takes a lease of a key, whose value is about to be made.
-pub(super) fn lease(inner: &Inner, key: &Bound<'_, PyAny>) -> PyResult<CacheLease> {
-    key::with(key, |key| Ok(CacheLease(inner.table.lease(key))))
+impl CacheLease {
+    /// Of a key's bytes, whose value is about to be made.
+    pub fn new(table: &Table, key: &[u8]) -> Self {
+        Self(table.lease(key))
+    }
 }
 
-/// Stores a value that was made under a lease, if that holds. Returns its bytes, if they are wanted.
+/// Takes a lease of a key, whose value is about to be made.
+pub(super) fn lease(inner: &Inner, key: &Bound<'_, PyAny>) -> PyResult<CacheLease> {
+    key::with(key, |key| Ok(CacheLease::new(&inner.table, key)))
+}
+
+/// Stores a value that was made under a lease of a key's bytes, if that holds. Returns its bytes, if they are wanted.
 pub(super) fn keep<'py>(
     inner: &Inner,
-    key: &Bound<'py, PyAny>,
+    key: &[u8],
     value: &Bound<'py, PyAny>,
     (lease, wanted): (&CacheLease, bool),
-    as_put: &Bound<'py, PyDict>,
+    options: &PutOptions,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let py = key.py();
-    let options = options::of_dict(as_put)?;
-    key::with(key, |key| {
-        inner.encoded(value, |encoding| {
-            // The object's own code may have closed the cache.
-            inner.check(py)?;
-            inner.table.put_made(&lease.0, key, encoding, &options);
-            inner.watch(options::is_timed(&options));
-            wanted.then(|| bytes_of(py, encoding)).transpose()
-        })
+    let py = value.py();
+    inner.encoded(value, |encoding| {
+        // The object's own code may have closed the cache.
+        inner.check(py)?;
+        inner.table.put_made(&lease.0, key, encoding, options);
+        inner.watch(options::is_timed(options));
+        wanted.then(|| bytes_of(py, encoding)).transpose()
     })
 }
 
@@ -79,7 +85,7 @@ fn forget(flying: &Bound<'_, PyDict>, name: &Bound<'_, PyAny>, flight: &Bound<'_
 /// that one: it knows from now on that somebody waits.
 #[pyfunction]
 #[pyo3(signature = (flying, name, flight, /))]
-fn enter_flight<'py>(
+pub(super) fn enter_flight<'py>(
     flying: &Bound<'py, PyDict>,
     name: &Bound<'py, PyAny>,
     flight: &Bound<'py, PyAny>,
@@ -102,7 +108,7 @@ fn enter_flight<'py>(
 /// End a flight: tell those who wait what was made, and let the next caller make the value of its name. Twice does nothing.
 #[pyfunction]
 #[pyo3(signature = (flying, name, flight, made, /))]
-fn leave_flight(
+pub(super) fn leave_flight(
     flying: &Bound<'_, PyDict>,
     name: &Bound<'_, PyAny>,
     flight: &Bound<'_, PyAny>,
@@ -128,9 +134,58 @@ fn leave_flight(
     result
 }
 
+/// The context variable that says which flight's factory code runs in.
+fn running(py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
+    static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    Ok(once(py, &RUNNING, || Ok(py.import("gabion._flights")?.getattr("_running")?.unbind()))?.as_ptr())
+}
+
+/// The first of a flight and those around it that has not ended, or None.
+fn not_ended(mut flight: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let py = flight.py();
+    while !flight.is_none() && flight.getattr(intern!(py, "ended"))?.is_truthy()? {
+        flight = flight.getattr(intern!(py, "outer"))?;
+    }
+    Ok(flight)
+}
+
+/// Mark the code from here on as the flight's factory. Returns the token that resets the mark.
+#[pyfunction]
+#[pyo3(signature = (flight, /))]
+pub(super) fn run_flight<'py>(flight: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, name) = (flight.py(), intern!(flight.py(), "outer"));
+    let running = running(py)?;
+    let mut outer = std::ptr::null_mut();
+    // SAFETY: attached; a context variable with a default, so that a value is found; a new reference.
+    let outer = unsafe {
+        if ffi::PyContextVar_Get(running, std::ptr::null_mut(), &raw mut outer) < 0 {
+            return Err(PyErr::fetch(py));
+        }
+        not_ended(Bound::from_owned_ptr(py, outer))?
+    };
+    if !outer.is_none() {
+        // What has ended is let go of, also behind one that goes on: tasks may start others for ever.
+        outer.setattr(name, not_ended(outer.getattr(name)?)?)?;
+    }
+    flight.setattr(name, outer)?;
+    // SAFETY: attached; a context variable and a live object; a new reference or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContextVar_Set(running, flight.as_ptr())) }
+}
+
+/// Takes the mark of [`run_flight`] away. In another context than the one that it was made in there is none.
+pub(super) fn rest(token: &Bound<'_, PyAny>) {
+    let py = token.py();
+    // SAFETY: attached; the variable that the token is of; what is raised is taken here.
+    let failed = running(py).is_ok_and(|running| unsafe { ffi::PyContextVar_Reset(running, token.as_ptr()) } < 0);
+    if failed {
+        drop(PyErr::take(py));
+    }
+}
+
 /// Adds the class and the functions to the extension module.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<CacheLease>()?;
+    m.add_function(wrap_pyfunction!(run_flight, m)?)?;
     m.add_function(wrap_pyfunction!(enter_flight, m)?)?;
     m.add_function(wrap_pyfunction!(leave_flight, m)?)
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 use super::state::{CacheTable, missing, result_of};
-use super::{arguments, options};
+use super::{arguments, key, making, options};
 use crate::errors::type_error;
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
 use crate::once::intern;
@@ -176,11 +176,13 @@ unsafe extern "C" fn get_or_put(
                     .map(Bound::into_ptr);
             }
         };
-        options::of_put(py, "get_or_put", &keywords)?;
+        let options = options::of_put(py, "get_or_put", &keywords)?;
         if let Some(object) = this.open(py)?.build(py, key)? {
             return Ok(object.into_ptr());
         }
-        table.call_method1(intern!(py, "_make"), (key, factory, keywords.to_dict(py)?)).map(Bound::into_ptr)
+        // SAFETY: an instance of the class whose method this is.
+        let table = unsafe { table.cast_unchecked::<CacheTable>() };
+        key::with(key, |key| making::make(&table, key, factory, &options)).map(Py::into_ptr)
     };
     // SAFETY: called by the interpreter.
     unsafe { call_with_keywords(slf, args, count, names, work) }

@@ -10,6 +10,7 @@
 //! | `options` | what the keywords of puts say |
 //! | `state` | the class that `gabion.Table` and `gabion.Cache` are made of |
 //! | `flights` | a value that is being made: in one step, what must not be interrupted |
+//! | `making` | the value of a key that has none: who runs the factory, and what becomes of the value |
 //! | `many` | many keys in one call |
 //! | `table` | the everyday methods |
 //! | `hot` | `get`, `put`, `add`, `get_or_put`, `pop`, `discard`, a memoized function's look; written against the C API |
@@ -30,6 +31,8 @@ mod state;
 
 mod flights;
 
+mod making;
+
 mod many;
 
 mod table;
@@ -44,5 +47,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<stats::CacheStats>()?;
     sweeper::register(m)?;
     flights::register(m)?;
+    m.add_class::<making::Making>()?;
     hot::install(&m.py().get_type::<state::CacheTable>())
 }

@@ -122,11 +122,14 @@ impl Inner {
 
     /// As [`Inner::build`], but neither counted nor seen by the eviction policy.
     pub fn look(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        key::with(key, |key| {
-            with_payload(|buf| {
-                let value = self.table.peek(key, buf);
-                value.map(|value| self.shared.codec.decode(py, value)).transpose()
-            })
+        key::with(key, |key| self.look_at(py, key))
+    }
+
+    /// As [`Inner::look`], for a key's bytes.
+    pub fn look_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
+        with_payload(|buf| {
+            let value = self.table.peek(key, buf);
+            value.map(|value| self.shared.codec.decode(py, value)).transpose()
         })
     }
 

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::flights::{self, CacheLease};
+use super::making::Making;
 use super::shared::{Shared, Store};
 use super::state::{CacheTable, Inner, missing, set_results};
 use super::stats::CacheStats;
@@ -19,6 +20,7 @@ use crate::errors::exception;
 use crate::ffi;
 use crate::meanwhile::Meanwhile;
 use crate::pile::gate::detached;
+use crate::pile::scratch::with_key;
 use crate::{size, time};
 
 /// A limit that is less was meant as a count: the index alone takes as much for the first entry.
@@ -158,7 +160,8 @@ impl CacheTable {
         as_put: &Bound<'py, PyDict>,
         wanted: bool,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        flights::keep(self.open(key.py())?, key, value, (lease, wanted), as_put)
+        let (inner, options) = (self.open(key.py())?, options::of_dict(as_put)?);
+        key::with(key, |key| flights::keep(inner, key, value, (lease, wanted), &options))
     }
 
     /// The value that _keep() made bytes of, built anew.
@@ -245,6 +248,21 @@ impl CacheTable {
     fn _key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = key.py();
         key::with(key, |key| Ok(pyo3::types::PyBytes::new(py, key).into_any()))
+    }
+
+    /// What makes the value of a key that has none: its begin(), keep() and end() are called around the factory.
+    #[pyo3(signature = (key, /))]
+    fn _making(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Making> {
+        key::with(key, |key| Making::new(slf, key))
+    }
+
+    /// As _making(), for the key of a call with these arguments.
+    #[pyo3(signature = (args, kwargs, /))]
+    fn _making_call(slf: &Bound<'_, Self>, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<Making> {
+        with_key(|key| {
+            arguments::write(args, kwargs, key)?;
+            Making::new(slf, key)
+        })
     }
 
     /// The key of a call with these arguments: an object that stands for them.

@@ -1,0 +1,175 @@
+//! Making the value of a key that has none: who runs the factory, and what becomes of the value.
+//!
+//! Around the factory there is no frame of Python's but its caller's, so that what calls itself goes as deep as it would
+//! behind any other cache. Flights themselves, and waiting for them, are Python's: see `gabion._flights`.
+
+use gabion_cache::PutOptions;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict};
+
+use super::flights::{self, CacheLease, enter_flight, leave_flight, run_flight};
+use super::options;
+use super::state::{CacheTable, Inner};
+use crate::ffi;
+use crate::once::{intern, once};
+
+/// What Python code is called for.
+struct Parts {
+    flight: Py<PyAny>,
+    wait_for: Py<PyAny>,
+    refuse_awaitable: Py<PyAny>,
+    missing: Py<PyAny>,
+}
+
+impl Parts {
+    fn get(py: Python<'_>) -> PyResult<&'static Self> {
+        static PARTS: PyOnceLock<Parts> = PyOnceLock::new();
+        once(py, &PARTS, || {
+            let (flights, making) = (py.import("gabion._flights")?, py.import("gabion._making")?);
+            Ok(Self {
+                flight: flights.getattr("Flight")?.unbind(),
+                wait_for: flights.getattr("wait_for")?.unbind(),
+                refuse_awaitable: making.getattr("refuse_awaitable")?.unbind(),
+                missing: flights.getattr("MISSING")?.unbind(),
+            })
+        })
+    }
+}
+
+/// A value that is made by the one who has this, between `begin` and `end`.
+#[pyclass(module = "gabion._native", name = "_CacheMaking")]
+pub(super) struct Making {
+    table: Py<CacheTable>,
+    key: Vec<u8>,
+    flying: Py<PyDict>,
+    name: Py<PyAny>,
+    flight: Py<PyAny>,
+    lease: Option<Py<CacheLease>>,
+    /// What takes the mark away that this code is the flight's factory.
+    token: Option<Py<PyAny>>,
+    made: Option<Py<PyBytes>>,
+}
+
+impl Making {
+    /// Of a key's bytes. Nobody knows of it before `begin`.
+    pub fn new(table: &Bound<'_, CacheTable>, key: &[u8]) -> PyResult<Self> {
+        let py = table.py();
+        let flying = table.getattr(intern!(py, "_flights"))?.getattr(intern!(py, "flying"))?;
+        let name = (table.get().open(py)?.table.name(), PyBytes::new(py, key)).into_pyobject(py)?;
+        let flight = Parts::get(py)?.flight.bind(py).call1((false,))?;
+        Ok(Self {
+            table: table.clone().unbind(),
+            key: key.to_vec(),
+            flying: flying.cast_into()?.unbind(),
+            name: name.into_any().unbind(),
+            flight: flight.unbind(),
+            lease: None,
+            token: None,
+            made: None,
+        })
+    }
+
+    fn inner<'py>(&'py self, py: Python<'py>) -> PyResult<&'py Inner> {
+        self.table.bind(py).get().open(py)
+    }
+
+    /// The key's value, if it has one by now or somebody else makes it; `None` for who is to make it.
+    pub fn enter(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let (parts, flight) = (Parts::get(py)?, self.flight.bind(py).clone());
+        while let Some(other) = enter_flight(self.flying.bind(py), self.name.bind(py), &flight)? {
+            let found = parts.wait_for.bind(py).call1((other,))?;
+            if !found.is(&parts.missing) {
+                let inner = self.inner(py)?;
+                // The newest, or what the other has just made: everybody's own object.
+                let newest = inner.look_at(py, &self.key)?;
+                let made = || inner.shared.codec.decode(py, found.cast::<PyBytes>()?.as_bytes());
+                return newest.map_or_else(made, Ok).map(Some);
+            }
+        }
+        // Before the look: what changes from here on is not in what the factory makes.
+        let lease = Py::new(py, CacheLease::new(&self.inner(py)?.table, &self.key))?;
+        flight.setattr(intern!(py, "lease"), &lease)?;
+        self.lease = Some(lease);
+        self.token = Some(run_flight(&flight)?.unbind());
+        // Another may have put it between the look and the begin.
+        self.inner(py)?.look_at(py, &self.key)
+    }
+
+    /// Stores what the factory returned, if the lease holds.
+    pub fn store(&mut self, value: &Bound<'_, PyAny>, options: &PutOptions) -> PyResult<()> {
+        let py = value.py();
+        if is_awaitable(value) {
+            Parts::get(py)?.refuse_awaitable.bind(py).call1((value,))?;
+        }
+        let Some(lease) = &self.lease else { return Ok(()) };
+        let wanted = self.flight.bind(py).getattr(intern!(py, "awaited"))?.is_truthy()?;
+        let made = flights::keep(self.inner(py)?, &self.key, value, (lease.get(), wanted), options)?;
+        self.made = made.map(Bound::unbind);
+        Ok(())
+    }
+
+    /// Whatever became of it: others may make the value now, and those who wait have it.
+    pub fn leave(&mut self, py: Python<'_>) -> PyResult<()> {
+        if let Some(token) = self.token.take() {
+            flights::rest(token.bind(py));
+        }
+        let made = match &self.made {
+            Some(made) => made.bind(py).as_any(),
+            None => Parts::get(py)?.missing.bind(py),
+        };
+        leave_flight(self.flying.bind(py), self.name.bind(py), self.flight.bind(py), made)
+    }
+}
+
+#[pymethods]
+impl Making {
+    /// The key's value, if it has one by now or somebody else makes it; `missing` for who is to make it.
+    #[pyo3(signature = (missing, /))]
+    fn begin(&mut self, py: Python<'_>, missing: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        Ok(self.enter(py)?.unwrap_or(missing))
+    }
+
+    /// Store what the factory returned; as_put are the keywords of put().
+    #[pyo3(signature = (value, as_put, /))]
+    fn keep(&mut self, value: &Bound<'_, PyAny>, as_put: &Bound<'_, PyDict>) -> PyResult<()> {
+        self.store(value, &options::of_dict(as_put)?)
+    }
+
+    /// Let others make the value, and those who wait have it. Whoever begins ends, whatever comes between.
+    fn end(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.leave(py)
+    }
+}
+
+/// Makes the value of a key's bytes by a function without arguments, or has it from who makes it just now.
+pub(super) fn make<'py>(
+    table: &Bound<'py, CacheTable>,
+    key: &[u8],
+    factory: &Bound<'py, PyAny>,
+    options: &PutOptions,
+) -> PyResult<Py<PyAny>> {
+    let py = table.py();
+    let mut making = Making::new(table, key)?;
+    let made: PyResult<Py<PyAny>> = (|| {
+        if let Some(value) = making.enter(py)? {
+            return Ok(value);
+        }
+        // SAFETY: attached; the caller holds the function over the call; a new reference, or null with an error set.
+        let value = unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(factory.as_ptr(), []))? };
+        making.store(&value, options)?;
+        Ok(value.unbind())
+    })();
+    let left = making.leave(py);
+    let value = made?;
+    left.map(|()| value)
+}
+
+/// Whether `refuse_awaitable` may find something to refuse: what is awaited says so in its class.
+fn is_awaitable(value: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: attached; a live object's class, which is ready, and the methods that it points to are its own.
+    unsafe {
+        let methods = (*ffi::Py_TYPE(value.as_ptr())).tp_as_async;
+        !methods.is_null() && (*methods).am_await.is_some()
+    }
+}
