@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from gabion._flights import MISSING, Flights
@@ -142,7 +143,11 @@ class Table(Maker[_K, _V]):
         """
         pairs = mapping.items() if isinstance(mapping, Mapping) else mapping
         as_put = _given(ttl, idle, expires_at, priority)
-        return sum(self.put(key, value, **as_put) is not PutResult.REJECTED for key, value in pairs)
+        put, rejected, stored = partial(self.put, **as_put) if as_put else self.put, PutResult.REJECTED, 0
+        for key, value in pairs:
+            if put(key, value) is not rejected:
+                stored += 1
+        return stored
 
     def update(self, other: Mapping[_K, _V] | Iterable[tuple[_K, _V]] = (), /, **values: _V) -> None:
         """Store the values of a mapping or of pairs, and keywords under their names, as a dict does. See put_many()."""
@@ -225,8 +230,15 @@ class Table(Maker[_K, _V]):
         >>> cache.incr("requests of 192.0.2.7", ttl=60), cache.incr("requests of 192.0.2.7", ttl=60)
         (1, 2)
         """
-        as_put = _given(ttl, idle, expires_at, priority)
-        return self.change(key, lambda number: number + delta, default, **as_put)
+
+        def added(number: Any) -> Any:
+            return number + delta
+
+        # Nearly always there is a number: nobody looks at the keywords then.
+        changed = self._change(key, added, MISSING)
+        if changed is not MISSING:
+            return changed
+        return self.change(key, added, default, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority)
 
     def _get_or_put(
         self,
@@ -313,8 +325,8 @@ class Table(Maker[_K, _V]):
     def clear(self) -> int:
         """Remove all entries of the table. Return how many.
 
-        Takes time in proportion to the entries of the whole cache, unless no other table has any: then to
-        the memory that they take, as Cache.clear() does.
+        Takes time in proportion to the entries of the whole cache, unless the table has none, or no other table has
+        any: then to the memory that they take, as Cache.clear() does.
         """
         return self._clear_table()
 

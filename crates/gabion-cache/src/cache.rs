@@ -85,8 +85,8 @@ impl Cache {
     /// Drops a table with all that is in it. Handles of it stay safe: gets find nothing, puts are refused. The name can
     /// be given to a new table. False when there is no such table; the default table stays.
     pub fn drop_table(&self, name: &str) -> bool {
-        let table = self.tables().into_iter().skip(1).find(|table| table.name() == name);
-        table.is_some_and(|table| self.table.core.drop_table(&table.record))
+        let core = &self.table.core;
+        core.named(name).is_some_and(|record| core.drop_table(&record))
     }
 
     /// Removes all entries of all tables. Returns how many. In time that goes with the memory that they take, not with their

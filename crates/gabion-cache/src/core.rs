@@ -168,6 +168,13 @@ impl Core {
         Some(handle)
     }
 
+    /// The table of a name, if there is one; not the default one.
+    pub fn named(&self, name: &str) -> Option<Handle> {
+        // The handle is made while the list is locked: see `Record::is_free`.
+        let records = self.records.read().unwrap_or_else(PoisonError::into_inner);
+        records.iter().skip(1).find(|record| record.name == name && !record.is_dropped()).map(Handle::new)
+    }
+
     /// Drops a table and removes its entries; true for the first who does.
     pub fn drop_table(&self, record: &Record) -> bool {
         let dropped = record.drop_it();

@@ -1,6 +1,7 @@
 //! Walks over all entries.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Release;
 
 use gabion_pile::{Place, ReadBuf};
@@ -13,9 +14,14 @@ use crate::record::Record;
 use crate::stats::Figure;
 
 impl Core {
-    /// Locks each shard and has `visit` look at its entries, a segment at a time; calls `unlocked` in between. An entry that is there from begin to end
-    /// is seen; it is seen twice only when segments were merged meanwhile.
-    fn walk<S>(&self, state: &mut S, visit: impl Fn(&mut Locked<'_>, &[Place], &mut S), unlocked: impl Fn(&mut S)) {
+    /// Locks each shard and has `visit` look at its entries, a segment at a time; calls `unlocked` in between, which may
+    /// break off. An entry that is there from begin to end is seen; it is seen twice only when segments were merged meanwhile.
+    fn walk<S>(
+        &self,
+        state: &mut S,
+        visit: impl Fn(&mut Locked<'_>, &[Place], &mut S),
+        unlocked: impl Fn(&mut S) -> ControlFlow<()>,
+    ) {
         for shard in 0..self.shard_count() {
             let (mut next, mut before, mut again) = (0, 0, Vec::new());
             loop {
@@ -38,9 +44,15 @@ impl Core {
                     break;
                 };
                 let places = locked.shard.segments.places(&locked.state.stash, segment);
+                // Memory answers for all of them at one time: they lie anywhere.
+                for &place in &places {
+                    self.pile().prefetch_at(place);
+                }
                 visit(&mut locked, &places, state);
                 self.unlock(locked);
-                unlocked(state);
+                if unlocked(state).is_break() {
+                    return;
+                }
             }
         }
     }
@@ -57,6 +69,13 @@ impl Core {
         let mut all: Vec<_> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
         let records = self.records();
         let is_asked = |other: &Record| record.is_none_or(|record| record.id == other.id);
+        if record.is_some_and(|record| record.counters.entries() == 0) {
+            // As tables of functions often are, in a cache that is full of others.
+            for locked in &mut all {
+                locked.state.leases.end_all(record.map(|record| record.id));
+            }
+            return Some(0);
+        }
         if records.iter().any(|other| !is_asked(other) && other.counters.entries() > 0) {
             return None;
         }
@@ -97,8 +116,19 @@ impl Core {
                 }
             }
         };
-        self.walk(&mut removed, visit, |_| {});
+        let is_done = |_: &mut u64| {
+            // First without the locks, where it may be off by what others are at.
+            let is_done = record.is_some_and(|record| record.counters.entries() == 0 && self.has_none(record));
+            if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.walk(&mut removed, visit, is_done);
         removed
+    }
+
+    /// Whether a table has no entries. Takes all locks.
+    fn has_none(&self, record: &Record) -> bool {
+        let _all: Vec<_> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
+        record.counters.entries() == 0
     }
 
     /// Removes all entries whose time is over. Returns how many.
@@ -137,6 +167,9 @@ impl Core {
             }
         };
         let take = RefCell::new(take);
-        self.walk(&mut Vec::new(), visit, |keys| keys.drain(..).for_each(|key| take.borrow_mut()(&key)));
+        self.walk(&mut Vec::new(), visit, |keys| {
+            keys.drain(..).for_each(|key| take.borrow_mut()(&key));
+            ControlFlow::Continue(())
+        });
     }
 }

@@ -92,3 +92,27 @@ fn threads_put_and_get_while_others_clear() {
     assert_eq!((cache.total_stats().bytes, cache.len()), (0, 0));
     cache.validate().unwrap();
 }
+
+#[test]
+fn a_table_of_few_entries_or_none_is_cleared_among_many() {
+    for mode in MODES {
+        let options = CacheOptions { max_bytes: 64 << 20, mode, shards: Some(4), ..CacheOptions::default() };
+        let cache = Cache::with_options(&options).unwrap();
+        let table = cache.table("few", TableOptions::default()).unwrap();
+        fill(&cache, 2000);
+        let others = cache.len();
+        for few in [0_u32, 1, 3] {
+            for n in 0..few {
+                table.put(&n.to_le_bytes(), b"value", &priority(0));
+            }
+            // Whatever it has, what is made for it just now is not kept.
+            let lease = table.lease(b"made");
+            assert_eq!((table.clear(), table.len(), cache.len()), (few.into(), 0, others));
+            assert_eq!(table.put_made(&lease, b"made", b"value", &priority(0)), None);
+            assert!((0..few).all(|n| get(&table, n.to_le_bytes()).is_none()));
+            cache.validate().unwrap();
+        }
+        assert!(cache.drop_table("few") && !cache.drop_table("few") && !cache.drop_table(""));
+        assert_eq!((cache.len(), cache.tables().len()), (others, 1));
+    }
+}
