@@ -65,7 +65,7 @@ pub use os::{Os, system};
 pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use run::Run;
 pub use set::BlockSet;
-pub use units::UnitTable;
+pub use units::{UnitTable, zero_counts};
 
 /// Bytes in a block: two huge pages of 2 MiB, so that masking any inner address finds the block.
 pub const BLOCK_BYTES: usize = 4 << 20;

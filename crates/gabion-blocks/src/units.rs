@@ -1,8 +1,9 @@
 //! A table that leads to stretches of words without the directory.
 
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::set::BlockSet;
 
@@ -16,7 +17,9 @@ pub struct UnitTable<const N: usize> {
 impl<const N: usize> UnitTable<N> {
     /// A table of `most` places, which all lead nowhere.
     pub fn new(set: &Arc<BlockSet>, most: usize) -> Self {
-        Self { set: Arc::clone(set), units: (0..most).map(|_| AtomicPtr::default()).collect() }
+        // SAFETY: a null pointer is all zero, wherever there are blocks.
+        let units = unsafe { zeroes(most) };
+        Self { set: Arc::clone(set), units }
     }
 
     /// How many places there are.
@@ -61,6 +64,33 @@ impl<const N: usize> UnitTable<N> {
     }
 }
 
+/// So many counts of 0, for a long table of which little may ever be used: see `zeroes`.
+pub fn zero_counts(most: usize) -> Box<[AtomicU32]> {
+    // SAFETY: a count of 0 is all zero.
+    unsafe { zeroes(most) }
+}
+
+/// So many values whose bytes are 0. Memory that the system gives reads as zero: what it gives for a long table is touched
+/// where something is written, and nowhere else.
+///
+/// # Safety
+/// Bytes of 0 are a value of the type.
+unsafe fn zeroes<T>(most: usize) -> Box<[T]> {
+    let layout = Layout::array::<T>(most).expect("a table is no longer than memory");
+    if layout.size() == 0 {
+        return Box::default();
+    }
+    // SAFETY: the layout has a size. What is returned is null, or memory of that layout, which is what a box of so many
+    // values gives back; each of them is whole, because all its bytes are zero (duty of the caller).
+    unsafe {
+        let memory = alloc_zeroed(layout).cast::<T>();
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        Box::from_raw(ptr::slice_from_raw_parts_mut(memory, most))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -74,6 +104,7 @@ mod tests {
         let pool = Pool::new(system(), Settings::unpooled()).unwrap();
         let set = Arc::new(BlockSet::new(&pool, 1).unwrap());
         let (number, _) = set.map().unwrap();
+        assert!(UnitTable::<512>::new(&set, 0).get(0).is_none());
         let table = UnitTable::<512>::new(&set, 3);
         assert_eq!((table.most(), table.bytes()), (3, 24));
         assert!((0..4).all(|place| table.get(place).is_none()));

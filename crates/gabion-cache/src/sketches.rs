@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use gabion_blocks::prefetch;
+use gabion_blocks::{prefetch, zero_counts};
 
 use crate::growth::{Parts, bounds, partner};
 use crate::hash::{KEPT_BITS, SEGMENT_BITS};
@@ -52,7 +52,7 @@ pub(crate) struct Ahead<'a> {
 impl Sketches {
     pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Self {
         let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2).min(1 << SEGMENT_BITS) as usize);
-        let epochs = (0..strip.most()).map(|_| AtomicU32::new(0)).collect();
+        let epochs = zero_counts(strip.most());
         let zero = || AtomicU64::new(0);
         let (parts, noted, late, least, most) = (zero(), zero(), zero(), zero(), zero());
         Self { strip, parts, epochs, epoch: AtomicU32::new(0), noted, late, least, most }
