@@ -78,7 +78,11 @@ class Flight:
         def call() -> None:
             # A loop that was closed: nobody waits there any more.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(wake)
+                if asyncio._get_running_loop() is loop:
+                    # Nothing that sleeps is to be woken, which takes a system call.
+                    wake()
+                else:
+                    loop.call_soon_threadsafe(wake)
 
         self.calls.append(call)
         if not self.ended:
