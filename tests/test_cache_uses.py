@@ -1,6 +1,7 @@
 """What counts as a use of a value, when values end, and what callbacks are given."""
 
 import datetime
+import random
 import signal
 import time
 from collections.abc import Iterator
@@ -133,3 +134,16 @@ def test_calls_for_many_keys_let_signals_in(cache: Cache) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     cache.validate()
+
+
+def test_no_put_evicts_the_whole_cache() -> None:
+    """The heads of all values above 1 KiB stood in one page, and all that was in it went for a page's worth of room."""
+    generator, most = random.Random(7), 0
+    with Cache("32 MiB") as cache:
+        for _ in range(6000):
+            before = cache.stats().evicted
+            cache[generator.randrange(2_000_000)] = bytes(generator.randint(20_000, 100_000))
+            most = max(most, cache.stats().evicted - before)
+        assert len(cache) > 150
+        cache.validate()
+    assert most < 150, most

@@ -26,6 +26,8 @@ pub(crate) struct Effort {
     pub evicted: u64,
     /// Pages that were freed.
     pub pages: u64,
+    /// What stood in the sparsest page was worth more than the page: the rest of long values lies elsewhere.
+    pub heavy: bool,
 }
 
 /// Entries that are evicted at one time when there are no pages: slots of the right class may be among them.
@@ -97,12 +99,15 @@ impl Core {
         let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.weight();
         // Where the order is exact, nobody goes because of where he lies.
         if enough
+            && !effort.heavy
             && !self.parts().0.mode.is_exact()
             && let Some(sparse) = self.pile().sparse_page(false)
-            && self.empty_page(&sparse, Some(request))
         {
-            effort.pages += 1;
-            return true;
+            if self.empty_page(&sparse, Some(request)) {
+                effort.pages += 1;
+                return true;
+            }
+            effort.heavy = true;
         }
         let before = effort.evicted;
         self.evict_some(shard, request, effort);
@@ -156,14 +161,18 @@ impl Core {
     }
 
     /// Moves the entries of a page to other pages; where there is no room for one, it is evicted if a put is given that may
-    /// do so. False when something stays.
+    /// do so, up to what the put and the page weigh: all values that are not short may have their heads in one page. False when
+    /// something stays.
     fn empty_page(&self, page: &SparsePage, request: Option<&Request<'_>>) -> bool {
         let places = self.pile().places_in(page);
-        !places.is_empty() && places.into_iter().all(|place| self.move_entry(page, place, request))
+        let (mut gone, most) = (0, request.map_or(u64::MAX, |of| of.weight() + PAGE_BYTES as u64));
+        let mut empties = |place| gone <= most && self.move_entry(page, place, request, &mut gone);
+        !places.is_empty() && places.into_iter().all(&mut empties)
     }
 
-    /// Moves the entry at a place out of a page; false when something else lies there, or it has to stay.
-    fn move_entry(&self, page: &SparsePage, place: Place, request: Option<&Request<'_>>) -> bool {
+    /// Moves the entry at a place out of a page, or evicts it and counts what has `gone`; false when something else lies there,
+    /// or it has to stay.
+    fn move_entry(&self, page: &SparsePage, place: Place, request: Option<&Request<'_>>, gone: &mut u64) -> bool {
         // Whose it is, is told by its key, which says the shard. What was read without a lock is a guess.
         let Some(glance) = self.pile().glance(place) else { return false };
         let Some((table, key)) = key_at(self.pile(), &glance) else { return false };
@@ -182,6 +191,7 @@ impl Core {
             let is_own = |of: &Request<'_>| (of.record.id, of.image.key) == (table, &*key);
             let may_go = request.is_some_and(|of| priority <= of.priority && !(of.spare && is_own(of)));
             if may_go {
+                *gone += locked.entry(place.to_bits()).stored();
                 locked.remove_entry(place.to_bits(), Some(Reason::Evicted));
             }
             may_go
