@@ -1,5 +1,6 @@
 //! What callers ask of a table: read, put, remove, touch.
 
+use std::cell;
 use std::time::Duration;
 
 use gabion_pile::ReadBuf;
@@ -129,7 +130,8 @@ impl Core {
         let (due, times) = self.times(record, options);
         let layout = Layout::new(image, value.len(), due.is_some(), times);
         let (clock, priority) = (self.clock(), options.priority);
-        Request { record, image, hash, value, layout, due, times, priority, when, spare: false, clock }
+        let (spare, met) = (false, cell::Cell::default());
+        Request { record, image, hash, value, layout, due, times, priority, when, spare, clock, met }
     }
 
     #[inline]
@@ -165,6 +167,7 @@ impl Core {
                 }
                 // Its old value is not what the caller wants to be found. It also leaves room for another try.
                 let removed = self.remove_locked(&mut locked, request.image, request.hash);
+                request.met.set(false);
                 let tried_with_it = removed.is_some();
                 self.unlock(locked);
                 if removed == Some(true) {

@@ -20,7 +20,10 @@ impl<'a> Locked<'a> {
     #[inline(never)]
     pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
         self.wanted = request.layout.rest.is_none().then_some(request.layout.stored);
-        let step = self.put_with(request, sure).unwrap_or_else(Step::from);
+        let step = match self.put_with(request, sure).unwrap_or_else(Step::from) {
+            Step::Inserted if request.met.get() => Step::Renewed,
+            step => step,
+        };
         self.wanted = None;
         if let Some(place) = self.vacant.take() {
             self.discard(place.to_bits());
@@ -44,6 +47,7 @@ impl<'a> Locked<'a> {
                 return Ok(Step::Unwanted);
             }
             self.note_change(request);
+            request.met.set(true);
             if self.overwrite(request, id) {
                 return Ok(Step::Replaced);
             }
@@ -140,7 +144,6 @@ impl<'a> Locked<'a> {
     fn store(&mut self, request: &Request<'_>, found: Option<Id>) -> Result<Step, Lack> {
         let place = self.put_entry(request)?;
         // What made room may have been the key's own old entry.
-        let had = found.is_some();
         let found = found.and_then(|_| self.shard.find(&mut self.state, self.ground, request.image, request.hash));
         if let Some(id) = found {
             self.swap(request, id, place);
@@ -151,7 +154,7 @@ impl<'a> Locked<'a> {
             self.discard(place.to_bits());
             Lack::Pages(error)
         })?;
-        Ok(if had { Step::Renewed } else { Step::Inserted })
+        Ok(Step::Inserted)
     }
 
     /// Puts an entry's payload, in one or two objects.

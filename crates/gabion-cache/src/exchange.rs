@@ -1,5 +1,7 @@
 //! A step from one value to the next, taken only while the former is still there.
 
+use std::cell::Cell;
+
 use gabion_pile::ReadBuf;
 
 use crate::core::Core;
@@ -46,8 +48,9 @@ impl Core {
             let (due, times, priority) = (entry.due(), entry.times(), entry.about().priority);
             let layout = Layout::new(&image, new.len(), due.is_some(), times);
             let (image, clock) = (&image, self.clock());
-            let (when, spare) = (When::Always, true);
-            let request = Request { record, image, hash, value: new, layout, due, times, priority, when, spare, clock };
+            let (when, spare, met) = (When::Always, true, Cell::new(false));
+            let request =
+                Request { record, image, hash, value: new, layout, due, times, priority, when, spare, clock, met };
             let mut step = if refused { Step::Refused } else { locked.put(&request, effort.sure) };
             if let Step::Refused = step {
                 // The old value must not be taken for the new one. It also leaves room for another try. It may be gone: its end
@@ -55,6 +58,7 @@ impl Core {
                 if let Some(id) = locked.shard.find(&mut locked.state, locked.ground, image, hash) {
                     locked.remove_entry(id, None);
                     record.counters.count(Figure::Removed);
+                    request.met.set(false);
                 }
                 if let Step::Inserted = locked.put(&request, false) {
                     step = Step::Inserted;

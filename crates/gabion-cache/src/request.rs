@@ -1,5 +1,6 @@
 //! A put on its way, and how far it came.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use gabion_blocks::BlockError;
@@ -40,6 +41,8 @@ pub(crate) struct Request<'a> {
     /// The key's entry stays until the new one is there, and makes no room for it but its own.
     pub spare: bool,
     pub clock: &'a Arc<dyn Clock>,
+    /// The key had a value when it was looked for. It may be gone by the time that there is room for the new one.
+    pub met: Cell<bool>,
 }
 
 impl Request<'_> {

@@ -395,3 +395,16 @@ fn what_finds_no_place_in_the_index_gets_one_that_becomes_free() {
     cache.validate().unwrap();
     assert!(stashed() < before / 10, "{} wait beside room for nearly all", stashed());
 }
+
+/// Its old value had gone at the first try, to make room, and at the second nothing was there to be replaced.
+#[test]
+fn a_value_that_makes_room_for_its_own_new_one_is_replaced() {
+    for mode in [Mode::Fifo, Mode::Lru, Mode::S3Fifo, Mode::Sketch] {
+        let (cache, _) = cache(6000, mode);
+        assert_eq!(cache.put(&[56], &vec![1; 519], &priority(0)), PutResult::Inserted);
+        assert_eq!(cache.add(&[0], &vec![2; 2721], &priority(0)), Some(PutResult::Inserted));
+        assert_eq!(cache.put(&[56], &vec![3; 3081], &priority(0)), PutResult::Replaced, "{mode:?}");
+        assert_eq!(get(&cache, [56]), Some(vec![3; 3081]));
+        cache.validate().unwrap();
+    }
+}

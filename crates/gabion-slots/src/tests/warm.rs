@@ -129,7 +129,7 @@ fn a_chunk_grows_into_free_room_alone() {
     let one = take(&slots, A, 4000);
     give(&slots, two);
     let same = grown(one, 4000, 7000);
-    // SAFETY: live.
+    // SAFETY: live, and not freed since.
     let room = unsafe { slots.usable_size(same) };
     assert!(same == one && room >= 7000, "what was free behind it serves: {room}");
     slots.validate().unwrap();
