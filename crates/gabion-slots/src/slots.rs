@@ -301,9 +301,10 @@ impl Slots {
             (Tier::Slot, Tier::Slot) => (room == slot_bytes(class_of(new, mask)), new),
             (Tier::Chunk { .. }, Tier::Chunk { .. }) if new.size() > room => {
                 let _inside = inside::enter();
-                // SAFETY: the caller's duty; just found to be in use.
-                let grown =
-                    seat::with_arena(&self.shared, |mine| unsafe { self.shared.grow_chunk(mine, at, new.size()) });
+                let grown = seat::with_arena(&self.shared, |mine| {
+                    // SAFETY: the caller's duty; just found to be in use.
+                    unsafe { self.shared.grow_chunk(mine, at, new.size()) }
+                });
                 (grown.unwrap_or(false), new)
             }
             (Tier::Chunk { .. }, Tier::Chunk { .. }) => (new.size() >= room / 2, new),

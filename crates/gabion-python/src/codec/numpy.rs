@@ -67,7 +67,7 @@ struct Item {
 
 impl Item {
     fn find(dtype: &Own, letter: char) -> Raise<Item> {
-        // SAFETY: held; new references or null with an error. The copy is within the object, whose size is asked first.
+        // SAFETY: held; new references or null with an error. What is read is within the object, whose size is asked first.
         unsafe {
             let letter = Own::take(ffi::PyUnicode_FromOrdinal(letter as _))?;
             let dtype = Own::take(ffi::PyObject_CallOneArg(dtype.ptr(), letter.ptr()))?;
@@ -93,7 +93,7 @@ const HEAD: usize = size_of::<PyObject>();
 /// The value of a single item.
 ///
 /// # Safety
-/// `obj` is an object with so many bytes behind its head.
+/// `obj` is an object with so many bytes behind its head, which lives and does not change as long as they are looked at.
 pub unsafe fn value_of<'a>(obj: *mut PyObject, size: usize) -> &'a [u8] {
     // SAFETY: as the caller promised.
     unsafe { std::slice::from_raw_parts(obj.cast::<u8>().add(HEAD), size) }
