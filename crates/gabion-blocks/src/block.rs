@@ -1,10 +1,11 @@
 //! A view of one block as 8-byte atomic words.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::copy::{copy_in, copy_out, low_bytes, prefetch};
+use crate::copy::{copy_in, copy_out, copy_out_anew, low_bytes, prefetch};
 use crate::{BLOCK_BYTES, PAGE_BYTES};
 
 /// 8-byte words in a block.
@@ -91,6 +92,31 @@ impl<'a> Block<'a> {
             // Relaxed: as in `copy_out`.
             let last = word.load(Ordering::Relaxed).to_le_bytes();
             tail.copy_from_slice(&last[..tail.len()]);
+        }
+    }
+
+    /// As [`Block::read`], from any byte of the block on, which need not be a word's first, to where nothing was yet.
+    ///
+    /// # Panics
+    /// When the range is not inside the block.
+    pub fn read_anew(self, at: usize, into: &mut [MaybeUninit<u8>]) {
+        let (first, skipped) = (at / 8, at % 8);
+        let words = self.words(first, (skipped + into.len()).div_ceil(8));
+        // Relaxed, here and below: as in `copy_out`.
+        let bytes_of = |word: &AtomicU64| word.load(Ordering::Relaxed).to_le_bytes().map(MaybeUninit::new);
+        let (head, into) = into.split_at_mut(into.len().min((8 - skipped) % 8));
+        let words = match words.split_first() {
+            Some((word, words)) if skipped > 0 => {
+                head.copy_from_slice(&bytes_of(word)[skipped..skipped + head.len()]);
+                words
+            }
+            _ => words,
+        };
+        let (whole, tail) = into.as_chunks_mut::<8>();
+        let (whole_words, last) = words.split_at(whole.len());
+        copy_out_anew(whole_words, whole);
+        if let Some(word) = last.first() {
+            tail.copy_from_slice(&bytes_of(word)[..tail.len()]);
         }
     }
 

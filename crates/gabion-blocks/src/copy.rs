@@ -5,10 +5,11 @@
 //!
 //! No compiler joins atomic accesses, so 64 bytes would be eight loads and eight stores that all wait for one line of memory,
 //! and so many waiting instructions keep the processor from reaching the next object meanwhile. On x86-64 these move 16 bytes
-//! each.
+//! each, and 32 of what is long.
 //!
 //! Whoever knows early what it will read or write asks for it by [`prefetch`].
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
 
 /// Asks for the cache line at an address ahead of its use. A hint; any address may be given. Does nothing but on x86-64.
@@ -36,6 +37,17 @@ pub fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
     unsafe { copy_words(words.as_ptr().cast(), into.as_mut_ptr().cast(), words.len()) };
 }
 
+/// As [`copy_out`], to where nothing was yet.
+///
+/// # Panics
+/// When `into` is not as long as `words`.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) fn copy_out_anew(words: &[AtomicU64], into: &mut [[MaybeUninit<u8>; 8]]) {
+    assert_eq!(words.len(), into.len(), "one word for each eight bytes");
+    // SAFETY: as in `copy_out`; what is only written need not be initialized.
+    unsafe { copy_words(words.as_ptr().cast(), into.as_mut_ptr().cast(), words.len()) };
+}
+
 /// Copies words in.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
@@ -59,6 +71,7 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, count: usize) {
     // copied twice: a reader finds any mixture either way.
     unsafe {
         match count {
+            LONG.. if std::arch::is_x86_feature_detected!("avx") => copy_long(from, to, bytes),
             17.. => {
                 let mut at = 0;
                 while at + 64 < bytes {
@@ -86,6 +99,51 @@ unsafe fn copy_words(from: *const u8, to: *mut u8, count: usize) {
             1 => copy_8(from, to),
             0 => {}
         }
+    }
+}
+
+/// Words from which on wider moves pay: they take a sixth less time than those of 16 bytes.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const LONG: usize = 256;
+
+/// Copies `bytes` bytes, [`LONG`] words or more.
+///
+/// # Safety
+/// As [`copy_words`]; and the processor has AVX.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(never)]
+#[target_feature(enable = "avx")]
+unsafe fn copy_long(from: *const u8, to: *mut u8, bytes: usize) {
+    let mut at = 0;
+    // SAFETY: no piece begins before the first byte or ends behind the last (duty of the caller: there is one piece at least).
+    unsafe {
+        while at + 128 < bytes {
+            copy_128(from.add(at), to.add(at));
+            at += 128;
+        }
+        copy_128(from.add(bytes - 128), to.add(bytes - 128));
+        // SAFETY: touches what only AVX knows of; code without it would be slow beside it.
+        std::arch::asm!("vzeroupper", options(nomem, nostack, preserves_flags));
+    }
+}
+
+/// # Safety
+/// As [`copy_words`], for sixteen words; and the processor has AVX.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+#[target_feature(enable = "avx")]
+unsafe fn copy_128(from: *const u8, to: *mut u8) {
+    // SAFETY: as in `copy_64`, for sixteen words.
+    unsafe {
+        std::arch::asm!(
+            "vmovups {a}, [{from}]", "vmovups {b}, [{from} + 32]",
+            "vmovups {c}, [{from} + 64]", "vmovups {d}, [{from} + 96]",
+            "vmovups [{to}], {a}", "vmovups [{to} + 32], {b}",
+            "vmovups [{to} + 64], {c}", "vmovups [{to} + 96], {d}",
+            from = in(reg) from, to = in(reg) to,
+            a = out(ymm_reg) _, b = out(ymm_reg) _, c = out(ymm_reg) _, d = out(ymm_reg) _,
+            options(nostack, preserves_flags),
+        );
     }
 }
 
@@ -154,6 +212,20 @@ pub fn copy_out(words: &[AtomicU64], into: &mut [[u8; 8]]) {
     }
 }
 
+/// As [`copy_out`], to where nothing was yet.
+///
+/// # Panics
+/// When `into` is not as long as `words`.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(crate) fn copy_out_anew(words: &[AtomicU64], into: &mut [[MaybeUninit<u8>; 8]]) {
+    use std::sync::atomic::Ordering::Relaxed;
+    assert_eq!(words.len(), into.len(), "one word for each eight bytes");
+    for (word, bytes) in words.iter().zip(into) {
+        // Relaxed: as in `copy_out`.
+        *bytes = word.load(Relaxed).to_le_bytes().map(MaybeUninit::new);
+    }
+}
+
 /// Copies words in.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline]
@@ -183,7 +255,7 @@ mod tests {
 
     #[test]
     fn every_length_comes_back() {
-        let plain: Vec<[u8; 8]> = (0..40_u64).map(|word| (word * 0x0102_0408_1020_4081).to_le_bytes()).collect();
+        let plain: Vec<[u8; 8]> = (0..300_u64).map(|word| (word * 0x0102_0408_1020_4081).to_le_bytes()).collect();
         for length in 0..=plain.len() {
             let words: Vec<_> = (0..=length).map(|_| AtomicU64::new(7)).collect();
             copy_in(&plain[..length], &words[..length]);
@@ -191,6 +263,11 @@ mod tests {
             let mut out = vec![[9; 8]; length + 1];
             copy_out(&words[..length], &mut out[..length]);
             assert_eq!((&out[..length], out[length]), (&plain[..length], [9; 8]));
+            let mut anew = vec![[MaybeUninit::new(9_u8); 8]; length];
+            copy_out_anew(&words[..length], &mut anew);
+            // SAFETY: every byte was set, before and now.
+            let anew = anew.iter().map(|bytes| bytes.map(|byte| unsafe { byte.assume_init() }));
+            assert!(anew.eq(plain[..length].iter().copied()));
         }
     }
 

@@ -244,6 +244,8 @@ impl std::fmt::Debug for BlockSet {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::MaybeUninit;
+
     use super::*;
     use crate::os::Twin;
     use crate::pool::{Request, Settings};
@@ -292,6 +294,15 @@ mod tests {
                 block.read(at, &mut back[..bytes.len()]);
                 assert_eq!(back[..bytes.len()], bytes);
                 assert_eq!(back[bytes.len()..], [0xEE; 9], "written beyond its end");
+            }
+            for first in 0..bytes.len() {
+                let mut back = [MaybeUninit::new(0xEE); 209];
+                block.read_anew(8 * 101 + first, &mut back[..bytes.len() - first]);
+                // SAFETY: every byte was set, before and now.
+                let back = back.map(|byte| unsafe { byte.assume_init() });
+                let (read, beyond) = back.split_at(bytes.len() - first);
+                assert_eq!(read, &bytes[first..]);
+                assert!(beyond.iter().all(|&byte| byte == 0xEE), "written beyond its end");
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::{cell, fmt};
 
 use gabion_blocks::BlockError;
-use gabion_pile::ReadBuf;
+use gabion_pile::{ReadBuf, Reading};
 
 use crate::ahead::Foreseen;
 use crate::bucket::Cell;
@@ -39,6 +39,9 @@ pub struct Table {
     record: Handle,
     flights: Arc<Flights>,
 }
+
+/// How a get goes on when a short look did not tell.
+type Again<'t, 'b, R> = fn(&'t Table, &[u8], &'b mut ReadBuf) -> Option<R>;
 
 impl Cache {
     /// A cache of at most `max_bytes`, with the default options.
@@ -165,32 +168,60 @@ impl Table {
     pub fn get<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         // A row of gets is as fast as the processor sees the next ones' lines ahead: so there are few instructions here, and
         // whatever is not nearly always so stands elsewhere.
-        if self.record.id != DEFAULT {
-            return self.get_named(key, buf);
-        }
-        // The default table is never dropped.
-        self.get_by(Image::short(DEFAULT, key), key, buf)
+        self.get_by(key, buf, Self::get_again)
     }
 
-    #[inline(never)]
-    fn get_named<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
-        self.get_by(Image::short(self.record.id, key).filter(|_| !self.record.is_dropped()), key, buf)
+    /// As [`Table::get`], but a long value stays where it lies until its reader knows where it belongs.
+    #[inline]
+    pub fn get_or_find<'a>(&'a self, key: &[u8], buf: &'a mut ReadBuf) -> Option<Reading<'a>> {
+        self.get_by(key, buf, Self::find_again)
     }
 
     #[inline(always)]
-    fn get_by<'b>(&self, image: Option<Image<'_>>, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
-        let Some(image) = image else { return self.get_again(key, buf) };
+    fn get_by<'t, 'b, R: From<&'b [u8]>>(
+        &'t self,
+        key: &[u8],
+        buf: &'b mut ReadBuf,
+        again: Again<'t, 'b, R>,
+    ) -> Option<R> {
+        if self.record.id != DEFAULT {
+            return self.get_named(key, buf, again);
+        }
+        // The default table is never dropped.
+        self.get_at(Image::short(DEFAULT, key), key, buf, again)
+    }
+
+    #[inline(never)]
+    fn get_named<'t, 'b, R: From<&'b [u8]>>(
+        &'t self,
+        key: &[u8],
+        buf: &'b mut ReadBuf,
+        again: Again<'t, 'b, R>,
+    ) -> Option<R> {
+        let image = Image::short(self.record.id, key).filter(|_| !self.record.is_dropped());
+        self.get_at(image, key, buf, again)
+    }
+
+    #[inline(always)]
+    fn get_at<'t, 'b, R: From<&'b [u8]>>(
+        &'t self,
+        image: Option<Image<'_>>,
+        key: &[u8],
+        buf: &'b mut ReadBuf,
+        again: Again<'t, 'b, R>,
+    ) -> Option<R> {
+        let Some(image) = image else { return again(self, key, buf) };
         match self.core.look(&image, buf) {
             Look::Value(found, cell) if cell.is_worn() && self.core.lives_long(found.due) => {
                 self.record.counters.count(Figure::Hits);
-                Some(buf.copied(found.offset))
+                Some(buf.copied(found.offset).into())
             }
-            Look::Value(found, cell) => self.get_found(key, found, cell, buf),
+            Look::Value(found, cell) => self.get_found(key, found, cell, buf).map(R::from),
             Look::Nothing => {
                 self.record.counters.count(Figure::Misses);
                 None
             }
-            Look::Unclear => self.get_again(key, buf),
+            Look::Unclear => again(self, key, buf),
         }
     }
 
@@ -204,6 +235,12 @@ impl Table {
     fn get_again<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         let offset = self.core.read(&self.record, key, true, buf)?;
         Some(&buf.payload()[offset..])
+    }
+
+    #[inline(never)]
+    fn find_again<'a>(&'a self, key: &[u8], buf: &'a mut ReadBuf) -> Option<Reading<'a>> {
+        let offset = buf.leaving(|buf| self.core.read(&self.record, key, true, buf))?;
+        Some(self.core.pile().reading(buf, offset))
     }
 
     /// Asks memory for the part of the index where a key is looked up; [`Table::foresee_entry`] goes on from there. For who

@@ -167,7 +167,7 @@ pub use cache::{Cache, Table};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use core::{Departure, Listener};
 pub use flight::{Begin, Deadlock, Flights, Runner, Ticket, Waiting, this_thread};
-pub use gabion_pile::ReadBuf;
+pub use gabion_pile::{Long, ReadBuf, Reading};
 pub use lease::Lease;
 pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 pub use policy::Mode;

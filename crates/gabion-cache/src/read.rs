@@ -9,6 +9,9 @@ use crate::entry::{DUE, Entry, Flags};
 use crate::key::Image;
 use crate::wheel::Due;
 
+/// Bytes that may come before a value that is left where it lies.
+const MOST_BEFORE: usize = 512;
+
 /// What was read at a place.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
@@ -113,6 +116,10 @@ fn read_split(
     let offset = image.len() - inline;
     if !copy && offset == 0 {
         return Ok(Some(Found { offset, due }));
+    }
+    // What of the key lies there is looked at, and has to be there.
+    if offset > MOST_BEFORE {
+        buf.leave_nothing();
     }
     // The second object never changes, and is removed after the first: if it is still there, it was the value when the
     // index was looked at again.

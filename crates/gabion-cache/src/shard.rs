@@ -131,7 +131,8 @@ pub(crate) struct State {
     pub ghosts: Option<Box<Ghosts>>,
     /// Where payloads are put together.
     pub payload: Vec<u8>,
-    pub buf: ReadBuf,
+    /// Where long keys are looked at.
+    pub buf: Box<ReadBuf>,
 }
 
 impl Shard {

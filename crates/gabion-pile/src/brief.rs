@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::Acquire;
 use gabion_blocks::copy_out;
 use gabion_heap::{MAX_SLOT_WORDS, Turns};
 
+use crate::buf::ReadBuf;
 use crate::place::{IndexedPile, Place};
 use crate::protocol::unchanged_while;
-use crate::read::ReadBuf;
 use crate::word::{MOST_LENGTH, Word};
 
 /// Words from a slot's first on that a brief glance may look at: the slot and, because what is taken for a payload may be

@@ -45,6 +45,8 @@ mod large;
 
 mod pins;
 
+mod buf;
+
 mod slot;
 
 mod shard;
@@ -54,6 +56,8 @@ mod change;
 mod stats;
 
 mod pile;
+
+mod long;
 
 mod read;
 
@@ -75,13 +79,14 @@ mod view;
 mod tests;
 
 pub use brief::BriefGlance;
+pub use buf::ReadBuf;
 pub use change::CHUNK_PAYLOAD;
 pub use error::{PileError, PointerFault};
 pub use iterate::{Cursor, Pointers};
+pub use long::{Long, Reading};
 pub use pile::{Pile, PileOptions};
 pub use place::{Body, Glance, IndexedPile, Place, SparsePage};
 pub use pointer::Pointer;
-pub use read::ReadBuf;
 pub use stats::PileStats;
 pub use view::View;
 

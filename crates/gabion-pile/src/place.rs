@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use gabion_blocks::{Block, WORDS_PER_BLOCK};
 use gabion_heap::{Descriptor, Kind, Loc, slots_in_page};
 
+use crate::buf::ReadBuf;
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::protocol::unchanged_while;
-use crate::read::ReadBuf;
 use crate::word::{State, Word};
 
 /// Where an object's slot is: a pointer without its generation. It does not say whether the object is still there.

@@ -6,108 +6,15 @@ use std::sync::atomic::Ordering::Acquire;
 use gabion_blocks::{Block, WORDS_PER_BLOCK};
 use gabion_heap::{Descriptor, Kind, Loc, PageSlot};
 
+use crate::buf::{BEGINNING, Elsewhere, LONG, Left, ReadBuf};
 use crate::change::Guest;
 use crate::error::PileError;
-use crate::large::ChargedRun;
+use crate::long::Reading;
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::protocol::{copy_unless_changed, second_guard};
 use crate::slot::{Slot, guest_header};
 use crate::word::{GuestHeader, State, Word};
-
-/// Room that payloads are copied into, reused from read to read.
-///
-/// It grows to the longest payload read and keeps that size. Payloads over 1 MiB are not copied at all: it holds on to
-/// their run, which counts in the pile's limit, until the next read or [`ReadBuf::let_go`].
-#[derive(Debug)]
-pub struct ReadBuf {
-    bytes: Vec<u8>,
-    run: Option<Arc<ChargedRun>>,
-    length: usize,
-}
-
-impl ReadBuf {
-    /// An empty buffer; it takes memory at the first read.
-    pub const fn new() -> Self {
-        Self { bytes: Vec::new(), run: None, length: 0 }
-    }
-
-    /// The payload that was read last.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        match &self.run {
-            Some(run) => run.bytes(),
-            None => &self.bytes[..self.length],
-        }
-    }
-
-    /// Bytes that the buffer keeps.
-    pub fn capacity(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Lets go of a run that the last read may have left here; the payload is empty then.
-    pub fn let_go(&mut self) {
-        if self.run.take().is_some() {
-            self.length = 0;
-        }
-    }
-
-    /// The payload that was read last, from byte `first` on, by who knows that it was copied: it was not over 1 MiB. Another
-    /// one is empty here, or whatever was copied before it.
-    #[inline(always)]
-    pub fn copied(&self, first: usize) -> &[u8] {
-        #[cold]
-        fn nothing<'a>() -> &'a [u8] {
-            &[]
-        }
-        // No `unwrap_or_default`: that is compiled without branches, which takes longer than one that is foreseen.
-        self.bytes.get(first..self.length).unwrap_or_else(nothing)
-    }
-
-    /// As [`ReadBuf::take_room`], in words, of which `length` bytes take so many; `None` when there is not enough room yet, or a
-    /// run to let go of.
-    #[inline(always)]
-    pub(crate) fn room_at_hand(&mut self, length: usize, words: usize) -> Option<&mut [[u8; 8]]> {
-        if self.run.is_some() {
-            return None;
-        }
-        let room = self.bytes.as_chunks_mut::<8>().0.get_mut(..words)?;
-        self.length = length;
-        Some(room)
-    }
-
-    /// Room for `length` bytes, in whole words, which become the payload read last.
-    #[inline]
-    pub(crate) fn take_room(&mut self, length: usize) -> &mut [u8] {
-        if self.run.is_some() {
-            self.let_go();
-        }
-        self.length = length;
-        self.room(length)
-    }
-
-    /// Room for whole words that hold `length` bytes.
-    #[inline]
-    fn room(&mut self, length: usize) -> &mut [u8] {
-        let bytes = length.next_multiple_of(8);
-        if self.bytes.len() < bytes {
-            self.grow(bytes);
-        }
-        &mut self.bytes[..bytes]
-    }
-
-    #[cold]
-    fn grow(&mut self, bytes: usize) {
-        self.bytes.resize(bytes.next_power_of_two().max(1024), 0);
-    }
-}
-
-impl Default for ReadBuf {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 /// How many times a read is tried beside writers before it asks for the lock.
 const ATTEMPTS: u32 = 64;
@@ -126,6 +33,24 @@ impl Pile {
         }
     }
 
+    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs.
+    ///
+    /// # Errors
+    /// [`PileError::Pointer`] when the pointer is not live.
+    #[inline(always)]
+    pub fn read_or_find<'a>(&'a self, pointer: Pointer, buf: &'a mut ReadBuf) -> Result<Reading<'a>, PileError> {
+        match self.read_well_filled(pointer, buf) {
+            Some(length) => Ok(Reading::Whole(&buf.bytes[..length])),
+            None => self.find_elsewhere(pointer, buf),
+        }
+    }
+
+    #[inline(never)]
+    fn find_elsewhere<'a>(&'a self, pointer: Pointer, buf: &'a mut ReadBuf) -> Result<Reading<'a>, PileError> {
+        buf.leaving(|buf| self.read_elsewhere(pointer, buf).map(drop))?;
+        Ok(self.reading(buf, 0))
+    }
+
     /// Reads what nearly every object is: in a slot that it fills well, and not written to at this moment. Returns the
     /// payload's length.
     ///
@@ -137,7 +62,7 @@ impl Pile {
         let block = self.blocks.block(at.number())?;
         // Acquire: pairs with the release in which the page was given its use.
         let descriptor = Descriptor::from_bits(Descriptor::of(block, at.page()).load(Acquire));
-        if descriptor.kind() != Kind::Slots || buf.run.is_some() {
+        if descriptor.kind() != Kind::Slots || buf.elsewhere.is_some() {
             return None;
         }
         let capacity = 8 * (PageSlot::at(descriptor.class(), at.word())?.words() - 1);
@@ -187,7 +112,7 @@ impl Pile {
                 let length = buf.length;
                 guest.block.read(guest.header + 1, buf.room(length));
             }
-            State::Large { index } => buf.run = locked.large.get(index).cloned(),
+            State::Large { index } => buf.elsewhere = locked.large.get(index).cloned().map(Elsewhere::Run),
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         }
         drop(locked);
@@ -220,10 +145,22 @@ impl Pile {
         if header + 1 + length.div_ceil(8) > WORDS_PER_BLOCK {
             return false;
         }
-        buf.length = length;
+        let leave = buf.leaves && length >= LONG;
+        let copied = if leave { BEGINNING } else { length };
+        buf.length = copied;
         let guards =
             [first, (&slot.block, slot.at.page(), slot.descriptor.bits()), (&host, at.page(), descriptor.bits())];
-        copy_unless_changed((&host, header + 1), buf.room(length), guards)
+        if !copy_unless_changed((&host, header + 1), buf.room(copied), guards) {
+            return false;
+        }
+        if leave {
+            // A page's descriptor is the word of that number in its block.
+            let told = |at: Loc, descriptor: Descriptor| (Loc::new(at.number(), at.page()), descriptor.bits());
+            let guards = [(slot.at, word.0), told(slot.at, slot.descriptor), told(at, descriptor)];
+            let payload = Loc::new(at.number(), header + 1);
+            buf.elsewhere = Some(Elsewhere::Left(Left { payload, length, guards }));
+        }
+        true
     }
 
     /// Removes the object if its payload is still what `buf` was last read from; false when it was replaced meanwhile.
@@ -241,8 +178,8 @@ impl Pile {
                 let guest = Guest::find(self.ground(), at);
                 holds(guest.block, guest.header + 1, guest.read_header().length(), buf.payload())
             }
-            State::Large { index } => match (locked.large.get(index), &buf.run) {
-                (Some(now), Some(run)) => Arc::ptr_eq(now, run),
+            State::Large { index } => match (locked.large.get(index), &buf.elsewhere) {
+                (Some(now), Some(Elsewhere::Run(run))) => Arc::ptr_eq(now, run),
                 _ => false,
             },
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use gabion_pile::{Pile, PileError, PileOptions, Pointer, ReadBuf};
+use gabion_pile::{Pile, PileError, PileOptions, Pointer, ReadBuf, Reading};
 
 /// A small generator (Marsaglia 2003): the same numbers for the same seed, everywhere.
 struct Random(u64);
@@ -29,7 +29,7 @@ fn number(name: &str, default: u64) -> u64 {
 /// A payload that shows any mixture: every word is the same number, and the number knows the length.
 fn payload(random: &mut Random, bytes: &mut Vec<u8>) {
     let length = match random.below(20) {
-        0 => random.below(9000),
+        0 => random.below(40_000),
         1 => 1_040_000 + random.below(16_000),
         2..8 => 200 + random.below(900),
         _ => random.below(200),
@@ -92,6 +92,17 @@ fn work(pile: &Arc<Pile>, places: &[AtomicU64], seed: u64, end: Instant) -> u64 
                     check(popped);
                 }
             }
+            10..12 => match pile.read_or_find(pointer, &mut buf) {
+                Ok(Reading::Whole(read)) => check(read),
+                Ok(Reading::Long(long)) => {
+                    let (first, mut read) = (random.below(long.len() as u64) as usize, Vec::new());
+                    if long.append(0, first, &mut read) && long.append(first, long.len() - first, &mut read) {
+                        assert!(read.starts_with(long.beginning()));
+                        check(&read);
+                    }
+                }
+                Err(error) => allowed(&error),
+            },
             _ => match pile.read(pointer, &mut buf) {
                 Ok(read) => check(read),
                 Err(error) => allowed(&error),

@@ -14,6 +14,8 @@ mod leases;
 
 mod limits;
 
+mod long;
+
 mod model;
 
 mod pieces;

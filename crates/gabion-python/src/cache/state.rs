@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use gabion_cache::{PutOptions, PutResult, ReadBuf, Table, Value};
+use gabion_cache::{Long, PutOptions, PutResult, ReadBuf, Reading, Table, Value};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -103,10 +103,20 @@ impl Inner {
     /// As [`Inner::build`], for a key's bytes.
     #[inline]
     pub fn build_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
-        with_payload(|buf| match self.table.get(key, buf) {
-            Some(value) => self.shared.codec.decode(py, value).map(Some),
+        with_payload(|buf| match self.table.get_or_find(key, buf) {
+            Some(Reading::Whole(value)) => self.shared.codec.decode(py, value).map(Some),
+            Some(Reading::Long(long)) => self.build_long(py, key, &long),
             None => Ok(None),
         })
+    }
+
+    #[inline(never)]
+    fn build_long(&self, py: Python<'_>, key: &[u8], long: &Long<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match self.shared.codec.decode_long(py, long)? {
+            // The get was counted, and the policy has heard of it.
+            None => self.look_at(py, key),
+            built => Ok(built),
+        }
     }
 
     /// As [`Inner::build`], with the length of what it was built of.

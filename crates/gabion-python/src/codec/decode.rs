@@ -31,7 +31,7 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
 /// `CodecError` when the bytes make no sense, and whatever the code of stored classes raises.
 #[inline]
 pub fn decode(py: Python<'_>, registry: &Registry, known: &'static Known, bytes: &[u8]) -> Raise<Own> {
-    let maker = Maker { py, known, registry };
+    let maker = Maker { py, known, registry, ready: None };
     match bytes.first() {
         Some(&tags::FORMAT) => match lone_leaf(&maker, bytes)? {
             Some(value) => Ok(value),
@@ -69,8 +69,8 @@ fn lone_leaf(maker: &Maker<'_, '_>, bytes: &[u8]) -> Raise<Option<Own>> {
 ///
 /// # Errors
 /// As [`decode`].
-pub fn decode_part(py: Python<'_>, registry: &Registry, known: &'static Known, bytes: &[u8], at: usize) -> Raise<Own> {
-    let mut decoder = Decoder::<false>::new(Maker { py, known, registry }, bytes, Vec::new());
+pub fn decode_part(maker: Maker<'_, '_>, bytes: &[u8], at: usize) -> Raise<Own> {
+    let mut decoder = Decoder::<false>::new(maker, bytes, Vec::new());
     decoder.reader.at = at;
     decoder.run()
 }

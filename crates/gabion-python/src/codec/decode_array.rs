@@ -1,27 +1,28 @@
 //! Arrays of NumPy and their items, built anew in memory of their own.
 
-use super::decode_leaf::Maker;
+use std::mem::MaybeUninit;
+
+use super::decode_leaf::{Maker, bytes_of};
 use super::numpy::{Array, Numpy};
 use super::object::{Own, Raise};
 use super::reader::{Reader, damaged};
 use super::{apart, tags, warm};
-use crate::ffi;
 
 /// More sides than an array can have.
 const MOST_SIDES: usize = 64;
 
-/// What stands before an array's items.
-struct Head {
+/// What stands before an array's items, after its tag.
+pub struct Head {
     kind: u8,
     shape: [usize; MOST_SIDES],
     sides: usize,
     /// Bytes of all items.
-    len: usize,
+    pub len: usize,
 }
 
 impl Head {
     /// Reads it, and moves to the first item.
-    fn read(reader: &mut Reader<'_>) -> Raise<Head> {
+    pub fn read(reader: &mut Reader<'_>) -> Raise<Head> {
         let (kind, sides, mut shape) = (reader.byte()?, reader.varint()?, [0; MOST_SIDES]);
         for side in shape.get_mut(..sides).ok_or_else(|| damaged("an array of too many dimensions"))? {
             *side = reader.varint()?;
@@ -30,12 +31,6 @@ impl Head {
         reader.take(reader.at.next_multiple_of(8) - reader.at)?;
         Ok(Head { kind, shape, sides, len })
     }
-}
-
-/// Moves over an array.
-pub fn skip(reader: &mut Reader<'_>) -> Raise<()> {
-    let head = Head::read(reader)?;
-    reader.take(head.len).map(drop)
 }
 
 impl Maker<'_, '_> {
@@ -54,31 +49,45 @@ impl Maker<'_, '_> {
         Numpy::get(self.py)?.ok_or_else(|| damaged("an array that no array is like"))
     }
 
-    /// An array, after its tag: where it is large, in warm memory of the pool.
+    /// An array, after its tag.
     #[inline(never)]
     pub fn nd_array(&self, reader: &mut Reader<'_>) -> Raise<Own> {
-        let Head { kind, shape, sides, len } = Head::read(reader)?;
-        let (numpy, number) = (self.numpy()?, usize::from(kind & tags::ITEMS));
-        let (shape, size, columns) = (&shape[..sides], numpy.size(number)?, kind & tags::BY_COLUMNS != 0);
+        let head = Head::read(reader)?;
+        let items = reader.take(head.len)?;
+        // SAFETY: bytes that are initialized may be looked at as such that may not be.
+        let items = unsafe { &*(std::ptr::from_ref(items) as *const [MaybeUninit<u8>]) };
+        let made = self.nd_array_of(&head, |into| {
+            into.copy_from_slice(items);
+            true
+        });
+        made?.ok_or_else(|| damaged("an array without items"))
+    }
+
+    /// An array whose items `fill` brings, if it says that it did; where it is large, in warm memory of the pool.
+    pub fn nd_array_of(&self, head: &Head, fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> bool) -> Raise<Option<Own>> {
+        let (numpy, number, len) = (self.numpy()?, usize::from(head.kind & tags::ITEMS), head.len);
+        let (shape, size) = (&head.shape[..head.sides], numpy.size(number)?);
+        let columns = head.kind & tags::BY_COLUMNS != 0;
         if shape.iter().try_fold(size, |bytes, side| bytes.checked_mul(*side)) != Some(len) {
             return Err(damaged("an array's length"));
         }
-        let items = reader.take(len)?;
-        // SAFETY: constructors return a new reference or null with an error; a new array has room for the items and is no
-        // one else's yet.
-        unsafe {
-            if kind & tags::READ_ONLY != 0 {
-                let bytes = Own::take(ffi::PyBytes_FromStringAndSize(items.as_ptr().cast(), len as isize))?;
-                return numpy.over(&bytes, shape, number, columns);
-            }
-            if len >= apart::LEAST
-                && let Some(memory) = warm::copied(self.py, items)
-            {
-                return numpy.over(&memory, shape, number, columns);
-            }
-            let made = numpy.empty(shape, number, columns)?;
-            (*made.ptr().cast::<Array>()).data.copy_from_nonoverlapping(items.as_ptr(), len);
-            Ok(made)
+        if head.kind & tags::READ_ONLY != 0 {
+            let bytes = bytes_of(len, fill)?;
+            return bytes.map(|bytes| numpy.over(&bytes, shape, number, columns)).transpose();
         }
+        if len >= apart::LEAST
+            && let Some((memory, room)) = warm::memory(self.py, len)
+        {
+            // SAFETY: room for so many bytes, which nobody else knows yet.
+            let filled = fill(unsafe { std::slice::from_raw_parts_mut(room.cast(), len) });
+            return filled.then(|| numpy.over(&memory, shape, number, columns)).transpose();
+        }
+        let made = numpy.empty(shape, number, columns)?;
+        // SAFETY: a new array has room for its items, and is no one else's yet.
+        let filled = unsafe {
+            let data = (*made.ptr().cast::<Array>()).data;
+            fill(std::slice::from_raw_parts_mut(data.cast(), len))
+        };
+        Ok(filled.then_some(made))
     }
 }

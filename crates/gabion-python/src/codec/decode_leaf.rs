@@ -1,5 +1,7 @@
 //! Values that hold no others, and the making of strings and numbers.
 
+use std::mem::MaybeUninit;
+
 use pyo3::prelude::*;
 
 use super::known::Known;
@@ -16,6 +18,17 @@ pub struct Maker<'a, 'py> {
     pub py: Python<'py>,
     pub known: &'static Known,
     pub registry: &'a Registry,
+    /// A leaf that was made beforehand, and is not where it stands.
+    pub ready: Option<&'a Ready>,
+}
+
+/// A leaf that was made before the value that it is part of.
+pub struct Ready {
+    /// Position of its tag.
+    pub at: usize,
+    /// Position of what follows it.
+    pub next: usize,
+    pub value: Own,
 }
 
 /// A value that exists once.
@@ -98,6 +111,12 @@ impl<'a> Maker<'a, '_> {
     #[inline(never)]
     fn rare(&self, tag: u8, reader: &mut Reader<'_>) -> Raise<Option<Own>> {
         let before = reader.at;
+        if let Some(ready) = self.ready
+            && ready.at == before
+        {
+            reader.at = ready.next;
+            return Ok(Some(ready.value.clone()));
+        }
         reader.at += 1;
         // SAFETY: as in `leaf`.
         let made = unsafe {
@@ -226,6 +245,32 @@ pub fn bytes_leaf(reader: &mut Reader<'_>) -> Raise<Own> {
     let bytes = reader.take(len)?;
     // SAFETY: as many bytes as said; a new reference or null with an error.
     unsafe { Own::take(ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), len as isize)) }
+}
+
+/// A `bytes` of `len` bytes that `fill` brings, if it says that it did.
+pub fn bytes_of(len: usize, fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> bool) -> Raise<Option<Own>> {
+    // SAFETY: a new reference or null with an error; room for so many bytes, which nobody else has seen yet.
+    unsafe {
+        let made = Own::take(ffi::PyBytes_FromStringAndSize(std::ptr::null(), len as isize))?;
+        let room = ffi::PyBytes_AsString(made.ptr()).cast();
+        Ok(fill(std::slice::from_raw_parts_mut(room, len)).then_some(made))
+    }
+}
+
+/// A string of `len` ASCII characters that `fill` brings, if it says that it did.
+pub fn ascii_of(len: usize, fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> bool) -> Raise<Option<Own>> {
+    // SAFETY: as in `ascii`; what was filled is initialized.
+    unsafe {
+        let made = Own::take(ffi::PyUnicode_New(len as isize, 127))?;
+        let data = made.ptr().cast::<u8>().add(size_of::<ffi::PyASCIIObject>());
+        if !fill(std::slice::from_raw_parts_mut(data.cast(), len)) {
+            return Ok(None);
+        }
+        if !std::slice::from_raw_parts(data, len).is_ascii() {
+            return Err(damaged("a string is not what it says"));
+        }
+        Ok(Some(made))
+    }
 }
 
 fn big_int(reader: &mut Reader<'_>) -> Raise<Own> {

@@ -4,12 +4,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::decode::decode_part;
+use super::decode_leaf::Maker;
 use super::known::Known;
 use super::layout::{Entry, Layout};
 use super::object::{Own, Raise, Raised, explain};
 use super::reader::Reader;
 use super::registry::Registry;
-use super::{Codec, RawView, decode_array, plan, tags};
+use super::walk::skip;
+use super::{Codec, RawView, plan, tags};
 use crate::ffi::{self, PyObject};
 
 /// See [`Codec::decode_fields`].
@@ -133,7 +135,7 @@ impl Search<'_, '_> {
                 break;
             }
             let start = reader.at;
-            if !self.skip(reader)? {
+            if !skip(self.registry, reader)? {
                 return Ok(false);
             }
             for wish in wanted.iter_mut().filter(|wish| wish.value.is_none()) {
@@ -153,12 +155,12 @@ impl Search<'_, '_> {
                 break;
             }
             let start = reader.at;
-            if !self.skip(reader)? {
+            if !skip(self.registry, reader)? {
                 return Ok(false);
             }
             let key = self.part(start, reader.at)?;
             let start = reader.at;
-            if !self.skip(reader)? {
+            if !skip(self.registry, reader)? {
                 return Ok(false);
             }
             for wish in wanted.iter_mut().filter(|wish| wish.value.is_none()) {
@@ -173,99 +175,8 @@ impl Search<'_, '_> {
 
     /// Builds the value that lies there.
     fn part(&self, start: usize, end: usize) -> Raise<Own> {
-        decode_part(self.py, self.registry, self.known, &self.bytes[..end], start)
-    }
-
-    /// Moves over one value and all that it holds. False when that takes building it.
-    fn skip(&self, reader: &mut Reader<'_>) -> Raise<bool> {
-        let mut left = 1usize;
-        while left > 0 {
-            left -= 1;
-            let tag = reader.byte()?;
-            let bytes = match tag {
-                0..=0x3F => tag as usize,
-                0x60..=0x7F | 0xA9..=0xAD | tags::UTC => 0,
-                0xA0..=0xA7 => (tag - tags::INT) as usize + 1,
-                tags::FLOAT | tags::DATETIME => 8,
-                tags::FLOAT_CENTS | tags::DATE => 4,
-                tags::COMPLEX | tags::UUID => 16,
-                tags::DATETIME_SECONDS => 5,
-                tags::TIME => 7,
-                tags::TIMEDELTA => 12,
-                tags::TYPE_OF => 1,
-                tags::INT_BIG | tags::STR_ASCII | tags::STR_LATIN1 | tags::BYTES | tags::BYTEARRAY | tags::DECIMAL => {
-                    reader.varint()?
-                }
-                tags::STR_UCS2 => reader.varint()?.saturating_mul(2),
-                tags::STR_UCS4 => reader.varint()?.saturating_mul(4),
-                tags::GLOBAL => {
-                    reader.varint()?;
-                    0
-                }
-                tags::ND_SCALAR => {
-                    reader.byte()?;
-                    usize::from(reader.byte()?)
-                }
-                tags::ND_ARRAY => {
-                    decode_array::skip(reader)?;
-                    0
-                }
-                tags::ARRAY => {
-                    reader.byte()?;
-                    let len = reader.varint()?;
-                    (reader.at.next_multiple_of(8) - reader.at).saturating_add(len)
-                }
-                _ => match self.inside(tag, reader)? {
-                    Some(count) => {
-                        left = left.saturating_add(count);
-                        0
-                    }
-                    None => return Ok(false),
-                },
-            };
-            reader.take(bytes)?;
-        }
-        Ok(true)
-    }
-
-    /// How many values follow this tag; `None` when it cannot be skipped.
-    fn inside(&self, tag: u8, reader: &mut Reader<'_>) -> Raise<Option<usize>> {
-        Ok(Some(match tag {
-            0x40..=0x5F | tags::OBJECT => {
-                let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
-                match self.registry.entry(id) {
-                    Some(Entry::Object(layout)) => layout.len(),
-                    _ => return Ok(None),
-                }
-            }
-            0x80..=0x8F => (tag - tags::LIST_SHORT) as usize,
-            0x90..=0x97 => (tag - tags::TUPLE_SHORT) as usize,
-            0x98..=0x9F => 2 * (tag - tags::DICT_SHORT) as usize,
-            tags::LIST | tags::TUPLE | tags::TUPLE_SHARED | tags::SET | tags::FROZENSET => reader.varint()?,
-            tags::DICT => reader.varint()?.saturating_mul(2),
-            tags::RANGE | tags::SLICE => 3,
-            tags::ENUM => {
-                reader.varint()?;
-                1
-            }
-            tags::NAMED_TUPLE => match self.registry.entry(reader.id()?) {
-                Some(Entry::NamedTuple { len, .. }) => *len,
-                _ => return Ok(None),
-            },
-            tags::DATETIME_ZONE => {
-                reader.take(8)?;
-                1
-            }
-            tags::TIME_ZONE => {
-                reader.take(7)?;
-                1
-            }
-            tags::TIMEZONE => {
-                reader.take(12)?;
-                1
-            }
-            _ => return Ok(None),
-        }))
+        let Search { py, known, registry, bytes } = *self;
+        decode_part(Maker { py, known, registry, ready: None }, &bytes[..end], start)
     }
 }
 

@@ -9,7 +9,7 @@
 //! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`, `inline`,
 //! `known`, `numpy`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known
 //! about classes), `apart`, `encode`, `datetime`, `encode_leaf`, `encode_array`, `encode_object`, `reduce` (out), `decode_leaf`,
-//! `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `fields` (parts of an object), `python` (for
+//! `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `walk`, `decode_long` (one copy less), `fields` (parts of an object), `python` (for
 //! tests).
 //!
 //! What holds: a value's bytes start with its tag and say where it ends, without knowledge of what surrounds it; a
@@ -54,6 +54,8 @@ mod frame;
 mod decode;
 mod decode_object;
 mod rebuild;
+mod walk;
+mod decode_long;
 mod fields;
 mod python;
 
@@ -62,11 +64,13 @@ pub(crate) use object::Own;
 pub(crate) use python::register;
 pub(crate) use quick::{is_ascii, small as small_int, two_digits as two_digit_int};
 
+use gabion_pile::Long;
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use decode_leaf::Maker;
 use known::Known;
 use object::Raised;
 use registry::Registry;
@@ -155,6 +159,23 @@ impl Codec {
         match result {
             // SAFETY: an owned reference.
             Ok(value) => Ok(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }.unbind()),
+            Err(Raised) => Err(object::explain(py, || "cannot rebuild the stored object".to_owned())),
+        }
+    }
+
+    /// As [`Codec::decode`], for a payload that still lies where it is stored: what it holds is copied once, to where it stays.
+    /// `None` when it is not one value of a kind for which that can be done, or changed meanwhile.
+    ///
+    /// # Errors
+    /// As [`Codec::decode`].
+    pub fn decode_long(&self, py: Python<'_>, long: &Long<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let result = Known::get(py).and_then(|known| {
+            let maker = Maker { py, known, registry: &self.registry, ready: None };
+            decode_long::decode_long(maker, long)
+        });
+        match result {
+            // SAFETY: an owned reference.
+            Ok(value) => Ok(value.map(|value| unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }.unbind())),
             Err(Raised) => Err(object::explain(py, || "cannot rebuild the stored object".to_owned())),
         }
     }

@@ -29,12 +29,13 @@ impl ArrayMemory {
     }
 }
 
-/// A writable buffer with these bytes; `None` where the pool, or the interpreter, has no room for it.
-pub fn copied(py: Python<'_>, bytes: &[u8]) -> Option<Own> {
-    let memory = Pool::global().rent(&Request::new(bytes.len())).ok()?;
-    // SAFETY: as long as was asked for, and nobody else's yet.
-    unsafe { memory.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+/// A writable buffer of `len` bytes, and where they are to be written before anyone knows of it; `None` where the pool, or the
+/// interpreter, has no room for it.
+pub fn memory(py: Python<'_>, len: usize) -> Option<(Own, *mut u8)> {
+    let memory = Pool::global().rent(&Request::new(len)).ok()?;
+    let room = memory.as_ptr();
     let object = Py::new(py, ArrayMemory(memory)).ok()?;
     // SAFETY: a new reference.
-    unsafe { Own::take(object.into_ptr()) }.ok()
+    let object = unsafe { Own::take(object.into_ptr()) }.ok()?;
+    Some((object, room))
 }

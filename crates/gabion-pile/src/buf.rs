@@ -1,0 +1,141 @@
+//! Room for what is read.
+
+use std::sync::Arc;
+
+use gabion_heap::Loc;
+
+use crate::large::ChargedRun;
+
+/// Room that payloads are copied into, reused from read to read.
+///
+/// It grows to the longest payload read and keeps that size. Payloads over 1 MiB are not copied at all: it holds on to
+/// their run, which counts in the pile's limit, until the next read or [`ReadBuf::let_go`].
+#[derive(Debug)]
+pub struct ReadBuf {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) length: usize,
+    /// Where the rest of the payload is, or all of it, when it was not copied here.
+    pub(crate) elsewhere: Option<Elsewhere>,
+    /// Whether long payloads are left where they lie, but for their beginning.
+    pub(crate) leaves: bool,
+}
+
+/// Where a payload is that was not copied.
+#[derive(Debug)]
+pub(crate) enum Elsewhere {
+    /// All of it is in a run.
+    Run(Arc<ChargedRun>),
+    /// Its beginning was copied.
+    Left(Left),
+}
+
+/// A long payload that was left where it lies, and the guards of it: words that have other values once it is gone or another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Left {
+    pub payload: Loc,
+    pub length: usize,
+    pub guards: [(Loc, u64); 3],
+}
+
+/// Payloads from this length on may be left where they lie: those that a second copy takes longer for than a second look.
+pub(crate) const LONG: usize = 8 << 10;
+
+/// How much of them is copied all the same: what says where the rest belongs.
+pub(crate) const BEGINNING: usize = 1 << 10;
+
+impl ReadBuf {
+    /// An empty buffer; it takes memory at the first read.
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new(), length: 0, elsewhere: None, leaves: false }
+    }
+
+    /// The payload that was read last.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        match &self.elsewhere {
+            Some(Elsewhere::Run(run)) => run.bytes(),
+            _ => &self.bytes[..self.length],
+        }
+    }
+
+    /// Bytes that the buffer keeps.
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Has `read` leave long payloads where they lie, but for their first 1024 bytes: [`Pile::reading`](crate::Pile::reading)
+    /// tells what it came to. [`ReadBuf::payload`] is no more than these bytes then.
+    pub fn leaving<R>(&mut self, read: impl FnOnce(&mut Self) -> R) -> R {
+        self.leaves = true;
+        let read = read(self);
+        self.leaves = false;
+        read
+    }
+
+    /// Has the rest of a [`ReadBuf::leaving`] leave nothing: who looks at a payload before it goes on needs all of it.
+    pub fn leave_nothing(&mut self) {
+        self.leaves = false;
+    }
+
+    /// Lets go of a run that the last read may have left here; the payload is empty then.
+    pub fn let_go(&mut self) {
+        if self.elsewhere.take().is_some() {
+            self.length = 0;
+        }
+    }
+
+    /// The payload that was read last, from byte `first` on, by who knows that it was copied: it was not over 1 MiB. Another
+    /// one is empty here, or whatever was copied before it.
+    #[inline(always)]
+    pub fn copied(&self, first: usize) -> &[u8] {
+        #[cold]
+        fn nothing<'a>() -> &'a [u8] {
+            &[]
+        }
+        // No `unwrap_or_default`: that is compiled without branches, which takes longer than one that is foreseen.
+        self.bytes.get(first..self.length).unwrap_or_else(nothing)
+    }
+
+    /// As [`ReadBuf::take_room`], in words, of which `length` bytes take so many; `None` when there is not enough room yet, or a
+    /// run to let go of.
+    #[inline(always)]
+    pub(crate) fn room_at_hand(&mut self, length: usize, words: usize) -> Option<&mut [[u8; 8]]> {
+        if self.elsewhere.is_some() {
+            return None;
+        }
+        let room = self.bytes.as_chunks_mut::<8>().0.get_mut(..words)?;
+        self.length = length;
+        Some(room)
+    }
+
+    /// Room for `length` bytes, in whole words, which become the payload read last.
+    #[inline]
+    pub(crate) fn take_room(&mut self, length: usize) -> &mut [u8] {
+        if self.elsewhere.is_some() {
+            self.let_go();
+        }
+        self.length = length;
+        self.room(length)
+    }
+
+    /// Room for whole words that hold `length` bytes.
+    #[inline]
+    pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
+        let bytes = length.next_multiple_of(8);
+        if self.bytes.len() < bytes {
+            self.grow(bytes);
+        }
+        &mut self.bytes[..bytes]
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        self.bytes.resize(bytes.next_power_of_two().max(1024), 0);
+    }
+}
+
+impl Default for ReadBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,105 @@
+//! Moving over values without building them.
+
+use super::decode_array::Head;
+use super::layout::Entry;
+use super::object::Raise;
+use super::reader::Reader;
+use super::registry::Registry;
+use super::tags;
+
+/// What follows the head of a value.
+pub struct Step {
+    /// Bytes of its own.
+    pub bytes: usize,
+    /// Values that it holds.
+    pub inside: usize,
+}
+
+/// Moves over one value and all that it holds. False when that takes building it.
+pub fn skip(registry: &Registry, reader: &mut Reader<'_>) -> Raise<bool> {
+    let mut left = 1usize;
+    while left > 0 {
+        let Some(Step { bytes, inside }) = step(registry, reader)? else { return Ok(false) };
+        reader.take(bytes)?;
+        left = (left - 1).saturating_add(inside);
+    }
+    Ok(true)
+}
+
+/// Moves over the head of a value: its tag, and what says how much follows. `None` when that takes building it.
+pub fn step(registry: &Registry, reader: &mut Reader<'_>) -> Raise<Option<Step>> {
+    let tag = reader.byte()?;
+    let bytes = match tag {
+        0..=0x3F => tag as usize,
+        0x60..=0x7F | 0xA9..=0xAD | tags::UTC => 0,
+        0xA0..=0xA7 => (tag - tags::INT) as usize + 1,
+        tags::FLOAT | tags::DATETIME => 8,
+        tags::FLOAT_CENTS | tags::DATE => 4,
+        tags::COMPLEX | tags::UUID => 16,
+        tags::DATETIME_SECONDS => 5,
+        tags::TIME => 7,
+        tags::TIMEDELTA => 12,
+        tags::TYPE_OF => 1,
+        tags::INT_BIG | tags::STR_ASCII | tags::STR_LATIN1 | tags::BYTES | tags::BYTEARRAY | tags::DECIMAL => {
+            reader.varint()?
+        }
+        tags::STR_UCS2 => reader.varint()?.saturating_mul(2),
+        tags::STR_UCS4 => reader.varint()?.saturating_mul(4),
+        tags::GLOBAL => {
+            reader.varint()?;
+            0
+        }
+        tags::ND_SCALAR => {
+            reader.byte()?;
+            usize::from(reader.byte()?)
+        }
+        tags::ND_ARRAY => Head::read(reader)?.len,
+        tags::ARRAY => {
+            reader.byte()?;
+            let len = reader.varint()?;
+            (reader.at.next_multiple_of(8) - reader.at).saturating_add(len)
+        }
+        _ => return Ok(inside(registry, tag, reader)?.map(|inside| Step { bytes: 0, inside })),
+    };
+    Ok(Some(Step { bytes, inside: 0 }))
+}
+
+/// How many values follow this tag; `None` when it cannot be skipped.
+fn inside(registry: &Registry, tag: u8, reader: &mut Reader<'_>) -> Raise<Option<usize>> {
+    Ok(Some(match tag {
+        0x40..=0x5F | tags::OBJECT => {
+            let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
+            match registry.entry(id) {
+                Some(Entry::Object(layout)) => layout.len(),
+                _ => return Ok(None),
+            }
+        }
+        0x80..=0x8F => (tag - tags::LIST_SHORT) as usize,
+        0x90..=0x97 => (tag - tags::TUPLE_SHORT) as usize,
+        0x98..=0x9F => 2 * (tag - tags::DICT_SHORT) as usize,
+        tags::LIST | tags::TUPLE | tags::TUPLE_SHARED | tags::SET | tags::FROZENSET => reader.varint()?,
+        tags::DICT => reader.varint()?.saturating_mul(2),
+        tags::RANGE | tags::SLICE => 3,
+        tags::ENUM => {
+            reader.varint()?;
+            1
+        }
+        tags::NAMED_TUPLE => match registry.entry(reader.id()?) {
+            Some(Entry::NamedTuple { len, .. }) => *len,
+            _ => return Ok(None),
+        },
+        tags::DATETIME_ZONE => {
+            reader.take(8)?;
+            1
+        }
+        tags::TIME_ZONE => {
+            reader.take(7)?;
+            1
+        }
+        tags::TIMEZONE => {
+            reader.take(12)?;
+            1
+        }
+        _ => return Ok(None),
+    }))
+}
