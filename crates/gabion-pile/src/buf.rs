@@ -78,9 +78,15 @@ impl ReadBuf {
     }
 
     /// Lets go of a run that the last read may have left here; the payload is empty then.
+    #[inline]
     pub fn let_go(&mut self) {
-        if self.elsewhere.take().is_some() {
-            self.length = 0;
+        #[cold]
+        fn let_it_go(buf: &mut ReadBuf) {
+            buf.elsewhere = None;
+            buf.length = 0;
+        }
+        if self.elsewhere.is_some() {
+            let_it_go(self);
         }
     }
 
@@ -111,9 +117,7 @@ impl ReadBuf {
     /// Room for `length` bytes, in whole words, which become the payload read last.
     #[inline]
     pub(crate) fn take_room(&mut self, length: usize) -> &mut [u8] {
-        if self.elsewhere.is_some() {
-            self.let_go();
-        }
+        self.let_go();
         self.length = length;
         self.room(length)
     }
