@@ -175,6 +175,16 @@ def test_strided_arrays() -> None:
         assert image.to_bytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("channels", [None, 1, 3])
+def test_arrays_of_ctypes_come_without_strides(channels: int | None) -> None:
+    pixel = ctypes.c_uint8 * channels if channels else ctypes.c_uint8
+    array = ((pixel * 5) * 4)()
+    ctypes.memmove(array, bytes(range(ctypes.sizeof(array))), ctypes.sizeof(array))
+    image = Image.from_array(array)
+    assert image.size == (5, 4)
+    assert image.to_bytes() == bytes(range(ctypes.sizeof(array)))
+
+
 def test_from_large_arrays_and_other_sources() -> None:
     array = numpy.random.default_rng(5).integers(0, 256, (1600, 2000, 3), dtype="uint8")
     assert Image.from_array(array).to_bytes() == array.tobytes()

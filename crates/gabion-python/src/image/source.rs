@@ -178,12 +178,16 @@ impl<'py> Array<'py> {
             return Err(image_error(self.py, &text));
         }
         let (mut shape, mut strides) = ([1; 3], [1; 3]);
-        for dimension in 0..dimensions {
-            // SAFETY: shape and strides were asked for, and have as many entries as there are dimensions. They lie with the
-            // exporter: those of one dimension, which may lie in the view itself, were refused.
-            unsafe {
-                shape[dimension] = *self.view.shape.add(dimension) as usize;
-                strides[dimension] = *self.view.strides.add(dimension);
+        // SAFETY: asked for, so the shape has as many entries as there are dimensions, and so have the strides, where they are
+        // not null. Both lie with the exporter: those of one dimension, which may lie in the view itself, were refused.
+        unsafe {
+            (0..dimensions).for_each(|dimension| shape[dimension] = *self.view.shape.add(dimension) as usize);
+            if self.view.strides.is_null() {
+                // What lies without gaps may come without strides, as the arrays of ctypes do.
+                strides[1] = shape[2] as isize;
+                strides[0] = strides[1].saturating_mul(shape[1] as isize);
+            } else {
+                (0..dimensions).for_each(|dimension| strides[dimension] = *self.view.strides.add(dimension));
             }
         }
         let start = NonNull::new(self.view.buf.cast()).unwrap_or(NonNull::dangling());
