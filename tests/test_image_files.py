@@ -294,6 +294,16 @@ def test_limits_of_the_caller() -> None:
         gabion.memory.configure(allocation_limit=None)
 
 
+@pytest.mark.parametrize("format", HELD)
+@pytest.mark.parametrize("max_bytes", [0, 1, 100, 1_000, 10_000])
+def test_what_exceeds_the_callers_limit_is_not_called_damaged(format: str, max_bytes: int) -> None:
+    content = encoded(noise("RGB", (100, 50)), format)
+    with pytest.raises(LimitError):
+        Image.open(content, max_bytes=max_bytes)
+    with contextlib.suppress(LimitError):
+        assert Image.open(content, max_bytes=max_bytes, max_size=10).size == (10, 5)
+
+
 def test_endless_files_end_at_the_limit() -> None:
     class Endless:
         def readinto(self, buffer: memoryview) -> int:

@@ -371,6 +371,15 @@ def test_the_rest_of_a_real_file(tmp_path: Path, buffering: int) -> None:
         streams.Reader(file).read()
 
 
+@pytest.mark.skipif(not Path("/proc/sys/kernel/pid_max").exists(), reason="no such file system here")
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_a_file_that_gives_all_to_the_first_read_and_says_that_it_has_nothing(buffering: int) -> None:
+    path = Path("/proc/sys/kernel/pid_max")
+    with path.open("rb", buffering=buffering) as file:
+        assert streams.Reader(file).read() == path.read_bytes()
+        assert file.read() == b""
+
+
 def test_a_source_that_releases_what_it_was_given() -> None:
     class Releasing(io.BytesIO):
         def readinto(self, buffer: Any) -> int:

@@ -40,7 +40,13 @@ impl<'a> Png<'a> {
         // From here on it takes some rows, and metadata, which are compressed.
         let most = METADATA_BYTES.saturating_add(row.saturating_mul(8));
         decoder.set_limits(Bound { bytes: most.min(bound) });
-        let reader = decoder.read_info().map_err(fault)?;
+        let reader = decoder.read_info().map_err(|error| match error {
+            DecodingError::LimitsExceeded if bound < most => {
+                let limit = limits.max_bytes;
+                ImageError::Limit { unit: "bytes or more", asked: limit + 1, limit }
+            }
+            error => fault(error),
+        })?;
         let (color, depth) = reader.output_color_type();
         let mode = match color {
             ColorType::Grayscale => Mode::L,
@@ -66,7 +72,7 @@ impl<'a> Png<'a> {
 
 fn fault(error: DecodingError) -> ImageError {
     match error {
-        DecodingError::LimitsExceeded => ImageError::corrupt(Format::Png, "it needs more memory than max_bytes allows"),
+        DecodingError::LimitsExceeded => ImageError::corrupt(Format::Png, "it has more than 16 MiB beside its pixels"),
         error => ImageError::corrupt(Format::Png, error),
     }
 }

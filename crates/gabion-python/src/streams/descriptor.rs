@@ -210,14 +210,15 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// None for every other kind of file.
+    /// None for every other kind of file, and where nothing is left: so say files of /proc, too, of which some give all that
+    /// they have to the first read and nothing to a second one, however short the first was.
     pub(super) fn of(file: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         if !is_plain(file)? || !file.call_method0(intern!(file.py(), "readable"))?.is_truthy()? {
             return Ok(None);
         }
         let Some((own, _)) = regular(file)? else { return Ok(None) };
         file.call_method0(intern!(file.py(), "flush"))?;
-        Ok(position(file).map(|at| Self { file: own, at }))
+        Ok(position(file).map(|at| Self { file: own, at }).filter(|rest| rest.len() > 0))
     }
 
     /// How many bytes there are, as things stand.

@@ -9,7 +9,7 @@ use super::held::Held;
 use super::refusal;
 use crate::errors::{Errors, exception};
 
-/// What is taken at first where a file does not say how long it is.
+/// What is taken at first where a file does not say how long it is, or says that it has nothing, as those of /proc do.
 const FIRST: usize = 256 << 10;
 
 /// A file's bytes.
@@ -67,7 +67,7 @@ fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathe
     // One byte more, so that the end is met without growing.
     let length = length(file);
     refuse_long(py, length.unwrap_or(0), most)?;
-    let room = length.map_or(FIRST, |length| length.saturating_add(1));
+    let room = length.filter(|length| *length > 0).map_or(FIRST, |length| length.saturating_add(1));
     let mut whole = Gathered { window: Window::rent(py, room)?, length: 0 };
     while let Some(read) = whole.read(py, source)? {
         whole.length += read;
