@@ -1,6 +1,7 @@
 //! The methods of `gabion.Image`.
 
 use std::ffi::c_int;
+use std::ptr::NonNull;
 
 use gabion_blocks::Pool;
 use gabion_image::{Limits, OpenOptions};
@@ -8,6 +9,7 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
+use super::picture::Place;
 use super::state::{BRIEF, Image};
 use super::view::{self, Rows};
 use super::{argument, export, refusal, source, target};
@@ -414,10 +416,16 @@ impl Image {
     /// All rows without gaps, as bytes.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let picture = self.open_picture(py)?;
-        PyBytes::new_with(py, picture.len(), |bytes| {
-            gate::detached(py, || picture.copy_to(&picture.read(), bytes));
-            Ok(())
-        })
+        let length = picture.len();
+        // SAFETY: attached; null asks for bytes that are not initialised; a new reference or null with an error set. They are
+        // written, all of them, before anybody else knows the object.
+        unsafe {
+            let bytes = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length as isize);
+            let bytes = Bound::from_owned_ptr_or_err(py, bytes)?.cast_into_unchecked::<PyBytes>();
+            let to = Place { start: NonNull::new_unchecked(ffi::PyBytes_AsString(bytes.as_ptr()).cast()), length };
+            gate::detached(py, || picture.copy_to(&picture.read(), to));
+            Ok(bytes)
+        }
     }
 
     /// A Pillow image of the same pixels. If the image is contiguous and L, RGBA or CMYK, Pillow shares its pixels

@@ -114,13 +114,18 @@ impl Picture {
     }
 
     /// Copies all rows without gaps, as `copy_of` does. To be called with the image locked.
-    pub(super) fn copy_to(&self, _: &Image, bytes: &mut [u8]) {
-        let mut rest = bytes;
-        for place in self.places() {
-            let (part, behind) = rest.split_at_mut(place.length);
-            // SAFETY: as many bytes, and no others than the picture's are its own. See `copy_of`.
-            unsafe { place.start.as_ptr().copy_to_nonoverlapping(part.as_mut_ptr(), part.len()) };
-            rest = behind;
+    ///
+    /// # Safety
+    /// `to` is other memory, of as many bytes; nothing refers to them, and they need not be initialised.
+    pub(super) unsafe fn copy_to(&self, _: &Image, to: Place) {
+        assert!(to.length == self.len(), "as many bytes");
+        let mut end = to.start;
+        for part in self.places() {
+            // SAFETY: the parts are as long as the picture, and so is what is there (duty of the caller). See `copy_of`.
+            unsafe {
+                part.start.copy_to_nonoverlapping(end, part.length);
+                end = end.add(part.length);
+            }
         }
     }
 
