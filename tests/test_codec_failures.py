@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import threading
+import types
 
 import codec_cases as cases
 import pytest
@@ -122,6 +123,32 @@ def test_interrupts_pass_unchanged(codec):
             codec.encode([class_(1)])
     finally:
         del class_.__reduce__
+
+
+def test_an_interrupt_passes_while_a_name_is_looked_up(codec, monkeypatch):
+    module = types.ModuleType("of_lazy_names")
+    module.__getattr__ = interrupt
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def function():
+        pass
+
+    function.__module__, function.__qualname__ = module.__name__, "function"
+    with pytest.raises(KeyboardInterrupt):
+        codec.encode(function)
+
+
+class Neither(dict):
+    """Neither true nor false."""
+
+    def __bool__(self):
+        raise RuntimeError("no answer")
+
+
+def test_a_state_that_does_not_say_whether_it_is_empty(codec):
+    data = codec.encode(BadReducer((cases.Plain, (1,), Neither(a=1))))
+    with pytest.raises(CodecError, match="RuntimeError: no answer"):
+        codec.decode(data)
 
 
 def interrupt(self):

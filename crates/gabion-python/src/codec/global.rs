@@ -37,7 +37,9 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
                 text(name)
             ))),
             Err(Raised) => {
-                if ffi::PyErr_ExceptionMatches(ffi::PyExc_MemoryError) != 0 {
+                // As in `explain`: an interrupt is no fault of the object's.
+                let is = |kind| ffi::PyErr_ExceptionMatches(kind) != 0;
+                if is(ffi::PyExc_MemoryError) || !is(ffi::PyExc_Exception) {
                     return Err(Raised);
                 }
                 ffi::PyErr_Clear();

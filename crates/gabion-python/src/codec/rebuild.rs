@@ -186,7 +186,11 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             } else {
                 (state.ptr(), ffi::Py_None())
             };
-            if dict != ffi::Py_None() && ffi::PyObject_IsTrue(dict) != 0 {
+            let filled = if dict == ffi::Py_None() { 0 } else { ffi::PyObject_IsTrue(dict) };
+            if filled < 0 {
+                return Err(Raised);
+            }
+            if filled > 0 {
                 let target = Own::take(ffi::PyObject_GetAttr(object.ptr(), names.dict.ptr()))?;
                 each(dict, |key, value| ffi::PyObject_SetItem(target.ptr(), key, value))?;
             }

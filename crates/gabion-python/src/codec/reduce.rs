@@ -147,7 +147,7 @@ impl Encoder<'_, '_> {
     /// Moves the note that `construct` put onto the stack for this object to the top.
     fn raise_note(&mut self, obj: *mut PyObject) {
         let todo = &mut self.scratch().todo;
-        // At most five entries were pushed since: the parts that follow the arguments.
+        // At most six entries were pushed since: the parts that follow the arguments.
         let lowest = todo.len().saturating_sub(8);
         let found =
             todo[lowest..].iter().rposition(|todo| matches!(todo, Todo::Complete(held, _) if held.ptr() == obj));

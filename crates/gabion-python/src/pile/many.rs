@@ -52,10 +52,10 @@ fn undo(this: &Pile, py: Python<'_>, pointers: &[Pointer], mut error: PyErr) -> 
         // Another thread may have removed what it found by iterating; gone is what we want.
         let _ = this.pile.remove(pointer);
         if let Err(later) = meanwhile.step(py, 0) {
-            let (value, context) = (later.value(py).as_ptr(), error.into_value(py).into_ptr());
-            if value != context {
+            let (value, context) = (later.value(py), error.into_value(py));
+            if !value.is(&context) {
                 // SAFETY: two exceptions; the reference to the second is given away.
-                unsafe { ffi::PyException_SetContext(value, context) };
+                unsafe { ffi::PyException_SetContext(value.as_ptr(), context.into_ptr()) };
             }
             error = later;
         }
