@@ -64,6 +64,9 @@ def test_django(script: Any) -> None:
             await cache.aset("a", 1)
             assert await cache.aget("a") == 1 and await cache.aincr("a") == 2
             assert await cache.aadd("a", 5) is False and await cache.adelete("a") and not await cache.ahas_key("a")
+            threads = threading.active_count()
+            await cache.aclear()
+            assert threading.active_count() == threads and await cache.aget("n") is None
         asyncio.run(main())
         """
     )

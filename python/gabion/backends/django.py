@@ -178,6 +178,10 @@ class GabionCache(BaseCache):
         """As incr()."""
         return self.incr(key, delta, version)
 
+    async def aclear(self) -> None:
+        """As clear()."""
+        self.clear()
+
 
 class _PickleErrors:
     """Lets through what an object's own pickling raises, as Django's other caches do."""
