@@ -488,10 +488,10 @@ class Cache(Table[_K, _V]):
         """Have ``callback(key, value)`` called with each entry that is evicted or expires; None ends it.
 
         A callback that needs three arguments, or has a parameter ``reason`` as its third, is also given the reason,
-        "evicted" or "expired". It runs on the thread whose
-        call made the entry leave, with no lock held; what it raises goes to sys.unraisablehook, and Ctrl-C is raised
-        once more when that call is over. Entries that callers remove or replace are not told of. While there is a
-        callback, no thread looks for what has expired: later calls find it, and expire(). Can be used as a decorator.
+        "evicted" or "expired". It runs on the thread whose call made the entry leave, with no lock held; what it raises
+        goes to sys.unraisablehook, and Ctrl-C is raised once more when that call is over. Entries that callers remove
+        or replace are not told of. While there is a callback, no thread looks for what has expired: later calls find
+        it, and expire(). Can be used as a decorator.
         """
         if callback is None:
             self._on_evict(None)

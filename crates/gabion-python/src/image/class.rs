@@ -9,14 +9,13 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use super::picture::Place;
 use super::state::{BRIEF, Image};
 use super::view::{self, Rows};
 use super::{argument, export, refusal, source, target};
 use crate::detached::{detached, detached_if};
 use crate::errors::exception;
 use crate::ffi;
-use crate::memory::row_index;
+use crate::memory::{Place, row_index};
 use crate::pile::gate;
 use crate::streams::Content;
 

@@ -10,19 +10,7 @@ use gabion_image::{Format, Image, ImageError, Mode, Overlap};
 use pyo3::prelude::*;
 
 use super::refusal;
-use crate::memory::{Record, record};
-
-/// Bytes of a picture.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub start: NonNull<u8>,
-    pub length: usize,
-}
-
-// SAFETY: a place is an address and a length, without any right to use them; those who use them hold the picture.
-unsafe impl Send for Place {}
-// SAFETY: as above; it is never changed.
-unsafe impl Sync for Place {}
+use crate::memory::{Place, Record, record};
 
 /// An image whose memory stays where it is: nobody has it but for reading and for `write`, which moves no pixels.
 /// Equations: the places are those of the image's parts, in their order; `shape` is rows, columns, channels and `strides`

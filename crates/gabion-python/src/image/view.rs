@@ -5,9 +5,10 @@ use std::ptr;
 
 use pyo3::prelude::*;
 
-use super::picture::{Place, Shown};
+use super::picture::Shown;
 use super::refusal;
 use crate::ffi;
+use crate::memory::Place;
 
 /// Some bytes of a picture, for a memoryview.
 #[pyclass(frozen, module = "gabion", name = "_ImagePart")]

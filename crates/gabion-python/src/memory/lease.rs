@@ -32,9 +32,9 @@ pub(super) enum Refused {
     Exported(usize),
 }
 
-/// Bytes of a lease.
+/// Bytes of rented memory.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub start: NonNull<u8>,
     pub length: usize,
 }
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-// SAFETY: a place is an address and a length, without any right to use them; those who use them hold a lease.
+// SAFETY: a place is an address and a length, without any right to use them; those who use them hold a lease, or a picture.
 unsafe impl Send for Place {}
 // SAFETY: as above; it is never changed.
 unsafe impl Sync for Place {}

@@ -52,6 +52,7 @@ mod malloc;
 mod collect;
 
 pub(crate) use argument::row as row_index;
+pub(crate) use lease::Place;
 pub(crate) use refusal::refused;
 pub(crate) use tracking::{Record, record};
 pub(crate) use waiting::patiently;
