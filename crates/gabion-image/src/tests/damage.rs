@@ -343,3 +343,25 @@ fn what_a_library_takes_for_itself_is_within_the_limits() {
         assert!(open(&pool_of(64 << 20), u64::MAX).is_ok(), "{format}");
     }
 }
+
+/// The file's header for who takes a length behind a restart marker, and another one for who does not.
+fn two_faced(file: &[u8], (width, height): (u16, u16)) -> Vec<u8> {
+    let at = file.windows(2).position(|pair| pair == [0xFF, 0xC2]).unwrap();
+    let end = at + 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
+    let (frame, mut other) = (&file[at..end], file[at..end].to_vec());
+    other[5..7].copy_from_slice(&height.to_be_bytes());
+    other[7..9].copy_from_slice(&width.to_be_bytes());
+    let length = |bytes: usize| u16::try_from(bytes + 2).unwrap().to_be_bytes();
+    let hidden = [frame, &[0xFF, 0xE5], &length(other.len())].concat();
+    [&file[..at], &[0xFF, 0xD0], &length(hidden.len()), &hidden, &other, &file[end..]].concat()
+}
+
+#[test]
+fn a_jpeg_takes_no_memory_for_a_size_that_only_a_library_sees() {
+    let pool = pool();
+    let (mut file, options) = (Vec::new(), SaveOptions { progressive: true, ..SaveOptions::default() });
+    picture(&pool, Mode::RGB, 64, 48).encode(Format::Jpeg, &options, &mut file).unwrap();
+    let file = two_faced(&file, (4096, 4096));
+    let error = Image::decode(&pool, &file, &OpenOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("a marker that belongs elsewhere"), "{error}");
+}

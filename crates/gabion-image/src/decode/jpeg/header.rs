@@ -68,7 +68,10 @@ impl Frame {
             let marker = rest[at + 1];
             rest = &rest[at + 2..];
             match marker {
-                0x01 | 0xD0..=0xD8 => continue,
+                // They have no length, and not all libraries know: what the header says would depend on who reads it.
+                0x01 | 0xD0..=0xD8 => {
+                    return Err(ImageError::corrupt(Format::Jpeg, "its header has a marker that belongs elsewhere"));
+                }
                 0xD9 => return Err(ImageError::corrupt(Format::Jpeg, "it ends before its picture begins")),
                 0xDA => break,
                 _ => {}

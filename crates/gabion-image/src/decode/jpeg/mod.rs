@@ -126,9 +126,10 @@ impl Decode for Jpeg<'_> {
         let beside = coefficient_bytes(&self.frame) * times;
         self.limits.check_bytes(beside)?;
         let _room = room_beside(pool, beside)?;
+        let size = (self.frame.width, self.frame.height);
         match self.frame.colors {
-            Colors::Grey if self.eighths == 8 => planes::rows(self.bytes, 1, pool, assembly),
-            Colors::YCbCr if self.eighths == 8 => planes::rows(self.bytes, 3, pool, assembly),
+            Colors::Grey if self.eighths == 8 => planes::rows(self.bytes, size, 1, pool, assembly),
+            Colors::YCbCr if self.eighths == 8 => planes::rows(self.bytes, size, 3, pool, assembly),
             _ if self.header.layers.mode() == Mode::L => scaled::rows(self.bytes, Colors::Grey, self.eighths, assembly),
             colors => scaled::rows(self.bytes, colors, self.eighths, assembly),
         }

@@ -9,13 +9,13 @@ use zune_jpeg::{JpegDecoder, RawImcuRowStatus};
 use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
 use crate::format::Format;
-use crate::limits::LONGEST_SIDE;
 
-/// Hands the rows of up to three planes on, strip by strip.
-pub fn rows(bytes: &[u8], count: usize, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+/// Hands the rows of up to three planes of a picture on, strip by strip.
+pub fn rows(bytes: &[u8], size: (u32, u32), count: usize, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
     let corrupt = |error: zune_jpeg::errors::DecodeErrors| ImageError::corrupt(Format::Jpeg, error);
-    let longest = LONGEST_SIDE as usize;
-    let options = DecoderOptions::default().set_max_width(longest).set_max_height(longest).set_strict_mode(false);
+    // No larger than what the limits allowed: the library reads the header again, and takes memory for what it finds.
+    let options = DecoderOptions::default().set_max_width(size.0 as usize).set_max_height(size.1 as usize);
+    let options = options.set_strict_mode(false);
     let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
     decoder.decode_headers().map_err(corrupt)?;
     let mut raw = decoder.raw_output();
@@ -45,6 +45,33 @@ pub fn rows(bytes: &[u8], count: usize, pool: &Pool, assembly: &mut Assembly) ->
             }
             RawImcuRowStatus::Complete => return Ok(()),
             _ => return Err(ImageError::truncated(Format::Jpeg)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::SaveOptions;
+    use crate::image::Image;
+    use crate::mode::Mode;
+    use crate::resample::Resampling;
+    use crate::sides::{Layers, Sides};
+
+    #[test]
+    fn a_picture_is_no_larger_than_what_was_checked() {
+        let (pool, mut file) = (Pool::global(), Vec::new());
+        let options = SaveOptions { progressive: true, ..SaveOptions::default() };
+        Image::blank(pool, Mode::L, 64, 48).unwrap().encode(Format::Jpeg, &options, &mut file).unwrap();
+        let layers = Layers::Pixels(Mode::L, Sides::covered(64, 48));
+        let open = |size| {
+            let mut assembly = Assembly::new(pool, &layers, (64, 48), Mode::L, Resampling::default())?;
+            rows(&file, size, 1, pool, &mut assembly)
+        };
+        assert!(open((64, 48)).is_ok());
+        for small in [(63, 48), (64, 47)] {
+            let error = open(small).unwrap_err().to_string();
+            assert!(error.contains("greater than"), "{error}");
         }
     }
 }
