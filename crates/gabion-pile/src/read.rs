@@ -33,20 +33,19 @@ impl Pile {
         }
     }
 
-    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs.
+    /// The payload of what nearly every object is: in a slot that it fills well, and not written to at this moment. `None` when
+    /// a [`Pile::read`] or [`Pile::read_or_find`] will tell.
+    #[inline(always)]
+    pub fn read_brief<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
+        self.read_well_filled(pointer, buf).map(|length| &buf.bytes[..length])
+    }
+
+    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs. For who has found that a
+    /// [`Pile::read_brief`] does not tell.
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
-    #[inline(always)]
     pub fn read_or_find<'a>(&'a self, pointer: Pointer, buf: &'a mut ReadBuf) -> Result<Reading<'a>, PileError> {
-        match self.read_well_filled(pointer, buf) {
-            Some(length) => Ok(Reading::Whole(&buf.bytes[..length])),
-            None => self.find_elsewhere(pointer, buf),
-        }
-    }
-
-    #[inline(never)]
-    fn find_elsewhere<'a>(&'a self, pointer: Pointer, buf: &'a mut ReadBuf) -> Result<Reading<'a>, PileError> {
         buf.leaving(|buf| self.read_elsewhere(pointer, buf).map(drop))?;
         Ok(self.reading(buf, 0))
     }

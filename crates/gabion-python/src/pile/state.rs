@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_pile::{Long, Pointer, Reading};
+use gabion_pile::{Pointer, ReadBuf, Reading};
 use pyo3::prelude::*;
 
 use super::refusal::{self, Failure};
@@ -65,18 +65,23 @@ impl Pile {
     #[inline]
     pub(super) fn build(&self, py: Python<'_>, pointer: Pointer) -> Result<Py<PyAny>, Failure> {
         let pile = self.open(py)?;
-        with_payload(|buffer| match pile.read_or_find(pointer, buffer)? {
-            Reading::Whole(encoding) => Ok(self.codec.decode(py, encoding)?),
-            Reading::Long(long) => self.build_long(py, pointer, &long),
+        with_payload(|buffer| match pile.read_brief(pointer, buffer) {
+            Some(encoding) => Ok(self.codec.decode(py, encoding)?),
+            None => self.build_longer(py, pointer, buffer),
         })
     }
 
     #[inline(never)]
-    fn build_long(&self, py: Python<'_>, pointer: Pointer, long: &Long<'_>) -> Result<Py<PyAny>, Failure> {
-        match self.codec.decode_long(py, long)? {
-            Some(object) => Ok(object),
-            None => with_payload(|buffer| Ok(self.codec.decode(py, self.pile.read(pointer, buffer)?)?)),
+    fn build_longer(&self, py: Python<'_>, pointer: Pointer, buffer: &mut ReadBuf) -> Result<Py<PyAny>, Failure> {
+        match self.pile.read_or_find(pointer, buffer)? {
+            Reading::Whole(encoding) => return Ok(self.codec.decode(py, encoding)?),
+            Reading::Long(long) => {
+                if let Some(object) = self.codec.decode_long(py, &long)? {
+                    return Ok(object);
+                }
+            }
         }
+        Ok(self.codec.decode(py, self.pile.read(pointer, buffer)?)?)
     }
 
     /// As [`Pile::build`], with the length of the object's encoding.
