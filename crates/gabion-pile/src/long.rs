@@ -89,6 +89,7 @@ impl Long<'_> {
 impl Pile {
     /// What a read of this pile came to that had `buf` leave long payloads where they lie ([`ReadBuf::leaving`]), without the first
     /// `before` bytes, 512 at most.
+    #[inline]
     pub fn reading<'a>(&'a self, buf: &'a ReadBuf, before: usize) -> Reading<'a> {
         match &buf.elsewhere {
             Some(Elsewhere::Left(left)) => {

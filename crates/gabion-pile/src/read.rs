@@ -45,6 +45,7 @@ impl Pile {
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
+    #[inline]
     pub fn read_or_find<'a>(&'a self, pointer: Pointer, buf: &'a mut ReadBuf) -> Result<Reading<'a>, PileError> {
         buf.leaving(|buf| self.read_elsewhere(pointer, buf).map(drop))?;
         Ok(self.reading(buf, 0))
