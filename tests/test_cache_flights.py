@@ -1,6 +1,7 @@
 """One factory for each key: failing, recursive, crossing, cancelled, in threads, in event loops, in forked children."""
 
 import asyncio
+import contextvars
 import functools
 import gc
 import os
@@ -403,6 +404,40 @@ def test_a_signal_handler_that_forks_while_its_thread_waits(cache: Cache) -> Non
     thread.join(10)
     assert made == "parent's"
     assert status_of(children[0], 20) == 0
+
+
+def test_a_factory_of_the_very_thread_is_not_waited_for(cache: Cache) -> None:
+    """As greenlets run it: code of another context, while the factory of the same thread rests."""
+
+    def outer() -> str:
+        with pytest.raises(RuntimeError, match="this very thread"):
+            contextvars.Context().run(cache.get_or_put, "k", lambda: "never")
+        with pytest.raises(RuntimeError, match="this very thread"):
+            contextvars.Context().run(cache.get_or_put, "other", lambda: cache.get_or_put("k", lambda: "never"))
+        return contextvars.Context().run(cache.get_or_put, "a key of its own", lambda: "made")
+
+    assert within(20, lambda: cache.get_or_put("k", outer)) == "made"
+    assert cache["k"] == "made"
+    assert "other" not in cache
+
+
+def test_a_thread_that_waits_in_another_context_counts_as_waiting(cache: Cache) -> None:
+    """Two threads: each has a factory that rests, and asks in another context for the key of the other's."""
+    meet = threading.Barrier(2)
+
+    def ask(own: str, other: str) -> str:
+        def factory() -> str:
+            meet.wait(10)
+            try:
+                return contextvars.Context().run(cache.get_or_put, other, lambda: "made anew")
+            except RuntimeError:
+                return "refused"
+
+        return cache.get_or_put(own, factory)
+
+    found: list[str] = []
+    run(lambda: found.append(ask("a", "b")), lambda: found.append(ask("b", "a")))
+    assert "refused" in found
 
 
 def test_values_that_find_no_room_are_given_to_all_who_wait() -> None:

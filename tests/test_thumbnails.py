@@ -317,12 +317,15 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     names = [os.fsdecode(name) for name in (b"caf\xe9.jpg", b"\xff\xfe.png", b"new\nline.jpg")]
     for name in names:
         gradient("RGB", (300, 200)).save(photos / name)
-    (photos / os.fsdecode(b"broken \xe9.png")).write_bytes(b"no picture")
+    (photos / os.fsdecode(b"broken \xe9\n\x1b[31m.png")).write_bytes(b"no picture")
     done = run(photos, tmp_path / "small")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "the first bytes are of no image format" in done.stderr
+    named = f"gabion: {photos}/broken \\udce9\\n\\x1b[31m.png: the first bytes are of no image format"
+    assert done.stderr.startswith(named), done.stderr
     assert {path.name for path in (tmp_path / "small").iterdir()} == set(names)
-    assert len(json.loads(run(photos, tmp_path / "small", "--json").stdout)["failed"]) == 1
+    [failed] = json.loads(run(photos, tmp_path / "small", "--json").stdout)["failed"]
+    assert os.fsencode(failed["source"]).endswith(b"broken \xe9\n\x1b[31m.png")
+    assert failed["error"].startswith("the first bytes are of no image format")
 
 
 def test_no_thumbnail_takes_the_place_of_a_picture(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -448,8 +451,9 @@ def test_a_target_that_cannot_be_made(photos: Path, tmp_path: Path, capsys: pyte
     assert "Not a directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_whole_files_only(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupt_leaves_whole_files_only(number: signal.Signals, times: int, tmp_path: Path) -> None:
     photos, target = tmp_path / "photos", tmp_path / "small"
     photos.mkdir()
     noise("RGB", (1500, 1000)).save(photos / "0.png", compression="fast")
@@ -465,7 +469,9 @@ def test_an_interrupt_leaves_whole_files_only(number: signal.Signals, tmp_path: 
     while not (target.is_dir() and len(list(target.glob("*.png"))) > 3):
         assert time.monotonic() < end
         time.sleep(0.01)
-    running.send_signal(number)
+    for _ in range(times):  # whoever presses Ctrl-C again and again gets the same end in order
+        running.send_signal(number)
+        time.sleep(0.02)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 128 + number
     assert "made; the same command continues" in out

@@ -38,12 +38,12 @@ class Flight:
     """A factory that runs, its result to come, and what its end depends on.
 
     ``made`` is the result as bytes, `MISSING` until the end and where there is none; ``awaited`` says that somebody
-    waits for it; ``lease`` ends when the key is changed meanwhile. ``loop_thread`` is the thread whose event loop runs
-    the factory, if a loop does; ``awaits`` are the flights that the factory waits for at this moment. ``outer`` is the
-    flight whose factory this one's runs in, if there is one.
+    waits for it; ``lease`` ends when the key is changed meanwhile. ``thread`` is the thread that runs the factory,
+    ``in_loop`` says whether its event loop does; ``awaits`` are the flights that the factory waits for at this moment.
+    ``outer`` is the flight whose factory this one's runs in, if there is one.
     """
 
-    __slots__ = ("awaited", "awaits", "calls", "ended", "gate", "lease", "loop_thread", "made", "outer")
+    __slots__ = ("awaited", "awaits", "calls", "ended", "gate", "in_loop", "lease", "made", "outer", "thread")
 
     def __init__(self, in_loop: bool) -> None:
         self.made: Any = MISSING
@@ -51,7 +51,8 @@ class Flight:
         self.awaited = False
         self.lease: Any = None
         self.outer: Flight | None = None
-        self.loop_thread = threading.get_ident() if in_loop else None
+        self.in_loop = in_loop
+        self.thread = threading.get_ident()
         self.awaits: list[Flight] = []
         # What is called at the end.
         self.calls: list[Callable[[], object]] = []
@@ -189,13 +190,20 @@ class Waiting:
             seen.add(flight)
             if flight in self._waiters:
                 return "factories of several keys ask for each other's keys: each would wait for ever"
-            if self._thread is not None and flight.loop_thread == self._thread:
+            if flight.thread == self._thread:
+                if flight.in_loop:
+                    return (
+                        "the key's factory runs in the event loop of this very thread, which would stand still for "
+                        "ever: await get_or_put() with a coroutine function here, too"
+                    )
+                # Code of another context or greenlet, and the factory, which rests meanwhile, has the thread next.
                 return (
-                    "the key's factory runs in the event loop of this very thread, which would stand still for ever: "
-                    "await get_or_put() with a coroutine function here, too"
+                    "the key's factory rests in this very thread, which would stand still for ever: with greenlets "
+                    "or nested event loops, await get_or_put() with a coroutine function, or let gevent patch threads"
                 )
             open_ones += flight.awaits
-            blocking = _blocked.get(flight.loop_thread) if flight.loop_thread is not None else None
+            # A thread that waits stands still with all factories that it runs, whichever of them it waits in.
+            blocking = _blocked.get(flight.thread)
             if blocking is not None:
                 open_ones.append(blocking)
         return ""
@@ -217,7 +225,7 @@ def _after_fork() -> None:
     for flights in list(_all_flights):
         flying, flights.flying = flights.flying, {}
         for flight in flying.values():
-            if flight not in mine and flight.loop_thread != thread and not flight.ended:
+            if flight not in mine and flight.thread != thread and not flight.ended:
                 flight.ended = True
                 flight.gate.release()
 

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import gabion
-from gabion.cli.failure import CommandError
+from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.tour import command as tour
 
@@ -61,7 +62,7 @@ def run(argv: list[str] | None = None) -> int:
         CommandError,
         OSError,
     ) as error:  # an OSError of standard output itself: who reads it went, or the disk is full
-        print(f"gabion: {error}", file=sys.stderr)
+        print(f"gabion: {shown(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print("gabion: interrupted", file=sys.stderr)
@@ -72,19 +73,27 @@ def run(argv: list[str] | None = None) -> int:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Has other signals that end a program interrupt it as Ctrl-C does: temporary files go, and its own processes."""
+    """Has other signals that end a program interrupt it as Ctrl-C does: temporary files go, and its own processes.
+
+    Only the first one counts. Who presses Ctrl-C again would tear the end in order apart.
+    """
+    before: dict[int, Any] = {}
 
     def stop(number: int, _: FrameType | None) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        before.clear()  # and nothing more is to be set back: the process ends
         raise KeyboardInterrupt(number)
 
-    taken = []
     if threading.current_thread() is threading.main_thread():
         # What is ignored, as under nohup, or has a handler of somebody's, stays so.
-        taken = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    for number in taken:
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before.update({one: now for one in numbers if (now := signal.getsignal(one)) in usual})
+    for number in list(before):
         signal.signal(number, stop)
     try:
         yield
     finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in list(before.items()):
+            signal.signal(number, handler)

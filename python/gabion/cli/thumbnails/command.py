@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressC
 
 import gabion
 from gabion import _native
-from gabion.cli.failure import CommandError
+from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import plan, work
 from gabion.cli.thumbnails.work import How, Outcome
 
@@ -164,7 +164,7 @@ def _counts(outcome: Outcome) -> str:
 
 def _tell_failed(outcome: Outcome) -> None:
     for source, error in outcome.failed[:MOST_NAMED]:
-        print(f"gabion: {source}: {error}", file=sys.stderr)
+        print(shown(f"gabion: {source}: {error}"), file=sys.stderr)
     if len(outcome.failed) > MOST_NAMED:
         print(f"gabion: and {len(outcome.failed) - MOST_NAMED:,} more; --json names all", file=sys.stderr)
 

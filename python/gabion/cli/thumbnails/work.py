@@ -106,5 +106,7 @@ def told(job: Job, error: BaseException) -> str:
         return error.strerror if at == str(job.source) else f"{at}: {error.strerror}"
     if isinstance(error, MemoryError) and "total_limit" in str(error):
         return "needs more memory than --max-memory allows"
-    text = str(error).removeprefix(f"{job.source}: ") or type(error).__name__
+    # In messages, what of a name is no text stands as Python writes it.
+    name = str(job.source).encode(errors="backslashreplace").decode()
+    text = str(error).removeprefix(f"{name}: ") or type(error).__name__
     return text.removesuffix(", or ask for what can be decoded")
