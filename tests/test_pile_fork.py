@@ -239,6 +239,49 @@ def test_a_child_that_is_forked_while_another_thread_uses_something_for_the_firs
     )
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="the system does not tell")
+def test_a_child_of_a_thread_ends_with_that_thread(script: Callable[..., str]) -> None:
+    """Without exit() such a process goes on until its last thread has ended, those of gabion's own among them."""
+    script(
+        """
+        import os, threading, time
+        import gabion
+
+        def names():
+            return {open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")}
+
+        def fork(generations):
+            child = os.fork()
+            if child == 0:
+                cache = gabion.Cache("1 MiB", ttl=60)
+                cache["key"] = 1
+                gabion.memory.rent("8 MiB").release()
+                while not {"gabion-sweeper", "gabion-trim"} <= names():
+                    time.sleep(0.01)
+                if generations > 1:
+                    fork(generations - 1)
+                return
+            end = time.monotonic() + 20
+            while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < end:
+                time.sleep(0.01)
+            if ended == (0, 0):
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+            results.append(ended)
+            if ended == (0, 0) or ended[1] != 0:
+                os._exit(3)
+
+        results = []
+        thread = threading.Thread(target=fork, args=(2,))
+        thread.start()
+        thread.join()
+        assert len(results) == 1
+        """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )
+
+
 def test_a_module_that_is_imported_anew_forks_as_before(script: Callable[..., str]) -> None:
     script(
         """

@@ -5,6 +5,8 @@
 
 mod fence;
 
+mod first;
+
 mod stock;
 
 #[cfg(feature = "twin")]
@@ -76,6 +78,17 @@ pub unsafe trait Os: Send + Sync {
 /// The calls before a fork are made in reverse order of these calls.
 pub fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
     unix::at_fork(before, in_parent, in_child);
+}
+
+/// In a child that was just forked: has `told` called when the thread that it began with ends, in this child and in its own.
+pub(crate) fn watch_first_thread(told: fn()) {
+    first::watch(told);
+}
+
+/// Whether the thread that this process was forked with has ended. Threads of gabion's own end then, and none begins: they
+/// would keep a process that has nothing else to do. False in a process that is no fork.
+pub fn first_thread_has_ended() -> bool {
+    first::has_ended()
 }
 
 /// Runs `begin`, which begins a thread of gabion's own, so that no signal ever reaches that thread but what its own

@@ -88,6 +88,15 @@ extern "C" fn in_child() {
     for shared in pools {
         shared.begin_anew();
     }
+    os::watch_first_thread(wake_trimmers);
+}
+
+/// Trimmers find that they are to end.
+fn wake_trimmers() {
+    let _inside = inside::enter();
+    for shared in pools().iter() {
+        shared.nudge_trimmer();
+    }
 }
 
 impl Shared {

@@ -47,6 +47,12 @@ impl Drop for Life {
 }
 
 impl Pool {
+    /// Has forks watched from now on, which else begins with the first pool: a child that makes its first pool after its fork
+    /// does not know any more which thread it began with (see [`os::first_thread_has_ended`](crate::os::first_thread_has_ended)).
+    pub fn watch_forks() {
+        watch_forks();
+    }
+
     /// The pool of this process, made at its first use with the default settings.
     #[inline]
     pub fn global() -> &'static Self {

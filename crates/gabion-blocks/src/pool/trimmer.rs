@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::policy::until_next;
 use super::shared::Shared;
-use crate::os::out_of_signals_reach;
+use crate::os::{first_thread_has_ended, out_of_signals_reach};
 use crate::sync::{Ordering, lock};
 
 /// Milliseconds between two looks that collections ask for, at least.
@@ -22,7 +22,7 @@ impl Shared {
     #[cold]
     fn start_trimmer(&'static self) {
         // Relaxed: a closed pool keeps nothing that would have to be trimmed.
-        if self.closed.load(Ordering::Relaxed) || !self.trimmer.duty.take() {
+        if self.closed.load(Ordering::Relaxed) || first_thread_has_ended() || !self.trimmer.duty.take() {
             return;
         }
         // Before the thread begins: a pool that is closed meanwhile nudges it, and must not be missed for a whole rest.
@@ -54,6 +54,9 @@ impl Shared {
         loop {
             let period = lock(&self.settings).trim_period;
             seen = self.rest(seen, until_next(self.now(), period));
+            if first_thread_has_ended() {
+                return self.trimmer.duty.vacate();
+            }
             self.look(self.now());
             if self.trimmer.duty.leave(|| self.nothing_idle()) {
                 return;

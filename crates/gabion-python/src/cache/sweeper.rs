@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use gabion_blocks::os::out_of_signals_reach;
+use gabion_blocks::Pool;
+use gabion_blocks::os::{first_thread_has_ended, out_of_signals_reach};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -26,6 +27,9 @@ pub(super) fn watch(cache: Weak<Store>) {
 
 /// Begins the thread if this process has none.
 pub(super) fn begin() {
+    if first_thread_has_ended() {
+        return;
+    }
     // Acquire and release: whoever loses the race finds the thread begun.
     if RUNNING.swap(true, Ordering::AcqRel) {
         return;
@@ -50,6 +54,7 @@ fn after_fork_in_child() {
 
 /// Has the interpreter tell of every fork.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    Pool::watch_forks();
     let hooks = PyDict::new(m.py());
     hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
     m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
@@ -60,6 +65,9 @@ fn run() {
     stay_apart();
     loop {
         std::thread::sleep(PERIOD);
+        if first_thread_has_ended() {
+            return RUNNING.store(false, Ordering::Release);
+        }
         gate::inside(|| {
             let caches = {
                 let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
