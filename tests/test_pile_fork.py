@@ -239,6 +239,50 @@ def test_a_child_that_is_forked_while_another_thread_uses_something_for_the_firs
     )
 
 
+@pytest.mark.parametrize(
+    ("module", "use"),
+    [
+        ("gabion.cache", 'gabion.Cache("1 MiB")["key"] = 1'),
+        ("gabion._flights", 'gabion.Cache("1 MiB")["key"] = 1'),
+        ("gabion.memory", 'gabion.memory.rent("1 MiB").release()'),
+        ("datetime", "gabion.Pile().put([1.5])"),
+    ],
+)
+def test_a_fork_waits_for_what_another_thread_imports(module: str, use: str, script: Callable[..., str]) -> None:
+    """The child would have the interpreter's lock of that module, in the hands of a thread that it does not have."""
+    script(
+        f"""
+        import os, signal, sys, threading, time
+        import gabion
+        began = threading.Event()
+
+        class Slow:
+            def find_spec(self, name, path=None, target=None):
+                if name == {module!r}:
+                    began.set()
+                    time.sleep(0.3)
+
+        def use():
+            {use}
+
+        assert {module!r} not in sys.modules
+        sys.meta_path.insert(0, Slow())
+        thread = threading.Thread(target=use)
+        thread.start()
+        assert began.wait(20)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            use()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        thread.join()
+        """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="the system does not tell")
 def test_a_child_of_a_thread_ends_with_that_thread(script: Callable[..., str]) -> None:
     """Without exit() such a process goes on until its last thread has ended, those of gabion's own among them."""

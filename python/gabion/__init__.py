@@ -7,8 +7,6 @@
 'Ada'
 """
 
-import sys
-
 from gabion._native import (
     ClosedError,
     CodecError,
@@ -21,6 +19,7 @@ from gabion._native import (
     PileStats,
     PointerError,
     __version__,
+    _import,
 )
 
 # What comes at its first use. Each of these brings modules of the standard library along, and with them thousands of
@@ -61,8 +60,7 @@ def __getattr__(name: str) -> object:
     where = _LATER.get(name)
     if where is None:
         raise AttributeError(f"module 'gabion' has no attribute {name!r}")
-    __import__(where)
-    found = sys.modules[where]
+    found = _import(where)
     if not where.endswith(f".{name}"):
         found = getattr(found, name)
     globals()[name] = found

@@ -2,7 +2,7 @@ from array import array
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from datetime import datetime, timedelta
 from os import PathLike
-from types import EllipsisType, TracebackType
+from types import EllipsisType, ModuleType, TracebackType
 from typing import Any, ClassVar, Generic, Literal, Never, NoReturn, Protocol, Self, SupportsIndex, final, overload
 
 from typing_extensions import Buffer as Buffer_
@@ -596,3 +596,5 @@ class CacheTable(Generic[_K, _V]):
     def __contains__(self, key: object, /) -> bool: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
+
+def _import(name: str) -> ModuleType: ...

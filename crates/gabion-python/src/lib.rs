@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `ffi` | the interpreter's C functions, safe to be in when the interpreter ends |
 //! | `guards` | the same for what PyO3 calls, put there by the linker |
+//! | `detached` | work without the interpreter |
 //! | `once` | what is asked of the interpreter once |
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
-//! | `detached` | work without the interpreter |
 //! | `meanwhile` | what others want of the interpreter while a long loop runs |
 //! | `immortal` | objects that all threads hand out |
 //! | `fastcall` | methods without the cost of a call |
@@ -41,11 +41,11 @@ mod ffi;
 #[cfg(linker_guards)]
 mod guards;
 
+mod detached;
+
 mod once;
 
 mod errors;
-
-mod detached;
 
 mod meanwhile;
 
@@ -93,5 +93,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     memory::register(m)?;
     streams::register(m)?;
     image::register(m)?;
-    numpy_hook::register(m)
+    numpy_hook::register(m)?;
+    // Last, and so the first that a fork calls: whoever imports may come to the locks that the others take.
+    once::register(m)
 }

@@ -3,10 +3,80 @@
 //! `PyOnceLock::get_or_init` lets the interpreter go and has it back when the cell is its own already: another thread that
 //! forks just then leaves a child with a cell in the hands of a thread that it does not have, and whoever asks the child's
 //! cell waits for ever. So values are made outside of their cells here, and put there while the thread stays attached.
+//!
+//! Most of them begin with an import, and the interpreter's locks of modules are such cells, too: who imports the same in the
+//! child waits for ever. So a fork waits for the imports that are under way here.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
+
+use crate::detached::detached;
+
+/// Threads that are importing something here. Relaxed everywhere: a number alone, and nobody follows it to anything else.
+static IMPORTING: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// How many of them are this thread: a fork does not wait for itself.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How long a fork waits for them at most: one may wait for a lock that a hook of somebody else's has just taken.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a fork waits from one look to the next.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// An import that is under way, until it is dropped.
+pub(crate) struct Importing;
+
+impl Importing {
+    pub fn begin() -> Self {
+        OWN.set(OWN.get() + 1);
+        IMPORTING.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Importing {
+    fn drop(&mut self) {
+        OWN.set(OWN.get() - 1);
+        IMPORTING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Imports a module. Other threads fork before it or after it.
+#[pyfunction]
+fn _import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
+    let _importing = Importing::begin();
+    py.import(name)
+}
+
+#[pyfunction]
+fn before_fork(py: Python<'_>) {
+    let end = Instant::now() + PATIENCE;
+    while IMPORTING.load(Ordering::Relaxed) > OWN.get() && Instant::now() < end {
+        detached(py, || std::thread::sleep(MOMENT));
+    }
+}
+
+#[pyfunction]
+fn after_fork_in_child() {
+    IMPORTING.store(OWN.get(), Ordering::Relaxed);
+}
+
+/// Has forks wait for imports.
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_import, m)?)?;
+    let hooks = PyDict::new(m.py());
+    hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
+    hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
+    m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
+}
 
 /// What is in a cell; what `make` gives, the first time.
 pub(crate) fn once<'a, T>(
@@ -17,8 +87,11 @@ pub(crate) fn once<'a, T>(
     if let Some(found) = cell.get(py) {
         return Ok(found);
     }
+    let importing = Importing::begin();
+    let made = make();
+    drop(importing);
     // Another thread may be faster: all go on with its value.
-    let _ = cell.set(py, make()?);
+    let _ = cell.set(py, made?);
     Ok(cell.get(py).expect("a cell that was just filled"))
 }
 

@@ -6,6 +6,7 @@ use pyo3::sync::PyOnceLock;
 use super::inline;
 use super::object::{Own, Raise, Raised, import, intern};
 use crate::ffi::{self, PyObject};
+use crate::once::Importing;
 
 /// Declares a struct of interned names.
 macro_rules! names {
@@ -74,6 +75,7 @@ impl Known {
 
     #[cold]
     fn create(py: Python<'_>) -> Raise<&'static Known> {
+        let _importing = Importing::begin();
         // SAFETY: attached; imports `datetime` and keeps its interface.
         unsafe { ffi::PyDateTime_IMPORT() };
         if PyErr::occurred(py) {
