@@ -1,9 +1,9 @@
 //! A forked child begins with locks that nobody holds.
 //!
 //! Before the fork every lock of every pool is taken, in this order: the list of pools; then of each pool the settings,
-//! the growth lock, the list of caches, the caches, the arenas, the watch, the waiting room, the trimmer; then the
-//! records and the block numbers. Elsewhere a thread never holds two of them, so no order is wrong. After the fork both sides let go, and the child
-//! takes back what the threads that it does not have kept in their caches.
+//! the growth lock, the list of caches, the caches, the arenas, the watch, the waiting room, the trimmer; then the block
+//! numbers and the records. Elsewhere a thread never holds two of them, so no order is wrong. After the fork both sides
+//! let go, and the child takes back what the threads that it does not have kept in their caches.
 
 use std::cell::RefCell;
 use std::sync::Once;

@@ -181,8 +181,9 @@ impl Shared {
             0
         });
         let fits = |shared: &Self| {
-            let used = shared.ledger.mapped().saturating_sub(shared.idle() + shared.ledger.leaving());
-            used.saturating_add(need) <= limit
+            // In this order, as in `reserve`: what is unmapped meanwhile is taken for room rather than for used.
+            let within_reach = shared.idle() + shared.ledger.leaving();
+            shared.ledger.mapped().saturating_sub(within_reach).saturating_add(need) <= limit
         };
         if limit == u64::MAX || fits(self) || (self.flush_caches() > 0 && fits(self)) {
             return Ok(());

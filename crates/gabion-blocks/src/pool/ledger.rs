@@ -8,7 +8,8 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The pool's bytes. All orderings are relaxed: each number is its whole message, and no memory is published by it.
+/// The pool's bytes. All orderings but those of `leaving` are relaxed: each number is its whole message, and no memory is
+/// published by it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     /// Mapped for buffers and groups, lent or idle.
@@ -59,6 +60,7 @@ impl Ledger {
 
     /// Bytes about to be unmapped.
     pub fn leaving(&self) -> u64 {
+        // Acquire: pairs with `left`.
         self.leaving.load(Ordering::Acquire)
     }
 

@@ -45,7 +45,7 @@ impl Shared {
         self.trimmer.next_call.store(now + CALLS_APART, Ordering::Relaxed);
         if !self.trimmer.duty.vacant() {
             self.nudge_trimmer();
-        } else if self.ledger.mapped() > self.taken() || self.free_pieces() > 0 {
+        } else if self.idle() > 0 || self.free_pieces() > 0 {
             self.start_trimmer();
         }
     }

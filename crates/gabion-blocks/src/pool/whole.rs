@@ -120,6 +120,9 @@ impl Shared {
 
     /// Takes a longer idle run of this arena or another one and gives its end back.
     fn rent_part(&'static self, plan: Plan) -> Option<&'static Span> {
+        if plan.class == NO_CLASS {
+            return None;
+        }
         let home = self.arena(seat::arena(self));
         let own = home.lock().take(plan.class, SPAN_CLASSES);
         let span = own.or_else(|| self.steal(home, |shelves| shelves.take(plan.class, SPAN_CLASSES)))?;

@@ -195,6 +195,18 @@ fn absurd_sizes_are_refused() {
 }
 
 #[test]
+fn what_is_longer_than_all_classes_is_mapped_for_itself_whatever_is_idle() {
+    let (pool, twin) = pool();
+    drop(rent(&pool, 9 * MIB));
+    // Within the limits of a large machine: more than the pool keeps, so that what is idle is looked at first.
+    match pool.shared().lend((64 << 30) + 1, false) {
+        Ok(buffer) => assert!(buffer.capacity() > 64 << 30 && !buffer.drops_warm()),
+        Err(error) => assert!(matches!(error, BlockError::NoMemory { .. }), "{error}"),
+    }
+    close(pool, twin);
+}
+
+#[test]
 fn a_warm_rent_takes_only_what_is_there() {
     let (pool, twin) = pool();
     for bytes in [100, 700_000, 3 * MIB, 9 * MIB] {

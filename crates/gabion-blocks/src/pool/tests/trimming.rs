@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{MIB, PERIOD, close, look, pool, quiet, rent};
 use crate::os::Twin;
-use crate::pool::{Buffer, Change, Pool};
+use crate::pool::{Buffer, Change, Held, Pool};
 use crate::sync::{Ordering, lock};
 
 fn burst(pool: &Pool) {
@@ -168,6 +168,24 @@ fn a_collection_nudges_the_trimmer_at_most_once_a_second() {
         shared.look_soon(Duration::from_millis(milliseconds));
     }
     assert_eq!((nudges(), shared.tick() - start), (3, 0), "the caller looks at nothing itself");
+    close(pool, twin);
+}
+
+/// As in the child of a fork, which has all that its parent's piles hold.
+#[test]
+fn a_collection_finds_what_is_idle_beside_more_that_is_held() {
+    let (pool, twin) = pool();
+    let (shared, held) = (pool.shared(), Held::take(&pool, 64 * MIB, false).unwrap().0);
+    shared.trimmer.duty.vacate();
+    shared.look_soon(Duration::from_secs(1));
+    assert!(shared.trimmer.duty.vacant(), "nothing is idle");
+    let buffer = rent(&pool, 10 * MIB);
+    assert!(shared.trimmer.duty.take());
+    drop(buffer);
+    shared.trimmer.duty.vacate();
+    shared.look_soon(Duration::from_secs(2));
+    assert!(!shared.trimmer.duty.vacant(), "a run is idle");
+    drop(held);
     close(pool, twin);
 }
 
