@@ -86,8 +86,9 @@ impl Cell<'_> {
     /// Under the shard's lock.
     #[inline]
     pub fn set_hits(&self, hits: u8) {
-        // A hit that comes between is lost: as good as one that came before.
-        self.word.store(self.seen << 2 >> 2 | u64::from(hits) << HITS_SHIFT, Relaxed);
+        // A hit that comes between is lost: as good as one that came before. Release: as in `lead_to`; whoever finds the place
+        // by this store has not seen the one that led there first.
+        self.word.store(self.seen << 2 >> 2 | u64::from(hits) << HITS_SHIFT, Release);
     }
 
     /// Leads to another place from now on. Under the shard's lock.

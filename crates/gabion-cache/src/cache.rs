@@ -162,8 +162,9 @@ impl Table {
         self.record.is_dropped()
     }
 
-    /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Mode::Lru`](crate::Mode::Lru), beside
-    /// writers that disturb it again and again, and for values over 1 MiB.
+    /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Mode::Lru`](crate::Mode::Lru), to put off the
+    /// end of an idle time (once in a millisecond at most), beside writers that disturb it again and again, and for values
+    /// over 1 MiB.
     #[inline]
     pub fn get<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         // A row of gets is as fast as the processor sees the next ones' lines ahead: so there are few instructions here, and

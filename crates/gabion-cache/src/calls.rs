@@ -199,7 +199,7 @@ impl Core {
     /// Whether a put is still to be done: others may have put meanwhile, and theirs is to stay.
     fn wants(&self, locked: &mut Locked<'_>, request: &Request<'_>) -> bool {
         match request.when {
-            When::Always => true,
+            When::Always | When::Touched => true,
             When::Absent => {
                 let found = locked.shard.find(&mut locked.state, locked.ground, request.image, request.hash);
                 found.is_none_or(|id| self.is_over(locked, id))
@@ -326,7 +326,7 @@ impl Core {
             let options = PutOptions { ttl, idle, expires_at: None, priority: entry.about().priority };
             let request = Request {
                 spare: true,
-                ..self.request(record, &image, hash, (&value[..]).into(), &options, When::Always)
+                ..self.request(record, &image, hash, (&value[..]).into(), &options, When::Touched)
             };
             let step = locked.put(&request, effort.sure);
             self.unlock(locked);

@@ -72,7 +72,7 @@ impl<'a> Locked<'a> {
     /// What others are making of the key's former state is not to be stored any more.
     #[inline(always)]
     fn note_change(&mut self, request: &Request<'_>) {
-        if !matches!(request.when, When::Leased(_)) {
+        if matches!(request.when, When::Always | When::Absent) {
             self.state.leases.end_key(request.hash.0);
         }
     }

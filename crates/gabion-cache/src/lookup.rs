@@ -130,12 +130,13 @@ impl Shard {
         if due.deadline() <= now {
             return false;
         }
-        if used && due.idle().is_some_and(|idle| due.deadline() != now + idle) {
+        let entry = Entry::at(&ground.pile, cell.place().to_bits());
+        // Read beside writers: if another entry lies there by now, there is nothing to put off.
+        if used && put_off(entry, due, now) != due {
             let state = self.lock();
-            let entry = Entry::at(&ground.pile, cell.place().to_bits());
             // Still the same entry: the deadline is its own.
             if self.leads_to(&state, hash, cell.place()) && entry.end() == due {
-                put_off(entry, now);
+                entry.set_due(put_off(entry, due, now));
             }
         }
         true
@@ -153,7 +154,8 @@ impl Shard {
                 return None;
             }
             if used {
-                put_off(Entry::at(&ground.pile, place.to_bits()), now);
+                let entry = Entry::at(&ground.pile, place.to_bits());
+                entry.set_due(put_off(entry, found.due, now));
             }
         }
         if used {
@@ -210,10 +212,8 @@ impl Shard {
     }
 }
 
-/// Puts off the end of an entry's idle time. Under the lock.
-fn put_off(entry: Entry<'_>, now: u64) {
-    let due = entry.end();
-    if let Some(idle) = due.idle() {
-        entry.set_due(due.until((now + idle).min(entry.times().end.unwrap_or(u64::MAX))));
-    }
+/// The end of an entry that is used now: its idle time begins anew, as far as what else ends it allows.
+fn put_off(entry: Entry<'_>, due: Due, now: u64) -> Due {
+    let Some(idle) = due.idle() else { return due };
+    due.until((now + idle).min(entry.times().end.unwrap_or(u64::MAX)))
 }

@@ -24,6 +24,8 @@ pub(crate) enum When {
     Absent,
     /// While the lease holds under which the value was made.
     Leased(u64),
+    /// Always, but the value is the one that the key has: only its end is another.
+    Touched,
 }
 
 /// A put, ready to be stored.

@@ -97,9 +97,9 @@ static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Gives a thread's stripe to the next when the thread ends.
-struct Lease(usize);
+struct Own(usize);
 
-impl Drop for Lease {
+impl Drop for Own {
     fn drop(&mut self) {
         // What the thread still counts, in destructors that come later, it counts with the others.
         STRIPE.set(OWN_STRIPES);
@@ -110,8 +110,8 @@ impl Drop for Lease {
 }
 
 #[cold]
-fn lease() -> usize {
-    thread_local!(static LEASE: Cell<Option<Lease>> = const { Cell::new(None) });
+fn own_stripe() -> usize {
+    thread_local!(static OWN: Cell<Option<Own>> = const { Cell::new(None) });
     let free = FREE.try_lock().ok().and_then(|mut free| free.pop());
     // Relaxed: only that nobody gets the same number.
     let stripe = free.or_else(|| {
@@ -119,8 +119,8 @@ fn lease() -> usize {
         NEXT.fetch_update(Relaxed, Relaxed, taken).ok()
     });
     let stripe = match stripe {
-        // A thread that ends has no place for a lease any more; its stripe is lost.
-        Some(stripe) if LEASE.try_with(|lease| lease.set(Some(Lease(stripe)))).is_ok() => stripe,
+        // A thread that ends has no place any more for what would give it back; its stripe is lost.
+        Some(stripe) if OWN.try_with(|own| own.set(Some(Own(stripe)))).is_ok() => stripe,
         _ => OWN_STRIPES,
     };
     STRIPE.set(stripe);
@@ -150,7 +150,7 @@ impl Counters {
     #[inline(always)]
     pub fn add_each<const N: usize>(&self, figures: [(Figure, u64); N]) {
         let stripe = match STRIPE.get() {
-            usize::MAX => lease(),
+            usize::MAX => own_stripe(),
             stripe => stripe,
         };
         let counters = &self.stripes[stripe].0;

@@ -286,3 +286,22 @@ fn who_finds_an_entry_finds_it_written() {
         }
     }
 }
+
+#[test]
+fn who_finds_where_an_entry_went_finds_it_written_there() {
+    bounded(|| {
+        let (index, stash) = index();
+        let other = Arc::clone(&index);
+        let reader = thread::spawn(move || {
+            if search(&other.segments, 1) == Found::At(place(2)) {
+                // SAFETY: written before the cell led there, and not again; the checker sees to it.
+                assert_eq!(other.payload.with(|payload| unsafe { *payload }), 7);
+            }
+        });
+        // SAFETY: nothing leads there yet; the checker sees to it.
+        index.payload.with_mut(|payload| unsafe { *payload = 7 });
+        index.segments.cell_of(&stash, kept(1), place(1)).lead_to(place(2));
+        index.segments.cell_of(&stash, kept(1), place(2)).set_hits(1);
+        reader.join().unwrap();
+    });
+}

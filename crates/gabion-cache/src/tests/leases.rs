@@ -56,6 +56,12 @@ fn what_others_do_and_time_end_no_lease() {
     table.clear();
     clock.advance(Duration::from_secs(2));
     cache.expire();
+    // A touch changes no value, be there room for an end already or not.
+    let without_end = cache.lease(b"endless");
+    cache.put_made(&without_end, b"endless", b"", &PutOptions::default());
+    for _ in 0..2 {
+        assert!(cache.touch(b"endless", Span::Of(Duration::from_secs(60))) && without_end.holds());
+    }
     assert_eq!((keep(&cache, &lease), get(&cache, b"k")), (Some(PutResult::Inserted), Some(b"made".to_vec())));
     // It goes on to hold: the value may be made again.
     assert!(lease.holds() && keep(&cache, &lease) == Some(PutResult::Replaced));

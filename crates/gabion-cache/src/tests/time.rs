@@ -102,6 +102,28 @@ fn a_use_restarts_the_idle_time_and_nothing_else() {
     }
 }
 
+/// A get that has nothing to put off took the lock each time, because the end was not what the idle time alone would give.
+#[test]
+fn a_get_takes_no_lock_for_an_idle_time_that_something_else_ends() {
+    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let both = PutOptions { ttl: Span::Of(seconds(30.0)), ..idle(10.0) };
+    cache.put(b"k", b"v", &both);
+    // Within its last seconds, after a use at each of which the end could not be put off any more.
+    for passed in [9.0, 9.0, 9.0] {
+        clock.advance(seconds(passed));
+        assert!(get(&cache, b"k").is_some());
+    }
+    clock.advance(seconds(1.0));
+    let (found, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let locked = cache.core().lock_only(0);
+        scope.spawn(|| found.send(get(&cache, b"k").is_some()));
+        let answer = told.recv_timeout(Duration::from_secs(20));
+        drop(locked);
+        assert_eq!(answer, Ok(true), "the get waits for the lock");
+    });
+}
+
 #[test]
 fn touching_restarts_the_time_that_a_value_was_put_with() {
     let clock = Arc::new(ManualClock::default());
