@@ -173,27 +173,20 @@ impl Shared {
     pub fn affinity(&self, name: &str, settings: AffinitySettings) -> Result<Affinity, SlotsError> {
         let _inside = inside::enter();
         check(settings)?;
-        let affinity = {
-            let mut state = self.lock();
-            let found = state.names.iter().position(|known| known == name);
-            if found.is_none() && state.names.len() >= MOST_AFFINITIES {
-                return Err(SlotsError::Name { what: "all 255 affinities are made: use one of them" });
-            }
-            if name.is_empty() {
-                return Err(SlotsError::Name { what: "an affinity needs a name" });
-            }
-            let index = found.unwrap_or_else(|| {
-                state.names.push(name.to_owned());
-                state.names.len() - 1
-            });
-            let affinity = Affinity::from_index(index as u8);
-            if found.is_some() {
-                return Ok(affinity);
-            }
-            self.set(&state, affinity, settings);
-            affinity
-        };
-        // Release: see `known`.
+        let mut state = self.lock();
+        if let Some(index) = state.names.iter().position(|known| known == name) {
+            return Ok(Affinity::from_index(index as u8));
+        }
+        if state.names.len() >= MOST_AFFINITIES {
+            return Err(SlotsError::Name { what: "all 255 affinities are made: use one of them" });
+        }
+        if name.is_empty() {
+            return Err(SlotsError::Name { what: "an affinity needs a name" });
+        }
+        let affinity = Affinity::from_index(state.names.len() as u8);
+        state.names.push(name.to_owned());
+        self.set(&state, affinity, settings);
+        // Under the lock: who finds the name may use it at once. Release: see `known`.
         self.books(affinity).known.store(true, Ordering::Release);
         Ok(affinity)
     }

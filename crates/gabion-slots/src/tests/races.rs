@@ -3,7 +3,8 @@
 //! Most of it is about outboxes, which the checked build does not fill: run these without debug assertions, too.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use gabion_blocks::os::Twin;
 use gabion_blocks::{Pool, Settings};
 
 use super::{Shared, freed_elsewhere, give, give_all, layout, on_twin, take};
-use crate::{Affinity, FreeError, Slots};
+use crate::{Affinity, AffinitySettings, FreeError, MOST_AFFINITIES, Slots};
 
 const A: Affinity = Affinity::NODES;
 
@@ -168,4 +169,28 @@ fn chunks_are_freed_by_others_while_their_owner_joins_and_reuses() {
     slots.trim();
     slots.validate().unwrap();
     assert_eq!(slots.stats().total().live_objects, 0);
+}
+
+/// Who found the name that another thread was just making was told of an affinity that nobody had made yet.
+#[test]
+fn an_affinity_that_is_found_by_its_name_can_be_used() {
+    for _ in 0..400 {
+        let (slots, came, refused) = (on_twin().0, AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let make = || {
+            for (round, name) in (1..).zip(4..MOST_AFFINITIES) {
+                came.fetch_add(1, Ordering::SeqCst);
+                // Awake, so that both begin at one time, unless the other has no processor.
+                let together = || came.load(Ordering::SeqCst) >= 2 * round;
+                while !(0..1000).any(|_| together()) {
+                    thread::yield_now();
+                }
+                let affinity = slots.affinity(&name.to_string(), AffinitySettings::default()).unwrap();
+                if let Err(error) = slots.configure(affinity, AffinitySettings::default()) {
+                    refused.lock().unwrap().push(error);
+                }
+            }
+        };
+        thread::scope(|scope| [scope.spawn(make), scope.spawn(make)].map(|one| one.join().unwrap()));
+        assert_eq!(*refused.lock().unwrap(), []);
+    }
 }
