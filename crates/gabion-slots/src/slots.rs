@@ -402,8 +402,8 @@ impl Slots {
     }
 
     /// A report for people: a line for each affinity in use, and the totals.
-    pub fn report(&self) -> Report<'_> {
-        Report::new(self.stats())
+    pub fn report(&self) -> Report {
+        Report(self.stats())
     }
 
     /// Walks everything of this thread's arena and of those without an owner, and checks the equations.

@@ -78,16 +78,7 @@ impl SlotsStats {
 /// A report for people: one line for each affinity that was used, and the totals. Made by
 /// [`Slots::report`](crate::Slots::report).
 #[derive(Debug, Clone)]
-pub struct Report<'a> {
-    stats: SlotsStats,
-    _slots: std::marker::PhantomData<&'a ()>,
-}
-
-impl Report<'_> {
-    pub(crate) fn new(stats: SlotsStats) -> Self {
-        Self { stats, _slots: std::marker::PhantomData }
-    }
-}
+pub struct Report(pub(crate) SlotsStats);
 
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
@@ -108,17 +99,17 @@ fn line(f: &mut fmt::Formatter<'_>, one: &AffinityStats) -> fmt::Result {
     )
 }
 
-impl fmt::Display for Report<'_> {
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "{:<12} {:>12} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7}",
             "affinity", "objects", "live MiB", "peak MiB", "free MiB", "lost MiB", "blocks", "large"
         )?;
-        for one in self.stats.affinities.iter().filter(|one| one.peak_bytes > 0 || one.mapped_bytes > 0) {
+        for one in self.0.affinities.iter().filter(|one| one.peak_bytes > 0 || one.mapped_bytes > 0) {
             line(f, one)?;
         }
-        line(f, &self.stats.total())
+        line(f, &self.0.total())
     }
 }
 

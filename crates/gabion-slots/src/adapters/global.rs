@@ -33,8 +33,9 @@ pub enum Backing {
 /// ```
 ///
 /// The environment variable `GABION_ALLOCATOR`, read at the first request, says `slots` or `system`; without it, or with
-/// anything else in it, slots serve. [`Global::switch`] changes that at any time. Each pointer goes back to where it came from, which the map of
-/// addresses knows, so old and new may be mixed freely. The price is a look at that map for each free: three loads.
+/// anything else in it, slots serve. [`Global::switch`] changes that at any time. Each pointer goes back to where it came
+/// from, which the map of addresses knows, so old and new may be mixed freely. The price is a look at that map for each
+/// free: three loads.
 ///
 /// What gabion itself asks for, in the middle of its own books, comes from the system, and so does what slots cannot serve
 /// (an alignment above 4 MiB). A budget on the affinity is kept: a request beyond it fails.
