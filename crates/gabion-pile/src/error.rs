@@ -86,4 +86,11 @@ impl fmt::Display for PileError {
     }
 }
 
-impl std::error::Error for PileError {}
+impl std::error::Error for PileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Memory { cause, .. } => Some(cause),
+            Self::Pointer { .. } => None,
+        }
+    }
+}

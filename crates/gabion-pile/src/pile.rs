@@ -374,7 +374,10 @@ impl Pile {
         for shard in &self.shards {
             let mut locked = shard.lock();
             if !locked.pins.is_empty() {
-                self.remove_each(&mut locked);
+                let runs = self.remove_each(&mut locked);
+                // Unmapping takes its time: not under the lock, here and below.
+                drop(locked);
+                drop(runs);
                 continue;
             }
             // Live pointers carry generations up to the floor: what comes next must start above it.
@@ -389,9 +392,10 @@ impl Pile {
         }
     }
 
-    /// Removes the objects of a shard one by one, so that pinned bodies are left to their views.
-    fn remove_each(&self, locked: &mut Locked<'_>) {
+    /// Removes the objects of a shard one by one, so that pinned bodies are left to their views. Returns their runs.
+    fn remove_each(&self, locked: &mut Locked<'_>) -> Vec<Arc<ChargedRun>> {
         let pages: Vec<_> = locked.heap.slot_pages().collect();
+        let mut runs = Vec::new();
         for (number, page, class) in pages {
             for word in slots_in_page(class, page) {
                 let block = self.blocks.block(number).expect("a block of this pile");
@@ -399,11 +403,12 @@ impl Pile {
                     Pointer::new(Loc::new(number, word), Word(block.word(word).load(Ordering::Relaxed)).generation());
                 let live = Slot::find(&self.blocks, pointer).and_then(|slot| Ok((slot, slot.word(pointer)?)));
                 if let Ok((slot, word)) = live {
-                    locked.remove(self.ground(), &slot, word);
+                    runs.extend(locked.remove(self.ground(), &slot, word));
                 }
             }
         }
         locked.heap.trim(self.ground());
+        runs
     }
 
     /// Live objects.

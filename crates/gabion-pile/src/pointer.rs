@@ -56,7 +56,8 @@ const _: () = assert!(Loc::BITS + Pointer::GENERATION_BITS == 60);
 
 impl fmt::Debug for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (at, generation) = (self.place(), self.0 >> Loc::BITS);
+        // For numbers that no pile gave out, one that no slot has.
+        let (at, generation) = (self.place(), self.wanted_generation());
         write!(f, "Pointer({} = block {} word {} generation {generation})", self.0, at.number(), at.word())
     }
 }

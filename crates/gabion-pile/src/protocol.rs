@@ -2,7 +2,8 @@
 //!
 //! The writer changes the *guards* (the slot's word, the page's descriptor, the pile's count of turns) before it changes a
 //! payload that a reader might be copying, with a release fence between; the reader copies, then looks at the guards again
-//! behind an acquire fence. If a reader saw one byte of the new payload, the fences make it see the changed guard too (after H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012).
+//! behind an acquire fence. If a reader saw one byte of the new payload, the fences make it see the changed guard too
+//! (after H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012).
 //!
 //! The functions are generic over [`Memory`], so that the model checker runs exactly this code.
 

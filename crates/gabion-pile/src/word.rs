@@ -88,16 +88,14 @@ impl Word {
     #[inline(always)]
     pub fn inline_length(self, pointer: Pointer) -> Option<usize> {
         let tagged = self.0 & ((1 << PAYLOAD_SHIFT) - 1);
-        let length = (self.0 >> PAYLOAD_SHIFT) as usize & ((1 << LENGTH_BITS) - 1);
-        (tagged == pointer.wanted_generation() << GENERATION_SHIFT | 1).then_some(length)
+        (tagged == pointer.wanted_generation() << GENERATION_SHIFT | 1).then_some(self.length())
     }
 
     /// As [`Word::inline_length`], if no view looks at the payload.
     #[inline(always)]
     pub fn loose_length(self, pointer: Pointer) -> Option<usize> {
         let tagged = self.0 & (PINNED | ((1 << PAYLOAD_SHIFT) - 1));
-        let length = (self.0 >> PAYLOAD_SHIFT) as usize & ((1 << LENGTH_BITS) - 1);
-        (tagged == pointer.wanted_generation() << GENERATION_SHIFT | 1).then_some(length)
+        (tagged == pointer.wanted_generation() << GENERATION_SHIFT | 1).then_some(self.length())
     }
 
     /// Bytes of the payload, if there is one and it is in the slot.
@@ -117,7 +115,7 @@ impl Word {
         match self.0 & 3 {
             0 => State::Free,
             1 => State::Inline {
-                length: (self.0 >> PAYLOAD_SHIFT) as usize & ((1 << LENGTH_BITS) - 1),
+                length: self.length(),
                 reserved: self.0 & RESERVED_INLINE != 0,
                 pinned: self.0 & PINNED != 0,
             },
