@@ -67,6 +67,7 @@ unsafe impl Send for Row {}
 /// fn sent<T: Send>() {}
 /// sent::<gabion_blocks::BiasedGuard<'_, u8>>();
 /// ```
+#[must_use = "the lock is let go at once"]
 pub struct BiasedGuard<'a, T> {
     lock: &'a Biased<T>,
     way: Way<'a>,

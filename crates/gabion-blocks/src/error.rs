@@ -1,3 +1,5 @@
+//! Why memory was not given, and what is said then.
+
 use std::fmt;
 use std::time::Duration;
 

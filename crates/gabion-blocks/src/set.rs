@@ -222,6 +222,7 @@ impl BlockSet {
 }
 
 /// The held lock of a set; see [`BlockSet::hold`].
+#[must_use = "the lock is let go at once"]
 pub struct HeldSet<'a> {
     _blocks: MutexGuard<'a, Vec<(u32, Held)>>,
 }

@@ -22,14 +22,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::Run;
 use gabion_heap::{MAX_SLOT_WORDS, slot_words};
-use gabion_pile::{Body, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf};
+use gabion_pile::{Body, CHUNK_PAYLOAD, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf};
 
+use crate::bucket::PLACE;
 use crate::hash::KEPT_BITS;
 use crate::key::{Image, parse_prefix};
 use crate::policy::Id;
 use crate::wheel::{Due, Hooks};
 
-const PLACE: u64 = (1 << Place::BITS) - 1;
 const LOW_HASH_BITS: u32 = u64::BITS - Place::BITS;
 const HIGH_HASH_BITS: u32 = KEPT_BITS - LOW_HASH_BITS;
 const FLAGS_SHIFT: u32 = Place::BITS + HIGH_HASH_BITS;
@@ -49,8 +49,6 @@ const NEXT: usize = 4;
 const MOST_INLINE: usize = (MAX_SLOT_WORDS - 1) * 8;
 /// The longest image that lies in its entry.
 const MOST_IMAGE: usize = 512;
-/// The longest payload that does not get a run of its own.
-const CHUNK_PAYLOAD: usize = 1 << 20;
 
 /// What an entry has beside key and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -144,6 +144,7 @@ impl Flights {
 
 /// The right to make a key's value. Dropped without [`Ticket::land`], it lets the next caller try.
 #[derive(Debug)]
+#[must_use = "dropped, it lets the next caller make the value"]
 pub struct Ticket<'a> {
     flights: &'a Flights,
     key: Arc<[u8]>,

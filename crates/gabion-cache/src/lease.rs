@@ -12,6 +12,7 @@ use crate::record::Record;
 ///
 /// It ends when another puts, replaces or removes the key's value, clears the table, or takes a newer lease of the key; what
 /// is evicted or expires ends nothing. It lies outside of the cache's limit, some 60 bytes until it is dropped.
+#[must_use = "it ends when it is dropped"]
 pub struct Lease {
     core: Arc<Core>,
     taken: (KeyHash, u64),

@@ -1,3 +1,5 @@
+//! What a pile refuses, and what it says then.
+
 use std::fmt;
 
 use gabion_blocks::BlockError;

@@ -134,7 +134,7 @@ impl Pile {
     /// [`Pile::replace`] can grow it by so much in place even when the pile is full. Room is reserved up to 1 MiB in all:
     /// longer payloads are replaced whole.
     ///
-    /// Constant time. The object costs `8 + payload` bytes, rounded up to its size class.
+    /// Constant time, and a copy. The object costs `8 + payload` bytes, rounded up to its size class.
     ///
     /// # Errors
     /// [`PileError::Memory`] when the limit or the system leaves no room; the pile is unchanged.
@@ -288,7 +288,7 @@ impl Pile {
 
     /// Gives the object another payload of any size; the pointer stays valid. Readers see the old payload or the new.
     ///
-    /// Constant time. In place when it fits well, otherwise the payload moves to room of its size, and back when it
+    /// Constant time, and a copy. In place when it fits well, otherwise the payload moves to room of its size, and back when it
     /// fits again.
     ///
     /// # Errors
@@ -465,6 +465,13 @@ impl Drop for Pile {
         for number in self.blocks.numbers() {
             raise_generation_floor(number, generation_floor(number) + 1);
         }
+    }
+}
+
+impl fmt::Debug for PileOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max_bytes, shards, os: _ } = self;
+        f.debug_struct("PileOptions").field("max_bytes", max_bytes).field("shards", shards).finish_non_exhaustive()
     }
 }
 

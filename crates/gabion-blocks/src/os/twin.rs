@@ -1,3 +1,5 @@
+//! The door's twin for tests.
+
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

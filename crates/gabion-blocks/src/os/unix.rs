@@ -1,3 +1,5 @@
+//! The real system: Linux, and other Unixes as far as they go.
+
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -15,6 +15,7 @@
 use std::ptr;
 
 use super::granules::{Granules, Leaf};
+use super::size::SYSTEM_PAGE;
 use super::span::Span;
 use crate::BLOCK_BYTES;
 use crate::os::system;
@@ -25,7 +26,6 @@ const ADDRESS_BITS: u32 = 48;
 const LEAF_BITS: u32 = 12;
 const ROOTS: usize = 1 << (ADDRESS_BITS - BLOCK_BYTES.ilog2() - LEAF_BITS);
 const LEAVES: usize = 1 << LEAF_BITS;
-const PAGE: usize = 4096;
 
 /// The words are records' pointers, tagged in the bits that no address uses.
 static MAP: Granules<Span, ROOTS, LEAVES> = Granules::of([const { AtomicPtr::new(ptr::null_mut()) }; ROOTS]);
@@ -37,7 +37,7 @@ static MAP: Granules<Span, ROOTS, LEAVES> = Granules::of([const { AtomicPtr::new
 pub(crate) fn find(at: *const u8) -> Option<&'static Span> {
     let tagged = MAP.find(at.addr() / BLOCK_BYTES);
     let pages = tagged.addr() >> ADDRESS_BITS;
-    if at.addr() % BLOCK_BYTES / PAGE >= pages {
+    if at.addr() % BLOCK_BYTES / SYSTEM_PAGE >= pages {
         return None;
     }
     // SAFETY: a word with pages is a record's address under its tag, and records are never freed.
@@ -55,7 +55,7 @@ pub(crate) fn enter(span: &'static Span) -> Result<(), i32> {
         make_leaf(granule)?;
     }
     for index in 0..granules {
-        let pages = ((span.bytes() - index * BLOCK_BYTES).min(BLOCK_BYTES)) / PAGE;
+        let pages = ((span.bytes() - index * BLOCK_BYTES).min(BLOCK_BYTES)) / SYSTEM_PAGE;
         MAP.set(first + index, tagged(span, pages));
     }
     Ok(())
@@ -65,7 +65,7 @@ pub(crate) fn enter(span: &'static Span) -> Result<(), i32> {
 pub(crate) fn shorten(span: &'static Span, bytes: usize) {
     let first = span.base().addr().get() / BLOCK_BYTES;
     for index in bytes / BLOCK_BYTES..span.bytes().div_ceil(BLOCK_BYTES) {
-        let pages = bytes.saturating_sub(index * BLOCK_BYTES) / PAGE;
+        let pages = bytes.saturating_sub(index * BLOCK_BYTES) / SYSTEM_PAGE;
         MAP.set(first + index, if pages > 0 { tagged(span, pages) } else { ptr::null_mut() });
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn strike(span: &Span) {
 
 fn make_leaf(granule: usize) -> Result<(), i32> {
     let bytes = size_of::<Leaf<Span, LEAVES>>();
-    let fresh = || Ok(system().map(bytes, PAGE)?.cast());
+    let fresh = || Ok(system().map(bytes, SYSTEM_PAGE)?.cast());
     // SAFETY: fresh memory reads as zero, and stays mapped; what is spare was mapped just above and shown to nobody.
     unsafe { MAP.make(granule, libc::ENOMEM, fresh, |spare| system().unmap(spare.cast(), bytes)) }
 }

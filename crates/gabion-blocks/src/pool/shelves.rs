@@ -3,7 +3,7 @@
 use super::cache::Piece;
 use super::cut::Cut;
 use super::size::{BLOCK_CLASS, PIECE_CLASSES, SPAN_CLASSES, piece_bytes, pieces_in_block};
-use super::span::{List, NO_CLASS, Neighbours, Span, Use};
+use super::span::{List, NO_CLASS, Neighbours, Span, Use, shelf};
 use crate::sync::Ordering;
 
 /// Counts of one arena. Sizes are bytes of spans whose home it is; the others count since the pool was made.
@@ -68,36 +68,18 @@ pub(crate) struct Shelves {
     untold: u64,
 }
 
-fn shelf(span: &'static Span) -> &'static Neighbours {
-    &span.shelf
-}
-
 fn age(span: &'static Span) -> &'static Neighbours {
     &span.age
 }
 
 impl Shelves {
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             classes: [const { List::new() }; SPAN_CLASSES],
             ages: List::new(),
             cuts: [const { List::new() }; PIECE_CLASSES],
             cut_blocks: List::new(),
-            counts: Counts {
-                idle: 0,
-                lent: 0,
-                held: 0,
-                cut: 0,
-                pieces_out: 0,
-                cold_pieces: 0,
-                rented: 0,
-                returned: 0,
-                stolen: 0,
-                hits_cache: 0,
-                hits_piece: 0,
-                hits_block: 0,
-                hits_run: 0,
-            },
+            counts: Counts::default(),
             told: 0,
             told_at: 0,
             untold: 0,

@@ -293,7 +293,8 @@ static RECORDS: Mutex<Records> = Mutex::new(Records { free: List::new(), slabs: 
 
 const SLAB_BYTES: usize = 64 << 10;
 
-fn shelf(span: &'static Span) -> &'static Neighbours {
+/// The neighbours of a span on its shelf, or of a record that stands for nothing among the free ones.
+pub(crate) fn shelf(span: &'static Span) -> &'static Neighbours {
     &span.shelf
 }
 
