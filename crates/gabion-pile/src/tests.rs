@@ -335,7 +335,7 @@ fn a_number_whose_generations_are_used_up_is_not_handed_out_again() {
 
 #[test]
 fn an_object_that_moved_out_comes_home() {
-    // The counterpart of reallocating back to the original size: 2000 bytes, over 10000, 2000 again.
+    // As an allocator's reallocation to the original size: 500 bytes, over 5000, 500 again.
     let pile = Pile::new().unwrap();
     let pointers: Vec<_> = (0..1000).map(|_| pile.put(&[1; 500], 0).unwrap()).collect();
     for length in [5000, 500] {
