@@ -12,13 +12,16 @@ use crate::text;
 /// Asks for memory that reads as zero: `GABION_CLEAN`.
 pub const CLEAN: u32 = 1;
 
-/// What can be set, by its names in C.
-pub const SETTINGS: [(&str, i32); 5] = [
-    ("GABION_POOL_BYTES", 0),
-    ("GABION_POOL_ARENAS", 1),
-    ("GABION_POOL_TRIM_PERIOD_MS", 2),
-    ("GABION_POOL_ALLOCATION_LIMIT", 3),
-    ("GABION_POOL_TOTAL_LIMIT", 4),
+/// Puts a number that C gave into a change.
+type Set = fn(&mut Change, u64);
+
+/// What can be set: its name and its number in C, and how.
+pub const SETTINGS: [(&str, i32, Set); 5] = [
+    ("GABION_POOL_BYTES", 0, |change, new| change.pool_bytes = Some(new)),
+    ("GABION_POOL_ARENAS", 1, |change, new| change.arenas = Some(usize::try_from(new).unwrap_or(usize::MAX))),
+    ("GABION_POOL_TRIM_PERIOD_MS", 2, |change, new| change.trim_period = Some(Duration::from_millis(new))),
+    ("GABION_POOL_ALLOCATION_LIMIT", 3, |change, new| change.allocation_limit = Some(new)),
+    ("GABION_POOL_TOTAL_LIMIT", 4, |change, new| change.total_limit = Some(new)),
 ];
 
 /// What C calls `gabion_pool_figures`.
@@ -147,15 +150,10 @@ pub extern "C" fn gabion_pool_trim(all: bool) -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn gabion_pool_configure(setting: i32, new: u64) -> Status {
     call(|| {
+        let found = SETTINGS.iter().find(|(_, number, _)| *number == setting);
+        let (.., set) = found.ok_or_else(|| Failure::argument("the setting is none of GABION_POOL_*"))?;
         let mut change = Change::default();
-        match setting {
-            0 => change.pool_bytes = Some(new),
-            1 => change.arenas = Some(usize::try_from(new).unwrap_or(usize::MAX)),
-            2 => change.trim_period = Some(Duration::from_millis(new)),
-            3 => change.allocation_limit = Some(new),
-            4 => change.total_limit = Some(new),
-            _ => return Err(Failure::argument("the setting is none of GABION_POOL_*")),
-        }
+        set(&mut change, new);
         Ok(Pool::global().configure(&change)?)
     })
 }

@@ -120,7 +120,7 @@ fn numbers_and_layouts_are_the_same() {
     let mut table: Vec<(String, i128)> = Vec::new();
     table.extend(Status::ALL.iter().map(|(name, status)| ((*name).to_owned(), i128::from(status.0))));
     table.extend(AFFINITIES.iter().map(|(name, affinity)| ((*name).to_owned(), i128::from(affinity.index()))));
-    table.extend(SETTINGS.iter().map(|(name, setting)| ((*name).to_owned(), i128::from(*setting))));
+    table.extend(SETTINGS.iter().map(|(name, setting, _)| ((*name).to_owned(), i128::from(*setting))));
     table.push(("GABION_ALL_AFFINITIES".to_owned(), i128::from(ALL_AFFINITIES)));
     table.push(("GABION_NO_LIMIT".to_owned(), i128::from(NO_LIMIT)));
     table.push(("GABION_CLEAN".to_owned(), i128::from(CLEAN)));
