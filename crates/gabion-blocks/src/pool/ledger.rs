@@ -20,9 +20,9 @@ pub(crate) struct Ledger {
     leaving: AtomicU64,
     /// Lent to block sets and runs of piles; not part of `mapped`.
     held: AtomicU64,
-    /// The most that was taken (lent, cut or held) in the slot of the policy at hand, as far as somebody added it up.
+    /// The most that was taken (lent, cut or held) in the quarter of the policy at hand, as far as somebody added it up.
     mark: AtomicU64,
-    /// The highest mark of the slots before.
+    /// The highest mark of the quarters before.
     past: AtomicU64,
 }
 
@@ -87,18 +87,18 @@ impl Ledger {
         }
     }
 
-    /// Ends a slot: begins a new mark with the `taken` bytes of this moment and returns the old one. A request beside it
+    /// Ends a quarter: begins a new mark with the `taken` bytes of this moment and returns the old one. A request beside it
     /// may count for either.
     pub fn next_mark(&self, taken: u64) -> u64 {
         self.mark.swap(taken, Ordering::Relaxed)
     }
 
-    /// Sets the highest mark of the slots before this one.
+    /// Sets the highest mark of the quarters before this one.
     pub fn set_past(&self, mark: u64) {
         self.past.store(mark, Ordering::Relaxed);
     }
 
-    /// The highest mark of all slots that count.
+    /// The highest mark of all quarters that count.
     pub fn highest(&self) -> u64 {
         self.past.load(Ordering::Relaxed).max(self.mark.load(Ordering::Relaxed))
     }

@@ -4,7 +4,7 @@
 //! as gaps within a heap for each thread. So whoever uses such a library says so, and once nobody has for a whole period, or
 //! as soon as memory is short, malloc is asked to give the gaps back: once, until somebody says so again.
 
-use super::policy::SLOTS;
+use super::policy::QUARTERS;
 use super::shared::Shared;
 use crate::sync::{Ordering, lock};
 
@@ -12,7 +12,7 @@ impl Shared {
     /// Says that a library worked on memory of malloc's. True when somebody must see to it that there is a trimmer.
     pub fn note_malloc(&self) -> bool {
         // Relaxed, here and below: the flag is all that is told, and changes under the lock of the watch only. Who sees it set
-        // beside a look that clears it counts for the slot that is just ending.
+        // beside a look that clears it counts for the quarter that is just ending.
         if self.malloc_used.load(Ordering::Relaxed) {
             return false;
         }
@@ -21,16 +21,16 @@ impl Shared {
         true
     }
 
-    /// Has malloc give back what it keeps, if it is time: `slots` have ended since the last look, or memory is `short`.
-    pub fn trim_malloc(&self, slots: u64, short: bool) {
+    /// Has malloc give back what it keeps, if it is time: `quarters` have ended since the last look, or memory is `short`.
+    pub fn trim_malloc(&self, quarters: u64, short: bool) {
         let due = {
             let mut watch = lock(&self.watch);
             if self.malloc_used.swap(false, Ordering::Relaxed) {
                 watch.malloc_rests = Some(0);
             } else if let Some(rests) = &mut watch.malloc_rests {
-                *rests += slots;
+                *rests += quarters;
             }
-            let due = watch.malloc_rests.is_some_and(|rests| short || rests >= u64::from(SLOTS));
+            let due = watch.malloc_rests.is_some_and(|rests| short || rests >= u64::from(QUARTERS));
             if due {
                 watch.malloc_rests = None;
             }

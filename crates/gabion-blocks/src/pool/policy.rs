@@ -1,18 +1,18 @@
 //! How much idle memory to keep: pure functions of counts and a clock.
 //!
-//! Time is cut into *slots*, four to a period. A slot's *high-water mark* is the most that was taken at one time within
-//! it. Idle memory is worth keeping as far as the highest mark of the last four slots and of the one at hand would need
+//! Time is cut into *quarters* of a period. A quarter's *high-water mark* is the most that was taken at one time within
+//! it. Idle memory is worth keeping as far as the highest mark of the last four quarters and of the one at hand would need
 //! it; the rest goes. So a steady load is served from warm memory for ever, and two periods after a load has ended
 //! nothing of it is left.
 
 use std::time::Duration;
 
-/// Slots in a period.
-pub(crate) const SLOTS: u32 = 4;
+/// Quarters in a period.
+pub(crate) const QUARTERS: u32 = 4;
 
-/// Slots that are remembered beside the one at hand: a whole period. With the one in which a load ends, one more until unused
+/// Quarters that are remembered beside the one at hand: a whole period. With the one in which a load ends, one more until unused
 /// caches are emptied, and one until somebody looks, all of it is forgotten within two periods.
-const REMEMBERED: usize = SLOTS as usize;
+const REMEMBERED: usize = QUARTERS as usize;
 
 /// What may be idle beyond the highest mark, at least, before a fresh mapping must make room for itself: where sizes
 /// change, what is idle rarely fits, and throwing it away for every request would be no pool at all.
@@ -21,16 +21,16 @@ const SLACK: u64 = 64 << 20;
 /// How much was needed lately, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// High-water marks of the last slots, the latest first.
+    /// High-water marks of the last quarters, the latest first.
     marks: [u64; REMEMBERED],
 }
 
 impl Demand {
-    /// Ends `slots` slots: `mark` is what was needed in the first of them, and `taken` in all that followed.
-    pub fn roll(&mut self, slots: u64, mark: u64, taken: u64) {
-        for slot in 0..slots.min(REMEMBERED as u64 + 1) {
+    /// Ends `quarters` quarters: `mark` is what was needed in the first of them, and `taken` in all that followed.
+    pub fn roll(&mut self, quarters: u64, mark: u64, taken: u64) {
+        for quarter in 0..quarters.min(REMEMBERED as u64 + 1) {
             self.marks.rotate_right(1);
-            self.marks[0] = if slot == 0 { mark } else { taken };
+            self.marks[0] = if quarter == 0 { mark } else { taken };
         }
     }
 
@@ -52,19 +52,19 @@ pub(crate) fn surplus(mapped: u64, taken: u64, bytes: u64, mark: u64, free_piece
     (mapped + bytes).saturating_sub(mark + (mark / 4).saturating_sub(free_pieces).max(SLACK))
 }
 
-/// Which slot it is. Times are counted from any fixed moment, and slots from there on.
+/// Which quarter it is. Times are counted from any fixed moment, and quarters from there on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Slots {
+pub(crate) struct Quarters {
     /// How many have ended, as far as somebody has looked.
     ended: u64,
     period: Duration,
 }
 
-impl Slots {
-    /// How many slots have ended since the last call. A new period's slots are counted anew.
+impl Quarters {
+    /// How many quarters have ended since the last call. A new period's quarters are counted anew.
     pub fn ended(&mut self, now: Duration, period: Duration) -> u64 {
-        let slot = (period / SLOTS).as_nanos().max(1);
-        let ended = (now.as_nanos() / slot).min(u128::from(u64::MAX)) as u64;
+        let quarter = (period / QUARTERS).as_nanos().max(1);
+        let ended = (now.as_nanos() / quarter).min(u128::from(u64::MAX)) as u64;
         if self.period != period {
             let first = self.period.is_zero();
             *self = Self { ended: if first { 0 } else { ended }, period };
@@ -75,10 +75,10 @@ impl Slots {
     }
 }
 
-/// How long it is until the slot at hand ends.
+/// How long it is until the quarter at hand ends.
 pub(crate) fn until_next(now: Duration, period: Duration) -> Duration {
-    let slot = (period / SLOTS).as_nanos().max(1);
-    let rest = slot - now.as_nanos() % slot;
+    let quarter = (period / QUARTERS).as_nanos().max(1);
+    let rest = quarter - now.as_nanos() % quarter;
     Duration::from_nanos(rest.min(u128::from(u64::MAX)) as u64)
 }
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_counts_for_four_slots_and_no_longer() {
+    fn a_mark_counts_for_four_quarters_and_no_longer() {
         let mut demand = Demand::default();
         demand.roll(1, 1000, 0);
         for _ in 0..3 {
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn slots_keep_their_time_whoever_looks_late() {
-        let mut slots = Slots::default();
-        assert_eq!(slots.ended(seconds(14), PERIOD), 0);
-        assert_eq!(slots.ended(seconds(16), PERIOD), 1);
-        assert_eq!(slots.ended(seconds(29), PERIOD), 0);
-        assert_eq!(slots.ended(seconds(47), PERIOD), 2);
-        assert_eq!(slots.ended(seconds(100_000), PERIOD), 6663);
+    fn quarters_keep_their_time_whoever_looks_late() {
+        let mut quarters = Quarters::default();
+        assert_eq!(quarters.ended(seconds(14), PERIOD), 0);
+        assert_eq!(quarters.ended(seconds(16), PERIOD), 1);
+        assert_eq!(quarters.ended(seconds(29), PERIOD), 0);
+        assert_eq!(quarters.ended(seconds(47), PERIOD), 2);
+        assert_eq!(quarters.ended(seconds(100_000), PERIOD), 6663);
         let mut demand = Demand::default();
         demand.roll(6663, 1000, 10);
         assert_eq!(demand.highest(), 10, "nobody looked for long: the mark is old");

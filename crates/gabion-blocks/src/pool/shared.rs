@@ -9,7 +9,7 @@ use super::admission::Admission;
 use super::cache::{Cache, Caches};
 use super::duty::Duty;
 use super::ledger::Ledger;
-use super::policy::{Demand, SLOTS, Slots};
+use super::policy::{Demand, QUARTERS, Quarters};
 use super::settings::{MOST_ARENAS, Settings};
 use super::shelves::Shelves;
 use crate::error::BlockError;
@@ -105,11 +105,11 @@ pub(crate) fn count(counter: &AtomicU64, by: u64) {
 /// When the policy looked last.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    pub slots: Slots,
+    pub quarters: Quarters,
     pub demand: Demand,
-    /// The ticks at which the last slots ended, the latest first: a period in all.
-    pub ends: [u64; SLOTS as usize],
-    /// How many slots have ended since malloc was last used, until it is trimmed: see `malloc`.
+    /// The ticks at which the last quarters ended, the latest first: a period in all.
+    pub ends: [u64; QUARTERS as usize],
+    /// How many quarters have ended since malloc was last used, until it is trimmed: see `malloc`.
     pub malloc_rests: Option<u64>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::policy::SLOTS;
+use super::policy::QUARTERS;
 use super::pressure::Readings;
 use super::settings::default_pool_bytes;
 use super::shared::Shared;
@@ -24,28 +24,28 @@ impl Shared {
             return self.give_all();
         }
         self.flush_unused_caches();
-        let (slots, before) = self.end_slots(now, period, tick);
-        self.trim_malloc(slots, false);
+        let (quarters, before) = self.end_quarters(now, period, tick);
+        self.trim_malloc(quarters, false);
         let freed = self.trim_excess();
-        // What was not used for a whole period; nothing new can have become so within a slot.
-        if slots > 0 { freed + self.decommit_pieces(before) } else { freed }
+        // What was not used for a whole period; nothing new can have become so within a quarter.
+        if quarters > 0 { freed + self.decommit_pieces(before) } else { freed }
     }
 
-    /// Ends the policy's slots that are over. Returns how many, and the tick of one period ago.
-    fn end_slots(&self, now: Duration, period: Duration, tick: u64) -> (u64, u64) {
+    /// Ends the policy's quarters that are over. Returns how many, and the tick of one period ago.
+    fn end_quarters(&self, now: Duration, period: Duration, tick: u64) -> (u64, u64) {
         let mut watch = lock(&self.watch);
-        let slots = watch.slots.ended(now, period);
-        if slots > 0 {
+        let quarters = watch.quarters.ended(now, period);
+        if quarters > 0 {
             let taken = self.taken();
-            watch.demand.roll(slots, self.ledger.next_mark(taken), taken);
+            watch.demand.roll(quarters, self.ledger.next_mark(taken), taken);
             self.ledger.set_past(watch.demand.highest());
         }
         let before = watch.ends[watch.ends.len() - 1];
-        for _ in 0..slots.min(u64::from(SLOTS)) {
+        for _ in 0..quarters.min(u64::from(QUARTERS)) {
             watch.ends.rotate_right(1);
             watch.ends[0] = tick;
         }
-        (slots, before)
+        (quarters, before)
     }
 
     /// Lets the pool's size follow the limits of this process, unless it was set. Returns the trim period.
