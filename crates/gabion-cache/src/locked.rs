@@ -7,7 +7,7 @@ use gabion_pile::{Place, ReadBuf};
 
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
-use crate::policy::{Id, Policy};
+use crate::policy::{Id, Mode};
 use crate::shard::{Gone, Ground, Group, Held, Links, Reason, Shard, State, group_at, partition_of};
 use crate::stats::Figure;
 use crate::wheel::{Due, Hooks, Wheel};
@@ -74,6 +74,11 @@ impl<'a> Locked<'a> {
             for ledger in own.into_iter().chain([&self.ground.ledger]) {
                 if after { ledger.classes.go(priority) } else { ledger.classes.come(priority) }
             }
+            // One group is quick to choose from, so those that are no more do not count among several. Where ghosts are
+            // remembered, a group without entries may know of a key that had one.
+            if after && self.ground.mode != Mode::S3Fifo {
+                groups.remove(at);
+            }
         }
         result
     }
@@ -133,8 +138,7 @@ impl<'a> Locked<'a> {
         let State { stash, wheel, groups, records, .. } = &mut *self.state;
         self.shard.segments.clear(stash);
         wheel.take_all();
-        for group in groups.iter_mut().filter(|group| !group.policy.is_empty()) {
-            group.policy = Policy::new(self.ground.mode);
+        for group in groups.drain(..).filter(|group| !group.policy.is_empty()) {
             let own = group.partition.and_then(|table| records[usize::from(table)].own.as_ref());
             own.into_iter().chain([&self.ground.ledger]).for_each(|ledger| ledger.classes.go(group.priority));
         }

@@ -95,6 +95,32 @@ fn a_put_evicts_its_own_priority_and_below_lowest_first() {
     }
 }
 
+/// One other priority or table with a limit, once used, made all later puts look at several groups.
+#[test]
+fn a_group_without_entries_is_none_to_choose_from() {
+    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo] {
+        let (cache, _) = cache(1 << 20, mode);
+        let groups = || cache.core().lock_only(0).state.groups.len();
+        let small = TableOptions { max_bytes: Some(1 << 16), ..TableOptions::default() };
+        cache.put(b"first", b"", &priority(-1));
+        assert!(cache.remove(b"first") && groups() == 0);
+        for clear in [false, true] {
+            cache.put(b"one", b"", &priority(0));
+            cache.put(b"other", b"", &priority(3));
+            cache.table("small", small).unwrap().put(b"third", b"", &priority(0));
+            assert_eq!(groups(), 3);
+            if clear {
+                cache.clear_all();
+                assert_eq!(groups(), 0);
+            } else {
+                assert!(cache.remove(b"other") && cache.drop_table("small"));
+                assert_eq!(groups(), 1);
+            }
+            cache.validate().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_table_keeps_to_its_own_limit_within_the_caches() {
     let options = CacheOptions { max_bytes: 4 << 20, ..CacheOptions::default() };
