@@ -4,7 +4,7 @@
 //! has, so the next tag is found from it, up to the end tag in the block's last word.
 //!
 //! ```text
-//! tag   = length in words with the tag (20 bits) │ USED │ PREVIOUS_FREE │ LEFT
+//! tag   = length in words with the tag (20 bits) │ USED │ PREVIOUS_FREE │ LEFT │ KEPT
 //! used  │ tag │ room …                                     │
 //! free  │ tag │ next in bin │ previous in bin │ … │ length │    the last word lets the follower find the tag
 //! ```
@@ -15,24 +15,29 @@
 //!
 //! The owner works alone, but for one thing: any thread may *leave* a used chunk (`LEFT`), which the owner then takes
 //! back. So tags of used chunks change by atomic steps only.
+//! Owners whose blocks nobody reads keep what they free on a *tray* for a while (`KEPT`): see `tray`.
 //! Bins follow TLSF (Masmano, Ripoll, Crespo, Real 2004): thirty-two per doubling, a bitmap finds the first good one.
 
+mod tray;
+mod blocks;
 mod validate;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE, make_room};
+use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 
 use crate::class::BLOCK_HEADER_WORDS;
-use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
+use crate::descriptor::{LIVE_WORD, ORDINAL_WORD};
 use crate::error::HeapError;
-use crate::ground::{Ground, turn_page};
+use crate::ground::Ground;
 use crate::loc::Loc;
+use tray::Tray;
 
 const FIRST: usize = BLOCK_HEADER_WORDS + 1;
 const END: usize = WORDS_PER_BLOCK - 1;
-/// What a block keeps of its memory when that is given back.
-const KEPT_WORDS: usize = 4096 / 8;
 /// Tag, two links, length.
 const LEAST_WORDS: usize = 4;
 /// The largest chunk: any is found by its bin in a fresh block.
@@ -45,8 +50,10 @@ const LEAST_REMAINDER: usize = 16;
 
 const USED: u64 = 1 << 20;
 const PREVIOUS_FREE: u64 = 1 << 21;
-/// Freed by another thread, and still to be taken back.
+/// Freed by its user, and still to be taken back by its owner.
 const LEFT: u64 = 1 << 22;
+/// Left, and on the owner's tray.
+const KEPT: u64 = 1 << 23;
 const LENGTH: u64 = USED - 1;
 
 const STEPS: usize = 32;
@@ -83,8 +90,10 @@ pub struct Chunks {
     filled: [u64; BINS.div_ceil(64)],
     touched_pages: u64,
     free_words: u64,
-    /// Blocks without a used chunk that are kept warm.
+    /// Blocks without a chunk in use that are kept warm.
     empty: usize,
+    /// Of owners whose blocks nobody reads.
+    tray: Option<Box<Tray>>,
 }
 
 /// What [`Chunks::look`] finds.
@@ -114,13 +123,7 @@ fn whole_bin(words: usize) -> usize {
 /// Whether `tag` can be that of a chunk at word `at`, in this state.
 fn stands(at: usize, tag: u64, state: u64) -> bool {
     let length = (tag & LENGTH) as usize;
-    tag & (USED | LEFT) == state && length >= LEAST_WORDS && at + length <= END
-}
-
-/// Whether a block has no used chunk.
-fn is_empty(block: &Block<'_>) -> bool {
-    let tag = block.word(FIRST).load(Relaxed);
-    tag & USED == 0 && (tag & LENGTH) as usize == END - FIRST
+    tag & (USED | LEFT | KEPT) == state && length >= LEAST_WORDS && at + length <= END
 }
 
 /// How long a chunk with room for `words` words is.
@@ -158,18 +161,26 @@ impl Chunks {
             touched_pages: 0,
             free_words: 0,
             empty: 0,
+            tray: None,
         }
     }
 
     /// As [`Chunks::new`], for an owner whose blocks nobody looks at when they are empty: they are taken off then, by
     /// [`Chunks::empty_block`], and can go back to the pool whole.
     pub fn without_readers(shard: u32) -> Self {
-        Self { leave: true, ..Self::new(shard) }
+        Self { leave: true, tray: Some(Box::new(Tray::new())), ..Self::new(shard) }
     }
 
     /// Words that a used chunk can hold.
+    #[inline]
     pub fn room(block: Block<'_>, chunk: Loc) -> usize {
-        ((block.word(chunk.word() - 1).load(Relaxed) & LENGTH) as usize).saturating_sub(1)
+        Self::length(block, chunk).saturating_sub(1)
+    }
+
+    /// What the word in front of a chunk's room says of its length.
+    #[inline]
+    fn length(block: Block<'_>, chunk: Loc) -> usize {
+        (block.word(chunk.word().wrapping_sub(1)).load(Relaxed) & LENGTH) as usize
     }
 
     /// Takes a chunk with room for `words` words. The returned place is the word after the tag. Constant time.
@@ -197,20 +208,39 @@ impl Chunks {
             return Err(gabion_blocks::BlockError::Limit { asked, used: 0, limit }.into());
         }
         let length = length_for(words);
-        let search = search_for(length, align);
-        let bin = if let Some(bin) = self.first_filled(bin_of(search)) {
-            bin
-        } else {
-            self.add_block(ground)?;
-            self.first_filled(bin_of(search)).expect("a fresh block has room for every chunk")
-        };
-        let free = Loc::from_bits(self.bins[bin] - 1);
-        let (block, at) = (ground.blocks.block(free.number()).expect("a block of this heap"), free.word());
-        self.touch(ground, block, at + search)?;
-        let whole = (block.word(at).load(Relaxed) & LENGTH) as usize;
-        if at == FIRST && whole == END - FIRST {
-            self.empty -= 1;
+        if align <= ROOM_ALIGN
+            && let Some(kept) = self.take_kept(ground, length)
+        {
+            return Ok(kept);
         }
+        let search = search_for(length, align);
+        let free = self.find(ground, search)?;
+        let block = ground.blocks.block(free.number()).expect("a block of this heap");
+        self.touch(ground, block, free.word() + search)?;
+        Ok((block, self.cut(ground, block, free, length, align)))
+    }
+
+    /// As [`Chunks::take`], if that needs no memory that was not touched yet. Otherwise nothing is changed.
+    #[inline]
+    pub fn take_ready<'a>(&mut self, ground: Ground<'a>, words: usize) -> Option<(Block<'a>, Loc)> {
+        if words > MOST_WORDS {
+            return None;
+        }
+        let length = length_for(words);
+        if let Some(kept) = self.take_kept(ground, length) {
+            return Some(kept);
+        }
+        let free = self.first_fit(length).filter(|&free| self.is_touched(ground, free, length))?;
+        let block = ground.blocks.block(free.number())?;
+        Some((block, self.cut(ground, block, free, length, ROOM_ALIGN)))
+    }
+
+    /// Takes a chunk of `length` words, whose room begins at a multiple of `align` words, out of a free one that has enough.
+    /// Returns the word after its tag.
+    fn cut(&mut self, ground: Ground<'_>, block: Block<'_>, free: Loc, length: usize, align: usize) -> Loc {
+        self.count_in(block);
+        let at = free.word();
+        let whole = (block.word(at).load(Relaxed) & LENGTH) as usize;
         self.unbin(ground, free, whole);
         let front = front(at, align);
         let (own, left) = (at + front, whole - front);
@@ -225,7 +255,7 @@ impl Chunks {
         if front > 0 {
             self.make_free(ground, free, front);
         }
-        Ok((block, Loc::new(free.number(), own + 1)))
+        Loc::new(free.number(), own + 1)
     }
 
     /// Makes a used chunk longer, so that it has room for `words` words, where enough behind it is free and the budget has its
@@ -234,7 +264,11 @@ impl Chunks {
         let Some(block) = ground.blocks.block(chunk.number()) else { return false };
         let at = chunk.word() - 1;
         let old = (block.word(at).load(Relaxed) & LENGTH) as usize;
-        let next = block.word(at + old).load(Relaxed);
+        let mut next = block.word(at + old).load(Relaxed);
+        if next & KEPT != 0 {
+            self.join_kept(ground, block, Loc::new(chunk.number(), at + old + 1));
+            next = block.word(at + old).load(Relaxed);
+        }
         let (whole, least) = (old + (next & LENGTH) as usize, length_for(words));
         if next & USED != 0 || least > whole || least <= old || self.touch(ground, block, at + least).is_err() {
             return least <= old;
@@ -251,20 +285,78 @@ impl Chunks {
         true
     }
 
-    /// Frees a chunk and joins it with free neighbours. Constant time.
+    /// A free chunk of at least `search` words. Adds a block where there is none.
+    fn find(&mut self, ground: Ground<'_>, search: usize) -> Result<Loc, HeapError> {
+        let mut found = self.first_fit(search);
+        // Rather than memory that was never touched, what waits on the tray for other sizes.
+        if found.is_none_or(|free| !self.is_touched(ground, free, search)) {
+            self.empty_tray(ground);
+            found = self.first_fit(search);
+        }
+        if let Some(free) = found {
+            return Ok(free);
+        }
+        self.add_block(ground)?;
+        Ok(self.first_fit(search).expect("a fresh block has room for every chunk"))
+    }
+
+    /// The first chunk of the first bin whose chunks all have at least `search` words.
+    fn first_fit(&self, search: usize) -> Option<Loc> {
+        let bin = self.first_filled(bin_of(search))?;
+        Some(Loc::from_bits(self.bins[bin] - 1))
+    }
+
+    /// Frees a chunk: keeps it whole for the next of its size, or joins it with free neighbours. Constant time, but once in
+    /// hundreds of times.
     ///
     /// # Errors
     /// [`HeapError::NotTaken`] on a double free.
     pub fn free(&mut self, ground: Ground<'_>, chunk: Loc) -> Result<(), HeapError> {
-        self.join(ground, chunk, USED)
+        self.free_from(ground, chunk, USED)
     }
 
-    /// Frees a chunk that somebody has left.
+    /// As [`Chunks::free`], for a chunk that somebody has left.
     ///
     /// # Errors
     /// [`HeapError::NotTaken`] when nobody has.
     pub fn free_left(&mut self, ground: Ground<'_>, chunk: Loc) -> Result<(), HeapError> {
-        self.join(ground, chunk, USED | LEFT)
+        self.free_from(ground, chunk, USED | LEFT)
+    }
+
+    #[inline]
+    fn free_from(&mut self, ground: Ground<'_>, chunk: Loc, state: u64) -> Result<(), HeapError> {
+        let block = ground.blocks.block(chunk.number()).ok_or(HeapError::NotTaken)?;
+        let tag = Self::standing(block, chunk, state).ok_or(HeapError::NotTaken)?;
+        if self.keeps(ground, block, chunk, tag) {
+            self.keep(block, chunk, tag)?;
+        } else {
+            self.join(ground, chunk, state)?;
+        }
+        self.count_out(ground, block);
+        Ok(())
+    }
+
+    /// Counts a chunk of a block in.
+    #[inline]
+    fn count_in(&mut self, block: Block<'_>) {
+        let live = block.word(LIVE_WORD);
+        let before = live.load(Relaxed);
+        self.empty -= usize::from(before == 0);
+        live.store(before + 1, Relaxed);
+    }
+
+    /// Counts a chunk of a block out.
+    #[inline]
+    fn count_out(&mut self, ground: Ground<'_>, block: Block<'_>) {
+        let live = block.word(LIVE_WORD);
+        let now = live.load(Relaxed) - 1;
+        live.store(now, Relaxed);
+        if now == 0 {
+            self.empty += 1;
+            if self.empty > 1 && !self.leave {
+                self.give_block_back(ground, block);
+            }
+        }
     }
 
     /// Marks a used chunk as freed, from any thread; the owner takes it back by [`Chunks::free_left`]. Who has left a
@@ -278,8 +370,15 @@ impl Chunks {
 
     /// Whether a used chunk begins there, as far as the word in front of it says; one that was left is not used. From any thread.
     pub fn is_used(block: Block<'_>, chunk: Loc) -> bool {
-        let at = chunk.word().checked_sub(1).filter(|at| at % 2 == 1);
-        at.is_some_and(|at| stands(at, block.word(at).load(Relaxed), USED))
+        Self::standing(block, chunk, USED).is_some()
+    }
+
+    /// The tag of a chunk that begins there and is in this state, as far as it says.
+    #[inline]
+    fn standing(block: Block<'_>, chunk: Loc, state: u64) -> Option<u64> {
+        let at = chunk.word().checked_sub(1).filter(|at| at % 2 == 1)?;
+        let tag = block.word(at).load(Relaxed);
+        stands(at, tag, state).then_some(tag)
     }
 
     /// Changes the state in a chunk's tag, if it is `from`. Returns the tag before.
@@ -293,7 +392,7 @@ impl Chunks {
             }
             // Release: this store alone frees the chunk; what its user did comes before. Acquire: so does what the
             // thread that left it did.
-            match word.compare_exchange_weak(tag, tag & !(USED | LEFT) | to, AcqRel, Relaxed) {
+            match word.compare_exchange_weak(tag, tag & !(USED | LEFT | KEPT) | to, AcqRel, Relaxed) {
                 Ok(_) => return Ok(tag),
                 Err(now) => tag = now,
             }
@@ -317,6 +416,7 @@ impl Chunks {
         }
     }
 
+    /// Joins a chunk that is in the state `from` with its free neighbours.
     fn join(&mut self, ground: Ground<'_>, chunk: Loc, from: u64) -> Result<(), HeapError> {
         let block = ground.blocks.block(chunk.number()).ok_or(HeapError::NotTaken)?;
         // It also leaves no used tag inside a joined chunk, so that a second free of the same place is found.
@@ -337,33 +437,7 @@ impl Chunks {
         }
         // Two free chunks never touch, so the chunk before a free one is used.
         self.make_free(ground, Loc::new(chunk.number(), at), length);
-        if at == FIRST && length == END - FIRST {
-            self.empty += 1;
-            if self.empty > 1 && !self.leave {
-                self.give_block_back(ground, block);
-            }
-        }
         Ok(())
-    }
-
-    /// Takes off a block without a used chunk, beyond the one that is kept for the next chunk, or with `all` that one too.
-    /// It is the caller's, to be given back to the pool. For owners [`without_readers`](Chunks::without_readers); looks
-    /// through the blocks only when there is one.
-    pub fn empty_block(&mut self, ground: Ground<'_>, all: bool) -> Option<u32> {
-        if !self.leave || self.empty <= usize::from(!all) {
-            return None;
-        }
-        // What was emptied last stands first in the bin of what is empty: it is found at once, unless something nearly as large
-        // was freed since.
-        let first = self.bins[bin_of(END - FIRST)].checked_sub(1).map(|bits| Loc::from_bits(bits).number());
-        let in_use = self.blocks.iter().filter(|entry| !entry.spare).map(|entry| entry.number);
-        let block = first.into_iter().chain(in_use).filter_map(|number| ground.blocks.block(number)).find(is_empty)?;
-        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
-        self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
-        self.close(ground, ordinal);
-        self.blocks[ordinal].number = NO_BLOCK;
-        self.vacant.push(ordinal);
-        Some(block.number())
     }
 
     /// Writes a free chunk: links, length at its end, its follower's flag, its tag last; and puts it into its bin.
@@ -429,6 +503,13 @@ impl Chunks {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
+    /// Whether all pages were charged that a chunk of `length` words needs which is cut off from `free`.
+    fn is_touched(&self, ground: Ground<'_>, free: Loc, length: usize) -> bool {
+        let block = ground.blocks.block(free.number()).expect("a block of this heap");
+        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
+        (free.word() + length).div_ceil(WORDS_PER_PAGE) <= self.blocks[ordinal].touched
+    }
+
     /// Charges the pages up to word `end` of a block that were not charged yet.
     fn touch(&mut self, ground: Ground<'_>, block: Block<'_>, end: usize) -> Result<(), HeapError> {
         let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
@@ -445,112 +526,6 @@ impl Chunks {
             }
         }
         Ok(())
-    }
-
-    /// Makes one free chunk of a fresh block, or of one that was given back.
-    fn add_block(&mut self, ground: Ground<'_>) -> Result<(), HeapError> {
-        let ordinal = if let Some(ordinal) = self.spare.pop() {
-            ground.blocks.note_refill(self.blocks[ordinal].number);
-            ordinal
-        } else {
-            self.map_block(ground)?
-        };
-        self.blocks[ordinal].spare = false;
-        let number = self.blocks[ordinal].number;
-        let block = ground.blocks.block(number).expect("a block of this heap");
-        block.word(SHARD_WORD).store(u64::from(self.shard), Relaxed);
-        block.word(ORDINAL_WORD).store(ordinal as u64, Relaxed);
-        block.word(END).store(1 | USED, Relaxed);
-        self.make_free(ground, Loc::new(number, FIRST), END - FIRST);
-        for page in 0..PAGES_PER_BLOCK {
-            turn_page(ground, block, page, Kind::Chunks, 0);
-        }
-        self.empty += 1;
-        Ok(())
-    }
-
-    /// Maps a block and enters it. Returns its ordinal.
-    fn map_block(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
-        let most = self.blocks.len() + 1;
-        make_room(&mut self.blocks, 1)?;
-        // For all of them: giving back needs no memory then.
-        make_room(&mut self.spare, most)?;
-        make_room(&mut self.vacant, most)?;
-        // Most heaps stay small, so the first block keeps to small pages.
-        let own = self.blocks.is_empty() || self.leave;
-        let (number, _) = if own { ground.blocks.map_as(!self.grown) } else { ground.blocks.map() }?;
-        let ordinal = self.vacant.pop().unwrap_or(self.blocks.len());
-        if ordinal == self.blocks.len() {
-            self.blocks.push(ChunkBlock { number, touched: 0, spare: true });
-        }
-        self.blocks[ordinal].number = number;
-        Ok(ordinal)
-    }
-
-    /// Gives back an empty block's memory, all but its header. Returns bytes.
-    fn give_block_back(&mut self, ground: Ground<'_>, block: Block<'_>) -> u64 {
-        self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
-        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
-        for page in 0..PAGES_PER_BLOCK {
-            turn_page(ground, block, page, Kind::Free, 0);
-        }
-        ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
-        self.spare.push(ordinal);
-        self.close(ground, ordinal)
-    }
-
-    /// Counts out an empty block, which is on no list. Returns bytes.
-    fn close(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
-        let entry = &mut self.blocks[ordinal];
-        entry.spare = true;
-        let touched = std::mem::take(&mut entry.touched) as u64;
-        ground.budget.give(touched * PAGE_BYTES as u64);
-        self.touched_pages -= touched;
-        self.empty -= 1;
-        touched * PAGE_BYTES as u64
-    }
-
-    /// Gives back the memory of blocks without a used chunk. Returns bytes.
-    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
-        let mut bytes = 0;
-        if self.empty == 0 {
-            return bytes;
-        }
-        for ordinal in 0..self.blocks.len() {
-            let block = ground.blocks.block(self.blocks[ordinal].number);
-            if let Some(block) = block.filter(|block| !self.blocks[ordinal].spare && is_empty(block)) {
-                bytes += self.give_block_back(ground, block);
-            }
-        }
-        bytes
-    }
-
-    /// Frees everything at once; the blocks stay, their memory goes back.
-    pub fn clear(&mut self, ground: Ground<'_>) {
-        self.bins = [NOWHERE; BINS];
-        self.filled = [0; BINS.div_ceil(64)];
-        self.free_words = 0;
-        self.empty = 0;
-        for ordinal in 0..self.blocks.len() {
-            if self.blocks[ordinal].spare {
-                continue;
-            }
-            let block = ground.blocks.block(self.blocks[ordinal].number).expect("a block of this heap");
-            for page in 0..PAGES_PER_BLOCK {
-                turn_page(ground, block, page, Kind::Free, 0);
-            }
-            // The first 4 KiB stay: no tag there may say that its chunk is used.
-            for word in FIRST..KEPT_WORDS {
-                block.word(word).store(0, Relaxed);
-            }
-            ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
-            let touched = std::mem::take(&mut self.blocks[ordinal].touched);
-            ground.budget.give((touched * PAGE_BYTES) as u64);
-            self.blocks[ordinal].spare = true;
-        }
-        self.touched_pages = 0;
-        self.spare.clear();
-        self.spare.extend((0..self.blocks.len()).filter(|&ordinal| self.blocks[ordinal].number != NO_BLOCK));
     }
 
     /// Blocks that were taken so far, without those that were taken off.

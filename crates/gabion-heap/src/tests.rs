@@ -8,7 +8,7 @@ use gabion_blocks::{BLOCK_BYTES, BlockSet, Budget, PAGE_BYTES, Pool, Settings};
 use proptest::prelude::*;
 
 use crate::ground::Turns;
-use crate::{Chunks, Found, Freed, Ground, Heap, HeapError, Loc, PageSlot, slot_words};
+use crate::{Freed, Ground, Heap, HeapError, Loc, PageSlot, slot_words};
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -310,63 +310,6 @@ fn a_freed_chunk_is_taken_again_for_the_same_size() {
             heap.free_chunk(ground, at).unwrap();
         }
     }
-}
-
-#[test]
-fn rooms_are_aligned_and_inside_their_chunks() {
-    let twin: &'static Twin = Box::leak(Box::default());
-    let set = BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap();
-    let budget = Budget::new(u64::MAX);
-    let turns = Turns::default();
-    let ground = Ground { blocks: &set, budget: &budget, turns: &turns };
-    let mut chunks = Chunks::new(3);
-    let (mut live, mut state) = (Vec::new(), 88_172_645_463_325_252_u64);
-    let mut below = |end: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % end) as usize
-    };
-    for step in 0..20_000 {
-        let (words, align) = (1 + below(1 << (4 + step % 14)), 2 << below(14));
-        let (block, at) = chunks.take_aligned(ground, words, align).unwrap();
-        assert!(at.word().is_multiple_of(align) && Chunks::room(block, at) >= words, "{words} words at {align}");
-        assert_eq!(Chunks::look(block, at), Found::Used);
-        assert_eq!(Chunks::look(block, Loc::new(at.number(), at.word() + 2)), Found::Inside);
-        live.push(at);
-        if below(4) == 0 {
-            let at = live[below(live.len() as u64)];
-            let block = set.block(at.number()).unwrap();
-            let before = Chunks::room(block, at);
-            let grown = chunks.grow(ground, at, before + words);
-            assert!(Chunks::room(block, at) >= before + if grown { words } else { 0 }, "{before} and {words} words");
-            assert_eq!(Chunks::look(block, at), Found::Used);
-        }
-        if below(40) > 18 {
-            let at = live.swap_remove(below(live.len() as u64));
-            let block = set.block(at.number()).unwrap();
-            if step % 3 == 0 {
-                Chunks::leave(block, at).unwrap();
-                assert_eq!(Chunks::leave(block, at), Err(HeapError::NotTaken));
-                assert_eq!(chunks.free(ground, at), Err(HeapError::NotTaken));
-                chunks.free_left(ground, at).unwrap();
-            } else {
-                chunks.free(ground, at).unwrap();
-            }
-            assert_eq!(chunks.free(ground, at), Err(HeapError::NotTaken));
-            assert_eq!(Chunks::leave(block, at), Err(HeapError::NotTaken));
-            assert_eq!(Chunks::look(block, at), Found::Free);
-        }
-        if step % 100 == 0 {
-            chunks.validate(ground).unwrap();
-        }
-    }
-    for at in live {
-        chunks.free(ground, at).unwrap();
-    }
-    chunks.trim(ground);
-    chunks.validate(ground).unwrap();
-    assert_eq!(budget.used(), 0);
 }
 
 #[test]

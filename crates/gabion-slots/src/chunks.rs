@@ -3,7 +3,7 @@
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use gabion_blocks::{BLOCK_BYTES, Block, BlockError, PAGE_BYTES};
+use gabion_blocks::{BLOCK_BYTES, Block, BlockError, PAGE_BYTES, inside};
 use gabion_heap::{Chunks, Found, HeapError, Loc, OWNER_WORD, shard_of};
 
 use crate::affinity::Affinity;
@@ -14,6 +14,7 @@ use crate::record::{block_of, link};
 use crate::shared::{Shared, refusal};
 use crate::sync::{Ordering, Ordering::Relaxed};
 use crate::territory::Ground;
+use crate::tier::{CHUNK_ALIGN, Tier, tier};
 
 /// What lies in front of a block's first chunk.
 const HEADER_BYTES: usize = 1024;
@@ -56,11 +57,63 @@ impl Shared {
         let Some(base) = self.blocks.base(block.number()) else { unreachable!("a block of the set") };
         if self.territory.at(base.addr().get()) != Ground::Chunks && !self.enter_chunks(base, block) {
             let _ = chunks.free(self.ground(affinity), at);
+            // Nobody may find it at hand.
+            chunks.empty_tray(self.ground(affinity));
             return Err(SlotsError::NoMemory(BlockError::Exhausted { what: "addresses" }));
         }
         self.chunk_in(row, affinity, Chunks::room(block, at) * 8);
         // SAFETY: the chunk lies in the block.
         Ok(unsafe { base.add(at.word() * 8) })
+    }
+
+    /// As [`Shared::alloc_chunk`], if nobody has left anything and there is room in memory that was touched before: nothing is
+    /// mapped or entered then.
+    #[inline]
+    pub fn alloc_chunk_at_hand(&self, arena: &Arena, affinity: Affinity, layout: Layout) -> Option<NonNull<u8>> {
+        let tier = tier(layout, self.books(affinity).mask.load(Relaxed));
+        if tier != (Tier::Chunk { align: CHUNK_ALIGN }) || arena.has_letters() {
+            return None;
+        }
+        let row = arena.row(affinity);
+        // SAFETY: the arena's own, and nothing below comes back here.
+        let chunks = unsafe { row.chunks.get().as_mut() }?;
+        let (block, at) = chunks.take_ready(self.ground(affinity), layout.size().div_ceil(8))?;
+        let Some(base) = self.blocks.base(block.number()) else { unreachable!("a block of the set") };
+        self.chunk_in(row, affinity, Chunks::room(block, at) * 8);
+        // SAFETY: the chunk lies in the block.
+        Some(unsafe { base.add(at.word() * 8) })
+    }
+
+    /// Frees a chunk of this arena's. False, and nothing is changed, if it is none, or there is something to say; always so in the
+    /// checked build.
+    ///
+    /// # Safety
+    /// If a chunk of ours begins there, nobody uses it any more.
+    #[inline]
+    pub unsafe fn free_chunk_at_hand(&self, mine: &Arena, at: NonNull<u8>) -> bool {
+        if CHECKED || !self.territory.is_chunks(at.addr().get()) {
+            return false;
+        }
+        // SAFETY: in a block of chunks of ours.
+        let Ok((block, chunk)) = (unsafe { self.chunk_at(at) }) else { return false };
+        shard_of(block) >> AFFINITY_BITS == mine.index && self.free_own_chunk(mine, block, chunk).is_ok()
+    }
+
+    /// Frees a chunk in a block of this arena's.
+    #[inline]
+    fn free_own_chunk(&self, mine: &Arena, block: Block<'_>, chunk: Loc) -> Result<(), FreeError> {
+        let affinity = Affinity::from_index(shard_of(block) as u8);
+        let (row, bytes) = (mine.row(affinity), Chunks::room(block, chunk) * 8);
+        // SAFETY: the arena's own, and nothing below comes back here.
+        let chunks = unsafe { row.chunks.get().as_mut() }.ok_or(FreeError::NotASlot)?;
+        chunks.free(self.ground(affinity), chunk).map_err(|_| FreeError::DoubleFree)?;
+        self.chunk_out(row, affinity, bytes);
+        if chunks.has_empty_block() {
+            let _inside = inside::enter();
+            self.doom_chunk_blocks(mine, chunks, affinity, false);
+            self.bury(mine);
+        }
+        Ok(())
     }
 
     /// Makes a block of chunks known.
@@ -158,18 +211,11 @@ impl Shared {
         }
         let bytes = Chunks::room(block, chunk) * 8;
         if owner == mine.index {
-            let row = mine.row(affinity);
-            // SAFETY: the arena's own, and nothing below comes back here.
-            let chunks = unsafe { row.chunks.get().as_mut() }.ok_or(FreeError::NotASlot)?;
             if CHECKED {
                 // SAFETY: the chunk is used, and its user gives it up.
                 unsafe { fill(at, bytes) };
             }
-            chunks.free(self.ground(affinity), chunk).map_err(|_| FreeError::DoubleFree)?;
-            self.chunk_out(row, affinity, bytes);
-            self.doom_chunk_blocks(mine, chunks, affinity, false);
-            self.bury(mine);
-            return Ok(());
+            return self.free_own_chunk(mine, block, chunk);
         }
         let owner = self.arena(owner as usize).ok_or(FreeError::NotASlot)?;
         Chunks::leave(block, chunk).map_err(|_| FreeError::DoubleFree)?;

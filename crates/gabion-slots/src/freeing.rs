@@ -36,11 +36,14 @@ impl Shared {
     pub unsafe fn free_any(self: &Arc<Self>, at: NonNull<u8>) -> Result<(), FreeError> {
         if self.territory.is_pages(at.addr().get()) {
             // SAFETY: in a block of pages of ours.
-            unsafe { self.free_slot(at, None) }
-        } else {
-            // SAFETY: the caller's duty.
-            unsafe { self.free_slowly(at, None) }
+            return unsafe { self.free_slot(at, None) };
         }
+        // SAFETY: the caller's duty.
+        if unsafe { self.free_at_hand(at) } {
+            return Ok(());
+        }
+        // SAFETY: the caller's duty.
+        unsafe { self.free_slowly(at, None) }
     }
 
     /// What [`Slots::free_sized`](crate::Slots::free_sized) ends with.
@@ -59,6 +62,10 @@ impl Shared {
             return unsafe { self.free_slot(at, None) };
         }
         let said = Some((affinity, layout));
+        // SAFETY: the caller's duty.
+        if unsafe { self.free_at_hand(at) } {
+            return Ok(());
+        }
         match self.territory.at(at.addr().get()) {
             Ground::Pages if is_small(layout) => {
                 // SAFETY: in a block of pages of ours.
@@ -220,6 +227,16 @@ impl Shared {
             seat::existing(self).is_some_and(|mine| mine.outbox.has(page, pair.left, bit, epoch))
         };
         if pair.is_free(bit) || page.owner() != seat::word() && sent() { Err(FreeError::DoubleFree) } else { Ok(()) }
+    }
+
+    /// Frees a chunk of the arena that this thread used last, if that is done in a few steps. Otherwise nothing is changed.
+    ///
+    /// # Safety
+    /// As [`Slots::free`](crate::Slots::free).
+    #[inline(always)]
+    unsafe fn free_at_hand(&self, at: NonNull<u8>) -> bool {
+        // SAFETY: `self` keeps the slots alive; the rest is the caller's duty.
+        unsafe { seat::current(self.id).is_some_and(|arena| self.free_chunk_at_hand(arena, at)) }
     }
 
     /// Frees what is no slot.

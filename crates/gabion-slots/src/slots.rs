@@ -9,6 +9,7 @@ use gabion_blocks::{Pool, inside};
 use gabion_heap::{Chunks, Invalid};
 
 use crate::affinity::{Affinity, AffinitySettings};
+use crate::arena::Arena;
 use crate::checked::CHECKED;
 use crate::error::{FreeError, SlotsError};
 use crate::fork::watch_forks;
@@ -134,11 +135,16 @@ impl Slots {
     #[cold]
     #[inline(never)]
     fn alloc_further(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
-        if is_small(layout) {
-            // SAFETY: `self` keeps the slots alive.
-            if let Some(at) = unsafe { seat::with_current(self.id, |arena| arena.row(affinity).take_further(layout)) } {
-                return Ok(at);
+        let further = |arena: &Arena| {
+            if is_small(layout) {
+                arena.row(affinity).take_further(layout)
+            } else {
+                self.shared.alloc_chunk_at_hand(arena, affinity, layout)
             }
+        };
+        // SAFETY: `self` keeps the slots alive.
+        if let Some(at) = unsafe { seat::with_current(self.id, further) } {
+            return Ok(at);
         }
         self.alloc_slowly(affinity, layout, false)
     }

@@ -87,6 +87,12 @@ impl Territory {
         self.word(address) == PAGES
     }
 
+    /// True when a block of chunks lies around an address.
+    #[inline(always)]
+    pub fn is_chunks(&self, address: usize) -> bool {
+        self.word(address) == CHUNKS
+    }
+
     /// Enters or strikes `bytes` bytes from `base` on. False when the address is beyond the table.
     ///
     /// The caller is alone in changing the table, and inside (it may allocate).

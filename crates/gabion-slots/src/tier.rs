@@ -18,7 +18,7 @@ pub(crate) const MOST_SLOTS: usize = MOST_PAIRS * 64;
 pub(crate) const MOST_CHUNK_BYTES: usize = BLOCK_BYTES / 4;
 
 /// Every chunk's room begins at a multiple of this.
-const CHUNK_ALIGN: usize = 16;
+pub(crate) const CHUNK_ALIGN: usize = 16;
 
 /// What serves a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

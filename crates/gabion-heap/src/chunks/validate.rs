@@ -1,11 +1,12 @@
 //! The check of all equations of chunks.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::WORDS_PER_PAGE;
 
-use super::{Chunks, END, FIRST, LEAST_WORDS, LENGTH, NOWHERE, PREVIOUS_FREE, USED, bin_of};
-use crate::descriptor::{Descriptor, Kind};
+use super::{Chunks, END, FIRST, KEPT, LEAST_WORDS, LEFT, LENGTH, NOWHERE, PREVIOUS_FREE, USED, bin_of};
+use crate::descriptor::{Descriptor, Kind, LIVE_WORD};
 use crate::error::{Invalid, ensure};
 use crate::ground::Ground;
 use crate::loc::Loc;
@@ -16,7 +17,7 @@ impl Chunks {
     /// # Errors
     /// The first equation that does not hold.
     pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
-        let (mut free_words, mut free_chunks, mut empty) = (0, 0, 0);
+        let (mut free_words, mut free_chunks, mut kept, mut empty) = (0, 0, 0, 0);
         for (ordinal, entry) in self.blocks.iter().enumerate() {
             if entry.spare {
                 continue;
@@ -24,7 +25,7 @@ impl Chunks {
             let block = ground.blocks.block(entry.number).expect("a block of this heap");
             let kind = Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind();
             ensure(kind == Kind::Chunks, || format!("chunk block {ordinal} is described as {kind:?}"))?;
-            let (mut at, mut previous_free) = (FIRST, false);
+            let (mut at, mut previous_free, mut live) = (FIRST, false, 0);
             while at < END {
                 let tag = block.word(at).load(Relaxed);
                 let (length, used) = ((tag & LENGTH) as usize, tag & USED != 0);
@@ -37,19 +38,46 @@ impl Chunks {
                 if !used {
                     free_words += length as u64;
                     free_chunks += 1;
-                    empty += usize::from(length == END - FIRST);
                     ensure(block.word(at + length - 1).load(Relaxed) == length as u64, || {
                         format!("chunk at {at}: length at its end differs")
                     })?;
                 }
+                live += u64::from(used && tag & KEPT == 0);
+                kept += usize::from(tag & KEPT != 0);
                 previous_free = !used;
                 at += length;
             }
             ensure(at == END, || format!("block {ordinal}: the last chunk ends at {at}"))?;
+            let counted = block.word(LIVE_WORD).load(Relaxed);
+            ensure(counted == live, || format!("block {ordinal}: {live} chunks in use, {counted} counted"))?;
+            empty += usize::from(live == 0);
         }
         ensure(free_words == self.free_words, || format!("{free_words} free words, {} counted", self.free_words))?;
         ensure(empty == self.empty, || format!("{empty} empty blocks, {} counted", self.empty))?;
+        self.validate_tray(ground, kept)?;
         self.validate_bins(ground, free_chunks)
+    }
+
+    fn validate_tray(&self, ground: Ground<'_>, kept: usize) -> Result<(), Invalid> {
+        let Some(tray) = &self.tray else {
+            return ensure(kept == 0, || format!("{kept} chunks are kept without a tray"));
+        };
+        let mut words = 0;
+        let mut seen = HashSet::new();
+        for entry in tray.all() {
+            let Some((bin, place)) = entry else { return Err(Invalid("the tray has a broken list".to_owned())) };
+            let block = ground.blocks.block(place.number()).expect("a block of this heap");
+            let tag = block.word(place.word() - 1).load(Relaxed);
+            let length = (tag & LENGTH) as usize;
+            let marked = tag & (USED | LEFT | KEPT) == USED | LEFT | KEPT;
+            ensure(marked && bin_of(length) == bin, || format!("tray, bin {bin}: wrong chunk"))?;
+            ensure(seen.insert(place), || format!("tray, bin {bin}: a chunk is there twice"))?;
+            words += length;
+        }
+        let counted = tray.counts();
+        ensure(seen.len() == kept && (kept, words) == counted, || {
+            format!("{} chunks of {words} words on the tray; {kept} marked so, {counted:?} counted", seen.len())
+        })
     }
 
     fn validate_bins(&self, ground: Ground<'_>, free_chunks: usize) -> Result<(), Invalid> {

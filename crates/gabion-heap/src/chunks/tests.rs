@@ -1,0 +1,213 @@
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::os::Twin;
+use gabion_blocks::{BlockSet, Budget, Pool, Settings};
+
+use super::{Chunks, Found};
+use crate::error::HeapError;
+use crate::ground::{Ground, Turns};
+use crate::loc::Loc;
+
+/// What chunks stand on, of one test's own.
+struct Own {
+    set: BlockSet,
+    budget: Budget,
+    turns: Turns,
+}
+
+impl Own {
+    fn new() -> Self {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let set = BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap();
+        Self { set, budget: Budget::new(u64::MAX), turns: Turns::default() }
+    }
+
+    fn ground(&self) -> Ground<'_> {
+        Ground { blocks: &self.set, budget: &self.budget, turns: &self.turns }
+    }
+}
+
+/// Numbers below a bound, one after another.
+fn chance(mut state: u64) -> impl FnMut(u64) -> usize {
+    move |end| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % end) as usize
+    }
+}
+
+#[test]
+fn rooms_are_aligned_and_inside_their_chunks() {
+    for chunks in [Chunks::new(3), Chunks::without_readers(3)] {
+        check_rooms(chunks);
+    }
+}
+
+fn check_rooms(mut chunks: Chunks) {
+    let own = Own::new();
+    let (ground, set, budget) = (own.ground(), &own.set, &own.budget);
+    let (mut live, mut below) = (Vec::new(), chance(88_172_645_463_325_252));
+    for step in 0..20_000 {
+        let (words, align) = (1 + below(1 << (4 + step % 14)), 2 << below(14));
+        let (block, at) = chunks.take_aligned(ground, words, align).unwrap();
+        assert!(at.word().is_multiple_of(align) && Chunks::room(block, at) >= words, "{words} words at {align}");
+        assert_eq!(Chunks::look(block, at), Found::Used);
+        assert_eq!(Chunks::look(block, Loc::new(at.number(), at.word() + 2)), Found::Inside);
+        live.push(at);
+        if below(4) == 0 {
+            let at = live[below(live.len() as u64)];
+            let block = set.block(at.number()).unwrap();
+            let before = Chunks::room(block, at);
+            let grown = chunks.grow(ground, at, before + words);
+            assert!(Chunks::room(block, at) >= before + if grown { words } else { 0 }, "{before} and {words} words");
+            assert_eq!(Chunks::look(block, at), Found::Used);
+        }
+        if below(40) > 18 {
+            let at = live.swap_remove(below(live.len() as u64));
+            let block = set.block(at.number()).unwrap();
+            if step % 3 == 0 {
+                Chunks::leave(block, at).unwrap();
+                assert_eq!(Chunks::leave(block, at), Err(HeapError::NotTaken));
+                assert_eq!(chunks.free(ground, at), Err(HeapError::NotTaken));
+                chunks.free_left(ground, at).unwrap();
+            } else {
+                chunks.free(ground, at).unwrap();
+            }
+            assert_eq!(chunks.free(ground, at), Err(HeapError::NotTaken));
+            assert_eq!(Chunks::leave(block, at), Err(HeapError::NotTaken));
+            assert_eq!(Chunks::look(block, at), Found::Free);
+        }
+        if step % 100 == 0 {
+            chunks.validate(ground).unwrap();
+        }
+    }
+    for at in live {
+        chunks.free(ground, at).unwrap();
+    }
+    chunks.trim(ground);
+    chunks.validate(ground).unwrap();
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn what_was_freed_is_at_hand_for_its_size_and_free_for_everybody_else() {
+    let own = Own::new();
+    let ground = own.ground();
+    let mut chunks = Chunks::without_readers(0);
+    for words in [129, 150, 200, 300, 513, 1000, 4096, 30_000] {
+        let (block, at) = chunks.take(ground, words).unwrap();
+        for _ in 0..3 {
+            chunks.free(ground, at).unwrap();
+            assert_eq!(chunks.free(ground, at), Err(HeapError::NotTaken));
+            assert_eq!(chunks.free_left(ground, at), Err(HeapError::NotTaken));
+            assert_eq!(Chunks::leave(block, at), Err(HeapError::NotTaken));
+            assert!(!Chunks::is_used(block, at));
+            assert_eq!(Chunks::look(block, at), Found::Free);
+            chunks.validate(ground).unwrap();
+            assert_eq!(chunks.take_ready(ground, words).unwrap().1, at, "{words} words");
+            assert_eq!(Chunks::look(block, at), Found::Used);
+        }
+        chunks.free(ground, at).unwrap();
+    }
+    // One that is left comes back the same way.
+    let (block, at) = chunks.take(ground, 700).unwrap();
+    Chunks::leave(block, at).unwrap();
+    chunks.free_left(ground, at).unwrap();
+    assert_eq!(chunks.take(ground, 700).unwrap().1, at);
+    chunks.validate(ground).unwrap();
+}
+
+#[test]
+fn what_a_late_write_leaves_in_a_kept_chunk_does_no_harm() {
+    let own = Own::new();
+    let ground = own.ground();
+    let mut chunks = Chunks::without_readers(0);
+    let all: Vec<Loc> = (0..6).map(|_| chunks.take(ground, 1000).unwrap().1).collect();
+    for (step, &at) in all.iter().enumerate() {
+        chunks.free(ground, at).unwrap();
+        let room = own.set.block(at.number()).unwrap().words(at.word(), 1000);
+        for word in room {
+            word.store([0, 7, u64::MAX][step % 3], Relaxed);
+        }
+    }
+    chunks.validate(ground).unwrap();
+    chunks.empty_tray(ground);
+    chunks.validate(ground).unwrap();
+    assert_eq!(chunks.empty_block(ground, true), Some(all[0].number()), "all of it is one free chunk again");
+}
+
+#[test]
+fn what_is_kept_is_joined_before_memory_is_touched() {
+    let own = Own::new();
+    let ground = own.ground();
+    let mut chunks = Chunks::without_readers(0);
+    // In sizes of which no two are the same, so that nothing is taken from the tray.
+    let all: Vec<Loc> = (0..200).map(|step| chunks.take(ground, 200 + 7 * step).unwrap().1).collect();
+    let words: usize = all.iter().map(|&at| Chunks::room(own.set.block(at.number()).unwrap(), at) + 1).sum();
+    assert_eq!(all[0].number(), all[199].number(), "one block is enough");
+    for at in all {
+        chunks.free(ground, at).unwrap();
+    }
+    chunks.validate(ground).unwrap();
+    let used = own.budget.used();
+    let (_, at) = chunks.take(ground, words / 10 * 9).unwrap();
+    assert_eq!(own.budget.used(), used);
+    chunks.validate(ground).unwrap();
+    // What lies behind a chunk that grows is joined for it.
+    let (block, behind) = chunks.take(ground, 500).unwrap();
+    let room = Chunks::room(block, at);
+    assert_eq!(behind.word(), at.word() + room + 1);
+    chunks.free(ground, behind).unwrap();
+    assert!(chunks.grow(ground, at, room + 400));
+    chunks.validate(ground).unwrap();
+}
+
+#[test]
+fn blocks_without_a_chunk_in_use_are_seen_whatever_is_kept() {
+    let own = Own::new();
+    let ground = own.ground();
+    let mut below = chance(0x9E37_79B9_7F4A_7C15);
+    let mut chunks = Chunks::without_readers(0);
+    for round in 0..5 {
+        let mut live: Vec<Loc> = (0..2000).map(|_| chunks.take(ground, 130 + below(3000)).unwrap().1).collect();
+        let full = chunks.block_count();
+        assert!(full > 3);
+        while !live.is_empty() {
+            chunks.free(ground, live.swap_remove(below(live.len() as u64))).unwrap();
+            while chunks.has_empty_block() {
+                chunks.empty_block(ground, false).expect("it was just said that there is one");
+                chunks.validate(ground).unwrap();
+            }
+        }
+        assert_eq!(chunks.block_count(), 1, "in round {round}, of {full}");
+        chunks.validate(ground).unwrap();
+    }
+    assert!(chunks.empty_block(ground, true).is_some());
+    assert_eq!((chunks.block_count(), own.budget.used()), (0, 0));
+    chunks.take(ground, 1000).unwrap();
+    chunks.clear(ground);
+    chunks.validate(ground).unwrap();
+    assert_eq!(own.budget.used(), 0);
+}
+
+#[test]
+fn the_tray_costs_next_to_no_memory() {
+    let any: Vec<usize> = (130..4097).collect();
+    for sizes in [&any[..], &[190, 512, 1024, 256, 2048, 150, 4096, 500]] {
+        let touched = [Chunks::new(0), Chunks::without_readers(0)].map(|mut chunks| {
+            let own = Own::new();
+            let (ground, mut below) = (own.ground(), chance(88_172_645_463_325_252));
+            let mut live: Vec<Loc> =
+                (0..1000).map(|_| chunks.take(ground, sizes[below(sizes.len() as u64)]).unwrap().1).collect();
+            for _ in 0..100_000 {
+                let which = below(live.len() as u64);
+                chunks.free(ground, live[which]).unwrap();
+                live[which] = chunks.take(ground, sizes[below(sizes.len() as u64)]).unwrap().1;
+            }
+            chunks.validate(ground).unwrap();
+            chunks.counts().0
+        });
+        assert!(touched[1] * 100 <= touched[0] * 104, "{touched:?} pages");
+    }
+}
