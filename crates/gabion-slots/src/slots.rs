@@ -9,7 +9,6 @@ use gabion_blocks::{Pool, inside};
 use gabion_heap::{Chunks, Invalid};
 
 use crate::affinity::{Affinity, AffinitySettings};
-use crate::arena::Arena;
 use crate::checked::CHECKED;
 use crate::error::{FreeError, SlotsError};
 use crate::fork::watch_forks;
@@ -135,18 +134,23 @@ impl Slots {
     #[cold]
     #[inline(never)]
     fn alloc_further(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
-        let further = |arena: &Arena| {
-            if is_small(layout) {
-                arena.row(affinity).take_further(layout)
-            } else {
-                self.shared.alloc_chunk_at_hand(arena, affinity, layout)
-            }
+        let at = if is_small(layout) {
+            // SAFETY: `self` keeps the slots alive.
+            unsafe { seat::with_current(self.id, |arena| arena.row(affinity).take_further(layout)) }
+        } else {
+            self.chunk_at_hand(affinity, layout)
         };
-        // SAFETY: `self` keeps the slots alive.
-        if let Some(at) = unsafe { seat::with_current(self.id, further) } {
+        if let Some(at) = at {
             return Ok(at);
         }
         self.alloc_slowly(affinity, layout, false)
+    }
+
+    /// Takes a chunk, if this thread used these slots last and has one in memory that was touched before.
+    #[inline]
+    fn chunk_at_hand(&self, affinity: Affinity, layout: Layout) -> Option<NonNull<u8>> {
+        // SAFETY: `self` keeps the slots alive.
+        unsafe { seat::with_current(self.id, |arena| self.shared.alloc_chunk_at_hand(arena, affinity, layout)) }
     }
 
     /// As [`Slots::alloc`], with all of the layout's bytes zero.
@@ -155,10 +159,13 @@ impl Slots {
     /// As [`Slots::alloc`].
     #[inline]
     pub fn alloc_zeroed(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
-        if !is_small(layout) {
+        let at = if is_small(layout) {
+            self.alloc(affinity, layout)?
+        } else if let Some(at) = self.chunk_at_hand(affinity, layout) {
+            at
+        } else {
             return self.alloc_slowly(affinity, layout, true);
-        }
-        let at = self.alloc(affinity, layout)?;
+        };
         // SAFETY: just allocated with this layout.
         unsafe { at.write_bytes(0, layout.size()) };
         Ok(at)

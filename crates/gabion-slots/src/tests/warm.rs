@@ -146,3 +146,63 @@ fn a_chunk_grows_into_free_room_alone() {
     assert_ne!(gone.join().unwrap(), theirs);
     slots.validate().unwrap();
 }
+
+#[test]
+fn chunks_at_hand_are_free_to_all_figures_and_go_with_their_thread() {
+    let (slots, _twin) = on_warm_twin();
+    let total = || slots.stats().total();
+    let at = take(&slots, A, 3000);
+    for _ in 0..3 {
+        give(&slots, at);
+        assert_eq!((total().live_objects, total().live_bytes), (0, 0));
+        slots.validate().unwrap();
+        assert_eq!(take(&slots, A, 3000), at, "what was just freed is taken first");
+        assert_eq!(total().live_objects, 1);
+    }
+    // SAFETY: live, and written to by `take`; zeroed anew.
+    unsafe {
+        slots.free(at).unwrap();
+        let again = slots.alloc_zeroed(A, layout(3000)).unwrap();
+        assert!(again == at && std::slice::from_raw_parts(at.as_ptr(), 3000).iter().all(|&byte| byte == 0));
+        slots.free(at).unwrap();
+        slots.free(at).unwrap_err();
+        slots.realloc(A, at, layout(3000), layout(4000)).unwrap_err();
+        // Nobody uses anything of the affinity.
+        slots.release(A);
+    }
+    assert_eq!(total().mapped_bytes, 0);
+    slots.validate().unwrap();
+    let others = slots.clone();
+    let batch = move || {
+        for step in 0..20 {
+            let all = (0..100).map(|n| take(&others, A, 1100 + n * 37 * step)).collect();
+            give_all(&others, all);
+        }
+        others.validate().unwrap();
+    };
+    thread::spawn(batch).join().unwrap();
+    assert_eq!(total().live_bytes, 0);
+    slots.validate().unwrap();
+    slots.trim();
+    assert_eq!(total().mapped_bytes, 0, "an ended thread's tray is emptied, too");
+    slots.validate().unwrap();
+}
+
+#[test]
+fn a_double_free_is_found_while_the_chunk_is_at_hand() {
+    let (slots, _twin) = on_warm_twin();
+    let all: Vec<_> = (0..100).map(|n| take(&slots, A, 1100 + n * 100)).collect();
+    for &at in &all {
+        give(&slots, at);
+        // SAFETY: a second free is found, whoever makes it.
+        unsafe { slots.free(at) }.unwrap_err();
+    }
+    let (others, places) = (slots.clone(), all.into_iter().map(Shared).collect::<Vec<_>>());
+    let again = thread::spawn(move || {
+        // SAFETY: as above.
+        places.iter().all(|at| unsafe { others.free(at.0) }.is_err())
+    });
+    assert!(again.join().unwrap());
+    assert_eq!(slots.stats().total().live_objects, 0);
+    slots.validate().unwrap();
+}
