@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 
 use crate::class::BLOCK_HEADER_WORDS;
-use crate::descriptor::{LIVE_WORD, ORDINAL_WORD};
+use crate::descriptor::ORDINAL_WORD;
 use crate::error::HeapError;
 use crate::ground::Ground;
 use crate::loc::Loc;
@@ -67,6 +67,8 @@ struct ChunkBlock {
     number: u32,
     /// Pages that have been handed out at least once since the block was last given back; they count in the budget.
     touched: usize,
+    /// Chunks in use.
+    live: u32,
     /// True while the block's memory is given back.
     spare: bool,
 }
@@ -105,6 +107,12 @@ pub enum Found {
     Free,
     /// It is inside a used chunk.
     Inside,
+}
+
+/// The place of a block among its owner's.
+#[inline]
+fn ordinal_of(block: Block<'_>) -> usize {
+    block.word(ORDINAL_WORD).load(Relaxed) as usize
 }
 
 /// The bin that a free chunk of `words` stands in: `words` is at least the bin's least size.
@@ -264,12 +272,9 @@ impl Chunks {
         let Some(block) = ground.blocks.block(chunk.number()) else { return false };
         let at = chunk.word() - 1;
         let old = (block.word(at).load(Relaxed) & LENGTH) as usize;
-        let mut next = block.word(at + old).load(Relaxed);
-        if next & KEPT != 0 {
-            self.join_kept(ground, block, Loc::new(chunk.number(), at + old + 1));
-            next = block.word(at + old).load(Relaxed);
-        }
-        let (whole, least) = (old + (next & LENGTH) as usize, length_for(words));
+        let least = length_for(words);
+        let next = self.open_up(ground, block, Loc::new(chunk.number(), at + old), least.saturating_sub(old));
+        let whole = old + (next & LENGTH) as usize;
         if next & USED != 0 || least > whole || least <= old || self.touch(ground, block, at + least).is_err() {
             return least <= old;
         }
@@ -289,7 +294,7 @@ impl Chunks {
     fn find(&mut self, ground: Ground<'_>, search: usize) -> Result<Loc, HeapError> {
         let mut found = self.first_fit(search);
         // Rather than memory that was never touched, what waits on the tray for other sizes.
-        if found.is_none_or(|free| !self.is_touched(ground, free, search)) {
+        if self.tray.is_some() && found.is_none_or(|free| !self.is_touched(ground, free, search)) {
             self.empty_tray(ground);
             found = self.first_fit(search);
         }
@@ -326,11 +331,15 @@ impl Chunks {
     #[inline]
     fn free_from(&mut self, ground: Ground<'_>, chunk: Loc, state: u64) -> Result<(), HeapError> {
         let block = ground.blocks.block(chunk.number()).ok_or(HeapError::NotTaken)?;
-        let tag = Self::standing(block, chunk, state).ok_or(HeapError::NotTaken)?;
-        if self.keeps(ground, block, chunk, tag) {
-            self.keep(block, chunk, tag)?;
+        if self.tray.is_none() {
+            self.join(ground, block, chunk, state)?;
         } else {
-            self.join(ground, chunk, state)?;
+            let tag = Self::standing(block, chunk, state).ok_or(HeapError::NotTaken)?;
+            if self.keeps(ground, block, chunk, tag) {
+                self.keep(block, chunk, tag)?;
+            } else {
+                self.join(ground, block, chunk, state)?;
+            }
         }
         self.count_out(ground, block);
         Ok(())
@@ -339,19 +348,17 @@ impl Chunks {
     /// Counts a chunk of a block in.
     #[inline]
     fn count_in(&mut self, block: Block<'_>) {
-        let live = block.word(LIVE_WORD);
-        let before = live.load(Relaxed);
-        self.empty -= usize::from(before == 0);
-        live.store(before + 1, Relaxed);
+        let entry = &mut self.blocks[ordinal_of(block)];
+        self.empty -= usize::from(entry.live == 0);
+        entry.live += 1;
     }
 
     /// Counts a chunk of a block out.
     #[inline]
     fn count_out(&mut self, ground: Ground<'_>, block: Block<'_>) {
-        let live = block.word(LIVE_WORD);
-        let now = live.load(Relaxed) - 1;
-        live.store(now, Relaxed);
-        if now == 0 {
+        let entry = &mut self.blocks[ordinal_of(block)];
+        entry.live -= 1;
+        if entry.live == 0 {
             self.empty += 1;
             if self.empty > 1 && !self.leave {
                 self.give_block_back(ground, block);
@@ -417,8 +424,7 @@ impl Chunks {
     }
 
     /// Joins a chunk that is in the state `from` with its free neighbours.
-    fn join(&mut self, ground: Ground<'_>, chunk: Loc, from: u64) -> Result<(), HeapError> {
-        let block = ground.blocks.block(chunk.number()).ok_or(HeapError::NotTaken)?;
+    fn join(&mut self, ground: Ground<'_>, block: Block<'_>, chunk: Loc, from: u64) -> Result<(), HeapError> {
         // It also leaves no used tag inside a joined chunk, so that a second free of the same place is found.
         let tag = Self::mark(block, chunk, from, 0)?;
         let mut at = chunk.word() - 1;
@@ -506,13 +512,13 @@ impl Chunks {
     /// Whether all pages were charged that a chunk of `length` words needs which is cut off from `free`.
     fn is_touched(&self, ground: Ground<'_>, free: Loc, length: usize) -> bool {
         let block = ground.blocks.block(free.number()).expect("a block of this heap");
-        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
+        let ordinal = ordinal_of(block);
         (free.word() + length).div_ceil(WORDS_PER_PAGE) <= self.blocks[ordinal].touched
     }
 
     /// Charges the pages up to word `end` of a block that were not charged yet.
     fn touch(&mut self, ground: Ground<'_>, block: Block<'_>, end: usize) -> Result<(), HeapError> {
-        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
+        let ordinal = ordinal_of(block);
         let pages = end.div_ceil(WORDS_PER_PAGE);
         let entry = &mut self.blocks[ordinal];
         if pages > entry.touched {

@@ -87,7 +87,4 @@ pub(crate) const ORDINAL_WORD: usize = PAGES_PER_BLOCK + 1;
 
 /// The word of a block's header that the heap leaves to its owner; 0 in a fresh block.
 pub const OWNER_WORD: usize = PAGES_PER_BLOCK + 2;
-
-/// How many chunks of the block are in use. Not on a line with the words above, which other threads read at each free.
-pub(crate) const LIVE_WORD: usize = PAGES_PER_BLOCK + 16;
-const _: () = assert!(LIVE_WORD < BLOCK_HEADER_WORDS);
+const _: () = assert!(OWNER_WORD < BLOCK_HEADER_WORDS);

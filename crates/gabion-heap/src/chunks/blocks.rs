@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, make_room};
 
-use super::{BINS, ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, NOWHERE, Tray, USED, bin_of};
-use crate::descriptor::{Kind, LIVE_WORD, ORDINAL_WORD, SHARD_WORD};
+use super::{BINS, ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, NOWHERE, Tray, USED, bin_of, ordinal_of};
+use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
@@ -40,7 +40,7 @@ impl Chunks {
         let first = self.bins[bin_of(END - FIRST)].checked_sub(1).map(|bits| Loc::from_bits(bits).number());
         let in_use = self.blocks.iter().filter(|entry| !entry.spare).map(|entry| entry.number);
         let block = first.into_iter().chain(in_use).filter_map(|number| ground.blocks.block(number)).find(is_empty)?;
-        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
+        let ordinal = ordinal_of(block);
         self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
         self.close(ground, ordinal);
         self.blocks[ordinal].number = NO_BLOCK;
@@ -56,12 +56,11 @@ impl Chunks {
         } else {
             self.map_block(ground)?
         };
-        self.blocks[ordinal].spare = false;
+        (self.blocks[ordinal].spare, self.blocks[ordinal].live) = (false, 0);
         let number = self.blocks[ordinal].number;
         let block = ground.blocks.block(number).expect("a block of this heap");
         block.word(SHARD_WORD).store(u64::from(self.shard), Relaxed);
         block.word(ORDINAL_WORD).store(ordinal as u64, Relaxed);
-        block.word(LIVE_WORD).store(0, Relaxed);
         block.word(END).store(1 | USED, Relaxed);
         self.make_free(ground, Loc::new(number, FIRST), END - FIRST);
         for page in 0..PAGES_PER_BLOCK {
@@ -83,7 +82,7 @@ impl Chunks {
         let (number, _) = if own { ground.blocks.map_as(!self.grown) } else { ground.blocks.map() }?;
         let ordinal = self.vacant.pop().unwrap_or(self.blocks.len());
         if ordinal == self.blocks.len() {
-            self.blocks.push(ChunkBlock { number, touched: 0, spare: true });
+            self.blocks.push(ChunkBlock { number, touched: 0, live: 0, spare: true });
         }
         self.blocks[ordinal].number = number;
         Ok(ordinal)
@@ -92,7 +91,7 @@ impl Chunks {
     /// Gives back an empty block's memory, all but its header. Returns bytes.
     pub(super) fn give_block_back(&mut self, ground: Ground<'_>, block: Block<'_>) -> u64 {
         self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
-        let ordinal = block.word(ORDINAL_WORD).load(Relaxed) as usize;
+        let ordinal = ordinal_of(block);
         for page in 0..PAGES_PER_BLOCK {
             turn_page(ground, block, page, Kind::Free, 0);
         }

@@ -164,6 +164,24 @@ fn what_is_kept_is_joined_before_memory_is_touched() {
 }
 
 #[test]
+fn a_chunk_grows_over_all_that_is_kept_behind_it() {
+    let own = Own::new();
+    let ground = own.ground();
+    for order in [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [2, 5, 3, 1, 4]] {
+        let mut chunks = Chunks::without_readers(0);
+        let all: Vec<Loc> = (0..7).map(|_| chunks.take(ground, 500).unwrap().1).collect();
+        for which in order {
+            chunks.free(ground, all[which]).unwrap();
+        }
+        assert!(!chunks.grow(ground, all[0], 6 * 500 + 60), "the last is in use");
+        chunks.validate(ground).unwrap();
+        assert!(chunks.grow(ground, all[0], 6 * 500));
+        chunks.validate(ground).unwrap();
+        assert!(Chunks::room(own.set.block(all[0].number()).unwrap(), all[0]) >= 6 * 500);
+    }
+}
+
+#[test]
 fn blocks_without_a_chunk_in_use_are_seen_whatever_is_kept() {
     let own = Own::new();
     let ground = own.ground();

@@ -194,8 +194,22 @@ impl Chunks {
         let tray = self.tray.as_mut().expect("who keeps a chunk has a tray");
         let name = tray.name_of(chunk, said).expect("what is marked as kept is on the tray");
         tray.strike(name, Self::length(block, chunk));
-        let joined = self.join(ground, chunk, USED | LEFT | KEPT);
+        let joined = self.join(ground, block, chunk, USED | LEFT | KEPT);
         debug_assert!(joined.is_ok(), "what is on the tray is left");
+    }
+
+    /// Joins what is on the tray from `at` on, where some chunk begins, until a free one of `length` words begins there, if that
+    /// can be. Returns the tag that stands there then.
+    pub(super) fn open_up(&mut self, ground: Ground<'_>, block: Block<'_>, at: Loc, length: usize) -> u64 {
+        loop {
+            let tag = block.word(at.word()).load(Relaxed);
+            let free = if tag & USED == 0 { (tag & LENGTH) as usize } else { 0 };
+            let behind = at.word() + free;
+            if free >= length || block.word(behind).load(Relaxed) & KEPT == 0 {
+                return tag;
+            }
+            self.join_kept(ground, block, Loc::new(at.number(), behind + 1));
+        }
     }
 
     /// Joins all that is on the tray with its neighbours.

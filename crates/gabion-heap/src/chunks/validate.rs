@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_blocks::WORDS_PER_PAGE;
 
 use super::{Chunks, END, FIRST, KEPT, LEAST_WORDS, LEFT, LENGTH, NOWHERE, PREVIOUS_FREE, USED, bin_of};
-use crate::descriptor::{Descriptor, Kind, LIVE_WORD};
+use crate::descriptor::{Descriptor, Kind};
 use crate::error::{Invalid, ensure};
 use crate::ground::Ground;
 use crate::loc::Loc;
@@ -42,13 +42,13 @@ impl Chunks {
                         format!("chunk at {at}: length at its end differs")
                     })?;
                 }
-                live += u64::from(used && tag & KEPT == 0);
+                live += u32::from(used && tag & KEPT == 0);
                 kept += usize::from(tag & KEPT != 0);
                 previous_free = !used;
                 at += length;
             }
             ensure(at == END, || format!("block {ordinal}: the last chunk ends at {at}"))?;
-            let counted = block.word(LIVE_WORD).load(Relaxed);
+            let counted = entry.live;
             ensure(counted == live, || format!("block {ordinal}: {live} chunks in use, {counted} counted"))?;
             empty += usize::from(live == 0);
         }
