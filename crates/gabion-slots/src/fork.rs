@@ -5,7 +5,7 @@
 //! of other threads are orphans and stay as they are: what lies in them can be used and freed, and is not given back.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, Weak};
 
 use gabion_blocks::{inside, os, set};
 
@@ -34,12 +34,13 @@ thread_local! {
     static HELD: RefCell<Option<HeldAll>> = const { RefCell::new(None) };
 }
 
+static AT_FORK: os::AtFork = os::AtFork::new(before, in_parent, in_child);
+
 /// Makes forks safe for new slots.
 pub(crate) fn watch_forks(shared: &Arc<Shared>) {
-    static ONCE: Once = Once::new();
     let _inside = inside::enter();
     // After the pool's, so that its locks are taken after these.
-    ONCE.call_once(|| os::at_fork(before, in_parent, in_child));
+    AT_FORK.watch();
     let mut all = lock(&ALL);
     all.retain(|other| other.strong_count() > 0);
     all.push(Arc::downgrade(shared));
@@ -54,6 +55,7 @@ fn hold(shared: Arc<Shared>) -> HeldSlots {
 }
 
 extern "C" fn before() {
+    AT_FORK.note_call();
     let _inside = inside::enter();
     let all = lock(&ALL);
     let each = all.iter().filter_map(Weak::upgrade).map(hold).collect();

@@ -3,6 +3,8 @@
 //! Everything that maps, advises or gives back memory goes through [`Os`]. [`system`] is the real one; the twin
 //! (feature `twin`) stands in its place in tests and refuses at a chosen step.
 
+mod at_fork;
+
 mod fence;
 
 mod first;
@@ -16,6 +18,7 @@ mod unix;
 
 use std::ptr::NonNull;
 
+pub use at_fork::AtFork;
 #[cfg(feature = "twin")]
 pub use twin::Twin;
 
@@ -71,13 +74,6 @@ pub unsafe trait Os: Send + Sync {
 
     /// Has the C library's malloc give back what it keeps of memory that was freed. Where that is not glibc's, nothing happens.
     fn trim_malloc(&self) {}
-}
-
-/// Has three functions called at every fork from now on: in the parent before it, in the parent after it, in the child.
-///
-/// The calls before a fork are made in reverse order of these calls.
-pub fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
-    unix::at_fork(before, in_parent, in_child);
 }
 
 /// In a child that was just forked: has `told` called when the thread that it began with ends, in this child and in its own.

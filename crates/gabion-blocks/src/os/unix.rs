@@ -18,7 +18,7 @@ fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOMEM)
 }
 
-/// See [`super::at_fork`].
+/// See [`super::AtFork`].
 pub(super) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
     // SAFETY: the functions live as long as the program. Without memory for the entry, forks are as they were.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };

@@ -6,7 +6,6 @@
 //! let go, and the child takes back what the threads that it does not have kept in their caches.
 
 use std::cell::RefCell;
-use std::sync::Once;
 
 use super::admission;
 use super::cache::Open;
@@ -46,9 +45,10 @@ thread_local! {
 
 /// Makes forks safe, from now on and for all pools.
 pub(crate) fn watch_forks() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| os::at_fork(before, in_parent, in_child));
+    AT_FORK.watch();
 }
+
+static AT_FORK: os::AtFork = os::AtFork::new(before, in_parent, in_child);
 
 fn hold(shared: &'static Shared) -> HeldPool {
     let settings = lock(&shared.settings);
@@ -68,6 +68,7 @@ fn hold(shared: &'static Shared) -> HeldPool {
 }
 
 extern "C" fn before() {
+    AT_FORK.note_call();
     let _inside = inside::enter();
     let pools = pools();
     let each = pools.iter().map(|shared| hold(shared)).collect();
