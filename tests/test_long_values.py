@@ -73,8 +73,10 @@ def test_what_comes_back_is_what_went_in(size: int) -> None:
             cache[name] = table["k" * 600 + name] = obj
             for copy in (pile.get(pointer), pile.pop(pointer), cache[name], table.get("k" * 600 + name)):
                 assert told(copy) == told(obj), name
+            assert told(cache.get_many([name])) == told({name: obj}), name
             assert told(cache.pop(name)) == told(obj), name
-        assert cache.stats().hits == 3 * len(shapes(size))
+            assert told(pile.get_many([pile.put(obj)])) == told([obj]), name
+        assert cache.stats().hits == 4 * len(shapes(size))
         pile.validate()
         cache.validate()
 

@@ -255,7 +255,8 @@ mod tests {
 
     #[test]
     fn every_length_comes_back() {
-        let plain: Vec<[u8; 8]> = (0..530_u64).map(|word| (word * 0x0102_0408_1020_4081).to_le_bytes()).collect();
+        let plain: Vec<[u8; 8]> =
+            (0..530_u64).map(|word| word.wrapping_mul(0x0102_0408_1020_4081).to_le_bytes()).collect();
         for length in 0..=plain.len() {
             let words: Vec<_> = (0..=length).map(|_| AtomicU64::new(7)).collect();
             copy_in(&plain[..length], &words[..length]);

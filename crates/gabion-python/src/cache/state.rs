@@ -103,31 +103,32 @@ impl Inner {
     /// As [`Inner::build`], for a key's bytes.
     #[inline]
     pub fn build_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
+        Ok(self.build_sized_at(py, key)?.map(|built| built.0))
+    }
+
+    /// As [`Inner::build`], with the length of what it was built of.
+    #[inline]
+    pub fn build_sized(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>, usize)>> {
+        key::with(key, |key| self.build_sized_at(py, key))
+    }
+
+    #[inline]
+    fn build_sized_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<(Py<PyAny>, usize)>> {
         with_payload(|buf| match self.table.get_or_find(key, buf) {
-            Some(Reading::Whole(value)) => self.shared.codec.decode(py, value).map(Some),
+            Some(Reading::Whole(value)) => Ok(Some((self.shared.codec.decode(py, value)?, value.len()))),
             Some(Reading::Long(long)) => self.build_long(py, key, &long),
             None => Ok(None),
         })
     }
 
     #[inline(never)]
-    fn build_long(&self, py: Python<'_>, key: &[u8], long: &Long<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match self.shared.codec.decode_long(py, long)? {
+    fn build_long(&self, py: Python<'_>, key: &[u8], long: &Long<'_>) -> PyResult<Option<(Py<PyAny>, usize)>> {
+        let built = match self.shared.codec.decode_long(py, long)? {
             // The get was counted, and the policy has heard of it.
-            None => self.look_at(py, key),
-            built => Ok(built),
-        }
-    }
-
-    /// As [`Inner::build`], with the length of what it was built of.
-    #[inline]
-    pub fn build_sized(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyAny>, usize)>> {
-        key::with(key, |key| {
-            with_payload(|buf| {
-                let Some(value) = self.table.get(key, buf) else { return Ok(None) };
-                Ok(Some((self.shared.codec.decode(py, value)?, value.len())))
-            })
-        })
+            None => self.look_at(py, key)?,
+            built => built,
+        };
+        Ok(built.map(|built| (built, long.len())))
     }
 
     /// As [`Inner::build`], but neither counted nor seen by the eviction policy.

@@ -78,12 +78,13 @@ pub(super) fn get_many<'py>(
     let list = new_list(py, pointers.len())?;
     let mut meanwhile = Meanwhile::new();
     for (index, pointer) in pointers.iter().enumerate() {
-        if let Some(Some(ahead)) = pointers.get(index + AHEAD) {
+        if let Some(Ok(ahead)) = pointers.get(index + AHEAD) {
             pile.prefetch(*ahead);
         }
-        // One that is not live, whatever its number was.
-        let pointer = pointer.unwrap_or(Pointer::from_bits(u64::MAX));
-        let mut object = this.build_sized(py, pointer);
+        let mut object = match pointer {
+            Ok(pointer) => this.build_sized(py, *pointer),
+            Err(number) => Err(Failure::Impossible(number.clone_ref(py))),
+        };
         if object.is_err() {
             object = or_default(py, object, default.object().map(|object| (object, 0))).map_err(Failure::Raised);
         }

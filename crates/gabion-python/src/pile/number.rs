@@ -51,12 +51,12 @@ fn unusual(value: &Bound<'_, PyAny>) -> Result<Pointer, Failure> {
 }
 
 /// Reads many pointers: out of an array('Q') or any other buffer of unsigned 64-bit numbers at once, otherwise one by
-/// one out of an iterable. Ints that no pointer can be come as `None`.
-pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Pointer>>> {
+/// one out of an iterable. Ints that no pointer can be come as they are.
+pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Result<Pointer, Py<PyAny>>>> {
     if let Ok(buffer) = PyBuffer::<u64>::get(values)
         && !matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'))
     {
-        return Ok(buffer.to_vec(values.py())?.into_iter().map(|bits| Some(Pointer::from_bits(bits))).collect());
+        return Ok(buffer.to_vec(values.py())?.into_iter().map(|bits| Ok(Pointer::from_bits(bits))).collect());
     }
     let py = values.py();
     let iterator = iterator(values).map_err(|error| {
@@ -72,8 +72,8 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Pointer
         // SAFETY: a live object, borrowed over the call.
         let value = unsafe { Borrowed::from_ptr(py, value.ptr()) };
         many.push(match pointer(&value) {
-            Ok(pointer) => Some(pointer),
-            Err(failure) if failure.is_dead_pointer() => None,
+            Ok(pointer) => Ok(pointer),
+            Err(Failure::Impossible(number)) => Err(number),
             Err(failure) => return Err(failure.raise(py)),
         });
         Ok(0)

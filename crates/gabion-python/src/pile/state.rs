@@ -64,34 +64,36 @@ impl Pile {
     /// Builds the object behind a pointer.
     #[inline]
     pub(super) fn build(&self, py: Python<'_>, pointer: Pointer) -> Result<Py<PyAny>, Failure> {
-        let pile = self.open(py)?;
-        with_payload(|buffer| match pile.read_brief(pointer, buffer) {
-            Some(encoding) => Ok(self.codec.decode(py, encoding)?),
-            None => self.build_longer(py, pointer, buffer),
-        })
-    }
-
-    #[inline(never)]
-    fn build_longer(&self, py: Python<'_>, pointer: Pointer, buffer: &mut ReadBuf) -> Result<Py<PyAny>, Failure> {
-        match self.pile.read_or_find(pointer, buffer)? {
-            Reading::Whole(encoding) => return Ok(self.codec.decode(py, encoding)?),
-            Reading::Long(long) => {
-                if let Some(object) = self.codec.decode_long(py, &long)? {
-                    return Ok(object);
-                }
-            }
-        }
-        Ok(self.codec.decode(py, self.pile.read(pointer, buffer)?)?)
+        Ok(self.build_sized(py, pointer)?.0)
     }
 
     /// As [`Pile::build`], with the length of the object's encoding.
     #[inline]
     pub(super) fn build_sized(&self, py: Python<'_>, pointer: Pointer) -> Result<(Py<PyAny>, usize), Failure> {
         let pile = self.open(py)?;
-        with_payload(|buffer| {
-            let encoding = pile.read(pointer, buffer)?;
-            Ok((self.codec.decode(py, encoding)?, encoding.len()))
+        with_payload(|buffer| match pile.read_brief(pointer, buffer) {
+            Some(encoding) => Ok((self.codec.decode(py, encoding)?, encoding.len())),
+            None => self.build_longer(py, pointer, buffer),
         })
+    }
+
+    #[inline(never)]
+    fn build_longer(
+        &self,
+        py: Python<'_>,
+        pointer: Pointer,
+        buffer: &mut ReadBuf,
+    ) -> Result<(Py<PyAny>, usize), Failure> {
+        match self.pile.read_or_find(pointer, buffer)? {
+            Reading::Whole(encoding) => return Ok((self.codec.decode(py, encoding)?, encoding.len())),
+            Reading::Long(long) => {
+                if let Some(object) = self.codec.decode_long(py, &long)? {
+                    return Ok((object, long.len()));
+                }
+            }
+        }
+        let encoding = self.pile.read(pointer, buffer)?;
+        Ok((self.codec.decode(py, encoding)?, encoding.len()))
     }
 
     /// Encodes an object and hands the pile and the encoding on, with what was left out of it. The pile is asked for only after
