@@ -3,8 +3,6 @@
 //! Everything that maps, advises or gives back memory goes through [`Os`]. [`system`] is the real one; the twin
 //! (feature `twin`) stands in its place in tests and refuses at a chosen step.
 
-mod at_fork;
-
 mod fence;
 
 mod first;
@@ -15,6 +13,8 @@ mod stock;
 mod twin;
 
 mod unix;
+
+mod at_fork;
 
 use std::ptr::NonNull;
 
