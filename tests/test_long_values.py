@@ -2,21 +2,20 @@
 
 import collections
 import decimal
-import os
+import functools
 import random
-import threading
 import time
 from array import array
 from typing import Any
 
 import codec_cases
+import many_threads
 import numpy as np
 import pytest
 from large_values import Node, Reduced, loop, told
 
 import gabion
 
-SECONDS = 20 if os.environ.get("GABION_LONG") else 0.5
 SIZES = [4000, 4096, 8100, 8192, 9000, 16_385, 100_003, (1 << 20) - 2000]
 Named = collections.namedtuple("Named", "name content")
 Named.__module__ = __name__
@@ -126,9 +125,9 @@ def versions(version: int, size: int) -> tuple[int, bytes, str, np.ndarray]:
 
 @pytest.mark.parametrize("kind", ["pile", "cache"])
 def test_readers_beside_writers_see_one_version(kind: str) -> None:
-    pile, cache, failures = gabion.Pile(), gabion.Cache("8 MiB"), []
+    pile, cache = gabion.Pile(), gabion.Cache("8 MiB")
     pointers = [pile.put(versions(1, 9000)) for _ in range(4)]
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + many_threads.SECONDS
     seed = time.time_ns()
     print(f"seed {seed}")
 
@@ -152,18 +151,6 @@ def test_readers_beside_writers_see_one_version(kind: str) -> None:
             if seen is not None:
                 seen_whole(seen)
 
-    def run(body: Any, number: int) -> None:
-        try:
-            body(number)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(body, n)) for n, body in enumerate([write, read, read])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    many_threads.run(*(functools.partial(body, n) for n, body in enumerate([write, read, read])))
     pile.validate()
     cache.validate()

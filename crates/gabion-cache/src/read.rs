@@ -9,9 +9,6 @@ use crate::entry::{DUE, Entry, Flags};
 use crate::key::Image;
 use crate::wheel::Due;
 
-/// Bytes that may come before a value that is left where it lies.
-const MOST_BEFORE: usize = 512;
-
 /// What was read at a place.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
@@ -118,7 +115,7 @@ fn read_split(
         return Ok(Some(Found { offset, due }));
     }
     // What of the key lies there is looked at, and has to be there.
-    if offset > MOST_BEFORE {
+    if offset > ReadBuf::MOST_BEFORE {
         buf.leave_nothing();
     }
     // The second object never changes, and is removed after the first: if it is still there, it was the value when the

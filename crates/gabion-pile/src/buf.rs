@@ -44,6 +44,9 @@ pub(crate) const LONG: usize = 8 << 10;
 pub(crate) const BEGINNING: usize = 1 << 10;
 
 impl ReadBuf {
+    /// Bytes that may come before what a reader wants of a payload that is left where it lies: as many follow in its beginning.
+    pub const MOST_BEFORE: usize = BEGINNING / 2;
+
     /// An empty buffer; it takes memory at the first read.
     pub const fn new() -> Self {
         Self { bytes: Vec::new(), length: 0, elsewhere: None, leaves: false }

@@ -1,7 +1,7 @@
 //! Long payloads that are copied once, by who knows from their beginning where they belong.
 //!
 //! A reader who is given a copy makes another of it, in memory of its own. That is cheap as long as the first copy is still in
-//! the processor's nearest caches; for long payloads it takes half as long again.
+//! the processor's nearest caches, which a long payload does not fit into.
 
 #![allow(unsafe_code)] // Vectors say by an unsafe call that their room was filled.
 
@@ -88,7 +88,7 @@ impl Long<'_> {
 
 impl Pile {
     /// What a read of this pile came to that had `buf` leave long payloads where they lie ([`ReadBuf::leaving`]), without the first
-    /// `before` bytes, 512 at most.
+    /// `before` bytes, [`ReadBuf::MOST_BEFORE`] at most.
     #[inline]
     pub fn reading<'a>(&'a self, buf: &'a ReadBuf, before: usize) -> Reading<'a> {
         match &buf.elsewhere {
