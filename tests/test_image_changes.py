@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import os
 import threading
 import time
@@ -78,16 +79,23 @@ def test_what_is_pasted_beside_thumbnail_is_not_lost() -> None:
 
 
 def test_many_changes_at_once() -> None:
-    image, patch = Image.new("RGB", LARGE), Image.new("RGB", (100, 100), RED)
+    image, patch, shrunk = Image.new("RGB", LARGE), Image.new("RGB", (100, 100), RED), threading.Event()
 
     def shrink() -> None:
-        for side in range(2900, 1500, -200):
-            image.thumbnail(side)
+        try:
+            for side in range(2900, 1500, -200):
+                image.thumbnail(side)
+        finally:
+            shrunk.set()
 
     def paste() -> None:
-        for _ in range(60):
+        for turn in itertools.count():
+            # The last one is whole: nobody makes it smaller after this.
+            last = shrunk.is_set() and turn >= 60
             image.paste(patch)
             image.paste(image, (50, 50))
+            if last:
+                break
 
     def move() -> None:
         for _ in range(20):

@@ -9,13 +9,17 @@ use super::span::{Span, Use, records_of};
 use super::stats::{ArenaStats, PoolStats};
 use crate::BLOCK_BYTES;
 use crate::inside;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, lock};
 
 impl Shared {
     /// The figures, gathered arena by arena.
     pub fn stats(&self) -> PoolStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let caches = self.all_caches();
+        // The vectors grow beside a held lock.
+        let _inside = inside::enter();
+        // Held to the end: what a cache tells an arena meanwhile, as when its thread ends, would be seen twice or not at all.
+        let list = lock(&self.caches);
+        let caches = &list.all;
         // Looked up once: an arena opened from here on has no row.
         let arenas: Vec<_> = self.arenas().collect();
         let indices = arenas.iter().map(|arena| arena.index).chain(caches.iter().map(|cache| cache.arena()));

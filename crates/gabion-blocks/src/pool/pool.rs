@@ -274,8 +274,7 @@ impl Pool {
             shared.publish(&settings);
         }
         for cache in shared.all_caches() {
-            let told = cache.visit().tell();
-            shared.settle(cache, told);
+            shared.settle(cache, || cache.visit());
             cache.belong(cache.turn(), shared.arena_of_turn(cache.turn()));
         }
         shared.shrink();

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
-use super::cache::{Cache, Own};
+use super::cache::{Cache, Open, Own};
 use super::shared::Shared;
 use crate::inside;
 use crate::sync::{AtomicUsize, Ordering, lock};
@@ -114,16 +114,14 @@ impl Shared {
     /// Takes this thread's cache back.
     fn leave_own(&self, own: Own) {
         self.flush_by(|| own.open());
-        let told = own.open().tell();
-        self.settle(own.cache(), told);
+        self.settle(own.cache(), || own.open());
         self.spare(own.cache());
     }
 
     /// Takes a cache back whose thread is gone.
     pub fn leave_cache(&self, cache: &'static Cache) {
         self.flush(cache);
-        let told = cache.visit().tell();
-        self.settle(cache, told);
+        self.settle(cache, || cache.visit());
         self.spare(cache);
     }
 
@@ -133,8 +131,11 @@ impl Shared {
         lock(&self.caches).spare.push(cache);
     }
 
-    /// Books what a cache has counted, and told now, to its arena.
-    pub fn settle(&self, cache: &Cache, (rented, returned): (u64, u64)) {
+    /// Books what a cache has counted, and tells now, to its arena.
+    pub fn settle<'a>(&self, cache: &Cache, open: impl FnOnce() -> Open<'a>) {
+        // Until it is booked nobody adds up the figures: it would be in neither place (`Shared::stats`).
+        let _list = lock(&self.caches);
+        let (rented, returned) = open().tell();
         let mut shelves = self.arena(cache.arena()).lock();
         shelves.counts.rented += rented;
         shelves.counts.hits_cache += rented;

@@ -101,6 +101,30 @@ fn one_shot_threads_by_the_thousand_leave_nothing() {
     close(pool, twin);
 }
 
+/// What a thread counted moves to its arena when it ends, which may be later than whatever it says last.
+#[test]
+fn figures_are_whole_while_threads_end() {
+    let (pool, twin) = pool();
+    for _ in 0..300 {
+        let theirs = [rent(&pool, 100), rent(&pool, 5000)];
+        let (say, said) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let pool = &pool;
+            let thread = scope.spawn(move || {
+                drop((theirs, rent(pool, 100)));
+                say.send(()).unwrap();
+            });
+            said.recv().unwrap();
+            while !thread.is_finished() {
+                assert_eq!(pool.stats().live, 0);
+            }
+            // Its thread-local values go after it has finished.
+            (0..20).for_each(|_| assert_eq!(pool.stats().live, 0));
+        });
+    }
+    close(pool, twin);
+}
+
 #[test]
 fn a_cache_leans_to_the_thread_that_gets_it_next_and_to_no_visitor() {
     let (pool, twin) = pool();
