@@ -159,7 +159,8 @@ def test_options_have_their_effect() -> None:
     [
         ({"quality": 0}, ValueError, "quality=0: pass 1 to 100"),
         ({"quality": 101}, ValueError, "quality=101"),
-        ({"quality": "high"}, TypeError, "quality"),
+        ({"quality": 10**30}, ValueError, f"quality={10**30}: pass 1 to 100"),
+        ({"quality": "high"}, TypeError, "quality must be whole numbers, not str"),
         ({"subsampling": "4:1:1"}, ValueError, 'pass one of "4:4:4", "4:2:2", "4:2:0"'),
         ({"compression": "best"}, ValueError, 'pass one of "none", "fast", "balanced", "small"'),
         ({"compression": 9}, TypeError, "compression must be a str"),

@@ -130,9 +130,10 @@ def test_large_targets_are_filled_without_a_detour() -> None:
 
 def test_targets_that_do_not_do() -> None:
     reader = streams.Reader(io.BytesIO(LINES))
-    for wrong in (b"bytes", memoryview(b"bytes"), "text", 5, None):
-        with pytest.raises((TypeError, BufferError)):
-            reader.readinto(wrong)
+    for wrong in (b"bytes", b"", memoryview(b"bytes"), memoryview(bytearray(9))[::2], "text", 5, None):
+        for read in (reader.readinto, reader.readinto1):
+            with pytest.raises(TypeError, match=f"can be written is needed, not {type(wrong).__name__}"):
+                read(wrong)
     assert reader.readinto(bytearray()) == 0
     assert reader.tell() == 0
 

@@ -142,6 +142,12 @@ pub(crate) fn on_its_way<'py>(arguments: &Bound<'py, PyTuple>) -> Option<Bound<'
     Some(arguments.get_item(1).ok().filter(|value| !value.is_none()).unwrap_or(class))
 }
 
+/// The name of a value's class, as an error shows it.
+#[cold]
+pub(crate) fn class_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
+
 /// A value as an error shows it. A long one would hide what is wrong with it.
 #[cold]
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {

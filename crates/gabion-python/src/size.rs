@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
-use crate::errors::{shown, type_error, value_error};
+use crate::errors::{class_name, shown, type_error, value_error};
 use crate::ffi;
 
 /// Unit names and what they stand for, longest first within a letter.
@@ -34,7 +34,7 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         return number.extract().map_err(|_| refused(name, value));
     }
     let Ok(text) = value.cast::<PyString>() else {
-        let given = value.get_type().name()?;
+        let given = class_name(value);
         let text = format!("{name} must be an int (bytes) or text such as \"4 GiB\", not {given}");
         return Err(type_error(value.py(), &text));
     };

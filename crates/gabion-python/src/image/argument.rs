@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
 use super::refusal::{image_error, type_error, value_error};
+use crate::errors::{class_name, shown};
 
 /// Words of a list, as an error names them.
 fn quoted(words: impl Iterator<Item = &'static str>) -> String {
@@ -18,7 +19,7 @@ fn word<T>(
     known: impl Iterator<Item = &'static str>,
 ) -> PyResult<T> {
     let Ok(text) = value.cast::<PyString>() else {
-        let given = value.get_type().name()?;
+        let given = class_name(value);
         return Err(type_error(value.py(), &format!("{name} must be a str, one of {}, not {given}", quoted(known))));
     };
     let text = text.to_str()?;
@@ -57,6 +58,19 @@ pub(super) fn subsampling(value: &Bound<'_, PyAny>) -> PyResult<Subsampling> {
     word("subsampling", value, find, ALL.iter().map(|(name, _)| *name))
 }
 
+/// How good a lossy format is to be.
+pub(super) fn quality(value: &Bound<'_, PyAny>) -> PyResult<u8> {
+    let number = if value.is_exact_instance_of::<PyInt>() {
+        // One that is too large for a machine's integer is as wrong as 0.
+        value.extract().ok()
+    } else {
+        u8::try_from(whole("quality", value)?).ok()
+    };
+    number
+        .filter(|quality| (1..=100).contains(quality))
+        .ok_or_else(|| value_error(value.py(), &format!("quality={}: pass 1 to 100", shown(value))))
+}
+
 /// How to resample: a filter's name, and how far plain means are good enough before it (None: not at all).
 pub(super) fn resampling(py: Python<'_>, name: Option<&Bound<'_, PyAny>>, gap: Option<f64>) -> PyResult<Resampling> {
     let gap = gap.unwrap_or(f64::INFINITY);
@@ -80,7 +94,7 @@ fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
             Err(value_error(value.py(), &format!("{name}: {value} is beyond every image")))
         }
         _ => {
-            let given = value.get_type().name()?;
+            let given = class_name(value);
             Err(type_error(value.py(), &format!("{name} must be whole numbers, not {given}")))
         }
     }

@@ -448,14 +448,14 @@ impl Image {
     /// Raises ImageError when the format cannot store the mode, the size or the EXIF block, or when neither name nor
     /// format= says the format; OSError when the file cannot be written.
     #[pyo3(
-        signature = (target, *, format = None, quality = 80, **options),
+        signature = (target, *, format = None, quality = None, **options),
         text_signature = "($self, target, *, format=None, quality=80, **options)"
     )]
     fn save(
         &self,
         target: &Bound<'_, PyAny>,
         format: Option<&Bound<'_, PyAny>>,
-        quality: i64,
+        quality: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let py = target.py();

@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyString};
 use super::argument;
 use super::refusal::{image_error, refused, type_error, unopened};
 use crate::detached::detached;
+use crate::errors::class_name;
 use crate::ffi;
 use crate::streams;
 
@@ -41,7 +42,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
             .map_err(|error| unopened(py, error, None, options.partly));
     }
     if !source.hasattr("read")? && !source.hasattr("readinto")? {
-        let given = source.get_type().name()?;
+        let given = class_name(source);
         let text = format!("Image.open() takes a path, a binary file or the bytes of one, not {given}");
         return Err(type_error(py, &text));
     }
@@ -200,7 +201,7 @@ fn numpy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let ways = ["__array_interface__", "__array__", "__array_struct__", "__dlpack__"];
     let Some(way) = ways.iter().find(|way| object.hasattr(**way).unwrap_or(false)) else {
-        let given = object.get_type().name()?;
+        let given = class_name(object);
         return Err(type_error(py, &format!("from_array() takes an array of uint8, not {given}")));
     };
     let call = if *way == "__dlpack__" { "from_dlpack" } else { "asarray" };
@@ -269,10 +270,9 @@ const STRIP: usize = 1 << 20;
 /// that is above 255.
 pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     let py = picture.py();
-    let given = || picture.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let known = ["mode", "size", "tobytes", "crop", "convert", "info"];
     if !known.iter().all(|name| picture.hasattr(*name).unwrap_or(false)) {
-        return Err(type_error(py, &format!("from_pillow() takes a PIL.Image.Image, not {}", given())));
+        return Err(type_error(py, &format!("from_pillow() takes a PIL.Image.Image, not {}", class_name(picture))));
     }
     let name: String = picture.getattr("mode")?.extract()?;
     // How many bytes a channel has there, and which of them counts.

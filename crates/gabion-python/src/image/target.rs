@@ -11,16 +11,20 @@ use super::export::in_one_piece;
 use super::picture::{Picture, Shown};
 use super::refusal::{image_error, refused, type_error, value_error};
 use super::{argument, source, view};
-use crate::errors::exception;
+use crate::errors::{class_name, exception};
 use crate::pile::gate::detached;
 use crate::streams::{Sink, Spool};
 
 /// The options of save(), as keywords.
-pub(super) fn options(quality: i64, more: Option<&Bound<'_, PyDict>>, py: Python<'_>) -> PyResult<SaveOptions> {
-    let Some(quality) = u8::try_from(quality).ok().filter(|quality| (1..=100).contains(quality)) else {
-        return Err(value_error(py, &format!("quality={quality}: pass 1 to 100")));
-    };
-    let mut options = SaveOptions { quality, ..SaveOptions::default() };
+pub(super) fn options(
+    quality: Option<&Bound<'_, PyAny>>,
+    more: Option<&Bound<'_, PyDict>>,
+    py: Python<'_>,
+) -> PyResult<SaveOptions> {
+    let mut options = SaveOptions::default();
+    if let Some(quality) = quality {
+        options.quality = argument::quality(quality)?;
+    }
     for (name, value) in more.into_iter().flatten() {
         let name: String = name.extract()?;
         match name.as_str() {
@@ -64,7 +68,7 @@ pub(super) fn save(
         return saved.map_err(|error| refused(py, error, Some(target)));
     }
     if !target.hasattr("write")? {
-        let given = target.get_type().name()?;
+        let given = class_name(target);
         return Err(type_error(py, &format!("Image.save() takes a path or a binary file with write(), not {given}")));
     }
     let sink = Sink::new("file", target)?;

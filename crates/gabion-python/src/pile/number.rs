@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use super::each::{each, iterator};
 use super::refusal::{self, Failure};
 use crate::codec::{small_int, two_digit_int};
+use crate::errors::class_name;
 use crate::ffi;
 use crate::meanwhile::Meanwhile;
 
@@ -63,7 +64,7 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Result<Pointer
         if !error.is_instance_of::<PyTypeError>(py) {
             return error;
         }
-        let given = refusal::class_name(values);
+        let given = class_name(values);
         let text = format!("pointers are passed as an array('Q') or another iterable of ints, not {given}");
         refusal::type_error(py, &text)
     })?;

@@ -6,7 +6,7 @@ use gabion_blocks::BlockError;
 use gabion_pile::PileError;
 use pyo3::prelude::*;
 
-use crate::errors::own_error;
+use crate::errors::{class_name, own_error};
 
 pub(super) use crate::errors::type_error;
 
@@ -106,12 +106,6 @@ pub(super) fn or_default<T>(py: Python<'_>, result: Result<T, Failure>, default:
         (Err(failure), Some(default)) if failure.is_dead_pointer() => Ok(default),
         (Err(failure), _) => Err(failure.raise(py)),
     }
-}
-
-/// The name of a value's class, for messages.
-#[cold]
-pub(super) fn class_name(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
 }
 
 /// For what is not an int at all.

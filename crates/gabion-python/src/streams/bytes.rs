@@ -4,12 +4,13 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyString};
 
 use super::chunk::Window;
 use super::refusal;
+use crate::errors::class_name;
 use crate::ffi;
 
 /// The contiguous bytes of a Python object, held in place until this is dropped.
@@ -24,9 +25,19 @@ impl<'py> Content<'py> {
         Self::get(object, ffi::PyBUF_SIMPLE)
     }
 
-    /// As `of`, for writing.
+    /// As `of`, for writing. TypeError, as Python's own files raise, also for what shows its bytes but not to be written.
     pub(super) fn writable(object: &Bound<'py, PyAny>) -> PyResult<Self> {
-        Self::get(object, ffi::PyBUF_WRITABLE)
+        let py = object.py();
+        Self::get(object, ffi::PyBUF_WRITABLE).map_err(|error| {
+            if error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyTypeError>(py) {
+                let given = class_name(object);
+                return refusal::type_error(
+                    py,
+                    &format!("a contiguous bytes-like object that can be written is needed, not {given}"),
+                );
+            }
+            error
+        })
     }
 
     fn get(object: &Bound<'py, PyAny>, flags: c_int) -> PyResult<Self> {

@@ -10,6 +10,7 @@ use pyo3::types::{PyMemoryView, PyString, PyType};
 use super::bytes::{Content, items};
 use super::chunk::Window;
 use super::refusal;
+use crate::errors::class_name;
 use crate::ffi;
 use crate::once::{intern, once};
 
@@ -46,7 +47,7 @@ fn method<'py>(file: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResul
 }
 
 fn not_a_file(name: &str, needed: &str, file: &Bound<'_, PyAny>) -> PyErr {
-    let given = file.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let given = class_name(file);
     let text = format!("{name} must be a binary file with {needed}, not {given}: open it first, in binary mode");
     refusal::type_error(file.py(), &text)
 }
@@ -68,7 +69,7 @@ fn count(result: &Bound<'_, PyAny>, what: &str, most: usize) -> PyResult<usize> 
         let number = ffi::PyNumber_Index(result.as_ptr());
         if number.is_null() {
             drop(PyErr::fetch(py));
-            let given = result.get_type().name()?;
+            let given = class_name(result);
             return Err(refusal::type_error(py, &format!("{what} returned {given}, not a number of bytes")));
         }
         let count = ffi::PyLong_AsSsize_t(number);
