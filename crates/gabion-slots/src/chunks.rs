@@ -13,7 +13,7 @@ use crate::error::{FreeError, SlotsError};
 use crate::record::{block_of, link};
 use crate::shared::{Shared, refusal};
 use crate::sync::{Ordering, Ordering::Relaxed};
-use crate::territory::Ground;
+use crate::territory::Area;
 use crate::tier::{CHUNK_ALIGN, Tier, tier};
 
 /// What lies in front of a block's first chunk.
@@ -55,7 +55,7 @@ impl Shared {
             other => unreachable!("taking a chunk says only that there is no memory, not {other}"),
         })?;
         let Some(base) = self.blocks.base(block.number()) else { unreachable!("a block of the set") };
-        if self.territory.at(base.addr().get()) != Ground::Chunks && !self.enter_chunks(base, block) {
+        if self.territory.at(base.addr().get()) != Area::Chunks && !self.enter_chunks(base, block) {
             let _ = chunks.free(self.ground(affinity), at);
             // Nobody may find it at hand.
             chunks.empty_tray(self.ground(affinity));
@@ -120,7 +120,7 @@ impl Shared {
     fn enter_chunks(&self, base: NonNull<u8>, block: Block<'_>) -> bool {
         block.word(OWNER_WORD).store(u64::from(block.number()), Relaxed);
         let _state = self.lock();
-        self.territory.set(base.addr().get(), BLOCK_BYTES, Ground::Chunks)
+        self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Chunks)
     }
 
     /// The chunk that an address in a block of chunks is the room of, as far as its place says.
@@ -247,7 +247,7 @@ impl Shared {
         let first = arena.doomed_chunks.take();
         let mut next = first;
         while let Some((base, block)) = self.doomed_block(next) {
-            self.territory.set(base.addr().get(), BLOCK_BYTES, Ground::Nothing);
+            self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Nothing);
             next = block.word(DOOMED_WORD).load(Relaxed) as u32;
         }
         first

@@ -13,7 +13,7 @@ use crate::record::{self, Page};
 use crate::seat;
 use crate::shared::Shared;
 use crate::sync::Ordering::Relaxed;
-use crate::territory::Ground;
+use crate::territory::Area;
 use crate::tier::{class_of, is_small};
 
 /// Frees a slot of this thread's whose page keeps its standing. False when it is none, or free already, or there is more
@@ -67,16 +67,16 @@ impl Shared {
             return Ok(());
         }
         match self.territory.at(at.addr().get()) {
-            Ground::Pages if is_small(layout) => {
+            Area::Pages if is_small(layout) => {
                 // SAFETY: in a block of pages of ours.
                 unsafe { self.free_slot(at, said) }
             }
-            Ground::Chunks | Ground::Large if !is_small(layout) => {
+            Area::Chunks | Area::Large if !is_small(layout) => {
                 // SAFETY: the caller's duty.
                 unsafe { self.free_slowly(at, said) }
             }
-            Ground::Nothing => Err(FreeError::Foreign),
-            Ground::Rest => Err(FreeError::NotASlot),
+            Area::Nothing => Err(FreeError::Foreign),
+            Area::Rest => Err(FreeError::NotASlot),
             _ => Err(FreeError::WrongSize),
         }
     }
@@ -164,8 +164,8 @@ impl Shared {
     unsafe fn free_oddly(self: &Arc<Self>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
         let shared = self;
         match shared.territory.at(at.addr().get()) {
-            Ground::Pages => {}
-            Ground::Nothing => return Err(FreeError::Foreign),
+            Area::Pages => {}
+            Area::Nothing => return Err(FreeError::Foreign),
             _ => return Err(FreeError::WrongSize),
         }
         // SAFETY: in a block of pages of ours.
@@ -196,19 +196,19 @@ impl Shared {
     /// As there.
     pub unsafe fn room_of(self: &Arc<Self>, at: NonNull<u8>) -> Result<usize, FreeError> {
         match self.territory.at(at.addr().get()) {
-            Ground::Pages => {
+            Area::Pages => {
                 // SAFETY: in a block of pages of ours.
                 let page = unsafe { Page::around(at) };
                 self.is_taken(page, at).map(|()| usize::from(page.shape().slot))
             }
             // SAFETY: in a block of chunks of ours.
-            Ground::Chunks => unsafe { self.room_of_chunk(at) },
-            Ground::Large => {
+            Area::Chunks => unsafe { self.room_of_chunk(at) },
+            Area::Large => {
                 let _inside = inside::enter();
                 self.large_bytes(at).ok_or(FreeError::NotASlot)
             }
-            Ground::Rest => Err(FreeError::NotASlot),
-            Ground::Nothing => Err(FreeError::Foreign),
+            Area::Rest => Err(FreeError::NotASlot),
+            Area::Nothing => Err(FreeError::Foreign),
         }
     }
 
@@ -251,11 +251,11 @@ impl Shared {
         let shared = self;
         match shared.territory.at(at.addr().get()) {
             // SAFETY: in a block of chunks of ours; the caller's duty.
-            Ground::Chunks => seat::with_arena(shared, |arena| unsafe { shared.free_chunk(arena, at, said) })
+            Area::Chunks => seat::with_arena(shared, |arena| unsafe { shared.free_chunk(arena, at, said) })
                 .unwrap_or(Err(FreeError::NoMemory)),
-            Ground::Large => shared.free_large(at, said),
-            Ground::Nothing => Err(FreeError::Foreign),
-            Ground::Pages | Ground::Rest => Err(FreeError::NotASlot),
+            Area::Large => shared.free_large(at, said),
+            Area::Nothing => Err(FreeError::Foreign),
+            Area::Pages | Area::Rest => Err(FreeError::NotASlot),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::checked::CHECKED;
 use crate::error::{FreeError, SlotsError};
 use crate::shared::{Books, Large, Shared, refusal};
 use crate::sync::Ordering::Relaxed;
-use crate::territory::Ground;
+use crate::territory::Area;
 
 impl Shared {
     /// Takes memory of its own for an object; with `zero`, it reads as zero. Any alignment up to a block's is had.
@@ -41,7 +41,7 @@ impl Shared {
         let (base, bytes, books) = (held.base(), held.bytes(), self.books(affinity));
         {
             let mut state = self.lock();
-            if !self.territory.set(base.addr().get(), bytes, Ground::Large) {
+            if !self.territory.set(base.addr().get(), bytes, Area::Large) {
                 return Err(SlotsError::NoMemory(BlockError::Exhausted { what: "addresses" }));
             }
             state.large.insert(base.addr().get(), Large { held, affinity });
@@ -74,7 +74,7 @@ impl Shared {
     /// Takes a large object off the map and the table. The caller holds the lock.
     pub fn strike_large(&self, table: &mut std::collections::HashMap<usize, Large>, base: usize) -> Option<Large> {
         let large = table.remove(&base)?;
-        self.territory.set(base, large.held.bytes(), Ground::Nothing);
+        self.territory.set(base, large.held.bytes(), Area::Nothing);
         Some(large)
     }
 

@@ -10,7 +10,7 @@ use crate::error::SlotsError;
 use crate::record::{ALL_PAGES, Header, Page, Standing, link};
 use crate::shared::{Shared, refusal};
 use crate::sync::{AtomicU32, Ordering, Ordering::Relaxed, Ordering::Release, fence};
-use crate::territory::Ground;
+use crate::territory::Area;
 use crate::tier::mark_of;
 
 /// How many pages are populated in one step, once a block of the row was filled.
@@ -286,7 +286,7 @@ impl Shared {
         header.zero.store(if zero { ALL_PAGES } else { 0 }, Relaxed);
         let known = {
             let _state = self.lock();
-            self.territory.set(base.addr().get(), BLOCK_BYTES, Ground::Pages)
+            self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Pages)
         };
         if !known {
             // SAFETY: nobody has seen the block.
@@ -318,7 +318,7 @@ impl Shared {
             let base = header.base().addr().get();
             // Struck first, then waited, with a fence between as in `letters::raise`: who frees a slot here for the second time
             // either is waited for, or finds that the block is not ours any more.
-            self.territory.set(base, BLOCK_BYTES, Ground::Nothing);
+            self.territory.set(base, BLOCK_BYTES, Area::Nothing);
             fence(Ordering::SeqCst);
             self.await_hazards(base);
             if header.mail.pages.load(Relaxed) != 0 {

@@ -18,7 +18,7 @@ use crate::seat;
 use crate::shared::Shared;
 use crate::stats::{Report, SlotsStats};
 use crate::sync::Ordering::Relaxed;
-use crate::territory::Ground;
+use crate::territory::Area;
 use crate::tier::{MOST_SLOT_BYTES, Tier, class_of, is_small, slot_bytes, tier};
 
 /// Memory for objects, packed by kind. See the [crate's documentation](crate). All clones are the same slots.
@@ -359,16 +359,16 @@ impl Slots {
     pub unsafe fn usable_size(&self, at: NonNull<u8>) -> usize {
         match self.shared.territory.at(at.addr().get()) {
             // SAFETY: in a block of pages of ours.
-            Ground::Pages => usize::from(unsafe { Page::around(at) }.shape().slot),
-            Ground::Chunks => {
+            Area::Pages => usize::from(unsafe { Page::around(at) }.shape().slot),
+            Area::Chunks => {
                 // SAFETY: in a block of chunks of ours.
                 unsafe { self.shared.chunk_at(at) }.map_or(0, |(block, chunk)| Chunks::room(block, chunk) * 8)
             }
-            Ground::Large => {
+            Area::Large => {
                 let _inside = inside::enter();
                 self.shared.large_bytes(at).unwrap_or(0)
             }
-            Ground::Rest | Ground::Nothing => 0,
+            Area::Rest | Area::Nothing => 0,
         }
     }
 
@@ -376,7 +376,7 @@ impl Slots {
     /// is not touched: two loads.
     #[inline]
     pub fn owns(&self, at: *const u8) -> bool {
-        self.shared.territory.at(at.addr()) != Ground::Nothing
+        self.shared.territory.at(at.addr()) != Area::Nothing
     }
 
     /// Frees everything of an affinity at once, in all threads' arenas, and gives its blocks back. Returns bytes.

@@ -9,7 +9,7 @@ use crate::affinity::Affinity;
 use crate::record::{ALL_PAGES, Header};
 use crate::shared::{Shared, State};
 use crate::sync::Ordering::{Acquire, Relaxed};
-use crate::territory::Ground;
+use crate::territory::Area;
 
 /// What an affinity holds at one moment. Sizes are bytes, with what objects were rounded up to.
 ///
@@ -124,8 +124,8 @@ impl Shared {
             let Some(base) = self.blocks.base(number) else { continue };
             match self.territory.at(base.addr().get()) {
                 // SAFETY: a block of pages, which stays as long as the lock is held.
-                Ground::Pages => unsafe { count_pages(&mut affinities, Header::of(base)) },
-                Ground::Chunks => {
+                Area::Pages => unsafe { count_pages(&mut affinities, Header::of(base)) },
+                Area::Chunks => {
                     let Some(block) = self.blocks.block(number) else { continue };
                     let in_use = Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind() == Kind::Chunks;
                     if let Some(one) = affinities.get_mut(usize::from(shard_of(block) as u8)).filter(|_| in_use) {

@@ -12,7 +12,7 @@ const ROOTS: usize = 1 << (ADDRESS_BITS - BLOCK_BYTES.ilog2() - LEAF_BITS);
 
 /// What lies around an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ground {
+pub(crate) enum Area {
     /// Nothing of ours.
     Nothing,
     /// A block of pages.
@@ -69,15 +69,15 @@ impl Territory {
 
     /// What lies around an address.
     #[inline]
-    pub fn at(&self, address: usize) -> Ground {
+    pub fn at(&self, address: usize) -> Area {
         let word = self.word(address);
         let inside = address % BLOCK_BYTES / PART <= (word & PARTS) as usize;
         match word & !PARTS {
-            PAGES => Ground::Pages,
-            CHUNKS => Ground::Chunks,
-            LARGE if inside => Ground::Large,
-            REST if inside => Ground::Rest,
-            _ => Ground::Nothing,
+            PAGES => Area::Pages,
+            CHUNKS => Area::Chunks,
+            LARGE if inside => Area::Large,
+            REST if inside => Area::Rest,
+            _ => Area::Nothing,
         }
     }
 
@@ -96,7 +96,7 @@ impl Territory {
     /// Enters or strikes `bytes` bytes from `base` on. False when the address is beyond the table.
     ///
     /// The caller is alone in changing the table, and inside (it may allocate).
-    pub fn set(&self, base: usize, bytes: usize, ground: Ground) -> bool {
+    pub fn set(&self, base: usize, bytes: usize, area: Area) -> bool {
         for step in 0..bytes.div_ceil(BLOCK_BYTES) {
             let address = base + step * BLOCK_BYTES;
             let Some(root) = self.roots.get((address / BLOCK_BYTES) >> LEAF_BITS) else { return false };
@@ -106,13 +106,13 @@ impl Territory {
                 root.store(Box::into_raw(leaf), Ordering::Release);
             }
             let parts = (bytes - step * BLOCK_BYTES).min(BLOCK_BYTES) / PART;
-            let word = match ground {
-                Ground::Nothing => 0,
-                Ground::Pages => PAGES,
-                Ground::Chunks => CHUNKS,
+            let word = match area {
+                Area::Nothing => 0,
+                Area::Pages => PAGES,
+                Area::Chunks => CHUNKS,
                 // Less than a part is nobody's business.
-                Ground::Large | Ground::Rest if parts == 0 => 0,
-                Ground::Large | Ground::Rest => (if step == 0 { LARGE } else { REST }) | (parts as u32 - 1),
+                Area::Large | Area::Rest if parts == 0 => 0,
+                Area::Large | Area::Rest => (if step == 0 { LARGE } else { REST }) | (parts as u32 - 1),
             };
             if let Some(cell) = self.cell(address) {
                 // Release: publishes the header that was written before.
@@ -141,17 +141,17 @@ mod tests {
 
     #[test]
     fn an_address_is_found_and_no_other() {
-        use Ground::{Large, Nothing, Pages, Rest};
+        use Area::{Large, Nothing, Pages, Rest};
         let territory = Territory::new().unwrap();
         let base = 0x7f00_0040_0000;
-        assert_eq!(territory.at(base), Ground::Nothing);
-        assert!(territory.set(base, BLOCK_BYTES, Ground::Pages));
-        assert!(territory.set(base + 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 4096, Ground::Large));
+        assert_eq!(territory.at(base), Area::Nothing);
+        assert!(territory.set(base, BLOCK_BYTES, Area::Pages));
+        assert!(territory.set(base + 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 4096, Area::Large));
         let seen: Vec<_> = (0..6).map(|step| territory.at(base + step * BLOCK_BYTES + 77)).collect();
         assert_eq!(seen, [Pages, Nothing, Large, Rest, Rest, Nothing]);
         assert_eq!(territory.at(base + 4 * BLOCK_BYTES + 4095), Rest);
         assert_eq!(territory.at(base + 4 * BLOCK_BYTES + 4096), Nothing);
-        assert!(territory.set(base + 8 * BLOCK_BYTES, 3 << 19, Ground::Large));
+        assert!(territory.set(base + 8 * BLOCK_BYTES, 3 << 19, Area::Large));
         assert_eq!(territory.at(base + 8 * BLOCK_BYTES + (3 << 19) - 1), Large);
         assert_eq!(territory.at(base + 8 * BLOCK_BYTES + (3 << 19)), Nothing);
         assert!(territory.set(base, BLOCK_BYTES, Nothing));

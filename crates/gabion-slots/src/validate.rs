@@ -18,7 +18,7 @@ use crate::arena::{Arena, Row, Shelf};
 use crate::record::{ALL_PAGES, Header, Page, Standing, link};
 use crate::shared::{Shared, State};
 use crate::sync::{Ordering::Relaxed, lock};
-use crate::territory::Ground;
+use crate::territory::Area;
 
 /// What one page says about itself.
 struct Seen {
@@ -71,7 +71,7 @@ impl Shared {
             let here = header.base().addr().get();
             ensure(header.previous.load(Relaxed) == before, || format!("block {name}: broken list"))?;
             ensure(header.affinity.load(Relaxed) == affinity.index(), || format!("block {name}: another affinity's"))?;
-            ensure(self.territory.at(here + BLOCK_BYTES / 2) == Ground::Pages, || format!("block {name}: unknown"))?;
+            ensure(self.territory.at(here + BLOCK_BYTES / 2) == Area::Pages, || format!("block {name}: unknown"))?;
             let free = header.free.load(Relaxed);
             ensure(free & !ALL_PAGES == 0, || format!("block {name}: page 0 is free"))?;
             let listed = header.has_room.load(Relaxed) != 0;
