@@ -320,6 +320,39 @@ class Owner:
         pass
 
 
+def test_a_cache_that_there_is_no_memory_for(script: Any) -> None:
+    """Address space is short: a large cache is refused, whichever of its tables comes first, and others live on."""
+    pytest.importorskip("resource")
+    said = script(
+        """
+        import resource, gabion
+        first = gabion.Cache("8 GiB")
+        first["key"] = "value"
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        refused = 0
+        for mib in range(1, 60):
+            resource.setrlimit(resource.RLIMIT_AS, (used + (mib << 20), resource.getrlimit(resource.RLIMIT_AS)[1]))
+            caches = []
+            try:
+                for _ in range(20):
+                    caches.append(gabion.Cache("8 GiB"))
+            except gabion.LimitError as error:
+                assert str(error).startswith("no new cache: the operating system "), error
+            except MemoryError:
+                pass  # the interpreter had none for the object itself
+            else:
+                continue
+            refused += 1
+        assert refused > 9, refused
+        assert first["key"] == "value"
+        first.validate()
+        print("done")
+        """
+    )
+    assert said == "done\n"
+
+
 def test_a_cache_in_a_cycle_is_collected() -> None:
     owner = Owner()
     owner.cache["k"], owner.table["k"] = owner.double(2), Reentrant

@@ -1,10 +1,11 @@
 //! A table that leads to stretches of words without the directory.
 
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use crate::error::BlockError;
 use crate::set::BlockSet;
 
 /// A table of *units*: `N` words each in the blocks of one set. An index of one's own that is looked up again and again saves
@@ -16,10 +17,13 @@ pub struct UnitTable<const N: usize> {
 
 impl<const N: usize> UnitTable<N> {
     /// A table of `most` places, which all lead nowhere.
-    pub fn new(set: &Arc<BlockSet>, most: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`BlockError::Refused`] when there is no memory for it.
+    pub fn new(set: &Arc<BlockSet>, most: usize) -> Result<Self, BlockError> {
         // SAFETY: a null pointer is all zero, wherever there are blocks.
-        let units = unsafe { zeroes(most) };
-        Self { set: Arc::clone(set), units }
+        let units = unsafe { zeroes(most) }?;
+        Ok(Self { set: Arc::clone(set), units })
     }
 
     /// How many places there are.
@@ -65,7 +69,10 @@ impl<const N: usize> UnitTable<N> {
 }
 
 /// So many counts of 0, for a long table of which little may ever be used: see `zeroes`.
-pub fn zero_counts(most: usize) -> Box<[AtomicU32]> {
+///
+/// # Errors
+/// [`BlockError::Refused`] when there is no memory for them.
+pub fn zero_counts(most: usize) -> Result<Box<[AtomicU32]>, BlockError> {
     // SAFETY: a count of 0 is all zero.
     unsafe { zeroes(most) }
 }
@@ -75,19 +82,22 @@ pub fn zero_counts(most: usize) -> Box<[AtomicU32]> {
 ///
 /// # Safety
 /// Bytes of 0 are a value of the type.
-unsafe fn zeroes<T>(most: usize) -> Box<[T]> {
+///
+/// # Errors
+/// [`BlockError::Refused`] when there is no memory for them.
+unsafe fn zeroes<T>(most: usize) -> Result<Box<[T]>, BlockError> {
     let layout = Layout::array::<T>(most).expect("a table is no longer than memory");
     if layout.size() == 0 {
-        return Box::default();
+        return Ok(Box::default());
     }
     // SAFETY: the layout has a size. What is returned is null, or memory of that layout, which is what a box of so many
     // values gives back; each of them is whole, because all its bytes are zero (duty of the caller).
     unsafe {
         let memory = alloc_zeroed(layout).cast::<T>();
         if memory.is_null() {
-            handle_alloc_error(layout);
+            return Err(BlockError::Refused { asked: layout.size() as u64, errno: libc::ENOMEM });
         }
-        Box::from_raw(ptr::slice_from_raw_parts_mut(memory, most))
+        Ok(Box::from_raw(ptr::slice_from_raw_parts_mut(memory, most)))
     }
 }
 
@@ -104,8 +114,8 @@ mod tests {
         let pool = Pool::new(system(), Settings::unpooled()).unwrap();
         let set = Arc::new(BlockSet::new(&pool, 1).unwrap());
         let (number, _) = set.map().unwrap();
-        assert!(UnitTable::<512>::new(&set, 0).get(0).is_none());
-        let table = UnitTable::<512>::new(&set, 3);
+        assert!(UnitTable::<512>::new(&set, 0).unwrap().get(0).is_none());
+        let table = UnitTable::<512>::new(&set, 3).unwrap();
         assert_eq!((table.most(), table.bytes()), (3, 24));
         assert!((0..4).all(|place| table.get(place).is_none()));
         let last = WORDS_PER_BLOCK - 512;
@@ -124,7 +134,7 @@ mod tests {
     fn a_block_of_another_set_is_refused() {
         let pool = Pool::new(system(), Settings::unpooled()).unwrap();
         let [one, other] = [(); 2].map(|()| Arc::new(BlockSet::new(&pool, 1).unwrap()));
-        UnitTable::<8>::new(&one, 1).lead(0, other.map().unwrap().0, 0);
+        UnitTable::<8>::new(&one, 1).unwrap().lead(0, other.map().unwrap().0, 0);
     }
 
     #[test]
@@ -132,6 +142,6 @@ mod tests {
     fn words_that_end_behind_their_block_are_refused() {
         let pool = Pool::new(system(), Settings::unpooled()).unwrap();
         let set = Arc::new(BlockSet::new(&pool, 1).unwrap());
-        UnitTable::<8>::new(&set, 1).lead(0, set.map().unwrap().0, WORDS_PER_BLOCK - 7);
+        UnitTable::<8>::new(&set, 1).unwrap().lead(0, set.map().unwrap().0, WORDS_PER_BLOCK - 7);
     }
 }

@@ -101,7 +101,7 @@ impl Core {
         // Hashes spread a little unevenly: by less than this, whatever the share.
         let share = indexed(room) / LEAST_ENTRY / shards as u64;
         let most_entries = share + share / 8 + 4096;
-        let shards: Box<[Shard]> = (0..shards).map(|_| Shard::new(&pages, most_entries)).collect();
+        let shards: Box<[Shard]> = (0..shards).map(|_| Shard::new(&pages, most_entries)).collect::<Result<_, _>>()?;
         let fixed = shards.iter().map(Shard::fixed_bytes).sum();
         memory.take(fixed)?;
         let ledger = Ledger::new(limit);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use gabion_blocks::BlockError;
 use gabion_pile::Place;
 
 use crate::hash::{KEPT_BITS, SEGMENT_BITS};
@@ -36,12 +37,14 @@ pub(crate) struct Ghosts {
 }
 
 impl Ghosts {
-    pub fn new(pages: &Arc<Pages>, most: u64) -> Self {
+    /// # Errors
+    /// That there is no memory for the tables.
+    pub fn new(pages: &Arc<Pages>, most: u64) -> Result<Self, BlockError> {
         // More than the index has segments for, whatever the limit.
         let most = most.min(FULL << SEGMENT_BITS);
-        let ring = Strip::new(pages, ((most + most / 4 + HOLES) / UNIT_WORDS as u64 + 2) as usize);
+        let ring = Strip::new(pages, ((most + most / 4 + HOLES) / UNIT_WORDS as u64 + 2) as usize)?;
         let stash = Stash::default();
-        Self { index: Segments::new(pages, most), stash, ring, oldest: 0, next: 0, weight: 0 }
+        Ok(Self { index: Segments::new(pages, most)?, stash, ring, oldest: 0, next: 0, weight: 0 })
     }
 
     /// How many there are.
@@ -203,7 +206,7 @@ mod tests {
     fn ghosts(memory: u64) -> (Ghosts, Arc<Budget>) {
         let memory = Arc::new(Budget::new(memory));
         let pages = Arc::new(Pages::new(&memory).unwrap());
-        (Ghosts::new(&pages, 50_000), memory)
+        (Ghosts::new(&pages, 50_000).unwrap(), memory)
     }
 
     /// A hash with a tag, as the cache's have.

@@ -123,8 +123,11 @@ pub(crate) struct Strip {
 
 impl Strip {
     /// A strip with room for `most` units.
-    pub fn new(pages: &Arc<Pages>, most: usize) -> Self {
-        Self { pages: Arc::clone(pages), table: UnitTable::new(&pages.set, most) }
+    ///
+    /// # Errors
+    /// That there is no memory for its table.
+    pub fn new(pages: &Arc<Pages>, most: usize) -> Result<Self, BlockError> {
+        Ok(Self { pages: Arc::clone(pages), table: UnitTable::new(&pages.set, most)? })
     }
 
     /// Units that may ever be.
@@ -176,7 +179,7 @@ mod tests {
     fn units_of_several_strips_share_pages_and_give_them_back() {
         let memory = Arc::new(Budget::new(3 * PAGE_BYTES as u64));
         let pages = Arc::new(Pages::new(&memory).unwrap());
-        let (one, other) = (Strip::new(&pages, 100), Strip::new(&pages, 3));
+        let (one, other) = (Strip::new(&pages, 100).unwrap(), Strip::new(&pages, 3).unwrap());
         for index in 0..3 {
             other.put(index, |unit| unit[7].store(index as u64, Relaxed)).unwrap();
         }

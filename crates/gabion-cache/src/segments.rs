@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use gabion_blocks::prefetch;
+use gabion_blocks::{BlockError, prefetch};
 use gabion_pile::Place;
 
 use crate::bucket::{
@@ -111,10 +111,12 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Self {
+    /// # Errors
+    /// That there is no memory for the table.
+    pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Result<Self, BlockError> {
         let most = (most_entries / (FULL / 3) + 2).min(1 << SEGMENT_BITS) as usize;
         let zero = || AtomicU64::new(0);
-        Self { strip: Strip::new(pages, most), parts: zero(), version: zero(), stashed: zero() }
+        Ok(Self { strip: Strip::new(pages, most)?, parts: zero(), version: zero(), stashed: zero() })
     }
 
     #[inline]

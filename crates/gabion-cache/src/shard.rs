@@ -136,13 +136,15 @@ pub(crate) struct State {
 }
 
 impl Shard {
-    pub fn new(pages: &Purposes, most_entries: u64) -> Self {
-        let ghosts = pages.ghosts.as_ref().map(|pages| Box::new(Ghosts::new(pages, most_entries)));
-        Self {
-            segments: Segments::new(&pages.cells, most_entries),
-            sketches: Sketches::new(&pages.sketches, most_entries),
+    /// # Errors
+    /// That there is no memory for the tables that lead to its index.
+    pub fn new(pages: &Purposes, most_entries: u64) -> Result<Self, BlockError> {
+        let ghosts = pages.ghosts.as_ref().map(|pages| Ghosts::new(pages, most_entries)).transpose()?.map(Box::new);
+        Ok(Self {
+            segments: Segments::new(&pages.cells, most_entries)?,
+            sketches: Sketches::new(&pages.sketches, most_entries)?,
             state: Aligned(Mutex::new(State { ghosts, ..State::default() })),
-        }
+        })
     }
 
     /// Bytes of the shard itself, and of the tables that lead to its index: as many from the first entry to the last.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use gabion_blocks::{prefetch, zero_counts};
+use gabion_blocks::{BlockError, prefetch, zero_counts};
 
 use crate::growth::{Parts, bounds, partner};
 use crate::hash::{KEPT_BITS, SEGMENT_BITS};
@@ -50,12 +50,14 @@ pub(crate) struct Ahead<'a> {
 }
 
 impl Sketches {
-    pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Self {
-        let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2).min(1 << SEGMENT_BITS) as usize);
-        let epochs = zero_counts(strip.most());
+    /// # Errors
+    /// That there is no memory for the tables.
+    pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Result<Self, BlockError> {
+        let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2).min(1 << SEGMENT_BITS) as usize)?;
+        let epochs = zero_counts(strip.most())?;
         let zero = || AtomicU64::new(0);
         let (parts, noted, late, least, most) = (zero(), zero(), zero(), zero(), zero());
-        Self { strip, parts, epochs, epoch: AtomicU32::new(0), noted, late, least, most }
+        Ok(Self { strip, parts, epochs, epoch: AtomicU32::new(0), noted, late, least, most })
     }
 
     /// Bytes of all sketches.
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn a_hit_is_noted_when_the_next_one_comes() {
         let memory = Arc::new(Budget::new(PAGE_BYTES as u64));
-        let sketches = Sketches::new(&Arc::new(Pages::new(&memory).unwrap()), 100);
+        let sketches = Sketches::new(&Arc::new(Pages::new(&memory).unwrap()), 100).unwrap();
         let (one, other) = (7, (1 << KEPT_BITS) - 1);
         sketches.note_hit(one);
         assert_eq!(sketches.frequency(one), 0, "there is no sketch yet");

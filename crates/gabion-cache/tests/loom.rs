@@ -61,9 +61,10 @@ mod pages {
     }
 
     impl Strip {
-        pub fn new(_: &Arc<Pages>, _most: usize) -> Self {
+        #[expect(clippy::unnecessary_wraps, reason = "as what it stands for")]
+        pub fn new(_: &Arc<Pages>, _most: usize) -> Result<Self, BlockError> {
             let unit = || [(); UNIT_WORDS].map(|()| AtomicU64::new(0));
-            Self { units: [unit(), unit()], there: [AtomicBool::new(false), AtomicBool::new(false)] }
+            Ok(Self { units: [unit(), unit()], there: [AtomicBool::new(false), AtomicBool::new(false)] })
         }
 
         pub fn table_bytes(&self) -> u64 {
@@ -110,7 +111,7 @@ struct Index {
 
 /// With keys 0 and 1 in it.
 fn index() -> (Arc<Index>, Stash) {
-    let (segments, mut stash) = (Segments::new(&std::sync::Arc::new(pages::Pages), 0), Stash::default());
+    let (segments, mut stash) = (Segments::new(&std::sync::Arc::new(pages::Pages), 0).unwrap(), Stash::default());
     insert(&segments, &mut stash, 0);
     insert(&segments, &mut stash, 1);
     (Arc::new(Index { segments, payload: UnsafeCell::new(0) }), stash)

@@ -59,12 +59,28 @@ impl Shared {
 
     #[cold]
     fn rent_cut_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
+        self.rent_next_pieces(asked, class, clean, false).or_else(|error| {
+            // A block for each class in use can be all that the limit allows, or the system has, and nearly all of it free.
+            if let Some(piece) = self.rent_larger_piece(class, clean) {
+                return Ok(piece);
+            }
+            // Only the system's own memory is worth waiting for here.
+            let waits = matches!(error, BlockError::NoMemory { .. });
+            if waits { self.rent_next_pieces(asked, class, clean, true) } else { Err(error) }
+        })
+    }
+
+    /// One of the pieces of [`Shared::cut_or_steal`]; the others go into this thread's cache.
+    fn rent_next_pieces(
+        &'static self,
+        asked: usize,
+        class: usize,
+        clean: bool,
+        patiently: bool,
+    ) -> Result<Piece, BlockError> {
         let mut pieces = [None; MOST_TAKEN];
-        match self.cut_or_steal(asked, class, clean, &mut pieces[..batch(class)]) {
-            Ok(taken) => Ok(self.keep_all_but_one(&mut pieces[..taken], class).expect("one piece at least")),
-            // A block for each class in use can be all that the limit allows, and nearly all of it free.
-            Err(error) => self.rent_larger_piece(class, clean).ok_or(error),
-        }
+        let taken = self.cut_or_steal(asked, class, clean, patiently, &mut pieces[..batch(class)])?;
+        Ok(self.keep_all_but_one(&mut pieces[..taken], class).expect("one piece at least"))
     }
 
     /// Takes a free piece of the next larger class that any arena has one of.
@@ -115,6 +131,7 @@ impl Shared {
         asked: usize,
         class: usize,
         clean: bool,
+        patiently: bool,
         into: &mut [Option<Piece>],
     ) -> Result<usize, BlockError> {
         let home = self.arena(seat::arena(self));
@@ -128,7 +145,8 @@ impl Shared {
             span
         } else {
             self.reserve(asked as u64, BLOCK_BYTES as u64)?;
-            self.map_reserved(asked as u64, BLOCK_BYTES, BLOCK_CLASS)?
+            let map = if patiently { Self::map_reserved } else { Self::map_reserved_at_once };
+            map(self, asked as u64, BLOCK_BYTES, BLOCK_CLASS)?
         };
         self.cut(span, home, asked, class, clean, into)
     }

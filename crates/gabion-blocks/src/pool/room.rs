@@ -242,11 +242,23 @@ impl Shared {
     /// # Errors
     /// [`BlockError::NoMemory`], after all that is idle was given back and the pool's patience is at its end.
     pub fn map_reserved(&self, asked: u64, bytes: usize, class: usize) -> Result<&'static Span, BlockError> {
-        self.map_patiently(bytes, class).map_err(|errno| {
-            self.ledger.give(bytes as u64);
-            self.admission.room_made();
-            self.no_memory(asked, errno)
-        })
+        self.map_patiently(bytes, class).map_err(|errno| self.undrawn(asked, bytes, errno))
+    }
+
+    /// As [`Shared::map_reserved`], without patience.
+    ///
+    /// # Errors
+    /// [`BlockError::NoMemory`], after all that is idle was given back.
+    pub fn map_reserved_at_once(&self, asked: u64, bytes: usize, class: usize) -> Result<&'static Span, BlockError> {
+        self.map_at_once(bytes, class).map_err(|errno| self.undrawn(asked, bytes, errno))
+    }
+
+    /// What to say when bytes that were drawn on the ledger cannot be mapped. They are returned to it.
+    #[cold]
+    fn undrawn(&self, asked: u64, bytes: usize, errno: i32) -> BlockError {
+        self.ledger.give(bytes as u64);
+        self.admission.room_made();
+        self.no_memory(asked, errno)
     }
 
     fn map_patiently(&self, bytes: usize, class: usize) -> Result<&'static Span, i32> {

@@ -53,7 +53,7 @@ impl CacheTable {
         let table = TableOptions { max_bytes: None, ttl, idle };
         let (mode, shards) = (options::mode(py, policy)?, crate::pile::shards(py)?);
         let settings = CacheOptions { max_bytes, mode, shards, table, ..CacheOptions::default() };
-        let cache = Cache::with_options(&settings).map_err(|error| crate::pile::no_pile(py, &error))?;
+        let cache = Cache::with_options(&settings).map_err(|error| crate::pile::not_made(py, "cache", &error))?;
         let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
         let table = (*cache).clone();
         let store = Arc::new(Store { cache, heard: AtomicBool::new(false) });

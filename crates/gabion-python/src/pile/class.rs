@@ -67,7 +67,7 @@ impl Pile {
         }
         let codec = Codec::new(py)?;
         let options = PileOptions { max_bytes, shards: shards(py)?, os: None };
-        let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::no_pile(py, &error))?;
+        let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::not_made(py, "pile", &error))?;
         Ok(Self::empty(pile, codec))
     }
 

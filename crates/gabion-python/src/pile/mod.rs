@@ -40,7 +40,7 @@ mod class;
 mod hot;
 
 pub(crate) use class::shards;
-pub(crate) use refusal::no_pile;
+pub(crate) use refusal::not_made;
 
 use pyo3::prelude::*;
 

@@ -120,8 +120,8 @@ pub(super) fn closed(py: Python<'_>) -> PyErr {
     own_error(py, |errors| &errors.closed, "this pile was closed: its objects are gone; make a new gabion.Pile()")
 }
 
-/// For a pile that could not be made.
+/// For a pile or a cache that could not be made.
 #[cold]
-pub(crate) fn no_pile(py: Python<'_>, error: &BlockError) -> PyErr {
-    own_error(py, |errors| &errors.limit, &format!("no new pile: {error}"))
+pub(crate) fn not_made(py: Python<'_>, what: &str, error: &BlockError) -> PyErr {
+    own_error(py, |errors| &errors.limit, &format!("no new {what}: {error}"))
 }

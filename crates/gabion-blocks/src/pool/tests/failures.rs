@@ -102,6 +102,22 @@ fn a_passing_shortage_is_sat_out() {
     close(pool, twin);
 }
 
+/// Each small buffer that needed a block of its class waited as long as patience goes, and was then served by one that is cut.
+#[test]
+fn a_larger_piece_serves_before_anybody_waits_for_the_system() {
+    let (pool, twin) = pool_with(|settings| settings.patience = Duration::from_secs(3600));
+    let larger = rent(&pool, 5000);
+    twin.refuse_after(0);
+    assert_eq!(rent(&pool, 100).len(), 100);
+    assert_eq!(pool.stats().retries, 1, "after what is idle was given back");
+    twin.refuse_after(i64::MAX);
+    drop(larger);
+    // Where there is none, somebody waits.
+    twin.refuse_some_after(0, 4);
+    assert_eq!(rent(&pool, 200_000).len(), 200_000);
+    close(pool, twin);
+}
+
 #[test]
 fn a_lasting_shortage_is_refused_when_patience_ends() {
     let (pool, twin) = pool_with(|settings| settings.patience = Duration::from_millis(100));
