@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use gabion_blocks::BlockError;
-use gabion_pile::{PileError, Place, Pointer};
+use gabion_pile::{PileError, Place, Pointer, SLOT_PAYLOAD};
 
 use crate::clock::now;
 use crate::entry::stored;
@@ -179,7 +179,11 @@ impl<'a> Locked<'a> {
         let key = if request.value.len() == length { &[][..] } else { request.image.key };
         let pointer = match request.value {
             Value::Whole(value) if key.is_empty() => self.put_payload(request, &[value], length),
-            Value::Whole(value) => self.put_payload(request, &[&[key, value].concat()], length),
+            Value::Whole(value) if length <= SLOT_PAYLOAD => {
+                self.put_payload(request, &[&[key, value].concat()], length)
+            }
+            Value::Whole(value) => self.put_payload(request, &[key, value], length),
+            Value::Pieces(pieces) if key.is_empty() => self.put_payload(request, pieces, length),
             Value::Pieces(pieces) => self.put_payload(request, &[&[key], pieces].concat(), length),
         }?;
         let mut payload = std::mem::take(&mut self.state.payload);
@@ -215,7 +219,7 @@ impl<'a> Locked<'a> {
                 return Ok(pointer);
             }
         }
-        pile.put_pieces(payload).map_err(|error| match error {
+        pile.put_pieces(payload, 0).map_err(|error| match error {
             PileError::Memory { cause, .. } => Lack::Pages(cause),
             _ => Lack::Room,
         })

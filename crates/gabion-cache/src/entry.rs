@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::Run;
 use gabion_heap::{MAX_SLOT_WORDS, slot_words};
-use gabion_pile::{Body, CHUNK_PAYLOAD, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf};
+use gabion_pile::{Body, CHUNK_PAYLOAD, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf, SLOT_PAYLOAD};
 
 use crate::bucket::PLACE;
 use crate::hash::KEPT_BITS;
@@ -45,8 +45,6 @@ pub(crate) const DUE: usize = 2;
 const PREVIOUS: usize = 3;
 const NEXT: usize = 4;
 
-/// Bytes of the longest payload that lies in its slot.
-const MOST_INLINE: usize = (MAX_SLOT_WORDS - 1) * 8;
 /// The longest image that lies in its entry.
 const MOST_IMAGE: usize = 512;
 
@@ -175,11 +173,11 @@ impl Layout {
             flag(timed, Flags::TIMED) | flag(times.end.is_some(), Flags::END) | flag(times.ttl.is_some(), Flags::TTL);
         let flags = Flags(bits);
         let length = flags.image_at() * 8 + image.len() + value;
-        if length <= MOST_INLINE {
+        if length <= SLOT_PAYLOAD {
             return Self { flags, image: image.len(), rest: None, stored: stored(length) };
         }
         let flags = Flags(bits | Flags::SPLIT);
-        let apart = image.len() <= MOST_IMAGE && value > MOST_INLINE;
+        let apart = image.len() <= MOST_IMAGE && value > SLOT_PAYLOAD;
         let (inline, rest) = if apart { (image.len(), value) } else { (image.prefix_len, image.key.len() + value) };
         let stored = stored(flags.image_at() * 8 + inline) + stored(rest);
         Self { flags, image: inline, rest: Some(rest), stored }

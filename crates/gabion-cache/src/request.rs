@@ -33,7 +33,7 @@ pub(crate) struct Request<'a> {
     pub record: &'a Record,
     pub image: &'a Image<'a>,
     pub hash: KeyHash,
-    /// In pieces only where it is the entry's second object, and too long for a chunk.
+    /// In pieces only where it is longer than a slot, and so the entry's second object.
     pub value: Value<'a>,
     pub layout: Layout,
     pub due: Option<Due>,

@@ -1,11 +1,11 @@
 //! A value on its way in: bytes in one piece, or in several.
 
-use gabion_pile::CHUNK_PAYLOAD;
+use gabion_pile::SLOT_PAYLOAD;
 
 /// The bytes of a value. Every method that stores one takes what can be made into this: `&[u8]`, `&[u8; N]`, `&Vec<u8>`, and
 /// lists of pieces, which lie one behind the other in the cache.
 ///
-/// Pieces of more than 1 MiB together are copied once, straight to where they stay.
+/// Pieces of more than 1016 bytes together are copied once, straight to where they stay.
 ///
 /// ```
 /// use gabion_cache::{Cache, PutOptions, ReadBuf};
@@ -41,12 +41,12 @@ impl Value<'_> {
         self.len() == 0
     }
 
-    /// The one piece that pieces are to be made first, where a value is short enough to be copied once more.
+    /// The one piece that pieces are to be made first, where a value is so short that it may lie in its entry.
     #[inline]
     pub(crate) fn joined(&self) -> Option<Vec<u8>> {
         match self {
             Self::Whole(_) => None,
-            Self::Pieces(pieces) => (self.len() <= CHUNK_PAYLOAD).then(|| pieces.concat()),
+            Self::Pieces(pieces) => (self.len() <= SLOT_PAYLOAD).then(|| pieces.concat()),
         }
     }
 }

@@ -12,13 +12,16 @@ use gabion_heap::{Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLO
 use crate::large::ChargedRun;
 use crate::pins::Pinned;
 use crate::pointer::Pointer;
-use crate::protocol::{disturb, overwrite, reuse};
+use crate::protocol::{disturb, overwrite, reuse, reuse_in_pieces};
 use crate::shard::Inner;
 use crate::slot::{GUEST_WORDS, Slot, guest_header};
 use crate::word::{GuestHeader, State, Word};
 
 /// The longest payload that lies in a chunk; longer ones get a run of their own.
 pub const CHUNK_PAYLOAD: usize = 1 << 20;
+
+/// The longest payload that lies in a slot.
+pub const SLOT_PAYLOAD: usize = (MAX_SLOT_WORDS - 1) * 8;
 
 /// Whether a payload may stay in room of this capacity: it fits, and what stays unused is little (64 bytes or a
 /// quarter) or was asked for.
@@ -29,8 +32,33 @@ fn sits_well(payload: usize, capacity: usize, reserved: bool) -> bool {
 /// What is to be stored: the bytes, and the run that they already lie in when they are too long for anything else.
 #[derive(Clone, Copy)]
 pub(crate) struct Payload<'a> {
-    pub bytes: &'a [u8],
-    pub run: Option<&'a Arc<ChargedRun>>,
+    /// The bytes, if they are in one piece.
+    whole: &'a [u8],
+    /// The pieces, if there are several.
+    pieces: &'a [&'a [u8]],
+    pub length: usize,
+    run: Option<&'a Arc<ChargedRun>>,
+}
+
+impl<'a> Payload<'a> {
+    /// Of bytes in one piece.
+    pub fn whole(bytes: &'a [u8], run: Option<&'a Arc<ChargedRun>>) -> Self {
+        Self { whole: bytes, pieces: &[], length: bytes.len(), run }
+    }
+
+    /// Of so many bytes in pieces, one behind the other: more than fit into a slot, which is written in one go.
+    pub fn in_pieces(pieces: &'a [&'a [u8]], length: usize) -> Self {
+        debug_assert!(length > SLOT_PAYLOAD, "{length} bytes may go into a slot");
+        Self { whole: &[], pieces, length, run: None }
+    }
+
+    /// Writes it to a place outside its slot, and commits.
+    fn reuse(&self, place: (&Block<'_>, usize), commit: (&Block<'_>, usize, u64)) {
+        match self.pieces {
+            [] => reuse(place, self.whole, commit),
+            pieces => reuse_in_pieces(place, pieces, commit),
+        }
+    }
 }
 
 /// A payload that is away, in a slot or a chunk.
@@ -101,11 +129,11 @@ impl Inner {
     /// Stores a payload with room for `capacity` bytes.
     pub fn put(&mut self, ground: Ground<'_>, payload: Payload<'_>, capacity: usize) -> Result<Pointer, HeapError> {
         let words = 1 + capacity.div_ceil(8);
-        let bytes = payload.bytes;
-        let reserved = capacity > bytes.len();
+        let length = payload.length;
+        let reserved = capacity > length;
         if words <= MAX_SLOT_WORDS {
             let slot = self.heap.take_slot(ground, class_for_words(words))?;
-            return Ok(self.fill(slot, bytes, reserved));
+            return Ok(self.fill(slot, payload.whole, reserved));
         }
         let (block, at) = self.heap.take_slot(ground, 0)?;
         let generation = Word(block.word(at.word()).load(Relaxed)).generation();
@@ -115,7 +143,7 @@ impl Inner {
         self.heap.free_slot(ground, at, false, true)?;
         block.word(at.word()).store(away.0, Release);
         self.objects += 1;
-        self.used_bytes += bytes.len() as u64;
+        self.used_bytes += length as u64;
         Ok(Pointer::new(at, generation))
     }
 
@@ -132,8 +160,7 @@ impl Inner {
             return Ok(Word::large(generation, self.large.add(Arc::clone(run))));
         }
         let words = 1 + capacity.div_ceil(8);
-        let payload = payload.bytes;
-        let reserved = capacity > payload.len();
+        let reserved = capacity > payload.length;
         let (block, at, kind) = if words < MAX_SLOT_WORDS {
             let (block, at) = self.heap.take_body(ground, class_for_words(words + 1))?;
             (block, at, Kind::Slots)
@@ -142,8 +169,8 @@ impl Inner {
             (block, at, Kind::Chunks)
         };
         let header = guest_header(kind, at);
-        let commit = GuestHeader::new(payload.len(), owner);
-        reuse((&block, header + 1), payload, (&block, header, commit.0));
+        let commit = GuestHeader::new(payload.length, owner);
+        payload.reuse((&block, header + 1), (&block, header, commit.0));
         self.moved += 1;
         Ok(Word::away(generation, at, reserved))
     }
@@ -163,11 +190,11 @@ impl Inner {
             State::Inline { .. } => self.replace_inline(ground, slot, word, payload)?,
             State::Away { at, reserved } => self.replace_away(ground, slot, word, payload, at, reserved)?,
             State::Large { index } => {
-                if !self.come_home(ground, slot, word, payload.bytes, false) {
-                    let moved = self.move_out(ground, slot.at, word.generation(), payload, payload.bytes.len());
+                if !self.come_home(ground, slot, word, payload, false) {
+                    let moved = self.move_out(ground, slot.at, word.generation(), payload, payload.length);
                     match moved {
                         Ok(away) => slot.block.word(slot.at.word()).store(away.0, Release),
-                        Err(_) if self.come_home(ground, slot, word, payload.bytes, true) => {}
+                        Err(_) if self.come_home(ground, slot, word, payload, true) => {}
                         Err(error) => return Err(error),
                     }
                 }
@@ -175,7 +202,7 @@ impl Inner {
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         }
-        self.used_bytes = self.used_bytes + payload.bytes.len() as u64 - before as u64;
+        self.used_bytes = self.used_bytes + payload.length as u64 - before as u64;
         Ok(old)
     }
 
@@ -187,10 +214,10 @@ impl Inner {
         payload: Payload<'_>,
     ) -> Result<(), HeapError> {
         let State::Inline { reserved, pinned, .. } = word.state() else { unreachable!("the caller saw it inline") };
-        let (capacity, at, bytes) = (slot.capacity(), slot.at.word(), payload.bytes);
-        if pinned || !sits_well(bytes.len(), capacity, reserved) {
+        let (capacity, at, length) = (slot.capacity(), slot.at.word(), payload.length);
+        if pinned || !sits_well(length, capacity, reserved) {
             // A reserve moves with its object.
-            let room = if reserved { bytes.len().max(capacity) } else { bytes.len() };
+            let room = if reserved { length.max(capacity) } else { length };
             match self.move_out(ground, slot.at, word.generation(), payload, room) {
                 Ok(away) => {
                     slot.block.word(at).store(away.0, Release);
@@ -201,14 +228,14 @@ impl Inner {
                     }
                     return Ok(());
                 }
-                Err(error) if pinned || bytes.len() > capacity => return Err(error),
+                Err(error) if pinned || length > capacity => return Err(error),
                 // No room elsewhere: it fits here, if not well.
                 Err(_) => {}
             }
         }
-        let commit = Word::inline(word.generation(), bytes.len(), reserved, self.next_version());
+        let commit = Word::inline(word.generation(), length, reserved, self.next_version());
         let busy = Word::busy(word.generation());
-        overwrite((&slot.block, at + 1), bytes, busy.0, (&slot.block, at, commit.0));
+        overwrite((&slot.block, at + 1), payload.whole, busy.0, (&slot.block, at, commit.0));
         Ok(())
     }
 
@@ -221,34 +248,34 @@ impl Inner {
         at: Loc,
         reserved: bool,
     ) -> Result<(), HeapError> {
-        let bytes = payload.bytes;
-        if !reserved && self.come_home(ground, slot, word, bytes, false) {
+        let length = payload.length;
+        if !reserved && self.come_home(ground, slot, word, payload, false) {
             self.free_guest(ground, at);
             return Ok(());
         }
         let guest = Guest::find(ground, at);
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
-        if pinned || !sits_well(bytes.len(), capacity, reserved) {
-            let room = if reserved { bytes.len().max(capacity) } else { bytes.len() };
+        if pinned || !sits_well(length, capacity, reserved) {
+            let room = if reserved { length.max(capacity) } else { length };
             match self.move_out(ground, slot.at, word.generation(), payload, room) {
                 Ok(away) => {
                     slot.block.word(slot.at.word()).store(away.0, Release);
                     self.free_guest(ground, at);
                     return Ok(());
                 }
-                Err(_) if self.come_home(ground, slot, word, bytes, true) => {
+                Err(_) if self.come_home(ground, slot, word, payload, true) => {
                     self.free_guest(ground, at);
                     return Ok(());
                 }
-                Err(error) if pinned || bytes.len() > capacity => return Err(error),
+                Err(error) if pinned || length > capacity => return Err(error),
                 Err(_) => {}
             }
         }
         let busy = Word::busy(word.generation());
         slot.block.word(slot.at.word()).store(busy.0, Relaxed);
         guest.disturb();
-        let commit = GuestHeader::new(bytes.len(), slot.at);
-        reuse((&guest.block, guest.header + 1), bytes, (&guest.block, guest.header, commit.0));
+        let commit = GuestHeader::new(length, slot.at);
+        payload.reuse((&guest.block, guest.header + 1), (&guest.block, guest.header, commit.0));
         slot.block.word(slot.at.word()).store(word.0, Release);
         Ok(())
     }
@@ -260,18 +287,18 @@ impl Inner {
         ground: Ground<'_>,
         slot: &Slot<'_>,
         word: Word,
-        payload: &[u8],
+        payload: Payload<'_>,
         loosely: bool,
     ) -> bool {
-        if !sits_well(payload.len(), slot.capacity(), loosely) {
+        if !sits_well(payload.length, slot.capacity(), loosely) {
             return false;
         }
         if self.heap.take_own_body(ground, slot.at).is_err() {
             return false;
         }
         let at = slot.at.word();
-        let commit = Word::inline(word.generation(), payload.len(), false, self.next_version());
-        reuse((&slot.block, at + 1), payload, (&slot.block, at, commit.0));
+        let commit = Word::inline(word.generation(), payload.length, false, self.next_version());
+        reuse((&slot.block, at + 1), payload.whole, (&slot.block, at, commit.0));
         true
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_blocks::make_room;
 use gabion_heap::slots_in_page;
 
-use crate::change::Guest;
+use crate::change::{Guest, Payload};
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::shard::Inner;
@@ -62,7 +62,7 @@ impl Pile {
             }
             payload.resize(length, 0);
             host.block.read(host.header + 1, payload);
-            if inner.come_home(self.ground(), &slot, word, payload, true) {
+            if inner.come_home(self.ground(), &slot, word, Payload::whole(payload, None), true) {
                 inner.free_guest(self.ground(), guest);
             }
         }

@@ -80,7 +80,7 @@ mod tests;
 
 pub use brief::BriefGlance;
 pub use buf::ReadBuf;
-pub use change::CHUNK_PAYLOAD;
+pub use change::{CHUNK_PAYLOAD, SLOT_PAYLOAD};
 pub use error::{PileError, PointerFault};
 pub use iterate::{Cursor, Pointers};
 pub use long::{Long, Reading};
@@ -94,6 +94,6 @@ pub use view::View;
 pub mod model {
     //! The protocol alone, for the model checker.
     pub use crate::protocol::{
-        Memory, Words, copy_unless_changed, disturb, overwrite, reuse, second_guard, unchanged_while,
+        Memory, Words, copy_unless_changed, disturb, overwrite, reuse, reuse_in_pieces, second_guard, unchanged_while,
     };
 }

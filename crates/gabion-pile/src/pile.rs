@@ -10,7 +10,7 @@ use gabion_blocks::{
 };
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
-use crate::change::{CHUNK_PAYLOAD, Payload};
+use crate::change::{CHUNK_PAYLOAD, Payload, SLOT_PAYLOAD};
 use crate::error::{PileError, PointerFault};
 use crate::large::ChargedRun;
 use crate::pointer::Pointer;
@@ -160,8 +160,7 @@ impl Pile {
         if payload.len() > CHUNK_PAYLOAD {
             return self.put_run(&[payload]);
         }
-        let capacity = payload.len().saturating_add(reserve).min(CHUNK_PAYLOAD);
-        self.put_payload(Payload { bytes: payload, run: None }, capacity)
+        self.put_payload(Payload::whole(payload, None), reserve)
     }
 
     /// As [`Pile::put`] without a reserve, for an owner that can make room itself: when there is none, the pages that are
@@ -179,8 +178,11 @@ impl Pile {
         if payload.len() > CHUNK_PAYLOAD {
             return self.put_run(&[payload]);
         }
-        let (own, ground, length) = (self.own_shard(), self.ground(), payload.len());
-        let payload = Payload { bytes: payload, run: None };
+        self.try_put_payload(Payload::whole(payload, None))
+    }
+
+    fn try_put_payload(&self, payload: Payload<'_>) -> Result<Pointer, PileError> {
+        let (own, ground, length) = (self.own_shard(), self.ground(), payload.length);
         let put = |shard: usize| self.shards[shard].lock().put(ground, payload, length);
         put(own).or_else(|error| {
             let others = (0..self.shards.len()).filter(|&shard| shard != own);
@@ -196,18 +198,26 @@ impl Pile {
     pub fn try_put_pieces(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
         match pieces {
             [payload] => self.try_put(payload),
-            _ if total(pieces) > CHUNK_PAYLOAD => self.put_run(pieces),
-            _ => self.try_put(&pieces.concat()),
+            _ => self.try_put_several(pieces),
         }
     }
 
-    /// As [`Pile::put`], of a payload that lies in several pieces, one behind the other. One of more than 1 MiB is copied once,
-    /// straight to where it stays.
+    #[cold]
+    fn try_put_several(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
+        match total(pieces) {
+            ..=SLOT_PAYLOAD => self.try_put(&pieces.concat()),
+            length @ ..=CHUNK_PAYLOAD => self.try_put_payload(Payload::in_pieces(pieces, length)),
+            _ => self.put_run(pieces),
+        }
+    }
+
+    /// As [`Pile::put`], of a payload that lies in several pieces, one behind the other. One that is longer than
+    /// [`SLOT_PAYLOAD`] is copied once, straight to where it stays.
     ///
     /// ```
     /// # let pile = gabion_pile::Pile::new()?;
     /// let (mut buf, large) = (gabion_pile::ReadBuf::new(), vec![7; 3 << 20]);
-    /// let pointer = pile.put_pieces(&[&b"in "[..], b"", b"pieces"])?;
+    /// let pointer = pile.put_pieces(&[&b"in "[..], b"", b"pieces"], 0)?;
     /// assert_eq!(pile.read(pointer, &mut buf)?, b"in pieces");
     /// pile.replace_pieces(pointer, &[&b"head"[..], &large, b"tail"])?;
     /// assert_eq!(pile.read(pointer, &mut buf)?, [&b"head"[..], &large, b"tail"].concat());
@@ -216,22 +226,26 @@ impl Pile {
     ///
     /// # Errors
     /// As [`Pile::put`].
-    pub fn put_pieces(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
+    pub fn put_pieces(&self, pieces: &[&[u8]], reserve: usize) -> Result<Pointer, PileError> {
         match pieces {
-            [payload] => self.put(payload, 0),
-            _ if total(pieces) > CHUNK_PAYLOAD => self.put_run(pieces),
-            _ => self.put(&pieces.concat(), 0),
+            [payload] => self.put(payload, reserve),
+            _ => match total(pieces) {
+                ..=SLOT_PAYLOAD => self.put(&pieces.concat(), reserve),
+                length @ ..=CHUNK_PAYLOAD => self.put_payload(Payload::in_pieces(pieces, length), reserve),
+                _ => self.put_run(pieces),
+            },
         }
     }
 
     #[cold]
     fn put_run(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
         let run = self.new_run(pieces)?;
-        let bytes = run.bytes();
-        self.put_payload(Payload { bytes, run: Some(&run) }, bytes.len())
+        self.put_payload(Payload::whole(run.bytes(), Some(&run)), 0)
     }
 
-    fn put_payload(&self, payload: Payload<'_>, capacity: usize) -> Result<Pointer, PileError> {
+    fn put_payload(&self, payload: Payload<'_>, reserve: usize) -> Result<Pointer, PileError> {
+        // A run has no room beside its payload.
+        let capacity = payload.length.saturating_add(reserve).min(payload.length.max(CHUNK_PAYLOAD));
         let own = self.own_shard();
         // The lock is let go before another shard is tried: two full shards must not wait for each other.
         let put = self.shards[own].lock().put(self.ground(), payload, capacity);
@@ -259,7 +273,7 @@ impl Pile {
                 self.release_warm();
                 put(own).or_else(|| others.clone().find_map(put))
             })
-            .ok_or_else(|| PileError::memory(payload.bytes.len(), error))
+            .ok_or_else(|| PileError::memory(payload.length, error))
     }
 
     /// The run that a payload too long for a chunk is stored in, mapped and filled before any lock is taken.
@@ -296,7 +310,7 @@ impl Pile {
     /// payload stays then.
     pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
         let run = self.run_for(payload)?;
-        self.replace_payload(pointer, Payload { bytes: payload, run: run.as_ref() })
+        self.replace_payload(pointer, Payload::whole(payload, run.as_ref()))
     }
 
     /// As [`Pile::replace`], by a payload as that of [`Pile::put_pieces`].
@@ -304,11 +318,14 @@ impl Pile {
     /// # Errors
     /// As [`Pile::replace`].
     pub fn replace_pieces(&self, pointer: Pointer, pieces: &[&[u8]]) -> Result<(), PileError> {
-        if total(pieces) <= CHUNK_PAYLOAD {
-            return self.replace(pointer, &pieces.concat());
+        match total(pieces) {
+            ..=SLOT_PAYLOAD => self.replace(pointer, &pieces.concat()),
+            length @ ..=CHUNK_PAYLOAD => self.replace_payload(pointer, Payload::in_pieces(pieces, length)),
+            _ => {
+                let run = self.new_run(pieces)?;
+                self.replace_payload(pointer, Payload::whole(run.bytes(), Some(&run)))
+            }
         }
-        let run = self.new_run(pieces)?;
-        self.replace_payload(pointer, Payload { bytes: run.bytes(), run: Some(&run) })
     }
 
     fn replace_payload(&self, pointer: Pointer, payload: Payload<'_>) -> Result<(), PileError> {
@@ -316,7 +333,7 @@ impl Pile {
             return Ok(());
         }
         self.release_warm();
-        self.try_replace(pointer, payload)?.map_err(|error| PileError::memory(payload.bytes.len(), error))
+        self.try_replace(pointer, payload)?.map_err(|error| PileError::memory(payload.length, error))
     }
 
     #[inline]

@@ -141,10 +141,101 @@ pub fn reuse<M: Memory>(payload: (&M, usize), bytes: &[u8], commit: (&M, usize, 
     commit.0.store(commit.1, commit.2, Release);
 }
 
+/// As [`reuse`], of a payload that lies in several pieces, one behind the other.
+pub fn reuse_in_pieces<M: Memory>(payload: (&M, usize), pieces: &[&[u8]], commit: (&M, usize, u64)) {
+    // Release, here and below: as in `reuse`.
+    M::fence(Release);
+    copy_pieces(payload, pieces);
+    commit.0.store(commit.1, commit.2, Release);
+}
+
+/// Copies pieces one behind the other, from a word on. A word that several have a share in is put together first, so that each
+/// is written once, as a whole.
+fn copy_pieces<M: Memory>((memory, mut at): (&M, usize), pieces: &[&[u8]]) {
+    let (mut shared, mut filled) = ([0; 8], 0);
+    for mut piece in pieces.iter().copied() {
+        if filled > 0 {
+            let (share, rest) = piece.split_at(piece.len().min(8 - filled));
+            shared[filled..filled + share.len()].copy_from_slice(share);
+            filled += share.len();
+            if filled < 8 {
+                continue;
+            }
+            memory.copy_in(at, &shared);
+            (at, piece) = (at + 1, rest);
+        }
+        let (whole, tail) = piece.split_at(piece.len() - piece.len() % 8);
+        memory.copy_in(at, whole);
+        at += whole.len() / 8;
+        filled = tail.len();
+        shared[..filled].copy_from_slice(tail);
+    }
+    if filled > 0 {
+        memory.copy_in(at, &shared[..filled]);
+    }
+}
+
 /// Overwrites a payload in place: marks the word busy, writes, commits.
 #[inline]
 pub fn overwrite<M: Memory>(payload: (&M, usize), bytes: &[u8], busy: u64, commit: (&M, usize, u64)) {
     // Relaxed: the fence in `reuse` orders it before the payload.
     commit.0.store(commit.1, busy, Relaxed);
     reuse(payload, bytes, commit);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Words that know how often each was written.
+    struct Noted([Cell<(u64, usize)>; 8]);
+
+    impl Words for Noted {
+        fn load(&self, at: usize, _: Ordering) -> u64 {
+            self.0[at].get().0
+        }
+
+        fn fence(_: Ordering) {}
+    }
+
+    impl Memory for Noted {
+        fn store(&self, at: usize, value: u64, _: Ordering) {
+            self.0[at].set((value, self.0[at].get().1 + 1));
+        }
+
+        fn copy_out(&self, at: usize, into: &mut [u8]) {
+            for (word, bytes) in self.0[at..].iter().zip(into.as_chunks_mut::<8>().0) {
+                *bytes = word.get().0.to_le_bytes();
+            }
+        }
+
+        fn copy_in(&self, at: usize, bytes: &[u8]) {
+            for (index, bytes) in bytes.chunks(8).enumerate() {
+                let word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+                self.store(at + index, word, Relaxed);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_come_back_as_one_however_they_are_cut() {
+        let payload: Vec<u8> = (1..=35).collect();
+        for length in 0..=payload.len() {
+            for (first, second) in (0..=length).flat_map(|first| (first..=length).map(move |second| (first, second))) {
+                let memory = Noted(std::array::from_fn(|_| Cell::new((0, 0))));
+                let pieces = [&payload[..first], &[], &payload[first..second], &payload[second..length]];
+                reuse_in_pieces((&memory, 2), &pieces, (&memory, 0, 7));
+                let mut copy = [9; 48];
+                assert!(copy_unless_changed((&memory, 2), &mut copy, [(&memory, 0, 7)]));
+                assert_eq!((&copy[..length], &copy[length..]), (&payload[..length], &[0; 48][length..]));
+                let written = length.div_ceil(8);
+                for (at, word) in memory.0.iter().enumerate() {
+                    let times = usize::from(at == 0 || (2..2 + written).contains(&at));
+                    assert_eq!(word.get().1, times, "word {at} of {length} bytes, cut at {first} and {second}");
+                }
+            }
+        }
+    }
 }

@@ -69,6 +69,16 @@ impl Model {
         self.stamp.to_le_bytes().iter().copied().cycle().take(length).collect()
     }
 
+    /// A payload in pieces, cut where the stamp says; every other one in one piece.
+    fn cut<'a>(&self, payload: &'a [u8]) -> Vec<&'a [u8]> {
+        if self.stamp.is_multiple_of(2) {
+            return vec![payload];
+        }
+        let (head, rest) = payload.split_at((self.stamp >> 8) as usize % (payload.len().min(40) + 1));
+        let (middle, tail) = rest.split_at(rest.len() - (self.stamp >> 16) as usize % (rest.len().min(40) + 1));
+        vec![head, &middle[..middle.len() / 3], &[], &middle[middle.len() / 3..], tail]
+    }
+
     fn pick(&self, pick: usize) -> Option<Pointer> {
         (!self.live.is_empty()).then(|| self.live[pick % self.live.len()])
     }
@@ -83,7 +93,7 @@ impl Model {
         match *operation {
             Operation::Put { length, reserve } => {
                 let payload = self.payload(length);
-                match self.pile.put(&payload, reserve) {
+                match self.pile.put_pieces(&self.cut(&payload), reserve) {
                     Ok(pointer) => {
                         assert!(self.payloads.insert(pointer, payload).is_none(), "{pointer:?} given out twice");
                         self.live.push(pointer);
@@ -94,7 +104,7 @@ impl Model {
             Operation::Replace { pick, length } => {
                 let Some(pointer) = self.pick(pick) else { return };
                 let payload = self.payload(length);
-                match self.pile.replace(pointer, &payload) {
+                match self.pile.replace_pieces(pointer, &self.cut(&payload)) {
                     Ok(()) => drop(self.payloads.insert(pointer, payload)),
                     Err(error) => assert!(matches!(error, PileError::Memory { .. }), "{error}"),
                 }

@@ -4,7 +4,8 @@
 #![cfg(loom)]
 
 use gabion_pile::model::{
-    self, Memory, Words as _, copy_unless_changed, disturb, overwrite, reuse, second_guard, unchanged_while,
+    self, Memory, Words as _, copy_unless_changed, disturb, overwrite, reuse, reuse_in_pieces, second_guard,
+    unchanged_while,
 };
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
@@ -100,6 +101,17 @@ fn a_removed_slot_taken_by_the_next_object_is_not_mistaken() {
     check(None, |words| {
         words.store(WORD, 0, Release);
         reuse((words, PAYLOAD), &payload(3), (words, WORD, 3));
+    });
+}
+
+#[test]
+fn pieces_that_share_words_are_seen_whole_or_not_at_all() {
+    check(Some(3), |words| {
+        words.store(WORD, 99, Relaxed);
+        disturb((words, DESCRIPTOR), 1);
+        let (payload, write) = (payload(3), reuse_in_pieces);
+        write((words, PAYLOAD), &[&payload[..3], &payload[3..5], &payload[5..13], &payload[13..]], (words, OTHER, 3));
+        words.store(WORD, 1, Release);
     });
 }
 

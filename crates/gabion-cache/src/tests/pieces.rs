@@ -38,6 +38,33 @@ fn pieces_are_one_value() {
 }
 
 #[test]
+fn pieces_weigh_what_the_whole_does() {
+    let options = PutOptions::default();
+    let content: Vec<u8> = (0..(1 << 20) + 9).map(|at: usize| (at * 7 + at / 251) as u8).collect();
+    for mode in [Mode::Sketch, Mode::S3Fifo, Mode::Lru] {
+        let (cache, _) = cache(64 << 20, mode);
+        for key in [1, 9, 500, 512, 513, 1000, 1016, 1017, 40_000].map(|length| vec![b'k'; length]) {
+            for length in [1, 900, 1000, 1015, 1016, 1017, 1024, 9000, 100_003, 1 << 20, (1 << 20) + 1] {
+                let value = &content[..length];
+                for (first, second) in [(0, length), (1, 1), (5, length / 2), (length / 3, length - 1)] {
+                    let pieces = [&value[..first.min(second)], &value[first.min(second)..second], &value[second..]];
+                    cache.put(&key, &pieces[..], &options);
+                    assert_eq!(get(&cache, &key).as_deref(), Some(value), "{length}");
+                    assert_eq!(cache.stats().bytes, weight(key.len(), length));
+                }
+                cache.validate().unwrap();
+                assert_eq!(cache.put(&key, value, &options), PutResult::Replaced);
+                assert_eq!(cache.stats().bytes, weight(key.len(), length));
+                assert_eq!(get(&cache, &key).as_deref(), Some(value));
+            }
+            assert!(cache.remove(&key));
+        }
+        assert_eq!(cache.stats().bytes, 0);
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
 fn room_is_made_for_pieces() {
     let (head, tail) = ([1; 100], vec![2; LARGE]);
     let (cache, _) = cache(16 << 20, Mode::Sketch);

@@ -29,7 +29,8 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
     let mut meanwhile = Meanwhile::new();
     let stored = each(py, &iterator(iterable)?, &mut meanwhile, |object| {
         let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
-            let put = if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(encoding)) };
+            let put =
+                if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(encoding), 0) };
             pointers.push(put.map_err(|error| Failure::Refused(error).raise(py))?);
             Ok(encoding.len() + apart.left_out())
         };
