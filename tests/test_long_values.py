@@ -1,11 +1,15 @@
-"""Values of some KiB up to 1 MiB, which are built from where they lie."""
+"""Values of some KiB up to 1 MiB, which are written straight to where they stay, and built from where they lie."""
 
 import collections
 import decimal
 import functools
+import pickle
 import random
+import sys
 import time
+import weakref
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import codec_cases
@@ -15,6 +19,7 @@ import pytest
 from large_values import Node, Reduced, loop, told
 
 import gabion
+from gabion._native import _Codec
 
 SIZES = [4000, 4096, 8100, 8192, 9000, 16_385, 100_003, (1 << 20) - 2000]
 Named = collections.namedtuple("Named", "name content")
@@ -78,6 +83,176 @@ def test_what_comes_back_is_what_went_in(size: int) -> None:
         assert cache.stats().hits == 4 * len(shapes(size))
         pile.validate()
         cache.validate()
+
+
+def ways(pile: gabion.Pile) -> dict[str, Callable[[Any], int]]:
+    """Every way into a pile; each returns the pointer."""
+    small, short = pile.put("small"), pile.put(content(20_000))
+
+    def replaced(pointer: int, obj: Any) -> int:
+        pile.replace(pointer, obj)
+        return pointer
+
+    return {
+        "put": pile.put,
+        "reserve": lambda obj: pile.put(obj, reserve=5000),
+        "put_many": lambda obj: pile.put_many([1, obj, 2])[1],
+        "replace": lambda obj: replaced(pile.put(obj), obj),
+        "replace what is small": lambda obj: replaced(small, obj),
+        "replace what is long": lambda obj: replaced(short, obj),
+    }
+
+
+@pytest.mark.parametrize("size", [*SIZES, 1016, 8191, 8193])
+def test_every_way_in_stores_the_same_bytes(size: int) -> None:
+    with gabion.Pile() as pile:
+        codec, by = _Codec(), ways(pile)
+        for name, obj in shapes(size).items():
+            encoded = len(codec.encode(obj))
+            for way, put in by.items():
+                pointer = put(obj)
+                assert told(pile.get(pointer)) == told(obj), (name, way)
+                assert pile.size_of(pointer) == encoded, (name, way)
+            pile.validate()
+        pile.compact()
+        pile.validate()
+
+
+def test_a_long_value_has_its_reserve() -> None:
+    with gabion.Pile(max_bytes="1 MiB") as pile:
+        pointer = pile.put(content(50_000), reserve="100 KiB")
+        fill = []
+        while True:
+            try:
+                fill.append(pile.put(content(9000)))
+            except gabion.LimitError:
+                break
+        pile.replace(pointer, content(150_000))
+        assert pile.get(pointer) == content(150_000)
+        with pytest.raises(gabion.LimitError):
+            pile.replace(fill[0], content(150_000))
+        assert pile.get(fill[0]) == content(9000)
+        pile.validate()
+
+
+class Meddler:
+    """Runs code of its own while what comes after it is still to be stored."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self.do = do
+
+    def __reduce__(self) -> Any:
+        self.do()
+        return int, (7,)
+
+
+class Scratch:
+    """Shows itself by memory that the next one uses, too."""
+
+    memory = np.zeros(100_000, dtype=np.uint8)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> Any:
+        self.memory[:] = self.number
+        return list, ([self.memory[:], pickle.PickleBuffer(self.memory[:50_000])],)
+
+
+@pytest.mark.parametrize("kind", ["pile", "cache"])
+def test_what_changes_meanwhile_is_stored_as_it_was(kind: str) -> None:
+    def stored(obj: Any) -> Any:
+        if kind == "pile":
+            with gabion.Pile() as pile:
+                return pile.get(pile.put(obj))
+        with gabion.Cache("8 MiB") as cache:
+            cache["k"] = obj
+            return cache["k"]
+
+    numbers, own, items = np.zeros(50_000), bytearray(50_000), array("q", [0]) * 10_000
+
+    def meddle() -> None:
+        numbers[:] = 1
+        own[:] = b"changed"
+        items[:] = array("q", [1])
+
+    first, second, third, seven = stored([numbers, own, items, Meddler(meddle)])
+    assert not first.any()
+    assert (len(first), second, third, seven) == (50_000, bytearray(50_000), array("q", [0]) * 10_000, 7)
+    for number, (whole, part) in enumerate(stored([Scratch(number) for number in range(5)])):
+        assert set(whole.tolist()) == set(part) == {number}
+        assert (len(whole), len(part)) == (100_000, 50_000)
+
+
+def test_callbacks_may_change_what_is_being_stored() -> None:
+    numbers, told_of = np.zeros(60_000), []
+    with gabion.Cache("8 MiB") as cache:
+
+        @cache.on_evict
+        def gone(key: int, value: Any) -> None:
+            told_of.append(key)
+            numbers[:] = key
+            cache.get(key + 1)
+
+        for key in range(200):
+            cache.put(key, [key, numbers, "long " * 5000])
+            got = cache.get(key)
+            if got is not None:
+                assert (got[0], len(got[1]), len(set(got[1].tolist()))) == (key, 60_000, 1)
+            cache.validate()
+    assert told_of
+
+
+@pytest.mark.parametrize("size", [9000, 300_000])
+def test_nothing_is_held_once_it_is_stored(size: int) -> None:
+    blob, text, numbers = content(size), "t" * size, np.zeros(size, dtype=np.uint8)
+    obj = [blob, text, numbers, {"again": blob}]
+    counts = [sys.getrefcount(one) for one in (blob, text, numbers)]
+    with gabion.Pile(max_bytes="16 MiB") as pile, gabion.Cache("32 MiB") as cache:
+        for put in (*ways(pile).values(), functools.partial(cache.put, "k"), lambda obj: cache.update({"k": obj})):
+            put(obj)
+            with pytest.raises(gabion.CodecError):
+                put([obj, blob, sys._getframe()])
+            with pytest.raises(gabion.CodecError):
+                put([obj, Meddler(lambda: None), sys._getframe()])
+        with pytest.raises(gabion.LimitError):
+            pile.put([obj, *(blob[1:] for _ in range((17 << 20) // size))])
+        assert [sys.getrefcount(one) for one in (blob, text, numbers)] == counts
+        seen = weakref.ref(numbers)
+        obj.clear()
+        del numbers, put
+        assert seen() is None
+        pile.validate()
+        cache.validate()
+
+
+def test_piles_do_what_a_dictionary_does() -> None:
+    chance = random.Random(seed := time.time_ns())
+    print(f"seed {seed}")
+    with gabion.Pile(max_bytes="24 MiB") as pile, gabion.Cache("24 MiB") as cache:
+        model: dict[int, Any] = {}
+        for step in range(400):
+            size = chance.choice([10, 900, 1100, 8000, 8192, 9000, 30_000, 70_000, 400_000, (1 << 20) + 5])
+            obj = chance.choice(list(shapes(size).values()))
+            try:
+                if model and chance.random() < 0.4:
+                    pile.replace(pointer := chance.choice(list(model)), obj)
+                else:
+                    pointer = pile.put(obj, reserve=chance.choice([0, 0, 100, 20_000]))
+                model[pointer] = obj
+            except gabion.LimitError:
+                pointer = chance.choice(list(model))
+                pile.remove(pointer)
+                del model[pointer]
+            if cache.put(step % 50, obj):
+                assert told(cache[step % 50]) == told(obj)
+            if step % 40 == 0:
+                pile.compact()
+                cache.validate()
+                pile.validate()
+                for pointer, expected in model.items():
+                    assert told(pile.get(pointer)) == told(expected)
+        assert len(pile) == len(model)
 
 
 def test_arrays_are_as_they_were() -> None:

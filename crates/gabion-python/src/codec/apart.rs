@@ -1,11 +1,18 @@
-//! Large values that are left out of an encoding: they are copied once, from where they lie to where they stay.
+//! Long values that are left out of an encoding: they are copied once, from where they lie to where they stay.
 
-use std::any::Any;
+use std::ops::Deref;
 
+use super::object::Own;
 use crate::ffi;
 
-/// Values from this length on are left out: payloads that are longer go to memory of their own, whatever they consist of.
-pub const LEAST: usize = 1 << 20;
+/// Values from this length on are left out: those that a second copy takes longer for than what leaving them out does.
+pub const LEAST: usize = 8 << 10;
+
+/// Payloads that are longer go to memory of their own, whatever they consist of.
+pub const LARGE: usize = 1 << 20;
+
+/// So many parts a thread keeps room for.
+const KEEP: usize = 64;
 
 /// What was left out of an encoding, in order.
 #[derive(Default)]
@@ -17,13 +24,22 @@ pub struct Apart {
 struct Part {
     /// How many of the encoding's own bytes come before it.
     at: usize,
+    /// How many bytes are left out before it.
+    before: usize,
     bytes: *const u8,
     len: usize,
     _owner: Owner,
 }
 
-/// What keeps bytes where they are: an object whose bytes never change ([`Own`](super::object::Own)), or a [`View`].
-pub type Owner = Box<dyn Any>;
+/// What keeps bytes where they are. Not for arrays that are resized in spite of references to them (`refcheck=False`), as with
+/// everybody who uses one.
+#[expect(dead_code, reason = "only held")]
+pub enum Owner {
+    /// An object that does not move them.
+    Object(Own),
+    /// A buffer of an object.
+    Buffer(View),
+}
 
 /// A buffer of an object, which may change it but not move it; released in the end. Boxed, because an object may know its buffers
 /// by their addresses.
@@ -42,7 +58,7 @@ impl Apart {
     /// # Safety
     /// They stay where they are as long as `owner` lives.
     pub unsafe fn leave_out(&mut self, at: usize, bytes: *const u8, len: usize, owner: Owner) {
-        self.parts.push(Part { at, bytes, len, _owner: owner });
+        self.parts.push(Part { at, before: self.left_out, bytes, len, _owner: owner });
         self.left_out += len;
     }
 
@@ -59,33 +75,59 @@ impl Apart {
 
     /// Forgets all of it.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        self.left_out = 0;
+        if self.parts.capacity() > KEEP {
+            self.parts = Vec::new();
+        } else {
+            self.parts.clear();
+        }
     }
 
     /// Where among the encoding's own bytes that lies which the whole has at a position, outside of what was left out.
     pub fn index(&self, position: usize) -> usize {
-        let mut left_out = 0;
-        for part in &self.parts {
-            if part.at + left_out >= position {
-                break;
-            }
-            left_out += part.len;
-        }
-        position - left_out
+        let before = self.parts.partition_point(|part| part.at + part.before < position);
+        position - before.checked_sub(1).map_or(0, |last| self.parts[last].before + self.parts[last].len)
     }
 
     /// The whole encoding, whose own bytes are `own`, in pieces.
-    pub fn pieces<'a>(&'a self, own: &'a [u8]) -> Vec<&'a [u8]> {
+    pub fn pieces<'a>(&'a self, own: &'a [u8]) -> Pieces<'a> {
+        if let [part] = self.parts.as_slice() {
+            let (before, behind) = own.split_at(part.at);
+            return Pieces::Three([before, part.bytes(), behind]);
+        }
         let mut pieces = Vec::with_capacity(2 * self.parts.len() + 1);
         let mut from = 0;
         for part in &self.parts {
-            // SAFETY: the owner lives as long as the part (duty of `leave_out`). Where there is no global lock, another thread may
-            // write to a buffer meanwhile, as with everybody who reads one: it is only copied, and has some old bytes then and some new.
-            let bytes = unsafe { std::slice::from_raw_parts(part.bytes, part.len) };
-            pieces.extend([&own[from..part.at], bytes]);
+            pieces.extend([&own[from..part.at], part.bytes()]);
             from = part.at;
         }
         pieces.push(&own[from..]);
-        pieces
+        Pieces::Many(pieces)
+    }
+}
+
+/// An encoding in pieces.
+pub enum Pieces<'a> {
+    /// Most often one value is left out, with little around it.
+    Three([&'a [u8]; 3]),
+    Many(Vec<&'a [u8]>),
+}
+
+impl<'a> Deref for Pieces<'a> {
+    type Target = [&'a [u8]];
+
+    fn deref(&self) -> &[&'a [u8]] {
+        match self {
+            Self::Three(pieces) => pieces,
+            Self::Many(pieces) => pieces,
+        }
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the owner lives as long as the part (duty of `leave_out`). Where there is no global lock, another thread may
+        // write to a buffer meanwhile, as with everybody who reads one: it is only copied, and has some old bytes then and some new.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
     }
 }

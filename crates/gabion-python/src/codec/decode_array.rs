@@ -75,7 +75,7 @@ impl Maker<'_, '_> {
             let bytes = bytes_of(len, fill)?;
             return bytes.map(|bytes| numpy.over(&bytes, shape, number, columns)).transpose();
         }
-        if len >= apart::LEAST
+        if len >= apart::LARGE
             && let Some((memory, room)) = warm::memory(self.py, len)
         {
             // SAFETY: room for so many bytes, which nobody else knows yet.

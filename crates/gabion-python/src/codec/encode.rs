@@ -9,7 +9,7 @@ use std::cell::Cell;
 use gabion_blocks::prefetch;
 use pyo3::prelude::*;
 
-use super::apart::{self, Apart, Owner};
+use super::apart::{Apart, Owner};
 use super::known::Known;
 use super::memo::{Memo, UNDER_CONSTRUCTION};
 use super::object::{Own, Raise, Raised, Section, referenced_at_most, refuse};
@@ -233,18 +233,24 @@ impl Encoder<'_, '_> {
         self.out.len() - self.base + self.apart.as_ref().map_or(0, |apart| apart.left_out())
     }
 
-    /// Writes bytes, or leaves them out where they are many.
+    /// Writes bytes, or leaves them out if they are as many as `least`.
     ///
     /// # Errors
     /// Out of memory.
     ///
     /// # Safety
     /// `len` bytes from there on, which stay where they are as long as what `owner` makes.
-    pub unsafe fn raw(&mut self, bytes: *const u8, len: usize, owner: impl FnOnce() -> Owner) -> Raise<()> {
+    pub unsafe fn raw(
+        &mut self,
+        bytes: *const u8,
+        len: usize,
+        least: usize,
+        owner: impl FnOnce() -> Owner,
+    ) -> Raise<()> {
         // SAFETY: as the caller promised.
         unsafe {
             match &mut self.apart {
-                Some(apart) if len >= apart::LEAST => {
+                Some(apart) if len >= least => {
                     apart.leave_out(self.out.len() - self.base, bytes, len, owner());
                     Ok(())
                 }

@@ -2,10 +2,10 @@
 
 use std::mem::MaybeUninit;
 
-use super::apart::{self, View};
+use super::apart::{self, Owner, View};
 use super::encode::Encoder;
 use super::numpy::{Array, Numpy, value_of};
-use super::object::{Raise, Raised, refuse};
+use super::object::{Own, Raise, Raised, refuse};
 use super::{tags, writer};
 use crate::ffi::{self, PyObject};
 
@@ -57,9 +57,11 @@ impl Encoder<'_, '_> {
             while !self.position().is_multiple_of(8) {
                 writer::byte(self.out, 0);
             }
-            // Nobody changes the array meanwhile, where nothing else can run meanwhile.
-            if cfg!(not(Py_GIL_DISABLED)) && len < apart::LEAST {
-                return writer::raw(self.out, array.data, len);
+            // What other code runs before the array is written may change it, or use its memory for the next one.
+            let least = if self.exact { apart::LARGE } else { apart::LEAST };
+            // Where nothing else can run meanwhile, it stays as it is.
+            if cfg!(not(Py_GIL_DISABLED)) && len < apart::LARGE {
+                return self.raw(array.data, len, least, || Owner::Object(Own::share(obj)));
             }
             let mut view = Box::new(MaybeUninit::<ffi::Py_buffer>::zeroed());
             if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_ANY_CONTIGUOUS) < 0 {
@@ -69,7 +71,7 @@ impl Encoder<'_, '_> {
             if view.0.len as usize != len {
                 return Err(refuse("another thread changes the array while it is stored"));
             }
-            self.raw(view.0.buf.cast(), len, || Box::new(view))
+            self.raw(view.0.buf.cast(), len, least, || Owner::Buffer(view))
         }
     }
 }

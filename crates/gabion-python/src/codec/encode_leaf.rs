@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::apart::View;
+use super::apart::{LARGE, LEAST, Owner, View};
 use super::encode::{Encoder, IN_PLACE};
 use super::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
 use super::plan::Kind;
@@ -128,7 +128,7 @@ impl Encoder<'_, '_> {
                 if !self.met(obj, limit) {
                     let len = ffi::PyBytes_Size(obj) as usize;
                     writer::tag_varint(self.out, tags::BYTES, len);
-                    self.raw(ffi::PyBytes_AsString(obj).cast(), len, || Box::new(Own::share(obj)))?;
+                    self.raw(ffi::PyBytes_AsString(obj).cast(), len, LEAST, || Owner::Object(Own::share(obj)))?;
                 }
             } else if obj == ffi::Py_Ellipsis() {
                 writer::byte(self.out, tags::ELLIPSIS);
@@ -172,7 +172,7 @@ impl Encoder<'_, '_> {
                 return Ok(());
             }
             let (text, len) = quick::wide_string(obj, self.out);
-            self.raw(text, len, || Box::new(Own::share(obj)))
+            self.raw(text, len, LEAST, || Owner::Object(Own::share(obj)))
         }
     }
 
@@ -311,7 +311,8 @@ impl Encoder<'_, '_> {
             let (bytes, len) = (view.0.buf.cast::<u8>(), view.0.len as usize);
             let tag = if view.0.readonly == 0 { tags::BYTEARRAY } else { tags::BYTES };
             writer::tag_varint(self.out, tag, len);
-            self.raw(bytes, len, || Box::new(view))
+            // Reducers hand such buffers out, and may use them again for the next object.
+            self.raw(bytes, len, LARGE, || Owner::Buffer(view))
         }
     }
 

@@ -120,7 +120,8 @@ impl Codec {
         unsafe { self.encode_apart(py, obj, out, None) }
     }
 
-    /// As [`Codec::encode`], but large values are left out, for [`Apart::pieces`] to put them in again.
+    /// As [`Codec::encode`], but long values are left out, for [`Apart::pieces`] to put them in again. What they belong to is
+    /// not to change before that.
     ///
     /// # Errors
     /// As [`Codec::encode`].
@@ -133,10 +134,10 @@ impl Codec {
         py: Python<'_>,
         obj: *mut ffi::PyObject,
         out: &mut Vec<u8>,
-        apart: Option<&mut Apart>,
+        mut apart: Option<&mut Apart>,
     ) -> PyResult<()> {
         // SAFETY: as the caller promised.
-        if unsafe { quick::alone(obj, out) } {
+        if unsafe { quick::alone(obj, out, apart.as_deref_mut()) } {
             return Ok(());
         }
         let result = Known::get(py).and_then(|known| {

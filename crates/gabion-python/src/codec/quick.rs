@@ -3,8 +3,8 @@
 //! An encoder that asked its output for room and told it the new length at every field would wait for its own stores
 //! each time. So room for a whole leaf is made ahead, and the leaf is written without looking back.
 
-use super::apart::LEAST;
-use super::object::{Raise, referenced_at_most};
+use super::apart::{Apart, LEAST, Owner};
+use super::object::{Own, Raise, referenced_at_most};
 use super::{datetime, tags, writer};
 use crate::ffi::{self, PyObject};
 
@@ -233,13 +233,13 @@ pub unsafe fn leaf(at: *mut u8, obj: *mut PyObject, limit: isize) -> *mut u8 {
     }
 }
 
-/// Writes a value that is one leaf and no more, with the format before it. False when it is none of the common ones, and
-/// nothing was written. Runs no Python code.
+/// Writes a value that is one leaf and no more, with the format before it; leaves a long one out, if there is a place for that.
+/// False when it is none of the common ones, and nothing was written. Runs no Python code.
 ///
 /// # Safety
 /// `obj` is a live object and stays so while this runs.
 #[inline]
-pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
+pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut Apart>) -> bool {
     // SAFETY: live by the caller's word. Leaves are of the interpreter's own classes, not of those made at run time.
     if unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(obj), ffi::Py_TPFLAGS_HEAPTYPE) != 0 } {
         return false;
@@ -251,7 +251,7 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
         if class == &raw mut ffi::PyBytes_Type {
             let len = ffi::PyBytes_Size(obj) as usize;
             if len >= LEAST {
-                return false;
+                return longer_alone(obj, out, apart);
             }
             writer::byte(out, tags::FORMAT);
             writer::tag_varint(out, tags::BYTES, len);
@@ -263,14 +263,40 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>) -> bool {
         if !end.is_null() {
             cursor.advance_to(end);
             cursor.settle(out);
-        } else if class == &raw mut ffi::PyUnicode_Type && (ffi::PyUnicode_GET_LENGTH(obj) as usize) < LEAST {
-            writer::byte(out, tags::FORMAT);
-            let (text, len) = wide_string(obj, out);
-            return stays(writer::raw(out, text, len), out, start);
+        } else if class == &raw mut ffi::PyUnicode_Type {
+            return longer_alone(obj, out, apart);
         } else {
             return false;
         }
         true
+    }
+}
+
+/// Writes long bytes, or a string that is no short one of ASCII characters, as [`alone`]. What is long is left out, if there is a
+/// place for that.
+///
+/// # Safety
+/// `obj` is an exact `bytes` or `str`, and stays so while this runs.
+#[inline(never)]
+unsafe fn longer_alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut Apart>) -> bool {
+    let start = out.len();
+    // SAFETY: as the caller promised; neither ever changes.
+    unsafe {
+        writer::byte(out, tags::FORMAT);
+        let (bytes, len) = if ffi::Py_TYPE(obj) == &raw mut ffi::PyBytes_Type {
+            let len = ffi::PyBytes_Size(obj) as usize;
+            writer::tag_varint(out, tags::BYTES, len);
+            (ffi::PyBytes_AsString(obj).cast::<u8>().cast_const(), len)
+        } else {
+            wide_string(obj, out)
+        };
+        match apart {
+            Some(apart) if len >= LEAST => {
+                apart.leave_out(out.len() - start, bytes, len, Owner::Object(Own::share(obj)));
+                true
+            }
+            _ => stays(writer::raw(out, bytes, len), out, start),
+        }
     }
 }
 

@@ -98,11 +98,10 @@ unsafe extern "C" fn put(
         let [object] = args else { return Err(wrong_count(py, "put(obj, *, reserve=0)", args.len())) };
         let reserve = if keywords.is_empty() { 0 } else { reserve(py, &keywords)? };
         let put = |pile: &Store, encoding: &[u8], apart: &Apart| {
-            // What is too long for a slot or a chunk has no room beside it.
             let put = if apart.is_empty() {
                 pile.put(encoding, reserve)
             } else {
-                pile.put_pieces(&apart.pieces(encoding), 0)
+                pile.put_pieces(&apart.pieces(encoding), reserve)
             };
             let pointer = put.map_err(|error| Failure::Refused(error).raise(py))?;
             // SAFETY: attached; a new reference, or null with an error set, as this function's own result.
