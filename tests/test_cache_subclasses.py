@@ -5,12 +5,14 @@ import copy
 import gc
 import inspect
 import pickle
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from many_threads import LOCKED
 
 import gabion
 from gabion import Cache, Table, memory, streams
@@ -198,6 +200,25 @@ def test_of_threads_that_set_up_one_cache_one_does() -> None:
         for thread in threads:
             thread.join()
         assert done == [cache.stats().max_bytes]
+
+
+def test_a_subclass_goes_with_its_last_cache() -> None:
+    class Local(Cache):
+        pass
+
+    def make_some(cls: type[Cache]) -> None:
+        for _ in range(100):
+            cls("1 MiB").close()
+
+    make_some(Local)
+    before = sys.getrefcount(Local)
+    make_some(Local)
+    # Without a GIL a class's references are counted in several places.
+    assert sys.getrefcount(Local) == before or not LOCKED
+    gone = weakref.ref(Local)
+    del Local
+    gc.collect()
+    assert gone() is None
 
 
 def test_signatures_are_those_of_init() -> None:

@@ -2,7 +2,8 @@
 //!
 //! PyO3 calls them without one. So the linker puts a guard before each: where code refers to `X`, it gets the `__wrap_X` of
 //! this file, and `__real_X` is the interpreter's own (`--wrap=X`). `build.rs` reads the names from here. Whatever makes an
-//! object that the collector watches belongs here as well, because that may be when the collector runs.
+//! object that the collector watches belongs here as well, because that may be when the collector runs. A function that some
+//! builds of an interpreter call and others do not, as `_Py_DecRef`, has its guard in all of them: the linker looks for it.
 //!
 //! A call by a pointer has no name: PyO3's `call1` of one argument is such a call, [`ffi`](crate::ffi) has another.
 //!
@@ -126,7 +127,6 @@ guard! {
     fn PyEval_RestoreThread(state: *mut PyThreadState) -> ();
     fn Py_DecRef(object: Object) -> ();
     fn _Py_Dealloc(object: Object) -> ();
-    #[cfg(Py_GIL_DISABLED)]
     fn _Py_DecRef(object: Object) -> ();
     #[cfg(Py_GIL_DISABLED)]
     fn PyCriticalSection_Begin(section: *mut crate::ffi::PyCriticalSection, object: Object) -> ();

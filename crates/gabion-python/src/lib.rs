@@ -9,6 +9,7 @@
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
 //! | `meanwhile` | what others want of the interpreter while a long loop runs |
 //! | `immortal` | objects that all threads hand out |
+//! | `heirs` | instances of subclasses let go of their class |
 //! | `fastcall` | methods without the cost of a call |
 //! | `result` | results whose making may fail for lack of memory |
 //! | `figures` | what the calls named `stats` return |
@@ -50,6 +51,8 @@ mod errors;
 mod meanwhile;
 
 mod immortal;
+
+mod heirs;
 
 mod fastcall;
 

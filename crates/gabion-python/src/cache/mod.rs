@@ -41,8 +41,11 @@ mod hot;
 
 use pyo3::prelude::*;
 
+use crate::heirs::free_with_last_instance;
+
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    free_with_last_instance(&m.py().get_type::<state::CacheTable>());
     m.add_class::<state::CacheTable>()?;
     m.add_class::<stats::CacheStats>()?;
     sweeper::register(m)?;
