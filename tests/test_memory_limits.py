@@ -377,7 +377,7 @@ def test_no_memory_for_python_itself(script: Callable[..., str]) -> None:
         pytest.skip("set_nomemory() needs the global lock")
     said = script(
         """
-        import gc, _testcapi
+        import gc, sys, _testcapi
         import gabion.memory as memory
         buffer, group = memory.rent(1000), memory.rent_group("5 MiB", row_bytes=100)
         CALLS = [
@@ -385,8 +385,10 @@ def test_no_memory_for_python_itself(script: Callable[..., str]) -> None:
             lambda: memory.rent_group("9 MiB", row_bytes=10), lambda: group.row(5), lambda: [group[1], *group],
             lambda: memoryview(buffer), lambda: buffer.__dlpack__(), lambda: buffer.__dlpack__(max_version=(1, 0)),
             lambda: buffer.__arrow_c_array__(), lambda: repr(buffer), lambda: memory.stats(),
-            lambda: memory.rent(-1), lambda: memory.rent(10).release(),
+            lambda: memory.rent(10).release(),
         ]
+        if not hasattr(sys, "gettotalrefcount"):  # a debug build stops where others have that SystemError
+            CALLS.append(lambda: memory.rent(-1))
         def once(call, step):
             try:
                 _testcapi.set_nomemory(step, step + 1)

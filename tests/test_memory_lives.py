@@ -326,7 +326,8 @@ if __name__ == "__main__":
         for number, (got, count, inherited) in enumerate(pool.map(work, range(20))):
             assert (got, count, inherited) == (number, 3 << 20, b"parent")
     try:
-        multiprocessing.get_context(sys.argv[1]).Pool(1).apply(bytes, (parents,))
+        with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+            pool.apply(bytes, (parents,))
     except TypeError as error:
         assert "pickle" in str(error), error
     parents.release()

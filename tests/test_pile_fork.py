@@ -289,10 +289,11 @@ def test_a_child_of_a_thread_ends_with_that_thread(script: Callable[..., str]) -
     script(
         """
         import os, threading, time
+        from pathlib import Path
         import gabion
 
         def names():
-            return {open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")}
+            return {Path(f"/proc/self/task/{task}/comm").read_text().strip() for task in os.listdir("/proc/self/task")}
 
         def fork(generations):
             child = os.fork()

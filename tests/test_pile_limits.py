@@ -220,7 +220,8 @@ def test_without_memory_to_encode_an_object_in_the_pile_stays_as_it_was(script: 
         # The encoding of the first is not too large, but twice as much would be.
         large = [bytearray(14 << 20), bytes(30 << 20), bytearray(30 << 20)]
         large += ["x" * (30 << 20), "ä" * (30 << 20), array("B", bytes(30 << 20))]
-        size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        with open("/proc/self/statm") as statm:
+            size = int(statm.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + (24 << 20), resource.RLIM_INFINITY))
         calls = (pile.put, lambda one: pile.replace(pointer, one), lambda one: pile.put_many([1, one]))
         for one in large:
