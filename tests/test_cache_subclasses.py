@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from many_threads import LOCKED
 
 import gabion
 from gabion import Cache, Table, memory, streams
@@ -202,6 +201,7 @@ def test_of_threads_that_set_up_one_cache_one_does() -> None:
         assert done == [cache.stats().max_bytes]
 
 
+@pytest.mark.skipif("t" in getattr(sys, "abiflags", ""), reason="classes are immortal there once a thread was started")
 def test_a_subclass_goes_with_its_last_cache() -> None:
     class Local(Cache):
         pass
@@ -213,8 +213,7 @@ def test_a_subclass_goes_with_its_last_cache() -> None:
     make_some(Local)
     before = sys.getrefcount(Local)
     make_some(Local)
-    # Without a GIL a class's references are counted in several places.
-    assert sys.getrefcount(Local) == before or not LOCKED
+    assert sys.getrefcount(Local) == before
     gone = weakref.ref(Local)
     del Local
     gc.collect()
