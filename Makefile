@@ -95,6 +95,14 @@ long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases,
 fuzz: $(VENV)/.python  ## fuzz the pile and the decoder, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
 	scripts/fuzz $(python) $(or $(FUZZ_SECONDS),300)
 
+.PHONY: sanitize
+sanitize:  ## tests of threads under ThreadSanitizer (needs rustup toolchain install nightly --component rust-src,miri)
+	scripts/sanitize
+
+.PHONY: miri
+miri:  ## tests of addresses and copies in Miri, which knows the language's rules (needs the same)
+	scripts/miri
+
 ##@ Measure it
 .PHONY: bench-setup
 bench-setup: $(VENV)/.bench  ## install the peers that gabion is measured against

@@ -1,6 +1,6 @@
 //! The blocks of one owner.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use crate::block::Block;
 use crate::directory::Owner;
@@ -62,7 +62,8 @@ impl BlockSet {
             self.open_holes(base);
             note_small(base);
         }
-        let number = self.owner.enter(base.addr().get())?;
+        // The directory holds a plain number, from which `base` makes a pointer again.
+        let number = self.owner.enter(base.as_ptr().expose_provenance())?;
         if !small && zero {
             // SAFETY: a block that reads as zero, which nobody else knows the number of yet.
             let huge = unsafe { huge::prepare(self.os(), base, BLOCK_BYTES) };
@@ -93,7 +94,7 @@ impl BlockSet {
     pub fn base(&self, number: u32) -> Option<NonNull<u8>> {
         let address = self.owner.find(number)?;
         // SAFETY: what has an owner's number beside it is a block's address.
-        Some(unsafe { NonNull::new_unchecked(address as *mut u8) })
+        Some(unsafe { NonNull::new_unchecked(ptr::with_exposed_provenance_mut(address)) })
     }
 
     /// Gives a block back to the pool; its number may be another's from now on. Does nothing when it is not in this set.

@@ -28,7 +28,13 @@ impl Current {
 
 pub(crate) use place::with;
 
-#[cfg(not(all(feature = "initial-exec", target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri))))]
+#[cfg(not(all(
+    feature = "initial-exec",
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(miri, portable))
+)))]
 mod place {
     use super::Current;
 
@@ -48,7 +54,13 @@ mod place {
 /// Thread-Local Storage*, initial exec): two instructions. By the general way, the only one that the compiler offers to a
 /// library, each allocation and each free would call a function, and keep all of its arguments meanwhile. Libraries that
 /// are loaded later may use it too, as long as the C library has some bytes left that it keeps for them; loading fails if not.
-#[cfg(all(feature = "initial-exec", target_arch = "x86_64", target_os = "linux", target_env = "gnu", not(miri)))]
+#[cfg(all(
+    feature = "initial-exec",
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(miri, portable))
+))]
 mod place {
     use std::arch::{asm, global_asm};
     use std::mem::offset_of;

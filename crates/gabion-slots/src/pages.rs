@@ -269,8 +269,6 @@ impl Shared {
         // A handful of objects should cost a few pages, in each arena and affinity.
         let (number, zero) = self.blocks.map_as(!row.grown.get()).map_err(|error| refusal(affinity, error))?;
         let Some(base) = self.blocks.base(number) else { unreachable!("the block was just mapped") };
-        // For `block_of`.
-        let _ = base.as_ptr().expose_provenance();
         // SAFETY: a block of the set, which nobody else knows yet.
         let header = unsafe { Header::of(base) };
         // The first 4 KiB are zero: records are those of pages that are not in use.

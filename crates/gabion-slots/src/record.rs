@@ -169,7 +169,7 @@ pub(crate) fn link(number: u32) -> u32 {
 #[inline(always)]
 pub(crate) unsafe fn block_of(at: NonNull<u8>) -> NonNull<u8> {
     // An address may come back from its user with the right to its own bytes alone, so the block's is taken from where it
-    // was exposed when the block was mapped.
+    // was exposed when the block was entered into the directory.
     let base: *mut u8 = ptr::with_exposed_provenance_mut(at.addr().get() & !(BLOCK_BYTES - 1));
     debug_assert!(!base.is_null());
     // SAFETY: the caller's duty.

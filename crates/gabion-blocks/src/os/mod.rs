@@ -7,11 +7,16 @@ mod fence;
 
 mod first;
 
+#[cfg(miri)]
+mod language;
+
+#[cfg_attr(miri, allow(dead_code, reason = "`language` stands for the system then"))]
 mod stock;
 
 #[cfg(feature = "twin")]
 mod twin;
 
+#[cfg_attr(miri, allow(dead_code, reason = "as above"))]
 mod unix;
 
 mod at_fork;
@@ -131,5 +136,8 @@ pub fn steady_time_roughly() -> std::time::Duration {
 
 /// The operating system that this process runs on.
 pub fn system() -> &'static dyn Os {
-    &unix::Unix
+    #[cfg(not(miri))]
+    return &unix::Unix;
+    #[cfg(miri)]
+    &language::Language
 }

@@ -20,8 +20,14 @@ fn errno() -> i32 {
 
 /// See [`super::AtFork`].
 pub(super) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+    // Miri knows no forks.
+    #[cfg(miri)]
+    let _ = (before, in_parent, in_child);
+    #[cfg(not(miri))]
     // SAFETY: the functions live as long as the program. Without memory for the entry, forks are as they were.
-    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    unsafe {
+        libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child))
+    };
 }
 
 /// A thread's signals, as they were; set so again when this is dropped.
