@@ -43,6 +43,11 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Bytes that may still be drawn.
+    pub fn room(&self) -> u64 {
+        self.limit().saturating_sub(self.used())
+    }
+
     /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)

@@ -89,6 +89,9 @@ impl Pages {
             stock.empty.extend((0..PAGES_PER_BLOCK as u32).rev().map(|page| number * PAGES_PER_BLOCK as u32 + page));
         }
         let page = stock.empty.pop().expect("a block has pages");
+        if self.set.claim(page / PAGES_PER_BLOCK as u32, 1 << (page as usize % PAGES_PER_BLOCK)) == 0 {
+            self.set.fit(self.memory.room());
+        }
         if stock.empty.is_empty() {
             self.set.note_touched(page / PAGES_PER_BLOCK as u32);
         }
@@ -108,9 +111,14 @@ impl Pages {
         if open.free == ALL {
             let charged = open.charged;
             stock.open.remove(&page);
-            self.set.decommit(page / PAGES_PER_BLOCK as u32, page as usize % PAGES_PER_BLOCK, 1);
-            stock.empty.push(page);
             self.memory.give(u64::from(charged.count_ones()) * UNIT_BYTES);
+            self.set.release(
+                page / PAGES_PER_BLOCK as u32,
+                1 << (page as usize % PAGES_PER_BLOCK),
+                0,
+                self.memory.room(),
+            );
+            stock.empty.push(page);
         }
     }
 }

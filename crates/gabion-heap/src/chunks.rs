@@ -361,7 +361,7 @@ impl Chunks {
         if entry.live == 0 {
             self.empty += 1;
             if self.empty > 1 && !self.leave {
-                self.give_block_back(ground, block);
+                self.release_block(ground, block);
             }
         }
     }
@@ -524,6 +524,10 @@ impl Chunks {
         if pages > entry.touched {
             let more = pages - entry.touched;
             ground.budget.take((more * PAGE_BYTES) as u64)?;
+            let touched = (u64::MAX >> (PAGES_PER_BLOCK - more)) << entry.touched;
+            if ground.blocks.claim(entry.number, touched) != touched {
+                ground.blocks.fit(ground.budget.room());
+            }
             entry.touched = pages;
             self.touched_pages += more as u64;
             if pages == PAGES_PER_BLOCK {

@@ -128,12 +128,18 @@ impl Heap {
         self.chunks.trim(ground);
     }
 
-    /// Gives back the memory of all pages and chunk blocks of which nothing is taken. Returns bytes.
+    /// Leaves it to the pool how long all pages and chunk blocks stay warm of which nothing is taken.
+    pub fn rest(&mut self, ground: Ground<'_>) {
+        self.slots.rest(ground);
+        self.chunks.rest(ground);
+    }
+
+    /// Gives back the memory of all pages and chunk blocks of which nothing is taken, at once. Returns bytes.
     pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
         self.slots.trim(ground) + self.chunks.trim(ground)
     }
 
-    /// Frees everything at once; the blocks stay the heap's, their memory goes back.
+    /// Frees everything at once; the blocks stay the heap's, and it is the pool's business how long they stay warm.
     pub fn clear(&mut self, ground: Ground<'_>) {
         self.slots.clear(ground);
         self.chunks.clear(ground);

@@ -58,7 +58,7 @@ struct SlotBlock {
     number: u32,
     /// Pages not in use.
     free: u64,
-    /// Free pages that are known to read as zero.
+    /// Free pages that read as zero, or that were released: whether these are warm is for the pool to say.
     zero: u64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Slots {
     shelves: [Shelf; CLASSES],
     free_pages: u64,
     used_pages: u64,
-    /// Free pages that take memory, as far as is known.
+    /// Free pages of which the heap keeps the memory.
     warm_pages: u64,
     /// No block below this ordinal has a free page.
     first_free: usize,

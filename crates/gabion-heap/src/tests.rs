@@ -19,6 +19,9 @@ enum Operation {
     ReturnBody(usize),
     Free(usize),
     Trim,
+    Rest,
+    /// The pool gives back what is idle.
+    Shrink,
     Clear,
 }
 
@@ -33,6 +36,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => any::<usize>().prop_map(Operation::ReturnBody),
         8 => any::<usize>().prop_map(Operation::Free),
         1 => Just(Operation::Trim),
+        1 => Just(Operation::Rest),
+        1 => Just(Operation::Shrink),
         1 => Just(Operation::Clear),
     ]
 }
@@ -77,11 +82,24 @@ impl Model {
     }
 }
 
+/// Settings of a pool that keeps so much.
+fn keeping(pool_bytes: u64) -> Settings {
+    let mut settings = Settings::unpooled();
+    settings.pool_bytes = pool_bytes;
+    settings
+}
+
 fn run(operations: &[Operation], budget: u64, refuse_after: i64) {
+    // Whatever is kept, or nothing.
+    for pool_bytes in [0, 1 << 30] {
+        run_with(operations, budget, refuse_after, keeping(pool_bytes));
+    }
+}
+
+fn run_with(operations: &[Operation], budget: u64, refuse_after: i64, settings: Settings) {
     let twin: &'static Twin = Box::leak(Box::default());
     twin.refuse_after(refuse_after);
-    let (blocks, budget) =
-        (BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap(), Budget::new(budget));
+    let (blocks, budget) = (BlockSet::new(&Pool::new(twin, settings).unwrap(), 1).unwrap(), Budget::new(budget));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(3, u64::from);
@@ -91,6 +109,9 @@ fn run(operations: &[Operation], budget: u64, refuse_after: i64) {
         heap.validate(ground).unwrap_or_else(|wrong| panic!("after {operation:?}: {wrong}"));
         let counts = heap.counts();
         assert_eq!(budget.used(), (counts.slot_pages + counts.chunk_pages) << 16);
+        blocks.pool().validate().unwrap();
+        let idle = blocks.pool().stats().held_idle;
+        assert!(budget.used() + idle <= budget.limit(), "{idle} bytes are idle, after {operation:?}");
     }
     for &(at, piece) in &model.taken {
         model.check(ground, at, piece);
@@ -154,9 +175,13 @@ fn step(heap: &mut Heap, model: &mut Model, ground: Ground<'_>, operation: &Oper
         Operation::Trim => {
             heap.trim(ground);
         }
+        Operation::Rest => heap.rest(ground),
+        Operation::Shrink => drop(ground.blocks.pool().trim(true)),
         Operation::Clear => {
             heap.clear(ground);
-            model.taken.clear();
+            for (at, piece) in model.taken.drain(..) {
+                assert_eq!(free(heap, ground, at, piece), Err(HeapError::NotTaken), "{piece:?} was freed twice");
+            }
             assert_eq!(ground.budget.used(), 0);
         }
     }
@@ -338,4 +363,44 @@ fn a_handful_of_objects_of_many_sizes_costs_little_memory() {
     }
     assert_eq!(twin.populated(), PAGE_BYTES as u64, "whoever fills one will fill the next");
     heap.validate(ground).unwrap();
+}
+
+#[test]
+fn what_is_emptied_is_filled_again_without_the_system() {
+    type Take = fn(&mut Heap, Ground<'_>) -> Loc;
+    type Empty = fn(&mut Heap, Ground<'_>, &[Loc]);
+    let takes: [(Take, usize); 2] = [
+        (|heap, ground| heap.take_slot(ground, 40).unwrap().1, 400_000),
+        (|heap, ground| heap.take_chunk(ground, 1000).unwrap().1, 4000),
+    ];
+    let clear: Empty = |heap, ground, _| heap.clear(ground);
+    let free: Empty = |heap, ground, places| {
+        for &at in places {
+            heap.free_chunk(ground, at).or_else(|_| heap.free_slot(ground, at, true, true)).unwrap();
+        }
+    };
+    for ((take, count), empty) in takes.into_iter().flat_map(|take| [(take, clear), (take, free)]) {
+        let twin: &'static Twin = Box::leak(Box::default());
+        let pool = Pool::new(twin, keeping(1 << 30)).unwrap();
+        let (blocks, budget, turns) = (BlockSet::new(&pool, 1).unwrap(), Budget::new(1 << 30), Turns::default());
+        let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
+        let mut heap = Heap::new(0, u64::from);
+        let mut fill = || {
+            let places: Vec<_> = (0..count).map(|_| take(&mut heap, ground)).collect();
+            let used = budget.used();
+            empty(&mut heap, ground, &places);
+            heap.validate(ground).unwrap();
+            pool.validate().unwrap();
+            assert!(pool.stats().held_idle + (8 << 20) > used, "{used} bytes were in use, {:?}", pool.stats());
+            used
+        };
+        let used = fill();
+        let (mapped, populated) = (twin.mapped(), twin.populated());
+        assert_eq!((fill(), fill()), (used, used));
+        assert_eq!((twin.mapped(), twin.populated(), twin.decommitted()), (mapped, populated, 0));
+        // `trim` is for now, not for the policy.
+        heap.trim(ground);
+        assert_eq!((pool.stats().held_idle, budget.used()), (0, 0));
+        assert!(twin.decommitted() >= used - (1 << 20), "{} of {used}", twin.decommitted());
+    }
 }

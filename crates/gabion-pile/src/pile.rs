@@ -385,7 +385,8 @@ impl Pile {
         Ok(())
     }
 
-    /// Removes all objects and gives their memory back to the system. What views look at stays until they are gone.
+    /// Removes all objects. Their memory stays warm for what comes next, as long as the pool's policy keeps it. What views look at
+    /// stays until they are gone.
     pub fn clear(&self) {
         let ground = self.ground();
         for shard in &self.shards {
@@ -424,7 +425,7 @@ impl Pile {
                 }
             }
         }
-        locked.heap.trim(self.ground());
+        locked.heap.rest(self.ground());
         runs
     }
 

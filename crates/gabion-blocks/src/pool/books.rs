@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::addresses;
+use super::emptied::bytes_of;
 use super::shared::Shared;
 use super::size::piece_bytes;
 use super::span::{Span, Use, records_of};
@@ -27,6 +28,7 @@ impl Shared {
         let mut stats = PoolStats {
             peak: self.ledger.peak(),
             held: self.ledger.held(),
+            held_idle: self.ledger.emptied(),
             fresh: read(&self.tallies.fresh),
             trimmed: read(&self.tallies.trimmed),
             refused: read(&self.tallies.refused),
@@ -93,6 +95,14 @@ impl Shared {
                 return Err(format!("{bytes} bytes in a cache, {} counted", open.bytes()));
             }
         }
+        let pages = |home: Option<usize>| {
+            let of = |span: &&&Span| home.is_none_or(|home| span.home() == home);
+            let masks = spans.iter().filter(of).map(|span| {
+                let read = |mask: &std::sync::atomic::AtomicU64| mask.load(Ordering::Relaxed);
+                (read(&span.emptied), read(&span.given_up) & !read(&span.emptied))
+            });
+            masks.fold((0, 0), |sum, (emptied, gone)| (sum.0 + bytes_of(emptied), sum.1 + bytes_of(gone)))
+        };
         for arena in self.arenas() {
             let home = arena.index;
             let shelves = arena.lock();
@@ -107,12 +117,26 @@ impl Shared {
             if found != (counts.lent, counts.held, counts.cut) || sum(Use::Idle, Some(home)) != counts.idle {
                 return Err(format!("arena {home}: found {found:?}, counted {counts:?}"));
             }
+            if pages(Some(home)) != (counts.emptied, counts.gone) {
+                return Err(format!(
+                    "arena {home}: found {:?} emptied and gone, counted {counts:?}",
+                    pages(Some(home))
+                ));
+            }
         }
         let mapped = sum(Use::Idle, None) + sum(Use::Lent, None) + sum(Use::Cut, None);
         if (mapped, sum(Use::Held, None)) != (self.ledger.mapped(), self.ledger.held()) {
             return Err(format!("{mapped} bytes mapped, the ledger says {:?}", self.ledger));
         }
-        let taken = sum(Use::Lent, None) + sum(Use::Cut, None) + sum(Use::Held, None);
+        let (emptied, gone) = pages(None);
+        if (emptied, gone) != (self.ledger.emptied(), self.ledger.gone()) {
+            return Err(format!("{emptied} bytes emptied and {gone} gone, the ledger says {:?}", self.ledger));
+        }
+        let idle_or_held = |span: &&Span| span.state() == Use::Held || span.given_up.load(Ordering::Relaxed) == 0;
+        if !spans.iter().copied().all(|span| idle_or_held(&span) && span.leaving.load(Ordering::Relaxed) == 0) {
+            return Err("pages were given up of what is not held, or are leaving".to_owned());
+        }
+        let taken = sum(Use::Lent, None) + sum(Use::Cut, None) + sum(Use::Held, None) - emptied - gone;
         if taken != self.taken() {
             return Err(format!("{taken} bytes taken, the arenas say {}", self.taken()));
         }

@@ -118,5 +118,6 @@ impl Shared {
             self.leave_cache(cache);
         }
         self.ledger.forget_leaving();
+        self.keep_leaving();
     }
 }

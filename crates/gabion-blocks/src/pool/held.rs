@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use super::addresses;
+use super::emptied::bytes_of;
 use super::pool::Pool;
 use super::shared::Shared;
 use super::size::{span_bytes, span_class};
@@ -81,10 +82,55 @@ pub(crate) fn note_no_holes(base: NonNull<u8>) -> bool {
     })
 }
 
-/// True when a held block has holes, and had none once.
-pub(crate) fn was_whole(base: NonNull<u8>) -> bool {
-    addresses::find(base.as_ptr())
-        .is_some_and(|span| span.holes.load(Ordering::Relaxed) && span.lent_small.load(Ordering::Relaxed) == 0)
+/// True when a held block has holes, had none once, and has none of the pages left that its owner has given up.
+pub(crate) fn was_whole(pool: &Pool, base: NonNull<u8>) -> bool {
+    addresses::find(base.as_ptr()).is_some_and(|span| {
+        let was = span.holes.load(Ordering::Relaxed) && span.lent_small.load(Ordering::Relaxed) == 0;
+        was && !pool.shared().has_emptied(span)
+    })
+}
+
+/// The owner of a held block gives up its `free` pages, of which those of `fresh` were never used since they read as zero. Their
+/// memory stays where it is, as idle memory of the pool's, if the pool keeps so much and it is no more than `most` bytes: then
+/// says how many bytes that are. Otherwise nothing is changed.
+pub(crate) fn empty_pages(pool: &Pool, base: NonNull<u8>, free: u64, fresh: u64, most: u64) -> Option<u64> {
+    let (shared, span) = (pool.shared(), addresses::find(base.as_ptr())?);
+    // Pages that were never used take memory only where huge pages brought it.
+    let small = span.holes.load(Ordering::Relaxed) || span.lent_small.load(Ordering::Relaxed) > 0;
+    let pages = free & !span.given_up.load(Ordering::Relaxed) & if small { !fresh } else { u64::MAX };
+    let bytes = bytes_of(pages);
+    if bytes > most || !shared.may_stay_emptied(bytes) {
+        return None;
+    }
+    if pages != 0 {
+        shared.add_emptied(span, pages);
+        shared.wants_trimmer();
+    }
+    Some(bytes)
+}
+
+/// Takes pages of a held block for use. Returns those that were given up and are still warm.
+pub(crate) fn claim_pages(pool: &Pool, base: NonNull<u8>, pages: u64) -> u64 {
+    addresses::find(base.as_ptr()).map_or(0, |span| pool.shared().claim_pages(span, pages))
+}
+
+/// Gives the memory of pages of a held block back. Returns those that were given up before and were still warm.
+pub(crate) fn decommit_pages(pool: &Pool, base: NonNull<u8>, pages: u64) -> u64 {
+    addresses::find(base.as_ptr()).map_or(0, |span| {
+        let emptied = pool.shared().add_gone(span, pages);
+        pool.shared().decommit_pages(span, pages);
+        emptied
+    })
+}
+
+/// The pages of a held block that were given up and are still warm, at this moment.
+pub(crate) fn emptied_pages(base: NonNull<u8>) -> u64 {
+    addresses::find(base.as_ptr()).map_or(0, |span| span.emptied.load(Ordering::Relaxed))
+}
+
+/// Gives the memory back of the pages of a held block that were given up. Returns bytes.
+pub(crate) fn give_emptied_back(pool: &Pool, base: NonNull<u8>) -> u64 {
+    addresses::find(base.as_ptr()).map_or(0, |span| pool.shared().give_emptied_back(span))
 }
 
 /// Notes that a fresh block is filled on small pages.

@@ -20,6 +20,10 @@ pub(crate) struct Ledger {
     leaving: AtomicU64,
     /// Lent to block sets and runs of piles; not part of `mapped`.
     held: AtomicU64,
+    /// Part of `held` that nothing is in and that is warm: see `emptied`.
+    emptied: AtomicU64,
+    /// Part of `held` that is with the system, as far as its owners have said so.
+    gone: AtomicU64,
     /// The most that was taken (lent, cut or held) in the quarter of the policy at hand, as far as somebody added it up.
     mark: AtomicU64,
     /// The highest mark of the quarters before.
@@ -29,7 +33,16 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { mapped: zero(), peak: zero(), leaving: zero(), held: zero(), mark: zero(), past: zero() }
+        Self {
+            mapped: zero(),
+            peak: zero(),
+            leaving: zero(),
+            held: zero(),
+            emptied: zero(),
+            gone: zero(),
+            mark: zero(),
+            past: zero(),
+        }
     }
 
     /// Draws `bytes` under a limit; fails with what is mapped, and draws nothing then.
@@ -80,6 +93,16 @@ impl Ledger {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Says how much of what is held is empty and warm, after a change from `before` to `after` bytes.
+    pub fn change_emptied(&self, before: u64, after: u64) {
+        self.emptied.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// Says the same of what is with the system.
+    pub fn change_gone(&self, before: u64, after: u64) {
+        self.gone.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
     /// Says that `taken` bytes are taken at this moment.
     pub fn note(&self, taken: u64) {
         if taken > self.mark.load(Ordering::Relaxed) {
@@ -114,5 +137,18 @@ impl Ledger {
 
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
+    }
+    /// What is mapped, and what is emptied beside it: all that the pool's size is about.
+    #[inline]
+    pub fn kept(&self) -> u64 {
+        self.mapped() + self.emptied()
+    }
+
+    pub fn emptied(&self) -> u64 {
+        self.emptied.load(Ordering::Relaxed)
+    }
+
+    pub fn gone(&self) -> u64 {
+        self.gone.load(Ordering::Relaxed)
     }
 }

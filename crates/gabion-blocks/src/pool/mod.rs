@@ -16,7 +16,8 @@
 //! last, whichever thread drops it. What comes back is idle, the last returned on top, and is given back to the system from
 //! the cold end: by the policy, under pressure, or when room is needed.
 //!
-//! Equations: `mapped = in use + idle`; each arena's `idle`, `lent`, `held` and `cut` are the sums over its spans;
+//! Equations: `mapped = in use + idle`; each arena's `idle`, `lent`, `held` and `cut` are the sums over its spans, and so are
+//! the parts of `held` that are emptied or gone;
 //! the address map knows each byte that is mapped and nothing else. [`Pool::validate`] checks them.
 //!
 //! No lock is held during a system call, while memory is freed or cleared, or while anybody waits; and no thread holds
@@ -33,6 +34,7 @@
 //! | `ledger`, `admission`, `duty` | what is mapped under which limit; waiting for room; one thread on duty |
 //! | `cut`, `span`, `granules`, `addresses` | what is known about each mapping, and which one an address lies in |
 //! | `cache`, `shelves`, `shared` | a thread's pieces, an arena's memory, and what all handles share |
+//! | `emptied` | pages of held blocks that nothing is in, and that stay warm for their owner |
 //! | `room`, `seat`, `pieces`, `whole` | giving back to make room; lending and taking back |
 //! | `malloc`, `tick`, `trimmer` | when to trim, malloc as well, and the thread that does |
 //! | [`buffer`], [`group`] | what users hold |
@@ -70,6 +72,8 @@ mod shelves;
 
 mod shared;
 
+mod emptied;
+
 mod room;
 
 mod malloc;
@@ -101,9 +105,13 @@ mod held;
 mod tests;
 
 pub use buffer::Buffer;
+pub(crate) use emptied::HEADER_BYTES;
 pub use group::Group;
 pub use held::Held;
-pub(crate) use held::{note_holes, note_no_holes, note_small, was_whole};
+pub(crate) use held::{
+    claim_pages, decommit_pages, emptied_pages, empty_pages, give_emptied_back, note_holes, note_no_holes, note_small,
+    was_whole,
+};
 pub use pool::Pool;
 pub use settings::{Change, GroupRequest, MOST_ARENAS, Request, Settings};
 pub use stats::{ArenaStats, PoolStats};

@@ -278,11 +278,13 @@ impl Pool {
             cache.belong(cache.turn(), shared.arena_of_turn(cache.turn()));
         }
         shared.shrink();
-        let surplus = shared.ledger.mapped().saturating_sub(shared.total_limit());
+        let limit = shared.total_limit();
+        let surplus = shared.ledger.mapped().saturating_sub(limit);
         if surplus > 0 {
             shared.flush_caches();
-            shared.evict(surplus);
+            shared.evict_mapped(surplus);
         }
+        shared.evict(shared.ledger.kept().saturating_sub(limit).min(shared.ledger.emptied()));
         shared.nudge_trimmer();
         shared.admission.room_made();
         Ok(())

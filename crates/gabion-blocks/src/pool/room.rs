@@ -17,6 +17,14 @@ use crate::sync::{Ordering, lock};
 /// The longest sleep between two attempts when the system is out of memory.
 const LONGEST_NAP: Duration = Duration::from_millis(32);
 
+/// Idle memory that was taken to be given back.
+enum Cold {
+    /// A span, of its shelf.
+    Span(&'static Span),
+    /// Emptied pages of a held block.
+    Pages(&'static Span, u64),
+}
+
 impl Shared {
     // --- giving back -----------------------------------------------------------------------------
 
@@ -50,46 +58,65 @@ impl Shared {
         span::free_record(span);
     }
 
-    /// Unmaps spans that `next` takes from a shelf, until it has none or `want` bytes are free. Returns bytes.
-    fn give_back(&self, want: u64, mut next: impl FnMut(&Self) -> Option<&'static Span>) -> u64 {
+    /// Gives back what `next` takes, until it has nothing or `want` bytes are free. Returns bytes.
+    fn give_back(&self, want: u64, mut next: impl FnMut(&Self) -> Option<Cold>) -> u64 {
         let mut freed = 0;
         while freed < want {
-            let Some(span) = next(self) else { break };
-            let bytes = span.bytes() as u64;
-            self.unmap(span);
-            self.ledger.left(bytes);
-            freed += bytes;
+            freed += match next(self) {
+                None => break,
+                Some(Cold::Pages(span, pages)) => self.give_pages_back(span, pages),
+                Some(Cold::Span(span)) => {
+                    let bytes = span.bytes() as u64;
+                    self.unmap(span);
+                    self.ledger.left(bytes);
+                    bytes
+                }
+            };
         }
         count(&self.tallies.trimmed, freed);
         freed
     }
 
-    /// Unmaps idle spans, the coldest of all arenas first, until `want` bytes are free or nothing is idle. Returns bytes.
+    /// Gives idle memory back, the coldest of all arenas first, until `want` bytes are free or nothing is idle. Returns bytes.
     pub fn evict(&self, want: u64) -> u64 {
-        self.give_back(want, |shared| shared.take_coldest(u64::MAX))
+        self.give_back(want, |shared| shared.take_coldest(u64::MAX, true))
     }
 
-    /// Unmaps idle spans that the policy has no use for, the coldest of all arenas first. Returns bytes.
+    /// As [`Shared::evict`], of what counts as mapped alone.
+    pub fn evict_mapped(&self, want: u64) -> u64 {
+        self.give_back(want, |shared| shared.take_coldest(u64::MAX, false))
+    }
+
+    /// Gives idle memory back that the policy has no use for, the coldest of all arenas first. Returns bytes.
     pub fn trim_excess(&self) -> u64 {
         self.give_back(u64::MAX, |shared| {
             let ledger = &shared.ledger;
-            shared.take_coldest(excess(shared.idle(), shared.taken(), ledger.highest()))
+            let idle = shared.idle() + ledger.emptied();
+            shared.take_coldest(excess(idle, shared.taken(), ledger.highest()), true)
         })
     }
 
-    /// Takes the coldest span of all arenas, if it has at most `most` bytes.
-    fn take_coldest(&self, most: u64) -> Option<&'static Span> {
-        let coldest = |arena: &'static Arena| Some((arena.lock().coldest()?, arena.index));
+    /// Takes the coldest span of all arenas, if it has at most `most` bytes; or, if `pages` allows it and these are colder,
+    /// emptied pages of so many bytes.
+    fn take_coldest(&self, most: u64, pages: bool) -> Option<Cold> {
+        let coldest = |arena: &'static Arena| Some((arena.lock().coldest(pages)?, arena.index));
         loop {
-            let (stamp, index) = self.arenas().filter(|arena| arena.idle() > 0).filter_map(coldest).min()?;
+            let any = pages && self.ledger.emptied() > 0;
+            let (stamp, index) = self.arenas().filter(|arena| any || arena.idle() > 0).filter_map(coldest).min()?;
             let mut shelves = self.arena(index).lock();
+            // Pages first: they serve their owner alone.
+            let emptied = shelves.coldest_emptied().filter(|_| pages);
+            if let Some(span) = emptied.filter(|span| span.stamp.load(Ordering::Relaxed) <= stamp) {
+                let pages = self.take_emptied(&mut shelves, span, most);
+                return (pages != 0).then_some(Cold::Pages(span, pages));
+            }
             if let Some(span) = shelves.take_coldest(most) {
                 // Under the lock: whoever finds the shelf empty afterwards also sees that something is leaving.
                 self.ledger.leave(span.bytes() as u64);
-                return Some(span);
+                return Some(Cold::Span(span));
             }
             // Too large; or somebody was faster, and then another is the coldest.
-            if shelves.coldest() == Some(stamp) {
+            if shelves.coldest(pages) == Some(stamp) {
                 return None;
             }
         }
@@ -193,16 +220,18 @@ impl Shared {
     /// the policy would not keep beside them.
     pub fn surplus(&self, bytes: u64) -> u64 {
         let ledger = &self.ledger;
-        let mapped = ledger.mapped();
-        let beyond_pool = (mapped + bytes).saturating_sub(self.pool_bytes());
-        let mapped = mapped + ledger.held();
-        beyond_pool.max(surplus(mapped, self.taken(), bytes, ledger.highest(), self.free_pieces()))
+        let kept = ledger.kept() + bytes;
+        // What is emptied counts for the total limit only where it can be helped.
+        let beyond_limit = kept.saturating_sub(self.total_limit()).min(ledger.emptied());
+        let beyond = kept.saturating_sub(self.pool_bytes()).max(beyond_limit);
+        let mapped = (ledger.mapped() + ledger.held()).saturating_sub(ledger.gone());
+        beyond.max(surplus(mapped, self.taken(), bytes, ledger.highest(), self.free_pieces()))
     }
 
     /// Gives idle memory back that should go before `bytes` more are mapped.
     pub fn make_room_beside(&self, bytes: u64) {
         let surplus = self.surplus(bytes);
-        if surplus > 0 && self.idle() > 0 {
+        if surplus > 0 && self.idle() + self.ledger.emptied() > 0 {
             self.evict(surplus);
         }
     }
@@ -222,7 +251,7 @@ impl Shared {
             // In this order: what moves from one to the other meanwhile is counted twice rather than not at all.
             let within_reach = self.idle() + self.ledger.leaving();
             if bytes <= limit && within_reach >= short {
-                if self.evict(short) == 0 {
+                if self.evict_mapped(short) == 0 {
                     // Another thread is about to unmap it.
                     std::thread::yield_now();
                 }

@@ -247,7 +247,7 @@ impl Shared {
     /// Whether memory that comes back is kept: not beyond what the pool may keep, and not while somebody waits for room.
     #[inline]
     pub fn keeps(&self) -> bool {
-        self.ledger.mapped() <= self.pool_bytes() && !self.admission.anyone()
+        self.ledger.kept() <= self.pool_bytes() && !self.admission.anyone()
     }
 
     /// An arena; made at its first use.

@@ -15,6 +15,9 @@ pub(crate) struct Counts {
     pub lent: u64,
     /// Lent to block sets and runs of piles.
     pub held: u64,
+    /// Part of `held` that is empty and warm, and part of it that is with the system.
+    pub emptied: u64,
+    pub gone: u64,
     /// Cut into pieces.
     pub cut: u64,
     /// Pieces that are out: lent, or in a thread's cache.
@@ -34,7 +37,7 @@ impl Counts {
     /// Bytes that are not idle.
     #[inline]
     pub fn taken(&self) -> u64 {
-        self.lent + self.held + self.cut
+        self.lent + self.held + self.cut - self.emptied - self.gone
     }
 
     /// Bytes of cut blocks that are in no piece that is out.
@@ -56,6 +59,8 @@ pub(crate) struct Shelves {
     classes: [List; SPAN_CLASSES],
     /// All idle spans, the last returned first.
     ages: List,
+    /// Held blocks with emptied pages, the last emptied first.
+    pub(super) emptied: List,
     /// Cut blocks with free pieces, by class.
     cuts: [List; PIECE_CLASSES],
     /// All cut blocks, the last cut first. While a block is on this list its `Span::cut` belongs to this arena's lock.
@@ -68,7 +73,7 @@ pub(crate) struct Shelves {
     untold: u64,
 }
 
-fn age(span: &'static Span) -> &'static Neighbours {
+pub(super) fn age(span: &'static Span) -> &'static Neighbours {
     &span.age
 }
 
@@ -77,6 +82,7 @@ impl Shelves {
         Self {
             classes: [const { List::new() }; SPAN_CLASSES],
             ages: List::new(),
+            emptied: List::new(),
             cuts: [const { List::new() }; PIECE_CLASSES],
             cut_blocks: List::new(),
             counts: Counts::default(),
@@ -127,9 +133,10 @@ impl Shelves {
         Some(self.unshelve(span))
     }
 
-    /// When the coldest span was returned.
-    pub fn coldest(&self) -> Option<u64> {
-        self.ages.last.get().map(|span| span.stamp.load(Ordering::Relaxed))
+    /// When the coldest span was returned; with `pages`, or pages of a held block were emptied, if that is longer ago.
+    pub fn coldest(&self, pages: bool) -> Option<u64> {
+        let emptied = self.coldest_emptied().filter(|_| pages);
+        self.ages.last.get().into_iter().chain(emptied).map(|span| span.stamp.load(Ordering::Relaxed)).min()
     }
 
     /// Takes the coldest span, if it has at most `most` bytes.
@@ -298,6 +305,7 @@ impl Shelves {
         if (idle, aged) != (self.counts.idle, idle) {
             return Err(format!("{idle} bytes on shelves, {aged} by age, {} counted", self.counts.idle));
         }
+        self.check_emptied(home)?;
         self.check_cuts(home)
     }
 

@@ -53,6 +53,12 @@ pub(crate) struct Span {
     /// True when much of its memory is not there, though it was held or cut: it is not warm then, and has been advised to keep
     /// to small pages, or the system would sooner or later fill the holes with a huge one.
     pub holes: AtomicBool,
+    /// Of a held block, bit by page: pages that its owner has given up and not taken back, which stay with the block.
+    pub given_up: AtomicU64,
+    /// Those of them that are warm: idle memory, for which the block's owner comes first.
+    pub emptied: AtomicU64,
+    /// Those of them that a thread is giving back to the system at this moment.
+    pub leaving: AtomicU64,
     /// How often it was lent since it was mapped without huge pages; 0 when it has them, needs none, or is left to the system,
     /// which may give it some.
     pub lent_small: AtomicU32,
@@ -62,7 +68,8 @@ pub(crate) struct Span {
     pub stamp: AtomicU64,
     /// On a shelf: the neighbours of its class. Cut: the neighbours with free pieces of its class.
     pub shelf: Neighbours,
-    /// On a shelf: the neighbours in order of return. Cut: the neighbours among its arena's cut blocks.
+    /// On a shelf: the neighbours in order of return. Cut: the neighbours among its arena's cut blocks. Held: the neighbours
+    /// among those with emptied pages.
     pub age: Neighbours,
     /// [`Cut::NONE`] unless the span is on an arena's list of cut blocks.
     cut: UnsafeCell<Cut>,
@@ -86,6 +93,9 @@ impl Span {
             start: AtomicU32::new(0),
             zero: AtomicBool::new(false),
             holes: AtomicBool::new(false),
+            given_up: AtomicU64::new(0),
+            emptied: AtomicU64::new(0),
+            leaving: AtomicU64::new(0),
             lent_small: AtomicU32::new(0),
             gathered: AtomicUsize::new(0),
             stamp: AtomicU64::new(0),

@@ -18,6 +18,9 @@ pub struct PoolStats {
     pub cached: u64,
     /// Bytes lent to block sets and runs (piles), which count apart from all the others.
     pub held: u64,
+    /// Bytes of `held` that nothing is in, and that are warm: their pile comes first, and what it does not take back goes back to
+    /// the system as `idle` does.
+    pub held_idle: u64,
     /// Buffers that are alive; each part of a group is one.
     pub live: u64,
     /// Buffers asked for; each part of a group is one.

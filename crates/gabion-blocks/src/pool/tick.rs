@@ -68,7 +68,7 @@ impl Shared {
 
     /// Gives back what is idle beyond the pool's size. Returns bytes.
     pub fn shrink(&self) -> u64 {
-        let surplus = self.ledger.mapped().saturating_sub(self.pool_bytes());
+        let surplus = self.ledger.kept().saturating_sub(self.pool_bytes());
         if surplus == 0 {
             return 0;
         }

@@ -45,7 +45,7 @@ impl Shared {
         self.trimmer.next_call.store(now + CALLS_APART, Ordering::Relaxed);
         if !self.trimmer.duty.vacant() {
             self.nudge_trimmer();
-        } else if self.idle() > 0 || self.free_pieces() > 0 {
+        } else if self.idle() > 0 || self.ledger.emptied() > 0 || self.free_pieces() > 0 {
             self.start_trimmer();
         }
     }
@@ -70,7 +70,7 @@ impl Shared {
         let shelves_empty = || {
             self.arenas().all(|arena| {
                 let counts = arena.lock().counts;
-                counts.idle == 0 && counts.cold_pieces == 0
+                counts.idle == 0 && counts.emptied == 0 && counts.cold_pieces == 0
             })
         };
         // Caches are visited only where nothing else keeps the trimmer on duty. And in this order at last: what moves

@@ -232,9 +232,10 @@ impl Shared {
 
     /// Takes back what [`Shared::hold`] gave, if it is warm and as far as the pool may keep it.
     pub fn let_go(&'static self, span: &'static Span) {
+        self.claim_all(span);
         let bytes = span.bytes() as u64;
         let (arena, tick) = (self.arena(span.home()), self.tick());
-        let fits = |limit: u64| self.ledger.mapped() + bytes <= limit;
+        let fits = |limit: u64| self.ledger.kept() + bytes <= limit;
         let keep = span.class() != NO_CLASS
             && !span.holes.load(Ordering::Relaxed)
             && fits(self.pool_bytes())

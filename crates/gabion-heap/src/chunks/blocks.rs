@@ -4,14 +4,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, make_room};
 
-use super::{BINS, ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, NOWHERE, Tray, USED, bin_of, ordinal_of};
+use super::{
+    BINS, ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, NOWHERE, ROOM_ALIGN, Tray, USED, bin_of, ordinal_of,
+};
 use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 
-/// What a block keeps of its memory when that is given back.
-const KEPT_WORDS: usize = 4096 / 8;
+/// The pages with a block's first tag and its last one.
+const ENDS: u64 = 1 | 1 << (PAGES_PER_BLOCK - 1);
 
 /// Whether a block has no used chunk.
 fn is_empty(block: &Block<'_>) -> bool {
@@ -42,6 +44,7 @@ impl Chunks {
         let block = first.into_iter().chain(in_use).filter_map(|number| ground.blocks.block(number)).find(is_empty)?;
         let ordinal = ordinal_of(block);
         self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
+        self.empty -= 1;
         self.close(ground, ordinal);
         self.blocks[ordinal].number = NO_BLOCK;
         self.vacant.push(ordinal);
@@ -58,6 +61,8 @@ impl Chunks {
         };
         (self.blocks[ordinal].spare, self.blocks[ordinal].live) = (false, 0);
         let number = self.blocks[ordinal].number;
+        // The others are claimed when they are touched.
+        ground.blocks.claim(number, ENDS);
         let block = ground.blocks.block(number).expect("a block of this heap");
         block.word(SHARD_WORD).store(u64::from(self.shard), Relaxed);
         block.word(ORDINAL_WORD).store(ordinal as u64, Relaxed);
@@ -88,46 +93,73 @@ impl Chunks {
         Ok(ordinal)
     }
 
-    /// Gives back an empty block's memory, all but its header. Returns bytes.
-    pub(super) fn give_block_back(&mut self, ground: Ground<'_>, block: Block<'_>) -> u64 {
+    /// Makes an empty block a spare one: nothing of it is charged, and it is the pool's business how long it stays warm.
+    pub(super) fn release_block(&mut self, ground: Ground<'_>, block: Block<'_>) {
         self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
         let ordinal = ordinal_of(block);
+        self.spare.push(ordinal);
+        self.empty -= 1;
+        self.release(ground, ordinal);
+    }
+
+    /// The rest of making a block a spare one.
+    fn release(&mut self, ground: Ground<'_>, ordinal: usize) {
+        let entry = self.blocks[ordinal];
+        let block = ground.blocks.block(entry.number).expect("a block of this heap");
         for page in 0..PAGES_PER_BLOCK {
             turn_page(ground, block, page, Kind::Free, 0);
         }
-        ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
-        self.spare.push(ordinal);
-        self.close(ground, ordinal)
+        self.close(ground, ordinal);
+        let touched = u64::MAX.checked_shr((PAGES_PER_BLOCK - entry.touched) as u32).unwrap_or(0);
+        ground.blocks.release(entry.number, u64::MAX, !(touched | ENDS), ground.budget.room());
     }
 
-    /// Counts out an empty block, which is on no list. Returns bytes.
-    fn close(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
+    /// Counts out a block in which nothing is used.
+    fn close(&mut self, ground: Ground<'_>, ordinal: usize) {
         let entry = &mut self.blocks[ordinal];
         entry.spare = true;
         let touched = std::mem::take(&mut entry.touched) as u64;
         ground.budget.give(touched * PAGE_BYTES as u64);
         self.touched_pages -= touched;
-        self.empty -= 1;
-        touched * PAGE_BYTES as u64
     }
 
-    /// Gives back the memory of blocks without a used chunk. Returns bytes.
-    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
-        let mut bytes = 0;
+    /// Makes all blocks without a used chunk spare ones.
+    pub fn rest(&mut self, ground: Ground<'_>) {
         if self.empty == 0 {
-            return bytes;
+            return;
         }
         self.empty_tray(ground);
         for ordinal in 0..self.blocks.len() {
             let block = ground.blocks.block(self.blocks[ordinal].number);
             if let Some(block) = block.filter(|block| !self.blocks[ordinal].spare && is_empty(block)) {
-                bytes += self.give_block_back(ground, block);
+                self.release_block(ground, block);
             }
         }
-        bytes
     }
 
-    /// Frees everything at once; the blocks stay, their memory goes back.
+    /// Gives back the memory of blocks without a used chunk at once. Returns bytes.
+    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
+        let before = self.touched_pages;
+        // What was charged until now may have gone back already, when it was released.
+        let kept: u64 = self.spare.iter().map(|&ordinal| self.give_released(ground, ordinal)).sum();
+        let first = self.spare.len();
+        self.rest(ground);
+        for &ordinal in &self.spare[first..] {
+            self.give_released(ground, ordinal);
+        }
+        kept + (before - self.touched_pages) * PAGE_BYTES as u64
+    }
+
+    /// Gives back at once what is warm of a spare block. Returns bytes.
+    fn give_released(&self, ground: Ground<'_>, ordinal: usize) -> u64 {
+        let number = self.blocks[ordinal].number;
+        if ground.blocks.emptied(number) == 0 {
+            return 0;
+        }
+        u64::from(ground.blocks.decommit_pages(number, u64::MAX).count_ones()) * PAGE_BYTES as u64
+    }
+
+    /// Frees everything at once; the blocks stay, as spare ones.
     pub fn clear(&mut self, ground: Ground<'_>) {
         self.bins = [NOWHERE; BINS];
         self.filled = [0; BINS.div_ceil(64)];
@@ -141,20 +173,21 @@ impl Chunks {
                 continue;
             }
             let block = ground.blocks.block(self.blocks[ordinal].number).expect("a block of this heap");
-            for page in 0..PAGES_PER_BLOCK {
-                turn_page(ground, block, page, Kind::Free, 0);
-            }
-            // The first 4 KiB stay: no tag there may say that its chunk is used.
-            for word in FIRST..KEPT_WORDS {
-                block.word(word).store(0, Relaxed);
-            }
-            ground.blocks.decommit(block.number(), 0, PAGES_PER_BLOCK);
-            let touched = std::mem::take(&mut self.blocks[ordinal].touched);
-            ground.budget.give((touched * PAGE_BYTES) as u64);
-            self.blocks[ordinal].spare = true;
+            Self::strike_tags(block);
+            self.release(ground, ordinal);
         }
-        self.touched_pages = 0;
+        debug_assert!(self.touched_pages == 0);
         self.spare.clear();
         self.spare.extend((0..self.blocks.len()).filter(|&ordinal| self.blocks[ordinal].number != NO_BLOCK));
+    }
+    /// Sees to it that no tag of a block says that its chunk is used: what is freed once more is found out by that.
+    fn strike_tags(block: Block<'_>) {
+        let mut at = FIRST;
+        while at < END {
+            let tag = block.word(at).load(Relaxed);
+            // Relaxed: the owner's alone; readers go by the page's descriptor.
+            block.word(at).store(tag & LENGTH, Relaxed);
+            at += ((tag & LENGTH) as usize).max(ROOM_ALIGN);
+        }
     }
 }

@@ -18,7 +18,7 @@ const WARM_PAGES: u64 = PAGES_PER_BLOCK as u64;
 const WARM_SHARE: u64 = 16;
 
 impl SlotBlock {
-    /// Free pages that take memory, as far as is known. Page 0 is none: the header's part of it always does.
+    /// Free pages of which the heap keeps the memory. Page 0 is none: the header's part of it always takes some.
     pub(super) fn warm(&self) -> u64 {
         self.free & !self.zero & !1
     }
@@ -37,10 +37,16 @@ impl Slots {
         let entry = &mut self.blocks[ordinal];
         let number = entry.number;
         let (warm, at_hand) = (entry.warm(), entry.free & !entry.zero);
-        let index = if at_hand != 0 { at_hand } else { entry.free }.trailing_zeros() as usize;
-        let reads_zero = entry.zero >> index & 1 == 1;
+        let released = if at_hand == 0 { entry.free & ground.blocks.emptied(number) } else { 0 };
+        let first = [at_hand, released, entry.free].into_iter().find(|&pages| pages != 0);
+        let index = first.expect("the block has a free page").trailing_zeros() as usize;
         if entry.free == u64::MAX && entry.zero == !1 {
             ground.blocks.note_refill(number);
+        }
+        let is_warm = ground.blocks.claim(number, 1 << index) != 0;
+        let reads_zero = entry.zero >> index & 1 == 1 && !is_warm;
+        if !is_warm {
+            ground.blocks.fit(ground.budget.room());
         }
         entry.free &= !(1 << index);
         entry.zero &= !(1 << index);
@@ -104,7 +110,7 @@ impl Slots {
         self.blocks[self.first_free..].iter().position(is_warm).map(|at| self.first_free + at)
     }
 
-    /// Makes an empty, unlisted page free. Its memory goes back when enough is kept warm.
+    /// Makes an empty, unlisted page free. It is the pool's business how long it stays warm when enough is kept so.
     pub(super) fn release_page(&mut self, ground: Ground<'_>, id: u32) {
         let ordinal = self.free_page(ground, id);
         // Nobody counts the memory of free pages: where a few things that stay are spread over all blocks, none of these is
@@ -112,8 +118,17 @@ impl Slots {
         let too_warm = self.warm_pages > WARM_PAGES.max(self.used_pages / WARM_SHARE);
         let is_empty = self.blocks[ordinal].free == u64::MAX;
         if too_warm || (is_empty && self.free_pages >= 2 * WARM_PAGES) {
-            self.decommit(ground, ordinal);
+            self.release(ground, ordinal);
         }
+    }
+
+    /// Leaves it to the pool how long a block's free pages stay warm.
+    fn release(&mut self, ground: Ground<'_>, ordinal: usize) {
+        let entry = &mut self.blocks[ordinal];
+        self.warm_pages -= u64::from(entry.warm().count_ones());
+        ground.blocks.release(entry.number, entry.free, entry.zero, ground.budget.room());
+        // Page 0 keeps its first 4 KiB, so it does not read as zero, here and below.
+        entry.zero |= entry.free & !1;
     }
 
     /// As [`Slots::release_page`], and keeps its memory. Returns the ordinal of its block.
@@ -132,30 +147,34 @@ impl Slots {
         ordinal
     }
 
-    /// Gives the memory of a block's free pages back, run by run, and keeps its header. Returns bytes.
+    /// Gives the memory of a block's free pages back at once, and keeps its header. Returns bytes.
     fn decommit(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
         let entry = &mut self.blocks[ordinal];
-        self.warm_pages -= u64::from(entry.warm().count_ones());
-        let before = entry.zero;
-        // A huge page brings memory for pages that were never used, too.
-        let mut left = entry.free;
-        let mut bytes = 0;
-        while left != 0 {
-            let first = left.trailing_zeros();
-            let pages = (left >> first).trailing_ones();
-            ground.blocks.decommit(entry.number, first as usize, pages as usize);
-            let done = (u64::MAX >> (64 - pages)) << first;
-            left &= !done;
-            // Page 0 keeps its first 4 KiB, so it does not read as zero.
-            entry.zero |= done & !1;
-            bytes += u64::from((done & !before).count_ones()) * PAGE_BYTES as u64;
+        if entry.free == 0 {
+            return 0;
         }
-        bytes
+        self.warm_pages -= u64::from(entry.warm().count_ones());
+        // A huge page brings memory for pages that were never used, too.
+        let released = ground.blocks.decommit_pages(entry.number, entry.free);
+        let done = entry.free & (released | !entry.zero);
+        entry.zero |= entry.free & !1;
+        u64::from(done.count_ones()) * PAGE_BYTES as u64
     }
 
     pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
         self.release_active(ground);
         (0..self.blocks.len()).map(|ordinal| self.decommit(ground, ordinal)).sum()
+    }
+
+    /// Leaves it to the pool how long all free pages stay warm.
+    pub fn rest(&mut self, ground: Ground<'_>) {
+        self.release_active(ground);
+        // From the end: what is released last goes last, and what comes next begins with the first block.
+        for ordinal in (0..self.blocks.len()).rev() {
+            if self.blocks[ordinal].free != 0 {
+                self.release(ground, ordinal);
+            }
+        }
     }
 
     pub fn clear(&mut self, ground: Ground<'_>) {
@@ -165,8 +184,6 @@ impl Slots {
             }
         }
         self.shelves = [Shelf::EMPTY; CLASSES];
-        for ordinal in 0..self.blocks.len() {
-            self.decommit(ground, ordinal);
-        }
+        self.rest(ground);
     }
 }

@@ -24,8 +24,11 @@ figures! {
         peak,
         /// Bytes of `idle` that lie in threads' own caches.
         cached,
-        /// Bytes lent to piles, which count apart from all the others.
+        /// Bytes lent to piles and caches, which count apart from all the others.
         held,
+        /// Bytes of `held` that are empty and warm: what piles and caches take next comes from there, and the rest goes back to
+        /// the system when `idle` memory would.
+        held_idle,
         /// Pieces of memory that are alive: a buffer is one, and each block of a group.
         live,
         /// Pieces of memory asked for.

@@ -188,7 +188,7 @@ impl Pile {
         Ok(PileStats::new(&self.open(py)?.stats(), Figure(self.codec.type_count() as u64)))
     }
 
-    /// Remove all objects and give their memory back: warm blocks to the pool of gabion.memory, all else to the system.
+    /// Remove all objects. Their memory stays warm for what is put next, as idle memory of the pool of gabion.memory.
     /// Their pointers are refused from now on. Takes time in proportion to the blocks, or to the objects while there
     /// are views.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
