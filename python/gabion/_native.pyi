@@ -428,12 +428,7 @@ class Image:
     def to_bytes(self) -> bytes: ...
     def to_pillow(self) -> Any: ...
     def save(
-        self,
-        target: str | PathLike[str] | _Writable,
-        *,
-        format: str | None = None,
-        quality: int = 80,
-        **options: Any,
+        self, target: str | PathLike[str] | _Writable, *, format: str | None = None, quality: int = 80, **options: Any
     ) -> None: ...
     def close(self) -> None: ...
     @property

@@ -24,6 +24,8 @@ pub struct BlockSet {
     owner: Owner,
     pool: Pool,
     small: usize,
+    /// Whether the owner claims each page before he uses it.
+    claims: bool,
     blocks: Mutex<Vec<(u32, Held)>>,
     /// Bytes of pages that were released and are warm, or more: what went back to the system since is found when it matters.
     emptied: AtomicU64,
@@ -36,17 +38,25 @@ impl BlockSet {
     /// # Errors
     /// [`BlockError::Exhausted`] when four million sets are alive.
     pub fn new(pool: &Pool, small: usize) -> Result<Self, BlockError> {
-        Ok(Self {
-            owner: Owner::new()?,
-            pool: pool.clone(),
-            small,
-            blocks: Mutex::new(Vec::new()),
-            emptied: AtomicU64::new(0),
-        })
+        Self::with(pool, small, false)
     }
 
-    /// Adds a block and returns its number, and whether all of it reads as zero. Its first 4 KiB do in any case; the rest
-    /// of a warm block is whatever an earlier user left.
+    /// As [`BlockSet::new`], for an owner who takes each page by [`BlockSet::claim`] before he uses it: the first blocks may have
+    /// been those of another such set before, and are warm then as far as that used them.
+    ///
+    /// # Errors
+    /// As [`BlockSet::new`].
+    pub fn claimed(pool: &Pool, small: usize) -> Result<Self, BlockError> {
+        Self::with(pool, small, true)
+    }
+
+    fn with(pool: &Pool, small: usize, claims: bool) -> Result<Self, BlockError> {
+        let (owner, pool) = (Owner::new()?, pool.clone());
+        Ok(Self { owner, pool, small, claims, blocks: Mutex::new(Vec::new()), emptied: AtomicU64::new(0) })
+    }
+
+    /// Adds a block and returns its number, and whether all of it reads as zero, but for pages that are found warm when they are
+    /// claimed. Its first 4 KiB do in any case; the rest of a warm block is whatever an earlier user left.
     ///
     /// # Errors
     /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Exhausted`] when no number is left.
@@ -59,16 +69,26 @@ impl BlockSet {
     /// # Errors
     /// As [`BlockSet::map`].
     pub fn map_as(&self, small: bool) -> Result<(u32, bool), BlockError> {
-        let (span, zero) = Held::take(&self.pool, BLOCK_BYTES, small)?;
+        let again = if small && self.claims { Held::take_first(&self.pool) } else { None };
+        let used = again.is_some();
+        let (span, zero) = match again {
+            Some(span) => (span, true),
+            None => Held::take(&self.pool, BLOCK_BYTES, small)?,
+        };
         let base = span.base();
-        if !zero {
+        if used || !zero {
             // SAFETY: the block was just taken from the pool, and nobody else knows it.
             unsafe { base.write_bytes(0, HEADER_BYTES) };
         }
-        if small {
+        if used {
+            self.emptied.fetch_add(u64::from(emptied_pages(base).count_ones()) * PAGE_BYTES as u64, Ordering::Relaxed);
+        } else if small {
             // Most of it may never be touched: nothing to keep warm, and nothing to have huge pages for.
             self.open_holes(base);
             note_small(base);
+            if self.claims {
+                span.note_first();
+            }
         }
         // The directory holds a plain number, from which `base` makes a pointer again.
         let number = self.owner.enter(base.as_ptr().expose_provenance())?;

@@ -49,7 +49,7 @@ struct Open {
 impl Pages {
     pub fn new(memory: &Arc<Budget>) -> Result<Self, BlockError> {
         // The first block keeps to small pages: a cache of a few entries shall not cost megabytes.
-        let set = Arc::new(BlockSet::new(Pool::global(), 1)?);
+        let set = Arc::new(BlockSet::claimed(Pool::global(), 1)?);
         Ok(Self { set, memory: Arc::clone(memory), stock: Mutex::default() })
     }
 
@@ -89,9 +89,8 @@ impl Pages {
             stock.empty.extend((0..PAGES_PER_BLOCK as u32).rev().map(|page| number * PAGES_PER_BLOCK as u32 + page));
         }
         let page = stock.empty.pop().expect("a block has pages");
-        if self.set.claim(page / PAGES_PER_BLOCK as u32, 1 << (page as usize % PAGES_PER_BLOCK)) == 0 {
-            self.set.fit(self.memory.room());
-        }
+        self.set.claim(page / PAGES_PER_BLOCK as u32, 1 << (page as usize % PAGES_PER_BLOCK));
+        self.set.fit(self.memory.room());
         if stock.empty.is_empty() {
             self.set.note_touched(page / PAGES_PER_BLOCK as u32);
         }

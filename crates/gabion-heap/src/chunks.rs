@@ -525,9 +525,8 @@ impl Chunks {
             let more = pages - entry.touched;
             ground.budget.take((more * PAGE_BYTES) as u64)?;
             let touched = (u64::MAX >> (PAGES_PER_BLOCK - more)) << entry.touched;
-            if ground.blocks.claim(entry.number, touched) != touched {
-                ground.blocks.fit(ground.budget.room());
-            }
+            ground.blocks.claim(entry.number, touched);
+            ground.blocks.fit(ground.budget.room());
             entry.touched = pages;
             self.touched_pages += more as u64;
             if pages == PAGES_PER_BLOCK {

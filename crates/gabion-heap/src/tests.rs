@@ -99,7 +99,7 @@ fn run(operations: &[Operation], budget: u64, refuse_after: i64) {
 fn run_with(operations: &[Operation], budget: u64, refuse_after: i64, settings: Settings) {
     let twin: &'static Twin = Box::leak(Box::default());
     twin.refuse_after(refuse_after);
-    let (blocks, budget) = (BlockSet::new(&Pool::new(twin, settings).unwrap(), 1).unwrap(), Budget::new(budget));
+    let (blocks, budget) = (BlockSet::claimed(&Pool::new(twin, settings).unwrap(), 1).unwrap(), Budget::new(budget));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(3, u64::from);
@@ -241,7 +241,7 @@ proptest! {
 
 #[test]
 fn steady_churn_reuses_what_it_frees() {
-    let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
+    let (blocks, budget) = (BlockSet::claimed(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(0, u64::from);
@@ -272,7 +272,7 @@ fn full_blocks_may_have_huge_pages_and_emptied_ones_keep_to_small_ones() {
         let twin: &'static Twin = Box::leak(Box::default());
         // With small blocks only: what they cost is not tried out when they are mapped.
         let (blocks, budget) =
-            (BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 9).unwrap(), Budget::new(u64::MAX));
+            (BlockSet::claimed(&Pool::new(twin, Settings::unpooled()).unwrap(), 9).unwrap(), Budget::new(u64::MAX));
         let turns = Turns::default();
         let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
         let mut heap = Heap::new(0, u64::from);
@@ -299,7 +299,7 @@ fn full_blocks_may_have_huge_pages_and_emptied_ones_keep_to_small_ones() {
 
 #[test]
 fn absurd_chunks_are_refused_and_the_largest_is_served() {
-    let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
+    let (blocks, budget) = (BlockSet::claimed(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(0, u64::from);
@@ -314,7 +314,7 @@ fn absurd_chunks_are_refused_and_the_largest_is_served() {
 
 #[test]
 fn a_freed_chunk_is_taken_again_for_the_same_size() {
-    let (blocks, budget) = (BlockSet::new(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
+    let (blocks, budget) = (BlockSet::claimed(Pool::global(), 1).unwrap(), Budget::new(u64::MAX));
     let turns = Turns::default();
     let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
     let mut heap = Heap::new(0, u64::from);
@@ -340,7 +340,7 @@ fn a_freed_chunk_is_taken_again_for_the_same_size() {
 #[test]
 fn a_handful_of_objects_of_many_sizes_costs_little_memory() {
     let twin: &'static Twin = Box::leak(Box::default());
-    let set = BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap();
+    let set = BlockSet::claimed(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap();
     let (budget, turns) = (Budget::new(u64::MAX), Turns::default());
     let ground = Ground { blocks: &set, budget: &budget, turns: &turns };
     let mut heap = Heap::new(0, |_| 0);
@@ -382,7 +382,7 @@ fn what_is_emptied_is_filled_again_without_the_system() {
     for ((take, count), empty) in takes.into_iter().flat_map(|take| [(take, clear), (take, free)]) {
         let twin: &'static Twin = Box::leak(Box::default());
         let pool = Pool::new(twin, keeping(1 << 30)).unwrap();
-        let (blocks, budget, turns) = (BlockSet::new(&pool, 1).unwrap(), Budget::new(1 << 30), Turns::default());
+        let (blocks, budget, turns) = (BlockSet::claimed(&pool, 1).unwrap(), Budget::new(1 << 30), Turns::default());
         let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
         let mut heap = Heap::new(0, u64::from);
         let mut fill = || {

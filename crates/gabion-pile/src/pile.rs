@@ -79,8 +79,8 @@ impl Pile {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let shards = options.shards.unwrap_or_else(processors).clamp(1, MOST_SHARDS).next_power_of_two();
         let blocks = match options.os {
-            None => BlockSet::new(Pool::global(), shards)?,
-            Some(os) => BlockSet::new(&Pool::new(os, Settings::unpooled())?, shards)?,
+            None => BlockSet::claimed(Pool::global(), shards)?,
+            Some(os) => BlockSet::claimed(&Pool::new(os, Settings::unpooled())?, shards)?,
         };
         let shards = (0..shards as u32).map(Shard::new).collect();
         Ok(Self { blocks, budget, turns: Turns::default(), shards })

@@ -4,12 +4,18 @@
 //! becomes empty in them cannot go to a shelf, for everybody. It stays where it is, *emptied*: warm for its owner, who mostly
 //! comes back for it, and idle memory to the policy, which gives it back to the system by the page.
 //!
+//! The first blocks of sets take few pages, most of them for good, and are fresh for that reason. When such a block is let go, what
+//! was used of it is emptied, and it *waits* to be the first block of another set: so whoever makes a pile again and again has
+//! it warm. It counts as held, and is unmapped when its last page goes back.
+//!
 //! Equations: what an owner has *given up* and not taken back is emptied, or *gone*: with the system. What is *leaving* is gone,
 //! and a thread is about to give it back; who takes such a page back waits until that is done. `taken` is without both.
 
 use super::shared::Shared;
 use super::shelves::{Shelves, age};
-use super::span::{Span, Use, records_of};
+use super::span::{Span, Use, records_of, shelf};
+use std::sync::atomic::AtomicU64;
+
 use crate::sync::Ordering;
 use crate::{BLOCK_BYTES, PAGE_BYTES};
 
@@ -37,6 +43,14 @@ impl Shelves {
         self.emptied.last.get()
     }
 
+    /// Takes a first block that waits.
+    pub fn take_first(&mut self) -> Option<&'static Span> {
+        let span = self.firsts.first.get()?;
+        self.firsts.remove(span, shelf);
+        span.waits.store(false, Ordering::Relaxed);
+        Some(span)
+    }
+
     /// Checks the list of blocks with emptied pages against the counts. `home` is the arena's index.
     pub fn check_emptied(&self, home: usize) -> Result<(), String> {
         let mut bytes = 0;
@@ -49,6 +63,13 @@ impl Shelves {
         }
         if bytes != self.counts.emptied {
             return Err(format!("{bytes} bytes emptied, {} counted", self.counts.emptied));
+        }
+        let read = |mask: &AtomicU64| mask.load(Ordering::Relaxed);
+        let waits = |span: &'static Span| {
+            span.state() == Use::Held && span.waits.load(Ordering::Relaxed) && read(&span.given_up) == u64::MAX
+        };
+        if !self.firsts.iter(shelf).all(|span| waits(span) && read(&span.emptied) != 0 && span.home() == home) {
+            return Err(format!("something among the first blocks of arena {home} does not wait there"));
         }
         Ok(())
     }
@@ -149,10 +170,41 @@ impl Shared {
     /// Gives the memory of pages back that [`Shared::take_emptied`] took. Returns bytes.
     pub fn give_pages_back(&self, span: &'static Span, pages: u64) -> u64 {
         self.decommit_pages(span, pages);
-        let shelves = self.arena(span.home()).lock();
-        span.leaving.fetch_and(!pages, Ordering::Relaxed);
-        drop(shelves);
+        let mut shelves = self.arena(span.home()).lock();
+        let left = span.leaving.fetch_and(!pages, Ordering::Relaxed) & !pages | span.emptied.load(Ordering::Relaxed);
+        if left == 0 && span.waits.swap(false, Ordering::Relaxed) {
+            // Nothing of it is worth waiting with.
+            shelves.firsts.remove(span, shelf);
+            self.mark(&mut shelves, span, 0, 0);
+            shelves.counts.held -= span.bytes() as u64;
+            drop(shelves);
+            self.ledger.let_go(span.bytes() as u64);
+            self.unmap_uncounted(span);
+        }
         bytes_of(pages)
+    }
+
+    /// Says that a block that was just mapped is a set's first one, and that nothing of it is there yet.
+    pub fn note_first(&self, span: &'static Span) {
+        let mut shelves = self.arena(span.home()).lock();
+        span.first.store(true, Ordering::Relaxed);
+        self.mark(&mut shelves, span, u64::MAX, 0);
+    }
+
+    /// Keeps a set's first block for the next set, if any of it is warm and may stay so.
+    pub fn keep_first(&self, span: &'static Span) -> bool {
+        self.note_demand();
+        let mut shelves = self.arena(span.home()).lock();
+        assert!(span.state() == Use::Held && !span.waits.load(Ordering::Relaxed), "a block was given back twice");
+        let (given_up, emptied) = (span.given_up.load(Ordering::Relaxed), span.emptied.load(Ordering::Relaxed));
+        if given_up == u64::MAX && emptied == 0 || !self.may_stay_emptied(bytes_of(!given_up)) {
+            return false;
+        }
+        span.stamp.store(self.tick(), Ordering::Relaxed);
+        span.waits.store(true, Ordering::Relaxed);
+        self.mark(&mut shelves, span, u64::MAX, !given_up | emptied);
+        shelves.firsts.push_front(span, shelf);
+        true
     }
 
     /// Gives all emptied pages of a held block back. Returns bytes.
@@ -179,7 +231,8 @@ impl Shared {
 
     /// In a forked child: nobody gives back what was leaving. It may be there still, so it is emptied again.
     pub fn keep_leaving(&self) {
-        for span in records_of(self.number).into_iter().filter(|span| span.state() == Use::Held) {
+        let leaves = |span: &&'static Span| span.leaving.load(Ordering::Relaxed) != 0;
+        for span in records_of(self.number).into_iter().filter(leaves) {
             let mut shelves = self.arena(span.home()).lock();
             let pages = span.leaving.swap(0, Ordering::Relaxed);
             let (given_up, emptied) = (span.given_up.load(Ordering::Relaxed), span.emptied.load(Ordering::Relaxed));

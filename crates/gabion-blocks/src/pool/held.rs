@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use super::addresses;
 use super::emptied::bytes_of;
 use super::pool::Pool;
+use super::seat;
 use super::shared::Shared;
 use super::size::{span_bytes, span_class};
 use super::span::Span;
@@ -54,6 +55,19 @@ impl Held {
         let span = shared.hold(Self::bytes_for(len), zero, roomy)?;
         let reads_zero = span.zero.swap(false, Ordering::Relaxed);
         Ok((Self { span, shared }, reads_zero))
+    }
+
+    /// Takes a block that was a set's first one before, if one waits for this thread: most of it is with the system, and the rest
+    /// is emptied.
+    pub fn take_first(pool: &Pool) -> Option<Self> {
+        let shared = pool.shared();
+        let span = shared.arena(seat::arena(shared)).lock().take_first()?;
+        Some(Self { span, shared })
+    }
+
+    /// Notes that this block, which was just mapped, is a set's first one.
+    pub fn note_first(&self) {
+        self.shared.note_first(self.span);
     }
 
     /// Its first byte, at a multiple of 4 MiB. Nobody else has the memory while this value lives.

@@ -61,6 +61,8 @@ pub(crate) struct Shelves {
     ages: List,
     /// Held blocks with emptied pages, the last emptied first.
     pub(super) emptied: List,
+    /// First blocks that no set has, the last returned first. All that is in them is emptied or gone.
+    pub(super) firsts: List,
     /// Cut blocks with free pieces, by class.
     cuts: [List; PIECE_CLASSES],
     /// All cut blocks, the last cut first. While a block is on this list its `Span::cut` belongs to this arena's lock.
@@ -83,6 +85,7 @@ impl Shelves {
             classes: [const { List::new() }; SPAN_CLASSES],
             ages: List::new(),
             emptied: List::new(),
+            firsts: List::new(),
             cuts: [const { List::new() }; PIECE_CLASSES],
             cut_blocks: List::new(),
             counts: Counts::default(),

@@ -59,6 +59,10 @@ pub(crate) struct Span {
     pub emptied: AtomicU64,
     /// Those of them that a thread is giving back to the system at this moment.
     pub leaving: AtomicU64,
+    /// True when the block was the first of a set, and serves as such again.
+    pub first: AtomicBool,
+    /// True while it waits for that: it is held, and no set has it.
+    pub waits: AtomicBool,
     /// How often it was lent since it was mapped without huge pages; 0 when it has them, needs none, or is left to the system,
     /// which may give it some.
     pub lent_small: AtomicU32,
@@ -66,7 +70,8 @@ pub(crate) struct Span {
     pub gathered: AtomicUsize,
     /// The trimmer's tick of the last use.
     pub stamp: AtomicU64,
-    /// On a shelf: the neighbours of its class. Cut: the neighbours with free pieces of its class.
+    /// On a shelf: the neighbours of its class. Cut: the neighbours with free pieces of its class. Held: the neighbours among first
+    /// blocks that wait.
     pub shelf: Neighbours,
     /// On a shelf: the neighbours in order of return. Cut: the neighbours among its arena's cut blocks. Held: the neighbours
     /// among those with emptied pages.
@@ -96,6 +101,8 @@ impl Span {
             given_up: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
             leaving: AtomicU64::new(0),
+            first: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
             lent_small: AtomicU32::new(0),
             gathered: AtomicUsize::new(0),
             stamp: AtomicU64::new(0),
@@ -194,6 +201,7 @@ impl Span {
         self.colour.store(colour, Ordering::Relaxed);
         self.zero.store(true, Ordering::Relaxed);
         self.holes.store(false, Ordering::Relaxed);
+        self.first.store(false, Ordering::Relaxed);
         self.lent_small.store(0, Ordering::Relaxed);
         self.gathered.store(0, Ordering::Relaxed);
     }

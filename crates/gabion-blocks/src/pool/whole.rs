@@ -232,6 +232,12 @@ impl Shared {
 
     /// Takes back what [`Shared::hold`] gave, if it is warm and as far as the pool may keep it.
     pub fn let_go(&'static self, span: &'static Span) {
+        if span.first.load(Ordering::Relaxed) {
+            if self.keep_first(span) {
+                return self.wants_trimmer();
+            }
+            span.first.store(false, Ordering::Relaxed);
+        }
         self.claim_all(span);
         let bytes = span.bytes() as u64;
         let (arena, tick) = (self.arena(span.home()), self.tick());

@@ -45,9 +45,7 @@ impl Slots {
         }
         let is_warm = ground.blocks.claim(number, 1 << index) != 0;
         let reads_zero = entry.zero >> index & 1 == 1 && !is_warm;
-        if !is_warm {
-            ground.blocks.fit(ground.budget.room());
-        }
+        ground.blocks.fit(ground.budget.room());
         entry.free &= !(1 << index);
         entry.zero &= !(1 << index);
         self.warm_pages -= warm >> index & 1;

@@ -291,3 +291,81 @@ fn who_takes_a_page_back_finds_all_of_it_or_zeros_whatever_goes_meanwhile() {
     set.pool().trim(true);
     assert_eq!(idle(&set), 0);
 }
+
+#[test]
+fn the_first_block_of_one_set_is_that_of_the_next() {
+    let (plain, twin, _) = released(0, |_| {});
+    let pool = plain.pool().clone();
+    let mut before = None;
+    for round in 0..4 {
+        let set = BlockSet::claimed(&pool, 1).unwrap();
+        let (number, zero) = set.map().unwrap();
+        let base = set.base(number).unwrap();
+        assert!(zero && before.is_none_or(|before| before == base));
+        before = Some(base);
+        let header = set.block(number).unwrap();
+        assert!((0..HEADER_BYTES / 8).all(|word| header.word(word).load(Ordering::Relaxed) == 0));
+        header.word(7).store(7, Ordering::Relaxed);
+        assert_eq!(idle(&set), 3 * PAGE * u64::from(round > 0), "what is warm is idle until it is claimed");
+        assert_eq!(set.claim(number, 0b1111), if round > 0 { 0b111 } else { 0 });
+        (0..3).for_each(|page| assert_eq!(read(&set, number, page), round));
+        assert_eq!(read(&set, number, 3), 0);
+        (0..3).for_each(|page| write(&set, number, page, round + 1));
+        set.decommit(number, 3, 1);
+        let small = plain.map_as(true).unwrap().0;
+        assert!(plain.base(small) != before, "others do not claim what they use");
+        drop(set);
+        assert_eq!((idle(&plain), pool.stats().idle), (3 * PAGE, 0));
+        assert_eq!(pool.stats().held, BLOCK * (2 + round));
+    }
+    drop(plain);
+    assert_eq!((pool.stats().held, twin.mapped()), (BLOCK, BLOCK));
+    assert_eq!(pool.trim(true), 3 * PAGE);
+    assert_eq!((pool.stats().held, pool.stats().held_idle, twin.mapped()), (0, 0, 0));
+    pool.validate().unwrap();
+}
+
+#[test]
+fn first_blocks_that_wait_go_by_the_policy() {
+    let (plain, twin, _) = released(0, |_| {});
+    let pool = plain.pool().clone();
+    let use_some = |sets: usize| {
+        let sets: Vec<_> = (0..sets).map(|_| BlockSet::claimed(&pool, 1).unwrap()).collect();
+        for set in &sets {
+            set.claim(set.map().unwrap().0, 0b11);
+        }
+    };
+    use_some(6);
+    assert_eq!((idle(&plain), twin.mapped()), (12 * PAGE, 6 * BLOCK));
+    for quarter in 1..=12 {
+        use_some(3);
+        look(&plain, quarter);
+    }
+    assert_eq!((idle(&plain), twin.mapped()), (6 * PAGE, 3 * BLOCK));
+    pool.shared().evict(PAGE);
+    assert_eq!((idle(&plain), twin.mapped()), (4 * PAGE, 2 * BLOCK));
+    pool.configure(&Change { pool_bytes: Some(PAGE), ..Change::default() }).unwrap();
+    assert!(idle(&plain) <= PAGE);
+    use_some(3);
+    assert!(idle(&plain) <= PAGE);
+    drop((pool, plain));
+    assert_eq!(twin.mapped(), 0);
+}
+
+#[test]
+fn a_first_block_that_was_filled_is_a_first_block_again() {
+    let (plain, twin, _) = released(0, |_| {});
+    for round in 0..3 {
+        let set = BlockSet::claimed(plain.pool(), 1).unwrap();
+        let (first, second) = (set.map().unwrap().0, set.map().unwrap().0);
+        assert_eq!(set.claim(first, ALL), if round > 0 { ALL } else { 0 });
+        set.note_touched(first);
+        set.fit(0);
+        assert!(set.base(second) != set.base(first));
+    }
+    assert_eq!((plain.pool().stats().idle, idle(&plain), twin.mapped()), (BLOCK, BLOCK, 2 * BLOCK));
+    let set = BlockSet::claimed(plain.pool(), 1).unwrap();
+    set.map().unwrap();
+    set.fit(PAGE);
+    assert_eq!(idle(&set), 0, "there is no room for it in a small set");
+}
