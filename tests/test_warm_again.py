@@ -183,3 +183,49 @@ pile.close()
 check_books()
 """
     )
+
+
+@pytest.mark.parametrize("megabytes", [1, 10, 100])
+@pytest.mark.parametrize("size", [100, 4096, 65_536])
+def test_a_pile_for_each_request_is_warm_from_the_second_on(
+    script: Callable[..., str], size: int, megabytes: int
+) -> None:
+    script(
+        HEAD
+        + f"""
+values = [bytes({size})] * ({megabytes} * MIB // {size})
+def turn():
+    pile = gabion.Pile()
+    put = pile.put  # and no list of all pointers, which is Python's to fault in
+    for value in values: put(value)
+first = faults(turn)
+assert first > 20, first
+turn()
+fewest = min(faults(turn) for _ in range(5))
+assert fewest < 8 + first / 8, (first, fewest)
+check_books()
+assert gabion.memory.stats().idle + idle() <= ({megabytes} + 24) * 2 * MIB
+gabion.memory.trim(all=True)
+stats = gabion.memory.stats()
+assert (stats.held, stats.held_idle, stats.idle) == (0, 0, 0), stats
+"""
+    )
+
+
+def test_what_small_piles_leave_takes_as_much_memory_as_they_did(script: Callable[..., str]) -> None:
+    script(
+        HEAD
+        + """
+def some(count):
+    piles = [gabion.Pile() for _ in range(count)]
+    for pile in piles: pile.put(1)
+some(1)
+start = rss()
+some(300)
+left = rss() - start
+assert idle() < 300 * 300_000 and left < 300 * 100_000, (idle(), left)
+gabion.memory.configure(trim_period=0.4)
+wait_until(lambda: gabion.memory.stats().held == 0)
+check_books()
+"""
+    )

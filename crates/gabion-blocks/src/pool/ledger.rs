@@ -14,14 +14,14 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct Ledger {
     /// Mapped for buffers and groups, lent or idle.
     mapped: AtomicU64,
+    /// Part of `held` that nothing is in and that is warm: see `emptied`. Read together with `mapped`.
+    emptied: AtomicU64,
     /// The most that `mapped` has been.
     peak: AtomicU64,
     /// Part of `mapped` that some thread is unmapping at this moment: whoever needs room waits for it.
     leaving: AtomicU64,
     /// Lent to block sets and runs of piles; not part of `mapped`.
     held: AtomicU64,
-    /// Part of `held` that nothing is in and that is warm: see `emptied`.
-    emptied: AtomicU64,
     /// Part of `held` that is with the system, as far as its owners have said so.
     gone: AtomicU64,
     /// The most that was taken (lent, cut or held) in the quarter of the policy at hand, as far as somebody added it up.
@@ -35,10 +35,10 @@ impl Ledger {
         let zero = || AtomicU64::new(0);
         Self {
             mapped: zero(),
+            emptied: zero(),
             peak: zero(),
             leaving: zero(),
             held: zero(),
-            emptied: zero(),
             gone: zero(),
             mark: zero(),
             past: zero(),

@@ -24,7 +24,7 @@ figures! {
         peak,
         /// Bytes of `idle` that lie in threads' own caches.
         cached,
-        /// Bytes lent to piles and caches, which count apart from all the others.
+        /// Bytes lent to piles and caches, or waiting for the next one; they count apart from all the others.
         held,
         /// Bytes of `held` that are empty and warm: what piles and caches take next comes from there, and the rest goes back to
         /// the system when `idle` memory would.
