@@ -522,13 +522,18 @@ impl Chunks {
         let pages = end.div_ceil(WORDS_PER_PAGE);
         let entry = &mut self.blocks[ordinal];
         if pages > entry.touched {
-            let more = pages - entry.touched;
-            ground.budget.take((more * PAGE_BYTES) as u64)?;
-            let touched = (u64::MAX >> (PAGES_PER_BLOCK - more)) << entry.touched;
+            ground.budget.take(((pages - entry.touched) * PAGE_BYTES) as u64)?;
+        }
+        // The tag and the links of what is free behind `end` may stand in the next page.
+        let reach = (end + LEAST_WORDS - 1).div_ceil(WORDS_PER_PAGE).min(PAGES_PER_BLOCK);
+        if reach > entry.touched {
+            let touched = (u64::MAX >> (PAGES_PER_BLOCK - (reach - entry.touched))) << entry.touched;
             ground.blocks.claim(entry.number, touched);
             ground.blocks.fit(ground.budget.room());
+        }
+        if pages > entry.touched {
+            self.touched_pages += (pages - entry.touched) as u64;
             entry.touched = pages;
-            self.touched_pages += more as u64;
             if pages == PAGES_PER_BLOCK {
                 self.grown = true;
                 ground.blocks.note_touched(entry.number);

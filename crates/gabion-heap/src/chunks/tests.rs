@@ -1,9 +1,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::os::Twin;
-use gabion_blocks::{BlockSet, Budget, Pool, Settings};
+use gabion_blocks::{BlockSet, Budget, Pool, Settings, WORDS_PER_PAGE};
 
-use super::{Chunks, Found};
+use super::{Chunks, Found, MOST_WORDS};
 use crate::error::HeapError;
 use crate::ground::{Ground, Turns};
 use crate::loc::Loc;
@@ -227,5 +227,31 @@ fn the_tray_costs_next_to_no_memory() {
             chunks.counts().0
         });
         assert!(touched[1] * 100 <= touched[0] * 104, "{touched:?} pages");
+    }
+}
+
+/// The links of what is free behind a chunk stand in the next page when the chunk ends one word before that.
+#[test]
+fn the_links_of_a_free_chunk_are_never_given_up() {
+    let twin: &'static Twin = Box::leak(Box::default());
+    let mut settings = Settings::unpooled();
+    settings.pool_bytes = 1 << 30;
+    let pool = Pool::new(twin, settings).unwrap();
+    let (blocks, budget, turns) = (BlockSet::claimed(&pool, 1).unwrap(), Budget::new(u64::MAX), Turns::default());
+    let ground = Ground { blocks: &blocks, budget: &budget, turns: &turns };
+    let mut chunks = Chunks::new(0);
+    for round in 0..3 {
+        chunks.take(ground, MOST_WORDS / 2).unwrap();
+        chunks.clear(ground);
+        chunks.take(ground, 7935).unwrap();
+        let (_, last) = chunks.take(ground, 125).unwrap();
+        assert_eq!(last.word() - 1 + 126, WORDS_PER_PAGE - 1);
+        chunks.validate(ground).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
+        // Once more in a page that is charged.
+        chunks.free(ground, last).unwrap();
+        chunks.take(ground, 125).unwrap();
+        pool.trim(true);
+        chunks.validate(ground).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
+        chunks.clear(ground);
     }
 }

@@ -26,6 +26,8 @@ impl Chunks {
             let kind = Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind();
             ensure(kind == Kind::Chunks, || format!("chunk block {ordinal} is described as {kind:?}"))?;
             let (mut at, mut previous_free, mut live) = (FIRST, false, 0);
+            let emptied = ground.blocks.emptied(entry.number);
+            let given_up = |word: usize| emptied >> (word / WORDS_PER_PAGE) & 1 == 1;
             while at < END {
                 let tag = block.word(at).load(Relaxed);
                 let (length, used) = ((tag & LENGTH) as usize, tag & USED != 0);
@@ -35,6 +37,11 @@ impl Chunks {
                 ensure(!used || at + length <= entry.touched * WORDS_PER_PAGE, || {
                     format!("chunk at {at}: {length} words, {} pages charged", entry.touched)
                 })?;
+                let first = if used { at..at + length } else { at..at + LEAST_WORDS - 1 };
+                ensure(
+                    !first.step_by(WORDS_PER_PAGE / 2).chain([at + LEAST_WORDS - 2, at + length - 1]).any(given_up),
+                    || format!("chunk at {at}: some of it is in a page that was given up"),
+                )?;
                 if !used {
                     free_words += length as u64;
                     free_chunks += 1;

@@ -31,6 +31,9 @@ impl Slots {
             ensure(descriptor.kind() == Kind::Slots && descriptor.class() == class as usize, || {
                 format!("page {id} of class {class} is described as {descriptor:?}")
             })?;
+            ensure(ground.blocks.emptied(entry.number) >> index & 1 == 0, || {
+                format!("page {id} is in use and was given up")
+            })?;
             self.validate_page(&Page::new(block, index, class as usize), id as u32, *meta)?;
         }
         let warm: u64 = self.blocks.iter().map(|entry| u64::from(entry.warm().count_ones())).sum();
