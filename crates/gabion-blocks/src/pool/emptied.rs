@@ -96,6 +96,7 @@ impl Shared {
         self.ledger.change_emptied(was, is);
         let (was, is) = (bytes_of(before.0 & !before.1), bytes_of(given_up & !emptied));
         counts.gone = counts.gone + is - was;
+        counts.held_taken = counts.held_taken + bytes_of(before.0) - bytes_of(given_up);
         self.ledger.change_gone(was, is);
     }
 
@@ -177,6 +178,7 @@ impl Shared {
             shelves.firsts.remove(span, shelf);
             self.mark(&mut shelves, span, 0, 0);
             shelves.counts.held -= span.bytes() as u64;
+            shelves.counts.held_taken -= span.bytes() as u64;
             drop(shelves);
             self.ledger.let_go(span.bytes() as u64);
             self.unmap_uncounted(span);

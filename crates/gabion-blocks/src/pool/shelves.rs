@@ -13,11 +13,8 @@ pub(crate) struct Counts {
     pub idle: u64,
     /// Lent whole to buffers.
     pub lent: u64,
-    /// Lent to block sets and runs of piles.
-    pub held: u64,
-    /// Part of `held` that is empty and warm, and part of it that is with the system.
-    pub emptied: u64,
-    pub gone: u64,
+    /// Lent to block sets and runs of piles, without what is emptied or gone.
+    pub held_taken: u64,
     /// Cut into pieces.
     pub cut: u64,
     /// Pieces that are out: lent, or in a thread's cache.
@@ -31,13 +28,17 @@ pub(crate) struct Counts {
     pub hits_piece: u64,
     pub hits_block: u64,
     pub hits_run: u64,
+    /// Lent to block sets and runs of piles; part of it that is empty and warm, and part of it that is with the system.
+    pub held: u64,
+    pub emptied: u64,
+    pub gone: u64,
 }
 
 impl Counts {
     /// Bytes that are not idle.
     #[inline]
     pub fn taken(&self) -> u64 {
-        self.lent + self.held + self.cut - self.emptied - self.gone
+        self.lent + self.held_taken + self.cut
     }
 
     /// Bytes of cut blocks that are in no piece that is out.
@@ -59,10 +60,6 @@ pub(crate) struct Shelves {
     classes: [List; SPAN_CLASSES],
     /// All idle spans, the last returned first.
     ages: List,
-    /// Held blocks with emptied pages, the last emptied first.
-    pub(super) emptied: List,
-    /// First blocks that no set has, the last returned first. All that is in them is emptied or gone.
-    pub(super) firsts: List,
     /// Cut blocks with free pieces, by class.
     cuts: [List; PIECE_CLASSES],
     /// All cut blocks, the last cut first. While a block is on this list its `Span::cut` belongs to this arena's lock.
@@ -73,6 +70,10 @@ pub(crate) struct Shelves {
     told_at: u64,
     /// Bytes lent since then.
     untold: u64,
+    /// Held blocks with emptied pages, the last emptied first.
+    pub(super) emptied: List,
+    /// First blocks that no set has, the last returned first. All that is in them is emptied or gone.
+    pub(super) firsts: List,
 }
 
 pub(super) fn age(span: &'static Span) -> &'static Neighbours {
@@ -175,6 +176,7 @@ impl Shelves {
     pub fn hold(&mut self, span: &'static Span) {
         span.set_state(Use::Held);
         self.counts.held += span.bytes() as u64;
+        self.counts.held_taken += span.bytes() as u64;
     }
 
     /// Cuts a block into pieces of its class, of which some are free and the others out.
@@ -368,7 +370,7 @@ mod tests {
             shelves.counts.lent = taken;
             assert!(!shelves.tells(1, 1), "{taken} bytes are no more than before");
         }
-        (shelves.counts.held, shelves.counts.cut) = (1, 1);
+        (shelves.counts.held_taken, shelves.counts.cut) = (1, 1);
         assert!(shelves.tells(2, 1) && !shelves.tells(0, 1));
         assert!(shelves.tells(0, 2), "the policy has looked since");
         let block = BLOCK_BYTES as u64;

@@ -251,6 +251,7 @@ impl Shared {
             let mut shelves = arena.lock();
             assert!(span.state() == Use::Held, "a block was given back twice");
             shelves.counts.held -= bytes;
+            shelves.counts.held_taken -= bytes;
             if keep {
                 shelves.shelve(span, tick);
             }
