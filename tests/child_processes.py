@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANGS
 
 METHODS = ("fork", "spawn", "forkserver")
 
 
-def in_child(body: Callable[[], Any], timeout: float = 60) -> None:
+def in_child(body: Callable[[], Any], timeout: float = HANGS) -> None:
     """Runs `body` in a forked child; fails when it raises, crashes or hangs there."""
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -34,7 +35,7 @@ def in_child(body: Callable[[], Any], timeout: float = 60) -> None:
     assert status == 0, f"the child ended with {status}: {said}"
 
 
-def status_of(child: int, timeout: float = 60) -> int:
+def status_of(child: int, timeout: float = HANGS) -> int:
     """Waits for a forked child's end; fails when it hangs."""
     end = time.monotonic() + timeout
     while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
@@ -53,6 +54,6 @@ def run_as_program(source: str, folder: Path, method: str) -> None:
     program = folder / "processes.py"
     program.write_text(source)
     done = subprocess.run(
-        [sys.executable, str(program), method], check=False, capture_output=True, text=True, timeout=60
+        [sys.executable, str(program), method], check=False, capture_output=True, text=True, timeout=HANGS
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

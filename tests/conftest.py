@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 
 import pytest
+from patience import HANGS
 from pool_books import check_books
 
 import gabion
@@ -52,7 +53,7 @@ def balance() -> Iterator[None]:
 def script(request: pytest.FixtureRequest) -> Callable[..., str]:
     """Runs a program in an interpreter of its own, where a crash is an exit status; returns what it printed."""
 
-    def run(source: str, *options: str, timeout: float = 60, silent: bool = True) -> str:
+    def run(source: str, *options: str, timeout: float = HANGS, silent: bool = True) -> str:
         command = [sys.executable, "-X", "faulthandler", *options, "-c", textwrap.dedent(source)]
         paths = [str(request.path.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

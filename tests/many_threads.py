@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from model import LONG
+from patience import HANGS
 
 SECONDS = 30.0 if LONG else 0.8
 LOCKED = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -40,7 +41,7 @@ def run(*bodies: Callable[[], None]) -> None:
 def wait_for(threads: list[threading.Thread], errors: list[BaseException]) -> None:
     """Waits until all have ended. Others may wait for ever for one that raised: then that is what went wrong."""
     # Second by second: to a process that was stopped for a minute, one long wait looks like a thread that hangs.
-    for _ in range(int(SECONDS * 10 + 60)):
+    for _ in range(int(SECONDS * 10 + HANGS)):
         for thread in threads:
             thread.join(1 / len(threads))
         alive = any(thread.is_alive() for thread in threads)
@@ -58,7 +59,7 @@ def until(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() < end
 
 
-def within(seconds: float, body: Callable[[], Any]) -> Any:
+def within(body: Callable[[], Any]) -> Any:
     """Runs a body in a thread; fails when it hangs."""
     found: list[Any] = []
 
@@ -70,7 +71,7 @@ def within(seconds: float, body: Callable[[], Any]) -> Any:
 
     thread = threading.Thread(target=guarded, daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(SECONDS * 10 + HANGS)
     assert not thread.is_alive(), "it waits for ever"
     if isinstance(found[0], BaseException):
         raise found[0]

@@ -7,7 +7,7 @@ from gabion import _native
 
 def check_books() -> None:
     """Check every equation of the pool. They hold while nobody uses it, and the trimmer's steps are short."""
-    for _ in range(20):
+    for _ in range(200):
         try:
             return _native._memory_validate()
         except AssertionError:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from child_processes import in_child, status_of
 from many_threads import run, within
+from patience import HANGS
 
 import gabion
 from gabion import Cache
@@ -35,14 +36,14 @@ def test_a_chain_of_factories_is_no_circle(cache: Cache) -> None:
             return cache.get_or_put(("k2", turn), lambda: began.set() or cache.get_or_put(("a", turn), lambda: "late"))
 
         def slow(began: threading.Event = began) -> str:
-            began.wait(5)
+            began.wait(HANGS)
             return "a"
 
         waiter = threading.Thread(target=lambda outer=outer, answers=answers: answers.append(outer()))
         waiter.start()
         assert cache.get_or_put(("a", turn), slow) in ("a", "late")
         assert cache.get_or_put(("k2", turn), lambda: "own") in ("a", "late", "own")
-        waiter.join(10)
+        waiter.join(HANGS)
         assert len(answers) == 1
 
 
@@ -72,7 +73,7 @@ def test_a_circle_of_three_threads_is_refused_somewhere(cache: Cache) -> None:
 
     def crossing(own: str, other: str) -> Callable[[], None]:
         def factory() -> Any:
-            barrier.wait(10)
+            barrier.wait(HANGS)
             return cache.get_or_put(other, lambda: "inner")
 
         def body() -> None:
@@ -93,7 +94,7 @@ def test_a_circle_through_two_caches_is_refused_somewhere(cache: Cache) -> None:
 
     def crossing(own: Cache, next_one: Cache) -> Callable[[], None]:
         def factory() -> Any:
-            barrier.wait(10)
+            barrier.wait(HANGS)
             return next_one.get_or_put("k", lambda: "inner")
 
         def body() -> None:
@@ -125,7 +126,7 @@ def test_a_value_that_asks_for_its_own_key_while_it_is_stored(cache: Cache) -> N
     Asking.cache = cache
     try:
         with pytest.raises(gabion.CodecError) as caught:
-            within(10, lambda: cache.get_or_put("k", Asking))
+            within(lambda: cache.get_or_put("k", Asking))
         assert isinstance(caught.value.__cause__, RuntimeError)
     finally:
         del Asking.cache
@@ -180,9 +181,9 @@ def test_a_task_that_asks_for_its_own_key(cache: Cache) -> None:
     async def main() -> None:
         for key, factory in (("k", recursive), ("g", in_a_task_of_its_own), ("t", in_a_thread)):
             with pytest.raises(RuntimeError, match="itself"):
-                await asyncio.wait_for(cache.get_or_put(key, factory), 10)
+                await asyncio.wait_for(cache.get_or_put(key, factory), HANGS)
 
-    within(30, lambda: asyncio.run(main()))
+    within(lambda: asyncio.run(main()))
 
 
 def test_tasks_that_wait_for_each_other(cache: Cache) -> None:
@@ -203,7 +204,7 @@ def test_tasks_that_wait_for_each_other(cache: Cache) -> None:
         )
         assert any(isinstance(result, RuntimeError) for result in results)
 
-    within(30, lambda: asyncio.run(main()))
+    within(lambda: asyncio.run(main()))
 
 
 def test_a_thread_does_not_wait_for_its_own_event_loop(cache: Cache) -> None:
@@ -219,7 +220,7 @@ def test_a_thread_does_not_wait_for_its_own_event_loop(cache: Cache) -> None:
         assert await task == "slow"
         assert cache.get_or_put("k", lambda: "now") == "slow"
 
-    within(30, lambda: asyncio.run(main()))
+    within(lambda: asyncio.run(main()))
 
 
 def test_a_loop_that_stands_still_for_a_thread_that_needs_it(cache: Cache) -> None:
@@ -229,7 +230,7 @@ def test_a_loop_that_stands_still_for_a_thread_that_needs_it(cache: Cache) -> No
 
     def in_thread() -> Any:
         entered.set()
-        ready.wait(10)
+        ready.wait(HANGS)
         time.sleep(0.05)
         try:
             return cache.get_or_put("task's", lambda: "inner")
@@ -246,13 +247,13 @@ def test_a_loop_that_stands_still_for_a_thread_that_needs_it(cache: Cache) -> No
         await asyncio.sleep(0)
         thread = threading.Thread(target=cache.get_or_put, args=("thread's", in_thread))
         thread.start()
-        entered.wait(10)
+        entered.wait(HANGS)
         ready.set()
         assert cache.get_or_put("thread's", lambda: "never") == "refused"
         assert await task == "made by the task"
-        thread.join(10)
+        thread.join(HANGS)
 
-    within(30, lambda: asyncio.run(main()))
+    within(lambda: asyncio.run(main()))
     assert len(errors) == 1
 
 
@@ -296,7 +297,7 @@ def test_a_runner_that_is_cancelled_lets_another_run(cache: Cache) -> None:
         second = asyncio.create_task(cache.get_or_put("k", slow))
         await asyncio.sleep(0.01)
         first.cancel()
-        assert await asyncio.wait_for(second, 10) == 2
+        assert await asyncio.wait_for(second, HANGS) == 2
         assert first.cancelled()
 
     asyncio.run(main())
@@ -312,7 +313,7 @@ def test_a_coroutine_that_is_never_awaited_or_thrown_away_blocks_nobody(cache: C
         await asyncio.sleep(0.01)
 
     asyncio.run(main())
-    assert within(10, lambda: cache.get_or_put("k", lambda: "made")) == "made"
+    assert within(lambda: cache.get_or_put("k", lambda: "made")) == "made"
 
 
 def test_tasks_that_start_each_other_for_ever_keep_nothing(cache: Cache) -> None:
@@ -356,21 +357,21 @@ def test_a_child_does_not_wait_for_threads_of_its_parent(cache: Cache) -> None:
 
     def slow() -> str:
         began.set()
-        end.wait(60)
+        end.wait(HANGS)
         return "parent's"
 
     thread = threading.Thread(target=cache.get_or_put, args=("k", slow))
     thread.start()
-    began.wait(10)
+    began.wait(HANGS)
 
     def child() -> None:
         assert cache.get_or_put("k", lambda: "child's") == "child's"
 
     try:
-        in_child(child, 20)
+        in_child(child)
     finally:
         end.set()
-        thread.join(10)
+        thread.join(HANGS)
     assert cache["k"] == "parent's"
 
 
@@ -382,7 +383,7 @@ def test_a_signal_handler_that_forks_while_its_thread_waits(cache: Cache) -> Non
 
     def slow() -> str:
         began.set()
-        end.wait(60)
+        end.wait(HANGS)
         return "parent's"
 
     def fork(*_: object) -> None:
@@ -392,7 +393,7 @@ def test_a_signal_handler_that_forks_while_its_thread_waits(cache: Cache) -> Non
 
     thread = threading.Thread(target=cache.get_or_put, args=("k", slow))
     thread.start()
-    began.wait(10)
+    began.wait(HANGS)
     before = signal.signal(signal.SIGALRM, fork)
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
@@ -401,9 +402,9 @@ def test_a_signal_handler_that_forks_while_its_thread_waits(cache: Cache) -> Non
             os._exit(made != "child's")
     finally:
         signal.signal(signal.SIGALRM, before)
-    thread.join(10)
+    thread.join(HANGS)
     assert made == "parent's"
-    assert status_of(children[0], 20) == 0
+    assert status_of(children[0]) == 0
 
 
 def test_a_factory_of_the_very_thread_is_not_waited_for(cache: Cache) -> None:
@@ -416,7 +417,7 @@ def test_a_factory_of_the_very_thread_is_not_waited_for(cache: Cache) -> None:
             contextvars.Context().run(cache.get_or_put, "other", lambda: cache.get_or_put("k", lambda: "never"))
         return contextvars.Context().run(cache.get_or_put, "a key of its own", lambda: "made")
 
-    assert within(20, lambda: cache.get_or_put("k", outer)) == "made"
+    assert within(lambda: cache.get_or_put("k", outer)) == "made"
     assert cache["k"] == "made"
     assert "other" not in cache
 
@@ -427,7 +428,7 @@ def test_a_thread_that_waits_in_another_context_counts_as_waiting(cache: Cache) 
 
     def ask(own: str, other: str) -> str:
         def factory() -> str:
-            meet.wait(10)
+            meet.wait(HANGS)
             try:
                 return contextvars.Context().run(cache.get_or_put, other, lambda: "made anew")
             except RuntimeError:

@@ -16,6 +16,7 @@ import pytest
 from child_processes import in_child
 from many_threads import run, until
 from model import LONG
+from patience import HANGS, eventually
 
 import gabion
 from gabion import Cache, PutResult
@@ -450,21 +451,21 @@ class TestForks:
         def hold() -> None:
             with cache._lock:
                 begun.set()
-                end.wait(60)
+                end.wait(HANGS)
 
         thread = threading.Thread(target=hold)
         thread.start()
-        begun.wait(10)
+        begun.wait(HANGS)
 
         def child() -> None:
             cache.table("child")["key"] = 1
             assert cache.memoize()(abs)(-1) == 1
 
         try:
-            in_child(child, 20)
+            in_child(child)
         finally:
             end.set()
-            thread.join(10)
+            thread.join(HANGS)
 
     def test_what_expires_in_a_child_comes_back(self) -> None:
         cache = Cache("1 MiB", ttl=0.05)
@@ -472,10 +473,7 @@ class TestForks:
 
         def child() -> None:
             cache["child"] = 1
-            end = time.monotonic() + 20
-            while len(cache) and time.monotonic() < end:
-                time.sleep(0.05)
-            assert len(cache) == 0
+            assert eventually(lambda: len(cache) == 0)
 
         in_child(child)
 

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from many_threads import LOCKED
+from patience import HANGS, eventually
 
 import gabion
 from gabion import Cache, PutResult
@@ -200,10 +201,8 @@ def test_time(cache):
 def test_expired_memory_comes_back_without_being_asked():
     cache = Cache("16 MiB", ttl=0.05)
     cache.put_many({n: n for n in range(100)})
-    deadline = time.monotonic() + 10
-    while len(cache) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert (len(cache), cache.stats().bytes) == (0, 0)
+    assert eventually(lambda: len(cache) == 0)
+    assert cache.stats().bytes == 0
 
 
 def test_what_became_of_a_put_is_true_when_it_is_stored(cache):
@@ -372,7 +371,7 @@ def test_factories_that_fail_recurse_or_wait_for_each_other(cache):
 
     def crossing(own, other):
         def factory():
-            barrier.wait(5)
+            barrier.wait(HANGS)
             return cache.get_or_put(other, lambda: "inner")
 
         try:
@@ -384,7 +383,7 @@ def test_factories_that_fail_recurse_or_wait_for_each_other(cache):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(HANGS)
         assert not thread.is_alive()
     assert len(errors) >= 1
 

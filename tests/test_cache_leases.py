@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from many_threads import SECONDS, run, until, within
+from patience import HANGS
 
 from gabion import Cache
 
@@ -42,19 +43,19 @@ def test_what_began_before_a_change_is_not_kept(cache: Cache) -> None:
         def load(facts: list[str] = facts, began: threading.Event = began, go: threading.Event = go) -> str:
             row = facts[0]
             began.set()
-            assert go.wait(60)
+            assert go.wait(HANGS)
             return row
 
         results: list[str] = []
         slow = threading.Thread(target=lambda load=load, to=results: to.append(cache.get_or_put("k", load)))
         slow.start()
-        assert began.wait(60)
+        assert began.wait(HANGS)
         facts[0] = "new"
         change()
         # Who asks after the change does not wait for what began before it.
-        assert within(10, lambda facts=facts: cache.get_or_put("k", lambda: facts[0])) == "new"
+        assert within(lambda facts=facts: cache.get_or_put("k", lambda: facts[0])) == "new"
         go.set()
-        slow.join(60)
+        slow.join(HANGS)
         assert results == ["old"]
         assert cache["k"] == "new"
     cache.validate()
@@ -67,16 +68,16 @@ def test_a_memoized_call_that_began_before_a_clear_is_not_kept(cache: Cache) -> 
     def load(number: int) -> str:
         row = facts[0]
         began.set()
-        assert go.wait(60)
+        assert go.wait(HANGS)
         return row
 
     slow = threading.Thread(target=load, args=(1,))
     slow.start()
-    assert began.wait(60)
+    assert began.wait(HANGS)
     facts[0] = "new"
     load.cache_clear()
     go.set()
-    slow.join(60)
+    slow.join(HANGS)
     assert load(1) == "new"
 
 
@@ -110,7 +111,7 @@ def test_every_waiter_has_an_object_of_its_own() -> None:
     results: list[bytearray] = []
 
     def ask() -> None:
-        began.wait(60)
+        began.wait(HANGS)
         results.append(cache.get_or_put("k", large))
 
     run(*[ask] * 4)
@@ -141,7 +142,7 @@ def test_many_threads_make_and_discard_the_same_keys(cache: Cache) -> None:
                 known = announced[key]
                 assert cache.get_or_put(key, lambda key=key: facts[key]) >= known
 
-    within(SECONDS + 60, lambda: run(*[lambda seed=seed: work(seed) for seed in range(6)]))
+    within(lambda: run(*[lambda seed=seed: work(seed) for seed in range(6)]))
     assert not cache._flights.flying
     assert [cache.get_or_put(key, lambda key=key: facts[key]) for key in range(3)] == facts
     cache.validate()

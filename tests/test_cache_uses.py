@@ -39,9 +39,10 @@ def test_a_moment_takes_the_place_of_the_caches_ttl() -> None:
     time.sleep(0.3)
     assert "late" in cache
     assert "never" in cache
-    cache = Cache("16 MiB", ttl=3600)
-    cache.put("soon", 1, expires_at=time.time() + 0.2)
-    assert cache.touch("soon")
+    cache, touched = Cache("16 MiB", ttl=3600), False
+    while not touched:  # a busy machine may let it end before
+        cache.put("soon", 1, expires_at=time.time() + 0.2)
+        touched = cache.touch("soon")
     time.sleep(0.3)
     assert "soon" not in cache
 
@@ -114,25 +115,26 @@ def test_calls_for_many_keys_let_signals_in(cache: Cache) -> None:
 
     keys = list(range(50_000))
     cache.put_many((key, key) for key in keys)
-    before = signal.signal(signal.SIGALRM, handler)
+    # By the processor's time: that of others is no matter.
+    before = signal.signal(signal.SIGPROF, handler)
     try:
         for call in (lambda: cache.get_many(keys * 10), lambda: cache.remove_many(keys * 10)):
-            # The shortest of some: the processor may be others' for a while.
+            # The shortest of some: the system may look at its timers a hundred times a second only.
             shares = []
             for _ in range(3):
-                began = time.perf_counter()
+                began = time.process_time()
                 call()
-                whole = time.perf_counter() - began
-                signal.setitimer(signal.ITIMER_REAL, whole / 10)
-                began = time.perf_counter()
+                whole = time.process_time() - began
+                began = time.process_time()
                 with pytest.raises(Alarm):
+                    signal.setitimer(signal.ITIMER_PROF, whole / 10)
                     for _ in range(100):
                         call()
-                shares.append((time.perf_counter() - began) / whole)
+                shares.append((time.process_time() - began) / whole)
             assert min(shares) < 0.6
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     cache.validate()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANGS
 
 from gabion import Image
 from gabion.cli import main
@@ -41,7 +42,7 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=HANGS)
 
 
 def test_version_and_help() -> None:
@@ -57,7 +58,7 @@ def test_version_and_help() -> None:
 def test_a_package_without_its_metadata() -> None:
     """As a program has it that was packed into one file, or a folder that was copied."""
     source = "import importlib.metadata as m; m.distribution = None; import gabion.cli; gabion.cli.main(['--version'])"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=HANGS)
     assert (done.stdout, done.stderr) == (f"gabion {version('gabion')}\n", "")
 
 
@@ -73,7 +74,7 @@ def test_an_unknown_option_shows_the_usage_of_its_command(command: str) -> None:
 def test_a_terminal_that_is_not_utf_8_and_a_full_disk(pictures: Path, tmp_path: Path) -> None:
     def ends(*arguments: object, **more: Any) -> tuple[int, str]:
         command = [*COMMAND, *map(str, arguments)]
-        done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True, timeout=120, **more)
+        done = subprocess.run(command, check=False, stderr=subprocess.PIPE, text=True, timeout=HANGS, **more)
         return done.returncode, done.stderr
 
     assert ends("tour", "--help", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"}) == (0, "")
@@ -213,7 +214,7 @@ def test_an_interrupt_ends_it_cleanly(number: signal.Signals, people: Path, tmp_
     while "keeping" not in (line := running.stdout.readline()):
         assert line, "it ended before it was interrupted"
     running.send_signal(number)
-    _, told = running.communicate(timeout=30)
+    _, told = running.communicate(timeout=HANGS)
     assert running.returncode == 128 + number
     assert told == "gabion: interrupted\n"
     assert list(folder.iterdir()) == []

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from patience import HANGS
 
 import gabion
 from gabion._native import _Codec
@@ -240,7 +241,7 @@ def test_numpy_may_come_later_than_gabion() -> None:
             array = pile.put(numpy.arange(3))
             print(pile.get(array).tolist(), pile.get(pointer))
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANGS, check=True)
     assert done.stdout == "False [0, 1, 2] [1, 'one']\n"
 
 

@@ -183,7 +183,7 @@ def test_a_child_may_use_what_another_thread_was_using(name: str, tmp_path: Path
     try:
         for turn in range(5):
             time.sleep(0.003 * turn)
-            in_child(child, timeout=20)
+            in_child(child)
     finally:
         stop.set()
         for thread in threads:

@@ -66,9 +66,9 @@ def test_a_pipe_without_another_end_can_be_interrupted(use: str, tmp_path: Path)
     pipe, image = tmp_path / "pipe.png", noise("L", (5, 4))
     os.mkfifo(pipe)
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
         with pytest.raises(Enough):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
             Image.open(pipe) if use == "open" else image.save(pipe)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from many_threads import run
+from patience import HANGS
 
 import gabion
 import gabion.memory as memory
@@ -93,7 +94,7 @@ def test_mapped_never_exceeds_the_total_limit() -> None:
                 pass
 
     def watch() -> None:
-        while not stop.is_set():
+        while not stop.is_set() or not seen:
             seen.append(memory.stats().mapped)
 
     watcher = threading.Thread(target=watch)
@@ -237,7 +238,7 @@ def test_a_wait_ends_with_its_time(rent: Callable[..., Any], timeout: Any) -> No
     rent(12 * MIB, timeout=timeout).release()
 
 
-@pytest.mark.parametrize("timeout", [20, float("inf"), 10**400, timedelta.max])
+@pytest.mark.parametrize("timeout", [HANGS, float("inf"), 10**400, timedelta.max])
 def test_a_wait_ends_with_a_return_and_others_run_meanwhile(timeout: Any) -> None:
     memory.configure(total_limit=room(16))
     held = [memory.rent(12 * MIB)]
@@ -268,7 +269,7 @@ def test_who_waits_is_served_in_order() -> None:
     order: list[int] = []
 
     def wait(number: int) -> None:
-        with memory.rent(12 * MIB, timeout=30):
+        with memory.rent(12 * MIB, timeout=HANGS):
             order.append(number)
 
     threads = [threading.Thread(target=wait, args=(number,)) for number in range(6)]
@@ -304,6 +305,8 @@ def test_a_signal_ends_a_wait_when_its_handler_raises(rent: Callable[..., Any]) 
     calls: list[float] = []
 
     def handler(*_: Any) -> None:
+        if len(calls) == 3:
+            return  # a busy machine may let one more come before the timer is off
         calls.append(time.monotonic())
         memory.rent(1000).release()  # handlers may rent, too
         if len(calls) == 3:
@@ -314,10 +317,10 @@ def test_a_signal_ends_a_wait_when_its_handler_raises(rent: Callable[..., Any]) 
     before = memory.stats().live
     old = signal.signal(signal.SIGALRM, handler)
     begin = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     try:
         with pytest.raises(Enough):
-            rent(12 * MIB, timeout=30)
+            signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+            rent(12 * MIB, timeout=HANGS)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)

@@ -301,7 +301,7 @@ def test_fork_while_other_threads_rent() -> None:
         more = until(SECONDS * 3)
         done = 0
         while more() or done < 10:
-            in_child(child, timeout=30)
+            in_child(child)
             done += 1
     finally:
         stop.set()

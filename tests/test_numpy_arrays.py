@@ -238,7 +238,7 @@ def test_fork() -> None:
         thread.start()
     try:
         for _ in range(10):
-            in_child(child, timeout=30)
+            in_child(child)
     finally:
         stop.set()
         for thread in threads:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from patience import HANGS
 
 import gabion.memory
 import gabion.numpy
@@ -281,4 +282,4 @@ def test_without_numpy(script: Callable[..., str]) -> None:
 
 def test_importing_it_does_not_import_numpy() -> None:
     program = "import sys, gabion.memory, gabion.numpy; assert 'numpy' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANGS)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from large_values import BIG, SMALL_BIG, graphs, told
+from patience import HANGS
 from peak_memory import peak_of
 
 import gabion
@@ -163,7 +164,7 @@ def test_where_the_pool_has_no_room_arrays_come_all_the_same() -> None:
             assert all((array == whole).all() for array in held)
             print(len(held))
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANGS, check=False)
     assert not done.stderr
     assert 2 < int(done.stdout) < 10
 

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,8 +38,8 @@ def alarm(handle: Callable[[], None] = ring, after: float = 0.01) -> Iterator[li
     before = signal.signal(signal.SIGALRM, handler)
     # What a handler raises inside a callback of the collector's is lost, and a plugin has one.
     gc.disable()
-    signal.setitimer(signal.ITIMER_REAL, after)
     try:
+        signal.setitimer(signal.ITIMER_REAL, after)
         yield came
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -71,10 +72,12 @@ def test_a_get_many_and_a_remove_many_that_are_interrupted(pile: gabion.Pile) ->
     for form in (pointers, list(pointers)):
         with pytest.raises(Alarm), alarm():
             pile.get_many(form)
-    with pytest.raises(Alarm), alarm(after=0.002):
-        pile.remove_many(pointers)
-    left = len(pile)
-    assert 0 < left < MANY
+    left = MANY
+    while left == MANY:  # on a busy machine it may ring before the call has begun
+        with pytest.raises(Alarm), alarm(after=0.002):
+            pile.remove_many(pointers)
+        left = len(pile)
+    assert left > 0
     assert pile.remove_many(pointers) == left
 
 
@@ -85,33 +88,39 @@ def test_an_interrupt_during_the_undoing_keeps_what_was_before_it(pile: gabion.P
         signal.setitimer(signal.ITIMER_REAL, 0.002)
         yield threading.Lock()
 
-    with pytest.raises(Alarm) as told, alarm(after=1000):
-        pile.put_many(values())
-    assert isinstance(told.value.__context__, gabion.CodecError)
-    assert len(pile) == 0
+    undoing = False
+    while not undoing:  # on a busy machine it may ring before that has begun
+        with pytest.raises(Alarm) as told, alarm(after=1000):
+            pile.put_many(values())
+        undoing = isinstance(told.value.__context__, gabion.CodecError)
+        assert len(pile) == 0
 
 
 @alarms
 def test_handlers_that_change_what_is_worked_on() -> None:
     with gabion.Pile() as pile:
-        values: list[Any] = ["ab"] * MANY
-        with alarm(values.clear) as came:
-            pointers = pile.put_many(values)
-        assert came
-        assert 0 < len(pointers) < MANY
+        pointers = array("Q")
+        while not pointers:  # on a busy machine it may ring before the call has begun
+            values: list[Any] = ["ab"] * MANY
+            with alarm(values.clear) as came:
+                pointers = pile.put_many(values)
+            assert came
+        assert len(pointers) < MANY
         assert pile.get_many(pointers) == ["ab"] * len(pointers)
     for call in ("put_many", "get_many", "remove_many"):
-        pile = gabion.Pile()
-        given: Any = range(MANY) if call == "put_many" else pile.put_many(range(MANY))
-        with alarm(pile.close, 0.002) as came:
-            try:
-                result = getattr(pile, call)(given)
-            except gabion.ClosedError:
-                assert call != "remove_many"
-            else:
-                assert call == "remove_many"
-                assert result < MANY
-        assert came
+        begun = False
+        while not begun:
+            pile, begun = gabion.Pile(), True
+            given: Any = range(MANY) if call == "put_many" else pile.put_many(range(MANY))
+            with alarm(pile.close, 0.002) as came:
+                try:
+                    result = getattr(pile, call)(given)
+                except gabion.ClosedError:
+                    begun = call != "remove_many"  # that tells what it has removed, once it has begun
+                else:
+                    assert call == "remove_many"
+                    assert result < MANY
+            assert came
     with gabion.Pile() as pile:
         pointers = pile.put_many(range(MANY))
         with alarm(pile.clear):
@@ -149,10 +158,11 @@ def test_other_threads_run_meanwhile(pile: gabion.Pile) -> None:
         pointers = pile.put_many([("ab", 1.5)] * MANY)
         for call in (pile.get_many, pile.remove_many, pile.put_many):
             given: Any = [("ab", 1.5)] * MANY if call == pile.put_many else [*pointers, *pointers]
-            started, before = time.perf_counter(), beats
+            # The processor's time: what goes to other processes is nobody's fault.
+            started, before = time.process_time(), beats
             call(given)
-            # A thread that waits for the lock gets it after 5 ms. Half of them may be lost to other processes.
-            assert beats - before >= (time.perf_counter() - started) / 0.02
+            # A thread that waits for the lock gets it after 5 ms. It may come late for three of four.
+            assert beats - before >= (time.process_time() - started) / 0.02
     finally:
         over = True
         thread.join()

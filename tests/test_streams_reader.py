@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import fcntl
 import gc
 import inspect
 import io
@@ -10,15 +11,17 @@ import os
 import pickle
 import random
 import signal
+import sys
 import tempfile
+import termios
 import threading
-import time
 import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 from many_threads import run
+from patience import HANGS, eventually
 from stream_files import Calling, OnlyRead, Scripted, Short
 
 import gabion
@@ -334,7 +337,7 @@ def test_closing_beside_reading() -> None:
                 pass
 
         def close(reader: streams.Reader = reader, stop: threading.Event = stop) -> None:
-            stop.wait(5)
+            stop.wait(HANGS)
             reader.close()
 
         run(read, read, close)
@@ -401,7 +404,9 @@ def waiting_reader() -> tuple[streams.Reader, Any, threading.Thread]:
     reader, end = streams.Reader(os.fdopen(read, "rb", buffering=0)), os.fdopen(write, "wb", buffering=0)
     thread = threading.Thread(target=reader.read, args=(5,))
     thread.start()
-    time.sleep(0.1)
+    # It takes the first bytes before it waits for the others.
+    end.write(b"abc")
+    assert eventually(lambda: int.from_bytes(fcntl.ioctl(read, termios.FIONREAD, bytes(4)), sys.byteorder) == 0)
     return reader, end, thread
 
 
@@ -422,14 +427,14 @@ def test_a_child_that_is_forked_while_another_thread_waits() -> None:
     if child == 0:
         status = 1
         try:
-            signal.alarm(20)
+            signal.alarm(int(HANGS))
             reader.read(1)
         except RuntimeError as error:
             status = 0 if "make another Reader" in str(error) and not reader.closed else 2
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    end.write(b"abcdefgh")
+    end.write(b"defgh")
     thread.join()
     assert reader.read(3) == b"fgh"
     end.close()
