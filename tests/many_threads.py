@@ -55,8 +55,16 @@ def wait_for(threads: list[threading.Thread], errors: list[BaseException]) -> No
 
 
 def until(seconds: float) -> Callable[[], bool]:
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() < end
+    """Whether to go on. Between two questions little time counts: who stood still for long has done nothing yet."""
+    left, asked = seconds, time.monotonic()
+
+    def more() -> bool:
+        nonlocal left, asked
+        now = time.monotonic()
+        left, asked = left - min(now - asked, 0.05), now
+        return left > 0
+
+    return more
 
 
 def within(body: Callable[[], Any]) -> Any:

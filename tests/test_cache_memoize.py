@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gabion import Cache, ClosedError
@@ -43,6 +43,8 @@ def drawn(args, kwargs):
     return (tuple(map(model, args)), tuple((name, model(value)) for name, value in sorted(kwargs.items())))
 
 
+# How long it takes is no matter: the machine may stand still for a moment.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(CALLS, CALLS)
 def test_calls_have_equal_keys_exactly_when_their_arguments_are_equal(one, other):
     keys = [cache._call_key(*call) for call in (one, other)]

@@ -164,5 +164,5 @@ CASE = settings(
 
 PileMachine.TestCase.settings = CASE
 TightPileMachine.TestCase.settings = CASE
-TestPile = pytest.mark.timeout(3600 if LONG else 120)(PileMachine.TestCase)
-TestTightPile = pytest.mark.timeout(3600 if LONG else 120)(TightPileMachine.TestCase)
+TestPile = pytest.mark.timeout(3600 if LONG else 600)(PileMachine.TestCase)
+TestTightPile = pytest.mark.timeout(3600 if LONG else 600)(TightPileMachine.TestCase)

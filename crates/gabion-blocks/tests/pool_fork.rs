@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use gabion_blocks::{Biased, BlockSet, Change, GroupRequest, Pool, Request};
 
 const MIB: usize = 1 << 20;
+/// More than any machine needs.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Runs `body` in a forked child; fails when it panics there, or hangs.
 fn in_child(body: impl FnOnce()) {
@@ -23,7 +25,7 @@ fn in_child(body: impl FnOnce()) {
     // SAFETY: waits for the child just made.
     while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
         // Far beyond what sixteen busy threads and a loaded machine leave it waiting for.
-        if start.elapsed() > Duration::from_secs(120) {
+        if start.elapsed() > Duration::from_secs(300) {
             // SAFETY: the child is ours and has not been waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
             panic!("the child hangs");
@@ -130,9 +132,8 @@ fn the_child_trims_by_itself() {
     drop(pool.rent(&Request::new(9 * MIB)).unwrap());
     in_child(|| {
         drop(pool.rent(&Request::new(9 * MIB)).unwrap());
-        let start = Instant::now();
+        // The parent ends a child that waits for ever.
         while pool.stats().arenas.iter().any(|arena| arena.idle > 0) {
-            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", pool.stats());
             std::thread::sleep(Duration::from_millis(5));
         }
     });
@@ -148,7 +149,7 @@ fn a_child_of_waiting_threads_waits_for_nobody() {
     let pool = Pool::new(gabion_blocks::system(), settings).unwrap();
     let all = pool.rent(&Request::new(8 * MIB)).unwrap();
     std::thread::scope(|scope| {
-        let patient = Request { timeout: Some(Duration::from_secs(20)), ..Request::new(MIB) };
+        let patient = Request { timeout: Some(LONG), ..Request::new(MIB) };
         let waiting = scope.spawn({
             let pool = &pool;
             move || pool.rent(&patient).map(|buffer| buffer.len())
@@ -186,7 +187,7 @@ fn who_forks_while_it_waits_goes_on_in_both_processes() {
         all = None;
         true
     };
-    let patient = Request { timeout: Some(Duration::from_secs(5)), ..Request::new(3 * MIB) };
+    let patient = Request { timeout: Some(LONG), ..Request::new(3 * MIB) };
     let rented = pool.rent_while(&patient, &mut fork).map(drop);
     let kept = pool.stats().arenas.iter().any(|arena| arena.idle > 0);
     if child == Some(0) {

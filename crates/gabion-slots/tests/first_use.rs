@@ -21,7 +21,7 @@ fn in_child(body: impl FnOnce()) -> i32 {
         let child = libc::fork();
         assert!(child >= 0, "no fork");
         if child == 0 {
-            libc::alarm(20);
+            libc::alarm(300);
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
             libc::_exit(i32::from(done.is_err()));
         }

@@ -48,7 +48,7 @@ fn a_child_allocates_and_frees_while_the_parent_was_busy() {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 // SAFETY: a child that waits for something for ever is ended.
-                unsafe { libc::alarm(120) };
+                unsafe { libc::alarm(300) };
                 let ran = catch_unwind(AssertUnwindSafe(|| {
                     churn(&slots, 2000);
                     // SAFETY: this process's own copy.

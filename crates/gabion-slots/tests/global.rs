@@ -262,7 +262,7 @@ fn in_child(body: impl FnOnce()) {
     let (start, mut status) = (Instant::now(), 0);
     // SAFETY: waits for the child just made.
     while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
-        if start.elapsed() > Duration::from_secs(60) {
+        if start.elapsed() > Duration::from_secs(300) {
             // SAFETY: the child is ours and has not been waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
             panic!("the child hangs");

@@ -343,7 +343,7 @@ fn fork_now(world: &World, seed: u64) {
     let process = unsafe { libc::fork() };
     if process == 0 {
         // SAFETY: a child that waits for something for ever is ended.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(300) };
         let ran = catch_unwind(AssertUnwindSafe(|| child(world, seed)));
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(i32::from(ran.is_err())) };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{MIB, close, pool, pool_with, rent};
+use super::{LONG, MIB, close, pool, pool_with, rent};
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
 use crate::pool::{Buffer, GroupRequest, Pool, Request};
@@ -94,8 +94,7 @@ fn rent_warm_again(pool: &Pool) -> Option<Buffer> {
 
 #[test]
 fn a_passing_shortage_is_sat_out() {
-    // More patience than any machine needs for four refusals: no scheduler can use it up.
-    let (pool, twin) = pool_with(|settings| settings.patience = Duration::from_secs(3600));
+    let (pool, twin) = pool_with(|settings| settings.patience = LONG);
     twin.refuse_some_after(0, 4);
     assert_eq!(rent(&pool, 6 * MIB).len(), 6 * MIB);
     assert_eq!(pool.stats().retries, 4, "as many as it takes, and none more");
@@ -130,7 +129,7 @@ fn a_lasting_shortage_is_refused_when_patience_ends() {
 
 #[test]
 fn a_return_wakes_who_waits_for_the_system() {
-    let (pool, twin) = pool_with(|settings| settings.patience = Duration::from_secs(20));
+    let (pool, twin) = pool_with(|settings| settings.patience = LONG);
     let held = rent(&pool, 6 * MIB);
     twin.refuse_after(0);
     std::thread::scope(|scope| {

@@ -4,13 +4,13 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{MIB, close, pool, pool_with, rent};
+use super::{LONG, MIB, close, pool, pool_with, rent};
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
 use crate::pool::{Buffer, Change, GroupRequest, Pool, Request, Settings};
 
 fn patient(bytes: usize) -> Request {
-    Request { timeout: Some(Duration::from_secs(20)), ..Request::new(bytes) }
+    Request { timeout: Some(LONG), ..Request::new(bytes) }
 }
 
 fn total(pool: &Pool, bytes: usize) {
@@ -254,7 +254,7 @@ fn what_only_fits_without_whole_pages_is_refused_at_once() {
     let (pool, twin) = pool_with(|settings| settings.total_limit = 5 << 20);
     let group = |row_bytes| GroupRequest { bytes: 5 * MIB, row_bytes: Some(row_bytes), ..GroupRequest::default() };
     let all = pool.rent_group(&group(64 << 10)).unwrap();
-    for wait in [None, Some(Duration::from_secs(20))] {
+    for wait in [None, Some(LONG)] {
         let error = pool.rent_group(&GroupRequest { timeout: wait, ..group(3000) }).unwrap_err();
         assert!(matches!(error, BlockError::Total { .. }), "{error}");
     }

@@ -1,8 +1,8 @@
 //! What malloc keeps goes back, once nobody has used it for a period.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{close, look, pool, pool_with, quiet};
+use super::{close, eventually, look, pool, pool_with, quiet};
 use crate::os::Twin;
 use crate::pool::{Change, Pool};
 
@@ -54,11 +54,7 @@ fn a_trimmer_comes_for_malloc_alone_and_goes() {
     let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
     for trims in 1..=2 {
         pool.note_malloc();
-        let start = Instant::now();
-        while !pool.shared().trimmer.duty.vacant() {
-            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", pool.stats());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        assert!(eventually(|| pool.shared().trimmer.duty.vacant()), "{:?}", pool.stats());
         assert_eq!(twin.malloc_trims(), trims);
     }
     close(pool, twin);

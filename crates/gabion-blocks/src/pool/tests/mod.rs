@@ -19,6 +19,8 @@ use crate::sync::lock;
 
 const MIB: usize = 1 << 20;
 const PERIOD: Duration = Duration::from_secs(3600);
+/// More than any machine needs for what is waited for.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Settings under which nothing happens by itself and nothing waits long.
 fn quiet() -> Settings {
@@ -53,6 +55,18 @@ fn pool() -> (Pool, &'static Twin) {
 
 fn rent(pool: &Pool, bytes: usize) -> Buffer {
     pool.rent(&Request::new(bytes)).unwrap()
+}
+
+/// Whether something comes to hold. Counted by steps: by the clock, time is over for a process that was stopped, before anybody
+/// could do anything.
+fn eventually(holds: impl Fn() -> bool) -> bool {
+    (0..12_000).any(|_| {
+        let held = holds();
+        if !held {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        held
+    })
 }
 
 /// Lets the policy look, `periods` after the pool was made.

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{MIB, PERIOD, close, look, pool, quiet, rent};
+use super::{MIB, PERIOD, close, eventually, look, pool, quiet, rent};
 use crate::os::Twin;
 use crate::pool::{Buffer, Change, Held, Pool};
 use crate::sync::{Ordering, lock};
@@ -195,21 +195,20 @@ fn a_trimmer_that_is_nudged_looks_at_once() {
     let system = System::new("nudged");
     system.write("proc/pressure/memory", "some avg10=99.00\n");
     let (pool, twin) = system.pool();
-    let (shared, waited) = (pool.shared(), Duration::from_secs(20));
+    let shared = pool.shared();
     for vacant in [true, false] {
         burst(&pool);
         assert!(pool.stats().idle > 0);
         if vacant {
             shared.trimmer.duty.vacate();
         }
-        let start = Instant::now();
-        while pool.stats().idle > 0 {
-            assert!(start.elapsed() < waited, "{:?}", pool.stats());
+        let looked = || {
             // As if a second had passed each time.
             shared.trimmer.next_call.store(0, Ordering::Relaxed);
             pool.look_soon();
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            pool.stats().idle == 0
+        };
+        assert!(eventually(looked), "{:?}", pool.stats());
     }
     close(pool, twin);
 }
@@ -299,11 +298,7 @@ fn the_trimmer_works_by_itself_and_ends() {
     for _ in 0..2 {
         burst(&pool);
         assert!(running());
-        let start = Instant::now();
-        while running() {
-            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", pool.stats());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        assert!(eventually(|| !running()), "{:?}", pool.stats());
         assert_eq!((pool.stats().idle, twin.mapped()), (0, 0));
     }
     // A longer period is taken up at once, and so is the end of the pool.
@@ -323,10 +318,6 @@ fn a_trimmer_that_begins_late_hears_of_the_end() {
         let shared = pool.shared();
         burst(&pool);
         drop(pool);
-        let start = Instant::now();
-        while !shared.trimmer.duty.vacant() {
-            assert!(start.elapsed() < Duration::from_secs(20), "the trimmer sleeps on");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        assert!(eventually(|| shared.trimmer.duty.vacant()), "the trimmer sleeps on");
     }
 }
