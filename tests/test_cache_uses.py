@@ -118,8 +118,8 @@ def test_calls_for_many_keys_let_signals_in(cache: Cache) -> None:
     # By the processor's time: that of others is no matter.
     before = signal.signal(signal.SIGPROF, handler)
     try:
-        for call in (lambda: cache.get_many(keys * 10), lambda: cache.remove_many(keys * 10)):
-            # The shortest of some: the system may look at its timers a hundred times a second only.
+        for call in (lambda: cache.get_many(keys * 40), lambda: cache.remove_many(keys * 40)):
+            # The shortest of some: the system may look at such timers a hundred times a second only.
             shares = []
             for _ in range(3):
                 began = time.process_time()

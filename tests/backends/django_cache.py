@@ -1,5 +1,6 @@
 """Django's tests of caches, on gabion's. Copied beside them, as `cache.gabion`, and run by Django's own runner."""
 
+import contextlib
 import time
 
 import pytest
@@ -27,10 +28,14 @@ class GabionCacheTests(BaseCacheTests, TestCase):
         assert caches["other"].get("value") is None
 
     def test_incr_decr_timeout(self):
-        cache.set("value", 1, timeout=0.3)
-        assert cache.incr("value") == 2
-        assert cache.decr("value", 5) == -3
-        assert cache.get("value") == -3
+        for _ in range(20):
+            cache.set("value", 1, timeout=0.3)
+            # A busy machine may let it end before.
+            with contextlib.suppress(ValueError):
+                changed = [cache.incr("value"), cache.decr("value", 5), cache.get("value")]
+                if changed[-1] is not None:
+                    break
+        assert changed == [2, -3, -3]
         time.sleep(0.4)
         assert cache.get("value") is None
         with pytest.raises(ValueError, match="not found"):
