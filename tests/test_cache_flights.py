@@ -383,6 +383,9 @@ def test_a_signal_handler_that_forks_while_its_thread_waits(cache: Cache) -> Non
 
     def slow() -> str:
         began.set()
+        time.sleep(0.05)
+        # To that thread: who is sent to the process may be heard by another, while that one waits on.
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
         end.wait(HANGS)
         return "parent's"
 
@@ -392,10 +395,9 @@ def test_a_signal_handler_that_forks_while_its_thread_waits(cache: Cache) -> Non
             end.set()
 
     thread = threading.Thread(target=cache.get_or_put, args=("k", slow))
+    before = signal.signal(signal.SIGALRM, fork)
     thread.start()
     began.wait(HANGS)
-    before = signal.signal(signal.SIGALRM, fork)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         made = cache.get_or_put("k", lambda: "child's")
         if children == [0]:
