@@ -18,7 +18,8 @@ impl Shared {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // The vectors grow beside a held lock.
         let _inside = inside::enter();
-        // Held to the end: what a cache tells an arena meanwhile, as when its thread ends, would be seen twice or not at all.
+        // Held to the end: what a cache tells an arena meanwhile, as when its thread ends, would be seen twice or not at all,
+        // and so would pieces that go from one to the other.
         let list = lock(&self.caches);
         let caches = &list.all;
         // Looked up once: an arena opened from here on has no row.
@@ -39,7 +40,7 @@ impl Shared {
         };
         for arena in arenas {
             let counts = arena.lock().counts;
-            stats.in_use += counts.lent + counts.pieces_out;
+            stats.in_use += counts.out();
             stats.hits_cache += counts.hits_cache;
             stats.hits_piece += counts.hits_piece;
             stats.hits_block += counts.hits_block;
@@ -49,7 +50,7 @@ impl Shared {
                 rented: counts.rented,
                 returned: counts.returned,
                 stolen: counts.stolen,
-                out: counts.lent + counts.pieces_out,
+                out: counts.out(),
                 idle: counts.idle,
             };
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::addresses;
 use super::cache::{Cache, MOST_MOVED, Open, Piece};
+use super::cut::Cut;
 use super::policy::{excess, surplus};
 use super::shared::{Arena, Shared, count};
 use super::shelves::SMALLEST_COLD_PIECE;
@@ -13,6 +14,12 @@ use super::span::{self, Span};
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
 use crate::sync::{Ordering, lock};
+
+/// A block that was cut and is whole again: how it was cut, to be freed without a lock, and the block, unless it is kept.
+struct Whole {
+    cut: Cut,
+    unkept: Option<&'static Span>,
+}
 
 /// The longest sleep between two attempts when the system is out of memory.
 const LONGEST_NAP: Duration = Duration::from_millis(32);
@@ -149,7 +156,8 @@ impl Shared {
                     unsafe { self.os.decommit(at, piece_bytes(class)) };
                     *piece = Piece::new(piece.span(), piece.index(), true);
                 }
-                self.give_pieces(&pieces[..taken]);
+                self.put_back(&pieces[..taken], true, |whole| self.part_with(whole));
+                self.admission.room_made();
                 freed += (taken * piece_bytes(class)) as u64;
             }
         }
@@ -171,18 +179,31 @@ impl Shared {
     pub fn flush_by<'a>(&self, open: impl Fn() -> Open<'a>) -> usize {
         let mut flushed = 0;
         loop {
-            let mut pieces = [None; MOST_MOVED];
+            let (mut pieces, mut whole) = ([None; MOST_MOVED], [const { None }; MOST_MOVED]);
+            // Until they are in their arenas nobody adds up the figures: they would seem to be in use (`Shared::stats`).
+            let list = lock(&self.caches);
             let taken = open().take_out(&mut pieces);
+            let mut places = whole.iter_mut();
+            self.put_back(&pieces[..taken], false, |one| *places.next().expect("one for each piece") = Some(one));
+            drop(list);
+            whole.into_iter().flatten().for_each(|one| self.part_with(one));
             if taken == 0 {
                 return flushed;
             }
-            self.give_pieces(&pieces[..taken]);
+            self.admission.room_made();
             flushed += taken;
         }
     }
 
     /// Takes pieces back into the arenas that they came from; blocks that are whole again are kept or unmapped.
     pub fn give_pieces(&self, pieces: &[Option<Piece>]) {
+        self.put_back(pieces, false, |whole| self.part_with(whole));
+        self.admission.room_made();
+    }
+
+    /// Takes pieces back into their arenas, `aside` when they count as that. `whole_again` is called, without any
+    /// arena's lock, with each block that is whole again, for [`Shared::part_with`].
+    fn put_back(&self, pieces: &[Option<Piece>], aside: bool, mut whole_again: impl FnMut(Whole)) {
         let tick = self.tick();
         let mut left = pieces.iter().flatten().copied().peekable();
         while let Some(&first) = left.peek() {
@@ -194,6 +215,9 @@ impl Shared {
             while whole.is_none()
                 && let Some(piece) = left.next_if(|piece| piece.span().home() == arena.index)
             {
+                if aside {
+                    shelves.counts.aside -= piece_bytes(piece.span().piece_class()) as u64;
+                }
                 // SAFETY: a piece that is out keeps its block cut, so the block is on the list of its home, this arena.
                 whole = unsafe { shelves.give_piece(piece, tick) };
             }
@@ -206,12 +230,16 @@ impl Shared {
                 shelves.shelve(span, tick);
             }
             drop(shelves);
-            drop(cut);
-            if !keep {
-                self.unmap(span);
-            }
+            whole_again(Whole { cut, unkept: (!keep).then_some(span) });
         }
-        self.admission.room_made();
+    }
+
+    /// Lets go of what is left of a block's pieces, and of the block if it is not kept.
+    fn part_with(&self, whole: Whole) {
+        drop(whole.cut);
+        if let Some(span) = whole.unkept {
+            self.unmap(span);
+        }
     }
 
     // --- room ------------------------------------------------------------------------------------
@@ -349,8 +377,8 @@ impl Shared {
         let (mut out, mut within) = (0, 0);
         for arena in self.arenas() {
             let counts = arena.lock().counts;
-            out += counts.lent + counts.pieces_out;
-            within += counts.idle + counts.cut - counts.pieces_out;
+            out += counts.out();
+            within += counts.idle + counts.cut - counts.pieces_out + counts.aside;
         }
         (out.saturating_sub(cached), within + cached)
     }

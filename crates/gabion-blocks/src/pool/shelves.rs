@@ -19,6 +19,8 @@ pub(crate) struct Counts {
     pub cut: u64,
     /// Pieces that are out: lent, or in a thread's cache.
     pub pieces_out: u64,
+    /// Of these, free pieces that are out only while their memory is given back.
+    pub aside: u64,
     /// Large free pieces whose memory is warm, in cut blocks.
     pub cold_pieces: u64,
     pub rented: u64,
@@ -35,6 +37,12 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Bytes that are lent to buffers, or in threads' caches.
+    #[inline]
+    pub fn out(&self) -> u64 {
+        self.lent + self.pieces_out - self.aside
+    }
+
     /// Bytes that are not idle.
     #[inline]
     pub fn taken(&self) -> u64 {
@@ -268,7 +276,8 @@ impl Shelves {
         cut
     }
 
-    /// Takes free pieces of a class out whose memory is warm and that lie in blocks not used since `before`.
+    /// Takes free pieces of a class out whose memory is warm and that lie in blocks not used since `before`. They count as
+    /// `aside` until they are back.
     pub fn take_cold_pieces(&mut self, class: usize, before: u64, into: &mut [Option<Piece>]) -> usize {
         let mut taken = 0;
         let mut next = self.cuts[class].first.get();
@@ -292,6 +301,7 @@ impl Shelves {
             self.count_cold(class, warm, cut.warm());
         }
         self.counts.pieces_out += (taken * piece_bytes(class)) as u64;
+        self.counts.aside += (taken * piece_bytes(class)) as u64;
         taken
     }
 

@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use super::{MIB, alone, close, pool, pool_with, rent};
 use crate::os::can_fence_heavily;
 use crate::pool::cache::Cache;
 use crate::pool::{Buffer, Change, Pool, seat};
+use crate::sync::{AtomicBool, Ordering};
 
 /// One size for each tier.
 const TIERS: [usize; 4] = [1000, 700_000, 3 * MIB, 7 * MIB];
@@ -122,6 +124,29 @@ fn figures_are_whole_while_threads_end() {
             (0..20).for_each(|_| assert_eq!(pool.stats().live, 0));
         });
     }
+    close(pool, twin);
+}
+
+/// The trimmer takes free pieces from caches and from arenas, and has them in hand for a moment.
+#[test]
+fn what_the_trimmer_has_in_hand_is_in_nobodys_use() {
+    let (pool, twin) = pool();
+    let (over, mut most) = (AtomicBool::new(false), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                pool.shared().flush_caches();
+                pool.shared().decommit_pieces(u64::MAX);
+            }
+        });
+        let end = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < end {
+            drop([100, 5000, 70_000, 200_000, MIB].map(|bytes| rent(&pool, bytes)));
+            most = (0..50).map(|_| pool.stats().in_use).fold(most, u64::max);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(most, 0);
     close(pool, twin);
 }
 
