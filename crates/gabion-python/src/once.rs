@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -25,8 +25,9 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How long a fork waits for them at most: one may wait for a lock that a hook of somebody else's has just taken.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a fork looks for their end at most: one may wait for a lock that a hook of somebody else's has just taken. Half a
+/// minute of looks and not of time, because imports take long where all is slow or stands still.
+const LOOKS: u32 = 30_000;
 
 /// How long a fork waits from one look to the next.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -58,8 +59,10 @@ fn _import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
 
 #[pyfunction]
 fn before_fork(py: Python<'_>) {
-    let end = Instant::now() + PATIENCE;
-    while IMPORTING.load(Ordering::Relaxed) > OWN.get() && Instant::now() < end {
+    for _ in 0..LOOKS {
+        if IMPORTING.load(Ordering::Relaxed) <= OWN.get() {
+            break;
+        }
         detached(py, || std::thread::sleep(MOMENT));
     }
 }
