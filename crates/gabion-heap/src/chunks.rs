@@ -134,6 +134,12 @@ fn stands(at: usize, tag: u64, state: u64) -> bool {
     tag & (USED | LEFT | KEPT) == state && length >= LEAST_WORDS && at + length <= END
 }
 
+/// How many of a block's pages are written to when a chunk is taken that ends before word `end`: the tag and the links of what is
+/// free behind it may stand in the next page.
+fn reach(end: usize) -> usize {
+    (end + LEAST_WORDS - 1).div_ceil(WORDS_PER_PAGE).min(PAGES_PER_BLOCK)
+}
+
 /// How long a chunk with room for `words` words is.
 fn length_for(words: usize) -> usize {
     whole_bin((words + 1).max(LEAST_WORDS))
@@ -509,11 +515,10 @@ impl Chunks {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
-    /// Whether all pages were charged that a chunk of `length` words needs which is cut off from `free`.
+    /// Whether all pages were charged that are written to when a chunk of `length` words is cut off from `free`.
     fn is_touched(&self, ground: Ground<'_>, free: Loc, length: usize) -> bool {
         let block = ground.blocks.block(free.number()).expect("a block of this heap");
-        let ordinal = ordinal_of(block);
-        (free.word() + length).div_ceil(WORDS_PER_PAGE) <= self.blocks[ordinal].touched
+        reach(free.word() + length) <= self.blocks[ordinal_of(block)].touched
     }
 
     /// Charges the pages up to word `end` of a block that were not charged yet.
@@ -524,8 +529,7 @@ impl Chunks {
         if pages > entry.touched {
             ground.budget.take(((pages - entry.touched) * PAGE_BYTES) as u64)?;
         }
-        // The tag and the links of what is free behind `end` may stand in the next page.
-        let reach = (end + LEAST_WORDS - 1).div_ceil(WORDS_PER_PAGE).min(PAGES_PER_BLOCK);
+        let reach = reach(end);
         if reach > entry.touched {
             let touched = (u64::MAX >> (PAGES_PER_BLOCK - (reach - entry.touched))) << entry.touched;
             ground.blocks.claim(entry.number, touched);
