@@ -6,9 +6,9 @@
 //!   class      = a number of the registry, which holds the class and where its fields lie
 //! ```
 //!
-//! Rooms, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`, `inline`,
+//! Modules, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`, `inline`,
 //! `known`, `numpy`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known
-//! about classes), `apart`, `encode`, `datetime`, `encode_leaf`, `encode_array`, `encode_object`, `reduce` (out), `decode_leaf`,
+//! about classes), `apart`, `encode`, `datetime`, `encode_leaf`, `encode_container`, `encode_array`, `encode_object`, `reduce` (out), `decode_leaf`,
 //! `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `walk`, `decode_long` (one copy less), `fields` (parts of an object), `python` (for
 //! tests).
 //!
@@ -44,6 +44,7 @@ mod encode;
 mod datetime;
 mod quick;
 mod encode_leaf;
+mod encode_container;
 mod encode_array;
 mod encode_object;
 mod reduce;
