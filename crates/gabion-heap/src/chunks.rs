@@ -15,9 +15,10 @@
 //!
 //! The owner works alone, but for one thing: any thread may *leave* a used chunk (`LEFT`), which the owner then takes
 //! back. So tags of used chunks change by atomic steps only.
-//! Owners whose blocks nobody reads keep what they free on a *tray* for a while (`KEPT`): see `tray`.
-//! Bins follow TLSF (Masmano, Ripoll, Crespo, Real 2004): thirty-two per doubling, a bitmap finds the first good one.
+//! Owners whose blocks nobody reads keep what they free on a *tray* for a while (`KEPT`): see `tray`; how a free chunk is
+//! found in constant time: see `bins`.
 
+mod bins;
 mod tray;
 mod blocks;
 mod validate;
@@ -34,6 +35,7 @@ use crate::descriptor::ORDINAL_WORD;
 use crate::error::HeapError;
 use crate::ground::Ground;
 use crate::loc::Loc;
+use bins::{Bins, whole_bin};
 use tray::Tray;
 
 const FIRST: usize = BLOCK_HEADER_WORDS + 1;
@@ -56,17 +58,14 @@ const LEFT: u64 = 1 << 22;
 const KEPT: u64 = 1 << 23;
 const LENGTH: u64 = USED - 1;
 
-const STEPS: usize = 32;
-const BINS: usize = (Loc::WORD_BITS as usize + 1) * STEPS;
-/// End of a bin's list, in the form of a [`Loc`]'s bits plus one.
-const NOWHERE: u64 = 0;
-
 #[derive(Debug, Clone, Copy)]
 struct ChunkBlock {
     /// [`NO_BLOCK`] when the ordinal is vacant.
     number: u32,
     /// Pages that have been handed out at least once since the block was last given back; they count in the budget.
     touched: usize,
+    /// Pages that were written to: those, and the next where the links of what is free behind them stand in it.
+    reached: usize,
     /// Chunks in use.
     live: u32,
     /// True while the block's memory is given back.
@@ -88,10 +87,9 @@ pub struct Chunks {
     leave: bool,
     /// True when all of some block was once in use: further ones may be warm then, and have huge pages where those pay.
     grown: bool,
-    bins: [u64; BINS],
-    filled: [u64; BINS.div_ceil(64)],
+    /// All that is free in blocks in use, but for what is on the tray.
+    bins: Bins,
     touched_pages: u64,
-    free_words: u64,
     /// Blocks without a chunk in use that are kept warm.
     empty: usize,
     /// Of owners whose blocks nobody reads.
@@ -115,19 +113,6 @@ fn ordinal_of(block: Block<'_>) -> usize {
     block.word(ORDINAL_WORD).load(Relaxed) as usize
 }
 
-/// The bin that a free chunk of `words` stands in: `words` is at least the bin's least size.
-fn bin_of(words: usize) -> usize {
-    let log = words.ilog2() as usize;
-    log * STEPS + ((words * STEPS) >> log) - STEPS
-}
-
-/// The least size of a bin that is at least `words`. Chunks are taken in these sizes, so that one that is freed is found
-/// again for the next thing of its size; it wastes 1.5 % on average.
-fn whole_bin(words: usize) -> usize {
-    let step = (1_usize << words.ilog2()) / STEPS;
-    words.next_multiple_of(step.max(2))
-}
-
 /// Whether `tag` can be that of a chunk at word `at`, in this state.
 fn stands(at: usize, tag: u64, state: u64) -> bool {
     let length = (tag & LENGTH) as usize;
@@ -138,6 +123,11 @@ fn stands(at: usize, tag: u64, state: u64) -> bool {
 /// free behind it may stand in the next page.
 fn reach(end: usize) -> usize {
     (end + LEAST_WORDS - 1).div_ceil(WORDS_PER_PAGE).min(PAGES_PER_BLOCK)
+}
+
+/// The first so many pages of a block, a bit each.
+fn pages_below(count: usize) -> u64 {
+    u64::MAX.checked_shr((PAGES_PER_BLOCK - count) as u32).unwrap_or(0)
 }
 
 /// How long a chunk with room for `words` words is.
@@ -170,10 +160,8 @@ impl Chunks {
             vacant: Vec::new(),
             leave: false,
             grown: false,
-            bins: [NOWHERE; BINS],
-            filled: [0; BINS.div_ceil(64)],
+            bins: Bins::new(),
             touched_pages: 0,
-            free_words: 0,
             empty: 0,
             tray: None,
         }
@@ -244,7 +232,7 @@ impl Chunks {
         if let Some(kept) = self.take_kept(ground, length) {
             return Some(kept);
         }
-        let free = self.first_fit(length).filter(|&free| self.is_touched(ground, free, length))?;
+        let free = self.bins.first_fit(length).filter(|&free| self.is_touched(ground, free, length))?;
         let block = ground.blocks.block(free.number())?;
         Some((block, self.cut(ground, block, free, length, ROOM_ALIGN)))
     }
@@ -255,7 +243,7 @@ impl Chunks {
         self.count_in(block);
         let at = free.word();
         let whole = (block.word(at).load(Relaxed) & LENGTH) as usize;
-        self.unbin(ground, free, whole);
+        self.bins.remove(ground, free, whole);
         let front = front(at, align);
         let (own, left) = (at + front, whole - front);
         let flags = USED | if front > 0 { PREVIOUS_FREE } else { 0 };
@@ -284,7 +272,7 @@ impl Chunks {
         if next & USED != 0 || least > whole || least <= old || self.touch(ground, block, at + least).is_err() {
             return least <= old;
         }
-        self.unbin(ground, Loc::new(chunk.number(), at + old), whole - old);
+        self.bins.remove(ground, Loc::new(chunk.number(), at + old), whole - old);
         let length = if whole - least >= LEAST_REMAINDER { least } else { whole };
         if length < whole {
             self.make_free(ground, Loc::new(chunk.number(), at + length), whole - length);
@@ -298,23 +286,17 @@ impl Chunks {
 
     /// A free chunk of at least `search` words. Adds a block where there is none.
     fn find(&mut self, ground: Ground<'_>, search: usize) -> Result<Loc, HeapError> {
-        let mut found = self.first_fit(search);
+        let mut found = self.bins.first_fit(search);
         // Rather than memory that was never touched, what waits on the tray for other sizes.
         if self.tray.is_some() && found.is_none_or(|free| !self.is_touched(ground, free, search)) {
             self.empty_tray(ground);
-            found = self.first_fit(search);
+            found = self.bins.first_fit(search);
         }
         if let Some(free) = found {
             return Ok(free);
         }
         self.add_block(ground)?;
-        Ok(self.first_fit(search).expect("a fresh block has room for every chunk"))
-    }
-
-    /// The first chunk of the first bin whose chunks all have at least `search` words.
-    fn first_fit(&self, search: usize) -> Option<Loc> {
-        let bin = self.first_filled(bin_of(search))?;
-        Some(Loc::from_bits(self.bins[bin] - 1))
+        Ok(self.bins.first_fit(search).expect("a fresh block has room for every chunk"))
     }
 
     /// Frees a chunk: keeps it whole for the next of its size, or joins it with free neighbours. Constant time, but once in
@@ -438,13 +420,13 @@ impl Chunks {
         let next_tag = block.word(at + length).load(Relaxed);
         if next_tag & USED == 0 {
             let next_length = (next_tag & LENGTH) as usize;
-            self.unbin(ground, Loc::new(chunk.number(), at + length), next_length);
+            self.bins.remove(ground, Loc::new(chunk.number(), at + length), next_length);
             length += next_length;
         }
         if block.word(at).load(Relaxed) & PREVIOUS_FREE != 0 {
             let previous = block.word(at - 1).load(Relaxed) as usize;
             at -= previous;
-            self.unbin(ground, Loc::new(chunk.number(), at), previous);
+            self.bins.remove(ground, Loc::new(chunk.number(), at), previous);
             length += previous;
         }
         // Two free chunks never touch, so the chunk before a free one is used.
@@ -456,18 +438,7 @@ impl Chunks {
     fn make_free(&mut self, ground: Ground<'_>, at: Loc, length: usize) {
         let block = ground.blocks.block(at.number()).expect("a block of this heap");
         let word = at.word();
-        let bin = bin_of(length);
-        let first = self.bins[bin];
-        block.word(word + 1).store(first, Relaxed);
-        block.word(word + 2).store(NOWHERE, Relaxed);
-        if first != NOWHERE {
-            let first = Loc::from_bits(first - 1);
-            let other = ground.blocks.block(first.number()).expect("a block of this heap");
-            other.word(first.word() + 2).store(at.bits() + 1, Relaxed);
-        }
-        self.bins[bin] = at.bits() + 1;
-        self.filled[bin / 64] |= 1 << (bin % 64);
-        self.free_words += length as u64;
+        self.bins.insert(ground, block, at, length);
         block.word(word + length - 1).store(length as u64, Relaxed);
         // One step, because the follower may be left at the same moment; and none where its flag is set, as it is when only the
         // beginning of what was free was taken: the owner alone changes it.
@@ -477,42 +448,6 @@ impl Chunks {
         }
         // Release: the commit. A walk sees the old chunks or the new one.
         block.word(word).store(length as u64, Release);
-    }
-
-    /// Takes a free chunk out of its bin.
-    fn unbin(&mut self, ground: Ground<'_>, at: Loc, length: usize) {
-        let block = ground.blocks.block(at.number()).expect("a block of this heap");
-        let next = block.word(at.word() + 1).load(Relaxed);
-        let previous = block.word(at.word() + 2).load(Relaxed);
-        let bin = bin_of(length);
-        let neighbour = |bits: u64| {
-            let place = Loc::from_bits(bits - 1);
-            (ground.blocks.block(place.number()).expect("a block of this heap"), place.word())
-        };
-        if next != NOWHERE {
-            let (block, word) = neighbour(next);
-            block.word(word + 2).store(previous, Relaxed);
-        }
-        if previous == NOWHERE {
-            self.bins[bin] = next;
-            if next == NOWHERE {
-                self.filled[bin / 64] &= !(1 << (bin % 64));
-            }
-        } else {
-            let (block, word) = neighbour(previous);
-            block.word(word + 1).store(next, Relaxed);
-        }
-        self.free_words -= length as u64;
-    }
-
-    fn first_filled(&self, from: usize) -> Option<usize> {
-        let mut word = from / 64;
-        let mut bits = self.filled.get(word)? & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.filled.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
     /// Whether all pages were charged that are written to when a chunk of `length` words is cut off from `free`.
@@ -530,9 +465,9 @@ impl Chunks {
             ground.budget.take(((pages - entry.touched) * PAGE_BYTES) as u64)?;
         }
         let reach = reach(end);
-        if reach > entry.touched {
-            let touched = (u64::MAX >> (PAGES_PER_BLOCK - (reach - entry.touched))) << entry.touched;
-            ground.blocks.claim(entry.number, touched);
+        if reach > entry.reached {
+            ground.blocks.claim(entry.number, pages_below(reach) & !pages_below(entry.reached));
+            entry.reached = reach;
             ground.blocks.fit(ground.budget.room());
         }
         if pages > entry.touched {
@@ -553,6 +488,6 @@ impl Chunks {
 
     /// Touched pages, and free words in blocks in use.
     pub fn counts(&self) -> (u64, u64) {
-        (self.touched_pages, self.free_words)
+        (self.touched_pages, self.bins.words())
     }
 }

@@ -21,7 +21,8 @@ pub enum Kind {
 ///
 /// The *epoch* rises whenever something in the page that was pointed to from elsewhere becomes free, and whenever
 /// the page is put to another use: a reader that finds the same descriptor after its copy as before it has read
-/// bytes that were not reused meanwhile. It wraps after 2³² frees within one copy, which no reader is slow enough for.
+/// bytes that were not reused meanwhile. It wraps after 2³² frees in one page within one copy, or while one long payload is left
+/// where it lies to be copied later; no reader is slow enough for that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor(u64);
 

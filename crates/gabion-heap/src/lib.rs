@@ -15,7 +15,14 @@
 //! Everything else (lists, counts, bins) is derived from what stands in the blocks and can be rebuilt by a scan.
 //! A [`Heap`] is used by one thread at a time; readers look into blocks beside it.
 //!
-//! The rooms, lowest first:
+//! The modules, lowest first:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `loc`, `class`, `descriptor` | where something lies; size classes; what a page is |
+//! | `error`, `page`, `ground` | what fails; a page of slots; what all parts stand on |
+//! | `shelf`, `slots` | lists of pages by fullness; things up to 1 KiB |
+//! | `chunks`, `heap` | things up to 1 MiB behind tags; the heap of one shard |
 
 #![forbid(unsafe_code)]
 

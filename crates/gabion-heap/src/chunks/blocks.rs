@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, make_room};
 
-use super::{
-    BINS, ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, NOWHERE, ROOM_ALIGN, Tray, USED, bin_of, ordinal_of,
-};
+use super::bins::{Bins, bin_of};
+use super::{ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, ROOM_ALIGN, Tray, USED, ordinal_of, pages_below};
 use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
@@ -39,11 +38,11 @@ impl Chunks {
         self.empty_tray(ground);
         // What was emptied last stands first in the bin of what is empty: it is found at once, unless something nearly as large
         // was freed since.
-        let first = self.bins[bin_of(END - FIRST)].checked_sub(1).map(|bits| Loc::from_bits(bits).number());
+        let first = self.bins.first_of(bin_of(END - FIRST)).map(Loc::number);
         let in_use = self.blocks.iter().filter(|entry| !entry.spare).map(|entry| entry.number);
         let block = first.into_iter().chain(in_use).filter_map(|number| ground.blocks.block(number)).find(is_empty)?;
         let ordinal = ordinal_of(block);
-        self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
+        self.bins.remove(ground, Loc::new(block.number(), FIRST), END - FIRST);
         self.empty -= 1;
         self.close(ground, ordinal);
         self.blocks[ordinal].number = NO_BLOCK;
@@ -87,7 +86,7 @@ impl Chunks {
         let (number, _) = if own { ground.blocks.map_as(!self.grown) } else { ground.blocks.map() }?;
         let ordinal = self.vacant.pop().unwrap_or(self.blocks.len());
         if ordinal == self.blocks.len() {
-            self.blocks.push(ChunkBlock { number, touched: 0, live: 0, spare: true });
+            self.blocks.push(ChunkBlock { number, touched: 0, reached: 0, live: 0, spare: true });
         }
         self.blocks[ordinal].number = number;
         Ok(ordinal)
@@ -95,7 +94,7 @@ impl Chunks {
 
     /// Makes an empty block a spare one: nothing of it is charged, and it is the pool's business how long it stays warm.
     pub(super) fn release_block(&mut self, ground: Ground<'_>, block: Block<'_>) {
-        self.unbin(ground, Loc::new(block.number(), FIRST), END - FIRST);
+        self.bins.remove(ground, Loc::new(block.number(), FIRST), END - FIRST);
         let ordinal = ordinal_of(block);
         self.spare.push(ordinal);
         self.empty -= 1;
@@ -110,14 +109,15 @@ impl Chunks {
             turn_page(ground, block, page, Kind::Free, 0);
         }
         self.close(ground, ordinal);
-        let touched = u64::MAX.checked_shr((PAGES_PER_BLOCK - entry.touched) as u32).unwrap_or(0);
-        ground.blocks.release(entry.number, u64::MAX, !(touched | ENDS), ground.budget.room());
+        let written = pages_below(entry.reached) | ENDS;
+        ground.blocks.release(entry.number, u64::MAX, !written, ground.budget.room());
     }
 
     /// Counts out a block in which nothing is used.
     fn close(&mut self, ground: Ground<'_>, ordinal: usize) {
         let entry = &mut self.blocks[ordinal];
         entry.spare = true;
+        entry.reached = 0;
         let touched = std::mem::take(&mut entry.touched) as u64;
         ground.budget.give(touched * PAGE_BYTES as u64);
         self.touched_pages -= touched;
@@ -161,9 +161,7 @@ impl Chunks {
 
     /// Frees everything at once; the blocks stay, as spare ones.
     pub fn clear(&mut self, ground: Ground<'_>) {
-        self.bins = [NOWHERE; BINS];
-        self.filled = [0; BINS.div_ceil(64)];
-        self.free_words = 0;
+        self.bins = Bins::new();
         self.empty = 0;
         if let Some(tray) = &mut self.tray {
             **tray = Tray::new();
@@ -180,6 +178,7 @@ impl Chunks {
         self.spare.clear();
         self.spare.extend((0..self.blocks.len()).filter(|&ordinal| self.blocks[ordinal].number != NO_BLOCK));
     }
+
     /// Sees to it that no tag of a block says that its chunk is used: what is freed once more is found out by that.
     fn strike_tags(block: Block<'_>) {
         let mut at = FIRST;

@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use gabion_blocks::{Block, WORDS_PER_PAGE};
 
-use super::{BINS, Chunks, KEPT, LEAST_REMAINDER, LEFT, LENGTH, PREVIOUS_FREE, USED, bin_of};
+use super::bins::{BINS, bin_of};
+use super::{Chunks, KEPT, LEAST_REMAINDER, LEFT, LENGTH, PREVIOUS_FREE, USED};
 use crate::error::HeapError;
 use crate::ground::Ground;
 use crate::loc::Loc;

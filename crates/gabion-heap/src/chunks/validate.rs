@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::WORDS_PER_PAGE;
 
-use super::{Chunks, END, FIRST, KEPT, LEAST_WORDS, LEFT, LENGTH, NOWHERE, PREVIOUS_FREE, USED, bin_of};
+use super::bins::bin_of;
+use super::{Chunks, END, FIRST, KEPT, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, USED};
 use crate::descriptor::{Descriptor, Kind};
 use crate::error::{Invalid, ensure};
 use crate::ground::Ground;
-use crate::loc::Loc;
 
 impl Chunks {
     /// Walks everything and checks the equations.
@@ -59,10 +59,9 @@ impl Chunks {
             ensure(counted == live, || format!("block {ordinal}: {live} chunks in use, {counted} counted"))?;
             empty += usize::from(live == 0);
         }
-        ensure(free_words == self.free_words, || format!("{free_words} free words, {} counted", self.free_words))?;
         ensure(empty == self.empty, || format!("{empty} empty blocks, {} counted", self.empty))?;
         self.validate_tray(ground, kept)?;
-        self.validate_bins(ground, free_chunks)
+        self.bins.validate(ground, free_chunks, free_words)
     }
 
     fn validate_tray(&self, ground: Ground<'_>, kept: usize) -> Result<(), Invalid> {
@@ -85,28 +84,5 @@ impl Chunks {
         ensure(seen.len() == kept && (kept, words) == counted, || {
             format!("{} chunks of {words} words on the tray; {kept} marked so, {counted:?} counted", seen.len())
         })
-    }
-
-    fn validate_bins(&self, ground: Ground<'_>, free_chunks: usize) -> Result<(), Invalid> {
-        let mut binned = 0;
-        for (bin, &first) in self.bins.iter().enumerate() {
-            let marked = self.filled[bin / 64] >> (bin % 64) & 1 == 1;
-            ensure(marked == (first != NOWHERE), || format!("bin {bin}: its mark is wrong"))?;
-            let (mut next, mut before) = (first, NOWHERE);
-            while next != NOWHERE {
-                binned += 1;
-                ensure(binned <= free_chunks, || "the bins hold more chunks than there are".to_owned())?;
-                let place = Loc::from_bits(next - 1);
-                let block = ground.blocks.block(place.number()).expect("a block of this heap");
-                let tag = block.word(place.word()).load(Relaxed);
-                ensure(tag & USED == 0 && bin_of((tag & LENGTH) as usize) == bin, || {
-                    format!("bin {bin}: wrong chunk")
-                })?;
-                ensure(block.word(place.word() + 2).load(Relaxed) == before, || format!("bin {bin}: broken list"))?;
-                before = next;
-                next = block.word(place.word() + 1).load(Relaxed);
-            }
-        }
-        ensure(binned == free_chunks, || format!("{binned} chunks in bins, {free_chunks} free"))
     }
 }
