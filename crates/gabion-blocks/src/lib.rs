@@ -2,9 +2,9 @@
 //!
 //! A *block* is 4 MiB of memory taken straight from the operating system, aligned to 4 MiB and addressed by a
 //! process-wide *number*. This crate maps blocks, knows whose they are, gives their memory back, and reads what the
-//! system allows. The rooms, lowest first:
+//! system allows. The modules, lowest first:
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `sync` | the one door to locks and atomics |
 //! | [`inside`] | whether this thread is in the middle of gabion's own books, for allocators under `malloc` |
@@ -63,7 +63,7 @@ pub use directory::{BLOCK_NUMBERS, LAST_GENERATION, generation_floor, raise_gene
 pub use error::{BlockError, make_room};
 pub use os::{Os, system};
 pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
-pub use run::Run;
+pub use run::{Run, total_len};
 pub use set::BlockSet;
 pub use units::{UnitTable, zero_counts};
 

@@ -85,7 +85,8 @@ const char *gabion_version(void);
  * what another thread allocated goes back to it by message. */
 typedef struct gabion_slots gabion_slots;
 
-/* Affinities: the kinds that objects are packed by. gabion_slots_affinity makes more, up to 255. */
+/* Affinities: the kinds that objects are packed by. gabion_slots_affinity makes more, up to 255 with
+ * these four. */
 enum {
     GABION_OBJECTS = 0, /* anything that is no other kind; alignment 8 unless set */
     GABION_DATA = 1,    /* payloads: arrays, buffers, texts; alignment 16 */
@@ -188,8 +189,8 @@ uint32_t gabion_slots_affinities(const gabion_slots *slots);
 gabion_status gabion_slots_affinity_name(const gabion_slots *slots, uint32_t affinity, char *buffer, size_t capacity,
                                          size_t *needed);
 
-/* The figures of one affinity, or the sum with GABION_ALL_AFFINITIES. Takes time in proportion to threads and
- * affinities. */
+/* The figures of one affinity, or the sum with GABION_ALL_AFFINITIES. Takes time in proportion to the pages
+ * in use (a cache line each) and to threads; large objects, and blocks that go back, wait meanwhile. */
 gabion_status gabion_slots_stats(const gabion_slots *slots, uint32_t affinity, gabion_slots_figures *out);
 
 /* The same as a table: a line for each affinity in use, and the sum. Written as by gabion_slots_affinity_name. */
@@ -214,8 +215,8 @@ gabion_status gabion_rent(size_t bytes, uint32_t flags, void **out);
 gabion_status gabion_rent_wait(size_t bytes, uint32_t flags, uint64_t milliseconds, void **out);
 
 /* Gives back what gabion_rent lent, once, from any thread. Its memory stays warm for the next one. NULL does nothing.
- * Where nothing that was lent begins it is GABION_FOREIGN, and nothing is changed. So is a second return, as long as the
- * memory is not lent again; but not of up to 1 MiB that another thread has returned and still keeps for itself. */
+ * An address where nothing that is lent begins is GABION_FOREIGN, and nothing is changed. So is a second return, but for two
+ * that are not found: of memory that was lent again, and of up to 1 MiB that another thread has returned and still keeps. */
 gabion_status gabion_return(void *memory);
 
 /* How many bytes may be used of what gabion_rent lent at this address; 0 where gabion_return would be refused. Any
@@ -228,7 +229,7 @@ typedef struct gabion_pool_figures {
     uint64_t idle;     /* mapped, and lent to nobody */
     uint64_t mapped;   /* mapped for gabion_rent */
     uint64_t peak;     /* the most that mapped has been */
-    uint64_t held;     /* lent to slots and piles, which count apart */
+    uint64_t held;     /* lent to slots and piles, which count apart; what they have emptied and keep warm is part of it */
     uint64_t live;     /* what is lent at this moment, by number */
     uint64_t requests; /* calls that were served, by number */
     uint64_t fresh;    /* mappings made, by number */
@@ -295,7 +296,8 @@ bool gabion_pile_contains(const gabion_pile *pile, uint64_t pointer);
 /* How many objects there are. */
 uint64_t gabion_pile_len(const gabion_pile *pile);
 
-/* Removes all objects and gives their memory back. */
+/* Removes all objects. Their memory stays warm for what is put next; it goes back to the system when it was not needed for
+ * a while, or at once by gabion_pool_trim(true). */
 gabion_status gabion_pile_clear(gabion_pile *pile);
 
 /* Figures of a pile. Bytes unless said otherwise; reserved_bytes = used_bytes + overhead_bytes. */

@@ -7,9 +7,9 @@
 //! Every function keeps three promises: no panic crosses the border, an argument that makes no sense is answered by a
 //! status, and what a status says in general the thread's last error says in particular.
 //!
-//! The rooms, lowest first:
+//! The modules, lowest first:
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`status`] | status codes, the thread's last error, the border that no panic crosses |
 //! | [`handle`] | what a caller holds: never followed before it is looked at |

@@ -35,9 +35,9 @@
 //! In the exact modes there is one shard, and nobody goes before his turn: where pages are short, more go than bytes ask for,
 //! but in order. The keys that [`Mode::S3Fifo`] remembers lie in memory of the index and are charged as entries are.
 //!
-//! The rooms, lowest first:
+//! The modules, lowest first:
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `sync` | the door to the index's atomics |
 //! | `key` | a key's image, as it stands before its value |

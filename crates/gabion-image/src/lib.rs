@@ -22,9 +22,9 @@
 //!             (scaled)   (one layer, or Y, Cb, Cr)       (parts on the pool)
 //! ```
 //!
-//! The rooms, lowest first:
+//! The modules, lowest first:
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `format`, `error`, `mode`, `limits`, `metadata` | words: what can go wrong, what a file and a pixel are, how much is allowed |
 //! | `wide` | the widest instructions of this processor |

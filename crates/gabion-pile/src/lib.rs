@@ -24,12 +24,25 @@
 //! busy    │ generation │                            being overwritten; readers wait a moment
 //! ```
 //!
-//! Every change is committed by one 8-byte store to that word. Readers take no lock: they read the word, copy the
+//! Every change is committed by one 8-byte store to that word. Readers take no lock (but for a run): they read the word, copy the
 //! payload, and look at the word again. Writers lock one *shard*; each thread has its own as far as there are enough.
 //! When an object moves away, its slot's body becomes an *annex* that another object's payload may move into, so that
 //! steady replacement with changing sizes does not grow the pile.
 //!
-//! The rooms, lowest first:
+//! The modules, lowest first:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `pointer`, `word` | what a caller holds; what a slot's first word says |
+//! | `error` | what a pile refuses |
+//! | `protocol` | how readers and one writer share a payload without a lock |
+//! | `large`, `pins` | objects in runs of their own; bodies that views look at |
+//! | `buf`, `slot` | room for what is read; from a pointer to its slot, checked |
+//! | `shard`, `change` | a heap behind one lock; put, replace and remove under it |
+//! | `stats`, `pile` | figures; the calls |
+//! | `long`, `read` | long payloads, copied once; reading without a lock |
+//! | `place`, `brief`, `handover` | for owners that keep an index of their own |
+//! | `iterate`, `compact`, `validate`, `view` | walks, compaction, the check of all equations, views |
 
 #![deny(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! The extension module `gabion._native`: the boundary between Python and the Rust rooms.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `ffi` | the interpreter's C functions, safe to be in when the interpreter ends |
 //! | `guards` | the same for what PyO3 calls, put there by the linker |

@@ -13,9 +13,9 @@
 //! other lie one after the other. A slot has no header: its page is found from its address, and a bit says whether it is
 //! free. `docs/slots.md` has the pictures, the rules and the reasons.
 //!
-//! The rooms, lowest first:
+//! The modules, lowest first:
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `sync` | the one door to locks and atomics |
 //! | `affinity`, `error`, `checked` | the kinds; what can go wrong; what the checked build does beside |
