@@ -5,6 +5,12 @@ use std::ptr::NonNull;
 use crate::error::BlockError;
 use crate::pool::{Held, Pool};
 
+/// How many bytes pieces have together: the most that can be counted where they are more, which is more than anybody gets memory
+/// for. The same piece may be there many times.
+pub fn total_len(pieces: &[&[u8]]) -> usize {
+    pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.len()))
+}
+
 /// Bytes in a run of the pool: filled once, never changed, given back when dropped. As with block sets, what is held so
 /// counts apart from the pool's buffers.
 pub struct Run {
@@ -18,7 +24,7 @@ impl Run {
     /// # Errors
     /// [`BlockError::NoMemory`] when the system gives no memory.
     pub fn new(pool: &Pool, pieces: &[&[u8]]) -> Result<Self, BlockError> {
-        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let len = total_len(pieces);
         let (span, _) = Held::take(pool, Self::mapped_bytes(len), false)?;
         let mut at = span.base();
         for piece in pieces {

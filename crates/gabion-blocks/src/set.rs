@@ -8,11 +8,15 @@ use crate::error::{BlockError, make_room};
 use crate::huge::{self, HUGE_PAGE};
 use crate::os::Os;
 use crate::pool::{
-    HEADER_BYTES, Held, Pool, claim_pages, decommit_pages, emptied_pages, empty_pages, give_emptied_back, note_holes,
-    note_no_holes, note_small, was_whole,
+    HEADER_BYTES, Held, Pool, bytes_of, claim_pages, decommit_pages, emptied_pages, empty_pages, give_emptied_back,
+    note_holes, note_no_holes, note_small, was_whole,
 };
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
+
+/// The pages of a block that lie on its second huge page.
+const SECOND_HALF: u64 = u64::MAX << (HUGE_PAGE / PAGE_BYTES);
+const _: () = assert!(2 * HUGE_PAGE == BLOCK_BYTES);
 
 /// The blocks of one owner (a pile, say): takes them from a pool, finds them by number, gives their memory back.
 ///
@@ -26,6 +30,8 @@ pub struct BlockSet {
     small: usize,
     /// Whether the owner claims each page before he uses it.
     claims: bool,
+    /// Whether first blocks are taken over from other sets, and handed on to them.
+    hands_on: bool,
     blocks: Mutex<Vec<(u32, Held)>>,
     /// Bytes of pages that were released and are warm, or more: what went back to the system since is found when it matters.
     emptied: AtomicU64,
@@ -38,7 +44,7 @@ impl BlockSet {
     /// # Errors
     /// [`BlockError::Exhausted`] when four million sets are alive.
     pub fn new(pool: &Pool, small: usize) -> Result<Self, BlockError> {
-        Self::with(pool, small, false)
+        Self::with(pool, small, (false, false))
     }
 
     /// As [`BlockSet::new`], for an owner who takes each page by [`BlockSet::claim`] before he uses it: the first blocks may have
@@ -47,12 +53,21 @@ impl BlockSet {
     /// # Errors
     /// As [`BlockSet::new`].
     pub fn claimed(pool: &Pool, small: usize) -> Result<Self, BlockError> {
-        Self::with(pool, small, true)
+        Self::with(pool, small, (true, true))
     }
 
-    fn with(pool: &Pool, small: usize, claims: bool) -> Result<Self, BlockError> {
+    /// As [`BlockSet::claimed`], for an owner whose late readers may still write to a page that he has released: no other set
+    /// gets his blocks as long as they are warm in parts, because what such a set takes for zeros must be zeros.
+    ///
+    /// # Errors
+    /// As [`BlockSet::new`].
+    pub fn claimed_alone(pool: &Pool, small: usize) -> Result<Self, BlockError> {
+        Self::with(pool, small, (true, false))
+    }
+
+    fn with(pool: &Pool, small: usize, (claims, hands_on): (bool, bool)) -> Result<Self, BlockError> {
         let (owner, pool) = (Owner::new()?, pool.clone());
-        Ok(Self { owner, pool, small, claims, blocks: Mutex::new(Vec::new()), emptied: AtomicU64::new(0) })
+        Ok(Self { owner, pool, small, claims, hands_on, blocks: Mutex::new(Vec::new()), emptied: AtomicU64::new(0) })
     }
 
     /// Adds a block and returns its number, and whether all of it reads as zero, but for pages that are found warm when they are
@@ -69,7 +84,7 @@ impl BlockSet {
     /// # Errors
     /// As [`BlockSet::map`].
     pub fn map_as(&self, small: bool) -> Result<(u32, bool), BlockError> {
-        let again = if small && self.claims { Held::take_first(&self.pool) } else { None };
+        let again = if small && self.hands_on { Held::take_first(&self.pool) } else { None };
         let used = again.is_some();
         let (span, zero) = match again {
             Some(span) => (span, true),
@@ -81,13 +96,13 @@ impl BlockSet {
             unsafe { base.write_bytes(0, HEADER_BYTES) };
         }
         if used {
-            self.emptied.fetch_add(u64::from(emptied_pages(base).count_ones()) * PAGE_BYTES as u64, Ordering::Relaxed);
+            self.emptied.fetch_add(bytes_of(emptied_pages(base)), Ordering::Relaxed);
         } else if small {
             // Most of it may never be touched: nothing to keep warm, and nothing to have huge pages for.
             self.open_holes(base);
             note_small(base);
             if self.claims {
-                span.note_first();
+                span.note_first(self.hands_on);
             }
         }
         // The directory holds a plain number, from which `base` makes a pointer again.
@@ -193,13 +208,16 @@ impl BlockSet {
         // SAFETY: the second half reads as zero, and nobody has any of it; late readers may look at it, and see zeros. The
         // first half, with the header, cannot tell what a huge page costs.
         let huge = unsafe { huge::prepare(self.os(), base.add(HUGE_PAGE), BLOCK_BYTES - HUGE_PAGE) };
-        // SAFETY: a mapped block of ours.
-        unsafe {
-            if huge && note_no_holes(base) {
-                self.os().advise_huge(base, BLOCK_BYTES);
-            } else {
-                self.os().advise_small(base, BLOCK_BYTES);
-            }
+        if huge && note_no_holes(base) {
+            // All of that half is there now. So it counts as taken, and goes back with the rest.
+            claim_pages(&self.pool, base, SECOND_HALF);
+            // SAFETY: a mapped block of ours.
+            unsafe { self.os().advise_huge(base, BLOCK_BYTES) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.os().advise_small(base, BLOCK_BYTES) };
+            // What was touched to learn its price.
+            decommit_pages(&self.pool, base, SECOND_HALF);
         }
     }
 
@@ -246,7 +264,8 @@ impl BlockSet {
         // Relaxed, as all of this number: it is its whole message.
         let most = |set: &Self| room.saturating_sub(set.emptied.load(Ordering::Relaxed));
         let mut kept = empty_pages(&self.pool, base, free, fresh, most(self));
-        if kept.is_none() && self.emptied.load(Ordering::Relaxed) > 0 {
+        // Where the pool has no room it is of no use to know better.
+        if kept.is_none() && most(self) < bytes_of(free) && self.emptied.load(Ordering::Relaxed) > 0 {
             self.count_anew();
             kept = empty_pages(&self.pool, base, free, fresh, most(self));
         }
@@ -283,8 +302,13 @@ impl BlockSet {
     #[cold]
     fn fit_now(&self, room: u64) {
         let mut left = self.count_anew();
+        if left <= room {
+            return;
+        }
+        // Somewhat more than has to be, so that this is rare.
+        let enough = room - room / 16;
         for number in self.numbers().into_iter().rev() {
-            if left <= room {
+            if left <= enough {
                 break;
             }
             let bytes = self.base(number).map_or(0, |base| give_emptied_back(&self.pool, base));
@@ -296,20 +320,20 @@ impl BlockSet {
     /// Finds out how much is emptied by now. Returns bytes.
     fn count_anew(&self) -> u64 {
         let counted = self.emptied.load(Ordering::Relaxed);
-        let bytes = |number| u64::from(self.emptied(number).count_ones()) * PAGE_BYTES as u64;
-        let found: u64 = self.numbers().into_iter().map(bytes).sum();
-        self.lower_emptied(counted.saturating_sub(found));
+        let found: u64 = self.numbers().into_iter().map(|number| bytes_of(self.emptied(number))).sum();
+        // Unless it changed meanwhile: two who count at one time would both take off what is missing.
+        let _ = self.emptied.compare_exchange(counted, found.min(counted), Ordering::Relaxed, Ordering::Relaxed);
         found
     }
 
     fn count_claimed(&self, pages: u64) {
         if pages != 0 {
-            self.lower_emptied(u64::from(pages.count_ones()) * PAGE_BYTES as u64);
+            self.lower_emptied(bytes_of(pages));
         }
     }
 
     fn lower_emptied(&self, bytes: u64) {
-        // Two who count at one time may both find the same missing.
+        // Another thread may have counted anew since these were found.
         let lower = |emptied: u64| Some(emptied.saturating_sub(bytes));
         let _ = self.emptied.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
     }

@@ -86,7 +86,9 @@ pub fn zero_counts(most: usize) -> Result<Box<[AtomicU32]>, BlockError> {
 /// # Errors
 /// [`BlockError::Refused`] when there is no memory for them.
 unsafe fn zeroes<T>(most: usize) -> Result<Box<[T]>, BlockError> {
-    let layout = Layout::array::<T>(most).expect("a table is no longer than memory");
+    let refused =
+        BlockError::Refused { asked: (most as u64).saturating_mul(size_of::<T>() as u64), errno: libc::ENOMEM };
+    let layout = Layout::array::<T>(most).map_err(|_| refused)?;
     if layout.size() == 0 {
         return Ok(Box::default());
     }
@@ -95,7 +97,7 @@ unsafe fn zeroes<T>(most: usize) -> Result<Box<[T]>, BlockError> {
     unsafe {
         let memory = alloc_zeroed(layout).cast::<T>();
         if memory.is_null() {
-            return Err(BlockError::Refused { asked: layout.size() as u64, errno: libc::ENOMEM });
+            return Err(refused);
         }
         Ok(Box::from_raw(ptr::slice_from_raw_parts_mut(memory, most)))
     }

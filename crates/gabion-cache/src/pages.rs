@@ -16,13 +16,17 @@ const UNITS_PER_BLOCK: u32 = (PAGES_PER_BLOCK * UNITS) as u32;
 const ALL: u16 = u16::MAX;
 const _: () = assert!(UNITS == u16::BITS as usize);
 
+/// The first block keeps to small pages: a cache of a few entries shall not cost megabytes.
+const FIRST_BLOCKS: usize = 1;
+
 /// A unit's words.
 pub(crate) type Unit = [AtomicU64; UNIT_WORDS];
 
 /// Units for one purpose, charged to the cache's memory one by one. Their memory goes back by the page.
 ///
 /// A unit that is given back may be taken by any strip of the same purpose, or its memory may be the system's and read
-/// as zero: a reader without a lock may come late, and whatever it reads or writes there is of the kind that it expects.
+/// as zero: a reader without a lock may come late, and whatever it reads or writes there is of the kind that it expects. Who may
+/// write then has blocks that no other set gets ([`Pages::written_late`]).
 pub(crate) struct Pages {
     set: Arc<BlockSet>,
     memory: Arc<Budget>,
@@ -47,10 +51,19 @@ struct Open {
 }
 
 impl Pages {
+    /// Pages for units that late readers may write to.
+    pub fn written_late(memory: &Arc<Budget>) -> Result<Self, BlockError> {
+        Ok(Self::with(memory, BlockSet::claimed_alone(Pool::global(), FIRST_BLOCKS)?))
+    }
+
+    /// Pages for units that late readers read at most.
     pub fn new(memory: &Arc<Budget>) -> Result<Self, BlockError> {
-        // The first block keeps to small pages: a cache of a few entries shall not cost megabytes.
-        let set = Arc::new(BlockSet::claimed(Pool::global(), 1)?);
-        Ok(Self { set, memory: Arc::clone(memory), stock: Mutex::default() })
+        Ok(Self::with(memory, BlockSet::claimed(Pool::global(), FIRST_BLOCKS)?))
+    }
+
+    fn with(memory: &Arc<Budget>, set: BlockSet) -> Self {
+        let set = Arc::new(set);
+        Self { set, memory: Arc::clone(memory), stock: Mutex::default() }
     }
 
     fn stock(&self) -> MutexGuard<'_, Stock> {

@@ -109,7 +109,9 @@ impl Purposes {
     pub fn new(memory: &Arc<Budget>, mode: Mode) -> Result<Self, BlockError> {
         let pages = || Ok::<_, BlockError>(Arc::new(Pages::new(memory)?));
         let ghosts = if mode == Mode::S3Fifo { Some(pages()?) } else { None };
-        Ok(Self { cells: pages()?, sketches: pages()?, ghosts })
+        // A hit that is noted late writes to a sketch that may be given back by then. The cells that it counts in are changed only as
+        // long as they are what the reader found, which no empty one is.
+        Ok(Self { cells: pages()?, sketches: Arc::new(Pages::written_late(memory)?), ghosts })
     }
 }
 

@@ -1,5 +1,6 @@
 //! A value on its way in: bytes in one piece, or in several.
 
+use gabion_blocks::total_len;
 use gabion_pile::SLOT_PAYLOAD;
 
 /// The bytes of a value. Every method that stores one takes what can be made into this: `&[u8]`, `&[u8; N]`, `&Vec<u8>`, and
@@ -31,7 +32,7 @@ impl Value<'_> {
     pub fn len(&self) -> usize {
         match self {
             Self::Whole(bytes) => bytes.len(),
-            Self::Pieces(pieces) => pieces.iter().map(|piece| piece.len()).sum(),
+            Self::Pieces(pieces) => total_len(pieces),
         }
     }
 

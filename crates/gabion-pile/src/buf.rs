@@ -69,10 +69,15 @@ impl ReadBuf {
     /// Has `read` leave long payloads where they lie, but for their first 1024 bytes: [`Pile::reading`](crate::Pile::reading)
     /// tells what it came to. [`ReadBuf::payload`] is no more than these bytes then.
     pub fn leaving<R>(&mut self, read: impl FnOnce(&mut Self) -> R) -> R {
+        /// Also where a read panics: the next one wants all.
+        struct Leaving<'a>(&'a mut ReadBuf);
+        impl Drop for Leaving<'_> {
+            fn drop(&mut self) {
+                self.0.leaves = false;
+            }
+        }
         self.leaves = true;
-        let read = read(self);
-        self.leaves = false;
-        read
+        read(Leaving(self).0)
     }
 
     /// Has the rest of a [`ReadBuf::leaving`] leave nothing: who looks at a payload before it goes on needs all of it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gabion_blocks::{BlockError, Budget, Run};
+use gabion_blocks::{BlockError, Budget, Run, total_len};
 use gabion_heap::Ground;
 
 /// A run and its charge: both go back with the last user, be it the pile, a reader or a view.
@@ -17,7 +17,7 @@ pub(crate) struct ChargedRun {
 impl ChargedRun {
     /// Takes and fills a run. Takes as long as the bytes do: no lock is held meanwhile.
     pub fn new(ground: Ground<'_>, budget: &Arc<Budget>, pieces: &[&[u8]]) -> Result<Arc<Self>, BlockError> {
-        let mapped = Run::mapped_bytes(pieces.iter().map(|piece| piece.len()).sum()) as u64;
+        let mapped = Run::mapped_bytes(total_len(pieces)) as u64;
         budget.take(mapped)?;
         let run = Run::new(ground.blocks.pool(), pieces).inspect_err(|_| budget.give(mapped))?;
         Ok(Arc::new(Self { run: Some(run), charge: mapped, budget: Arc::clone(budget) }))

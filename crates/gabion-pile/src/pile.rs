@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gabion_blocks::{
-    BlockError, BlockSet, Budget, Os, Pool, Settings, generation_floor, limits, raise_generation_floor,
+    BlockError, BlockSet, Budget, Os, Pool, Settings, generation_floor, limits, raise_generation_floor, total_len,
 };
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
@@ -46,11 +46,6 @@ pub struct Pile {
 }
 
 const MOST_SHARDS: usize = 256;
-
-/// How long pieces are together.
-fn total(pieces: &[&[u8]]) -> usize {
-    pieces.iter().map(|piece| piece.len()).sum()
-}
 
 impl Pile {
     /// A pile with the default options.
@@ -204,7 +199,7 @@ impl Pile {
 
     #[cold]
     fn try_put_several(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        match total(pieces) {
+        match total_len(pieces) {
             ..=SLOT_PAYLOAD => self.try_put(&pieces.concat()),
             length @ ..=CHUNK_PAYLOAD => self.try_put_payload(Payload::in_pieces(pieces, length)),
             _ => self.put_run(pieces),
@@ -229,7 +224,7 @@ impl Pile {
     pub fn put_pieces(&self, pieces: &[&[u8]], reserve: usize) -> Result<Pointer, PileError> {
         match pieces {
             [payload] => self.put(payload, reserve),
-            _ => match total(pieces) {
+            _ => match total_len(pieces) {
                 ..=SLOT_PAYLOAD => self.put(&pieces.concat(), reserve),
                 length @ ..=CHUNK_PAYLOAD => self.put_payload(Payload::in_pieces(pieces, length), reserve),
                 _ => self.put_run(pieces),
@@ -290,7 +285,7 @@ impl Pile {
                 self.release_warm();
                 make()
             })
-            .map_err(|error| PileError::memory(total(pieces), error.into()))
+            .map_err(|error| PileError::memory(total_len(pieces), error.into()))
     }
 
     /// Gives up what every shard keeps warm.
@@ -318,7 +313,7 @@ impl Pile {
     /// # Errors
     /// As [`Pile::replace`].
     pub fn replace_pieces(&self, pointer: Pointer, pieces: &[&[u8]]) -> Result<(), PileError> {
-        match total(pieces) {
+        match total_len(pieces) {
             ..=SLOT_PAYLOAD => self.replace(pointer, &pieces.concat()),
             length @ ..=CHUNK_PAYLOAD => self.replace_payload(pointer, Payload::in_pieces(pieces, length)),
             _ => {

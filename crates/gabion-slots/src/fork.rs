@@ -56,6 +56,10 @@ fn hold(shared: Arc<Shared>) -> HeldSlots {
 
 extern "C" fn before() {
     AT_FORK.note_call();
+    // In the child of a thread that forked just when another told the system, it may be told twice.
+    if HELD.try_with(|place| place.borrow().is_some()).unwrap_or(false) {
+        return;
+    }
     let _inside = inside::enter();
     let all = lock(&ALL);
     let each = all.iter().filter_map(Weak::upgrade).map(hold).collect();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::addresses;
 use super::emptied::bytes_of;
-use super::shared::Shared;
+use super::shared::{Arena, Shared};
 use super::size::piece_bytes;
 use super::span::{Span, Use, records_of};
 use super::stats::{ArenaStats, PoolStats};
@@ -78,58 +78,16 @@ impl Shared {
         // Sets grow beside held locks.
         let _inside = inside::enter();
         let spans = records_of(self.number);
-        let sum = |state: Use, home: Option<usize>| {
-            let of = |span: &&&Span| span.state() == state && home.is_none_or(|home| span.home() == home);
-            spans.iter().filter(of).map(|span| span.bytes() as u64).sum::<u64>()
-        };
-        let mut cached = HashSet::new();
-        for cache in self.all_caches() {
-            let open = cache.visit();
-            let mut bytes = 0;
-            for piece in open.pieces() {
-                bytes += piece_bytes(piece.span().piece_class());
-                if !cached.insert((piece.address(), piece.span().piece_class())) {
-                    return Err(format!("a piece of {:?} is cached twice", piece.span()));
-                }
-            }
-            if bytes != open.bytes() {
-                return Err(format!("{bytes} bytes in a cache, {} counted", open.bytes()));
-            }
-        }
-        let pages = |home: Option<usize>| {
-            let of = |span: &&&Span| home.is_none_or(|home| span.home() == home);
-            let masks = spans.iter().filter(of).map(|span| {
-                let read = |mask: &std::sync::atomic::AtomicU64| mask.load(Ordering::Relaxed);
-                (read(&span.emptied), read(&span.given_up) & !read(&span.emptied))
-            });
-            masks.fold((0, 0), |sum, (emptied, gone)| (sum.0 + bytes_of(emptied), sum.1 + bytes_of(gone)))
-        };
+        let cached = self.validate_caches()?;
         for arena in self.arenas() {
-            let home = arena.index;
-            let shelves = arena.lock();
-            shelves.check(home)?;
-            let counts = shelves.counts;
-            for (span, cut) in shelves.cut_blocks() {
-                if (0..cut.pieces).any(|index| cut.is_free(index) && cached.contains(&at(span, index))) {
-                    return Err(format!("a piece of {span:?} is free and cached"));
-                }
-            }
-            let found = (sum(Use::Lent, Some(home)), sum(Use::Held, Some(home)), sum(Use::Cut, Some(home)));
-            if found != (counts.lent, counts.held, counts.cut) || sum(Use::Idle, Some(home)) != counts.idle {
-                return Err(format!("arena {home}: found {found:?}, counted {counts:?}"));
-            }
-            if pages(Some(home)) != (counts.emptied, counts.gone) {
-                return Err(format!(
-                    "arena {home}: found {:?} emptied and gone, counted {counts:?}",
-                    pages(Some(home))
-                ));
-            }
+            validate_arena(arena, &spans, &cached)?;
         }
-        let mapped = sum(Use::Idle, None) + sum(Use::Lent, None) + sum(Use::Cut, None);
-        if (mapped, sum(Use::Held, None)) != (self.ledger.mapped(), self.ledger.held()) {
+        let sum = |state: Use| bytes_in(&spans, state, None);
+        let mapped = sum(Use::Idle) + sum(Use::Lent) + sum(Use::Cut);
+        if (mapped, sum(Use::Held)) != (self.ledger.mapped(), self.ledger.held()) {
             return Err(format!("{mapped} bytes mapped, the ledger says {:?}", self.ledger));
         }
-        let (emptied, gone) = pages(None);
+        let (emptied, gone) = given_up_in(&spans, None);
         if (emptied, gone) != (self.ledger.emptied(), self.ledger.gone()) {
             return Err(format!("{emptied} bytes emptied and {gone} gone, the ledger says {:?}", self.ledger));
         }
@@ -137,7 +95,7 @@ impl Shared {
         if !spans.iter().copied().all(|span| idle_or_held(&span) && span.leaving.load(Ordering::Relaxed) == 0) {
             return Err("pages were given up of what is not held, or are leaving".to_owned());
         }
-        let taken = sum(Use::Lent, None) + sum(Use::Cut, None) + sum(Use::Held, None) - emptied - gone;
+        let taken = sum(Use::Lent) + sum(Use::Cut) + sum(Use::Held) - emptied - gone;
         if taken != self.taken() {
             return Err(format!("{taken} bytes taken, the arenas say {}", self.taken()));
         }
@@ -151,6 +109,68 @@ impl Shared {
         }
         Ok(())
     }
+
+    /// Checks the caches. Returns the pieces in them.
+    fn validate_caches(&self) -> Result<Pieces, String> {
+        let mut cached = Pieces::new();
+        for cache in self.all_caches() {
+            let open = cache.visit();
+            let mut bytes = 0;
+            for piece in open.pieces() {
+                bytes += piece_bytes(piece.span().piece_class());
+                if !cached.insert((piece.address(), piece.span().piece_class())) {
+                    return Err(format!("a piece of {:?} is cached twice", piece.span()));
+                }
+            }
+            if bytes != open.bytes() {
+                return Err(format!("{bytes} bytes in a cache, {} counted", open.bytes()));
+            }
+        }
+        Ok(cached)
+    }
+}
+
+/// Addresses and classes of pieces.
+type Pieces = HashSet<(std::ptr::NonNull<u8>, usize)>;
+
+/// Those spans of an arena, or of all.
+fn at_home<'a>(spans: &'a [&'static Span], home: Option<usize>) -> impl Iterator<Item = &'a &'static Span> {
+    spans.iter().filter(move |span| home.is_none_or(|home| span.home() == home))
+}
+
+/// Bytes of the spans that are in a state.
+fn bytes_in(spans: &[&'static Span], state: Use, home: Option<usize>) -> u64 {
+    at_home(spans, home).filter(|span| span.state() == state).map(|span| span.bytes() as u64).sum()
+}
+
+/// Bytes of pages that are emptied, and gone.
+fn given_up_in(spans: &[&'static Span], home: Option<usize>) -> (u64, u64) {
+    let read = |mask: &std::sync::atomic::AtomicU64| mask.load(Ordering::Relaxed);
+    let masks = at_home(spans, home).map(|span| (read(&span.emptied), read(&span.given_up) & !read(&span.emptied)));
+    masks.fold((0, 0), |sum, (emptied, gone)| (sum.0 + bytes_of(emptied), sum.1 + bytes_of(gone)))
+}
+
+/// Checks an arena's lists and counts against the records of all spans.
+fn validate_arena(arena: &Arena, spans: &[&'static Span], cached: &Pieces) -> Result<(), String> {
+    let home = arena.index;
+    let shelves = arena.lock();
+    shelves.check(home)?;
+    let counts = shelves.counts;
+    for (span, cut) in shelves.cut_blocks() {
+        if (0..cut.pieces).any(|index| cut.is_free(index) && cached.contains(&at(span, index))) {
+            return Err(format!("a piece of {span:?} is free and cached"));
+        }
+    }
+    let sum = |state: Use| bytes_in(spans, state, Some(home));
+    let found = (sum(Use::Lent), sum(Use::Held), sum(Use::Cut));
+    if found != (counts.lent, counts.held, counts.cut) || sum(Use::Idle) != counts.idle {
+        return Err(format!("arena {home}: found {found:?}, counted {counts:?}"));
+    }
+    let found = given_up_in(spans, Some(home));
+    if found != (counts.emptied, counts.gone) {
+        return Err(format!("arena {home}: found {found:?} emptied and gone, counted {counts:?}"));
+    }
+    Ok(())
 }
 
 fn at(span: &'static Span, index: usize) -> (std::ptr::NonNull<u8>, usize) {

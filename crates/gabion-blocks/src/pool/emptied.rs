@@ -8,6 +8,16 @@
 //! was used of it is emptied, and it *waits* to be the first block of another set: so whoever makes a pile again and again has
 //! it warm. It counts as held, and is unmapped when its last page goes back.
 //!
+//! ```text
+//!           add_emptied            take_emptied            give_pages_back
+//!  taken ──────────────► emptied ───────────────► leaving ────────────────► gone
+//!    ▲ ▲                    │                        │ (who claims waits)     │
+//!    │ └─ claim: as it was ─┘                        └───────────┐            │
+//!    └────────── claim: reads as zero ◄──────────────────────────┴────────────┘     add_gone: taken or emptied ──► gone
+//! ```
+//! The owner claims, empties, and gives back at once (`add_gone`); anybody may take what is emptied. Each arrow is a change
+//! under the lock of the block's home.
+//!
 //! Equations: what an owner has *given up* and not taken back is emptied, or *gone*: with the system. What is *leaving* is gone,
 //! and a thread is about to give it back; who takes such a page back waits until that is done. `taken` is without both.
 
@@ -16,7 +26,7 @@ use super::shelves::{Shelves, age};
 use super::span::{Span, Use, records_of, shelf};
 use std::sync::atomic::AtomicU64;
 
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 use crate::{BLOCK_BYTES, PAGE_BYTES};
 
 /// What of a block's first page is never given back: running readers look at the header there.
@@ -88,6 +98,8 @@ impl Shared {
             shelves.emptied.remove(span, age);
         }
         if moves {
+            // Together, so that the list is in the order of its stamps.
+            span.stamp.store(self.tick(), Ordering::Relaxed);
             shelves.emptied.push_front(span, age);
         }
         let counts = &mut shelves.counts;
@@ -112,7 +124,6 @@ impl Shared {
         self.note_demand();
         let mut shelves = self.arena(span.home()).lock();
         let (given_up, emptied) = (span.given_up.load(Ordering::Relaxed), span.emptied.load(Ordering::Relaxed));
-        span.stamp.store(self.tick(), Ordering::Relaxed);
         self.mark(&mut shelves, span, given_up | pages, emptied | (pages & !given_up));
     }
 
@@ -186,10 +197,11 @@ impl Shared {
         bytes_of(pages)
     }
 
-    /// Says that a block that was just mapped is a set's first one, and that nothing of it is there yet.
-    pub fn note_first(&self, span: &'static Span) {
+    /// Says that a block that was just mapped is a set's first one, and that nothing of it is there yet; `hands_on`: that it may
+    /// wait for another set after this one.
+    pub fn note_first(&self, span: &'static Span, hands_on: bool) {
         let mut shelves = self.arena(span.home()).lock();
-        span.first.store(true, Ordering::Relaxed);
+        span.first.store(hands_on, Ordering::Relaxed);
         self.mark(&mut shelves, span, u64::MAX, 0);
     }
 
@@ -202,7 +214,6 @@ impl Shared {
         if given_up == u64::MAX && emptied == 0 || !self.may_stay_emptied(bytes_of(!given_up)) {
             return false;
         }
-        span.stamp.store(self.tick(), Ordering::Relaxed);
         span.waits.store(true, Ordering::Relaxed);
         self.mark(&mut shelves, span, u64::MAX, !given_up | emptied);
         shelves.firsts.push_front(span, shelf);
@@ -218,6 +229,9 @@ impl Shared {
     /// Gives the memory of pages of a held block back, which read as zero from then on; of the first, all but the header. Only for
     /// who took them, or owns them.
     pub fn decommit_pages(&self, span: &'static Span, pages: u64) {
+        // Release: where the system cannot, zeros are stored. A reader without a lock who copies one of them finds that the page
+        // was turned, as its owner did before he gave it up; the arena's lock, or his own thread, has brought that here.
+        fence(Ordering::Release);
         let base = span.base();
         // Or the system would fill the holes with huge pages.
         if span.note_holes() {

@@ -70,6 +70,10 @@ fn hold(shared: &'static Shared) -> HeldPool {
 
 extern "C" fn before() {
     AT_FORK.note_call();
+    // In the child of a thread that forked just when another told the system, it may be told twice.
+    if HELD.try_with(|place| place.borrow().is_some()).unwrap_or(false) {
+        return;
+    }
     let _inside = inside::enter();
     let pools = pools();
     let each = pools.iter().map(|shared| hold(shared)).collect();

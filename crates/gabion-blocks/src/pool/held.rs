@@ -65,9 +65,9 @@ impl Held {
         Some(Self { span, shared })
     }
 
-    /// Notes that this block, which was just mapped, is a set's first one.
-    pub fn note_first(&self) {
-        self.shared.note_first(self.span);
+    /// Notes that this block, which was just mapped, is a set's first one; `hands_on`: that it may be another's after this one.
+    pub fn note_first(&self, hands_on: bool) {
+        self.shared.note_first(self.span, hands_on);
     }
 
     /// Its first byte, at a multiple of 4 MiB. Nobody else has the memory while this value lives.

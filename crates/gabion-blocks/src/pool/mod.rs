@@ -21,11 +21,13 @@
 //! the address map knows each byte that is mapped and nothing else. [`Pool::validate`] checks them.
 //!
 //! No lock is held during a system call, while memory is freed or cleared, or while anybody waits; and no thread holds
-//! two of the pool's locks at one time, except to fork.
+//! two of the pool's locks at one time, except to fork, and where what a thread has counted or kept is moved to its arena: then
+//! it holds the list of caches, too, so that nobody adds up figures meanwhile, and may wait for the cache's owner (`fork` has the
+//! order).
 //!
-//! The rooms, lowest first:
+//! The modules, lowest first:
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | [`settings`] | what a pool can be told, and what can be asked of it |
 //! | `size` | classes of pieces and spans, staggered starts |
@@ -105,7 +107,7 @@ mod held;
 mod tests;
 
 pub use buffer::Buffer;
-pub(crate) use emptied::HEADER_BYTES;
+pub(crate) use emptied::{HEADER_BYTES, bytes_of};
 pub use group::Group;
 pub use held::Held;
 pub(crate) use held::{

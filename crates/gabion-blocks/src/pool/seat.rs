@@ -133,10 +133,12 @@ impl Shared {
 
     /// Books what a cache has counted, and tells now, to its arena.
     pub fn settle<'a>(&self, cache: &Cache, open: impl FnOnce() -> Open<'a>) {
+        // Before the list is locked: to make the arena takes the growth lock, which a fork takes before the list.
+        let arena = self.arena(cache.arena());
         // Until it is booked nobody adds up the figures: it would be in neither place (`Shared::stats`).
         let _list = lock(&self.caches);
         let (rented, returned) = open().tell();
-        let mut shelves = self.arena(cache.arena()).lock();
+        let mut shelves = arena.lock();
         shelves.counts.rented += rented;
         shelves.counts.hits_cache += rented;
         shelves.counts.returned += returned;

@@ -21,12 +21,13 @@ impl Shared {
 
     #[cold]
     fn start_trimmer(&'static self) {
+        // Before anything is looked at: who closes the pool, or ends as the process's first thread, nudges the trimmer, which must
+        // not miss it for a whole rest.
+        let seen = *lock(&self.trimmer.nudges);
         // Relaxed: a closed pool keeps nothing that would have to be trimmed.
         if self.closed.load(Ordering::Relaxed) || first_thread_has_ended() || !self.trimmer.duty.take() {
             return;
         }
-        // Before the thread begins: a pool that is closed meanwhile nudges it, and must not be missed for a whole rest.
-        let seen = *lock(&self.trimmer.nudges);
         let thread = std::thread::Builder::new().name("gabion-trim".to_owned()).stack_size(256 << 10);
         if out_of_signals_reach(|| thread.spawn(move || self.trim_until_idle(seen))).is_err() {
             // No thread to be had now: collections and later returns ask again.
