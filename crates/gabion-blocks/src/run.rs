@@ -62,6 +62,23 @@ mod tests {
     use crate::pool::Settings;
 
     #[test]
+    fn no_sum_of_pieces_wraps() {
+        let bytes = 1_usize << 46;
+        // Only where the system promises any address space.
+        let Ok(base) = crate::os::system().map(bytes, 4096) else { return };
+        // SAFETY: mapped, reads as zero, and stays until the pieces were counted.
+        let piece = unsafe { std::slice::from_raw_parts(base.as_ptr(), bytes) };
+        let mut pieces = vec![piece; (usize::MAX >> 46) + 1];
+        pieces.push(&[1; 9]);
+        assert_eq!(total_len(&pieces), usize::MAX);
+        let twin: &'static Twin = Box::leak(Box::default());
+        let pool = Pool::new(twin, Settings::unpooled()).unwrap();
+        assert!(matches!(Run::new(&pool, &pieces), Err(BlockError::NoMemory { .. })));
+        // SAFETY: the range of the map; the pieces are not used again.
+        unsafe { crate::os::system().unmap(base, bytes) };
+    }
+
+    #[test]
     fn holds_what_it_was_given_and_goes_back() {
         let twin: &'static Twin = Box::leak(Box::default());
         let bytes: Vec<u8> = (0..5_000_000_u32).map(|n| n as u8).collect();

@@ -108,7 +108,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::UnitTable;
-    use crate::{BlockSet, Pool, Settings, WORDS_PER_BLOCK, system};
+    use crate::{BlockError, BlockSet, Pool, Settings, WORDS_PER_BLOCK, system};
 
     #[test]
     fn places_lead_to_words_or_nowhere() {
@@ -117,6 +117,7 @@ mod tests {
         let set = Arc::new(BlockSet::new(&pool, 1).unwrap());
         let (number, _) = set.map().unwrap();
         assert!(UnitTable::<512>::new(&set, 0).unwrap().get(0).is_none());
+        assert!(matches!(UnitTable::<512>::new(&set, usize::MAX), Err(BlockError::Refused { .. })));
         let table = UnitTable::<512>::new(&set, 3).unwrap();
         assert_eq!((table.most(), table.bytes()), (3, 24));
         assert!((0..4).all(|place| table.get(place).is_none()));

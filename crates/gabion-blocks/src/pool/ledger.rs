@@ -138,6 +138,7 @@ impl Ledger {
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
+
     /// What is mapped, and what is emptied beside it: all that the pool's size is about.
     #[inline]
     pub fn kept(&self) -> u64 {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sleeps_wakes_with_the_slot() {
+    fn whoever_sleeps_wakes_with_the_quarter() {
         assert_eq!(until_next(seconds(0), PERIOD), seconds(15));
         assert_eq!(until_next(seconds(44), PERIOD), seconds(1));
         assert_eq!(until_next(seconds(45), PERIOD), seconds(15));

@@ -372,7 +372,7 @@ mod tests {
     use crate::BLOCK_BYTES;
 
     #[test]
-    fn demand_is_told_when_it_grows_when_a_slot_begins_and_now_and_then() {
+    fn demand_is_told_when_it_grows_when_a_quarter_begins_and_now_and_then() {
         let mut shelves = Shelves::new();
         shelves.counts.lent = 100;
         assert!(shelves.tells(100, 1));

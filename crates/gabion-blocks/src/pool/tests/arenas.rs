@@ -8,7 +8,7 @@ use super::{MIB, alone, close, pool, pool_with, rent};
 use crate::os::can_fence_heavily;
 use crate::pool::cache::Cache;
 use crate::pool::{Buffer, Change, Pool, seat};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering, lock};
 
 /// One size for each tier.
 const TIERS: [usize; 4] = [1000, 700_000, 3 * MIB, 7 * MIB];
@@ -32,6 +32,27 @@ fn threads_are_assigned_in_turn() {
     let counts = rented(&pool);
     assert_eq!(counts.iter().sum::<u64>(), 8);
     assert!(counts.len() <= 4);
+    close(pool, twin);
+}
+
+#[test]
+fn a_thread_that_only_returned_memory_ends_without_the_list_while_it_makes_its_arena() {
+    let (pool, twin) = pool_with(|settings| settings.arenas = 256);
+    let buffer = rent(&pool, 1000);
+    let shared = pool.shared();
+    std::thread::scope(|scope| {
+        // As a fork does, which wants the list of caches next.
+        let growth = lock(&shared.growth);
+        scope.spawn(move || drop(buffer));
+        std::thread::sleep(Duration::from_millis(50));
+        let free = (0..100).any(|_| {
+            let free = shared.caches.try_lock().is_ok();
+            std::thread::sleep(Duration::from_millis(u64::from(!free)));
+            free
+        });
+        drop(growth);
+        assert!(free, "the list is held by who waits for the growth lock");
+    });
     close(pool, twin);
 }
 

@@ -353,6 +353,57 @@ fn first_blocks_that_wait_go_by_the_policy() {
 }
 
 #[test]
+fn who_may_write_late_hands_no_block_on_and_takes_none_over() {
+    let (plain, twin, _) = released(0, |_| {});
+    let pool = plain.pool().clone();
+    drop(plain);
+    let set = BlockSet::claimed(&pool, 1).unwrap();
+    let number = set.map().unwrap().0;
+    set.claim(number, 0b11);
+    let waiting = set.base(number);
+    drop(set);
+    assert_eq!(twin.mapped(), BLOCK);
+    let set = BlockSet::claimed_alone(&pool, 1).unwrap();
+    let number = set.map().unwrap().0;
+    assert!(set.base(number) != waiting, "what was used before");
+    assert_eq!(set.claim(number, 0b11), 0);
+    write(&set, number, 1, 7);
+    // Given back at once: it reads as zero, until a reader comes late and writes.
+    set.release(number, 0b10, 0, 0);
+    assert_eq!(read(&set, number, 1), 0);
+    write(&set, number, 1, 7);
+    drop(set);
+    assert_eq!(twin.mapped(), BLOCK, "nobody gets what was written late");
+    let set = BlockSet::claimed(&pool, 1).unwrap();
+    let number = set.map().unwrap().0;
+    assert_eq!((set.base(number), set.claim(number, 0b11)), (waiting, 0b11));
+    pool.validate().unwrap();
+}
+
+#[test]
+fn what_a_refilled_block_has_of_huge_pages_is_taken_and_goes_back() {
+    let (set, twin, numbers) = released(1, |_| {});
+    let (number, pool) = (numbers[0], set.pool().clone());
+    set.note_touched(number);
+    // Whether huge pages pay now is the machine's business.
+    for _ in 0..3 {
+        set.release(number, ALL, 0, ANY);
+        pool.trim(true);
+        assert_eq!((pool.shared().ledger.gone(), idle(&set)), (BLOCK, 0));
+        let before = twin.advised_huge();
+        set.note_refill(number);
+        let huge = twin.advised_huge() - before >= BLOCK;
+        assert_eq!(pool.shared().ledger.gone(), if huge { BLOCK / 2 } else { BLOCK });
+        assert_eq!(set.claim(number, 1), 0);
+        set.release(number, ALL, !1, ANY);
+        assert_eq!(idle(&set), if huge { BLOCK / 2 + PAGE } else { PAGE });
+        set.claim(number, ALL);
+        (0..PAGES_PER_BLOCK).for_each(|page| write(&set, number, page, 1));
+        set.note_touched(number);
+    }
+}
+
+#[test]
 fn a_first_block_that_was_filled_is_a_first_block_again() {
     let (plain, twin, _) = released(0, |_| {});
     for round in 0..3 {
