@@ -323,7 +323,7 @@ impl Chunks {
             self.join(ground, block, chunk, state)?;
         } else {
             let tag = Self::standing(block, chunk, state).ok_or(HeapError::NotTaken)?;
-            if self.keeps(ground, block, chunk, tag) {
+            if self.offer_to_tray(ground, block, chunk, tag) {
                 self.keep(block, chunk, tag)?;
             } else {
                 self.join(ground, block, chunk, state)?;

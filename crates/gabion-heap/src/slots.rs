@@ -58,8 +58,9 @@ struct SlotBlock {
     number: u32,
     /// Pages not in use.
     free: u64,
-    /// Free pages that read as zero, or that were released: whether these are warm is for the pool to say.
-    zero: u64,
+    /// Free pages whose memory this heap does not keep. They read as zero, unless the pool has it still: then they are warm, as
+    /// `BlockSet::claim` tells who takes them.
+    unkept: u64,
 }
 
 pub(crate) struct Slots {

@@ -152,9 +152,10 @@ impl Chunks {
         Some((block, chunk))
     }
 
-    /// Whether a used chunk with this tag goes on the tray when it is freed. If not, a neighbour that is there is joined.
+    /// Offers the tray a used chunk with this tag that is to be freed. True when it has a place; otherwise the chunk's neighbour has
+    /// none any more either, so that they can be joined.
     #[inline]
-    pub(super) fn keeps(&mut self, ground: Ground<'_>, block: Block<'_>, chunk: Loc, tag: u64) -> bool {
+    pub(super) fn offer_to_tray(&mut self, ground: Ground<'_>, block: Block<'_>, chunk: Loc, tag: u64) -> bool {
         let Some(tray) = &mut self.tray else { return false };
         let length = (tag & LENGTH) as usize;
         let pages = self.touched_pages as usize;

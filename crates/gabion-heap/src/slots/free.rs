@@ -20,7 +20,7 @@ const WARM_SHARE: u64 = 16;
 impl SlotBlock {
     /// Free pages of which the heap keeps the memory. Page 0 is none: the header's part of it always takes some.
     pub(super) fn warm(&self) -> u64 {
-        self.free & !self.zero & !1
+        self.free & !self.unkept & !1
     }
 
     /// Whether its pages have no generation left that heads in them could begin with.
@@ -36,18 +36,18 @@ impl Slots {
         let ordinal = self.block_with_free_page(ground).inspect_err(|_| ground.budget.give(PAGE_BYTES as u64))?;
         let entry = &mut self.blocks[ordinal];
         let number = entry.number;
-        let (warm, at_hand) = (entry.warm(), entry.free & !entry.zero);
+        let (warm, at_hand) = (entry.warm(), entry.free & !entry.unkept);
         let released = if at_hand == 0 { entry.free & ground.blocks.emptied(number) } else { 0 };
         let first = [at_hand, released, entry.free].into_iter().find(|&pages| pages != 0);
         let index = first.expect("the block has a free page").trailing_zeros() as usize;
-        if entry.free == u64::MAX && entry.zero == !1 {
+        if entry.free == u64::MAX && entry.unkept == !1 {
             ground.blocks.note_refill(number);
         }
         let is_warm = ground.blocks.claim(number, 1 << index) != 0;
-        let reads_zero = entry.zero >> index & 1 == 1 && !is_warm;
+        let reads_zero = entry.unkept >> index & 1 == 1 && !is_warm;
         ground.blocks.fit(ground.budget.room());
         entry.free &= !(1 << index);
-        entry.zero &= !(1 << index);
+        entry.unkept &= !(1 << index);
         self.warm_pages -= warm >> index & 1;
         let block = ground.blocks.block(number).expect("a block of this heap");
         let page = Page::new(block, index, class);
@@ -90,7 +90,7 @@ impl Slots {
         let block = ground.blocks.block(number).expect("just mapped");
         block.word(SHARD_WORD).store(u64::from(self.shard), Ordering::Relaxed);
         block.word(ORDINAL_WORD).store(ordinal as u64, Ordering::Relaxed);
-        let entry = SlotBlock { number, free: u64::MAX, zero: if zero { u64::MAX } else { 0 } };
+        let entry = SlotBlock { number, free: u64::MAX, unkept: if zero { u64::MAX } else { 0 } };
         self.warm_pages += u64::from(entry.warm().count_ones());
         self.blocks.push(entry);
         self.pages.resize(self.pages.len() + PAGES_PER_BLOCK, PageMeta::UNUSED);
@@ -124,9 +124,9 @@ impl Slots {
     fn release(&mut self, ground: Ground<'_>, ordinal: usize) {
         let entry = &mut self.blocks[ordinal];
         self.warm_pages -= u64::from(entry.warm().count_ones());
-        ground.blocks.release(entry.number, entry.free, entry.zero, ground.budget.room());
+        ground.blocks.release(entry.number, entry.free, entry.unkept, ground.budget.room());
         // Page 0 keeps its first 4 KiB, so it does not read as zero, here and below.
-        entry.zero |= entry.free & !1;
+        entry.unkept |= entry.free & !1;
     }
 
     /// As [`Slots::release_page`], and keeps its memory. Returns the ordinal of its block.
@@ -154,8 +154,8 @@ impl Slots {
         self.warm_pages -= u64::from(entry.warm().count_ones());
         // A huge page brings memory for pages that were never used, too.
         let released = ground.blocks.decommit_pages(entry.number, entry.free);
-        let done = entry.free & (released | !entry.zero);
-        entry.zero |= entry.free & !1;
+        let done = entry.free & (released | !entry.unkept);
+        entry.unkept |= entry.free & !1;
         u64::from(done.count_ones()) * PAGE_BYTES as u64
     }
 
