@@ -64,39 +64,6 @@ def test_sources(kind: str, tmp_path: Path) -> None:
         source.close()
 
 
-def test_a_file_is_read_from_where_it_stands() -> None:
-    file = io.BytesIO(b"header" + encoded(noise("L", (5, 4)), "PNG"))
-    file.seek(6)
-    assert Image.open(file).size == (5, 4)
-    assert file.read() == b""
-
-
-def test_a_file_that_stands_elsewhere(tmp_path: Path) -> None:
-    image = noise("L", (5, 4))
-    path = tmp_path / "image.png"
-    image.save(path)
-    length = path.stat().st_size
-    written = io.BytesIO()
-    image.save(written, format="PNG")
-    with path.open("rb") as read, path.open("rb", buffering=0) as raw, gabion.streams.Reader(path.open("rb")) as stream:
-        for file in (written, read, raw, stream):
-            file.seek(0, io.SEEK_END)
-            with pytest.raises(ImageError, match=rf"stands at byte {length}, its end: call seek\(0\) first"):
-                Image.open(file)
-            file.seek(3)
-            with pytest.raises(
-                ImageError, match=r"stands at byte 3, and what is there is of no .*: call seek\(0\) first"
-            ):
-                Image.open(file)
-            assert file.tell() == length
-            file.seek(0)
-            assert Image.open(file).to_bytes() == image.to_bytes()
-    with pytest.raises(ImageError, match="the file is empty: get it anew"):
-        Image.open(io.BytesIO())
-    with pytest.raises(ImageError, match="the first bytes are of no image format"):
-        Image.open(OnlyRead(b"no picture"))
-
-
 TARGETS: dict[str, Callable[[], Any]] = {
     "BytesIO": io.BytesIO,
     "only write": OnlyWrite,

@@ -1,5 +1,6 @@
 //! A file's bytes, all of them, in memory of the pool.
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::bytes::Content;
@@ -65,7 +66,7 @@ pub(crate) fn copy_of<'py>(py: Python<'py>, content: &Content<'py>, most: u64) -
 fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathered> {
     let py = file.py();
     // One byte more, so that the end is met without growing.
-    let length = length(file);
+    let length = length(file)?;
     refuse_long(py, length.unwrap_or(0), most)?;
     let room = length.filter(|length| *length > 0).map_or(FIRST, |length| length.saturating_add(1));
     let mut whole = Gathered { window: Window::rent(py, room)?, length: 0 };
@@ -125,10 +126,22 @@ fn refuse_long(py: Python<'_>, length: usize, most: u64) -> PyResult<()> {
     Err(exception(Errors::get(py)?.limit.bind(py), &text))
 }
 
-/// How many bytes lie before the file's end, where it can say.
-fn length(file: &Bound<'_, PyAny>) -> Option<usize> {
-    let at = position(file)?;
-    let end: u64 = file.call_method1("seek", (0, 2)).ok()?.extract().ok()?;
-    file.call_method1("seek", (at,)).ok()?;
-    usize::try_from(end.checked_sub(at)?).ok()
+/// How many bytes lie before the file's end, where it can say. The file stands where it stood.
+///
+/// # Errors
+/// Where the file went to its end and does not go back; an interrupt.
+fn length(file: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    let Some(at) = position(file) else { return Ok(None) };
+    let gone = file.call_method1("seek", (0, 2));
+    let has_gone = gone.is_ok();
+    // Not of what seek() returns, which is nothing in many a file.
+    let end = gone.and_then(|_| file.call_method0("tell")?.extract::<u64>());
+    let back = file.call_method1("seek", (at,));
+    match end {
+        Err(error) if !error.is_instance_of::<PyException>(file.py()) => return Err(error),
+        _ if has_gone => back.map(drop)?,
+        // One that goes nowhere stands where it stood.
+        _ => {}
+    }
+    Ok(end.ok().and_then(|end| usize::try_from(end.checked_sub(at)?).ok()))
 }

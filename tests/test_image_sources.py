@@ -1,0 +1,129 @@
+"""Where gabion.Image.open() finds an image in a file that is open, and where the file stands afterwards."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from image_files import encoded, noise
+from stream_files import OnlyRead
+
+import gabion
+from gabion import Image, ImageError
+
+pytestmark = pytest.mark.usefixtures("balance")
+
+
+def test_a_file_is_read_from_where_it_stands() -> None:
+    file = io.BytesIO(b"header" + encoded(noise("L", (5, 4)), "PNG"))
+    file.seek(6)
+    assert Image.open(file).size == (5, 4)
+    assert file.read() == b""
+
+
+def test_a_file_that_stands_elsewhere(tmp_path: Path) -> None:
+    image = noise("L", (5, 4))
+    path = tmp_path / "image.png"
+    image.save(path)
+    length = path.stat().st_size
+    written = io.BytesIO()
+    image.save(written, format="PNG")
+    with path.open("rb") as read, path.open("rb", buffering=0) as raw, gabion.streams.Reader(path.open("rb")) as stream:
+        for file in (written, read, raw, stream):
+            file.seek(0, io.SEEK_END)
+            with pytest.raises(ImageError, match=rf"stands at byte {length}, its end: call seek\(0\) first"):
+                Image.open(file)
+            file.seek(3)
+            with pytest.raises(
+                ImageError, match=r"stands at byte 3, and what is there is of no .*: call seek\(0\) first"
+            ):
+                Image.open(file)
+            assert file.tell() == length
+            file.seek(0)
+            assert Image.open(file).to_bytes() == image.to_bytes()
+    with pytest.raises(ImageError, match="the file is empty: get it anew"):
+        Image.open(io.BytesIO())
+    with pytest.raises(ImageError, match="the first bytes are of no image format"):
+        Image.open(OnlyRead(b"no picture"))
+
+
+class Remote(io.BytesIO):
+    """A file whose seek() returns nothing, as that of many a file that is not the io module's."""
+
+    def seek(self, offset: int, whence: int = 0) -> None:  # type: ignore[override]
+        self.check(offset, whence)
+        super().seek(offset, whence)
+
+    def check(self, offset: int, whence: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize("before", [b"", b"header"])
+def test_a_file_whose_seek_returns_nothing(before: bytes) -> None:
+    image = noise("L", (300, 200))
+    file = Remote(before + encoded(image, "PNG"))
+    file.seek(len(before))
+    assert Image.open(file).to_bytes() == image.to_bytes()
+    assert file.read() == b""
+    with pytest.raises(gabion.LimitError, match=r"the file has 60[0-9]* bytes or more, 1024 allowed"):
+        file.seek(len(before))
+        Image.open(file, max_bytes=1024)
+    assert file.tell() == len(before)
+
+
+class NoEnd(Remote):
+    """Does not go to its end."""
+
+    def check(self, offset: int, whence: int) -> None:
+        if whence == 2:
+            raise io.UnsupportedOperation("no end")
+
+
+class NoWay(Remote):
+    """Says that it can seek, and does not."""
+
+    def check(self, offset: int, whence: int) -> None:
+        raise OSError("no way")
+
+
+@pytest.mark.parametrize("kind", [NoEnd, NoWay])
+def test_a_file_that_does_not_go_to_its_end_is_read_all_the_same(kind: type[Remote]) -> None:
+    image = noise("L", (300, 200))
+    assert Image.open(kind(encoded(image, "PNG"))).to_bytes() == image.to_bytes()
+
+
+class NoReturn(Remote):
+    """Does not go back."""
+
+    def check(self, offset: int, whence: int) -> None:
+        if whence == 0:
+            raise OSError("no way back")
+
+
+def test_a_file_that_does_not_go_back_is_told() -> None:
+    with pytest.raises(OSError, match="no way back"):
+        Image.open(NoReturn(encoded(noise("L", (5, 4)), "PNG")))
+
+
+@pytest.mark.parametrize("when", ["seek", "tell"])
+def test_an_interrupt_on_the_way_to_the_end_is_raised(when: str) -> None:
+    class Interrupted(io.BytesIO):
+        at_end = False
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            place = super().seek(offset, whence)
+            self.at_end = whence == 2
+            if self.at_end and when == "seek":
+                raise KeyboardInterrupt
+            return place
+
+        def tell(self) -> Any:
+            if self.at_end and when == "tell":
+                raise KeyboardInterrupt
+            return super().tell()
+
+    file = Interrupted(b"header" + encoded(noise("L", (5, 4)), "PNG"))
+    file.seek(6)
+    with pytest.raises(KeyboardInterrupt):
+        Image.open(file)
+    assert file.tell() == 6
