@@ -1,8 +1,10 @@
 """gabion.memory.track(): what is left, and where it was rented."""
 
+import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,6 +125,18 @@ def test_deep_stacks_are_cut() -> None:
     with memory.track() as leaks:
         kept = deep(100)
     assert len(leaks[0].stack) == 32
+    del kept
+
+
+def test_files_and_functions_whose_names_are_no_text() -> None:
+    source = "import gabion.memory\nrent_here = lambda: gabion.memory.rent(10)"
+    names: dict[str, Any] = {}
+    exec(compile(source, os.fsdecode(b"/\xff/program.py"), "exec"), names)
+    rent = names["rent_here"]
+    rent.__code__ = rent.__code__.replace(co_name="\udcff", co_qualname="\udcff")
+    with memory.track() as leaks:
+        kept = rent()
+    assert leaks[0].stack[0] == memory.Call("/\\udcff/program.py", 2, "\\udcff")
     del kept
 
 

@@ -7,7 +7,7 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::ffi;
 use crate::once::once;
@@ -153,6 +153,16 @@ pub(crate) fn class_name(value: &Bound<'_, PyAny>) -> String {
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     let text = value.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
     if text.chars().count() > 60 { text.chars().take(57).chain("...".chars()).collect() } else { text }
+}
+
+/// A name as it is shown. What of it is no text is written as Python writes it, so that another name does not look the same.
+pub(crate) fn legible(name: &Bound<'_, PyAny>) -> PyResult<String> {
+    let name = name.str()?;
+    if let Ok(text) = name.to_str() {
+        return Ok(text.to_owned());
+    }
+    let bytes = name.call_method1("encode", ("utf-8", "backslashreplace"))?;
+    Ok(String::from_utf8_lossy(bytes.cast::<PyBytes>()?.as_bytes()).into_owned())
 }
 
 /// The system's text for the number of an error, without the number that Rust adds.

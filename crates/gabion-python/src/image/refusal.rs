@@ -6,9 +6,8 @@ use std::io::{self, ErrorKind};
 use gabion_image::ImageError;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
-use crate::errors::{own_error, system_text};
+use crate::errors::{legible, own_error, system_text};
 use crate::memory;
 
 pub(super) use crate::errors::{buffer_error, type_error, value_error};
@@ -39,19 +38,9 @@ pub(super) fn unopened(py: Python<'_>, error: ImageError, name: Option<&Bound<'_
 
 fn about(name: Option<&Bound<'_, PyAny>>, text: &dyn Display) -> String {
     match name {
-        Some(name) => format!("{}: {text}", shown(name).unwrap_or_else(|_| "?".to_owned())),
+        Some(name) => format!("{}: {text}", legible(name).unwrap_or_else(|_| "?".to_owned())),
         None => text.to_string(),
     }
-}
-
-/// A file's name. What of it is no text is written as Python writes it, so that another name does not look the same.
-fn shown(name: &Bound<'_, PyAny>) -> PyResult<String> {
-    let name = name.str()?;
-    if let Ok(text) = name.to_str() {
-        return Ok(text.to_owned());
-    }
-    let bytes = name.call_method1("encode", ("utf-8", "backslashreplace"))?;
-    Ok(String::from_utf8_lossy(bytes.cast::<PyBytes>()?.as_bytes()).into_owned())
 }
 
 /// An `OSError` of the right subclass, with its number where it is known, and the file's name.

@@ -11,6 +11,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::errors::legible;
+
 /// A call: file, line, function.
 type Frame = (String, u32, String);
 
@@ -87,7 +89,7 @@ fn stack(py: Python<'_>) -> PyResult<Vec<Frame>> {
         let code = frame.getattr("f_code")?;
         // A frame between two lines has no number.
         let line = frame.getattr("f_lineno")?.extract().unwrap_or(0);
-        frames.push((code.getattr("co_filename")?.extract()?, line, code.getattr("co_name")?.extract()?));
+        frames.push((legible(&code.getattr("co_filename")?)?, line, legible(&code.getattr("co_name")?)?));
         frame = frame.getattr("f_back")?;
     }
     Ok(frames)
