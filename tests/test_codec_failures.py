@@ -246,6 +246,14 @@ def test_damage_is_an_error(codec):
         _Codec.raw_view(data)
 
 
+def test_damage_says_what_to_do(codec):
+    for whole in ("stone", [1, 2, "stone"], 10**40):
+        with pytest.raises(
+            CodecError, match=r"^stored bytes are damaged: they end too early; remove what .* report it"
+        ):
+            codec.decode(codec.encode(whole)[:-1])
+
+
 def test_every_truncation(codec):
     for value in cases.scalars() + cases.objects():
         data = codec.encode(value)

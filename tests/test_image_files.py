@@ -127,7 +127,7 @@ def test_options_have_their_effect() -> None:
         ({"quality": 0}, ValueError, "quality=0: pass 1 to 100"),
         ({"quality": 101}, ValueError, "quality=101"),
         ({"quality": 10**30}, ValueError, f"quality={10**30}: pass 1 to 100"),
-        ({"quality": "high"}, TypeError, "quality must be whole numbers, not str"),
+        ({"quality": "high"}, TypeError, "quality: a whole number is needed, not str"),
         ({"subsampling": "4:1:1"}, ValueError, 'pass one of "4:4:4", "4:2:2", "4:2:0"'),
         ({"compression": "best"}, ValueError, 'pass one of "none", "fast", "balanced", "small"'),
         ({"compression": 9}, TypeError, "compression must be a str"),
@@ -199,7 +199,7 @@ def test_one_side_without_a_limit() -> None:
     with Image.open(content) as image:
         assert image.thumbnail((10, None)).size == (10, 1500)
         assert image.thumbnail((None, None)).size == (10, 1500)
-        with pytest.raises(TypeError, match="size must be whole numbers, not NoneType"):
+        with pytest.raises(TypeError, match="size: a whole number is needed, not NoneType"):
             image.resize((10, None))
         with pytest.raises(TypeError, match=r"size must be \(width, height\), or one number for both"):
             image.thumbnail(None)
@@ -250,6 +250,15 @@ def test_limits_of_the_caller() -> None:
     assert Image.open(content, max_pixels=5000).size == (100, 50)
     with pytest.raises(LimitError, match="the image has 5000 pixels, 4999 allowed"):
         Image.open(content, max_pixels=4999)
+    assert Image.open(content, max_pixels=5e3).size == (100, 50)
+    for wrong, error, told in (
+        (4999.5, TypeError, r"max_pixels: a whole number is needed, not 4999\.5: round it"),
+        ("many", TypeError, "max_pixels: a whole number is needed, not str"),
+        ("4 GiB", TypeError, "max_pixels: a whole number is needed, not str"),
+        (-1, ValueError, "max_pixels=-1: pass how many pixels an image may have, 0 or more"),
+    ):
+        with pytest.raises(error, match=f"^{told}$"):
+            Image.open(content, max_pixels=wrong)
     with pytest.raises(LimitError, match="bytes"):
         Image.open(content, max_bytes="1 KiB")
     with pytest.raises(LimitError, match=r"the file has 15[0-9]* bytes or more, 1024 allowed"):

@@ -167,6 +167,24 @@ def test_enums_functions_and_classes_themselves(pile: gabion.Pile, module: Modul
     assert pile.get(pile.put(module.function)) is module.function
 
 
+@pytest.mark.parametrize("renew", WAYS)
+def test_a_member_that_is_gone(pile: gabion.Pile, module: ModuleType, renew: Renew, tmp_path: Path) -> None:
+    pointers = pile.put_many([module.Colour.BLUE, [module.Colour.BLUE], module.Colour.RED])
+    source = SOURCE.replace("    BLUE = 2\n", "")
+    if renew is run_cell:
+        exec(source, module.__dict__)
+    else:
+        (tmp_path / "redefined_models.py").write_text(source)
+        module = renew(module)
+    told = "^cannot rebuild 'BLUE' of <enum 'Colour'>: the class was defined anew, and has no member of that name; add"
+    for pointer in pointers[:2]:
+        with pytest.raises(gabion.CodecError, match=told):
+            pile.get(pointer)
+    assert pile.get(pointers[2]) is module.Colour.RED
+    exec(SOURCE, module.__dict__)
+    assert pile.get(pointers[0]) is module.Colour.BLUE
+
+
 def test_fields_that_come_and_go(pile: gabion.Pile, module: ModuleType) -> None:
     pointers = pile.put_many([module.Plain("Ada", 1), module.Slotted("Ada", 1)])
     exec(SOURCE.replace("    visits: int\n", "    email: str = 'none'\n    visits: int = 0\n"), module.__dict__)

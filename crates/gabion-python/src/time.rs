@@ -93,8 +93,9 @@ fn of_numpy(value: &Bound<'_, PyAny>, class: &str) -> PyResult<Option<f64>> {
 
 fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let given = shown(value);
-    let text =
-        format!("{name}={given}: not a span of time; pass seconds (0 or more), text such as \"5 min\", or a timedelta");
+    let text = format!(
+        "{name}={given}: not a span of time; pass seconds (0 or more), text such as \"5 min\" (ms, s, min, h, days), or a timedelta"
+    );
     value_error(value.py(), &text)
 }
 

@@ -8,7 +8,7 @@ use super::found::Found;
 use super::global::repr;
 use super::known::Known;
 use super::layout::{Entry, Layout};
-use super::object::{Own, Raise, refuse};
+use super::object::{Own, Raise, Raised, refuse};
 use super::plan::{Kind, look_for_setters};
 use super::reader::damaged;
 use super::registry::Registry;
@@ -80,6 +80,17 @@ impl Entry {
         // SAFETY: the caller holds the object.
         matches!(self, Entry::Global { .. }) || unsafe { ffi::PyType_Check(object.ptr()) != 0 }
     }
+}
+
+/// Raises the error of a member of an enum that the class had when it was stored.
+#[cold]
+pub fn no_member(class: &Own, name: &Own) -> Raised {
+    refuse(&format!(
+        "cannot rebuild {} of {}: the class was defined anew, and has no member of that name; add it, or replace what is \
+         stored",
+        repr(name.ptr()),
+        repr(class.ptr())
+    ))
 }
 
 fn unlike(class: &Own) -> String {

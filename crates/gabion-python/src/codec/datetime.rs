@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use super::encode::Encoder;
 use super::object::{Own, Raise, refuse};
 use super::plan::Kind;
+use super::reader::damaged;
 use super::{tags, writer};
 use crate::ffi::{self, PyObject};
 
@@ -93,7 +94,7 @@ impl Parts {
 pub fn naive(packed: u64) -> Raise<Own> {
     let parts = unpack(packed);
     if !parts.valid() {
-        return Err(refuse("stored bytes are damaged: a datetime is out of range"));
+        return Err(damaged("a datetime is out of range"));
     }
     // SAFETY: the datetime interface was loaded with the codec. Its own constructor allocates a naive object just so: without
     // the last field, and with these fields set.
@@ -125,7 +126,7 @@ pub fn naive(packed: u64) -> Raise<Own> {
 fn zone(tz: &Own) -> Raise<()> {
     // SAFETY: `tz` holds a reference to a live object.
     if unsafe { ffi::PyTZInfo_Check(tz.ptr()) } == 0 {
-        return Err(refuse("stored bytes are damaged: a tzinfo is expected"));
+        return Err(damaged("a tzinfo is expected"));
     }
     Ok(())
 }

@@ -220,7 +220,7 @@ impl<'a> Maker<'a, '_> {
     fn member(&self, reader: &mut Reader<'_>) -> Raise<Own> {
         let entry = self.entry(reader.id()?)?;
         let name = self.leaf(reader)?;
-        let (Some(Entry::Enum { members, .. }), Some(name)) = (entry, name) else {
+        let (Some(Entry::Enum { class, members, .. }), Some(name)) = (entry, name) else {
             return Err(damaged("an unknown enum"));
         };
         // SAFETY: a dict and a hashable leaf, both held; the result is borrowed from the dict.
@@ -228,7 +228,7 @@ impl<'a> Maker<'a, '_> {
             let found = ffi::PyDict_GetItemWithError(members.ptr(), name.ptr());
             if found.is_null() {
                 return Err(if ffi::PyErr_Occurred().is_null() {
-                    damaged("an unknown enum member")
+                    anew::no_member(class, &name)
                 } else {
                     super::object::Raised
                 });

@@ -16,7 +16,10 @@ pub struct Reader<'a> {
 #[cold]
 #[inline(never)]
 pub fn damaged(what: &str) -> Raised {
-    refuse(&format!("stored bytes are damaged: {what}"))
+    refuse(&format!(
+        "stored bytes are damaged: {what}; remove what is stored there, and report it: this is a fault of gabion, or of other \
+         native code that writes where it should not"
+    ))
 }
 
 impl<'a> Reader<'a> {

@@ -71,6 +71,14 @@ pub(super) fn quality(value: &Bound<'_, PyAny>) -> PyResult<u8> {
         .ok_or_else(|| value_error(value.py(), &format!("quality={}: pass 1 to 100", shown(value))))
 }
 
+/// How many pixels an image may have.
+pub(super) fn pixels(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    u64::try_from(whole(name, value)?).map_err(|_| {
+        let text = format!("{name}={}: pass how many pixels an image may have, 0 or more", shown(value));
+        value_error(value.py(), &text)
+    })
+}
+
 /// How to resample: a filter's name, and how far plain means are good enough before it (None: not at all).
 pub(super) fn resampling(py: Python<'_>, name: Option<&Bound<'_, PyAny>>, gap: Option<f64>) -> PyResult<Resampling> {
     let gap = gap.unwrap_or(f64::INFINITY);
@@ -95,7 +103,7 @@ fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
         }
         _ => {
             let given = class_name(value);
-            Err(type_error(value.py(), &format!("{name} must be whole numbers, not {given}")))
+            Err(type_error(value.py(), &format!("{name}: a whole number is needed, not {given}")))
         }
     }
 }
@@ -110,7 +118,7 @@ fn is_one_number(value: &Bound<'_, PyAny>) -> bool {
 /// The whole number that a float is.
 fn whole_float(name: &str, py: Python<'_>, value: f64) -> PyResult<i64> {
     if !value.is_finite() || value.fract() != 0.0 {
-        return Err(type_error(py, &format!("{name} must be whole numbers, not {value}: round it")));
+        return Err(type_error(py, &format!("{name}: a whole number is needed, not {value}: round it")));
     }
     // Floats beyond are whole, and larger than every image.
     if value.abs() > (1u64 << 53) as f64 {

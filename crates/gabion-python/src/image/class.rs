@@ -81,7 +81,7 @@ impl Image {
         let py = source.py();
         let mut limits = Limits::default();
         if let Some(most) = max_pixels {
-            limits.max_pixels = crate::size::parse("max_pixels", most)?;
+            limits.max_pixels = argument::pixels("max_pixels", most)?;
         }
         if let Some(most) = max_bytes {
             limits.max_bytes = crate::size::parse("max_bytes", most)?;

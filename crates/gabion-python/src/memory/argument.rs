@@ -27,6 +27,18 @@ pub(super) fn arenas(value: &Bound<'_, PyAny>) -> PyResult<usize> {
         .ok_or_else(|| value_error(py, &format!("arenas={}: it must be {allowed}", shown(value))))
 }
 
+/// The `IndexError` of a row or block that is not among the `count` that `of` has.
+#[cold]
+pub(super) fn not_there(what: &str, index: &Bound<'_, PyAny>, of: &str, count: usize) -> PyErr {
+    let (plural, last) = (if count == 1 { "" } else { "s" }, count.saturating_sub(1));
+    let range = match count {
+        0 => "none".to_owned(),
+        _ => format!("0 to {last}, and -{count} to -1 from its end"),
+    };
+    let text = format!("{what} {}: {of} of {count} {what}{plural} has {range}", shown(index));
+    exception(&index.py().get_type::<PyIndexError>(), &text)
+}
+
 /// The row that `y` names, of `rows` that `of` has; a negative one counts from the end.
 pub(crate) fn row(y: &Bound<'_, PyAny>, rows: usize, of: &str) -> PyResult<usize> {
     let py = y.py();
@@ -40,5 +52,5 @@ pub(crate) fn row(y: &Bound<'_, PyAny>, rows: usize, of: &str) -> PyResult<usize
     number
         .and_then(|number| usize::try_from(number).ok())
         .filter(|number| *number < rows)
-        .ok_or_else(|| exception(&py.get_type::<PyIndexError>(), &format!("row {y} of {of} of {rows} rows")))
+        .ok_or_else(|| not_there("row", y, of, rows))
 }

@@ -12,7 +12,7 @@ use super::buffer::Buffer;
 use super::lease::{Lease, Memory, Place, Refused};
 use super::{argument, refusal, tracking};
 use crate::detached::detached;
-use crate::errors::{exception, on_its_way, shown};
+use crate::errors::on_its_way;
 use crate::ffi;
 use crate::once::once;
 
@@ -153,9 +153,7 @@ impl Group {
             if !error.is_instance_of::<PyIndexError>(py) {
                 return error;
             }
-            let (asked, number) = (shown(index), self.places.len());
-            let text = format!("block {asked} of a group of {number} block{}", if number == 1 { "" } else { "s" });
-            exception(&py.get_type::<PyIndexError>(), &text)
+            argument::not_there("block", index, "a group", self.places.len())
         })
     }
 

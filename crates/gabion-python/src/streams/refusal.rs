@@ -16,7 +16,10 @@ pub(super) fn closed(py: Python<'_>, what: &str) -> PyErr {
 
 #[cold]
 pub(super) fn reentrant(py: Python<'_>, what: &str) -> PyErr {
-    let text = format!("this {what} is called by the file that it is just calling, or by a signal handler meanwhile");
+    let text = format!(
+        "this {what} is called by the file that it is just calling, or by a signal handler meanwhile: use the file itself \
+         there, or call again when that call has ended"
+    );
     exception(&py.get_type::<PyRuntimeError>(), &text)
 }
 
