@@ -11,7 +11,7 @@ the limits that it is given.
 ...     view.release()
 
 Functions: rent(), rent_group(), configure(), stats(), trim(), trim_malloc(), track().
-Classes: Buffer, Group, MemoryStats, ArenaStats, Leak, Leaks.
+Classes: Buffer, Group, MemoryStats, ArenaStats, Leak, Leaks, Call.
 """
 
 from collections.abc import Iterator
@@ -25,6 +25,7 @@ from gabion._native import ArenaStats, Buffer, Group, MemoryStats, configure, re
 __all__ = [
     "ArenaStats",
     "Buffer",
+    "Call",
     "Group",
     "Leak",
     "Leaks",
@@ -40,7 +41,7 @@ __all__ = [
 
 
 class Call(NamedTuple):
-    """One call on the way to a rent."""
+    """One call on the way to a rent: its file, its line (0 where none is known), and the name of its function."""
 
     file: str
     line: int

@@ -218,6 +218,7 @@ impl CacheTable {
     /// >>> import gabion
     /// >>> cache = gabion.Cache("64 MiB")
     /// >>> cache.put_many({"one": 1, "two": 2})
+    /// 2
     /// >>> cache.get_many(["one", "two", "three"])
     /// {'one': 1, 'two': 2}
     #[pyo3(signature = (keys, /))]

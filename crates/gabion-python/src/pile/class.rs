@@ -188,9 +188,9 @@ impl Pile {
         Ok(PileStats::new(&self.open(py)?.stats(), Figure(self.codec.type_count() as u64)))
     }
 
-    /// Remove all objects. Their memory stays warm for what is put next, as idle memory of the pool of gabion.memory.
-    /// Their pointers are refused from now on. Takes time in proportion to the blocks, or to the objects while there
-    /// are views.
+    /// Remove all objects. Their memory stays warm for what is put next: gabion.memory.stats() counts it as held_idle, not
+    /// as idle. Their pointers are refused from now on. Takes time in proportion to the blocks, or to the objects while
+    /// there are views.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
         detached(py, || pile.clear());
