@@ -14,9 +14,12 @@ import io
 import pickle
 import zipfile
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Literal, SupportsIndex, assert_type
+from uuid import UUID
 
 import gabion
+
+numbers: list[SupportsIndex] = []
 
 
 @dataclass
@@ -107,6 +110,16 @@ with gabion.Image.open("photo.jpg", max_size=(150, None)) as image:
     memoryview(image)[:3] = b"rgb"
     assert_type(image.thumbnail((None, 100)).crop(range(4)), gabion.Image)
     assert_type(image == image.copy(), bool)
+    image.save("small.png", compression="small", metadata=False, quality=90)
+    assert_type(image.format, Literal["JPEG", "PNG", "WebP", "TIFF", "BMP", "GIF"] | None)
+    gabion.Image.open("photo.jpg", max_pixels=1e6)
+
+keys: gabion.Cache[tuple[int, bytes] | UUID, int] = gabion.Cache(numbers[0])
+pages: gabion.Table[str, Person] = sizes.table("pages", max_bytes=numbers[0])
+assert_type(pages["a"], Person)
+gabion.numpy.install(min_bytes=numbers[0])
+leaks = gabion.memory.Leaks()
+calls: list[gabion.memory.Call] = [leak.stack[0] for leak in leaks]
 """
 MISTAKES = {
     'gabion.Cache[str, int]("1 MiB")[5]': 'expected type "str"',
@@ -114,6 +127,11 @@ MISTAKES = {
     'gabion.Cache("1 MiB").put("a", 1, timeout=5)': 'Unexpected keyword argument "timeout"',
     "gabion.Pile[int]().put('text')": 'expected "int"',
     'gabion.Pile("1 MiB")': "Too many positional arguments",
+    "gabion.Cache[float, int]": '"_K" of "Cache" cannot be "float"',
+    "gabion.Image()": "Too few arguments",
+    "gabion.Image.new('L', (1, 1)).save('i.png', qualtiy=90)": 'Unexpected keyword argument "qualtiy"',
+    "gabion.Image.new('L', (1, 1)).save('i.png', compression='best')": "incompatible type",
+    "'text' in gabion.Pile[int]()": "Unsupported operand types for in",
 }
 
 

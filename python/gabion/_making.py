@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from types import CoroutineType, FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._flights import MISSING, Flight, Flights, Running, Waiting
 from gabion._native import CacheTable, enter_flight, leave_flight
 
-_K = TypeVar("_K")
+if TYPE_CHECKING:
+    from uuid import UUID
+
+_K = TypeVar("_K", bound="str | bytes | int | UUID | tuple[Any, ...]")
 _V = TypeVar("_V")
 
 _COROUTINE = 0x80  # inspect.CO_COROUTINE

@@ -28,11 +28,12 @@ from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from typing import ParamSpec, Protocol
+    from typing import ParamSpec, Protocol, SupportsIndex
+    from uuid import UUID
 
     from typing_extensions import TypeVar as TypeVar_
 
-    _K = TypeVar_("_K", bound=Hashable, default=Any)
+    _K = TypeVar_("_K", bound=str | bytes | int | UUID | tuple[Any, ...], default=Any)
     _V = TypeVar_("_V", default=Any)
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
@@ -391,7 +392,7 @@ class Cache(Table[_K, _V]):
 
     def __init__(
         self,
-        max_bytes: int | str,
+        max_bytes: SupportsIndex | str,
         *,
         ttl: float | str | timedelta | None = None,
         idle: float | str | timedelta | None = None,
@@ -428,7 +429,7 @@ class Cache(Table[_K, _V]):
         self,
         name: str,
         *,
-        max_bytes: int | str | None = None,
+        max_bytes: SupportsIndex | str | None = None,
         ttl: float | str | timedelta | None = None,
         idle: float | str | timedelta | None = None,
     ) -> Table:
@@ -438,6 +439,9 @@ class Cache(Table[_K, _V]):
         ``ttl`` and ``idle`` are for this table alone: without them its values have no end, whatever the cache's own
         times. A table that exists keeps its settings. A cache has at most 65,535 tables at one time, dropped ones that
         are still held included; one more is an OverflowError.
+
+        Tables hold other types than the cache; ``pages: gabion.Table[int, Page] = cache.table("pages")`` names them for
+        type checkers.
         """
         self._check()
         with self._lock:

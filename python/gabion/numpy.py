@@ -21,7 +21,7 @@ NumPy (1.22 or newer) is imported by the first call, not by this module.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, SupportsIndex
 
 from gabion import _native
 
@@ -30,7 +30,7 @@ __all__ = ["install", "installed", "is_pooled", "pooled", "uninstall"]
 DEFAULT_MIN_BYTES = "256 KiB"
 
 
-def install(min_bytes: int | str = DEFAULT_MIN_BYTES) -> None:
+def install(min_bytes: SupportsIndex | str = DEFAULT_MIN_BYTES) -> None:
     """Have all NumPy arrays of at least min_bytes take their memory from the pool, in every thread.
 
     Smaller ones come from where they came before, and so do arrays in contexts for which another handler was set
@@ -68,7 +68,7 @@ def installed() -> int | None:
 
 
 @contextmanager
-def pooled(min_bytes: int | str = DEFAULT_MIN_BYTES) -> Iterator[None]:
+def pooled(min_bytes: SupportsIndex | str = DEFAULT_MIN_BYTES) -> Iterator[None]:
     """Have arrays of at least min_bytes that are made inside a with statement take their memory from the pool.
 
     For this thread and context (contextvars) only: other threads, tasks that began before, and libraries' own thread
