@@ -2,6 +2,31 @@
 //!
 //! Around the factory there is no frame of Python's but its caller's, so that what calls itself goes as deep as it would
 //! behind any other cache. Flights themselves, and waiting for them, are Python's: see `gabion._flights`.
+//!
+//! ```text
+//!   the first caller                      the second                          who changes the key
+//!   P  new: a flight, known to nobody
+//!   R  enter_flight: on the list
+//!   R  takes the lease
+//!   R  run_flight: sets the mark          P  new
+//!   P  looks: put just before?            R  enter_flight: another's is on
+//!   P  factory()                             the list, which it marks as
+//!                                            awaited
+//!                                         P  wait_for                         R  the put ends the lease: who enters from
+//!                                                                                here on takes the flight off the list
+//!   P  keep: stores, if the lease holds;                                         and makes the value itself
+//!      encodes for others, if awaited
+//!   R  leave: takes the mark away and the
+//!      flight off the list, opens its gate ──►
+//!   P  and wakes the tasks that wait      P  looks: the newest value, or else
+//!                                            what was encoded; of neither, it
+//!                                            goes on at enter_flight
+//! ```
+//! R: no code of Python's runs, so no signal's handler raises there, and where there is a global lock, no other thread comes
+//! between. P: anybody's code may run and raise. Whatever is raised, `leave` follows, here and in each `finally` of Python's:
+//! nobody waits for ever, and one of those who wait makes the value. A wait that is broken off takes its own notes back
+//! (`Waiting`); the flight of who waits is on no list. Coroutine functions take the same steps in `gabion._making`, where
+//! a handler may also raise between `enter_flight`, the lease and the mark.
 
 use gabion_cache::PutOptions;
 use pyo3::prelude::*;

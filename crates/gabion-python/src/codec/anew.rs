@@ -1,5 +1,5 @@
 //! Classes and functions that were defined anew: from then on their names lead to others, and as with pickle, what is built
-//! is what the name leads to at that time.
+//! is what the name leads to at that time. How that is noticed: see the tables at the head of `registry`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -4,7 +4,7 @@
 //!   sys.modules ──"models"──► a module's dict ──"Person"──► the class
 //! ```
 //! A module that is loaded again, or a cell of a notebook that runs again, puts another class under the name. That is
-//! noticed at the next object: see `seen`.
+//! noticed at the next object: see `seen`, and the tables at the head of `registry`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

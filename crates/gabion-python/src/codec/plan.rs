@@ -1,4 +1,5 @@
-//! How instances of a class are encoded: found once per class, again when the class is modified.
+//! How instances of a class are encoded: found once per class, again when the class is modified. What tells that, and what
+//! follows from it: see the tables at the head of `registry`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};

@@ -1,4 +1,31 @@
 //! What a codec has learnt: a plan for each class it met, and the numbered entries that encodings refer to.
+//!
+//! Classes change while a program runs. Whether what was learnt of one still holds is told by
+//! ```text
+//!   version    of a plan       the class's own number at that time; the         looked at for each object that is put
+//!                              interpreter changes it with the class or a base
+//!   seen       of what was     no known name was bound anew since the name      for each object that is put or built
+//!              found by name   was followed; before 3.12, no dict on the way
+//!                              was changed
+//!   astray     of the same     a get followed the name, to nothing of use       when a class or function itself is put
+//!   plain_at   of a layout     the version at which setting the attributes ran  when one is set, or read by `fields`
+//!                              no code of the class's
+//!   reducers   of the registry how many `copyreg` had                           once for each put
+//!
+//!   what happens               is told by   the next put                        the next get
+//!   the class or a base gets   version      analyses the class; where it        sets what `plain_at` is too old for in
+//!   another attribute                       writes the same fields, renews      the `__dict__`, past the class's code
+//!                                           `plain_at`
+//!   another class gets the     seen         refuses an instance of the one      hands the number over to the new class
+//!   name: a cell of a notebook              before; analyses the new class      (`anew`), or refuses where that has no
+//!   or a module runs again                                                      room for the fields
+//!   the name is removed, or    seen         imports the module, then as above;  imports the module, then as above; builds
+//!   its module                              refuses where there is no name      the class from before where there is no
+//!                                                                               name, and notes astray
+//!   another name of the same   seen,        follows the name, to the same as    as the put
+//!   module is bound            before 3.12  before, and goes on
+//!   `copyreg.pickle()`         reducers     forgets all plans                   nothing: the encoding says how to build
+//! ```
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicUsize, Ordering};

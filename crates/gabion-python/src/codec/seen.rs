@@ -2,7 +2,7 @@
 //!
 //! From 3.12 on the interpreter tells who watches a dict when it changes. A name that is known here then moves on one number,
 //! with which everything that was looked up is compared. Before, each dict has a number of its own, which moves on with every
-//! change.
+//! change. What follows from it: see the tables at the head of `registry`.
 
 pub use state::{Seen, watch};
 

@@ -1,4 +1,4 @@
-//! Sets of attribute names: which of them get a layout.
+//! Sets of attribute names: which of them get a layout. How long that holds: see the tables at the head of `registry`.
 
 use std::sync::atomic::AtomicU32;
 

@@ -1,4 +1,20 @@
 //! The object: a picture until it is closed, and the steps that its methods are made of.
+//!
+//! ```text
+//!   who                       takes, in this order                              may wait for
+//!   reads (`map`, `kept`)     slot; lock to read; works on a copy if shown      who changes or replaces
+//!   sees the bytes (`shown`)  slot, counted in `shown` there; lock to write,    who has the lock from before
+//!                             for a moment, if it is taken. But if `leaving`:
+//!                             slot; lock to read, for a moment; from the top    who replaces
+//!   changes (`paste_from`)    slots; both locks, this one to write, the lower   who reads, changes or replaces
+//!                             address first; slot: still in its place?
+//!   replaces (`replace`)      slot; lock to write; slot, `leaving` set there    who reads, changes or replaces
+//!                             if still in its place; slot, given up there
+//!   closes (`take`)           slot                                              nobody
+//! ```
+//! The slot is `Image::picture`, the lock that of the picture. Nobody waits for a lock with a slot in hand, or with the
+//! interpreter; who has a lock waits for slots only, which are free at once, or for a second lock in the order of
+//! addresses: so nobody waits for ever. Who sees bytes holds no lock: reads and replacements look at `shown`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
