@@ -27,6 +27,8 @@ pub enum Kind {
 pub struct Descriptor(u64);
 
 impl Descriptor {
+    /// Numbers that a descriptor has room for as classes.
+    pub const CLASS_NUMBERS: usize = 256;
     const CLASS_SHIFT: u32 = 2;
     const EPOCH_SHIFT: u32 = 32;
 
@@ -61,7 +63,7 @@ impl Descriptor {
     /// The size class of a page of slots.
     #[inline]
     pub fn class(self) -> usize {
-        (self.0 >> Self::CLASS_SHIFT) as usize & 0xFF
+        (self.0 >> Self::CLASS_SHIFT) as usize % Self::CLASS_NUMBERS
     }
 
     /// The same page in a new use and the next epoch.

@@ -5,10 +5,10 @@
 //! [`Glance`](crate::Glance).
 
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use gabion_blocks::copy_out;
-use gabion_heap::{MAX_SLOT_WORDS, Turns};
+use gabion_blocks::{copy_out, prefetch};
+use gabion_heap::{CLASSES, Descriptor, MAX_SLOT_WORDS, Turns, slot_words};
 
 use crate::buf::ReadBuf;
 use crate::place::{IndexedPile, Place};
@@ -19,6 +19,17 @@ use crate::word::{MOST_LENGTH, Word};
 /// anything, as many as its length could say.
 const REACH: usize = 1 + MOST_LENGTH.div_ceil(8);
 const _: () = assert!(REACH >= MAX_SLOT_WORDS);
+
+/// The last word of a class's slots, counted from their first; of what is no class, 0.
+static LAST_WORD: [u8; Descriptor::CLASS_NUMBERS] = {
+    let mut table = [0; Descriptor::CLASS_NUMBERS];
+    let mut class = 0;
+    while class < CLASSES {
+        table[class] = (slot_words(class) - 1) as u8;
+        class += 1;
+    }
+    table
+};
 
 /// A payload that lay in its slot when it was looked at. As a [`Glance`](crate::Glance), but not of the last slots of a block.
 #[derive(Clone, Copy)]
@@ -35,7 +46,12 @@ impl IndexedPile {
     pub fn brief_glance(&self, place: Place) -> Option<BriefGlance<'_>> {
         let place = place.to_loc();
         let turns = (&self.turns, self.turns.before());
-        let words = self.blocks.block(place.number())?.stretch(place.word())?;
+        let block = self.blocks.block(place.number())?;
+        let words = block.stretch(place.word())?;
+        // Before the slot's first word says how long the payload is, its end is asked for: it may lie two lines on.
+        // Relaxed: only a hint, whatever it says.
+        let class = Descriptor::from_bits(Descriptor::of(block, place.page()).load(Relaxed)).class();
+        prefetch(&raw const words[usize::from(LAST_WORD[class])]);
         // Acquire: pairs with the commit, so that the payload is seen too.
         let word = Word(words[0].load(Acquire));
         word.length_here().map(|_| BriefGlance { words, word, turns })
