@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,26 @@ def test_every_public_name_comes_at_its_first_use(name: str) -> None:
     found = _after(f"import gabion\nassert {name!r} in dir(gabion)\nassert gabion.{name} is gabion.{name}")
     assert "gabion" in found["modules"]
     _after(f"from gabion import {name}")
+
+
+def test_every_class_of_the_extension_is_made_when_it_is_imported() -> None:
+    """At a first use there may be no memory for it, and PyO3 ends the process."""
+    sources = Path(__file__).parent.parent / "crates/gabion-python/src"
+    if not sources.exists():
+        pytest.skip("the sources are not here")
+    wanted = []
+    for path in sources.glob("**/*.rs"):
+        for options, name in re.findall(r"#\[pyclass(?:\(([^)]*)\))?\][^{;]*?\bstruct (\w+)", path.read_text()):
+            given = dict(re.findall(r'(\w+) = "([^"]*)"', options))
+            wanted.append([given["module"], given.get("name", name)])
+    program = """
+import json, gabion._native
+print(json.dumps([[made.__module__, made.__name__] for made in object.__subclasses__()]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    made = json.loads(done.stdout)
+    assert len(wanted) > 20
+    assert [names for names in wanted if names not in made] == []
 
 
 def test_a_name_that_is_not_there() -> None:

@@ -180,3 +180,39 @@ KINDS = [
 def test_no_memory_at_any_step(script: Callable[..., str], kind: str, span: int) -> None:
     program = PROGRAM.replace("KIND", kind).replace("STEPS", "300").replace("SPAN", str(span))
     script(program, silent=False)
+
+
+FIRST_USES = """
+import os, _testcapi
+import numpy
+import gabion
+pile, image = gabion.Pile(), gabion.Image.new("L", (3, 3))
+array = pile.put(numpy.zeros(1 << 18))
+uses = {
+    "a large array": lambda: pile.get(array),
+    "a row": lambda: image.row(0),
+    "rows": lambda: image.rows(),
+}
+crashed = []
+for name, use in uses.items():
+    for step in range(20):
+        child = os.fork()
+        if child == 0:
+            _testcapi.set_nomemory(step, 0)
+            try:
+                use()
+            except MemoryError:
+                pass
+            finally:
+                _testcapi.remove_mem_hooks()
+            os._exit(0)
+        if status := os.waitpid(child, 0)[1]:
+            crashed.append((name, step, status))
+assert not crashed, crashed
+"""
+
+
+def test_no_memory_at_a_first_use(script: Callable[..., str]) -> None:
+    """PyO3 ends the process where there is no memory for a class that it makes at its first instance."""
+    pytest.importorskip("numpy")
+    script(FIRST_USES, silent=False)

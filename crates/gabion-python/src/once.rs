@@ -81,6 +81,12 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
 }
 
+/// Makes a class that programs do not call by its name: at its first instance `PyO3` would make it, and end the process where
+/// there is no memory for it.
+pub(crate) fn make_class<T: pyo3::PyTypeInfo>(m: &Bound<'_, PyModule>) {
+    let _ = T::type_object(m.py());
+}
+
 /// What is in a cell; what `make` gives, the first time.
 pub(crate) fn once<'a, T>(
     py: Python<'_>,

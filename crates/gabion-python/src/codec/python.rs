@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::Codec;
+use super::warm::ArrayMemory;
+use crate::once::make_class;
 
 /// A codec with nothing around it. Internal: tests use it; programs use `gabion.Pile`.
 #[pyclass(name = "_Codec", module = "gabion._native", frozen)]
@@ -62,5 +64,6 @@ impl PyCodec {
 
 /// Adds the class to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    make_class::<ArrayMemory>(m);
     m.add_class::<PyCodec>()
 }

@@ -11,7 +11,7 @@ use crate::ffi;
 
 /// The memory of an array that was rebuilt; it goes back to the pool with the last array and view that lie in it.
 #[pyclass(frozen, module = "gabion._native", name = "_ArrayMemory")]
-struct ArrayMemory(pool::Buffer);
+pub struct ArrayMemory(pool::Buffer);
 
 #[pymethods]
 impl ArrayMemory {

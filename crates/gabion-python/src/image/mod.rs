@@ -51,9 +51,13 @@ mod thumbnail;
 
 use pyo3::prelude::*;
 
+use crate::once::make_class;
+
 /// Adds the classes and functions to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<state::Image>()?;
+    make_class::<view::Part>(m);
+    make_class::<view::Rows>(m);
     m.add_function(wrap_pyfunction!(thumbnail::_thumbnail, m)?)?;
     m.add_function(wrap_pyfunction!(thumbnail::_image_formats, m)?)
 }

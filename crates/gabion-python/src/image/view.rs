@@ -12,7 +12,7 @@ use crate::memory::Place;
 
 /// Some bytes of a picture, for a memoryview.
 #[pyclass(frozen, module = "gabion", name = "_ImagePart")]
-struct Part {
+pub(super) struct Part {
     picture: Shown,
     place: Place,
 }

@@ -45,6 +45,7 @@ pub(crate) use refusal::not_made;
 use pyo3::prelude::*;
 
 use crate::meanwhile;
+use crate::once::make_class;
 
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -54,7 +55,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     many::array_maker(m.py())?;
     meanwhile::nothing(m.py())?;
     class::shards(m.py())?;
-    // Made now, because making a class where there is no memory left would be the end of the process.
-    let _ = (m.py().get_type::<iterator::PileIterator>(), m.py().get_type::<view::PileView>());
+    make_class::<iterator::PileIterator>(m);
+    make_class::<view::PileView>(m);
     hot::install(&m.py().get_type::<state::Pile>())
 }

@@ -40,7 +40,7 @@ pub(super) struct Chunk {
 
 /// Some bytes of a chunk, for one memoryview and what is made of it.
 #[pyclass(frozen, module = "gabion.streams", name = "_Part")]
-struct Part {
+pub(super) struct Part {
     chunk: Py<Chunk>,
     from: usize,
     length: usize,

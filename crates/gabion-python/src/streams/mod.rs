@@ -64,10 +64,14 @@ pub(crate) use whole::{copy_of, whole};
 
 use pyo3::prelude::*;
 
+use crate::once::make_class;
+
 /// Adds the classes and functions to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<reader::Reader>()?;
     m.add_class::<writer::Writer>()?;
+    make_class::<chunk::Chunk>(m);
+    make_class::<chunk::Part>(m);
     hot::install(m.py())?;
     turn::register(m)?;
     m.add_function(wrap_pyfunction!(copy::copy, m)?)
