@@ -220,6 +220,33 @@ def test_a_subclass_goes_with_its_last_cache() -> None:
     assert gone() is None
 
 
+def of_a_method() -> weakref.ref[Any]:
+    class Closed(Cache):
+        def me(self) -> Cache:
+            return cache
+
+    cache = Closed("1 MiB")
+    return weakref.ref(cache)
+
+
+def of_the_class() -> weakref.ref[Any]:
+    class Shared(Cache):
+        shared: Cache
+
+    Shared.shared = Shared("1 MiB")
+    Shared.shared.table("t")["k"] = 1
+    return weakref.ref(Shared.shared)
+
+
+@pytest.mark.skipif("t" in getattr(sys, "abiflags", ""), reason="classes are immortal there once a thread was started")
+@pytest.mark.parametrize("make", [of_a_method, of_the_class])
+def test_a_cache_that_its_class_refers_to_is_collected(make: Callable[[], weakref.ref[Any]]) -> None:
+    made = make()
+    assert made() is not None
+    gc.collect()
+    assert made() is None
+
+
 def test_signatures_are_those_of_init() -> None:
     assert list(inspect.signature(Cache).parameters) == ["max_bytes", "ttl", "idle", "name", "policy"]
     assert list(inspect.signature(Sessions).parameters) == ["app", "minutes"]
