@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -314,6 +315,35 @@ def test_a_coroutine_that_is_never_awaited_or_thrown_away_blocks_nobody(cache: C
 
     asyncio.run(main())
     assert within(lambda: cache.get_or_put("k", lambda: "made")) == "made"
+
+
+def test_a_cache_that_keeps_the_error_of_a_factory_is_collected() -> None:
+    """From the error a traceback leads to the frames of the call, and from them to the cache."""
+
+    class Careful(Cache):
+        last_error: Exception
+
+    def fail(*_: object) -> int:
+        raise OSError
+
+    def made(call: Callable[[Careful], Any]) -> weakref.ref[Careful]:
+        cache = Careful("1 MiB")
+        try:
+            call(cache)
+        except OSError as error:
+            cache.last_error = error
+        return weakref.ref(cache)
+
+    calls: list[Callable[[Careful], Any]] = [
+        lambda cache: cache.memoize(fail)(1),
+        lambda cache: cache.memoize(fail, key=lambda x: x)(1),
+        lambda cache: cache.get_or_put("k", fail, ttl=5),
+        lambda cache: cache.table("t").get_or_put("k", fail, ttl=5),
+    ]
+    for call in calls:
+        cache = made(call)
+        gc.collect()
+        assert cache() is None
 
 
 def test_tasks_that_start_each_other_for_ever_keep_nothing(cache: Cache) -> None:

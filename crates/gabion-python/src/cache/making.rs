@@ -29,6 +29,8 @@
 //! a handler may also raise between `enter_flight`, the lease and the mark.
 
 use gabion_cache::PutOptions;
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
@@ -164,6 +166,17 @@ impl Making {
     /// Let others make the value, and those who wait have it. Whoever begins ends, whatever comes between.
     fn end(&mut self, py: Python<'_>) -> PyResult<()> {
         self.leave(py)
+    }
+
+    /// An error's traceback leads to the frame that made the value, and so here. No __clear__(): a cycle through a frame is broken
+    /// elsewhere, and whoever begins must be able to end.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.table)?;
+        visit.call(&self.flying)?;
+        visit.call(&self.name)?;
+        visit.call(&self.flight)?;
+        visit.call(&self.lease)?;
+        visit.call(&self.token)
     }
 }
 
