@@ -112,9 +112,29 @@ def test_a_failing_iterator_undoes_the_whole_call(pile: gabion.Pile) -> None:
         def __iter__(self) -> Iterator[int]:
             return iter([1, 2])
 
-    try:
-        assert pile.get_many(pile.put_many(Half())) == [1, 2]
-    except Mine:
+    with pytest.raises(Mine):
+        pile.put_many(Half())
+    assert len(pile) == 0
+
+
+def test_what_a_length_raises_is_passed_on_unless_it_says_that_there_is_none(pile: gabion.Pile) -> None:
+    """As list() does. A query may run in __len__, and somebody may interrupt it."""
+
+    class Rows:
+        def __init__(self, error: type[BaseException]) -> None:
+            self.error = error
+
+        def __len__(self) -> int:
+            raise self.error
+
+        def __iter__(self) -> Iterator[int]:
+            return iter([1, 2])
+
+    assert pile.get_many(pile.put_many(Rows(TypeError))) == [1, 2]
+    pile.clear()
+    for error in (KeyboardInterrupt, OSError, MemoryError):
+        with pytest.raises(error):
+            pile.put_many(Rows(error))
         assert len(pile) == 0
 
 

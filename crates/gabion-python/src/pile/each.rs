@@ -30,13 +30,19 @@ pub(super) fn each(
 }
 
 /// How many items an iterable says it holds; 0 when it does not say.
-pub(super) fn announced(iterable: &Bound<'_, PyAny>) -> usize {
-    // SAFETY: attached; the object is held by the caller; an error is set with a negative result, and dropped.
+///
+/// # Errors
+/// Whatever its `__len__` raises, but a `TypeError`: as the interpreter's own `list()` does.
+pub(super) fn announced(iterable: &Bound<'_, PyAny>) -> PyResult<usize> {
+    // SAFETY: attached; the object is held by the caller; an error is set with a negative result.
     unsafe {
         let length = ffi::PyObject_Size(iterable.as_ptr());
         if length < 0 {
+            if ffi::PyErr_ExceptionMatches(ffi::PyExc_TypeError) == 0 {
+                return Err(PyErr::fetch(iterable.py()));
+            }
             ffi::PyErr_Clear();
         }
-        usize::try_from(length).unwrap_or(0)
+        Ok(usize::try_from(length).unwrap_or(0))
     }
 }

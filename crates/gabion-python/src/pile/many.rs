@@ -25,7 +25,7 @@ const ROOM_AHEAD: usize = 1 << 16;
 pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = iterable.py();
     this.open(py)?;
-    let mut pointers: Vec<Pointer> = Vec::with_capacity(announced(iterable).min(ROOM_AHEAD));
+    let mut pointers: Vec<Pointer> = Vec::with_capacity(announced(iterable)?.min(ROOM_AHEAD));
     let mut meanwhile = Meanwhile::new();
     let stored = each(py, &iterator(iterable)?, &mut meanwhile, |object| {
         let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
