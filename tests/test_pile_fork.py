@@ -286,6 +286,54 @@ def test_a_fork_waits_for_what_another_thread_imports(module: str, use: str, scr
     )
 
 
+def test_a_fork_that_waited_for_long_work_waits_for_imports_that_began_meanwhile(script: Callable[..., str]) -> None:
+    script(
+        """
+        import os, signal, sys, threading, time
+        import gabion
+        forking, worked = threading.Event(), threading.Event()
+        # Registered last, and so the first that a fork calls.
+        os.register_at_fork(before=forking.set)
+
+        class Slow:
+            def find_spec(self, name, path=None, target=None):
+                if name == "gabion.memory":
+                    worked.wait()
+                    time.sleep(0.3)
+
+        def work(image):
+            image.resize((8000, 8000))
+            worked.set()
+
+        def use():
+            gabion.memory.rent("1 MiB").release()
+
+        def late():
+            forking.wait()
+            time.sleep(0.05)  # the fork waits for the work by now
+            use()
+
+        image = gabion.Image.new("RGB", (4000, 4000))
+        assert "gabion.memory" not in sys.modules
+        sys.meta_path.insert(0, Slow())
+        threads = [threading.Thread(target=work, args=(image,)), threading.Thread(target=late)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)  # the work is under way
+        child = os.fork()
+        if child == 0:
+            signal.alarm(240)
+            use()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        for thread in threads:
+            thread.join()
+        """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="the system does not tell")
 def test_a_child_of_a_thread_ends_with_that_thread(script: Callable[..., str]) -> None:
     """Without exit() such a process goes on until its last thread has ended, those of gabion's own among them."""

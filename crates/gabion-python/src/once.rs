@@ -57,14 +57,26 @@ fn _import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
     py.import(name)
 }
 
-#[pyfunction]
-fn before_fork(py: Python<'_>) {
+/// Waits, before a fork, until no other thread imports something here; false if that takes too long. Without a GIL one may begin
+/// at any moment; with it, when this thread detaches.
+pub(crate) fn others_imported(py: Python<'_>) -> bool {
     for _ in 0..LOOKS {
-        if IMPORTING.load(Ordering::Relaxed) <= OWN.get() {
-            break;
+        if !others_import() {
+            return true;
         }
         detached(py, || std::thread::sleep(MOMENT));
     }
+    false
+}
+
+/// Whether another thread imports something here.
+pub(crate) fn others_import() -> bool {
+    IMPORTING.load(Ordering::Relaxed) > OWN.get()
+}
+
+#[pyfunction]
+fn before_fork(py: Python<'_>) {
+    others_imported(py);
 }
 
 #[pyfunction]

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::detached::{self, Detached};
+use crate::once;
 
 static GATE: RwLock<()> = RwLock::new(());
 
@@ -62,11 +63,26 @@ pub(crate) fn inside<R>(work: impl FnOnce() -> R) -> R {
 }
 
 #[pyfunction]
-fn before_fork(_py: Python<'_>) {
+fn before_fork(py: Python<'_>) {
     FORKS.set(FORKS.get() + 1);
     if FORKS.get() > 1 {
         return;
     }
+    let mut patient = true;
+    loop {
+        HELD.set(Some(close(py)));
+        // While this thread waited for the gate, another may have begun to import something, which the child would wait for.
+        if !patient || !once::others_import() {
+            return;
+        }
+        // With the gate open: what is imported may fork, too.
+        open();
+        patient = once::others_imported(py);
+    }
+}
+
+/// Waits until nobody is inside, and lets nobody in.
+fn close(_py: Python<'_>) -> RwLockWriteGuard<'static, ()> {
     let closed = match GATE.try_write() {
         Ok(closed) => closed,
         Err(TryLockError::Poisoned(closed)) => closed.into_inner(),
@@ -82,18 +98,23 @@ fn before_fork(_py: Python<'_>) {
         }
     };
     CLOSED.store(true, Ordering::Relaxed);
-    HELD.set(Some(closed));
+    closed
+}
+
+/// Lets others in again, if this thread has the gate.
+fn open() {
+    if let Some(held) = HELD.take() {
+        // First, so that it stays set where another thread closes the gate right after this one opens it.
+        CLOSED.store(false, Ordering::Relaxed);
+        drop(held);
+    }
 }
 
 #[pyfunction]
 fn after_fork() {
     FORKS.set(FORKS.get().saturating_sub(1));
-    if FORKS.get() == 0
-        && let Some(held) = HELD.take()
-    {
-        // First, so that it stays set where another thread closes the gate right after this one opens it.
-        CLOSED.store(false, Ordering::Relaxed);
-        drop(held);
+    if FORKS.get() == 0 {
+        open();
     }
 }
 
