@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from array import array
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -140,6 +141,48 @@ def test_nobody_sees_the_list_that_is_being_filled(pile: gabion.Pile) -> None:
     assert seen == [0]
     assert gc.is_tracked(found)
     assert found == [("ab", 1.5)] * MANY
+
+
+LENGTH = 77
+Row = namedtuple("Row", [f"f{i}" for i in range(LENGTH)])
+
+
+class Peek:
+    """Looks, when it is made anew, for what it is a part of, and keeps what it finds."""
+
+    found: list[Any] = []  # noqa: RUF012
+
+    @staticmethod
+    def look() -> str:
+        for thing in gc.get_objects():
+            if type(thing) in (list, tuple, Row):
+                if len(thing) == LENGTH:
+                    Peek.found.append(type(thing))
+            elif type(thing) is frozenset and not thing.isdisjoint(range(1000, 1000 + LENGTH)):
+                Peek.found.append(thing)
+        return "looked"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Peek.look, ()
+
+
+@pytest.mark.parametrize("shared", [None, [1]], ids=["plain", "with references"])
+@pytest.mark.parametrize("place", [0, LENGTH // 2, LENGTH - 1])
+def test_nobody_sees_what_is_being_filled_inside_of_an_object(pile: gabion.Pile, place: int, shared: Any) -> None:
+    """Places that nothing was put in yet are no objects: who reads them ends the process."""
+
+    def items(there: object) -> Iterator[Any]:
+        return (there if number == place else 1000 + number for number in range(LENGTH))
+
+    kinds: list[Callable[[Iterator[Any]], Any]] = [list, tuple, Row._make, frozenset]
+    for kind in kinds:
+        ptr = pile.put([kind(items(Peek())), shared, shared])
+        Peek.found.clear()
+        found = pile.get(ptr)
+        assert Peek.found == []
+        assert found == [kind(items("looked")), shared, shared]
+        assert gc.is_tracked(found[0])
+        del found
 
 
 @pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="without a GIL nobody waits for it")

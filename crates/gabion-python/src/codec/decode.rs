@@ -18,6 +18,8 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
     pub maker: Maker<'a, 'py>,
     pub reader: Reader<'a>,
     frames: Vec<Frame>,
+    /// How many of them, from the first on, the collector does not know of: see [`Decoder::hide`].
+    hidden: usize,
     targets: Vec<usize>,
     met: Vec<Option<Own>>,
     /// Index of the next target, and its position.
@@ -95,7 +97,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     fn new(maker: Maker<'a, 'py>, bytes: &'a [u8], targets: Vec<usize>) -> Self {
         let next_at = targets.first().copied().unwrap_or(usize::MAX);
         let met = targets.iter().map(|_| None).collect();
-        Decoder { maker, reader: Reader::new(bytes, 1), frames: Vec::new(), targets, met, next: 0, next_at }
+        Decoder { maker, reader: Reader::new(bytes, 1), frames: Vec::new(), hidden: 0, targets, met, next: 0, next_at }
     }
 
     fn run(&mut self) -> Raise<Own> {
@@ -111,7 +113,48 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                 }
                 return Ok(value);
             };
+            if self.frames.len() < self.hidden {
+                self.show(&frame);
+            }
             done = self.resume(frame, value)?;
+        }
+    }
+
+    /// Takes what waits for values out of the collector's sight, before code runs that may ask the collector for all objects: a
+    /// list or a tuple has places with no object in them, and a frozenset is filled only while nobody else holds it.
+    #[inline(always)]
+    pub fn hide(&mut self) {
+        if self.hidden < self.frames.len() {
+            self.hide_rest();
+        }
+    }
+
+    #[inline(never)]
+    fn hide_rest(&mut self) {
+        for container in self.frames[self.hidden..].iter().filter_map(Frame::unfinished::<REFS>) {
+            // SAFETY: held by its frame; a container that the collector knows.
+            unsafe { ffi::PyObject_GC_UnTrack(container.ptr().cast()) };
+        }
+        self.hidden = self.frames.len();
+    }
+
+    /// Ends what [`Decoder::hide`] began, for the frame that was just the last.
+    #[inline(never)]
+    fn show(&mut self, frame: &Frame) {
+        self.hidden = self.frames.len();
+        if let Some(container) = frame.unfinished::<REFS>() {
+            // SAFETY: held by its frame; it was hidden, and nobody shows it but this.
+            unsafe { ffi::PyObject_GC_Track(container.ptr().cast()) };
+        }
+    }
+
+    /// As [`Decoder::hide`], if code may run where this is hashed and compared.
+    #[inline(always)]
+    fn hide_from_key(&mut self, key: &Own) {
+        // SAFETY: the key is held by the caller.
+        let plain = unsafe { ffi::PyUnicode_CheckExact(key.ptr()) != 0 || ffi::PyLong_CheckExact(key.ptr()) != 0 };
+        if !plain {
+            self.hide();
         }
     }
 
@@ -249,6 +292,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             Frame::Dict { dict, left, key } => match key {
                 None => self.fill_dict(dict, left, Some(value)),
                 Some(key) => {
+                    self.hide_from_key(&key);
                     put_pair(&dict, &key, &value)?;
                     self.fill_dict(dict, left - 1, None)
                 }
@@ -258,6 +302,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                     self.note(place, &value);
                     return Ok(Some(value));
                 }
+                self.hide_from_key(&value);
                 put_element(&set, &value)?;
                 self.fill_set(set, left - 1, place, again)
             }
@@ -265,6 +310,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                 values.push(value);
                 if values.len() < want {
                     return Ok(self.wait(Frame::Gather { tag, values, want, packed, bytes, place }));
+                }
+                if tag == tags::RANGE {
+                    self.hide();
                 }
                 let made = combine(tag, &values, packed, &bytes)?;
                 self.note(place, &made);
@@ -353,6 +401,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             key = match key {
                 None => Some(found),
                 Some(key) => {
+                    self.hide_from_key(&key);
                     put_pair(&dict, &key, &found)?;
                     left -= 1;
                     None

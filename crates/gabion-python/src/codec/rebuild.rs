@@ -10,6 +10,7 @@ use crate::ffi::{self, PyObject};
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
     /// Gives the object its next part.
     pub fn rebuild(&mut self, mut rebuild: Box<Rebuild>, value: Own) -> Raise<Option<Own>> {
+        self.hide();
         match rebuild.stage {
             Stage::Callable => {
                 rebuild.callable = Some(value);
