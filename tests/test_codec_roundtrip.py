@@ -1,5 +1,6 @@
 """The codec gives back what pickle gives back."""
 
+import ctypes
 import math
 import os
 import pickle
@@ -317,3 +318,26 @@ def test_numpy(codec):
         assert back.flags.writeable
     assert through(codec, numpy.float32(1.5)) == numpy.float32(1.5)
     assert through(codec, numpy.datetime64("2020-01-01")) == numpy.datetime64("2020-01-01")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there is no such interface any more")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("text", ["s", "stone", "sön", "\u4e00 and more", "\U0001f600 and more"])
+def test_strings_that_an_old_interface_left_unready(codec, text):
+    """They say to have no characters, until somebody asks for them."""
+    make = ctypes.pythonapi.PyUnicode_FromUnicode
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t)
+    characters = ctypes.pythonapi.PyUnicode_AsUnicode
+    characters.restype, characters.argtypes = ctypes.c_void_p, (ctypes.py_object,)
+
+    def unready():
+        made = make(None, len(text))
+        ctypes.memmove(characters(made), text.encode(f"utf-32-{sys.byteorder[0]}e"), 4 * len(text))
+        return made
+
+    assert through(codec, unready()) == text
+    assert through(codec, [unready(), {unready(): unready()}]) == [text, {text: text}]
+    shared = unready()
+    one, other = through(codec, [shared, shared])
+    assert one is other
+    assert one == text

@@ -171,7 +171,7 @@ impl Encoder<'_, '_> {
             if self.quick_leaf(obj, isize::MAX) {
                 return Ok(());
             }
-            let (text, len) = quick::wide_string(obj, self.out);
+            let (text, len) = quick::wide_string(obj, self.out)?;
             self.raw(text, len, LEAST, || Owner::Object(Own::share(obj)))
         }
     }

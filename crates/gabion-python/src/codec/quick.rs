@@ -4,6 +4,8 @@
 //! each time. So room for a whole leaf is made ahead, and the leaf is written without looking back.
 
 use super::apart::{Apart, LEAST, Owner};
+#[cfg(not(Py_3_12))]
+use super::object::Raised;
 use super::object::{Own, Raise, referenced_at_most};
 use super::{datetime, tags, writer};
 use crate::ffi::{self, PyObject};
@@ -288,7 +290,10 @@ unsafe fn longer_alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut
             writer::tag_varint(out, tags::BYTES, len);
             (ffi::PyBytes_AsString(obj).cast::<u8>().cast_const(), len)
         } else {
-            wide_string(obj, out)
+            match wide_string(obj, out) {
+                Ok(text) => text,
+                Err(error) => return stays(Err(error), out, start),
+            }
         };
         match apart {
             Some(apart) if len >= LEAST => {
@@ -316,12 +321,20 @@ unsafe fn stays(written: Raise<()>, out: &mut Vec<u8>, start: usize) -> bool {
 
 /// Writes what comes before the text of a string that is no short one of ASCII characters. Returns the text, and its bytes.
 ///
+/// # Errors
+/// Out of memory, before Python 3.12.
+///
 /// # Safety
 /// `obj` is an exact `str`, live.
 #[inline(never)]
-pub unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) -> (*const u8, usize) {
+pub unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) -> Raise<(*const u8, usize)> {
     // SAFETY: as the caller promised; a string never changes.
     unsafe {
+        // Extensions may have made it by an old interface: before this, it says to have no characters.
+        #[cfg(not(Py_3_12))]
+        if ffi::PyUnicode_READY(obj) < 0 {
+            return Err(Raised);
+        }
         let len = ffi::PyUnicode_GET_LENGTH(obj) as usize;
         let (tag, width) = match ffi::PyUnicode_KIND(obj) {
             ffi::PyUnicode_1BYTE_KIND if is_ascii(obj) => (tags::STR_ASCII, 1),
@@ -330,6 +343,6 @@ pub unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) -> (*const u8, 
             _ => (tags::STR_UCS4, 4),
         };
         writer::tag_varint(out, tag, len);
-        (ffi::PyUnicode_DATA(obj).cast(), len * width)
+        Ok((ffi::PyUnicode_DATA(obj).cast(), len * width))
     }
 }
