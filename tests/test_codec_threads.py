@@ -144,6 +144,34 @@ def test_reducers_that_change_their_container():
                 codec.decode(codec.encode(value))
 
 
+class Setter:
+    """A data descriptor of a class of its own, which goes with it."""
+
+    def __new__(cls):
+        return object.__new__(type("Setter", (), {"__get__": lambda *_: 1, "__set__": lambda *_: None}))
+
+
+def test_attributes_that_come_and_go_with_their_class():
+    """What one thread finds in a class, another takes from it. PYTHONMALLOC=debug shows a use of what is gone."""
+    codec, current = _Codec(), [type("Current", (), {"__module__": __name__})]
+
+    def change():
+        current[0] = class_ = type("Current", (), {"__module__": __name__})
+        globals()["Current"] = class_
+        # No class is numbered anew more often than a thousand times.
+        for _ in range(400):
+            class_.x = Setter()
+            del class_.x
+
+    def store():
+        obj = current[0]()
+        obj.__dict__.update(x=5, y=6)
+        with contextlib.suppress(CodecError):
+            assert vars(codec.decode(codec.encode(obj))) == {"x": 5, "y": 6}
+
+    together([change, store, store])
+
+
 class Reentrant:
     """Its reducer and its state use the same codec on the same thread."""
 

@@ -80,18 +80,34 @@ type Object = *mut PyObject;
 
 mod private {
     unsafe extern "C" {
+        #[cfg(not(Py_GIL_DISABLED))]
         pub fn _PyType_Lookup(class: *mut super::PyTypeObject, name: super::Object) -> super::Object;
+        #[cfg(Py_GIL_DISABLED)]
+        pub fn _PyType_LookupRef(class: *mut super::PyTypeObject, name: super::Object) -> super::Object;
     }
 }
 
-/// `_PyType_Lookup`: finds a name in the classes of a class's resolution order; borrowed, null when absent, no error
-/// set. It also gives the class a version number when it has none.
+/// Finds a name in the classes of a class's resolution order; a new reference, null when absent, no error set. It also gives the
+/// class a version number when it has none.
+///
+/// New, because without a GIL another thread may take the name from the class before the caller has a look at what was found.
 ///
 /// # Safety
 /// A live class and a string.
 pub unsafe fn PyType_Lookup(class: *mut PyTypeObject, name: Object) -> Object {
-    // SAFETY: as the caller promised.
-    unsafe { guarded!(private::_PyType_Lookup, (class: *mut PyTypeObject, name: Object) -> Object) }
+    // SAFETY: as the caller promised; with a GIL, what is found is borrowed from the class, and nothing runs until it is shared.
+    unsafe {
+        #[cfg(not(Py_GIL_DISABLED))]
+        {
+            let found = guarded!(private::_PyType_Lookup, (class: *mut PyTypeObject, name: Object) -> Object);
+            Py_XINCREF(found);
+            found
+        }
+        #[cfg(Py_GIL_DISABLED)]
+        {
+            guarded!(private::_PyType_LookupRef, (class: *mut PyTypeObject, name: Object) -> Object)
+        }
+    }
 }
 
 #[cfg(Py_3_12)]

@@ -13,7 +13,7 @@ use super::found::Found;
 use super::known::Known;
 use super::layout::{Entry, Layout};
 use super::numpy::Numpy;
-use super::object::{Own, Raise, attribute, attribute_or_none, import};
+use super::object::{Own, Raise, attribute, attribute_or_none, import, in_class};
 use super::plan::{ANY_VERSION, Attributes, Kind, Plan, Uuid, version};
 use super::registry::Registry;
 use super::{global, inline};
@@ -48,7 +48,7 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
             return Ok(Plan::new(held, ANY_VERSION, kind, Found::nowhere()));
         }
         // The lookup numbers the class's present state; whatever changes it from here on changes the number.
-        ffi::PyType_Lookup(class, known.names.reduce_ex.ptr());
+        in_class(class, known.names.reduce_ex.ptr());
         let version = version(class);
         if version == 0 {
             // Modified too often to be numbered: nothing would tell that it was modified again.
@@ -159,13 +159,13 @@ struct Inspect<'a> {
 
 // Every method: the class is live, held by `analyse`.
 impl Inspect<'_> {
-    fn lookup(&self, name: &Own) -> *mut PyObject {
-        // SAFETY: live class, exact string; borrowed from the class.
-        unsafe { ffi::PyType_Lookup(self.class, name.ptr()) }
+    fn lookup(&self, name: &Own) -> Option<Own> {
+        // SAFETY: live class, exact string.
+        unsafe { in_class(self.class, name.ptr()) }
     }
 
     fn is_default(&self, name: &Own, default: &Own) -> bool {
-        self.lookup(name) == default.ptr()
+        self.lookup(name).is_some_and(|found| found.ptr() == default.ptr())
     }
 
     /// A way that needs no `__reduce_ex__`, if the class allows one.
@@ -194,7 +194,7 @@ impl Inspect<'_> {
             b"UUID" => return self.uuid(),
             _ => {}
         }
-        if !self.is_default(&names.reduce, &known.object_reduce) || !self.lookup(&names.getnewargs_ex).is_null() {
+        if !self.is_default(&names.reduce, &known.object_reduce) || self.lookup(&names.getnewargs_ex).is_some() {
             return Ok(None);
         }
         // SAFETY: live classes.
@@ -264,19 +264,19 @@ impl Inspect<'_> {
     /// A class made by `collections.namedtuple` or `typing.NamedTuple`, with nothing of its own beside the items.
     fn named_tuple(&self) -> Raise<Option<Kind>> {
         let (known, names) = (self.known, &self.known.names);
-        // SAFETY: live class; borrowed lookups are shared before anything else runs.
+        // SAFETY: live class; what is looked up is held.
         unsafe {
             let (fields, newargs, new) =
                 (self.lookup(&names.fields), self.lookup(&names.getnewargs), self.lookup(&names.new));
             let plain = (*self.class).tp_dictoffset == 0
                 && (*self.class).tp_basicsize == ffi::PyTuple_Type.tp_basicsize
                 && self.is_default(&names.getstate, &known.object_getstate)
-                && self.lookup(&names.setstate).is_null();
-            if !plain || fields.is_null() || newargs.is_null() || new.is_null() || ffi::PyTuple_Check(fields) == 0 {
+                && self.lookup(&names.setstate).is_none();
+            let (Some(fields), Some(newargs), Some(_)) = (fields, newargs, new) else { return Ok(None) };
+            if !plain || ffi::PyTuple_Check(fields.ptr()) == 0 {
                 return Ok(None);
             }
-            let len = ffi::PyTuple_Size(fields) as usize;
-            let newargs = Own::share(newargs);
+            let len = ffi::PyTuple_Size(fields.ptr()) as usize;
             let Some(code) = attribute_or_none(newargs.ptr(), c"__code__")? else { return Ok(None) };
             let class = Own::share(self.class.cast());
             let new = attribute(class.ptr(), c"__new__")?;
@@ -305,13 +305,13 @@ impl Inspect<'_> {
         unsafe {
             let base = &raw mut ffi::PyBaseObject_Type;
             let ordinary = self.ordinary()
-                && self.lookup(&names.getnewargs).is_null()
-                && self.lookup(&names.class) == ffi::PyType_Lookup(base, names.class.ptr());
+                && self.lookup(&names.getnewargs).is_none()
+                && in_class(base, names.class.ptr()).is_some_and(|class| self.is_default(&names.class, &class));
             if !ordinary {
                 return Ok(None);
             }
             let own_state =
-                !self.is_default(&names.getstate, &known.object_getstate) || !self.lookup(&names.setstate).is_null();
+                !self.is_default(&names.getstate, &known.object_getstate) || self.lookup(&names.setstate).is_some();
             let has_dict = self.has_dict();
             let slots = if own_state {
                 if has_dict {
@@ -416,9 +416,9 @@ impl Inspect<'_> {
     /// Field names, when the state methods are those that `dataclass(frozen=True, slots=True)` adds.
     fn frozen_dataclass_fields(&self) -> Raise<Option<Vec<Own>>> {
         let names = &self.known.names;
-        // SAFETY: live class; lookups are borrowed and compared by address only; the rest are held references.
+        // SAFETY: live class; all are held references.
         unsafe {
-            if ffi::PyType_Lookup(self.class, super::object::intern(c"__dataclass_fields__")?.ptr()).is_null() {
+            if self.lookup(&super::object::intern(c"__dataclass_fields__")?).is_none() {
                 return Ok(None);
             }
             let (getter, setter) =
@@ -444,13 +444,13 @@ impl Inspect<'_> {
 
     /// Offset of a name that is a slot's descriptor and nothing else.
     fn slot(&self, name: *mut PyObject) -> Option<isize> {
-        // SAFETY: live class; the descriptor is borrowed from it; the cast is checked by its exact class.
+        // SAFETY: live class; the descriptor is held; the cast is checked by its exact class.
         unsafe {
-            let found = ffi::PyType_Lookup(self.class, name);
-            if found.is_null() || ffi::Py_TYPE(found) != &raw mut ffi::PyMemberDescr_Type {
+            let found = in_class(self.class, name)?;
+            if ffi::Py_TYPE(found.ptr()) != &raw mut ffi::PyMemberDescr_Type {
                 return None;
             }
-            let descriptor = &*found.cast::<MemberDescriptor>();
+            let descriptor = &*found.ptr().cast::<MemberDescriptor>();
             let member = &*descriptor.member;
             let ours = ffi::PyType_IsSubtype(self.class, descriptor.class) != 0;
             let plain = member.type_code == ffi::Py_T_OBJECT_EX as c_int && member.flags == 0 && ours;
@@ -472,20 +472,18 @@ impl Inspect<'_> {
 
     /// Whether `__dict__` is the interpreter's own attribute.
     fn ordinary_dict(&self) -> bool {
-        // SAFETY: borrowed lookup, compared by its exact class.
-        unsafe {
-            let found = self.lookup(&self.known.names.dict);
-            !found.is_null() && ffi::Py_TYPE(found) == &raw mut ffi::PyGetSetDescr_Type
-        }
+        let found = self.lookup(&self.known.names.dict);
+        // SAFETY: what was found is held.
+        found.is_some_and(|found| unsafe { ffi::Py_TYPE(found.ptr()) == &raw mut ffi::PyGetSetDescr_Type })
     }
 
     /// Whether `__reduce_ex__` of this class runs Python code.
     fn runs_user_code(&self) -> bool {
         let names = &self.known.names;
         let native = |name: &Own| {
-            let found = self.lookup(name);
-            // SAFETY: borrowed lookup, compared by its exact class.
-            found.is_null() || unsafe { ffi::Py_TYPE(found) == &raw mut ffi::PyMethodDescr_Type }
+            // SAFETY: what was found is held.
+            let is_native = |found: Own| unsafe { ffi::Py_TYPE(found.ptr()) == &raw mut ffi::PyMethodDescr_Type };
+            self.lookup(name).is_none_or(is_native)
         };
         // SAFETY: live class.
         let ordinary = unsafe { (*self.class).tp_getattro } == Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc);

@@ -210,6 +210,15 @@ pub unsafe fn attribute_or_none(obj: *mut PyObject, name: &CStr) -> Raise<Option
     }
 }
 
+/// What a name leads to in the classes of a class's resolution order, if it is there. The lookup numbers the class's present state.
+///
+/// # Safety
+/// A live class and a string.
+pub unsafe fn in_class(class: *mut ffi::PyTypeObject, name: *mut PyObject) -> Option<Own> {
+    // SAFETY: as the caller promised; a new reference, or null.
+    unsafe { Own::take(ffi::PyType_Lookup(class, name)).ok() }
+}
+
 /// An attribute of a module, importing it.
 ///
 /// # Errors

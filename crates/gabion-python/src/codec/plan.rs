@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::found::Found;
 use super::layout::Layout;
-use super::object::Own;
+use super::object::{Own, in_class};
 use crate::ffi::{self, PyTypeObject};
 
 /// A plan that holds whatever happens to the class.
@@ -185,12 +185,11 @@ pub fn is_plain(layout: &Layout) -> bool {
 pub fn look_for_setters(layout: &Layout) {
     let class: *mut PyTypeObject = layout.class.ptr().cast();
     let names = &layout.names[layout.slots()..];
-    // SAFETY: the layout holds the class; lookups borrow from it.
+    // SAFETY: the layout holds the class; what is looked up is held.
     let plain_at = unsafe {
         let ordinary = (*class).tp_setattro == Some(pyo3::ffi::PyObject_GenericSetAttr);
         let descriptor = |name: &Own| {
-            let found = ffi::PyType_Lookup(class, name.ptr());
-            !found.is_null() && (*ffi::Py_TYPE(found)).tp_descr_set.is_some()
+            in_class(class, name.ptr()).is_some_and(|found| (*ffi::Py_TYPE(found.ptr())).tp_descr_set.is_some())
         };
         // The first lookup numbers the class's present state; one that changes meanwhile has another number afterwards.
         let before = names.first().map_or(0, |name| {
