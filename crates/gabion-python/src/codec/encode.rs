@@ -3,6 +3,50 @@
 //! A container writes its values in order. As long as they are leaves they are written in place, straight from the
 //! container under its lock. At the first that is not, the rest are taken as strong references onto the stack, last
 //! first, and the container is left: a value on the stack needs nothing of its parent any more.
+//!
+//! # Which objects are noted
+//! An object that is met a second time becomes a reference to where it began, so its place has to be noted when it is met first. Of
+//! most objects the count of references proves that there is no second time. The walk comes to an object once for each reference
+//! that the graph has to it. Of these it knows one, its owner's, and those that it has added itself: together the `limit`. *If
+//! there are no more references than the limit, no other way leads to the object, and it was not met before:* it is written without
+//! a note, or a look at the [`Memo`].
+//!
+//! | who asks | `limit` | whose references these are |
+//! |---|---|---|
+//! | `leaves`, and `leaf` in `pairs` and `values`: read in the owner | [`IN_PLACE`], 1 | the owner's |
+//! | `drain`, of a `Todo::Value` | [`FROM_STACK`], 2 | the owner's and the stack's |
+//! | `elements`, of a set | [`FROM_STACK`], 2 | the set's and that of the tuple of its elements |
+//! | `next_items`, `next_pairs`, by `stacked_leaf` | [`FROM_STACK`], 2 | the iterated object's and that of the item at hand |
+//! | `run`, of the whole | [`WHOLE`], -1; 0 of a leaf | the caller has some, nobody knows how many: less than any count |
+//! | `Encoder::limit`, of leaves while `exact` | -1 | no count proves anything |
+//! | `quick::alone`; `quick_leaf` after `met`; names of enum members | `isize::MAX` | no count is asked for |
+//!
+//! The proof holds as long as nobody makes references meanwhile. What a reducer written in Python returns may be objects that were
+//! passed by without a note. So whoever comes to such a reducer sets `restart`, and the whole is encoded anew with `exact`: every
+//! object is noted, whatever its count. (The registry remembers the class of a whole for which that was so, and `needed_exact`
+//! says whether it was so again.) Who is noted is held by the memo, so that its address stays its own.
+//!
+//! There are two ways to note. [`Encoder::met`] is for what can be referred to from its first byte on: leaves, lists, dicts, sets,
+//! ordinary objects. The whole begins at byte 1 and is kept in `root` instead of the memo. [`Encoder::construct`] is for what
+//! exists only when its values do: tuples, frozensets, reduced objects. In the memo such an object is in one of these states:
+//!
+//! | memo | meaning | when it is met |
+//! |---|---|---|
+//! | nothing | not met, or never to be met again | becomes `UNDER_CONSTRUCTION` |
+//! | `UNDER_CONSTRUCTION` | its values are being written | `restart`, or with `exact` a second round; refused if it has no form for that |
+//! | `UNDER_CONSTRUCTION + 1` | the second round | refused: nothing on the way is noted, so there is no end |
+//! | less | it begins there, and is complete | a reference |
+//!
+//! `t = ([t],)` with `exact`; the top of the stack is on the right. (Without, the list's count is 2, and the second `t` restarts.)
+//! ```text
+//!  stack                            at   written
+//!  t                                 1   a tuple of 1    t is under construction
+//!  complete t@1, list                3   a list of 1     the list is noted at 3
+//!  complete t@1, t                   4   a tuple of 1    t is in its second round
+//!  complete t@1, complete t@4, list  6   a reference to 3
+//!  complete t@1, complete t@4        8                   t begins at 4
+//!  complete t@1                      8   a reference to 4; the tag at 1 gets to say that this is what counts
+//! ```
 
 use std::cell::Cell;
 

@@ -119,7 +119,7 @@ pub fn explain(py: Python<'_>, what: impl FnOnce() -> String) -> PyErr {
     wrapped
 }
 
-/// Whether at most `limit` references to the object exist: nobody else can then meet it a second time.
+/// Whether at most `limit` references to the object exist: nobody else can then meet it a second time (see `encode`).
 ///
 /// # Safety
 /// `obj` is a live object.
