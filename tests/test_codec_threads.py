@@ -159,7 +159,7 @@ def test_attributes_that_come_and_go_with_their_class():
         current[0] = class_ = type("Current", (), {"__module__": __name__})
         globals()["Current"] = class_
         # No class is numbered anew more often than a thousand times.
-        for _ in range(400):
+        for _ in range(450):
             class_.x = Setter()
             del class_.x
 
@@ -167,9 +167,10 @@ def test_attributes_that_come_and_go_with_their_class():
         obj = current[0]()
         obj.__dict__.update(x=5, y=6)
         with contextlib.suppress(CodecError):
-            assert vars(codec.decode(codec.encode(obj))) == {"x": 5, "y": 6}
+            # Where there is no lock, x may be set just when its setter is there.
+            assert codec.decode(codec.encode(obj)).y == 6
 
-    together([change, store, store])
+    together([change, store, store, store])
 
 
 class Reentrant:
