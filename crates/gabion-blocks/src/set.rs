@@ -56,8 +56,8 @@ impl BlockSet {
         Self::with(pool, small, (true, true))
     }
 
-    /// As [`BlockSet::claimed`], for an owner whose late readers may still write to a page that he has released: no other set
-    /// gets his blocks as long as they are warm in parts, because what such a set takes for zeros must be zeros.
+    /// As [`BlockSet::claimed`], for an owner whose late readers may still write to a page that he has released. Such a set hands no
+    /// first block on, because the next set would take for zeros what was written late; and it takes none over.
     ///
     /// # Errors
     /// As [`BlockSet::new`].
