@@ -115,6 +115,55 @@ impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for Each<
     }
 }
 
+/// How many pixels at a time have their channels apart for a moment: the compiler makes shuffles of whole registers from
+/// [`apart`] and [`together`], which is two to five times as fast as pixel by pixel.
+pub(crate) const BLOCK: usize = 64;
+
+/// The channels of a block, each by itself.
+#[inline(always)]
+pub(crate) fn apart(pixels: &[[u8; 3]; BLOCK]) -> [[u8; BLOCK]; 3] {
+    let mut planes = [[0; BLOCK]; 3];
+    for at in 0..BLOCK {
+        for channel in 0..3 {
+            planes[channel][at] = pixels[at][channel];
+        }
+    }
+    planes
+}
+
+/// A block of channels that lie each by itself.
+#[inline(always)]
+fn together([first, second, third]: &[[u8; BLOCK]; 3], pixels: &mut [[u8; 3]; BLOCK]) {
+    for at in 0..BLOCK {
+        pixels[at] = [first[at], second[at], third[at]];
+    }
+}
+
+/// Red and blue in each other's place.
+pub(crate) fn swap_red_and_blue(from: &[u8], to: &mut [u8]) {
+    wide(Swap { from: from.as_chunks().0, to: to.as_chunks_mut().0 });
+}
+
+struct Swap<'a> {
+    from: &'a [[u8; 3]],
+    to: &'a mut [[u8; 3]],
+}
+
+impl Kernel for Swap<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let (from, from_rest) = self.from.as_chunks();
+        let (to, to_rest) = self.to.as_chunks_mut();
+        for (to, from) in to.iter_mut().zip(from) {
+            let [r, g, b] = apart(from);
+            together(&[b, g, r], to);
+        }
+        for (to, [r, g, b]) in to_rest.iter_mut().zip(from_rest) {
+            *to = [*b, *g, *r];
+        }
+    }
+}
+
 /// BT.601 luma in 16 fractional bits, rounded; the weights add up to 65536.
 #[inline(always)]
 fn luma([r, g, b]: [u8; 3]) -> u8 {
@@ -148,8 +197,17 @@ struct Colored<'a> {
 impl Kernel for Colored<'_> {
     #[inline(always)]
     fn run(self) {
-        let pixels = self.to.as_chunks_mut::<3>().0.iter_mut();
-        for (((to, &y), &cb), &cr) in pixels.zip(self.luma).zip(self.blue).zip(self.red) {
+        let [(luma, luma_rest), (blue, blue_rest), (red, red_rest)] =
+            [self.luma, self.blue, self.red].map(|plane| plane.as_chunks::<BLOCK>());
+        let (to, to_rest) = self.to.as_chunks_mut().0.as_chunks_mut();
+        for (((to, luma), blue), red) in to.iter_mut().zip(luma).zip(blue).zip(red) {
+            let mut planes = [[0; BLOCK]; 3];
+            for at in 0..BLOCK {
+                [planes[0][at], planes[1][at], planes[2][at]] = colored([luma[at], blue[at], red[at]]);
+            }
+            together(&planes, to);
+        }
+        for (((to, &y), &cb), &cr) in to_rest.iter_mut().zip(luma_rest).zip(blue_rest).zip(red_rest) {
             *to = colored([y, cb, cr]);
         }
     }
@@ -204,6 +262,22 @@ mod tests {
             let mut rgb = [0; 3];
             ycbcr_to_rgb(&[l], &[128], &[128], &mut rgb);
             assert_eq!(rgb, [l; 3]);
+        }
+    }
+
+    /// As many as make blocks, and a few more.
+    #[test]
+    fn blocks_of_pixels_are_as_pixels_one_by_one() {
+        for width in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
+            let planes: [Vec<u8>; 3] =
+                std::array::from_fn(|plane| (0..width).map(|x| (x * 37 * (plane + 1) + x * x / 3) as u8).collect());
+            let pixels: Vec<[u8; 3]> = (0..width).map(|x| std::array::from_fn(|plane| planes[plane][x])).collect();
+            let (mut swapped, mut rgb) = (vec![[0; 3]; width], vec![[0; 3]; width]);
+            swap_red_and_blue(pixels.as_flattened(), swapped.as_flattened_mut());
+            ycbcr_to_rgb(&planes[0], &planes[1], &planes[2], rgb.as_flattened_mut());
+            for (x, &[r, g, b]) in pixels.iter().enumerate() {
+                assert_eq!((swapped[x], rgb[x]), ([b, g, r], colored([r, g, b])), "pixel {x} of {width}");
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use image::{ColorType, ImageDecoder, ImageError as Fault};
 use super::whole::{Halfway, rows_of_whole};
 use super::{Decode, Header};
 use crate::assembly::Assembly;
-use crate::convert::{Converter, each};
+use crate::convert::{Converter, each, swap_red_and_blue};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::limits::{Limits, pixel_bytes};
@@ -47,7 +47,7 @@ impl<'a> Plain<'a> {
         let masks = [0xFF << 16, 0xFF << 8, 0xFF, 0xFF << 24];
         let masked = || (0..4).all(|number| word(54 + 4 * number) == Some(masks[number]));
         let (channels, convert): (usize, Converter) = match (mode, bits, packed, header) {
-            (Mode::RGB, 24, 0, 40..) => (3, |from, to| each(from, to, |[b, g, r]| [r, g, b])),
+            (Mode::RGB, 24, 0, 40..) => (3, swap_red_and_blue),
             (Mode::RGBA, 32, 3, 56..) if masked() => (4, |from, to| each(from, to, |[b, g, r, a]| [r, g, b, a])),
             _ => return None,
         };

@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use rusty_jpeg::encode::{Encoder, EncodingError, ImageBuffer, JpegColorType, QuantizationTableType, SamplingFactor};
 
 use super::{SaveOptions, Subsampling, metadata};
+use crate::convert::{BLOCK, apart};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
@@ -142,15 +143,25 @@ struct Components<'a> {
 impl Kernel for Components<'_> {
     #[inline(always)]
     fn run(self) {
-        for (((luma, blue), red), rgb) in
-            self.luma.iter_mut().zip(self.blue).zip(self.red).zip(self.row.as_chunks::<3>().0)
-        {
-            let rgb = rgb.map(i32::from);
-            *luma = weigh(rgb, OF_LUMA, 0);
-            *blue = weigh(rgb, OF_BLUE, 128);
-            *red = weigh(rgb, OF_RED, 128);
+        let [(luma, luma_rest), (blue, blue_rest), (red, red_rest)] =
+            [self.luma, self.blue, self.red].map(|component| component.as_chunks_mut::<BLOCK>());
+        let (row, row_rest) = self.row.as_chunks().0.as_chunks();
+        for (((luma, blue), red), pixels) in luma.iter_mut().zip(blue).zip(red).zip(row) {
+            let [r, g, b] = apart(pixels);
+            for at in 0..BLOCK {
+                [luma[at], blue[at], red[at]] = components([r[at], g[at], b[at]]);
+            }
+        }
+        for (((luma, blue), red), &pixel) in luma_rest.iter_mut().zip(blue_rest).zip(red_rest).zip(row_rest) {
+            [*luma, *blue, *red] = components(pixel);
         }
     }
+}
+
+#[inline(always)]
+fn components(rgb: [u8; 3]) -> [u8; 3] {
+    let rgb = rgb.map(i32::from);
+    [weigh(rgb, OF_LUMA, 0), weigh(rgb, OF_BLUE, 128), weigh(rgb, OF_RED, 128)]
 }
 
 /// A component by its weights in 16 fractional bits: JFIF's conversion, ITU-R BT.601 at full range. Half a step is rounded
@@ -177,6 +188,19 @@ mod tests {
                     let red = exact([0.5, -0.418_688, -0.081_312]) + 128.0;
                     assert!(near(weigh([r, g, b], OF_RED, 128), red), "{r} {g} {b}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_of_pixels_are_as_pixels_one_by_one() {
+        for width in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
+            let pixels: Vec<[u8; 3]> =
+                (0..width).map(|x| [x * 37, x * 5 + x * x, x * x / 3].map(|c| c as u8)).collect();
+            let [mut luma, mut blue, mut red] = std::array::from_fn(|_| vec![0; width]);
+            wide(Components { row: pixels.as_flattened(), luma: &mut luma, blue: &mut blue, red: &mut red });
+            for (x, &pixel) in pixels.iter().enumerate() {
+                assert_eq!([luma[x], blue[x], red[x]], components(pixel), "pixel {x} of {width}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Decoding: as the encoder walked, with its own stack.
 
 use pyo3::prelude::*;
+use smallvec::SmallVec;
 
 use super::decode_leaf::{Maker, bytes_leaf};
 use super::frame::{Frame, NOWHERE, Place};
@@ -17,7 +18,8 @@ use crate::ffi::{self, PyObject};
 pub struct Decoder<'a, 'py, const REFS: bool> {
     pub maker: Maker<'a, 'py>,
     pub reader: Reader<'a>,
-    frames: Vec<Frame>,
+    /// The first few without memory of their own: most values are not deeper.
+    frames: SmallVec<[Frame; 4]>,
     /// How many of them, from the first on, the collector does not know of: see [`Decoder::hide`].
     hidden: usize,
     targets: Vec<usize>,
@@ -97,7 +99,16 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     fn new(maker: Maker<'a, 'py>, bytes: &'a [u8], targets: Vec<usize>) -> Self {
         let next_at = targets.first().copied().unwrap_or(usize::MAX);
         let met = targets.iter().map(|_| None).collect();
-        Decoder { maker, reader: Reader::new(bytes, 1), frames: Vec::new(), hidden: 0, targets, met, next: 0, next_at }
+        Decoder {
+            maker,
+            reader: Reader::new(bytes, 1),
+            frames: SmallVec::new(),
+            hidden: 0,
+            targets,
+            met,
+            next: 0,
+            next_at,
+        }
     }
 
     fn run(&mut self) -> Raise<Own> {
