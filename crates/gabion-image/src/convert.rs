@@ -31,7 +31,9 @@ impl Image {
     pub fn over_white(self) -> Result<Self> {
         let (mode, lay): (_, Converter) = match self.mode() {
             Mode::LA => (Mode::L, |from, to| each(from, to, |[l, a]| [over(l, a)])),
-            Mode::RGBA => (Mode::RGB, |from, to| each(from, to, |[r, g, b, a]| [over(r, a), over(g, a), over(b, a)])),
+            Mode::RGBA => {
+                (Mode::RGB, |from, to| each_apart(from, to, |[r, g, b, a]| [over(r, a), over(g, a), over(b, a)]))
+            }
             _ => return Ok(self),
         };
         let mut image = self.blank_like(mode, self.width(), self.height())?;
@@ -67,17 +69,17 @@ pub(crate) fn converter(from: Mode, to: Mode) -> Converter {
     use Mode::{CMYK, L, LA, RGB, RGBA};
     match (from, to) {
         (L, LA) => |from, to| each(from, to, |[l]| [l, 255]),
-        (L, RGB) => |from, to| each(from, to, |[l]| [l; 3]),
+        (L, RGB) => |from, to| each_apart(from, to, |[l]| [l; 3]),
         (L, RGBA) => |from, to| each(from, to, |[l]| [l, l, l, 255]),
         (L, CMYK) => |from, to| each(from, to, |[l]| [0, 0, 0, 255 - l]),
         (LA, L) => |from, to| each(from, to, |[l, _]| [l]),
-        (LA, RGB) => |from, to| each(from, to, |[l, _]| [l; 3]),
+        (LA, RGB) => |from, to| each_apart(from, to, |[l, _]| [l; 3]),
         (LA, RGBA) => |from, to| each(from, to, |[l, a]| [l, l, l, a]),
         (LA, CMYK) => |from, to| each(from, to, |[l, _]| [0, 0, 0, 255 - l]),
-        (RGB, L) => |from, to| each(from, to, |rgb| [luma(rgb)]),
-        (RGB, LA) => |from, to| each(from, to, |rgb| [luma(rgb), 255]),
+        (RGB, L) => |from, to| each_apart(from, to, |rgb| [luma(rgb)]),
+        (RGB, LA) => |from, to| each_apart(from, to, |rgb| [luma(rgb), 255]),
         (RGB, RGBA) => |from, to| each(from, to, |[r, g, b]| [r, g, b, 255]),
-        (RGB, CMYK) => |from, to| each(from, to, |[r, g, b]| [255 - r, 255 - g, 255 - b, 0]),
+        (RGB, CMYK) => |from, to| each_apart(from, to, |[r, g, b]| [255 - r, 255 - g, 255 - b, 0]),
         (RGBA, L) => |from, to| each(from, to, |[r, g, b, _]| [luma([r, g, b])]),
         (RGBA, LA) => |from, to| each(from, to, |[r, g, b, a]| [luma([r, g, b]), a]),
         (RGBA, RGB) => |from, to| each(from, to, |[r, g, b, _]| [r, g, b]),
@@ -100,6 +102,11 @@ pub(crate) fn each<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], p
     wide(Each { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel });
 }
 
+/// As [`each`], for pixels of three bytes that are reckoned with: twice as fast.
+fn each_apart<const N: usize, const M: usize>(from: &[u8], to: &mut [u8], pixel: impl Fn([u8; N]) -> [u8; M]) {
+    wide(EachApart(Each { from: from.as_chunks().0, to: to.as_chunks_mut().0, pixel }));
+}
+
 struct Each<'a, const N: usize, const M: usize, P> {
     from: &'a [[u8; N]],
     to: &'a mut [[u8; M]],
@@ -115,16 +122,43 @@ impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for Each<
     }
 }
 
+struct EachApart<'a, const N: usize, const M: usize, P>(Each<'a, N, M, P>);
+
+impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for EachApart<'_, N, M, P> {
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "of iterators the compiler makes no shuffles")]
+    fn run(self) {
+        let Each { from, to, pixel } = self.0;
+        let (from, from_rest) = from.as_chunks();
+        let (to, to_rest) = to.as_chunks_mut();
+        for (to, from) in to.iter_mut().zip(from) {
+            let planes = apart(from);
+            let mut new = [[0; BLOCK]; M];
+            for channel in 0..M {
+                for at in 0..BLOCK {
+                    let mut one = [0; N];
+                    for channel in 0..N {
+                        one[channel] = planes[channel][at];
+                    }
+                    new[channel][at] = pixel(one)[channel];
+                }
+            }
+            together(&new, to);
+        }
+        Each { from: from_rest, to: to_rest, pixel }.run();
+    }
+}
+
 /// How many pixels at a time have their channels apart for a moment: the compiler makes shuffles of whole registers from
-/// [`apart`] and [`together`], which is two to five times as fast as pixel by pixel.
+/// [`apart`] and [`together`], which is up to five times as fast as pixels of three bytes one by one.
 pub(crate) const BLOCK: usize = 64;
 
 /// The channels of a block, each by itself.
 #[inline(always)]
-pub(crate) fn apart(pixels: &[[u8; 3]; BLOCK]) -> [[u8; BLOCK]; 3] {
-    let mut planes = [[0; BLOCK]; 3];
+pub(crate) fn apart<const N: usize>(pixels: &[[u8; N]; BLOCK]) -> [[u8; BLOCK]; N] {
+    let mut planes = [[0; BLOCK]; N];
     for at in 0..BLOCK {
-        for channel in 0..3 {
+        for channel in 0..N {
             planes[channel][at] = pixels[at][channel];
         }
     }
@@ -133,9 +167,11 @@ pub(crate) fn apart(pixels: &[[u8; 3]; BLOCK]) -> [[u8; BLOCK]; 3] {
 
 /// A block of channels that lie each by itself.
 #[inline(always)]
-fn together([first, second, third]: &[[u8; BLOCK]; 3], pixels: &mut [[u8; 3]; BLOCK]) {
+fn together<const N: usize>(planes: &[[u8; BLOCK]; N], pixels: &mut [[u8; N]; BLOCK]) {
     for at in 0..BLOCK {
-        pixels[at] = [first[at], second[at], third[at]];
+        for channel in 0..N {
+            pixels[at][channel] = planes[channel][at];
+        }
     }
 }
 
@@ -215,7 +251,7 @@ impl Kernel for Colored<'_> {
 
 /// A row of luma, blue and red difference, pixel by pixel, as red, green and blue.
 pub(crate) fn mixed_to_rgb(from: &[u8], to: &mut [u8]) {
-    each(from, to, colored);
+    each_apart(from, to, colored);
 }
 
 /// The luma of such a row.
@@ -268,15 +304,29 @@ mod tests {
     /// As many as make blocks, and a few more.
     #[test]
     fn blocks_of_pixels_are_as_pixels_one_by_one() {
+        let modes = [Mode::L, Mode::LA, Mode::RGB, Mode::RGBA, Mode::CMYK];
         for width in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
-            let planes: [Vec<u8>; 3] =
-                std::array::from_fn(|plane| (0..width).map(|x| (x * 37 * (plane + 1) + x * x / 3) as u8).collect());
-            let pixels: Vec<[u8; 3]> = (0..width).map(|x| std::array::from_fn(|plane| planes[plane][x])).collect();
-            let (mut swapped, mut rgb) = (vec![[0; 3]; width], vec![[0; 3]; width]);
-            swap_red_and_blue(pixels.as_flattened(), swapped.as_flattened_mut());
-            ycbcr_to_rgb(&planes[0], &planes[1], &planes[2], rgb.as_flattened_mut());
-            for (x, &[r, g, b]) in pixels.iter().enumerate() {
-                assert_eq!((swapped[x], rgb[x]), ([b, g, r], colored([r, g, b])), "pixel {x} of {width}");
+            let bytes: Vec<u8> = (0..4 * width).map(|at| (at * 37 + at * at / 3) as u8).collect();
+            for (from, to) in modes.iter().flat_map(|from| modes.map(|to| (*from, to))) {
+                let (convert, channels) = (converter(from, to), to.channels());
+                let pixels = &bytes[..from.channels() * width];
+                let mut row = vec![0; channels * width];
+                convert(pixels, &mut row);
+                for (x, pixel) in pixels.chunks(from.channels()).enumerate() {
+                    let mut alone = vec![0; channels];
+                    convert(pixel, &mut alone);
+                    assert_eq!(row[x * channels..][..channels], alone, "{from} to {to}, pixel {x} of {width}");
+                }
+            }
+            let (rgb, mut bgr) = (&bytes[..3 * width], vec![0; 3 * width]);
+            swap_red_and_blue(rgb, &mut bgr);
+            assert!(rgb.chunks(3).zip(bgr.chunks(3)).all(|(rgb, bgr)| [rgb[2], rgb[1], rgb[0]] == *bgr), "{width}");
+            let (mut row, planes) = (vec![[0; 3]; width], bytes.chunks(width.max(1)).collect::<Vec<_>>());
+            if let [luma, blue, red, _] = *planes {
+                ycbcr_to_rgb(luma, blue, red, row.as_flattened_mut());
+                for (x, &rgb) in row.iter().enumerate() {
+                    assert_eq!(rgb, colored([luma[x], blue[x], red[x]]), "pixel {x} of {width}");
+                }
             }
         }
     }
