@@ -21,6 +21,8 @@ python := $(bin)/python
 pip := $(python) -m pip --quiet --disable-pip-version-check install
 locked_install := $(pip) --no-deps --require-hashes
 export PYO3_PYTHON := $(python)
+# Last, so that nothing there stands before what the system has: it is NASM that is looked for.
+export PATH := $(PATH):$(bin)
 maturin := VIRTUAL_ENV=$(abspath $(VENV)) $(bin)/maturin
 sources := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
@@ -47,7 +49,7 @@ test: lint test-rust test-loom test-python  ## every check: formatting, lints, t
 lint: lint-rust lint-python  ## formatting, lints, types and documentation links
 
 .PHONY: lint-rust
-lint-rust: $(VENV)/.python
+lint-rust: $(VENV)/.nasm
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps --document-private-items
@@ -59,11 +61,13 @@ lint-python: $(VENV)/.extension $(VENV)/.check
 	$(bin)/mypy
 	$(if $(wildcard python/gabion/_native.pyi),$(bin)/stubtest gabion._native --allowlist tests/stubtest_allowed.txt --ignore-unused-allowlist)
 
-# Checks at every free keep the fast paths of slots from running, so slots are tested once more without.
+# Checks at every free keep the fast paths of slots from running, so slots are tested once more without. JPEG has another way
+# where there is no NASM.
 .PHONY: test-rust
-test-rust: $(VENV)/.python
+test-rust: $(VENV)/.nasm
 	cargo test --quiet --locked --workspace --exclude gabion-python
 	cargo test --quiet --locked --release -p gabion-slots --lib --test stress --test fork
+	GABION_JPEG_SIMD=off cargo test --quiet --locked -p gabion-image --lib
 
 .PHONY: test-loom
 test-loom:
@@ -92,7 +96,7 @@ long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases,
 	GABION_LONG=1 $(python) -m pytest -m "long or not long" --timeout 3600
 
 .PHONY: fuzz
-fuzz: $(VENV)/.python  ## fuzz the pile and the decoder, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
+fuzz: $(VENV)/.nasm  ## fuzz the pile and the decoder, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
 	scripts/fuzz $(python) $(or $(FUZZ_SECONDS),300)
 
 .PHONY: sanitize
@@ -139,7 +143,13 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.tools: requirements/tour.lock $(VENV)/.python
+# What was built without NASM is built anew with it: cargo does not see that there is one now.
+$(VENV)/.nasm: scripts/nasm $(VENV)/.python
+	@$< $(bin)
+	@if [[ -x $(bin)/nasm ]]; then for p in dev release; do cargo clean --quiet --locked -p mozjpeg-sys --profile $$p; done; fi
+	@touch $@
+
+$(VENV)/.tools: requirements/tour.lock $(VENV)/.python $(VENV)/.nasm
 	$(locked_install) -r $<
 	@touch $@
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -186,6 +187,8 @@ def _fingerprint() -> str:
 
 
 def _call(command: list[str]) -> None:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    # NASM, which JPEG is built with, may lie beside this interpreter: see scripts/nasm.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": path})
     if done.returncode != 0:
         raise BuildFailed(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr).strip()[-4000:]}")

@@ -2,7 +2,7 @@
 
 use gabion_blocks::{Buffer, Pool, Request};
 
-use crate::convert::{converter, mixed_to_luma, mixed_to_rgb, product, ycbcr_to_rgb};
+use crate::convert::{converter, product, ycbcr_to_rgb};
 use crate::error::Result;
 use crate::image::Image;
 use crate::mode::Mode;
@@ -26,8 +26,6 @@ enum Path {
     Straight,
     /// Pixels in another size or another mode.
     Pixels { layer: Layer, from: Mode, blended: bool, scratch: Buffer },
-    /// Pixels of luma and differences.
-    Mixed { layer: Layer, scratch: Buffer },
     /// Luma and differences.
     Planes { layers: Box<[Layer; 3]>, scratch: Buffer },
     /// Luma alone, for a grey image of a coloured one.
@@ -50,10 +48,6 @@ impl Assembly {
                 let layer = Layer::new(pool, &job)?;
                 let blended = from.has_alpha() && old.size != new && how.filter != Filter::Nearest;
                 Path::Pixels { layer, from: *from, blended, scratch: scratch(*from)? }
-            }
-            Layers::Mixed(old) => {
-                let layer = Layer::new(pool, &Job { channels: 3, old: *old, new, how })?;
-                Path::Mixed { layer, scratch: scratch(Mode::RGB)? }
             }
             Layers::Planes([luma, ..]) if mode == Mode::L => {
                 let job = Job { channels: 1, old: *luma, new, how };
@@ -102,7 +96,6 @@ impl Assembly {
                     Ok(())
                 })?;
             }
-            Path::Mixed { layer, .. } => layer.take(write)?,
             Path::Planes { layers, .. } => layers[layer].take(write)?,
             Path::Luma { layer: luma } if layer == 0 => luma.take(write)?,
             Path::Luma { .. } => {}
@@ -119,7 +112,7 @@ impl Assembly {
             Path::Planes { layers, .. } => layers[layer].take_row(row)?,
             Path::Luma { layer: luma } if layer == 0 => luma.take_row(row)?,
             Path::Luma { .. } => {}
-            Path::Pixels { layer, blended: false, .. } | Path::Mixed { layer, .. } => layer.take_row(row)?,
+            Path::Pixels { layer, blended: false, .. } => layer.take_row(row)?,
             Path::Pixels { .. } | Path::Straight => {
                 return self.take(layer, |out| {
                     out.copy_from_slice(row);
@@ -145,19 +138,6 @@ impl Assembly {
                         converter(*from, mode)(scratch.as_slice(), row);
                     } else {
                         converter(*from, mode)(ready, row);
-                    }
-                    layer.pop();
-                }
-                Path::Mixed { layer, scratch } => {
-                    layer.has_row()?;
-                    let Some(ready) = layer.first() else { return Ok(()) };
-                    match mode {
-                        Mode::RGB => mixed_to_rgb(ready, row),
-                        Mode::L => mixed_to_luma(ready, row),
-                        _ => {
-                            mixed_to_rgb(ready, scratch.as_mut_slice());
-                            converter(Mode::RGB, mode)(scratch.as_slice(), row);
-                        }
                     }
                     layer.pop();
                 }
@@ -197,7 +177,7 @@ impl Assembly {
     pub fn has_begun(&self) -> bool {
         match &self.path {
             Path::Straight => self.done > 0,
-            Path::Pixels { layer, .. } | Path::Mixed { layer, .. } | Path::Luma { layer } => layer.has_begun(),
+            Path::Pixels { layer, .. } | Path::Luma { layer } => layer.has_begun(),
             Path::Planes { layers, .. } => layers[0].has_begun(),
         }
     }

@@ -249,16 +249,6 @@ impl Kernel for Colored<'_> {
     }
 }
 
-/// A row of luma, blue and red difference, pixel by pixel, as red, green and blue.
-pub(crate) fn mixed_to_rgb(from: &[u8], to: &mut [u8]) {
-    each_apart(from, to, colored);
-}
-
-/// The luma of such a row.
-pub(crate) fn mixed_to_luma(from: &[u8], to: &mut [u8]) {
-    each(from, to, |[y, _, _]| [y]);
-}
-
 /// JFIF's conversion, ITU-R BT.601 at full range, in 14 fractional bits.
 #[inline(always)]
 fn colored([y, cb, cr]: [u8; 3]) -> [u8; 3] {

@@ -139,11 +139,16 @@ impl Image {
 fn new_size(decoder: &mut dyn Decode, options: &OpenOptions) -> Result<(u32, u32)> {
     let header = decoder.header();
     let size = (header.width, header.height);
-    let Some(most) = options.max_size else { return Ok(size) };
+    let Some(most) = options.max_size else {
+        decoder.keep_size();
+        return Ok(size);
+    };
     options.limits.check_size(most.0.min(size.0), most.1.min(size.1))?;
     let sideways = options.upright && header.orientation.exchanges_sides();
     let new = fit(size, if sideways { (most.1, most.0) } else { most });
-    if options.scaled && options.resampling.gap.is_finite() {
+    if new == size {
+        decoder.keep_size();
+    } else if options.scaled && options.resampling.gap.is_finite() {
         let least = |side: u32| f64::from(side) * options.resampling.gap.max(1.0);
         decoder.shrink((least(new.0), least(new.1)));
     }

@@ -7,8 +7,6 @@ use crate::mode::Mode;
 pub(crate) enum Layers {
     /// One layer: pixels of this mode.
     Pixels(Mode, Sides),
-    /// One layer: pixels of luma, blue and red difference.
-    Mixed(Sides),
     /// Three layers of one channel each, luma first, then blue and red difference.
     Planes([Sides; 3]),
 }
@@ -46,7 +44,7 @@ impl Layers {
     pub fn mode(&self) -> Mode {
         match self {
             Self::Pixels(mode, _) => *mode,
-            Self::Mixed(_) | Self::Planes(_) => Mode::RGB,
+            Self::Planes(_) => Mode::RGB,
         }
     }
 }

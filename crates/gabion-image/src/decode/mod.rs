@@ -5,7 +5,7 @@
 //!
 //! | room | library | why |
 //! |---|---|---|
-//! | `jpeg` | `zune-jpeg`, `mozjpeg` | the fastest planes without an assembler; scaled decoding, CMYK |
+//! | `jpeg` | `zune-jpeg`, `mozjpeg` | the fastest planes; the fastest pixels if there was an assembler, scaled decoding, CMYK |
 //! | `png` | `png` | row by row |
 //! | `webp` | `webp` (libwebp), `image-webp` | lossy pictures in half of the time; the others without unsafe code |
 //! | `tiff` | `tiff` | the kept one |
@@ -65,6 +65,9 @@ impl Header {
 /// A file whose header was read.
 pub(crate) trait Decode {
     fn header(&self) -> &Header;
+
+    /// Says that the picture is wanted in its own size. A decoder may change what its header says of the layers.
+    fn keep_size(&mut self) {}
 
     /// Asks for a picture that is smaller, but not smaller than this. A decoder that can, changes what its header says of
     /// the layers.

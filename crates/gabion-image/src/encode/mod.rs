@@ -2,7 +2,7 @@
 //!
 //! | room | library | why |
 //! |---|---|---|
-//! | `jpeg` | `rusty_jpeg` | takes rows; SIMD without an assembler |
+//! | `jpeg` | `mozjpeg`, `rusty_jpeg` | the fastest, if there was an assembler; SIMD without one |
 //! | `png` | `png` | takes rows |
 //! | `webp` | `webp` (libwebp) | the one that writes lossy WebP; wants one piece |
 //! | `tiff` | `tiff` | the kept one; wants one piece, and writes out of order |

@@ -19,12 +19,12 @@ use gabion_blocks::{Pool, Settings, system};
 use crate::{Image, Mode};
 
 /// A pool of its own, so that what a test leaves behind is seen.
-fn pool() -> Pool {
+pub(crate) fn pool() -> Pool {
     Pool::new(system(), Settings::default()).unwrap()
 }
 
 /// Pixels that a picture could have: smooth, with an edge and a little noise, different in each channel.
-fn picture(pool: &Pool, mode: Mode, width: u32, height: u32) -> Image {
+pub(crate) fn picture(pool: &Pool, mode: Mode, width: u32, height: u32) -> Image {
     let channels = mode.channels();
     let mut image = Image::blank(pool, mode, width, height).unwrap();
     for (y, row) in (0..).zip(image.rows_mut()) {
@@ -41,7 +41,7 @@ fn picture(pool: &Pool, mode: Mode, width: u32, height: u32) -> Image {
 }
 
 /// Peak signal to noise of two pictures, in decibels; infinite when they are the same.
-fn psnr(one: &Image, other: &Image) -> f64 {
+pub(crate) fn psnr(one: &Image, other: &Image) -> f64 {
     assert_eq!((one.mode(), one.size()), (other.mode(), other.size()));
     let squares: f64 =
         one.rows().flatten().zip(other.rows().flatten()).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();

@@ -5,10 +5,10 @@ use std::io::{self, BufRead, Read};
 
 use mozjpeg::{ColorSpace, Decompress};
 
-use super::header::Colors;
 use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
 use crate::format::Format;
+use crate::mode::Mode;
 
 /// The bytes of a file. Notes when more are asked for than there are: `libjpeg` makes up an end then.
 struct Watched<'a> {
@@ -34,18 +34,17 @@ impl BufRead for Watched<'_> {
     }
 }
 
-/// Hands on rows of pixels, `eighths` of the size in the file. Errors are unwound: see `guarded`.
-pub fn rows(bytes: &[u8], colors: Colors, eighths: u8, assembly: &mut Assembly) -> Result<()> {
+/// Hands on rows of pixels in `mode`, `eighths` of the size in the file; in the file, the most of an `inverted` ink is 0. Errors are
+/// unwound: see `guarded`.
+pub fn rows(bytes: &[u8], mode: Mode, inverted: bool, eighths: u8, assembly: &mut Assembly) -> Result<()> {
     let corrupt = |error: io::Error| ImageError::corrupt(Format::Jpeg, error);
     let short = Cell::new(false);
     let mut decoder = Decompress::new_reader(Watched { rest: bytes, short: &short }).map_err(corrupt)?;
     decoder.scale(eighths);
-    let mut started = match colors {
-        Colors::Grey => decoder.grayscale(),
-        // They become colours at the size that is wanted.
-        Colors::YCbCr => decoder.to_colorspace(ColorSpace::JCS_YCbCr),
-        Colors::Rgb => decoder.rgb(),
-        Colors::Cmyk { .. } => decoder.to_colorspace(ColorSpace::JCS_CMYK),
+    let mut started = match mode {
+        Mode::L => decoder.grayscale(),
+        Mode::CMYK => decoder.to_colorspace(ColorSpace::JCS_CMYK),
+        _ => decoder.rgb(),
     }
     .map_err(corrupt)?;
     for _ in 0..started.height() {
@@ -54,7 +53,7 @@ pub fn rows(bytes: &[u8], colors: Colors, eighths: u8, assembly: &mut Assembly) 
             if short.get() {
                 return Err(ImageError::truncated(Format::Jpeg));
             }
-            if colors == (Colors::Cmyk { inverted: true }) {
+            if inverted {
                 for ink in row {
                     *ink = 255 - *ink;
                 }
