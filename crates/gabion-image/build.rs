@@ -10,7 +10,8 @@ fn main() {
     let wanted = env::var("GABION_JPEG_SIMD").map_or(true, |said| said != "off");
     // What `mozjpeg-sys` says to the crates that depend on it: the folders of its headers.
     let folders = env::var_os("DEP_JPEG_INCLUDE").expect("mozjpeg-sys names its headers");
-    for configuration in env::split_paths(&folders).map(|folder| folder.join("jconfig.h")).filter(|path| path.exists()) {
+    for configuration in env::split_paths(&folders).map(|folder| folder.join("jconfig.h")).filter(|path| path.exists())
+    {
         println!("cargo:rerun-if-changed={}", configuration.display());
         let text = fs::read_to_string(configuration).expect("the header can be read");
         if wanted && text.lines().any(|line| line.trim() == "#define WITH_SIMD 1") {
