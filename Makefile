@@ -21,10 +21,11 @@ python := $(bin)/python
 pip := $(python) -m pip --quiet --disable-pip-version-check install
 locked_install := $(pip) --no-deps --require-hashes
 export PYO3_PYTHON := $(python)
-# Last, so that nothing there stands before what the system has: it is NASM that is looked for.
-export PATH := $(PATH):$(bin)
 maturin := VIRTUAL_ENV=$(abspath $(VENV)) $(bin)/maturin
 sources := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+
+# Where the environment has NASM, builds find it, behind all that the system has.
+wheel $(VENV)/.extension lint-rust test-rust test-all-pythons long fuzz: export PATH := $(PATH):$(bin)
 
 ##@ Use it
 .PHONY: tour
@@ -146,7 +147,8 @@ $(VENV)/.python:
 # What was built without NASM is built anew with it: cargo does not see that there is one now.
 $(VENV)/.nasm: scripts/nasm $(VENV)/.python
 	@$< $(bin)
-	@if [[ -x $(bin)/nasm ]]; then for p in dev release; do cargo clean --quiet --locked -p mozjpeg-sys --profile $$p; done; fi
+	@if [[ -x $(bin)/nasm ]]; then \
+	  find $(CARGO_TARGET_DIR) fuzz/target -depth -name 'mozjpeg-sys-*' -exec rm -rf {} + 2>/dev/null || true; fi
 	@touch $@
 
 $(VENV)/.tools: requirements/tour.lock $(VENV)/.python $(VENV)/.nasm

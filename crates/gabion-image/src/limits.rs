@@ -15,6 +15,9 @@ pub struct Limits {
 /// The longest side of an image, in pixels: what the common formats can express.
 pub const LONGEST_SIDE: u32 = (1 << 31) - 1;
 
+/// The longest side that `libjpeg` reads and writes, though the format has room for a few more.
+pub(crate) const LIBJPEGS_LONGEST_SIDE: u32 = 65_500;
+
 impl Default for Limits {
     fn default() -> Self {
         Self { max_pixels: 1 << 28, max_bytes: 2 << 30 }

@@ -2,8 +2,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Whether `mozjpeg` uses them, too: it was built where NASM is installed. It is the fastest way to all that is not planes then,
-/// and else the slowest.
+/// Whether `mozjpeg` uses them, too: it was built where there is an assembler, on x86-64 NASM. It is the fastest way to all
+/// that is not planes then, and else the slowest.
 pub const JPEG_SIMD: bool = cfg!(jpeg_simd);
 
 /// A loop over samples. `run` is to be `#[inline(always)]`, with all that it calls: what is inlined is compiled for the

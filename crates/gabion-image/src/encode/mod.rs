@@ -116,6 +116,10 @@ impl Image {
 /// The longest EXIF block of JPEG: a segment tells its length in two bytes, which count, and the block's name takes six.
 const MOST_EXIF: usize = 65_535 - 2 - 6;
 
+/// Bytes of a profile in a segment of JPEG, where its name and place take 14; and of how many parts who writes it knows.
+const PROFILE_PART: usize = 65_535 - 2 - 14;
+const MOST_PROFILE: usize = 254 * PROFILE_PART;
+
 /// What is written beside pixels that are stored in `mode`.
 fn metadata<'a>(image: &'a Image, options: &SaveOptions, mode: Mode) -> Written<'a> {
     if options.metadata { image.metadata().written_with(mode) } else { Written::default() }
@@ -146,12 +150,15 @@ fn check(image: &Image, format: Format, options: &SaveOptions) -> Result<()> {
              another format"
         )));
     }
-    let exif = metadata(image, options, mode).exif.map_or(0, <[u8]>::len);
-    if format == Format::Jpeg && exif > MOST_EXIF {
-        return Err(ImageError::setting(format!(
-            "{format} holds EXIF blocks of up to {MOST_EXIF} bytes, not {exif}: leave the metadata out, or save the image in \
-             another format"
-        )));
+    let Written { exif, icc } = metadata(image, options, mode);
+    for (what, held, most) in [("EXIF blocks", exif, MOST_EXIF), ("ICC profiles", icc, MOST_PROFILE)] {
+        let bytes = held.map_or(0, <[u8]>::len);
+        if format == Format::Jpeg && bytes > most {
+            return Err(ImageError::setting(format!(
+                "{format} holds {what} of up to {most} bytes, not {bytes}: leave the metadata out, or save the image in \
+                 another format"
+            )));
+        }
     }
     if !(1..=100).contains(&options.quality) {
         return Err(ImageError::setting(format!("quality is from 1 to 100, not {}", options.quality)));

@@ -94,6 +94,37 @@ fn restarts_change_nothing() {
     }
 }
 
+/// `libjpeg` knows sides of up to 65,500 only, and no planes of two thirds of others.
+#[test]
+fn what_libjpeg_does_not_know_is_read_and_written_all_the_same() {
+    let pool = pool();
+    for (width, height) in [(65_500, 1), (65_501, 1), (65_535, 2), (1, 65_535)] {
+        let image = picture(&pool, Mode::RGB, width, height);
+        let mut file = Vec::new();
+        image.encode(Format::Jpeg, &SaveOptions::default(), &mut file).unwrap();
+        let open = |max_size| {
+            let options = OpenOptions { max_size, ..OpenOptions::default() };
+            Image::decode(&pool, &file, &options).unwrap()
+        };
+        assert!(psnr(&open(None), &image) > 20.0);
+        assert_eq!(open(Some((4000, 4000))).size(), if width > 1 { (4000, 1) } else { (1, 4000) });
+    }
+    let image = picture(&pool, Mode::RGB, 96, 96);
+    let mut file = encoded(&image, SamplingFactor::F_1_2, 0, 90);
+    let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    let sampling = [frame + 11, frame + 14, frame + 17].map(|at| file[at]);
+    assert_eq!(sampling, [0x12, 0x11, 0x11]);
+    // As if luma had three rows of blocks where colours have two: nonsense to look at, but within the format.
+    for (at, factors) in [(frame + 11, 0x13), (frame + 14, 0x12), (frame + 17, 0x12)] {
+        file[at] = factors;
+    }
+    let open = |max_size| {
+        let options = OpenOptions { max_size, partly: true, ..OpenOptions::default() };
+        Image::decode(&pool, &file, &options).unwrap().size()
+    };
+    assert_eq!([open(None), open(Some((40, 40))), open(Some((6, 6)))], [(96, 96), (40, 40), (6, 6)]);
+}
+
 /// The encoder would give three of four the steps of colours, which are coarser.
 #[test]
 fn each_ink_is_as_fine_as_a_grey_picture() {

@@ -2,6 +2,7 @@
 
 use crate::error::{ImageError, Result};
 use crate::format::Format;
+use crate::limits::LIBJPEGS_LONGEST_SIDE;
 use crate::metadata::Metadata;
 
 /// How the components of a pixel are to be understood.
@@ -29,7 +30,9 @@ pub struct Frame {
     pub height: u32,
     pub colors: Colors,
     pub process: Process,
-    /// How many scans there are, at most, where there is more than one.
+    /// True when the coefficients come in more than one scan, as far as the first of them tells.
+    pub gathered: bool,
+    /// How many scans there are, at most, where they are gathered.
     pub scans: usize,
     /// Of each component, across and down.
     pub sampling: Vec<(usize, usize)>,
@@ -55,6 +58,16 @@ impl Frame {
         let (across, down) = (most(|s| s.0), most(|s| s.1));
         let units = u64::from(self.width).div_ceil(across * 8) * u64::from(self.height).div_ceil(down * 8);
         self.sampling.iter().map(|&(h, v)| units * (h * v) as u64 * 64).sum()
+    }
+
+    /// Whether `libjpeg` reads it, at full size and scaled: it knows sides up to a limit of its own, and planes that are a whole
+    /// part of the finest.
+    pub fn suits_libjpeg(&self) -> bool {
+        let whole = |side: fn(&(usize, usize)) -> usize| {
+            let most = self.sampling.iter().map(side).max().unwrap_or(1);
+            self.sampling.iter().all(|factors| most.is_multiple_of(side(factors)))
+        };
+        self.width.max(self.height) <= LIBJPEGS_LONGEST_SIDE && whole(|s| s.0) && whole(|s| s.1)
     }
 
     /// Walks over the markers up to the first scan.
@@ -85,7 +98,8 @@ impl Frame {
         }
         let mut frame = markers.into_frame()?;
         let together = rest.get(2).map_or(0, |&count| usize::from(count));
-        if frame.process == Process::Progressive || together < frame.sampling.len() {
+        frame.gathered = frame.process == Process::Progressive || together < frame.sampling.len();
+        if frame.gathered {
             frame.scans += rest.windows(2).filter(|pair| *pair == [0xFF, 0xDA]).count();
         }
         Ok(frame)
@@ -142,6 +156,7 @@ impl Markers {
             height: u16::from_be_bytes([*h1, *h0]).into(),
             colors: self.colors(&ids)?,
             process,
+            gathered: false,
             scans: 1,
             sampling,
             metadata: Metadata { exif: self.exif, icc: (!icc.is_empty()).then_some(icc) },

@@ -2,8 +2,8 @@
 //!
 //! Two libraries, by measurement. `zune-jpeg` gives the planes as they are stored, strip by strip and without an
 //! assembler: nothing is converted or upsampled but at the size that is wanted. `mozjpeg` scales within the cosine
-//! transform, reads CMYK, and builds with a C compiler alone; where NASM is installed it is built with SIMD, and
-//! then gives pictures of half the size faster than the planes, and pixels of the full size faster than they can be made of them.
+//! transform, reads CMYK, and builds with a C compiler alone; where there is an assembler it is built with SIMD, and then
+//! gives pictures of half the size faster than the planes, and pixels of the full size faster than they can be made of them.
 
 mod header;
 
@@ -72,7 +72,7 @@ impl<'a> Jpeg<'a> {
 
 /// What a library takes for the coefficients of a picture that comes in several scans. Others it decodes as they come.
 fn coefficient_bytes(frame: &Frame) -> u64 {
-    if frame.process == Process::Sequential && frame.scans == 1 { 0 } else { frame.samples() * COEFFICIENT_BYTES }
+    if frame.gathered { frame.samples() * COEFFICIENT_BYTES } else { 0 }
 }
 
 /// What comes of the frame at `eighths` of its size.
@@ -102,7 +102,7 @@ impl Decode for Jpeg<'_> {
     }
 
     fn keep_size(&mut self) {
-        if JPEG_SIMD && self.frame.colors == Colors::YCbCr {
+        if JPEG_SIMD && self.frame.colors == Colors::YCbCr && self.frame.suits_libjpeg() {
             let (width, height) = (self.frame.width as usize, self.frame.height as usize);
             self.header.layers = Layers::Pixels(Mode::RGB, Sides::covered(width, height));
         }
@@ -112,7 +112,11 @@ impl Decode for Jpeg<'_> {
         // The other scales are slower than the next of these. Where the planes can be had strip by strip, half the size
         // costs as much as the full one without SIMD, which is better.
         let planes = self.frame.process == Process::Sequential && !matches!(self.frame.colors, Colors::Cmyk { .. });
-        let scales: &[u8] = if planes && !JPEG_SIMD { &[1, 2] } else { &[1, 2, 4] };
+        let scales: &[u8] = match (planes, self.frame.suits_libjpeg()) {
+            (true, false) => &[],
+            (true, true) if !JPEG_SIMD => &[1, 2],
+            _ => &[1, 2, 4],
+        };
         let enough = |eighths: &&u8| {
             let side = |side: u32| f64::from(side) * f64::from(**eighths) / 8.0;
             side(self.frame.width) >= least.0 && side(self.frame.height) >= least.1

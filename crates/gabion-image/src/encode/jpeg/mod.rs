@@ -1,21 +1,26 @@
-//! JPEG, row by row.
+//! JPEG, row by row; where it is written in more than one scan, of coefficients.
 //!
-//! Two libraries, by measurement: `mozjpeg` takes half of the time, if it was built with SIMD, and three times as long without.
-//! `rusty_jpeg` has SIMD without an assembler.
+//! Two libraries, by measurement: `mozjpeg` takes half of the time if it was built with SIMD, and three times as long
+//! without. `rusty_jpeg` has SIMD without an assembler, and knows longer sides.
 
-mod assembled;
+mod mozjpeg;
 
-mod portable;
+mod rusty;
 
 use std::io::Write;
 
 use super::{SaveOptions, metadata};
 use crate::error::Result;
 use crate::image::Image;
+use crate::limits::LIBJPEGS_LONGEST_SIDE;
 use crate::wide::JPEG_SIMD;
 
 pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
-    if JPEG_SIMD { assembled::write(image, options, out) } else { portable::write(image, options, out) }
+    if JPEG_SIMD && image.width().max(image.height()) <= LIBJPEGS_LONGEST_SIDE {
+        mozjpeg::write(image, options, out)
+    } else {
+        rusty::write(image, options, out)
+    }
 }
 
 /// The picture's samples, and room to whole blocks at its edges.
@@ -26,13 +31,15 @@ fn padded_samples(image: &Image) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
-    use crate::encode::Subsampling;
+    use crate::encode::{MOST_PROFILE, PROFILE_PART, Subsampling};
     use crate::tests::{picture, pool, psnr};
-    use crate::{Mode, OpenOptions};
+    use crate::{Format, ImageError, Mode, OpenOptions};
 
     type Writer = fn(&Image, &SaveOptions, &mut dyn Write) -> Result<()>;
-    const WRITERS: [Writer; 2] = [assembled::write, portable::write];
+    const WRITERS: [Writer; 2] = [mozjpeg::write, rusty::write];
 
     fn written(write: Writer, image: &Image, options: &SaveOptions) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -69,6 +76,75 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_goes_wrong_at_the_target_is_told_as_it_went_wrong() {
+        struct Target {
+            left: usize,
+            panics: bool,
+        }
+        impl Write for Target {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                if self.left < bytes.len() {
+                    assert!(!self.panics, "the target's own");
+                    return Err(std::io::Error::new(std::io::ErrorKind::StorageFull, "full"));
+                }
+                self.left -= bytes.len();
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let image = picture(&pool(), Mode::RGB, 640, 480);
+        for write in WRITERS {
+            for options in [false, true].map(|progressive| SaveOptions { progressive, ..SaveOptions::default() }) {
+                let length = written(write, &image, &options).len();
+                for left in [0, 1, length / 2, length - 1] {
+                    let attempt = |panics| {
+                        let mut target = Target { left, panics };
+                        let work = || write(&image, &options, &mut target);
+                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+                    };
+                    let error = attempt(false).unwrap().unwrap_err();
+                    let kind = |error| matches!(error, ImageError::Io(error) if error.kind() == ErrorKind::StorageFull);
+                    assert!(kind(error), "{left} of {length}");
+                    let panic = attempt(true).unwrap_err();
+                    assert_eq!(panic.downcast_ref::<&str>(), Some(&"the target's own"), "{left} of {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn profiles_of_several_parts_come_back() {
+        let pool = pool();
+        let mut image = picture(&pool, Mode::RGB, 30, 20);
+        for bytes in [PROFILE_PART, PROFILE_PART + 1, 3 * PROFILE_PART] {
+            let icc: Vec<u8> = (0..bytes).map(|i| (i * 7 % 251) as u8).collect();
+            image.metadata_mut().icc = Some(icc);
+            for write in WRITERS {
+                let file = written(write, &image, &SaveOptions::default());
+                let back = Image::decode(&pool, &file, &OpenOptions::default()).unwrap();
+                assert_eq!(back.metadata().icc, image.metadata().icc);
+            }
+        }
+        image.metadata_mut().icc = Some(vec![0; MOST_PROFILE + 1]);
+        let mut bytes = Vec::new();
+        let refused = image.encode(Format::Jpeg, &SaveOptions::default(), &mut bytes);
+        assert!(matches!(refused, Err(ImageError::Setting { .. })) && bytes.is_empty());
+    }
+
+    /// Its coefficients are not kept from one pass to the next.
+    #[test]
+    fn without_an_assembler_the_best_codes_take_no_memory_of_the_size_of_the_picture() {
+        let mut settings = gabion_blocks::Settings::default();
+        settings.total_limit = 8 << 20;
+        let pool = gabion_blocks::Pool::new(gabion_blocks::system(), settings).unwrap();
+        let image = picture(&pool, Mode::RGB, 1024, 1024);
+        written(rusty::write, &image, &SaveOptions { optimized: true, ..SaveOptions::default() });
     }
 
     /// The encoder would take each second pixel for two.

@@ -8,7 +8,7 @@ use mozjpeg::qtable::{AnnexK_Chroma, AnnexK_Luma};
 use mozjpeg::{ColorSpace, Compress, Marker};
 
 use super::{SaveOptions, metadata, padded_samples};
-use crate::encode::Subsampling;
+use crate::encode::{PROFILE_PART, Subsampling};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
@@ -17,9 +17,6 @@ use crate::mode::Mode;
 
 /// Below this the library's steps get wider than a byte, which only few readers take.
 const LEAST_PLAIN_QUALITY: u8 = 24;
-
-/// Bytes of a profile in one segment: it tells its length in two bytes, which count, and the profile's name and place take 14.
-const PROFILE_PART: usize = 65_535 - 2 - 14;
 
 /// What the library's errors begin with. Other panics are those of `out`.
 const LIBRARYS: &str = "libjpeg fatal error: ";
@@ -48,8 +45,8 @@ fn rows(image: &Image, options: &SaveOptions, out: Told<'_>) -> io::Result<()> {
     }
     if let Some(icc) = metadata.icc {
         let parts = icc.chunks(PROFILE_PART);
-        let count = u8::try_from(parts.len()).map_err(|_| io::Error::other("the ICC profile is too long for JPEG"))?;
-        for (number, part) in (1..=count).zip(parts) {
+        let count = parts.len() as u8;
+        for (number, part) in (1..).zip(parts) {
             started.write_marker(Marker::APP(2), &[b"ICC_PROFILE\0", &[number, count][..], part].concat());
         }
     }
@@ -98,26 +95,41 @@ fn settings(image: &Image, options: &SaveOptions) -> Compress {
     settings
 }
 
-/// Bytes that the library takes for itself: the coefficients, two bytes each, where they are written in more than one scan. Else
-/// some rows.
+/// Bytes that the library takes for itself where it goes over the picture more than once: the coefficients, two bytes each, and
+/// those again from before they were rounded, for a search that is off but has its room. Else some rows.
 fn bytes_beside(image: &Image, options: &SaveOptions) -> u64 {
     if !options.progressive && !options.optimized {
         return u64::from(image.width()) * 64;
     }
-    let halves = match (image.mode(), options.subsampling) {
-        (Mode::L, _) => 2,
-        (Mode::CMYK, _) => 8,
-        (_, Subsampling::Full) => 6,
-        (_, Subsampling::HalfWidth) => 4,
-        (_, Subsampling::Half) => 3,
+    let bytes = match (image.mode(), options.subsampling) {
+        (Mode::L, _) => 4,
+        (Mode::CMYK, _) => 16,
+        (_, Subsampling::Full) => 12,
+        (_, Subsampling::HalfWidth) => 8,
+        (_, Subsampling::Half) => 6,
     };
-    padded_samples(image) * halves
+    padded_samples(image) * bytes
 }
 
 /// Where the file goes. The library tells of an error that there was one, so it is kept here.
 struct Told<'a> {
     out: &'a mut dyn Write,
     failed: &'a Cell<Option<io::Error>>,
+}
+
+impl Write for Told<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.out.write(bytes) {
+            // It is written once more.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            done => self.noted(done),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.out.flush();
+        self.noted(done)
+    }
 }
 
 impl Told<'_> {
@@ -127,22 +139,5 @@ impl Told<'_> {
             self.failed.set(Some(error));
             kind.into()
         })
-    }
-}
-
-impl Write for Told<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let done = self.out.write(bytes);
-        if matches!(&done, Err(error) if error.kind() == io::ErrorKind::Interrupted) { done } else { self.noted(done) }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let done = self.out.write_all(bytes);
-        self.noted(done)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let done = self.out.flush();
-        self.noted(done)
     }
 }
