@@ -27,6 +27,8 @@ pub struct Jpeg<'a> {
     bytes: &'a [u8],
     frame: Frame,
     eighths: u8,
+    /// Whether the planes are decoded, at full size.
+    planes: bool,
     header: Header,
     limits: Limits,
 }
@@ -58,15 +60,16 @@ impl<'a> Jpeg<'a> {
         }
         limits.check_bytes(coefficient_bytes(&frame))?;
         let metadata = std::mem::take(&mut frame.metadata);
+        let planes = matches!(frame.colors, Colors::Grey | Colors::YCbCr);
         let header = Header {
             format: Format::Jpeg,
             width,
             height,
-            layers: layers(&frame, 8),
+            layers: layers(&frame, 8, planes),
             orientation: metadata.orientation(),
             metadata,
         };
-        Ok(Self { bytes, frame, eighths: 8, header, limits: *limits })
+        Ok(Self { bytes, frame, eighths: 8, planes, header, limits: *limits })
     }
 }
 
@@ -75,13 +78,13 @@ fn coefficient_bytes(frame: &Frame) -> u64 {
     if frame.gathered { frame.samples() * COEFFICIENT_BYTES } else { 0 }
 }
 
-/// What comes of the frame at `eighths` of its size.
-fn layers(frame: &Frame, eighths: u8) -> Layers {
+/// What comes of the frame at `eighths` of its size, of its planes or of pixels.
+fn layers(frame: &Frame, eighths: u8, planes: bool) -> Layers {
     let (width, height) = (frame.width as usize, frame.height as usize);
     let scaled = Sides::part_of((width, height), [(usize::from(eighths), 8); 2]);
     let mode = match frame.colors {
         Colors::Grey => Mode::L,
-        Colors::YCbCr if eighths == 8 => {
+        Colors::YCbCr if planes => {
             let most = |side: fn(&(usize, usize)) -> usize| frame.sampling.iter().map(side).max().unwrap_or(1);
             let (across, down) = (most(|s| s.0), most(|s| s.1));
             let plane = |index: usize| {
@@ -102,19 +105,17 @@ impl Decode for Jpeg<'_> {
     }
 
     fn keep_size(&mut self) {
-        if JPEG_SIMD && self.frame.colors == Colors::YCbCr && self.frame.suits_libjpeg() {
-            let (width, height) = (self.frame.width as usize, self.frame.height as usize);
-            self.header.layers = Layers::Pixels(Mode::RGB, Sides::covered(width, height));
-        }
+        self.planes &= !JPEG_SIMD || !self.frame.suits_libjpeg();
+        self.header.layers = layers(&self.frame, self.eighths, self.planes);
     }
 
     fn shrink(&mut self, least: (f64, f64)) {
         // The other scales are slower than the next of these. Where the planes can be had strip by strip, half the size
         // costs as much as the full one without SIMD, which is better.
-        let planes = self.frame.process == Process::Sequential && !matches!(self.frame.colors, Colors::Cmyk { .. });
-        let scales: &[u8] = match (planes, self.frame.suits_libjpeg()) {
-            (true, false) => &[],
-            (true, true) if !JPEG_SIMD => &[1, 2],
+        let sequential = self.planes && self.frame.process == Process::Sequential;
+        let scales: &[u8] = match self.frame.suits_libjpeg() {
+            false if self.planes => &[],
+            true if sequential && !JPEG_SIMD => &[1, 2],
             _ => &[1, 2, 4],
         };
         let enough = |eighths: &&u8| {
@@ -122,7 +123,8 @@ impl Decode for Jpeg<'_> {
             side(self.frame.width) >= least.0 && side(self.frame.height) >= least.1
         };
         self.eighths = scales.iter().find(enough).copied().unwrap_or(8);
-        self.header.layers = layers(&self.frame, self.eighths);
+        self.planes &= self.eighths == 8;
+        self.header.layers = layers(&self.frame, self.eighths, self.planes);
     }
 
     fn drop_colors(&mut self) {
@@ -133,17 +135,13 @@ impl Decode for Jpeg<'_> {
     }
 
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
-        let planes = match (self.frame.colors, &self.header.layers) {
-            (_, Layers::Planes(_)) => Some(3),
-            (Colors::Grey, _) if self.eighths == 8 => Some(1),
-            _ => None,
-        };
         // The library that gives planes keeps what came of the scans before beside the one at hand.
-        let beside = coefficient_bytes(&self.frame) * if planes.is_some() { 2 } else { 1 };
+        let beside = coefficient_bytes(&self.frame) * if self.planes { 2 } else { 1 };
         self.limits.check_bytes(beside)?;
         let _room = room_beside(pool, beside)?;
-        if let Some(count) = planes {
-            return planes::rows(self.bytes, (self.frame.width, self.frame.height), count, pool, assembly);
+        if self.planes {
+            let size = (self.frame.width, self.frame.height);
+            return planes::rows(self.bytes, size, self.frame.sampling.len(), pool, assembly);
         }
         let inverted = self.frame.colors == Colors::Cmyk { inverted: true };
         scaled::rows(self.bytes, self.header.layers.mode(), inverted, self.eighths, assembly)
