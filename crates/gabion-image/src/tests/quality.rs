@@ -168,8 +168,8 @@ fn a_streamed_picture_is_the_one_that_was_decoded_first() {
                 let then = whole.thumbnail(size, size, how).unwrap();
                 let full = OpenOptions { scaled: false, ..OpenOptions::thumbnail(size, size) };
                 let streamed = Image::decode(&pool, &bytes, &full).unwrap();
-                if format == Format::Jpeg && mode == Mode::RGB {
-                    // Planes are filtered before they become colours, and not after.
+                if format == Format::Jpeg && mode != Mode::CMYK {
+                    // Planes are filtered before they become colours, and not after; who decodes them may round otherwise.
                     assert!(psnr(&streamed, &then) > 46.0, "{format} {mode} {size}: {}", psnr(&streamed, &then));
                 } else {
                     assert_same(&streamed, &then);
