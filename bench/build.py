@@ -176,7 +176,8 @@ def _tag_of(python: str) -> str:
 
 
 def _fingerprint() -> str:
-    digest = hashlib.sha256()
+    # What was built without NASM is another build.
+    digest = hashlib.sha256(str(shutil.which("nasm", path=_path())).encode())
     for name in SOURCES:
         top = ROOT / name
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
@@ -186,9 +187,12 @@ def _fingerprint() -> str:
     return digest.hexdigest()
 
 
+def _path() -> str:
+    """Where a build finds its tools. NASM, which JPEG is built with, may lie beside this interpreter: see scripts/nasm."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+
+
 def _call(command: list[str]) -> None:
-    # NASM, which JPEG is built with, may lie beside this interpreter: see scripts/nasm.
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": path})
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": _path()})
     if done.returncode != 0:
         raise BuildFailed(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr).strip()[-4000:]}")
