@@ -188,7 +188,7 @@ def _fingerprint() -> str:
 
 
 def _path() -> str:
-    """Where a build finds its tools. NASM, which JPEG is built with, may lie beside this interpreter: see scripts/nasm."""
+    """Where a build finds its tools: NASM, for JPEG, may lie beside this interpreter, as scripts/nasm puts it."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
 
 
