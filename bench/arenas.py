@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 import build
-from harness import Bar, Options, Plan, Result, Run
+from bars import Bar
+from harness import Options, Plan, Result, Run
 
 TITLE = "small images from many threads, in Python"
 

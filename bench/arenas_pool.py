@@ -10,7 +10,8 @@ from pathlib import Path
 
 import allocators
 import build
-from harness import Bar, Options, Plan, Result
+from bars import Bar
+from harness import Options, Plan, Result
 
 TITLE = "small images from many threads"
 

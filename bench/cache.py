@@ -13,8 +13,9 @@ from pathlib import Path
 
 import build
 import cache_traces
+from bars import BEST_PEER, Bar
 from cache_peers import SUBJECTS
-from harness import BEST_PEER, Bar, Options, Plan, Result, Run
+from harness import Options, Plan, Result, Run
 from peers.base import Missing
 
 TITLE = "a cache bounded in bytes"

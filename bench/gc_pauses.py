@@ -14,8 +14,9 @@ from pathlib import Path
 
 import build
 import machine
+from bars import Bar
 from gc_runs import BATCH, TRAFFIC
-from harness import Bar, Options, Plan, Result, Run
+from harness import Options, Plan, Result, Run
 
 TITLE = "collector pauses beside millions of objects"
 

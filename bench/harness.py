@@ -22,10 +22,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bars import Bar, find_row, judge
+
 BENCH = Path(__file__).resolve().parent
-DEFAULT_ROUNDS = 5
-# The other side of a bar that is against all peers; see `Bar`.
-BEST_PEER = "best peer"
+DEFAULT_ROUNDS, MOST_ROUNDS = 5, 15
 
 
 @dataclass
@@ -34,6 +34,7 @@ class Options:
 
     quick: bool = False
     rounds: int = DEFAULT_ROUNDS
+    most_rounds: int = MOST_ROUNDS
     installed: bool = False
     cases: list[str] = field(default_factory=list)
     minutes: float | None = None
@@ -75,22 +76,6 @@ class RunFailed(Exception):
     """A run crashed or gave a wrong answer; its message ends with what it wrote to stderr."""
 
 
-@dataclass(frozen=True)
-class Bar:
-    """``row / against`` must be at least (or at most) ``limit``; without ``against``, the row itself must.
-
-    A side is ``(case, subject, metric)``; a subject matches when a row's subject starts with it, so that a peer is
-    named without its version. ``BEST_PEER`` on the other side is whichever peer does best there. ``floor`` is the row
-    that shows what is possible.
-    """
-
-    row: tuple[str, str, str]
-    sense: str
-    limit: float
-    against: tuple[str, str, str] | None = None
-    floor: tuple[str, str, str] | None = None
-
-
 @dataclass
 class Plan:
     """What a benchmark will do."""
@@ -117,55 +102,67 @@ class Result:
 
     def row(self, key: tuple[str, str, str]) -> dict | None:
         """The row of ``(case, subject, metric)``, where the subject may lack its version."""
-        case, subject, metric = key
-        for row in self.rows:
-            if row["case"] == case and row["metric"] == metric and row["subject"].startswith(subject):
-                return row
-        return None
-
-    def other_side(self, bar: Bar) -> dict | None:
-        """The row that ``bar`` is against."""
-        if bar.against is None or bar.against[1] != BEST_PEER:
-            return self.row(bar.against) if bar.against else None
-        case, _, metric = bar.against
-        peers = [
-            row
-            for row in self.rows
-            if (row["case"], row["metric"]) == (case, metric) and not row["subject"].startswith(("gabion", "floor"))
-        ]
-        # A bar from below is on something that is better when larger.
-        best = max if bar.sense == ">=" else min
-        return best(peers, key=lambda row: row["median"], default=None)
+        return find_row(self.rows, key)
 
 
 def run_rounds(plan: Plan, options: Options) -> tuple[list[dict], list[str], dict]:
-    """Run the plan round by round; return rows, failures, and what runs reported beside their metrics."""
-    wanted = [run for run in plan.runs if options.wants(run.case)]
-    found: dict[tuple[str, str, str, str], list[float]] = {}
-    extras: dict[tuple[str, str], list[dict]] = {}
-    failed: dict[int, str] = {}
-    began = time.monotonic()
+    """Run the plan round by round; return rows, failures, and what runs reported beside their metrics.
+
+    After ``options.rounds`` come further ones, of the cases whose bars the rounds so far do not decide, whether they
+    look met or missed, until ``options.most_rounds``.
+    """
+    rounds = _Rounds([run for run in plan.runs if options.wants(run.case)])
     for turn in range(options.rounds):
+        rounds.take([run for run in rounds.runs if turn < (run.rounds or options.rounds)], turn, options.rounds)
+    for turn in range(options.rounds, options.most_rounds):
+        again = rounds.undecided(plan.bars)
+        if not again:
+            break
+        rounds.take(again, turn, options.most_rounds)
+    _progress("")
+    return rounds.rows(), list(rounds.failed.values()), rounds.extras
+
+
+class _Rounds:
+    """What the rounds so far have brought."""
+
+    def __init__(self, runs: list[Run]) -> None:
+        self.runs = runs
+        self.extras: dict[tuple[str, str], list[dict]] = {}
+        self.failed: dict[int, str] = {}
+        self._found: dict[tuple[str, str, str, str], list[float]] = {}
+        self._began = time.monotonic()
+
+    def take(self, runs: list[Run], turn: int, of: int) -> None:
+        """Run each of ``runs`` once."""
         # Each round starts one subject further on, so that none always runs after the same neighbour.
-        for run in _rotated(wanted, turn):
-            if id(run) in failed or turn >= (run.rounds or options.rounds):
+        for run in _rotated(runs, turn):
+            if id(run) in self.failed:
                 continue
-            _progress(
-                f"round {turn + 1}/{options.rounds}  {time.monotonic() - began:5.0f} s  {run.case}: {run.subject}"
-            )
+            spent = time.monotonic() - self._began
+            _progress(f"round {turn + 1}/{of}  {spent:5.0f} s  {run.case}: {run.subject}")
             try:
                 report = run.execute()
             except RunFailed as error:
-                failed[id(run)] = str(error)
+                self.failed[id(run)] = str(error)
                 continue
             for metric, (value, unit) in report.pop("metrics").items():
-                found.setdefault((run.case, run.subject, metric, unit), []).append(value)
+                self._found.setdefault((run.case, run.subject, metric, unit), []).append(value)
             if report:
-                extras.setdefault((run.case, run.subject), []).append(report)
-    _progress("")
-    order = {(run.case, run.subject): place for place, run in enumerate(wanted)}
-    rows = [_row(key, values) for key, values in sorted(found.items(), key=lambda item: order[item[0][:2]])]
-    return rows, list(failed.values()), extras
+                self.extras.setdefault((run.case, run.subject), []).append(report)
+
+    def rows(self) -> list[dict]:
+        """A row for each metric, in the order of the plan."""
+        order = {(run.case, run.subject): place for place, run in enumerate(self.runs)}
+        found = sorted(self._found.items(), key=lambda item: order[item[0][:2]])
+        return [_row(key, values) for key, values in found]
+
+    def undecided(self, bars: list[Bar]) -> list[Run]:
+        """All runs of the cases that need further rounds; none of those that have a number of rounds of their own."""
+        rows, fixed = self.rows(), {run.case for run in self.runs if run.rounds}
+        outcomes = (judge(bar, rows) for bar in bars if not bar.cases() & fixed)
+        cases = set().union(*(outcome.bar.cases() for outcome in outcomes if not outcome.decided))
+        return [run for run in self.runs if run.case in cases]
 
 
 def _rotated(runs: list[Run], turn: int) -> Iterable[Run]:
@@ -184,6 +181,7 @@ def _row(key: tuple[str, str, str, str], values: list[float]) -> dict:
         "min": min(values),
         "max": max(values),
         "rounds": len(values),
+        "values": values,
     }
 
 

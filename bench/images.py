@@ -10,7 +10,8 @@ from pathlib import Path
 import build
 import images_photos
 import images_subjects
-from harness import BEST_PEER, Bar, Options, Plan, Result, Run
+from bars import BEST_PEER, Bar
+from harness import Options, Plan, Result, Run
 
 TITLE = "photographs to thumbnails"
 

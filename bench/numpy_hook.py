@@ -11,7 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 import build
-from harness import Bar, Options, Plan, Result, Run
+from bars import Bar
+from harness import Options, Plan, Result, Run
 from numpy_runs import OPERATIONS
 
 TITLE = "NumPy on the pool"

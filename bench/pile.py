@@ -13,7 +13,8 @@ from pathlib import Path
 
 import build
 import peers
-from harness import Bar, Options, Plan, Result, Run
+from bars import Bar
+from harness import Options, Plan, Result, Run
 
 TITLE = "a live object store"
 

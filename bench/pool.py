@@ -10,7 +10,8 @@ from pathlib import Path
 
 import allocators
 import build
-from harness import Bar, Options, Plan, Result, Run
+from bars import Bar
+from harness import Options, Plan, Result, Run
 
 TITLE = "blocks and buffers"
 

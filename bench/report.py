@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
-from harness import BEST_PEER, Bar, Result
+from bars import BEST_PEER, Bar, Outcome, judge, other_side
+from harness import Result
 
 _LOWER_IS_BETTER_UNITS = ("B", "MiB", "ns", "µs", "ms", "s")
 _LOWER_IS_BETTER = ("memory_vs_start", "reserved_vs_start", "idle_vs_start", "rss_growth", "allocations")
@@ -42,33 +42,8 @@ machine vary from run to run: only ratios within one run count.
 """
 
 
-@dataclass
-class Outcome:
-    """A bar after the run: its value, and whether that is enough; ``value`` is None when a side was not measured."""
-
-    bar: Bar
-    value: float | None
-    met: bool
-
-
-def judge(result: Result) -> list[Outcome]:
-    """Hold every bar against the rows."""
-    return [_judge_one(bar, result) for bar in result.bars]
-
-
-def _judge_one(bar: Bar, result: Result) -> Outcome:
-    row = result.row(bar.row)
-    against = result.other_side(bar)
-    if row is None or (bar.against and against is None):
-        return Outcome(bar, None, False)
-    if against is None:
-        value = row["median"]
-    elif against["median"] == 0:
-        # Only pauses can be zero: equal when both are, else infinitely worse.
-        value = 1.0 if row["median"] == 0 else float("inf")
-    else:
-        value = row["median"] / against["median"]
-    return Outcome(bar, value, value >= bar.limit if bar.sense == ">=" else value <= bar.limit)
+def _outcomes(result: Result) -> list[Outcome]:
+    return [judge(bar, result.rows) for bar in result.bars]
 
 
 def losses(result: Result) -> list[str]:
@@ -120,7 +95,9 @@ def _bar_text(outcome: Outcome, result: Result, floor: bool = True) -> str:
     if outcome.value is None:
         return f"not measured ({sign} {needed})"
     value = f"{outcome.value:.3g}×" if bar.against else number(outcome.value, unit)
-    words = f"{'met' if outcome.met else 'MISSED'} {value} ({sign} {needed}"
+    words = (
+        f"{'met' if outcome.met else 'MISSED'} {value}{'' if outcome.decided else ', within noise'} ({sign} {needed}"
+    )
     if bar.against:
         words += " " + _name_of_other(bar, result)
     least = result.row(bar.floor) if floor and bar.floor else None
@@ -130,7 +107,7 @@ def _bar_text(outcome: Outcome, result: Result, floor: bool = True) -> str:
 def _name_of_other(bar: Bar, result: Result) -> str:
     case, subject, metric = bar.against
     if subject == BEST_PEER:
-        best = result.other_side(bar)
+        best = other_side(bar, result.rows)
         return f"{subject}, {best['subject']}" if best else subject
     if subject != bar.row[1]:
         return subject
@@ -140,7 +117,7 @@ def _name_of_other(bar: Bar, result: Result) -> str:
 def _bars_of_rows(result: Result, floor: bool = True) -> dict[int, str]:
     """The identity of a row to what its bars say, with the floor beside them or without."""
     found: dict[int, list[str]] = {}
-    for outcome in judge(result):
+    for outcome in _outcomes(result):
         found.setdefault(id(result.row(outcome.bar.row)), []).append(_bar_text(outcome, result, floor))
     return {row: "; ".join(texts) for row, texts in found.items()}
 
@@ -177,12 +154,12 @@ def pivoted(result: Result) -> list[list[tuple[str, ...]]]:
 
 
 def _count(result: Result) -> str:
-    measured = [outcome for outcome in judge(result) if outcome.value is not None]
+    measured = [outcome for outcome in _outcomes(result) if outcome.value is not None]
     return f"{sum(outcome.met for outcome in measured)} of {len(measured)} measured bars met"
 
 
 def _summary(result: Result) -> list[tuple[str, list[str]]]:
-    outcomes = judge(result)
+    outcomes = _outcomes(result)
     measured = [out for out in outcomes if out.value is not None]
     missed = [out for out in measured if not out.met]
 
@@ -221,7 +198,8 @@ def print_result(result: Result) -> None:
 
 def as_json(result: Result) -> dict:
     """The result in the format that every benchmark writes."""
-    return {"name": result.name, "rows": result.rows, "machine": result.machine}
+    rows = [{name: figure for name, figure in row.items() if name != "values"} for row in result.rows]
+    return {"name": result.name, "rows": rows, "machine": result.machine}
 
 
 def write_page(result: Result, command: str, pictures: list[Path], folder: Path) -> None:

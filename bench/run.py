@@ -11,7 +11,7 @@ from pathlib import Path
 import build
 import machine
 import report
-from harness import DEFAULT_ROUNDS, Options, Result, run_rounds
+from harness import DEFAULT_ROUNDS, MOST_ROUNDS, Options, Result, run_rounds
 
 # Benchmark name to the module that plans it.
 BENCHMARKS = {
@@ -38,7 +38,13 @@ def main() -> int:
         return 0
     cases = arguments.case + ["scale"] * arguments.scale
     options = Options(
-        arguments.quick, arguments.rounds, arguments.installed, cases, arguments.minutes, arguments.photos
+        quick=arguments.quick,
+        rounds=arguments.rounds,
+        most_rounds=arguments.rounds if arguments.quick else arguments.most_rounds,
+        installed=arguments.installed,
+        cases=cases,
+        minutes=arguments.minutes,
+        photos=arguments.photos,
     )
     results = []
     for name in BENCHMARKS if arguments.all else [arguments.name]:
@@ -73,6 +79,8 @@ def _command(name: str, options: Options) -> str:
     """The command that does the same again."""
     words = ["python bench/run.py", name, *["--quick"] * options.quick]
     words += ["--rounds", str(options.rounds)] if options.rounds != DEFAULT_ROUNDS else []
+    if options.most_rounds != MOST_ROUNDS and not options.quick:
+        words += ["--most-rounds", str(options.most_rounds)]
     words += [word for case in options.cases for word in ("--case", f'"{case}"')]
     words += ["--minutes", f"{options.minutes:g}"] if options.minutes is not None else []
     return " ".join(words)
@@ -103,6 +111,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="run every benchmark")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a minute instead of many")
     parser.add_argument("--rounds", type=int, default=DEFAULT_ROUNDS, help=f"rounds (default {DEFAULT_ROUNDS})")
+    parser.add_argument(
+        "--most-rounds",
+        type=int,
+        default=MOST_ROUNDS,
+        metavar="N",
+        help=f"rounds at most, for bars that --rounds do not decide; none further with --quick (default {MOST_ROUNDS})",
+    )
     parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases that contain TEXT")
     parser.add_argument("--scale", action="store_true", help="gc: only the row that fills 20 GiB")
     parser.add_argument("--minutes", type=float, metavar="N", help="pool, images: how long the load of a service lasts")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 import build
-from harness import BEST_PEER, Bar, Options, Plan, Result, Run
+from bars import BEST_PEER, Bar
+from harness import Options, Plan, Result, Run
 
 TITLE = "small objects"
 

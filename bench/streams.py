@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import build
-from harness import BEST_PEER, Bar, Options, Plan, Result, Run
+from bars import BEST_PEER, Bar
+from harness import Options, Plan, Result, Run
 
 TITLE = "I/O without allocation"
 
