@@ -80,7 +80,18 @@ def test_a_terminal_that_is_not_utf_8_and_a_full_disk(pictures: Path, tmp_path: 
     assert ends("tour", "--help", stdout=subprocess.PIPE, env={**os.environ, "PYTHONIOENCODING": "ascii"}) == (0, "")
     with open("/dev/full", "w") as full:
         code, told = ends("thumbnails", pictures, tmp_path / "small", stdout=full)
-    assert (code, told) == (2, "gabion: [Errno 28] No space left on device\n")
+    assert (code, told) == (1, "gabion: standard output: No space left on device\n")
+    assert len(list((tmp_path / "small").iterdir())) == 3
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_whoever_reads_the_output_goes(more: list[str], pictures: Path, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [*COMMAND, "thumbnails", str(pictures), str(tmp_path / "small"), *more]
+    with os.fdopen(write, "w") as gone:
+        done = subprocess.run(command, check=False, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=HANGS)
+    assert (done.returncode, done.stderr) == (1, "")
     assert len(list((tmp_path / "small").iterdir())) == 3
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import random
 import sys
 from typing import Any
 
@@ -354,3 +355,15 @@ def test_pillow_takes_arrow(mode: str) -> None:
         pytest.skip("this Pillow knows no Arrow")
     image = gradient(mode, (31, 17))
     assert pillow.fromarrow(image, mode, image.size).tobytes() == image.to_bytes()
+
+
+def test_thumbnails_are_as_large_as_those_of_pillow() -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    chance = random.Random(11)
+    for size, most in [((3, 100), (50, 50)), ((10, 2), (7, 3)), ((10, 7), (2, 2))] + [
+        ((chance.randint(1, 60), chance.randint(1, 60)), (chance.randint(1, 40), chance.randint(1, 40)))
+        for _ in range(2000)
+    ]:
+        expected = pillow.new("L", size)
+        expected.thumbnail(most)
+        assert Image.new("L", size).thumbnail(most).size == expected.size, (size, most)

@@ -323,6 +323,32 @@ def test_what_can_be_decoded_of_a_damaged_file() -> None:
     assert bytes(part.row(5)) == bytes(image.row(5))
 
 
+def tiff_with(extra: int, mode: str, pixel: bytes) -> bytes:
+    """A file of one pixel that says of the sample beyond its colours: 0 something else, 1 premultiplied alpha, 2 alpha."""
+    file = io.BytesIO()
+    pytest.importorskip("PIL.Image").frombytes(mode, (1, 1), pixel).save(file, "TIFF")
+    tag = struct.pack("<HHI", 338, 3, 1)
+    assert file.getvalue().count(tag + b"\2\0") == 1
+    return file.getvalue().replace(tag + b"\2\0", tag + bytes([extra, 0]))
+
+
+@pytest.mark.parametrize(
+    ("extra", "mode", "stored", "opened", "expected"),
+    [
+        (2, "RGBA", [50, 100, 25, 128], "RGBA", [50, 100, 25, 128]),
+        (1, "RGBA", [50, 100, 25, 128], "RGBA", [100, 199, 50, 128]),
+        (1, "RGBA", [50, 100, 25, 0], "RGBA", [255, 255, 255, 0]),
+        (0, "RGBA", [50, 100, 25, 128], "RGB", [50, 100, 25]),
+        (2, "LA", [50, 128], "LA", [50, 128]),
+        (1, "LA", [50, 128], "LA", [100, 128]),
+        (0, "LA", [50, 0], "L", [50]),
+    ],
+)
+def test_alpha_of_tiff(extra: int, mode: str, stored: list[int], opened: str, expected: list[int]) -> None:
+    image = Image.open(tiff_with(extra, mode, bytes(stored)))
+    assert (image.mode, list(image.to_bytes())) == (opened, expected)
+
+
 def test_what_is_no_image(tmp_path: Path) -> None:
     for content in (b"x", b"<xml/>", bytes(1000), b"<" * 5000):
         with pytest.raises(ImageError, match="no image format that is known here: JPEG, PNG, WebP"):

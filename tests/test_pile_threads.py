@@ -2,6 +2,8 @@
 
 import contextlib
 import random
+import subprocess
+import sys
 import threading
 import time
 from array import array
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from many_threads import SECONDS, run, until
 from model import LONG, Plain, Slotted, check_equations
+from patience import HANGS
 
 import gabion
 
@@ -108,6 +111,23 @@ def test_everything_at_once_on_the_same_pointers(count: int) -> None:
 def check_sizes(pile: gabion.Pile, pointer: int) -> None:
     with contextlib.suppress(gabion.PointerError):
         assert 0 < pile.size_of(pointer) < 30_000
+
+
+def test_the_first_use_of_all_in_a_thread_with_the_smallest_stack() -> None:
+    """Whatever is made once for a process must not be large on the stack of the thread that makes it."""
+    source = """
+import threading, gabion, pickle
+value = {"name": [1, (2, b"x" * 9000)]}
+pickle.loads(pickle.dumps(value))
+pile, got = gabion.Pile(), []
+threading.stack_size(32 << 10)
+thread = threading.Thread(target=lambda: got.append(pile.get(pile.put(value))))
+thread.start()
+thread.join()
+assert got == [value]
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=HANGS)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_of_many_threads_that_pop_one_gets_the_object() -> None:

@@ -248,6 +248,7 @@ def test_as_json(photos: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert (told["name"], told["made"], told["skipped"]) == ("thumbnails", 4, 0)
     assert [failed["source"] for failed in told["failed"]] == [str(photos / "empty.png")]
+    assert told["interrupted"] is False
     assert told["read_bytes"] == sum((photos / name).stat().st_size for name in FLAT)
     assert told["seconds"] > 0
 
@@ -255,8 +256,27 @@ def test_as_json(photos: Path, tmp_path: Path) -> None:
 def test_two_with_one_name(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gradient("RGB", (10, 10)).save(photos / "wide.png")
     assert main(["thumbnails", str(photos), str(tmp_path / "small"), "--format", "jpeg"]) == 1
-    assert "would have the name of that of" in capsys.readouterr().err
+    assert "would have the name of that of" in (told := capsys.readouterr().err)
+    assert "; use --format same" in told
     assert len(made(tmp_path / "small")) == 4
+
+
+def test_two_with_one_name_in_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("PIL.Image").new("L", (1, 1)).save(tmp_path / "a.gif")
+    gradient("RGB", (10, 10)).save(tmp_path / "a.png")
+    for kind in ("png", "same"):
+        assert main(["thumbnails", str(tmp_path), str(tmp_path / kind), "--format", kind]) == 1
+        assert "; give it another DST" in capsys.readouterr().err
+
+
+def test_what_is_no_thumbnail_does_not_count_as_one(photos: Path, tmp_path: Path) -> None:
+    target = tmp_path / "small"
+    (target / "wide.jpg").mkdir(parents=True)
+    (target / "small.bmp").touch()
+    done = run(photos, target)
+    assert done.returncode == 1
+    assert f"{len(FLAT) - 1} made, 1 failed" in done.stdout
+    assert "Is a directory" in done.stderr
 
 
 def test_thumbnails_of_thumbnails_are_not_made(photos: Path) -> None:
@@ -453,9 +473,13 @@ def test_a_target_that_cannot_be_made(photos: Path, tmp_path: Path, capsys: pyte
     assert "Not a directory" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_leaves_whole_files_only(number: signal.Signals, times: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "times", "as_json"),
+    [(signal.SIGINT, 1, False), (signal.SIGINT, 3, False), (signal.SIGTERM, 3, False), (signal.SIGTERM, 1, True)],
+)
+def test_an_interrupt_leaves_whole_files_only(
+    number: signal.Signals, times: int, as_json: bool, tmp_path: Path
+) -> None:
     photos, target = tmp_path / "photos", tmp_path / "small"
     photos.mkdir()
     noise("RGB", (1500, 1000)).save(photos / "0.png", compression="fast")
@@ -463,7 +487,7 @@ def test_an_interrupt_leaves_whole_files_only(number: signal.Signals, times: int
         os.link(photos / "0.png", photos / f"{copy}.png")
     for _ in range(5):
         running = subprocess.Popen(
-            [*COMMAND, str(photos), str(target), "--width", "900"],
+            [*COMMAND, str(photos), str(target), "--width", "900", *["--json"] * as_json],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -477,6 +501,10 @@ def test_an_interrupt_leaves_whole_files_only(number: signal.Signals, times: int
             break
         shutil.rmtree(target)  # this process had no time to run until that one had made them all
     assert running.returncode == 128 + number
+    if as_json:
+        assert json.loads(out)["interrupted"] is True
+        out, _, err = err.partition("gabion:")
+        err = "gabion:" + err
     assert "made; the same command continues" in out
     assert err == "gabion: interrupted\n"
     there = made(target)

@@ -220,7 +220,7 @@ fn premultiply(mode: Mode, row: &mut [u8]) {
 }
 
 /// Undoes [`premultiply`], as far as rounding allows.
-fn unpremultiply(mode: Mode, row: &mut [u8]) {
+pub(crate) fn unpremultiply(mode: Mode, row: &mut [u8]) {
     match mode {
         Mode::LA => row.as_chunks_mut().0.iter_mut().for_each(|[l, a]| *l = quotient((*l).into(), (*a).into()) as u8),
         Mode::RGBA => wide(Unpremultiplied(row.as_chunks_mut().0)),

@@ -41,8 +41,9 @@ impl Format {
         Self::of_name(path.extension()?.to_str()?)
     }
 
-    /// The format of this name or extension, in any case: `"jpeg"`, `"JPG"`, `"webp"`.
+    /// The format of this name or extension, in any case, with a dot or without: `"jpeg"`, `"JPG"`, `".webp"`.
     pub fn of_name(name: &str) -> Option<Self> {
+        let name = name.strip_prefix('.').unwrap_or(name);
         Some(match name.to_ascii_lowercase().as_str() {
             "jpg" | "jpeg" | "jpe" | "jfif" => Self::Jpeg,
             "png" => Self::Png,

@@ -8,11 +8,26 @@ use crate::resample::{Filter, Resampling, take_nearest};
 use crate::sides::{Layers, Sides};
 
 /// The largest size of the same shape within `most`, never larger than `size`, at least 1 × 1.
+///
+/// The shorter side is rounded to whichever neighbour is nearer in shape, as Pillow does, so that both give the same sizes.
 pub(crate) fn fit(size: (u32, u32), most: (u32, u32)) -> (u32, u32) {
-    let (width, height) = (f64::from(size.0), f64::from(size.1));
-    let scale = (f64::from(most.0) / width).min(f64::from(most.1) / height).min(1.0);
-    let side = |old: f64, most: u32| ((old * scale).round() as u32).clamp(1, most.max(1));
-    (side(width, most.0), side(height, most.1))
+    let most = (most.0.max(1), most.1.max(1));
+    if size.0 <= most.0 && size.1 <= most.1 {
+        return size;
+    }
+    let shape = f64::from(size.0) / f64::from(size.1);
+    let (width, height) = (f64::from(most.0), f64::from(most.1));
+    if width / height >= shape {
+        (nearer(height * shape, |width| (shape - width / height).abs()), most.1)
+    } else {
+        (most.0, nearer(width / shape, |height| if height == 0.0 { 0.0 } else { (shape - width / height).abs() }))
+    }
+}
+
+/// The whole number beside `side` that is less off, the lower one of two that are equally so, at least 1.
+fn nearer(side: f64, off: impl Fn(f64) -> f64) -> u32 {
+    let (lower, upper) = (side.floor(), side.ceil());
+    (if off(upper) < off(lower) { upper } else { lower }).max(1.0) as u32
 }
 
 impl Image {

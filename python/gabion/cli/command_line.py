@@ -1,4 +1,4 @@
-"""Arguments in, exit code out: 0 done, 1 done in part, 2 wrong input or surroundings, 130 and 143 stopped."""
+"""Arguments in, exit code out: 0 done, 1 done or told in part, 2 wrong input or surroundings, 130 and 143 stopped."""
 
 import argparse
 import io
@@ -58,12 +58,16 @@ def run(argv: list[str] | None = None) -> int:
     try:
         with _ended_in_order():
             code: int = options.run(options)
-    except (
-        CommandError,
-        OSError,
-    ) as error:  # an OSError of standard output itself: who reads it went, or the disk is full
+            sys.stdout.flush()
+    except CommandError as error:
         print(f"gabion: {shown(error)}", file=sys.stderr)
         return 2
+    except OSError as error:
+        # Commands tell what comes of files. Left are standard output's own: its disk is full, or its reader had enough.
+        if not isinstance(error, BrokenPipeError):
+            print(f"gabion: standard output: {error.strerror or shown(error)}", file=sys.stderr)
+        sys.stdout = None  # the interpreter would write to it once more at its end, and change the exit code
+        return 1
     except KeyboardInterrupt as stop:
         print("gabion: interrupted", file=sys.stderr)
         number: int = stop.args[0] if stop.args else signal.SIGINT

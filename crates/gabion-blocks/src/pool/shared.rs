@@ -34,6 +34,21 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// A new arena, made where it is to stand: on a thread's stack it would be too large for the smallest stacks.
+    fn on_the_heap(index: usize) -> Box<Self> {
+        let mut fresh = Box::<Self>::new_uninit();
+        let at = fresh.as_mut_ptr();
+        // SAFETY: `at` is memory for an arena, of which each field is written once, and none is read before all are.
+        unsafe {
+            (&raw mut (*at).index).write(index);
+            (&raw mut (*at).shelves).write(const { Mutex::new(Shelves::new()) });
+            for count in [&raw mut (*at).idle, &raw mut (*at).taken, &raw mut (*at).free_pieces] {
+                count.write(AtomicU64::new(0));
+            }
+            fresh.assume_init()
+        }
+    }
+
     #[inline]
     pub fn lock(&self) -> LockedArena<'_> {
         LockedArena { shelves: lock(&self.shelves), arena: self }
@@ -261,8 +276,7 @@ impl Shared {
 
     #[cold]
     fn make_arena(&self, index: usize) -> &'static Arena {
-        let (idle, taken, free_pieces) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let fresh = Box::new(Arena { index, shelves: Mutex::new(Shelves::new()), idle, taken, free_pieces });
+        let fresh = Arena::on_the_heap(index);
         let growing = lock(&self.growth);
         let place = &self.arenas[index];
         // SAFETY: as in `arena`.

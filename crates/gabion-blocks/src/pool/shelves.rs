@@ -7,7 +7,7 @@ use super::span::{List, NO_CLASS, Neighbours, Span, Use, shelf};
 use crate::sync::Ordering;
 
 /// Counts of one arena. Sizes are bytes of spans whose home it is; the others count since the pool was made.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Counts {
     /// On the shelves.
     pub idle: u64,
@@ -37,6 +37,29 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Of an arena where nothing has happened yet.
+    const fn new() -> Self {
+        Self {
+            idle: 0,
+            lent: 0,
+            held_taken: 0,
+            cut: 0,
+            pieces_out: 0,
+            aside: 0,
+            cold_pieces: 0,
+            rented: 0,
+            returned: 0,
+            stolen: 0,
+            hits_cache: 0,
+            hits_piece: 0,
+            hits_block: 0,
+            hits_run: 0,
+            held: 0,
+            emptied: 0,
+            gone: 0,
+        }
+    }
+
     /// Bytes that are lent to buffers, or in threads' caches.
     #[inline]
     pub fn out(&self) -> u64 {
@@ -89,7 +112,7 @@ pub(super) fn age(span: &'static Span) -> &'static Neighbours {
 }
 
 impl Shelves {
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             classes: [const { List::new() }; SPAN_CLASSES],
             ages: List::new(),
@@ -97,7 +120,7 @@ impl Shelves {
             firsts: List::new(),
             cuts: [const { List::new() }; PIECE_CLASSES],
             cut_blocks: List::new(),
-            counts: Counts::default(),
+            counts: Counts::new(),
             told: 0,
             told_at: 0,
             untold: 0,

@@ -71,6 +71,14 @@ pub(super) fn quality(value: &Bound<'_, PyAny>) -> PyResult<u8> {
         .ok_or_else(|| value_error(value.py(), &format!("quality={}: pass 1 to 100", shown(value))))
 }
 
+/// Yes or no. A word is refused: `"no"` would count as yes.
+pub(super) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    value.extract().or_else(|_| match value.extract::<u8>() {
+        Ok(number @ (0 | 1)) => Ok(number == 1),
+        _ => Err(type_error(value.py(), &format!("{name}={}: pass True or False", shown(value)))),
+    })
+}
+
 /// How many pixels an image may have.
 pub(super) fn pixels(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     u64::try_from(whole(name, value)?).map_err(|_| {

@@ -29,11 +29,11 @@ pub(super) fn options(
         let name: String = name.extract()?;
         match name.as_str() {
             "subsampling" => options.subsampling = argument::subsampling(&value)?,
-            "progressive" => options.progressive = value.is_truthy()?,
-            "optimize" => options.optimized = value.is_truthy()?,
-            "lossless" => options.lossless = value.is_truthy()?,
+            "progressive" => options.progressive = argument::flag("progressive", &value)?,
+            "optimize" => options.optimized = argument::flag("optimize", &value)?,
+            "lossless" => options.lossless = argument::flag("lossless", &value)?,
             "compression" => options.compression = argument::compression(&value)?,
-            "metadata" => options.metadata = value.is_truthy()?,
+            "metadata" => options.metadata = argument::flag("metadata", &value)?,
             _ => {
                 let known = "subsampling, progressive, optimize, lossless, compression, metadata";
                 let text = format!("save() has no option {name:?}; there are quality, {known}");

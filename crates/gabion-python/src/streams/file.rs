@@ -74,12 +74,11 @@ fn count(result: &Bound<'_, PyAny>, what: &str, most: usize) -> PyResult<usize> 
         }
         let count = ffi::PyLong_AsSsize_t(number);
         ffi::Py_DECREF(number);
-        if count == -1 {
-            drop(PyErr::take(py));
-        }
-        count
+        // Beyond all sizes, where there is an error.
+        if count == -1 && PyErr::take(py).is_some() { None } else { Some(count) }
     };
-    usize::try_from(count).ok().filter(|count| *count <= most).ok_or_else(|| {
+    count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count <= most).ok_or_else(|| {
+        let count = count.map_or_else(|| "a number beyond all sizes".to_owned(), |count| count.to_string());
         let text = format!("{what} returned {count} where 0 to {most} bytes were asked for: the file is at fault");
         refusal::os_error(py, &text)
     })

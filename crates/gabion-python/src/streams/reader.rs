@@ -204,13 +204,13 @@ impl Reader {
         }
     }
 
-    /// Read and return a list of lines; no more than hint bytes and the rest of the last line, if hint is above 0.
+    /// Read and return a list of lines; if hint is above 0, none further once they have more than hint bytes together.
     #[pyo3(signature = (hint = -1, /), text_signature = "($self, hint=-1, /)")]
     fn readlines<'py>(&self, py: Python<'py>, hint: Option<isize>) -> PyResult<Bound<'py, PyList>> {
         let most = hint.filter(|hint| *hint > 0).map_or(usize::MAX, |hint| hint as usize);
         let lines = PyList::empty(py);
         let mut bytes = 0;
-        while bytes < most {
+        while bytes <= most {
             let line = self.line(py, usize::MAX)?;
             let length = length_of(&line);
             if length == 0 {

@@ -115,11 +115,13 @@ def run(options: argparse.Namespace) -> int:
             work.run(planned.jobs, how, threads, outcome, lambda: bars.advance(task))
     except KeyboardInterrupt:
         console.print(f"stopped: {_counts(outcome)}; the same command continues", soft_wrap=True)
+        if options.json:
+            print(json.dumps(_as_json(outcome, interrupted=True), indent=2))
         raise
     except OSError as error:
         raise CommandError(f"{error.filename or options.target}: {error.strerror}") from None
     if options.json:
-        print(json.dumps(_as_json(outcome), indent=2))
+        print(json.dumps(_as_json(outcome, interrupted=False), indent=2))
     else:
         console.print(f"{_counts(outcome)}, in {outcome.seconds:,.1f} s", soft_wrap=True)
     _tell_failed(outcome)
@@ -169,7 +171,7 @@ def _tell_failed(outcome: Outcome) -> None:
         print(f"gabion: and {len(outcome.failed) - MOST_NAMED:,} more; --json names all", file=sys.stderr)
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: Outcome, *, interrupted: bool) -> dict[str, Any]:
     return {
         "name": "thumbnails",
         "made": outcome.made,
@@ -178,4 +180,5 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "unread": dict(sorted(outcome.unread.items())),
         "read_bytes": outcome.read_bytes,
         "seconds": outcome.seconds,
+        "interrupted": interrupted,
     }

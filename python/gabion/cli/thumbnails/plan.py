@@ -86,7 +86,9 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
         if other == picture:
             sort_in(plan, Job(picture, to), force)
         else:
-            hint = "give it another DST" if kind == "same" else "use --format same"
+            # Two names that differ in their endings alone, if the thumbnails' differ.
+            apart = kind != "same" and renamed(Path(picture.name), "same") != renamed(Path(other.name), "same")
+            hint = "use --format same" if apart else "give it another DST"
             plan.refused.append((picture, f"its thumbnail would have the name of that of {other}; {hint}"))
     plan.jobs = [job for job in plan.jobs if not found.refuses(job, plan)]
     if not (plan.jobs or plan.skipped or plan.refused):
@@ -150,11 +152,12 @@ def sort_in(plan: Plan, job: Job, force: bool) -> None:
 
 
 def newer(target: Path, source: os.stat_result) -> bool:
-    """Whether there is a thumbnail that was made after its source."""
+    """Whether there is a thumbnail that was made after its source. An empty file, which a full disk leaves, is none."""
     try:
-        return target.stat().st_mtime_ns > source.st_mtime_ns
+        there = target.stat()
     except FileNotFoundError:
         return False
+    return stat.S_ISREG(there.st_mode) and there.st_size > 0 and there.st_mtime_ns > source.st_mtime_ns
 
 
 def is_single(sources: list[str], target: Path) -> bool:

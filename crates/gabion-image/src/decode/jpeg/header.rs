@@ -163,7 +163,7 @@ impl Markers {
         })
     }
 
-    /// The rules of `libjpeg`: Adobe's marker first, then JFIF, then the names of the components.
+    /// The rules of `libjpeg`: JFIF first, then Adobe's marker, then the names of the components. Adobe's programs invert inks.
     fn colors(&self, ids: &[u8]) -> Result<Colors> {
         match ids.len() {
             1 => Ok(Colors::Grey),

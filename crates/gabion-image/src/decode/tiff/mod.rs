@@ -11,7 +11,7 @@ use ::tiff::{ColorType, TiffError};
 use gabion_blocks::{Buffer, Pool, Request};
 
 use self::bytes::Bytes;
-use self::samples::Samples;
+use self::samples::{Pixels, Samples};
 use super::{Decode, Header};
 use crate::assembly::{Assembly, GREY};
 use crate::error::{ImageError, Result};
@@ -26,9 +26,7 @@ const BEYOND: usize = 1024;
 pub struct Tiff<'a> {
     decoder: Decoder<Bytes<'a>>,
     header: Header,
-    /// Samples of a pixel.
-    channels: usize,
-    samples: Samples,
+    pixels: Pixels,
     /// As many as there are samples where each has chunks of its own, else 1.
     planes: usize,
     /// Whether what was read of a chunk is right before all of it is there.
@@ -62,9 +60,9 @@ impl<'a> Tiff<'a> {
         let color = decoder.colortype().map_err(fault)?;
         refuse_short(&mut decoder, size, color.bit_depth(), bytes.len())?;
         let samples = samples(&mut decoder, color, has_palette)?;
-        let Some(mode) = samples.mode().or_else(|| if has_palette { None } else { mode_of(color) }) else {
-            let of = if has_palette { "a palette and pixels" } else { "pixels" };
-            return Err(ImageError::unsupported(Format::Tiff, format!("TIFF with {of} of {color:?} cannot be read")));
+        let extra = Extra::of(&mut decoder);
+        let Some(mode) = samples.mode().or_else(|| if has_palette { None } else { mode_of(color, extra) }) else {
+            return Err(ImageError::unsupported(Format::Tiff, described(&mut decoder, color, has_palette)));
         };
         limits.check_bytes(pixel_bytes(mode, size.0, size.1).saturating_mul(samples.bytes() as u64))?;
         let mut bound = Bound::default();
@@ -82,20 +80,56 @@ impl<'a> Tiff<'a> {
             && matches!(samples, Samples::Bytes);
         let channels = usize::from(color.num_samples());
         let planes = if separate { channels } else { 1 };
-        Ok(Self { decoder, header, channels, samples, planes, plain })
+        let pixels = Pixels { samples, channels, mode, premultiplied: extra == Extra::Premultiplied };
+        Ok(Self { decoder, header, pixels, planes, plain })
+    }
+}
+
+/// What the first sample beyond a pixel's colours is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extra {
+    /// Alpha. Also where the file does not say: many programs leave the tag out.
+    Alpha,
+    /// Alpha by which the colours are multiplied.
+    Premultiplied,
+    /// Something of the writing program's own.
+    Unknown,
+}
+
+impl Extra {
+    fn of(decoder: &mut Decoder<Bytes<'_>>) -> Self {
+        let said = decoder.find_tag(Tag::ExtraSamples).ok().flatten().and_then(|tag| tag.into_u16_vec().ok());
+        match said.as_deref() {
+            None | Some([] | [2, ..]) => Self::Alpha,
+            Some([1, ..]) => Self::Premultiplied,
+            Some(_) => Self::Unknown,
+        }
     }
 }
 
 /// The mode of pixels that are not looked up, if they can be read.
-fn mode_of(color: ColorType) -> Option<Mode> {
+fn mode_of(color: ColorType, extra: Extra) -> Option<Mode> {
     Some(match color {
         ColorType::Gray(8 | 16) => Mode::L,
+        ColorType::Multiband { bit_depth: 8 | 16, num_samples: 2 } if extra == Extra::Unknown => Mode::L,
         ColorType::GrayA(8 | 16) | ColorType::Multiband { bit_depth: 8 | 16, num_samples: 2 } => Mode::LA,
         ColorType::RGB(8 | 16) => Mode::RGB,
         ColorType::RGBA(8 | 16) => Mode::RGBA,
         ColorType::CMYK(8 | 16) => Mode::CMYK,
         _ => return None,
     })
+}
+
+/// Why pixels of this kind cannot be read.
+fn described(decoder: &mut Decoder<Bytes<'_>>, color: ColorType, has_palette: bool) -> String {
+    let kind = match tag(decoder, Tag::SampleFormat, 1) {
+        2 => "signed whole numbers",
+        3 => "floats",
+        _ => "whole numbers",
+    };
+    let with = if has_palette { " and a palette" } else { "" };
+    let (samples, bits) = (color.num_samples(), color.bit_depth());
+    format!("TIFF with {samples} samples a pixel, {kind} of {bits} bits{with}, cannot be read")
 }
 
 /// A number of the file's, or what stands for it where there is none.
@@ -160,7 +194,7 @@ impl Decode for Tiff<'_> {
             let first = number * cut.across;
             let done = if direct { self.read(first, out) } else { self.read_all(&cut, first, &mut chunk, out) };
             if done.is_ok() || self.plain && out.iter().any(|&sample| sample != GREY) {
-                out.chunks_exact(cut.row).try_for_each(|row| self.samples.hand_on(assembly, row))?;
+                out.chunks_exact_mut(cut.row).try_for_each(|row| self.pixels.hand_on(assembly, row))?;
             }
             done?;
         }
@@ -176,13 +210,13 @@ impl Tiff<'_> {
             return Err(ImageError::corrupt(Format::Tiff, "its strips or tiles have no size"));
         }
         // A tile may be larger than the picture, and what is beyond it is not read.
-        let in_a_byte = self.samples.in_a_byte();
+        let in_a_byte = self.pixels.samples.in_a_byte();
         let across = width.div_ceil(wide as usize);
         if across > 1 && !(wide as usize).is_multiple_of(in_a_byte) {
             return Err(ImageError::corrupt(Format::Tiff, "its tiles do not end with a byte"));
         }
         let chunk = ((wide as usize).min(width).div_ceil(in_a_byte), high as usize);
-        let pixel = self.channels * self.samples.bytes();
+        let pixel = self.pixels.channels * self.pixels.samples.bytes();
         let row = width.div_ceil(in_a_byte) * pixel;
         Ok(Cut { chunk, across, plane: across * height.div_ceil(chunk.1), in_a_byte, pixel, row })
     }

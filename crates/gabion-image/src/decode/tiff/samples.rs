@@ -1,6 +1,6 @@
 //! From samples as they are stored to pixels.
 
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, unpremultiply};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::mode::Mode;
@@ -64,21 +64,46 @@ impl Samples {
             Self::Greys(depth, _) | Self::Colors(depth, _) => 8 / usize::from(*depth),
         }
     }
+}
 
+/// What the pixels of a file are made of.
+pub struct Pixels {
+    pub samples: Samples,
+    /// Samples of a pixel in the file. What goes beyond the mode's is left out.
+    pub channels: usize,
+    pub mode: Mode,
+    /// Whether colours are multiplied by their alpha.
+    pub premultiplied: bool,
+}
+
+impl Pixels {
     /// Hands a row on; of samples of two bytes the more significant ones.
-    pub fn hand_on(&self, assembly: &mut Assembly, row: &[u8]) -> Result<()> {
-        if matches!(self, Self::Bytes) {
+    pub fn hand_on(&self, assembly: &mut Assembly, row: &mut [u8]) -> Result<()> {
+        // Only grey has something beside it that is left out.
+        let step = if self.mode == Mode::L { self.channels } else { 1 };
+        if matches!(self.samples, Samples::Bytes) && step == 1 {
+            if self.premultiplied {
+                unpremultiply(self.mode, row);
+            }
             return assembly.take_row(0, row);
         }
         assembly.take(0, |out| {
-            match self {
-                Self::Bytes => out.copy_from_slice(row),
-                Self::Words => {
-                    let samples = row.as_chunks().0.iter();
-                    out.iter_mut().zip(samples).for_each(|(out, &word)| *out = (u16::from_ne_bytes(word) >> 8) as u8);
+            match &self.samples {
+                Samples::Bytes => out.iter_mut().zip(row.iter().step_by(step)).for_each(|(out, &byte)| *out = byte),
+                Samples::Words => {
+                    let words = row.as_chunks().0.iter();
+                    let upper = |(out, &word): (&mut u8, &[u8; 2])| *out = (u16::from_ne_bytes(word) >> 8) as u8;
+                    if step == 1 {
+                        out.iter_mut().zip(words).for_each(upper);
+                    } else {
+                        out.iter_mut().zip(words.step_by(step)).for_each(upper);
+                    }
                 }
-                Self::Greys(depth, table) => look_up(row, usize::from(*depth), table, out),
-                Self::Colors(depth, table) => look_up(row, usize::from(*depth), table, out),
+                Samples::Greys(depth, table) => look_up(row, usize::from(*depth), table, out),
+                Samples::Colors(depth, table) => look_up(row, usize::from(*depth), table, out),
+            }
+            if self.premultiplied {
+                unpremultiply(self.mode, out);
             }
             Ok(())
         })
