@@ -324,7 +324,7 @@ def test_what_can_be_decoded_of_a_damaged_file() -> None:
 
 
 def tiff_with(extra: int, mode: str, pixel: bytes) -> bytes:
-    """A file of one pixel that says of the sample beyond its colours: 0 something else, 1 premultiplied alpha, 2 alpha."""
+    """A file of one pixel, and of what its last sample is: 0 something else, 1 premultiplied alpha, 2 alpha."""
     file = io.BytesIO()
     pytest.importorskip("PIL.Image").frombytes(mode, (1, 1), pixel).save(file, "TIFF")
     tag = struct.pack("<HHI", 338, 3, 1)
