@@ -20,6 +20,7 @@ LAYERS = [
     {"gabion-pile", "gabion-slots"},
     {"gabion-cache"},
     {"gabion-python", "gabion-c", "gabion"},
+    {"gabion-bench-allocators"},
     {"gabion-bench", "gabion-bench-scenegraph", "gabion-bench-cache"},
 ]
 RANK = {crate: rank for rank, layer in enumerate(LAYERS) for crate in layer}
@@ -61,7 +62,7 @@ def crate_faults(crate: str, manifest: str, sources: str) -> list[str]:
 
 
 def crates() -> list[Path]:
-    return sorted(path.parent for path in [*ROOT.glob("crates/*/Cargo.toml"), ROOT / "bench/rust/Cargo.toml"])
+    return sorted(path.parent for path in [*ROOT.glob("crates/*/Cargo.toml"), *ROOT.glob("bench/rust/**/Cargo.toml")])
 
 
 @pytest.mark.parametrize("folder", crates(), ids=lambda path: path.name)

@@ -42,7 +42,7 @@ pub struct Biased<T> {
 
 // SAFETY: one thread at a time has the value (see `lock_from`), and it may be sent to it.
 unsafe impl<T: Send> Sync for Biased<T> {}
-// SAFETY: the value goes along; desks are never freed, and of any thread's use.
+// SAFETY: the value goes along; desks are never freed, and any thread may use them.
 unsafe impl<T: Send> Send for Biased<T> {}
 
 /// Who took the lock last, and how many times in a row.
@@ -57,11 +57,11 @@ struct Row {
 // SAFETY: the pointer is compared only.
 unsafe impl Send for Row {}
 
-/// The right to the value of a [`Biased`] lock. Its thread's own; others may share it as far as they may share the value.
+/// The right to the value of a [`Biased`] lock. Its thread's own: it is neither shared nor sent.
 ///
 /// ```compile_fail,E0277
 /// fn shared<T: Sync>() {}
-/// shared::<gabion_blocks::BiasedGuard<'_, std::cell::Cell<u8>>>();
+/// shared::<gabion_blocks::BiasedGuard<'_, u8>>();
 /// ```
 /// ```compile_fail,E0277
 /// fn sent<T: Send>() {}

@@ -93,6 +93,7 @@ impl Owner {
     /// take a block for it in vain.
     pub(crate) fn strike(&self, number: u32) {
         debug_assert!(self.find(number).is_some());
+        // Release: what the owner did with the block comes before its number serves another one.
         ENTRIES[number as usize].store(0, Ordering::Release);
         if generation_floor(number) < LAST_GENERATION {
             let _inside = inside::enter();

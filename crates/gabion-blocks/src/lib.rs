@@ -6,7 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `sync` | the one door to locks and atomics |
+//! | `sync` | locks and atomics, which the model checker replaces |
 //! | [`inside`] | whether this thread is in the middle of gabion's own books, for allocators under `malloc` |
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |

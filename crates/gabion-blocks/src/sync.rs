@@ -1,4 +1,4 @@
-//! The one door to locks and atomics. The model checker's tests bring their own in its place.
+//! Locks and atomics of what the model checker tries: its tests bring their own in place of these.
 
 use std::sync::PoisonError;
 

@@ -17,7 +17,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `sync` | the one door to locks and atomics |
+//! | `sync` | locks and atomics, which the model checker replaces |
 //! | `affinity`, `error`, `checked` | the kinds; what can go wrong; what the checked build does beside |
 //! | `record`, `tier` | what a block says about its pages; which kind of memory serves a request |
 //! | `territory` | whose memory an address lies in |

@@ -29,12 +29,14 @@ impl Duty {
         if !nothing_left() {
             return false;
         }
+        // Release: pairs with `take`.
         self.0.store(false, Ordering::Release);
         nothing_left() || !self.take()
     }
 
     /// For the child of a fork, where nobody is on duty; and when none could be found.
     pub fn vacate(&self) {
+        // Release: as in `leave`.
         self.0.store(false, Ordering::Release);
     }
 }

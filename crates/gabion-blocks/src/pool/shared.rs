@@ -287,6 +287,7 @@ impl Shared {
         let arena: &'static Arena = Box::leak(fresh);
         // Release: publishes the arena.
         place.store(ptr::from_ref(arena).cast_mut(), Ordering::Release);
+        // Release: pairs with `arenas_from`, which finds the arenas that it counts.
         self.arenas_used.fetch_max(index + 1, Ordering::Release);
         arena
     }
@@ -298,6 +299,7 @@ impl Shared {
 
     /// All arenas that were ever used, beginning at `start` and round.
     pub fn arenas_from(&self, start: usize) -> impl Iterator<Item = &'static Arena> + Clone {
+        // Acquire: pairs with `make_arena`.
         let used = self.arenas_used.load(Ordering::Acquire);
         (0..used).filter_map(move |step| {
             let place = &self.arenas[(start + step) % used];
