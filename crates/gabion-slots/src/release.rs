@@ -195,7 +195,8 @@ impl Shared {
         for arena in self.sound_arenas(state) {
             // Who was leaving something somewhere is gone.
             arena.outbox.hazard.clear();
-            if !state.ownerless.contains(&arena.index) && mine.is_none_or(|mine| mine.index != arena.index) {
+            let ended = state.ownerless.contains(&arena.index) || state.warm.contains(&arena.index);
+            if !ended && mine.is_none_or(|mine| mine.index != arena.index) {
                 // Relaxed: other threads come later.
                 arena.orphaned.store(true, Relaxed);
                 continue;

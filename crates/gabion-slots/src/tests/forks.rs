@@ -105,6 +105,44 @@ fn a_child_leaves_the_arenas_of_other_threads_alone() {
 }
 
 #[test]
+fn a_child_goes_on_with_the_arena_of_a_thread_that_had_ended() {
+    let (slots, twin) = on_twin();
+    let (to, from) = channel();
+    let ended = slots.clone();
+    let thread = thread::spawn(move || to.send([0; 2].map(|_| Shared(take(&ended, A, 24)))).unwrap());
+    thread.join().unwrap();
+    let [kept, at] = from.recv().unwrap();
+    assert_eq!((slots.stats().ownerless_arenas, seat::existing(&slots.shared).is_none()), (1, true));
+    // Steps 1 and 2 of a letter, by a thread that has not come to step 3.
+    // SAFETY: a slot of these slots.
+    let page = unsafe { Page::around(at.0) };
+    page.pairs().next().unwrap().left.fetch_or(1 << page.index_of(at.0).unwrap(), Relaxed);
+    page.header.mail.pages.fetch_or(1 << page.index(), Relaxed);
+    in_child(|| {
+        slots.trim();
+        assert_eq!(live(&slots), 1, "what was just being left is found");
+        for size in [24, 24, 300, 5000, 100_000, 5 << 20] {
+            take(&slots, A, size);
+        }
+        slots.validate().unwrap();
+        // SAFETY: nobody uses the nodes any more.
+        unsafe { slots.release(A) };
+        // SAFETY: there is no other thread.
+        unsafe { slots.validate_all() }.unwrap();
+        assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
+    });
+    // Step 3, in the parent.
+    let arena = slots.shared.arena_of(page.owner()).unwrap();
+    arena.letters.slots.put(link(page.header.number.load(Relaxed)), &page.header.mail.next);
+    give(&slots, kept.0);
+    slots.flush();
+    slots.trim();
+    assert_eq!((live(&slots), slots.stats().total().mapped_bytes), (0, 0));
+    slots.validate().unwrap();
+    drop_last(slots, twin);
+}
+
+#[test]
 fn what_a_vanished_thread_had_gathered_stays_taken_in_the_child() {
     let (slots, twin) = on_twin();
     let (kept, at) = (take(&slots, A, 24), take(&slots, A, 24));
