@@ -147,6 +147,7 @@ impl From<FreeError> for Failure {
             FreeError::WrongAffinity => Status::WRONG_AFFINITY,
             FreeError::WrongSize => Status::WRONG_SIZE,
             FreeError::Foreign => Status::FOREIGN,
+            FreeError::NoMemory => Status::NO_MEMORY,
             _ => Status::BAD_POINTER,
         };
         Self::new(status, format_args!("{error}"))
@@ -229,6 +230,20 @@ mod tests {
         assert_eq!(call(|| Err(Failure::argument("short"))), Status::BAD_ARGUMENT);
         assert_eq!(last(), "short");
         std::thread::spawn(|| assert_eq!(last(), "")).join().unwrap();
+    }
+
+    #[test]
+    fn each_reason_not_to_free_has_its_status() {
+        for (error, status) in [
+            (FreeError::DoubleFree, Status::DOUBLE_FREE),
+            (FreeError::NotASlot, Status::BAD_POINTER),
+            (FreeError::WrongAffinity, Status::WRONG_AFFINITY),
+            (FreeError::WrongSize, Status::WRONG_SIZE),
+            (FreeError::Foreign, Status::FOREIGN),
+            (FreeError::NoMemory, Status::NO_MEMORY),
+        ] {
+            assert_eq!((call(|| Err(error.into())), last()), (status, error.to_string()));
+        }
     }
 
     #[test]
