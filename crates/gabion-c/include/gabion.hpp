@@ -230,18 +230,20 @@ template <class T, affinity Kind = affinity::objects> class allocator {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
             detail::fail<std::bad_array_new_length>();
         }
-        return static_cast<T *>(detail::allocate(detail::global(), Kind, count * sizeof(T), alignment));
+        return static_cast<T *>(detail::allocate(detail::global(), Kind, count * sizeof(T), alignment(count)));
     }
     void deallocate(T *memory, std::size_t count) noexcept {
-        detail::deallocate(detail::global(), Kind, memory, count * sizeof(T), alignment);
+        detail::deallocate(detail::global(), Kind, memory, count * sizeof(T), alignment(count));
     }
 
     template <class U> bool operator==(const allocator<U, Kind> &) const noexcept { return true; }
     template <class U> bool operator!=(const allocator<U, Kind> &) const noexcept { return false; }
 
   private:
-    // A multiple of T's size is a multiple of T's alignment.
-    static constexpr std::size_t alignment = detail::asked(alignof(T), alignof(T));
+    // A multiple of T's size is a multiple of T's alignment, unless it is 0.
+    static constexpr std::size_t alignment(std::size_t count) noexcept {
+        return detail::asked(count * alignof(T), alignof(T));
+    }
 };
 
 namespace detail {

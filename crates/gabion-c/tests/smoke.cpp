@@ -159,6 +159,14 @@ void check_allocator() {
         std::vector<quad, gabion::allocator<quad, affinity::nodes>> quads(count);
         CHECK(reinterpret_cast<std::uintptr_t>(quads.data()) % 16 == 0);
     }
+    gabion::allocator<quad> some;
+    std::vector<quad *> nothing;
+    for (int number = 0; number < 10; number++) {
+        nothing.push_back(some.allocate(0));
+        CHECK(reinterpret_cast<std::uintptr_t>(nothing.back()) % 16 == 0);
+    }
+    for (quad *none : nothing) some.deallocate(none, 0);
+    CHECK(live(affinity::objects) == 0);
     struct alignas(128) line {
         char bytes[128];
     };
