@@ -130,7 +130,9 @@ gabion_status gabion_slots_alloc_zeroed(gabion_slots *slots, uint32_t affinity, 
 
 /* Gives an object another size. It may move to *out, with its contents up to the smaller size; the old pointer is gone
  * then. When the call fails, the object is as it was. object may be NULL: then it allocates.
- * affinity must be the object's own; alignment as in gabion_slots_alloc. Constant time, and a copy when it moves.
+ * affinity must be the object's own; alignment as in gabion_slots_alloc. Up to 1 KiB an object stays where it is as long as
+ * its size is served by slots of the same size; a larger one as long as it fits and fills more than half of its room.
+ * Constant time, and a copy when it moves.
  * An object that is free already, or none, is refused as by gabion_slots_free. */
 gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void *object, size_t size, size_t alignment,
                                    void **out);
@@ -138,11 +140,13 @@ gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void 
 /* Frees an object of these slots, whichever thread allocated it. NULL does nothing. Constant time.
  * GABION_DOUBLE_FREE, GABION_BAD_POINTER (nothing was handed out there) and GABION_FOREIGN say what is wrong as far as
  * it shows; nothing is changed then. What two threads free twice at nearly the same time shows later, and is counted in
- * late_double_frees. */
+ * late_double_frees.
+ * GABION_NO_MEMORY when this is the thread's first call on these slots and there is no memory for its books: the object
+ * stays allocated then, to be freed again later. */
 gabion_status gabion_slots_free(gabion_slots *slots, void *object);
 
 /* The same for who knows what was asked for: affinity, size and alignment are those of the allocation, or of the last
- * reallocation. A little faster. Checked builds compare and report GABION_WRONG_AFFINITY and GABION_WRONG_SIZE.
+ * reallocation. A little faster. GABION_NO_MEMORY as above. Checked builds compare and report GABION_WRONG_AFFINITY and GABION_WRONG_SIZE.
  * Any other build takes a size up to 1 KiB at its word: a pointer that is not of these slots is not found then, and
  * memory that is not the library's may be read and written. */
 gabion_status gabion_slots_free_sized(gabion_slots *slots, uint32_t affinity, void *object, size_t size,
@@ -181,11 +185,12 @@ typedef struct gabion_slots_figures {
     uint64_t late_double_frees; /* double frees by two threads, seen when the second one reached the owner; by number */
 } gabion_slots_figures;
 
-/* How many affinities there are; their numbers are 0 up to that. */
+/* How many affinities there are; their numbers are 0 up to that. Constant time. */
 uint32_t gabion_slots_affinities(const gabion_slots *slots);
 
 /* An affinity's name, written as snprintf does: cut to fit, and ended by a zero byte. *needed, unless NULL, is told the
- * bytes of the whole with the zero byte. GABION_TOO_SMALL when it was cut; buffer may be NULL to ask for the size. */
+ * bytes of the whole with the zero byte. GABION_TOO_SMALL when it was cut; buffer may be NULL to ask for the size.
+ * Constant time. */
 gabion_status gabion_slots_affinity_name(const gabion_slots *slots, uint32_t affinity, char *buffer, size_t capacity,
                                          size_t *needed);
 

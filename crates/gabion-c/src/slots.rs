@@ -306,9 +306,11 @@ unsafe fn resize(slots: &Slots, affinity: Affinity, old: NonNull<u8>, new: Layou
     // SAFETY: the caller's duty.
     let room = unsafe { slots.room_of(old) }?;
     let fits = new.size() <= room && old.addr().get().is_multiple_of(new.align());
-    // What would leave more than half of its room empty moves. So does what is small: `gabion_slots_free_sized` infers from
-    // the new size what kind of memory it is, so it has to be of that kind.
-    if fits && new.size() > room / 2 && new.size() > LARGEST_SLOT {
+    // What would leave more than half of its room empty moves. So does what is small, unless a slot of just this size would
+    // serve it: `gabion_slots_free_sized` infers from the new size what kind of memory it is, so it has to be of that kind.
+    let stays = fits && new.size() > room / 2 && new.size() > LARGEST_SLOT;
+    // SAFETY: live (caller's duty).
+    if stays || unsafe { slots.is_slot_for(affinity, old, new) } {
         return Ok(old);
     }
     let moved = slots.alloc(affinity, new)?;
@@ -438,7 +440,7 @@ pub unsafe extern "C" fn gabion_slots_release(slots: *mut SlotsHandle, index: u3
         // SAFETY: the caller's duty is the same.
         let slots = unsafe { Handle::look(slots) }?;
         let affinity = affinity(index)?;
-        if affinity.index() as usize >= slots.stats().affinities.len() {
+        if affinity.index() as usize >= slots.affinity_count() {
             return Err(no_affinity(index));
         }
         // SAFETY: the caller's duty is the same.
@@ -478,7 +480,7 @@ pub unsafe extern "C" fn gabion_slots_trim(slots: *mut SlotsHandle) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_slots_affinities(slots: *const SlotsHandle) -> u32 {
     // SAFETY: the caller's duty is the same.
-    value(0, || Ok(unsafe { Handle::look(slots) }?.stats().affinities.len() as u32))
+    value(0, || Ok(unsafe { Handle::look(slots) }?.affinity_count() as u32))
 }
 
 /// An affinity's name.
@@ -495,10 +497,11 @@ pub unsafe extern "C" fn gabion_slots_affinity_name(
 ) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        let stats = unsafe { Handle::look(slots) }?.stats();
-        let stats = stats.affinities.get(index as usize).ok_or_else(|| no_affinity(index))?;
+        let slots = unsafe { Handle::look(slots) }?;
+        let name = affinity(index)?;
+        let name = slots.affinity_name(name).ok_or_else(|| no_affinity(index))?;
         // SAFETY: the caller's duty is the same.
-        unsafe { text::print(&stats.name, buffer, capacity, needed) }
+        unsafe { text::print(&name, buffer, capacity, needed) }
     })
 }
 

@@ -84,6 +84,23 @@ static void check_realloc(gabion_slots *slots) {
         kept = steps[step];
         CHECK(live(slots) == 1);
     }
+    /* What a slot of the same size serves stays where it is; what another one serves moves, and so does what was no slot. */
+    for (step = 1; step <= 1024; step++) {
+        const size_t least = step <= 256 ? (step - 1) / 8 * 8 + 1 : step;
+        void *small, *behind;
+        OK(gabion_slots_alloc(slots, GABION_OBJECTS, step, 0, &small));
+        memset(small, 3, step);
+        OK(gabion_slots_realloc(slots, GABION_OBJECTS, small, least, 0, &moved));
+        CHECK(moved == small);
+        OK(gabion_slots_realloc(slots, GABION_OBJECTS, moved, gabion_slots_usable_size(slots, moved), 0, &moved));
+        CHECK(moved == small);
+        OK(gabion_slots_realloc(slots, GABION_OBJECTS, moved, step + 80, 0, &moved));
+        CHECK(moved != small && *(char *)moved == 3);
+        OK(gabion_slots_free_sized(slots, GABION_OBJECTS, moved, step + 80, 0));
+        OK(gabion_slots_alloc(slots, GABION_OBJECTS, step, 2048, &behind));
+        OK(gabion_slots_realloc(slots, GABION_OBJECTS, behind, step, 0, &moved));
+        OK(gabion_slots_free_sized(slots, GABION_OBJECTS, moved, step, 0));
+    }
     /* The size to name is the new one, whatever kind of memory the object was in. */
     for (step = 0; step < 64; step++) {
         static const size_t sizes[] = {1, 90, 700, 1024, 1025, 1500, 600000, 1100000};

@@ -18,7 +18,7 @@ impl Shared {
     pub fn settle(&self, arena: &Arena) {
         self.flush(arena);
         self.read_letters(arena);
-        let names = self.names();
+        let names = self.affinity_count();
         {
             // Against a release of some affinity, which another thread may make at the same moment.
             let _reading = lock(&arena.reading);
@@ -33,7 +33,7 @@ impl Shared {
     pub fn trim(&self, arena: &Arena) -> u64 {
         self.flush(arena);
         self.read_letters(arena);
-        let names = self.names();
+        let names = self.affinity_count();
         {
             // Against a release of some affinity, which another thread may make at the same moment.
             let _reading = lock(&arena.reading);
@@ -77,11 +77,6 @@ impl Shared {
                 bytes
             })
             .sum()
-    }
-
-    /// How many affinities were made.
-    fn names(&self) -> usize {
-        self.lock().names.len()
     }
 
     /// Frees everything of an affinity. Returns bytes.

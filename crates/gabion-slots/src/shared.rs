@@ -191,6 +191,17 @@ impl Shared {
         Ok(affinity)
     }
 
+    /// How many affinities were made.
+    pub fn affinity_count(&self) -> usize {
+        self.lock().names.len()
+    }
+
+    /// The name of one that was made.
+    pub fn affinity_name(&self, affinity: Affinity) -> Option<String> {
+        let _inside = inside::enter();
+        self.lock().names.get(usize::from(affinity.index())).cloned()
+    }
+
     /// Changes an affinity's settings.
     pub fn configure(&self, affinity: Affinity, settings: AffinitySettings) -> Result<(), SlotsError> {
         self.known(affinity)?;

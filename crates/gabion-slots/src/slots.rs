@@ -101,6 +101,16 @@ impl Slots {
         self.shared.configure(affinity, settings)
     }
 
+    /// How many affinities there are; their indices are 0 up to that. Constant time.
+    pub fn affinity_count(&self) -> usize {
+        self.shared.affinity_count()
+    }
+
+    /// An affinity's name, if it was made. Constant time.
+    pub fn affinity_name(&self, affinity: Affinity) -> Option<String> {
+        self.shared.affinity_name(affinity)
+    }
+
     /// Allocates. Up to 1 KiB (and an alignment up to that) a slot, up to 1 MiB a chunk, above that memory of its own.
     ///
     /// A few instructions for a slot, without a lock or an atomic step; constant time for a chunk. Zero bytes take the
@@ -350,6 +360,19 @@ impl Slots {
     pub unsafe fn room_of(&self, at: NonNull<u8>) -> Result<usize, FreeError> {
         // SAFETY: the caller's duty.
         unsafe { self.shared.room_of(at) }
+    }
+
+    /// Whether `at` is a slot of just the size that [`Slots::alloc`] would serve `layout` with: then it can stay where it is and be
+    /// freed with that layout from now on. For who does not know the old one; else there is [`Slots::realloc`].
+    ///
+    /// # Safety
+    /// `at` was allocated from these slots in this affinity, and is not freed.
+    pub unsafe fn is_slot_for(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> bool {
+        let mask = self.shared.books(affinity).mask.load(Relaxed);
+        is_small(layout)
+            && self.shared.territory.is_pages(at.addr().get())
+            // SAFETY: in a block of pages of ours.
+            && usize::from(unsafe { Page::around(at) }.shape().slot) == slot_bytes(class_of(layout, mask))
     }
 
     /// How many bytes may be used from `at` on: at least what was asked for. 0 when it is none of ours.

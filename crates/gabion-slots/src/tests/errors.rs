@@ -216,6 +216,16 @@ fn reallocating_keeps_what_fits() {
 }
 
 #[test]
+fn affinities_are_counted_and_named() {
+    let (slots, _twin) = on_twin();
+    assert_eq!(slots.affinity_count(), 4);
+    let edges = slots.affinity("edges", AffinitySettings::default()).unwrap();
+    assert_eq!((slots.affinity_count(), slots.affinity_name(edges).as_deref()), (5, Some("edges")));
+    assert_eq!(slots.affinity_name(Affinity::PHYSICS).as_deref(), Some("physics"));
+    assert_eq!(slots.affinity_name(Affinity::from_index(5)), None);
+}
+
+#[test]
 fn a_report_has_a_line_for_each_affinity_and_not_for_each_object() {
     let (slots, _twin) = on_twin();
     for n in 0..10_000 {
