@@ -3,10 +3,12 @@
 import contextlib
 import gc
 import os
+import pickle
 import random
 import sys
 import threading
 import types
+import zlib
 
 import codec_cases as cases
 import pytest
@@ -113,6 +115,83 @@ def test_causes_are_chained(codec):
     data = codec.encode({Unhashable()})
     with pytest.raises(CodecError, match="AttributeError"):
         codec.decode(data)
+
+
+class Mine(Exception):
+    pass
+
+
+class MyPickling(pickle.PicklingError):
+    pass
+
+
+class Raises:
+    """Raises an exception when it is stored, or when it is rebuilt."""
+
+    stored = True
+
+    def __init__(self, error):
+        self.error = error
+
+    def __getstate__(self):
+        if Raises.stored:
+            raise self.error
+        return self.__dict__
+
+    def __setstate__(self, state):
+        self.__dict__ = state
+        raise self.error
+
+
+PASS = [Mine("own"), TimeoutError("late"), ConnectionError("gone"), OSError(28, "No space left"), zlib.error("odd")]
+WRAPPED = [
+    TypeError("no"), AttributeError("no"), ValueError("no"), KeyError("no"), ImportError("no"), RecursionError("no"),
+    pickle.PicklingError("no"), pickle.UnpicklingError("no"), MyPickling("no"), ExceptionGroup("no", [TypeError("no")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", PASS, ids=repr)
+def test_what_programs_and_the_system_raise_passes(codec, monkeypatch, error):
+    with pytest.raises(type(error)) as caught:
+        codec.encode([Raises(error)])
+    assert caught.value is error
+    assert caught.value.__notes__ == ["while storing an object of class list"]
+    with pytest.raises(type(error)):
+        codec.encode([Raises(error)])
+    assert len(caught.value.__notes__) == 1
+    monkeypatch.setattr(Raises, "stored", False)
+    data = codec.encode(Raises(Mine("own")))
+    with pytest.raises(Mine, match="own") as caught:
+        codec.decode(data)
+    assert caught.value.__notes__[-1] == "while rebuilding the stored object"
+
+
+@pytest.mark.parametrize("error", WRAPPED, ids=repr)
+def test_what_python_raises_of_pickling_is_a_codec_error(codec, monkeypatch, error):
+    with pytest.raises(CodecError, match="cannot store an object of class list: ") as caught:
+        codec.encode([Raises(error)])
+    assert caught.value.__cause__ is error
+    monkeypatch.setattr(Raises, "stored", False)
+    data = codec.encode(Raises(error))
+    with pytest.raises(CodecError, match="cannot rebuild the stored object: ") as caught:
+        codec.decode(data)
+    assert type(caught.value.__cause__) is type(error)
+
+
+def test_a_timeout_passes_while_a_name_is_looked_up(codec, monkeypatch):
+    def late(name):
+        raise TimeoutError(name)
+
+    module = types.ModuleType("of_slow_names")
+    module.__getattr__ = late
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def function():
+        pass
+
+    function.__module__, function.__qualname__ = module.__name__, "function"
+    with pytest.raises(TimeoutError):
+        codec.encode(function)
 
 
 def test_interrupts_pass_unchanged(codec):

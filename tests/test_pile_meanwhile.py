@@ -58,6 +58,39 @@ def test_a_put_many_that_is_interrupted_is_undone(pile: gabion.Pile) -> None:
         pile.validate()
 
 
+class Slow:
+    """Stored and rebuilt by code that takes its time."""
+
+    def __getstate__(self) -> object:
+        return self.wait()
+
+    def __setstate__(self, state: object) -> None:
+        self.wait()
+
+    @staticmethod
+    def wait() -> int:
+        return sum(range(3000))
+
+
+@alarms
+@pytest.mark.parametrize("error", [Alarm, TimeoutError])
+def test_what_a_handler_raises_within_an_objects_own_code_arrives(pile: gabion.Pile, error: type[Exception]) -> None:
+    def late() -> None:
+        raise error("time is up")
+
+    with pytest.raises(error), alarm(late):
+        pile.put([Slow() for _ in range(MANY // 100)])
+    with pytest.raises(error), alarm(late):
+        pile.put_many(Slow() for _ in range(MANY))
+    assert len(pile) == 0
+    pointer = pile.put([Slow() for _ in range(2000)])
+    for call in (pile.get, lambda pointer: pile.get_many([pointer] * 1000), lambda pointer: pile.fields(pointer, "x")):
+        with pytest.raises(error) as raised, alarm(late):
+            while True:
+                call(pointer)
+        assert not isinstance(raised.value, gabion.GabionError)
+
+
 @alarms
 def test_large_values_of_a_put_many_count_by_their_bytes(pile: gabion.Pile) -> None:
     """They are copied from where they lie, and a hundred of them were no more to it than a hundred numbers."""

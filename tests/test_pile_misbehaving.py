@@ -74,10 +74,11 @@ def test_what_cannot_be_stored_leaves_the_pile_unchanged(pile: gabion.Pile, kind
     check_against(pile, model)
 
 
-def test_what_a_reducer_raised_is_the_cause(pile: gabion.Pile) -> None:
-    with pytest.raises(gabion.CodecError) as error:
-        pile.put([1, Calls(raises_mine)])
-    assert isinstance(error.value.__cause__, Mine)
+def test_what_a_reducer_raises_of_its_own_arrives(pile: gabion.Pile) -> None:
+    for call in (pile.put, lambda bad: pile.put_many([1, bad])):
+        with pytest.raises(Mine) as error:
+            call([1, Calls(raises_mine)])
+        assert error.value.__notes__ == ["while storing an object of class list"]
     assert len(pile) == 0
 
 

@@ -197,7 +197,15 @@ impl<'a> Maker<'a, '_> {
         let text = ascii(reader.take(len)?)?;
         let class = self.known.decimal(self.py)?;
         // SAFETY: held; a new reference or null with an error.
-        unsafe { Own::take(ffi::PyObject_CallOneArg(class.ptr(), text.ptr())) }
+        unsafe {
+            Own::take(ffi::PyObject_CallOneArg(class.ptr(), text.ptr())).map_err(|error| {
+                if ffi::PyErr_ExceptionMatches(ffi::PyExc_ArithmeticError) == 0 {
+                    return error;
+                }
+                ffi::PyErr_Clear();
+                damaged("no decimal number")
+            })
+        }
     }
 
     fn uuid(&self, reader: &mut Reader<'_>) -> Raise<Own> {

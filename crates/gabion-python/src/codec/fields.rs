@@ -7,7 +7,7 @@ use super::decode::decode_part;
 use super::decode_leaf::Maker;
 use super::known::Known;
 use super::layout::{Entry, Layout};
-use super::object::{Own, Raise, Raised, explain};
+use super::object::{Doing, Own, Raise, Raised, explain};
 use super::reader::Reader;
 use super::registry::Registry;
 use super::walk::skip;
@@ -25,7 +25,7 @@ pub fn decode_fields<'py>(
     match found {
         Ok(Some(found)) => return tuple(py, found),
         Ok(None) => {}
-        Err(Raised) => return Err(explain(py, || "cannot rebuild a part of the stored object".to_owned())),
+        Err(Raised) => return Err(explain(py, Doing::RebuildPart)),
     }
     let whole = codec.decode(py, bytes)?;
     let get = |name: &Bound<'py, PyAny>| {

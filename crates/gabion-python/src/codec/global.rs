@@ -1,8 +1,10 @@
 //! Classes and functions by reference: what can be found again under its module and qualified name.
 
+use pyo3::prelude::*;
+
 use super::found::Found;
 use super::known::Known;
-use super::object::{Own, Raise, Raised, attribute, attribute_or_none, refuse};
+use super::object::{Own, Raise, Raised, attribute, attribute_or_none, is_of_pickling, refuse};
 use crate::ffi::{self, PyObject};
 
 /// Checks that the object is what its module and qualified name lead to, and says how.
@@ -37,12 +39,12 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
                 text(name)
             ))),
             Err(Raised) => {
-                // As in `explain`: an interrupt is no fault of the object's.
-                let is = |kind| ffi::PyErr_ExceptionMatches(kind) != 0;
-                if is(ffi::PyExc_MemoryError) || !is(ffi::PyExc_Exception) {
+                let py = Python::assume_attached();
+                let error = PyErr::fetch(py);
+                if !is_of_pickling(py, &error) {
+                    error.restore(py);
                     return Err(Raised);
                 }
-                ffi::PyErr_Clear();
                 Err(refuse(&format!(
                     "cannot store {} by reference: it is not found as {}.{}; define it at the top level of a module",
                     repr(object),

@@ -73,7 +73,7 @@ use pyo3::types::PyTuple;
 
 use decode_leaf::Maker;
 use known::Known;
-use object::Raised;
+use object::{Doing, Raised};
 use registry::Registry;
 
 use crate::ffi;
@@ -111,7 +111,8 @@ impl Codec {
     /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.
     ///
     /// # Errors
-    /// `CodecError` when the object cannot be stored, with what its own code raised as the cause.
+    /// `CodecError` when the object cannot be stored, with what the interpreter raised as the cause; whatever else its own code
+    /// raises.
     ///
     /// # Safety
     /// `obj` is a live object and stays so over the call.
@@ -146,22 +147,21 @@ impl Codec {
             // SAFETY: as the caller promised.
             unsafe { encode::encode(py, &self.registry, known, obj, (out, apart)) }
         });
-        result.map_err(|Raised| {
-            object::explain(py, || format!("cannot store an object of class {}", global::class_name(obj)))
-        })
+        result.map_err(|Raised| object::explain(py, Doing::Store(obj)))
     }
 
     /// The object that `bytes` encode, built anew.
     ///
     /// # Errors
-    /// `CodecError` when the bytes are damaged, or with the cause when the code of a stored class raises.
+    /// `CodecError` when the bytes are damaged, or with the cause when a stored class cannot build its object; whatever else its code
+    /// raises.
     #[inline]
     pub fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
         let result = Known::get(py).and_then(|known| decode::decode(py, &self.registry, known, bytes));
         match result {
             // SAFETY: an owned reference.
             Ok(value) => Ok(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }.unbind()),
-            Err(Raised) => Err(object::explain(py, || "cannot rebuild the stored object".to_owned())),
+            Err(Raised) => Err(object::explain(py, Doing::Rebuild)),
         }
     }
 
@@ -178,7 +178,7 @@ impl Codec {
         match result {
             // SAFETY: an owned reference.
             Ok(value) => Ok(value.map(|value| unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }.unbind())),
-            Err(Raised) => Err(object::explain(py, || "cannot rebuild the stored object".to_owned())),
+            Err(Raised) => Err(object::explain(py, Doing::Rebuild)),
         }
     }
 

@@ -96,10 +96,54 @@ pub fn refuse(message: &str) -> Raised {
     Raised
 }
 
-/// Turns the error that is set into a `CodecError` with that error as its cause. Errors that are no fault of the
-/// object pass unchanged: `CodecError` itself, `MemoryError`, and what is not an `Exception` (an interrupt).
+/// What the codec is about, for the text of an error.
+#[derive(Clone, Copy)]
+pub enum Doing {
+    /// Storing this live object.
+    Store(*mut PyObject),
+    Rebuild,
+    RebuildPart,
+}
+
+impl Doing {
+    fn text(self, store: &str, rebuild: &str) -> String {
+        match self {
+            Doing::Store(object) => format!("{store} an object of class {}", super::global::class_name(object)),
+            Doing::Rebuild => format!("{rebuild} the stored object"),
+            Doing::RebuildPart => format!("{rebuild} a part of the stored object"),
+        }
+    }
+}
+
+/// Whether the interpreter raises such an error itself when something cannot be pickled or rebuilt: one of its own classes, or one
+/// of pickle's. What the system says (a timeout, a full disk) and what programs define is meant for somebody else, who waits for
+/// it: the handler of a signal may have raised it in the midst of the object's code.
+pub fn is_of_pickling(py: Python<'_>, error: &PyErr) -> bool {
+    let class = error.get_type(py);
+    // Without memory, which one of the errors is about: it comes first.
+    if error.is_instance_of::<pyo3::exceptions::PyMemoryError>(py)
+        || error.is_instance_of::<pyo3::exceptions::PyOSError>(py)
+        || !error.is_instance_of::<pyo3::exceptions::PyException>(py)
+    {
+        return false;
+    }
+    if class.module().is_ok_and(|module| module == "builtins") {
+        return true;
+    }
+    // SAFETY: attached, a class that is held; a failure sets an error, which is dropped.
+    unsafe {
+        let Ok(pickling) = import(c"pickle", c"PickleError") else {
+            ffi::PyErr_Clear();
+            return false;
+        };
+        ffi::PyErr_GivenExceptionMatches(class.as_ptr(), pickling.ptr()) != 0
+    }
+}
+
+/// Turns the error that is set into a `CodecError` with that error as its cause, if it says that something cannot be pickled or
+/// rebuilt (see [`is_of_pickling`]). Others pass, with a note of what was going on.
 #[cold]
-pub fn explain(py: Python<'_>, what: impl FnOnce() -> String) -> PyErr {
+pub fn explain(py: Python<'_>, doing: Doing) -> PyErr {
     // Where memory is short, the interpreter has been seen to fail without saying why.
     let error = PyErr::take(py).unwrap_or_else(|| {
         exception(&py.get_type::<pyo3::exceptions::PySystemError>(), "the interpreter failed without an exception")
@@ -112,11 +156,30 @@ pub fn explain(py: Python<'_>, what: impl FnOnce() -> String) -> PyErr {
     if passes {
         return error;
     }
+    if !is_of_pickling(py, &error) {
+        add_note(py, &error, &doing.text("while storing", "while rebuilding"));
+        return error;
+    }
     let kind = error.get_type(py).qualname().map_or_else(|_| "error".into(), |name| name.to_string());
     let text = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
-    let wrapped = exception(errors.codec.bind(py), &format!("{}: {kind}: {text}", what()));
+    let what = doing.text("cannot store", "cannot rebuild");
+    let wrapped = exception(errors.codec.bind(py), &format!("{what}: {kind}: {text}"));
     wrapped.set_cause(py, Some(error));
     wrapped
+}
+
+/// Adds a note to an exception that does not have it yet: a program may raise the same one again and again.
+fn add_note(py: Python<'_>, error: &PyErr, note: &str) {
+    let value = error.value(py);
+    let add = || -> PyResult<()> {
+        let notes = value.getattr_opt("__notes__")?;
+        if notes.is_some_and(|notes| notes.contains(note).unwrap_or(false)) {
+            return Ok(());
+        }
+        value.call_method1("add_note", (note,)).map(drop)
+    };
+    // The error itself is what counts.
+    let _ = add();
 }
 
 /// Whether at most `limit` references to the object exist: nobody else can then meet it a second time (see `encode`).
