@@ -1,5 +1,6 @@
 """max_bytes: what does not fit is refused, what is stored stays, and room comes back."""
 
+import itertools
 import random
 import sys
 from collections.abc import Callable
@@ -236,3 +237,43 @@ def test_without_memory_to_encode_an_object_in_the_pile_stays_as_it_was(script: 
         assert pile.get(pointer) == ["stone"] and len(pile) == 1
     """)
     assert said == ""
+
+
+class Endless:
+    """Gives something new to store each time."""
+
+    def __getstate__(self) -> Any:
+        return {"next": Endless()}
+
+
+class EndlessReducer:
+    def __reduce__(self) -> Any:
+        return EndlessReducer, (EndlessReducer(),)
+
+
+class EndlessItems:
+    def __reduce__(self) -> Any:
+        return list, (), None, itertools.count()
+
+
+class EndlessTexts:
+    def __reduce__(self) -> Any:
+        return list, (), None, (b"x" * 10_000 for _ in itertools.count())
+
+
+class EndlessPairs:
+    def __reduce__(self) -> Any:
+        return dict, (), None, None, ((number, [number]) for number in itertools.count())
+
+
+@pytest.mark.parametrize("kind", [Endless, EndlessReducer, EndlessItems, EndlessTexts, EndlessPairs])
+def test_what_is_endless_ends_at_the_limit(kind: type) -> None:
+    with gabion.Pile(max_bytes="256 KiB") as pile:
+        kept = pile.put("kept")
+        for call in (pile.put, lambda endless: pile.replace(kept, endless), lambda endless: pile.put_many([endless])):
+            for value in (kind(), [1, kind()]):
+                with pytest.raises(gabion.LimitError, match="takes more than 262144 bytes.*__reduce__"):
+                    call(value)
+        assert pile.get(kept) == "kept"
+        assert len(pile) == 1
+        pile.validate()

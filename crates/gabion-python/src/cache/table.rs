@@ -49,7 +49,7 @@ impl CacheTable {
     ) -> PyResult<()> {
         let max_bytes = size::limit("max_bytes", max_bytes, LEAST)?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
-        let codec = Codec::new(py)?;
+        let codec = Codec::new(py, u64::MAX)?;
         let table = TableOptions { max_bytes: None, ttl, idle };
         let (mode, shards) = (options::mode(py, policy)?, crate::pile::shards(py)?);
         let settings = CacheOptions { max_bytes, mode, shards, table, ..CacheOptions::default() };

@@ -97,21 +97,22 @@ pub struct RawView {
 }
 
 impl Codec {
-    /// A codec that knows no class yet. The first one finds what all of them need of the interpreter, for which it imports
-    /// modules.
+    /// A codec that knows no class yet, for an owner that has no room for encodings of more than `most` bytes: what code of
+    /// an object's goes on to give beyond that is refused. The first one finds what all of them need of the interpreter, for
+    /// which it imports modules.
     ///
     /// # Errors
     /// Those of the imports.
-    pub fn new(py: Python<'_>) -> PyResult<Codec> {
+    pub fn new(py: Python<'_>, most: u64) -> PyResult<Codec> {
         // The short ways of encoding rely on it.
         Known::get(py).map_err(|Raised| PyErr::fetch(py))?;
-        Ok(Codec { registry: Registry::new() })
+        Ok(Codec { registry: Registry::new(most) })
     }
 
     /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.
     ///
     /// # Errors
-    /// `CodecError` when the object cannot be stored, with what the interpreter raised as the cause; whatever else its own code
+    /// `LimitError` when the owner cannot have room for it; `CodecError` when the object cannot be stored, with what the interpreter raised as the cause; whatever else its own code
     /// raises.
     ///
     /// # Safety

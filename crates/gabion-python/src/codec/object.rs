@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use pyo3::prelude::*;
 
-use crate::errors::{Errors, exception};
+use crate::errors::{Errors, exception, own_error};
 use crate::ffi::{self, PyObject};
 
 /// A Python error is set in this thread.
@@ -93,6 +93,19 @@ pub fn refuse(message: &str) -> Raised {
         Ok(errors) => exception(errors.codec.bind(py), message).restore(py),
         Err(error) => error.restore(py),
     }
+    Raised
+}
+
+/// Raises `LimitError` for an object whose encoding is longer than its owner has room for.
+#[cold]
+pub fn too_large(most: u64) -> Raised {
+    // SAFETY: codec functions run attached.
+    let py = unsafe { Python::assume_attached() };
+    let text = format!(
+        "an object takes more than {most} bytes, which is more than can ever be stored here: raise the limit, or see whether its \
+         __reduce__ or __getstate__ gives new objects without end"
+    );
+    own_error(py, |errors| &errors.limit, &text).restore(py);
     Raised
 }
 

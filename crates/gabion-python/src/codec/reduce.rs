@@ -1,7 +1,7 @@
 //! Encoding through `__reduce_ex__`, for whatever has no form of its own.
 
 use super::encode::{Encoder, Todo};
-use super::object::{Own, Raise, Raised, refuse};
+use super::object::{Own, Raise, Raised, refuse, too_large};
 use super::{global, tags, writer};
 use crate::ffi::{self, PyObject};
 
@@ -34,6 +34,7 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// As [`Encoder::reduce`].
     pub unsafe fn reduce_noted(&mut self, obj: *mut PyObject) -> Raise<()> {
+        self.check_length()?;
         // SAFETY: held by the caller.
         unsafe {
             let parts = self.ask(obj)?;
@@ -84,6 +85,13 @@ impl Encoder<'_, '_> {
             let protocol = Own::take(ffi::PyLong_FromLong(PROTOCOL.into()))?;
             Own::take(ffi::PyObject_CallOneArg(method.ptr(), protocol.ptr()))
         }
+    }
+
+    /// Refuses to go on where nobody has room for what was written. Only code can give more and more of what is not there
+    /// yet: whatever asks it for the next piece asks this first.
+    #[inline(always)]
+    fn check_length(&self) -> Raise<()> {
+        if self.position() as u64 > self.registry.most { Err(too_large(self.registry.most)) } else { Ok(()) }
     }
 
     /// Puts everything that follows the arguments onto the stack, and writes which parts there are.
@@ -174,7 +182,12 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// An iterator.
     pub unsafe fn next_items(&mut self, iterator: Own) -> Raise<()> {
+        let mut taken = 0_usize;
         loop {
+            if taken.is_multiple_of(ITEMS_UNCHECKED) {
+                self.check_length()?;
+            }
+            taken = taken.wrapping_add(1);
             // SAFETY: held; a new reference, or null with or without an error.
             unsafe {
                 let item = ffi::PyIter_Next(iterator.ptr());
@@ -195,7 +208,12 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// An iterator.
     pub unsafe fn next_pairs(&mut self, iterator: Own) -> Raise<()> {
+        let mut taken = 0_usize;
         loop {
+            if taken.is_multiple_of(ITEMS_UNCHECKED) {
+                self.check_length()?;
+            }
+            taken = taken.wrapping_add(1);
             // SAFETY: as in `next_items`; a pair's parts are shared before the pair is let go, as its tuple may be the iterator's, to
             // be filled anew.
             unsafe {
@@ -222,6 +240,9 @@ impl Encoder<'_, '_> {
         }
     }
 }
+
+/// So many leaves are taken out of an iterator from one look at the length to the next.
+const ITEMS_UNCHECKED: usize = 16;
 
 /// What may follow the callable and its arguments.
 struct Rest {

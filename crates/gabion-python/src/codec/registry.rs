@@ -73,6 +73,8 @@ struct Writer {
 /// Readers take no lock. The writer's lock is never held while Python code may run or Python memory is allocated, so it
 /// cannot deadlock with the interpreter.
 pub struct Registry {
+    /// The longest encoding that the owner has room for.
+    pub most: u64,
     plans: Table<Plan>,
     globals: Table<Entry>,
     entries: Entries,
@@ -84,8 +86,9 @@ pub struct Registry {
 }
 
 impl Registry {
-    pub fn new() -> Registry {
+    pub fn new(most: u64) -> Registry {
         Registry {
+            most,
             plans: Table::new(),
             globals: Table::new(),
             entries: Entries {

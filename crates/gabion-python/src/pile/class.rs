@@ -65,9 +65,9 @@ impl Pile {
                         use, or pass what the pile may take";
             return Err(value_error(py, text));
         }
-        let codec = Codec::new(py)?;
         let options = PileOptions { max_bytes, shards: shards(py)?, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::not_made(py, "pile", &error))?;
+        let codec = Codec::new(py, pile.stats().limit_bytes)?;
         Ok(Self::empty(pile, codec))
     }
 
