@@ -272,7 +272,7 @@ def test_what_is_endless_ends_at_the_limit(kind: type) -> None:
         kept = pile.put("kept")
         for call in (pile.put, lambda endless: pile.replace(kept, endless), lambda endless: pile.put_many([endless])):
             for value in (kind(), [1, kind()]):
-                with pytest.raises(gabion.LimitError, match="takes more than 262144 bytes.*__reduce__"):
+                with pytest.raises(gabion.LimitError, match=r"takes more than 262144 bytes.*__reduce__"):
                     call(value)
         assert pile.get(kept) == "kept"
         assert len(pile) == 1
