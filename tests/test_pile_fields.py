@@ -1,6 +1,6 @@
 """Pile.fields: parts of stored objects."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -178,3 +178,72 @@ def test_a_class_that_was_replaced_meanwhile(pile: gabion.Pile, monkeypatch: pyt
     assert pile.fields(other, "b", "c") == ("new b", "new c")
     with pytest.raises(gabion.CodecError):
         pile.put(old)
+
+
+class Same:
+    """Equal to everything, with a hash of its own."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 12345
+
+
+class Incomparable(Same):
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("no comparison")
+
+    __hash__ = Same.__hash__
+
+
+def test_keys_are_found_by_their_hash_as_in_a_dict(pile: gabion.Pile) -> None:
+    for key in (Same(), Incomparable()):
+        pointer = pile.put({key: 1, "a": 2, 5: 3})
+        assert pile.fields(pointer, "a", 5, "a") == (2, 3, 2)
+    pointer = pile.put({"b": 1, 12345: 2})
+    assert pile.fields(pointer, Same()) == (2,)
+    with pytest.raises(TypeError):
+        pile.fields(pile.put(Plain(a=1)), Same())
+
+
+class Answers(dict[str, int]):
+    def __getitem__(self, name: str) -> int:
+        return 42
+
+
+def test_dicts_that_make_what_is_missing(pile: gabion.Pile) -> None:
+    for mapping in (defaultdict(list, a=1), Counter(a=1), OrderedDict(a=1)):
+        pointer = pile.put(mapping)
+        assert pile.fields(pointer, "a") == (1,)
+        for name in ("b", ("a", "b")):
+            with pytest.raises(KeyError) as missing:
+                pile.fields(pointer, name)
+            assert missing.value.args == (name,)
+    assert pile.fields(pile.put(Answers(a=1)), "a", "b") == (42, 42)
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, defaultdict(list, a=1), Plain(a=1), Slotted(1), Point(1, 2), 5], ids=repr)
+def test_names_in_a_list(pile: gabion.Pile, value: object) -> None:
+    with pytest.raises(TypeError, match=r"^fields\(\) takes names one by one, .* a name is no list$"):
+        pile.fields(pile.put(value), ["a", "b"])
+
+
+class Modified:
+    __slots__ = ("a", "b")
+
+    def __init__(self) -> None:
+        self.a, self.b = 1, 2
+
+
+def test_a_slot_whose_name_becomes_a_property(pile: gabion.Pile, monkeypatch: pytest.MonkeyPatch) -> None:
+    pointer = pile.put(Modified())
+    assert pile.fields(pointer, "a", "b") == (1, 2)
+    monkeypatch.setattr(Modified, "other", 5, raising=False)
+    assert pile.fields(pointer, "a", "b") == (1, 2)
+    monkeypatch.setattr(Modified, "a", property(lambda self: 99))
+    assert pile.fields(pointer, "a", "b") == (pile.get(pointer).a, 2) == (99, 2)
+    monkeypatch.undo()
+    assert pile.fields(pointer, "a", "b") == (1, 2)
+    monkeypatch.setattr(Modified, "__getattribute__", lambda self, name: name)
+    assert pile.fields(pointer, "a", "b") == ("a", "b")

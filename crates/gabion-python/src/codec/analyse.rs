@@ -7,7 +7,7 @@
 
 use std::cell::OnceCell;
 use std::ffi::c_int;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::found::Found;
 use super::known::Known;
@@ -77,6 +77,50 @@ pub unsafe fn room(registry: &Registry, known: &Known, class: *mut PyTypeObject)
     }
     let Some(slots) = inspect.slot_names()? else { return Ok(None) };
     Ok(inspect.offsets(&slots, false).map(|offsets| Room { slots, offsets, has_dict }))
+}
+
+/// Offset of a name that is a slot's descriptor and nothing else.
+///
+/// # Safety
+/// A live class and a string.
+unsafe fn slot(class: *mut PyTypeObject, name: *mut PyObject) -> Option<isize> {
+    // SAFETY: as the caller promised; the descriptor is held; the cast is checked by its exact class.
+    unsafe {
+        let found = in_class(class, name)?;
+        if ffi::Py_TYPE(found.ptr()) != &raw mut ffi::PyMemberDescr_Type {
+            return None;
+        }
+        let descriptor = &*found.ptr().cast::<MemberDescriptor>();
+        let member = &*descriptor.member;
+        let ours = ffi::PyType_IsSubtype(class, descriptor.class) != 0;
+        let plain = member.type_code == ffi::Py_T_OBJECT_EX as c_int && member.flags == 0 && ours;
+        plain.then_some(member.offset)
+    }
+}
+
+/// Whether the names of a layout that is of slots only still lead to these slots. If so, that is noted for
+/// [`plan::is_plain`](super::plan::is_plain).
+#[cold]
+pub fn slots_stand(layout: &Layout) -> bool {
+    let class: *mut PyTypeObject = layout.class.ptr().cast();
+    // SAFETY: the layout holds the class and the names.
+    unsafe {
+        let mut before = 0;
+        let ordinary = (*class).tp_getattro == Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc);
+        let stand = ordinary
+            && layout.names.iter().zip(&layout.offsets).all(|(name, &offset)| {
+                let stands = slot(class, name.ptr()) == Some(offset);
+                // The first lookup numbers the class's present state; one that changes meanwhile has another number then.
+                if before == 0 {
+                    before = version(class);
+                }
+                stands
+            });
+        if stand {
+            layout.plain_at.store(before, Ordering::Relaxed); // Relaxed: see the field.
+        }
+        stand
+    }
 }
 
 /// See [`room`].
@@ -442,20 +486,9 @@ impl Inspect<'_> {
         }
     }
 
-    /// Offset of a name that is a slot's descriptor and nothing else.
     fn slot(&self, name: *mut PyObject) -> Option<isize> {
-        // SAFETY: live class; the descriptor is held; the cast is checked by its exact class.
-        unsafe {
-            let found = in_class(self.class, name)?;
-            if ffi::Py_TYPE(found.ptr()) != &raw mut ffi::PyMemberDescr_Type {
-                return None;
-            }
-            let descriptor = &*found.ptr().cast::<MemberDescriptor>();
-            let member = &*descriptor.member;
-            let ours = ffi::PyType_IsSubtype(self.class, descriptor.class) != 0;
-            let plain = member.type_code == ffi::Py_T_OBJECT_EX as c_int && member.flags == 0 && ours;
-            plain.then_some(member.offset)
-        }
+        // SAFETY: live class and string.
+        unsafe { slot(self.class, name) }
     }
 
     /// Offsets of all slots, provided that they and the standard parts are everything in an instance.

@@ -55,7 +55,9 @@ fn lone_leaf(maker: &Maker<'_, '_>, bytes: &[u8]) -> Raise<Option<Own>> {
     let mut reader = Reader::new(bytes, 1);
     let value = match bytes.get(1) {
         // Short objects and containers, which are told at once.
-        Some(0x40..=0x5F | 0x80..=0x9F) => return Ok(None),
+        Some(&(tags::OBJECT_SHORT..=tags::OBJECT_SHORT_LAST | tags::LIST_SHORT..=tags::DICT_SHORT_LAST)) => {
+            return Ok(None);
+        }
         // A leaf as any other, but one that is often alone.
         Some(&tags::BYTES) => {
             reader.at += 1;
@@ -236,23 +238,23 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         let place = self.place();
         let tag = self.reader.byte()?;
         match tag {
-            0x40..=0x5F => self.object(u32::from(tag - tags::OBJECT_SHORT), place),
+            tags::OBJECT_SHORT..=tags::OBJECT_SHORT_LAST => self.object(u32::from(tag - tags::OBJECT_SHORT), place),
             tags::OBJECT => {
                 let id = self.reader.id()?;
                 self.object(id, place)
             }
             tags::OBJECT_PARTIAL | tags::OBJECT_OPEN => self.odd_object(tag, place),
-            0x80..=0x8F => self.list((tag - tags::LIST_SHORT) as usize, place),
+            tags::LIST_SHORT..=tags::LIST_SHORT_LAST => self.list((tag - tags::LIST_SHORT) as usize, place),
             tags::LIST => {
                 let len = self.reader.varint()?;
                 self.list(len, place)
             }
-            0x98..=0x9F => self.dict((tag - tags::DICT_SHORT) as usize, place),
+            tags::DICT_SHORT..=tags::DICT_SHORT_LAST => self.dict((tag - tags::DICT_SHORT) as usize, place),
             tags::DICT => {
                 let len = self.reader.varint()?;
                 self.dict(len, place)
             }
-            0x90..=0x97 => self.tuple((tag - tags::TUPLE_SHORT) as usize, place, false),
+            tags::TUPLE_SHORT..=tags::TUPLE_SHORT_LAST => self.tuple((tag - tags::TUPLE_SHORT) as usize, place, false),
             tags::TUPLE | tags::TUPLE_SHARED | tags::TUPLE_AGAIN => {
                 let len = self.reader.varint()?;
                 self.tuple(len, place, tag == tags::TUPLE_AGAIN)

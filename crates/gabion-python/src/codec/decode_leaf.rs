@@ -56,14 +56,14 @@ impl<'a> Maker<'a, '_> {
         }
         // SAFETY (all below): constants of the interpreter; constructors return a new reference or null with an error.
         let made = match tag {
-            0x60..=0x7F => {
+            tags::INT_SMALL..=tags::INT_SMALL_LAST => {
                 reader.at += 1;
                 // SAFETY: see above.
                 unsafe {
                     Own::take(ffi::PyLong_FromLong((i64::from(tag - tags::INT_SMALL) + tags::INT_SMALL_MIN) as _))
                 }
             }
-            0xA0..=0xA7 => {
+            tags::INT..=tags::INT_LAST => {
                 reader.at += 1;
                 let n = (tag - tags::INT) as usize + 1;
                 let shift = 64 - 8 * n as u32;
@@ -102,7 +102,7 @@ impl<'a> Maker<'a, '_> {
                 datetime::naive(reader.number(8)?)
             }
             // Short objects and containers.
-            0x40..=0x5F | 0x80..=0x9F => return Ok(None),
+            tags::OBJECT_SHORT..=tags::OBJECT_SHORT_LAST | tags::LIST_SHORT..=tags::DICT_SHORT_LAST => return Ok(None),
             _ => return self.rare(tag, reader),
         };
         made.map(Some)

@@ -5,13 +5,15 @@ use pyo3::types::PyTuple;
 
 use super::decode::decode_part;
 use super::decode_leaf::Maker;
+use super::global::class_name;
 use super::known::Known;
 use super::layout::{Entry, Layout};
-use super::object::{Doing, Own, Raise, Raised, explain};
+use super::object::{Doing, Own, Raise, Raised, explain, in_class, intern};
 use super::reader::Reader;
 use super::registry::Registry;
 use super::walk::skip;
-use super::{Codec, RawView, plan, tags};
+use super::{Codec, RawView, analyse, plan, tags};
+use crate::errors::type_error;
 use crate::ffi::{self, PyObject};
 
 /// See [`Codec::decode_fields`].
@@ -28,21 +30,54 @@ pub fn decode_fields<'py>(
         Err(Raised) => return Err(explain(py, Doing::RebuildPart)),
     }
     let whole = codec.decode(py, bytes)?;
-    let get = |name: &Bound<'py, PyAny>| {
-        let (whole, name) = (whole.as_ptr(), name.as_ptr());
-        // SAFETY: both are held; a new reference or null with an error.
-        unsafe {
-            Own::take(if ffi::PyDict_Check(whole) != 0 {
-                ffi::PyObject_GetItem(whole, name)
-            } else {
-                ffi::PyObject_GetAttr(whole, name)
-            })
-        }
-    };
-    match names.iter().map(get).collect::<Raise<Vec<_>>>() {
+    match names.iter().map(|name| field(&whole, name)).collect::<Raise<Vec<_>>>() {
         Ok(values) => tuple(py, values),
         Err(Raised) => Err(PyErr::fetch(py)),
     }
+}
+
+/// A field of an object that was built.
+fn field(whole: &Py<PyAny>, name: &Bound<'_, PyAny>) -> Raise<Own> {
+    let (py, whole, name) = (name.py(), whole.as_ptr(), name.as_ptr());
+    // SAFETY: both are held; a new reference or null with an error.
+    unsafe {
+        if ffi::PyDict_Check(whole) == 0 {
+            if ffi::PyUnicode_Check(name) == 0 {
+                return Err(not_a_name(py, name));
+            }
+            return Own::take(ffi::PyObject_GetAttr(whole, name));
+        }
+        if ffi::PyObject_Hash(name) == -1 {
+            return Err(if ffi::PyErr_ExceptionMatches(ffi::PyExc_TypeError) != 0 {
+                not_a_name(py, name)
+            } else {
+                Raised
+            });
+        }
+        let getitem = intern(c"__getitem__")?;
+        let own = in_class(ffi::Py_TYPE(whole), getitem.ptr()).map(|found| found.ptr());
+        if own != in_class(&raw mut ffi::PyDict_Type, getitem.ptr()).map(|found| found.ptr()) {
+            return Own::take(ffi::PyObject_GetItem(whole, name));
+        }
+        // A dict that makes what is missing (`defaultdict`) would make it in a copy.
+        let mut value = std::ptr::null_mut();
+        match ffi::compat::PyDict_GetItemRef(whole, name, &raw mut value) {
+            0 => {
+                let error = Own::take(ffi::call(ffi::PyExc_KeyError, [name]))?;
+                ffi::PyErr_SetObject(ffi::PyExc_KeyError, error.ptr());
+                Err(Raised)
+            }
+            _ => Own::take(value),
+        }
+    }
+}
+
+/// Raises the error of what can be no field's name.
+#[cold]
+fn not_a_name(py: Python<'_>, name: *mut PyObject) -> Raised {
+    let text = format!("fields() takes names one by one, fields(ptr, *names), and a name is no {}", class_name(name));
+    type_error(py, &text).restore(py);
+    Raised
 }
 
 fn tuple(py: Python<'_>, values: Vec<Own>) -> PyResult<Bound<'_, PyTuple>> {
@@ -69,6 +104,43 @@ struct Wanted {
     value: Option<Own>,
 }
 
+impl Wanted {
+    /// Whether this is the key, as a dict tells: only what hashes alike is compared.
+    fn is_key(&self, key: &Own) -> Raise<bool> {
+        // SAFETY: both are held by the caller.
+        unsafe {
+            let texts = ffi::PyUnicode_CheckExact(self.name) != 0 && ffi::PyUnicode_CheckExact(key.ptr()) != 0;
+            Ok((texts || hash(self.name)? == hash(key.ptr())?) && same(self.name, key.ptr())?)
+        }
+    }
+}
+
+fn hash(object: *mut PyObject) -> Raise<isize> {
+    // SAFETY: callers hold it; -1 with an error.
+    match unsafe { ffi::PyObject_Hash(object) } {
+        -1 => Err(Raised),
+        hash => Ok(hash),
+    }
+}
+
+/// Whether these may be keys of a dict.
+fn hashable(names: &[Bound<'_, PyAny>]) -> bool {
+    names.iter().all(|name| {
+        let hashable = hash(name.as_ptr()).is_ok();
+        if !hashable {
+            // SAFETY: attached; whoever asks again gets it again.
+            unsafe { ffi::PyErr_Clear() };
+        }
+        hashable
+    })
+}
+
+/// Whether these are exact strings.
+fn texts(names: &[Bound<'_, PyAny>]) -> bool {
+    // SAFETY: held by the caller.
+    names.iter().all(|name| unsafe { ffi::PyUnicode_CheckExact(name.as_ptr()) != 0 })
+}
+
 impl Search<'_, '_> {
     /// The values of these names; `None` when only the whole object can tell.
     fn find(&self, names: &[Bound<'_, PyAny>]) -> Raise<Option<Vec<Own>>> {
@@ -78,8 +150,12 @@ impl Search<'_, '_> {
         let mut wanted: Vec<Wanted> = names.iter().map(|name| Wanted { name: name.as_ptr(), value: None }).collect();
         let mut reader = Reader::new(self.bytes, 1);
         let tag = reader.byte()?;
+        // The whole tells what is wrong with other names, if anything is.
+        if !texts(names) && !(tags::is_dict(tag) && hashable(names)) {
+            return Ok(None);
+        }
         let complete = match tag {
-            0x40..=0x5F | tags::OBJECT => {
+            tags::OBJECT_SHORT..=tags::OBJECT_SHORT_LAST | tags::OBJECT => {
                 let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
                 self.object(id, &mut reader, &mut wanted)?
             }
@@ -87,7 +163,9 @@ impl Search<'_, '_> {
                 let id = reader.id()?;
                 self.named_tuple(id, &mut reader, &mut wanted)?
             }
-            0x98..=0x9F => self.dict((tag - tags::DICT_SHORT) as usize, &mut reader, &mut wanted)?,
+            tags::DICT_SHORT..=tags::DICT_SHORT_LAST => {
+                self.dict((tag - tags::DICT_SHORT) as usize, &mut reader, &mut wanted)?
+            }
             tags::DICT => {
                 let len = reader.varint()?;
                 self.dict(len, &mut reader, &mut wanted)?
@@ -107,7 +185,7 @@ impl Search<'_, '_> {
 
     /// Whether the fields of a layout are what attribute access on an instance would find.
     fn plain(&self, layout: &Layout) -> bool {
-        layout.names.len() == layout.slots() || plan::is_plain(layout)
+        plan::is_plain(layout) || (layout.names.len() == layout.slots() && analyse::slots_stand(layout))
     }
 
     fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted]) -> Raise<bool> {
@@ -164,7 +242,7 @@ impl Search<'_, '_> {
                 return Ok(false);
             }
             for wish in wanted.iter_mut().filter(|wish| wish.value.is_none()) {
-                if same(wish.name, key.ptr())? {
+                if wish.is_key(&key)? {
                     wish.value = Some(self.part(start, reader.at)?);
                     missing -= 1;
                 }

@@ -19,7 +19,8 @@ pub struct Layout {
     pub offsets: Vec<isize>,
     /// For each attribute its index in the class's shared keys; empty when unknown.
     pub indices: Vec<u8>,
-    /// The class's version at which setting an attribute was found to run no user code; 0 when it was found to run some.
+    /// The class's version at which setting an attribute was found to run no user code, or where there are slots only, at which
+    /// their names were found to lead to them; 0 when that was not so, or not asked yet.
     /// Relaxed: the number is the whole message, compared with the class's own.
     pub plain_at: AtomicU32,
     pub found: Found,

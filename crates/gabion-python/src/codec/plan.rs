@@ -173,7 +173,8 @@ pub fn version(class: *mut PyTypeObject) -> u32 {
     unsafe { (&raw const (*class).tp_version_tag).read_volatile() }
 }
 
-/// Whether setting the attributes of a layout runs no user code, as far as is known of the class as it is now.
+/// Whether setting the attributes of a layout runs no user code, and its slots are where its names lead, as far as is known of the
+/// class as it is now.
 #[inline(always)]
 pub fn is_plain(layout: &Layout) -> bool {
     let plain_at = layout.plain_at.load(Ordering::Relaxed);

@@ -9,7 +9,8 @@
 //!                              was changed
 //!   astray     of the same     a get followed the name, to nothing of use       when a class or function itself is put
 //!   plain_at   of a layout     the version at which setting the attributes ran  when one is set, or read by `fields`
-//!                              no code of the class's
+//!                              no code of the class's; of slots alone, at
+//!                              which their names led to them
 //!   reducers   of the registry how many `copyreg` had                           once for each put
 //!
 //!   what happens               is told by   the next put                        the next get

@@ -10,8 +10,12 @@ pub const HAS_REFS: u8 = 0x01;
 
 /// `0x00..=0x3F`: an ASCII string of that many characters.
 pub const STR_SHORT_MAX: usize = 0x3F;
+/// The tag of the longest.
+pub const STR_SHORT_LAST: u8 = STR_SHORT_MAX as u8;
 /// `0x40..=0x5F`: an object of the layout with that small number.
 pub const OBJECT_SHORT: u8 = 0x40;
+/// The last of them.
+pub const OBJECT_SHORT_LAST: u8 = OBJECT_SHORT + OBJECT_SHORT_COUNT as u8 - 1;
 /// Layout numbers below this one fit in the tag.
 pub const OBJECT_SHORT_COUNT: u32 = 32;
 /// `0x60..=0x7F`: the integers -1 to 30.
@@ -20,20 +24,30 @@ pub const INT_SMALL: u8 = 0x60;
 pub const INT_SMALL_MIN: i64 = -1;
 /// Largest integer in the tag.
 pub const INT_SMALL_MAX: i64 = 30;
+/// Its tag.
+pub const INT_SMALL_LAST: u8 = INT_SMALL + (INT_SMALL_MAX - INT_SMALL_MIN) as u8;
 /// `0x80..=0x8F`: a list of 0 to 15 values.
 pub const LIST_SHORT: u8 = 0x80;
 /// Longest list with its length in the tag.
 pub const LIST_SHORT_MAX: usize = 15;
+/// Its tag.
+pub const LIST_SHORT_LAST: u8 = LIST_SHORT + LIST_SHORT_MAX as u8;
 /// `0x90..=0x97`: a tuple of 0 to 7 values.
 pub const TUPLE_SHORT: u8 = 0x90;
 /// Longest tuple with its length in the tag.
 pub const TUPLE_SHORT_MAX: usize = 7;
+/// Its tag.
+pub const TUPLE_SHORT_LAST: u8 = TUPLE_SHORT + TUPLE_SHORT_MAX as u8;
 /// `0x98..=0x9F`: a dict of 0 to 7 pairs.
 pub const DICT_SHORT: u8 = 0x98;
 /// Largest dict with its length in the tag.
 pub const DICT_SHORT_MAX: usize = 7;
+/// Its tag.
+pub const DICT_SHORT_LAST: u8 = DICT_SHORT + DICT_SHORT_MAX as u8;
 /// `0xA0..=0xA7`: an integer of 1 to 8 bytes.
 pub const INT: u8 = 0xA0;
+/// An integer of 8 bytes.
+pub const INT_LAST: u8 = INT + 7;
 
 /// Declares the remaining tags, one number each.
 macro_rules! tags {
@@ -114,3 +128,8 @@ pub const PART_STATE: u8 = 4;
 pub const PART_SETTER: u8 = 8;
 /// A reference, right after the arguments, to the object that counts: nothing is called.
 pub const PART_AGAIN: u8 = 16;
+
+/// Whether a value is a dict of any length.
+pub const fn is_dict(tag: u8) -> bool {
+    matches!(tag, DICT_SHORT..=DICT_SHORT_LAST | DICT)
+}

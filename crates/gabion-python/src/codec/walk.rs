@@ -30,9 +30,9 @@ pub fn skip(registry: &Registry, reader: &mut Reader<'_>) -> Raise<bool> {
 pub fn step(registry: &Registry, reader: &mut Reader<'_>) -> Raise<Option<Step>> {
     let tag = reader.byte()?;
     let bytes = match tag {
-        0..=0x3F => tag as usize,
-        0x60..=0x7F | 0xA9..=0xAD | tags::UTC => 0,
-        0xA0..=0xA7 => (tag - tags::INT) as usize + 1,
+        0..=tags::STR_SHORT_LAST => tag as usize,
+        tags::INT_SMALL..=tags::INT_SMALL_LAST | tags::NONE..=tags::NOT_IMPLEMENTED | tags::UTC => 0,
+        tags::INT..=tags::INT_LAST => (tag - tags::INT) as usize + 1,
         tags::FLOAT | tags::DATETIME => 8,
         tags::FLOAT_CENTS | tags::DATE => 4,
         tags::COMPLEX | tags::UUID => 16,
@@ -67,16 +67,16 @@ pub fn step(registry: &Registry, reader: &mut Reader<'_>) -> Raise<Option<Step>>
 /// How many values follow this tag; `None` when it cannot be skipped.
 fn inside(registry: &Registry, tag: u8, reader: &mut Reader<'_>) -> Raise<Option<usize>> {
     Ok(Some(match tag {
-        0x40..=0x5F | tags::OBJECT => {
+        tags::OBJECT_SHORT..=tags::OBJECT_SHORT_LAST | tags::OBJECT => {
             let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
             match registry.entry(id) {
                 Some(Entry::Object(layout)) => layout.len(),
                 _ => return Ok(None),
             }
         }
-        0x80..=0x8F => (tag - tags::LIST_SHORT) as usize,
-        0x90..=0x97 => (tag - tags::TUPLE_SHORT) as usize,
-        0x98..=0x9F => 2 * (tag - tags::DICT_SHORT) as usize,
+        tags::LIST_SHORT..=tags::LIST_SHORT_LAST => (tag - tags::LIST_SHORT) as usize,
+        tags::TUPLE_SHORT..=tags::TUPLE_SHORT_LAST => (tag - tags::TUPLE_SHORT) as usize,
+        tags::DICT_SHORT..=tags::DICT_SHORT_LAST => 2 * (tag - tags::DICT_SHORT) as usize,
         tags::LIST | tags::TUPLE | tags::TUPLE_SHARED | tags::SET | tags::FROZENSET => reader.varint()?,
         tags::DICT => reader.varint()?.saturating_mul(2),
         tags::RANGE | tags::SLICE => 3,
