@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from child_processes import in_child, status_of
 from many_threads import run, within
-from patience import HANGS
+from patience import HANGS, eventually
 
 import gabion
 from gabion import Cache
@@ -485,3 +485,79 @@ def test_values_that_find_no_room_are_given_to_all_who_wait() -> None:
     run(*[lambda: cache.get_or_put("k", large)] * 8)
     assert 1 <= len(calls) <= 8
     assert "k" not in cache
+
+
+def never_ending(cache: Cache, key: str) -> tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]:
+    """A loop in which a factory began that needs an hour, and its task."""
+
+    async def factory() -> str:
+        await asyncio.sleep(3600)
+        return "late"
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(cache.get_or_put(key, factory))
+    while not cache._flights.flying:
+        loop.run_until_complete(asyncio.sleep(0))
+    return loop, task
+
+
+@pytest.mark.parametrize("how", ["same thread", "another thread", "another loop"])
+@pytest.mark.parametrize("closed", ["before", "meanwhile"])
+def test_a_factory_of_a_closed_loop_is_taken_over(cache: Cache, how: str, closed: str) -> None:
+    """By who asks later and by who waits already: it can never end."""
+    loop, task = never_ending(cache, "key")
+
+    async def factory() -> str:
+        return "made"
+
+    async def alone() -> Any:
+        return await asyncio.gather(*[cache.get_or_put("key", factory) for _ in range(3)])
+
+    def ask() -> None:
+        if how == "another loop":
+            assert asyncio.run(alone()) == ["made"] * 3
+        else:
+            assert cache.get_or_put("key", lambda: "made") == "made"
+
+    (flight,) = cache._flights.flying.values()
+    if closed == "before":
+        loop.close()
+        ask() if how == "same thread" else run(ask, ask)
+    elif how == "same thread":
+        with pytest.raises(RuntimeError, match="of this very thread"):
+            ask()
+        loop.close()
+        ask()
+    else:
+
+        def close() -> None:
+            assert eventually(lambda: len(flight.calls) >= 2)
+            loop.close()
+
+        run(ask, ask, close)
+    assert not cache._flights.flying
+    # What is left of it is thrown away, and is none of the others' business.
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    del task
+    gc.collect()
+    assert cache["key"] == "made"
+
+
+def test_a_circle_is_not_closed_by_a_factory_of_a_closed_loop(cache: Cache) -> None:
+    """A thread asks for a key whose factory waits for a stranded one, which began in this very thread."""
+    loop, task = never_ending(cache, "stranded")
+    began = threading.Event()
+
+    def waits() -> str:
+        began.set()
+        return cache.get_or_put("stranded", lambda: "made")
+
+    (flight,) = cache._flights.flying.values()
+    waiter = threading.Thread(target=lambda: cache.get_or_put("outer", waits))
+    waiter.start()
+    assert began.wait(HANGS)
+    assert eventually(lambda: flight.calls)
+    loop.close()
+    assert cache.get_or_put("outer", lambda: "own") in ("made", "own")
+    waiter.join(HANGS)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -8,14 +8,18 @@ themselves.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gabion._native import run_flight
+from gabion._native import end_flight, run_flight
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 Name: TypeAlias = tuple[str, bytes]
 
@@ -33,17 +37,41 @@ MISSING: Any = _Missing()
 # What each thread waits for whose event loop, if it has one, stands still meanwhile.
 _blocked: dict[int, Flight] = {}
 
+# Seconds after which who waits for the factory of another's event loop looks whether there is such a loop still.
+_LOOK = 0.5
+
+
+def _running_loop() -> Callable[[], AbstractEventLoop | None] | None:
+    """Asyncio's event loop that runs in this thread, not held by this; None where another framework's runs."""
+    asyncio = sys.modules.get("asyncio")
+    loop = asyncio._get_running_loop() if asyncio else None
+    return None if loop is None else weakref.ref(loop)
+
 
 class Flight:
     """A factory that runs, its result to come, and what its end depends on.
 
     ``made`` is the result as bytes, `MISSING` until the end and where there is none; ``awaited`` says that somebody
     waits for it; ``lease`` ends when the key is changed meanwhile. ``thread`` is the thread that runs the factory,
-    ``in_loop`` says whether its event loop does; ``awaits`` are the flights that the factory waits for at this moment.
+    ``in_loop`` says whether its event loop does, and ``loop`` which; ``awaits`` are the flights that the factory waits
+    for at this moment.
     ``outer`` is the flight whose factory this one's runs in, if there is one.
     """
 
-    __slots__ = ("awaited", "awaits", "calls", "ended", "gate", "in_loop", "lease", "made", "outer", "thread")
+    __slots__ = (
+        "awaited",
+        "awaits",
+        "calls",
+        "ended",
+        "gate",
+        "in_loop",
+        "lease",
+        "loop",
+        "made",
+        "outer",
+        "right_to_end",
+        "thread",
+    )
 
     def __init__(self, in_loop: bool) -> None:
         self.made: Any = MISSING
@@ -52,6 +80,7 @@ class Flight:
         self.lease: Any = None
         self.outer: Flight | None = None
         self.in_loop = in_loop
+        self.loop = _running_loop() if in_loop else None
         self.thread = threading.get_ident()
         self.awaits: list[Flight] = []
         # What is called at the end.
@@ -59,11 +88,34 @@ class Flight:
         # Free when the flight has ended; who waits takes it and gives it to the next.
         self.gate = threading.Lock()
         self.gate.acquire()
+        # Who takes it out ends the flight, and nobody else.
+        self.right_to_end = [True]
+
+    def end_if_stranded(self) -> None:
+        """End a flight that cannot end by itself, because its event loop was closed under it."""
+        if self.is_stranded():
+            end_flight(self, MISSING)
+
+    def is_stranded(self) -> bool:
+        """Whether the event loop that runs the factory was closed, or is gone."""
+        if self.loop is None or self.ended:
+            return False
+        loop = self.loop()
+        return loop is None or loop.is_closed()
 
     def wait(self) -> Any:
         """Wait, with the thread, for what is made."""
-        with self.gate:
-            return self.made
+        if self.loop is None:
+            with self.gate:
+                return self.made
+        # Nobody is told when a loop is closed. Not by the gate: what a signal's handler raises right after a wait with
+        # a timeout would leave it closed for the others.
+        woken = threading.Lock()
+        woken.acquire()
+        self.calls.append(woken.release)
+        while not self.ended and not woken.acquire(timeout=_LOOK):
+            self.end_if_stranded()
+        return self.made
 
     async def arrive(self) -> Any:
         """Wait, with the task, for what is made. A waiter that is cancelled is none of the others' business."""
@@ -86,8 +138,13 @@ class Flight:
                     loop.call_soon_threadsafe(wake)
 
         self.calls.append(call)
-        if not self.ended:
-            await arrived
+        if self.loop is None or self.loop() is loop:
+            if not self.ended:
+                await arrived
+            return self.made
+        while not self.ended:
+            await asyncio.wait([arrived], timeout=_LOOK)
+            self.end_if_stranded()
         return self.made
 
 
@@ -138,7 +195,7 @@ class Running:
 
 
 class Waiting:
-    """Notes for the time of a with-statement that its code waits for a flight.
+    """Notes for the time of a with-statement that its code waits for a flight, which is ended here if nobody else can.
 
     Raises ``RuntimeError`` when it would wait for ever. A wait is noted before it is looked at, so that of several that
     close a circle at the same moment one at least finds it closed.
@@ -147,6 +204,7 @@ class Waiting:
     __slots__ = ("_before", "_flight", "_thread", "_waiters")
 
     def __init__(self, flight: Flight, *, in_loop: bool) -> None:
+        flight.end_if_stranded()
         self._flight = flight
         self._waiters = _around()
         self._thread = None if in_loop else threading.get_ident()
@@ -185,7 +243,8 @@ class Waiting:
         open_ones = [self._flight]
         while open_ones:
             flight = open_ones.pop()
-            if flight.ended or flight in seen:
+            # Who waits for a stranded one ends it.
+            if flight.ended or flight in seen or flight.is_stranded():
                 continue
             seen.add(flight)
             if flight in self._waiters:

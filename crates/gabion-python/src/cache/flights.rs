@@ -114,12 +114,22 @@ pub(super) fn leave_flight(
     flight: &Bound<'_, PyAny>,
     made: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let py = flying.py();
     // Whatever goes wrong, nobody waits for ever.
-    let mut result = forget(flying, name, flight);
-    if flight.getattr(intern!(py, "ended"))?.is_truthy()? {
-        return result;
+    forget(flying, name, flight).and(end_flight(flight, made))
+}
+
+/// End a flight wherever it is listed, as its factory's end does or for one that never comes. The next caller who finds it on
+/// the list takes it off. Twice does nothing.
+#[pyfunction]
+#[pyo3(signature = (flight, made, /))]
+pub(super) fn end_flight(flight: &Bound<'_, PyAny>, made: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = flight.py();
+    // One step, also where there is no global lock: those who find it stranded and its own factory may end it at one time.
+    let right = flight.getattr(intern!(py, "right_to_end"))?.cast_into::<PyList>()?;
+    if flight.getattr(intern!(py, "ended"))?.is_truthy()? || right.call_method0(intern!(py, "pop")).is_err() {
+        return Ok(());
     }
+    let mut result = Ok(());
     flight.setattr(intern!(py, "made"), made)?;
     flight.setattr(intern!(py, "ended"), true)?;
     flight.setattr(intern!(py, "lease"), py.None())?;
@@ -187,5 +197,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<CacheLease>()?;
     m.add_function(wrap_pyfunction!(run_flight, m)?)?;
     m.add_function(wrap_pyfunction!(enter_flight, m)?)?;
-    m.add_function(wrap_pyfunction!(leave_flight, m)?)
+    m.add_function(wrap_pyfunction!(leave_flight, m)?)?;
+    m.add_function(wrap_pyfunction!(end_flight, m)?)
 }
