@@ -1,5 +1,6 @@
 """Changes of a value in one step: change() and incr()."""
 
+import itertools
 import threading
 import time
 from decimal import Decimal
@@ -157,3 +158,36 @@ def test_settings_can_be_read() -> None:
     assert cache.table("all").max_bytes == 1 << 20
     with pytest.raises(AttributeError):
         cache.max_bytes = 5  # type: ignore[misc]
+
+
+def test_large_values_change_near_the_limit() -> None:
+    """There is no room for the old value and the new one: the old one goes first, and counts no longer."""
+    cache = gabion.Cache("10 MiB")
+    for before, after in itertools.permutations((0.5, 1.5, 4, 5, 6, 7, 9), 2):
+        old, new = (bytes(int(size * 2**20)) for size in (before, after))
+        assert cache.put("key", old)
+        assert cache.change("key", lambda found, old=old, new=new: new if found == old else b"another") == new
+        assert cache.get("key") == new, (before, after)
+    assert cache.stats().rejected == 0
+    # What has no room at all leaves nothing, as with put().
+    assert len(cache.change("key", lambda old: old * 2)) > 10 * 2**20
+    assert "key" not in cache
+    assert cache.stats().rejected == 1
+    cache.validate()
+
+
+def test_a_large_value_that_comes_between_is_not_lost() -> None:
+    with gabion.Cache("10 MiB") as cache:
+        cache.put("key", bytes(3 << 20))
+        seen: list[int] = []
+
+        def longer(old: bytes) -> bytes:
+            if not seen:
+                # The same bytes, but another value.
+                cache.put("key", old)
+            seen.append(len(old))
+            return old + bytes(1 << 20)
+
+        assert len(cache.change("key", longer)) == 4 << 20
+        assert seen == [3 << 20] * 2
+        assert len(cache["key"]) == 4 << 20

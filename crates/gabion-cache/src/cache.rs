@@ -10,6 +10,7 @@ use gabion_pile::{ReadBuf, Reading};
 use crate::ahead::Foreseen;
 use crate::bucket::Cell;
 use crate::core::{Core, Listener};
+use crate::exchange::Former;
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
 use crate::key::Image;
 use crate::lease::Lease;
@@ -350,9 +351,15 @@ impl Table {
     }
 
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
-    /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
-    pub fn replace_if<'v>(&self, key: &[u8], old: &[u8], new: impl Into<Value<'v>>) -> Option<PutResult> {
-        self.core.replace_if(&self.record, key, old, new.into())
+    /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, not even in place of `old`, and the
+    /// key holds nothing now.
+    pub fn replace_if<'o, 'v>(
+        &self,
+        key: &[u8],
+        old: impl Into<Former<'o>>,
+        new: impl Into<Value<'v>>,
+    ) -> Option<PutResult> {
+        self.core.replace_if(&self.record, key, &old.into(), new.into())
     }
 
     /// Removes a key's value. False when there is none.

@@ -2,22 +2,78 @@
 
 use std::cell::Cell;
 
-use gabion_pile::ReadBuf;
+use gabion_pile::{ReadBuf, Run};
 
 use crate::core::Core;
 use crate::entry::{Layout, contents};
 use crate::key::{Image, LONGEST_KEY};
+use crate::locked::Locked;
 use crate::options::PutResult;
+use crate::policy::Id;
 use crate::record::Record;
 use crate::request::{Request, Step, When};
 use crate::room::Effort;
 use crate::stats::Figure;
 use crate::value::Value;
 
+/// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from. What it takes may be made into this: `&[u8]`,
+/// `&[u8; N]`, `&Vec<u8>`, and what [`ReadBuf::part`] gives.
+///
+/// ```
+/// use gabion_cache::{Cache, Former, PutOptions, PutResult, ReadBuf};
+///
+/// // Too small for both values at one time.
+/// let (cache, mut buf) = (Cache::new(10 << 20)?, ReadBuf::new());
+/// cache.put(b"picture", &vec![7; 5 << 20], &PutOptions::default());
+/// let brighter: Vec<u8> = cache.get(b"picture", &mut buf).unwrap().iter().map(|pixel| pixel + 1).collect();
+/// let former = buf.part().map(Former::Run).expect("it is longer than 1 MiB");
+/// assert_eq!(cache.replace_if(b"picture", former, &brighter), Some(PutResult::Replaced));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub enum Former<'a> {
+    /// Its bytes. A buffer that they were read into holds on to those of a value over 1 MiB, so that there is less room.
+    Bytes(&'a [u8]),
+    /// A value over 1 MiB, which nobody needs to hold meanwhile.
+    Run(Run),
+}
+
+impl<'a> From<&'a [u8]> for Former<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Former<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for Former<'a> {
+    fn from(bytes: &'a Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl Former<'_> {
+    /// Whether it is the value of an entry.
+    fn is_of(&self, locked: &Locked<'_>, id: Id, buf: &mut ReadBuf) -> bool {
+        let pile = &locked.ground.pile;
+        match self {
+            Self::Bytes(bytes) => contents(pile, id, buf).is_some_and(|(_, value)| value == *bytes),
+            Self::Run(run) => {
+                let rest = locked.entry(id).rest();
+                rest.is_some_and(|(pointer, _)| pile.read(pointer, buf).is_ok()) && buf.part().as_ref() == Some(run)
+            }
+        }
+    }
+}
+
 impl Core {
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
     /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
-    pub fn replace_if(&self, record: &Record, key: &[u8], old: &[u8], new: Value<'_>) -> Option<PutResult> {
+    pub fn replace_if(&self, record: &Record, key: &[u8], old: &Former<'_>, new: Value<'_>) -> Option<PutResult> {
         if let Some(whole) = new.joined() {
             return self.replace_if(record, key, old, Value::Whole(&whole));
         }
@@ -27,41 +83,51 @@ impl Core {
         let image = Image::new(record.id, key);
         let hash = self.hash(&image);
         let shard = self.shard(hash);
-        let (mut effort, mut refused, mut buf) = (Effort::default(), false, ReadBuf::new());
+        let (mut effort, mut refused, mut went) = (Effort::default(), false, None);
         loop {
             let mut locked = self.lock(shard);
             self.introduce(&mut locked, record);
-            let found = locked.shard.find(&mut locked.state, self.parts().0, &image, hash);
-            let found = found.filter(|&id| {
-                let over = locked.entry(id).due().is_some_and(|due| due.deadline() <= self.now());
-                !over && !record.is_dropped()
+            let kept = went.or_else(|| {
+                let id = self.find_former(&mut locked, record, (&image, hash), old)?;
+                let entry = locked.entry(id);
+                Some((entry.due(), entry.times(), entry.about().priority))
             });
-            let Some(id) = found else {
+            let Some((due, times, priority)) = kept else {
                 self.unlock(locked);
                 return None;
             };
-            if contents(self.pile(), id, &mut buf).is_none_or(|(_, value)| *value != *old) {
-                self.unlock(locked);
-                return None;
-            }
-            let entry = locked.entry(id);
-            let (due, times, priority) = (entry.due(), entry.times(), entry.about().priority);
             let layout = Layout::new(&image, new.len(), due.is_some(), times);
             let (image, clock) = (&image, self.clock());
-            let (when, spare, met) = (When::Always, true, Cell::new(false));
-            let request =
-                Request { record, image, hash, value: new, layout, due, times, priority, when, spare, clock, met };
-            let mut step = if refused { Step::Refused } else { locked.put(&request, effort.sure) };
-            if let Step::Refused = step {
+            // Where the old value went to make room, others may put theirs, which is newer.
+            let request = |gone: bool| {
+                let (when, met) = (if gone { When::Absent } else { When::Always }, Cell::new(false));
+                Request {
+                    record,
+                    image,
+                    hash,
+                    value: new,
+                    layout,
+                    due,
+                    times,
+                    priority,
+                    when,
+                    spare: !gone,
+                    clock,
+                    met,
+                }
+            };
+            let refuse = refused || record.is_dropped();
+            let mut step = if refuse { Step::Refused } else { locked.put(&request(went.is_some()), effort.sure) };
+            if matches!(step, Step::Refused) && went.is_none() {
                 // The old value must not be taken for the new one. It also leaves room for another try. It may be gone: its end
                 // may have come since it was looked at.
                 if let Some(id) = locked.shard.find(&mut locked.state, locked.ground, image, hash) {
                     locked.remove_entry(id, None);
                     record.counters.count(Figure::Removed);
-                    request.met.set(false);
                 }
-                if let Step::Inserted = locked.put(&request, false) {
-                    step = Step::Inserted;
+                (went, effort) = (kept, Effort::default());
+                if !record.is_dropped() {
+                    step = locked.put(&request(true), false);
                 }
             }
             self.unlock(locked);
@@ -75,8 +141,22 @@ impl Core {
                     return Some(PutResult::Rejected);
                 }
                 Step::Unwanted => return None,
-                lack => refused = !self.make_way(shard, &request, &lack, &mut effort),
+                lack => refused = !self.make_way(shard, &request(went.is_some()), &lack, &mut effort),
             }
         }
+    }
+
+    /// The key's entry, if its value is the one and its time is not over.
+    fn find_former(
+        &self,
+        locked: &mut Locked<'_>,
+        record: &Record,
+        (image, hash): (&Image<'_>, crate::hash::KeyHash),
+        old: &Former<'_>,
+    ) -> Option<Id> {
+        let id = locked.shard.find(&mut locked.state, locked.ground, image, hash)?;
+        let over = locked.entry(id).due().is_some_and(|due| due.deadline() <= self.now());
+        // The buffer goes at the end: the run that it holds must not count when room is made for the new value.
+        (!over && !record.is_dropped() && old.is_of(locked, id, &mut ReadBuf::new())).then_some(id)
     }
 }

@@ -166,6 +166,7 @@ pub use ahead::Foreseen;
 pub use cache::{Cache, Table};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use core::{Departure, Listener};
+pub use exchange::Former;
 pub use flight::{Begin, Deadlock, Flights, Runner, Ticket, Waiting, this_thread};
 pub use gabion_pile::{Long, ReadBuf, Reading};
 pub use lease::Lease;

@@ -1,6 +1,6 @@
 //! Room for what is read.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use gabion_heap::Loc;
 
@@ -42,6 +42,19 @@ pub(crate) const LONG: usize = 8 << 10;
 
 /// How much of them is copied all the same: what says where the rest belongs.
 pub(crate) const BEGINNING: usize = 1 << 10;
+
+/// Which run a payload over 1 MiB lay in, known by who does not hold it. No other is equal to it, even when it is gone.
+#[derive(Debug, Clone)]
+pub struct Run(Weak<ChargedRun>);
+
+impl PartialEq for Run {
+    fn eq(&self, other: &Self) -> bool {
+        // The address is nobody else's as long as one knows of it.
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+impl Eq for Run {}
 
 impl ReadBuf {
     /// Bytes that may come before what a reader wants of a payload that is left where it lies: as many follow in its beginning.
@@ -96,6 +109,14 @@ impl ReadBuf {
         if self.elsewhere.is_some() {
             let_it_go(self);
         }
+    }
+
+    /// Lets go of a run, as [`ReadBuf::let_go`] does, but knows it again; `None` where there was none, and nothing changes.
+    pub fn part(&mut self) -> Option<Run> {
+        let Some(Elsewhere::Run(run)) = &self.elsewhere else { return None };
+        let run = Run(Arc::downgrade(run));
+        self.let_go();
+        Some(run)
     }
 
     /// The payload that was read last, from byte `first` on, by who knows that it was copied: it was not over 1 MiB. Another

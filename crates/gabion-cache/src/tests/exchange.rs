@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{cache, get, priority, ttl, weight};
-use crate::{Cache, CacheOptions, Clock, Mode, PutOptions, PutResult, ReadBuf, Span};
+use crate::{Cache, CacheOptions, Clock, Former, Mode, PutOptions, PutResult, ReadBuf, Span};
 
 #[test]
 fn a_value_is_replaced_only_while_it_is_the_one() {
@@ -142,4 +142,53 @@ fn a_value_may_end_while_it_is_replaced() {
         cache.expire();
         assert_eq!((get(&cache, b"k"), cache.len()), (None, 20));
     }
+}
+
+/// What was read, and what it is compared with, was held on to while room was made: it counts as memory of the cache.
+#[test]
+fn a_long_value_makes_room_for_the_next() {
+    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+        let options = CacheOptions { max_bytes: 10 << 20, mode, ..CacheOptions::default() };
+        for (key, by_run) in [(b"k".to_vec(), true), (b"k".to_vec(), false), (vec![b'k'; 3000], true)] {
+            let cache = Cache::with_options(&options).unwrap();
+            let idle = PutOptions { idle: Span::Of(Duration::from_secs(3600)), ..priority(2) };
+            cache.put(b"other", &[1; 100], &priority(3));
+            let mut old = vec![0; 4 << 20];
+            assert_eq!(cache.put(&key, &old, &idle), PutResult::Inserted);
+            for (at, size) in [7_usize, 4, 5, 6, 9, 2, 1, 9, 9].into_iter().enumerate() {
+                let (new, mut buf) = (vec![at as u8 + 1; (size << 20) - 5000], ReadBuf::new());
+                let former = if by_run && old.len() > 1 << 20 {
+                    assert_eq!(cache.peek(&key, &mut buf), Some(&old[..]));
+                    Former::Run(buf.part().unwrap())
+                } else {
+                    Former::Bytes(&old)
+                };
+                assert_eq!(cache.replace_if(&key, former.clone(), &new), Some(PutResult::Replaced), "{mode:?} {size}");
+                assert_eq!(cache.replace_if(&key, former, b"too late"), None);
+                assert!(cache.peek(&key, &mut buf).unwrap() == new && cache.contains(b"other"));
+                old = new;
+                drop(buf);
+                cache.validate().unwrap();
+            }
+            assert_eq!(cache.stats().rejected, 0);
+        }
+    }
+}
+
+/// Only the value itself is its run: neither one of the same bytes nor one that lies in the same place.
+#[test]
+fn another_value_of_the_same_bytes_is_another_run() {
+    let (cache, _) = cache(64 << 20, Mode::Sketch);
+    let (value, mut buf) = (vec![7; 2 << 20], ReadBuf::new());
+    cache.put(b"k", &value, &PutOptions::default());
+    assert!(cache.peek(b"k", &mut buf).is_some());
+    let former = Former::Run(buf.part().unwrap());
+    assert!(buf.part().is_none() && buf.payload().is_empty());
+    cache.put(b"k", &value, &PutOptions::default());
+    assert_eq!(cache.replace_if(b"k", former.clone(), b"new"), None);
+    cache.remove(b"k");
+    cache.put(b"k", &value, &PutOptions::default());
+    assert_eq!(cache.replace_if(b"k", former, b"new"), None);
+    assert_eq!(get(&cache, b"k"), Some(value));
+    cache.validate().unwrap();
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gabion_cache::{Cache, CacheOptions, Departure, PutOptions, ReadBuf, Span, TableOptions};
+use gabion_cache::{Cache, CacheOptions, Departure, Former, PutOptions, ReadBuf, Span, TableOptions};
 use pyo3::exceptions::{PyAssertionError, PyOverflowError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -182,13 +182,18 @@ impl CacheTable {
             for _ in 0..CHANGES {
                 inner.check(py)?;
                 let Some(old) = table.peek(name, &mut buf) else { return Ok(missing) };
-                let value = codec.decode(py, old)?;
+                let (value, length) = (codec.decode(py, old)?, old.len());
                 // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
                 let new = unsafe {
                     let new = ffi::PyObject_CallOneArg(function.as_ptr(), value.as_ptr());
                     Bound::from_owned_ptr_or_err(py, new)?
                 };
-                let changed = inner.encoded(&new, |new| Ok(table.replace_if(name, old, new)))?;
+                // A long one counts in the cache's memory as long as the buffer holds it, and there may not be room for both.
+                let former = match buf.part() {
+                    Some(run) => Former::Run(run),
+                    None => Former::Bytes(&buf.payload()[buf.payload().len() - length..]),
+                };
+                let changed = inner.encoded(&new, |new| Ok(table.replace_if(name, former.clone(), new)))?;
                 if changed.is_some() {
                     return Ok(new.unbind());
                 }
