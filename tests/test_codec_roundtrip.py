@@ -1,5 +1,6 @@
 """The codec gives back what pickle gives back."""
 
+import contextlib
 import ctypes
 import math
 import os
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gabion._native import _Codec
+from gabion._native import CodecError, _Codec
 
 LONG = bool(os.environ.get("GABION_LONG"))
 many = settings(
@@ -188,8 +189,6 @@ def test_tuples_hash_as_before(codec):
 
 
 def test_constructed_from_itself_is_refused(codec):
-    from gabion._native import CodecError
-
     class_ = cases.Reducing()
     class_.args = (class_,)
     with pytest.raises(RecursionError):
@@ -341,3 +340,61 @@ def test_strings_that_an_old_interface_left_unready(codec, text):
     one, other = through(codec, [shared, shared])
     assert one is other
     assert one == text
+
+
+def text_instead(*_):
+    return str, ("text",)
+
+
+def state_instead():
+    return {"other": "state"}
+
+
+def with_hook(name, hook, **others):
+    obj = cases.DictPerson()
+    obj.__dict__.update(others)
+    setattr(obj, name, hook)
+    return obj
+
+
+def test_hooks_of_pickling_on_the_instance(codec):
+    """pickle asks the instance for them, not its class."""
+    for _ in range(2):
+        assert through(codec, with_hook("__reduce_ex__", text_instead)) == "text"
+        assert through(codec, [1, with_hook("__reduce_ex__", text_instead, a=1)]) == [1, "text"]
+        back = through(codec, with_hook("__getstate__", state_instead, a=1))
+        assert vars(back) == {"other": "state"}
+        shared = with_hook("__getstate__", state_instead)
+        one, [other], _ = through(codec, (shared, [shared], cases.DictPerson()))
+        assert one is other
+        assert vars(one) == {"other": "state"}
+        for name in ("__reduce__", "__setstate__"):
+            obj = with_hook(name, text_instead)
+            assert vars(through(codec, obj)) == vars(pickle.loads(pickle.dumps(obj))) == {name: text_instead}
+
+
+def test_hooks_on_the_instance_that_lead_back_to_it(codec):
+    obj = with_hook("__getstate__", state_instead)
+    obj.__getstate__ = lambda: {"me": obj, "list": [obj]}
+    back = through(codec, obj)
+    assert back.me is back
+    assert back.list[0] is back
+    inner = through(codec, [obj, obj])
+    assert inner[0] is inner[1] is inner[0].me
+    obj.__reduce_ex__ = lambda protocol: (tuple, ((obj,),))
+    for value in (obj, [obj]):
+        with pytest.raises(CodecError, match="contain itself"):
+            codec.encode(value)
+    held = [obj]
+    obj.__reduce_ex__ = lambda protocol: (tuple, ((held,),))
+    assert through(codec, held)[0][0][0] is not None
+
+    def once(protocol):
+        del obj.__reduce_ex__, obj.__getstate__
+        obj.me = obj
+        return list, (), None, iter([obj, 5])
+
+    for value in (obj, [obj, obj]):
+        obj.__reduce_ex__, obj.__getstate__ = once, state_instead
+        with contextlib.suppress(CodecError):
+            codec.decode(codec.encode(value))

@@ -338,6 +338,11 @@ impl Encoder<'_, '_> {
         }
         // SAFETY: live by the caller's word.
         match unsafe { self.scratch().memo.get_or_insert(obj, at) } {
+            Some(before) if before >= UNDER_CONSTRUCTION => {
+                // Its attributes had it constructed (see `reduce_after_all`), and may not any more.
+                self.scratch().memo.reopen(obj, before, at);
+                false
+            }
             Some(start) => {
                 self.reference(start);
                 true
@@ -367,8 +372,6 @@ impl Encoder<'_, '_> {
     pub unsafe fn construct(&mut self, obj: *mut PyObject, twice: bool) -> Raise<bool> {
         let start = self.position();
         // SAFETY: held by the caller.
-        let held = unsafe { Own::share(obj) };
-        // SAFETY: as above.
         match unsafe { self.scratch().memo.get_or_insert(obj, UNDER_CONSTRUCTION) } {
             None => {}
             Some(at) if at < UNDER_CONSTRUCTION => {
@@ -390,8 +393,38 @@ impl Encoder<'_, '_> {
                 )));
             }
         }
-        self.scratch().todo.push(Todo::Complete(held, start));
+        // SAFETY: held by the caller.
+        unsafe { self.complete_later(obj, start) };
         Ok(false)
+    }
+
+    /// Has an object noted that starts there, when the values are written that it is made from.
+    ///
+    /// # Safety
+    /// As [`Encoder::construct`].
+    unsafe fn complete_later(&mut self, obj: *mut PyObject, start: usize) {
+        // SAFETY: held by the caller.
+        let held = unsafe { Own::share(obj) };
+        self.scratch().todo.push(Todo::Complete(held, start));
+    }
+
+    /// As [`Encoder::construct`], for an object that [`Encoder::met`] just noted as one that begins here.
+    ///
+    /// # Safety
+    /// As [`Encoder::construct`].
+    #[cold]
+    pub unsafe fn construct_after_all(&mut self, obj: *mut PyObject) -> Raise<bool> {
+        if self.root == obj {
+            self.root = std::ptr::null_mut();
+        } else if !self.scratch().memo.close_again(obj) && self.scratch().memo.get(obj).is_some() {
+            let start = self.position();
+            self.scratch().memo.set(obj, UNDER_CONSTRUCTION);
+            // SAFETY: as the caller promised.
+            unsafe { self.complete_later(obj, start) };
+            return Ok(false);
+        }
+        // SAFETY: as the caller promised.
+        unsafe { self.construct(obj, true) }
     }
 
     /// The values are written from which an object is made. If one of them led back to it, it was written there a second

@@ -136,6 +136,10 @@ impl Encoder<'_, '_> {
                     return Ok(());
                 }
             }
+            let hook = |name: &Own| ffi::PyUnicode_CheckExact(name.ptr()) != 0 && shape::is_hook(name);
+            if names.iter().any(hook) {
+                return self.reduce_after_all(obj);
+            }
             self.open(obj, base, &names, &values);
             Ok(())
         }

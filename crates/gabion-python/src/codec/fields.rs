@@ -151,7 +151,8 @@ impl Search<'_, '_> {
         let mut reader = Reader::new(self.bytes, 1);
         let tag = reader.byte()?;
         // The whole tells what is wrong with other names, if anything is.
-        if !texts(names) && !(tags::is_dict(tag) && hashable(names)) {
+        let told = texts(names) || (tags::is_dict(tag) && hashable(names));
+        if !told {
             return Ok(None);
         }
         let complete = match tag {

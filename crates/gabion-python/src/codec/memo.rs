@@ -17,6 +17,8 @@ pub struct Memo {
     used: usize,
     epoch: u64,
     held: Vec<*mut PyObject>,
+    /// See [`Memo::reopen`].
+    reopened: (usize, usize),
 }
 
 /// Positions from here on stand for an object that is made from values being written, once or several times nested.
@@ -27,7 +29,13 @@ const KEPT_CELLS: usize = 1 << 14;
 
 impl Memo {
     pub fn new() -> Memo {
-        Memo { cells: vec![Cell { key: 0, epoch: 0, at: 0 }; 64], used: 0, epoch: 1, held: Vec::new() }
+        Memo {
+            cells: vec![Cell { key: 0, epoch: 0, at: 0 }; 64],
+            used: 0,
+            epoch: 1,
+            held: Vec::new(),
+            reopened: (0, 0),
+        }
     }
 
     #[inline(always)]
@@ -81,6 +89,26 @@ impl Memo {
         }
     }
 
+    /// An object under construction is written at `at` once more, by its attributes. Whoever finds out that it has to be
+    /// constructed there, too, asks for [`Memo::close_again`].
+    #[cold]
+    pub fn reopen(&mut self, obj: *mut PyObject, before: usize, at: usize) {
+        self.reopened = (obj as usize, before);
+        self.set(obj, at);
+    }
+
+    /// Takes back that the object starts where it was just noted. True if it is under construction again, as before it was
+    /// reopened; false if it was not.
+    #[cold]
+    pub fn close_again(&mut self, obj: *mut PyObject) -> bool {
+        let (reopened, before) = std::mem::take(&mut self.reopened);
+        let again = reopened == obj as usize;
+        if again {
+            self.set(obj, before);
+        }
+        again
+    }
+
     #[cold]
     fn grow(&mut self) {
         let empty = Cell { key: 0, epoch: 0, at: 0 };
@@ -98,6 +126,7 @@ impl Memo {
             return;
         }
         self.used = 0;
+        self.reopened = (0, 0);
         self.epoch += 1;
         if self.cells.len() > KEPT_CELLS {
             self.cells = vec![Cell { key: 0, epoch: 0, at: 0 }; 64];

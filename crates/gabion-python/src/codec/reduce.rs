@@ -29,6 +29,21 @@ impl Encoder<'_, '_> {
         }
     }
 
+    /// As [`Encoder::reduce`], for an object that was noted as one that begins here: the hooks of pickling lie in its `__dict__`.
+    ///
+    /// # Safety
+    /// As [`Encoder::reduce`].
+    #[cold]
+    pub unsafe fn reduce_after_all(&mut self, obj: *mut PyObject) -> Raise<()> {
+        if !self.exact {
+            self.restart = true;
+            return Err(Raised);
+        }
+        self.needed_exact = true;
+        // SAFETY: as the caller promised.
+        unsafe { if self.construct_after_all(obj)? { Ok(()) } else { self.reduce_noted(obj) } }
+    }
+
     /// As [`Encoder::reduce`], for an object that was noted already where it had to be.
     ///
     /// # Safety

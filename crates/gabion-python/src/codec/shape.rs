@@ -50,18 +50,22 @@ pub fn learn<'a>(attributes: &Attributes, registry: &'a Registry, names: &[Own],
 
 /// Names that pickling looks up on the instance: an attribute of that name changes what pickling does.
 fn is_special(name: &Own) -> bool {
-    let special = [
-        "__reduce_ex__",
-        "__reduce__",
-        "__getstate__",
-        "__setstate__",
-        "__getnewargs__",
-        "__getnewargs_ex__",
-        "__class__",
-        "__dict__",
-    ];
+    is_hook(name) || is_one_of(name, &["__setstate__", "__class__", "__dict__"])
+}
+
+/// Whether pickling asks the instance for an attribute of that name, and calls it.
+pub fn is_hook(name: &Own) -> bool {
+    is_one_of(name, &["__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"])
+}
+
+fn is_one_of(name: &Own, names: &[&str]) -> bool {
     // SAFETY: an exact string, held.
     unsafe {
+        // Few names are as long as any of these.
+        let len = ffi::PyUnicode_GetLength(name.ptr());
+        if !names.iter().any(|name| name.len() as isize == len) {
+            return false;
+        }
         let mut len = 0;
         let data = ffi::PyUnicode_AsUTF8AndSize(name.ptr(), &raw mut len);
         if data.is_null() {
@@ -70,6 +74,6 @@ fn is_special(name: &Own) -> bool {
             return false;
         }
         let text = std::slice::from_raw_parts(data.cast::<u8>(), len as usize);
-        special.iter().any(|name| name.as_bytes() == text)
+        names.iter().any(|name| name.as_bytes() == text)
     }
 }
