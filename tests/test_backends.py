@@ -132,4 +132,15 @@ def test_aiocache() -> None:
         assert not await cache.exists("text")
         assert [await slow(3), await slow(3), calls] == [6, 6, [3]]
 
+        large = bytes(9 << 20)
+        assert not await cache.set("large", large)
+        assert not await cache.add("large", large)
+        assert not await cache.multi_set([("large", large), ("small", 1)])
+        assert await cache.multi_set([("also", 2), ("small", 1)])
+        assert not await cache.exists("large")
+        assert await cache.set("small", 3, ttl=-1)
+        assert await cache.get("small") is None
+        assert await cache.expire("also", -1)
+        assert await cache.get("also") is None
+
     asyncio.run(main())

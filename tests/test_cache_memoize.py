@@ -1,5 +1,6 @@
 """What memoize() takes for the same call: the native keys against a plain model of them."""
 
+import asyncio
 import gc
 import sys
 from collections import namedtuple
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import gabion
 from gabion import Cache, ClosedError
 
 cache = Cache("16 MiB")
@@ -222,3 +224,40 @@ def test_a_function_that_calls_itself_goes_as_deep_as_behind_other_caches():
     enough = int(sys.getrecursionlimit() * 0.3)
     for deep in (depth, by_key, put):
         assert deep(enough) == enough
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_a_table_that_was_dropped_is_made_anew(by_key: bool) -> None:
+    cache, calls = gabion.Cache("1 MiB"), []
+    part = cache.table("part", max_bytes="64 KiB", ttl=60)
+
+    @part.memoize(key=(lambda number: number) if by_key else None)
+    def double(number: int) -> int:
+        calls.append(number)
+        return 2 * number
+
+    @part.memoize
+    async def half(number: int) -> float:
+        calls.append(number)
+        return number / 2
+
+    def drop() -> None:
+        assert [cache.drop_table(name) for name in cache.tables() if name != "part"] == [True] * 2
+
+    names = sorted(cache.tables())
+    for turn in (1, 2):
+        assert [double(4), double(4), asyncio.run(half(4)), asyncio.run(half(4))] == [8, 8, 2, 2]
+        assert calls == [4] * 2 * turn
+        figures = double.cache_stats()
+        assert (figures.entries, figures.hits, figures.misses) == (1, 1, 1)
+        assert figures.max_bytes == 64 << 10
+        assert sorted(cache.tables()) == names
+        drop()
+    assert (double.cache_clear(), double.cache_stats().entries) == (0, 0)
+    cache.drop_table("part")
+    drop_all = [cache.drop_table(name) for name in cache.tables()]
+    assert drop_all == [True]
+    assert double(4) == 8
+    cache.close()
+    with pytest.raises(gabion.ClosedError, match="cache was closed"):
+        double(4)

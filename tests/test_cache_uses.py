@@ -149,3 +149,62 @@ def test_no_put_evicts_the_whole_cache() -> None:
         assert len(cache) > 150
         cache.validate()
     assert most < 150, most
+
+
+class Keyed:
+    """A mapping as dict.update() takes it, and nobody else: it is registered nowhere, and cannot be iterated."""
+
+    def keys(self) -> list[str]:
+        return ["ab", "cd"]
+
+    def __getitem__(self, key: str) -> str:
+        return key.upper()
+
+
+def test_whatever_has_keys_is_a_mapping() -> None:
+    cache, other = gabion.Cache("1 MiB"), gabion.Cache("1 MiB")
+    cache.update(Keyed())
+    assert dict(cache.items()) == {"ab": "AB", "cd": "CD"}
+    assert other.put_many(cache) == 2
+    assert other.table("t").put_many(other, ttl=60) == 2
+    cache.clear()
+    cache.update(other.table("t"), ef=1)
+    assert dict(cache.items()) == {"ab": "AB", "cd": "CD", "ef": 1}
+    cache.update(cache)
+    assert dict(cache.items()) == {"ab": "AB", "cd": "CD", "ef": 1}
+    # What only looks like one is told as by a dict.
+    with pytest.raises(ValueError, match="not enough values"):
+        cache.update(["x"])
+
+
+def test_what_is_closed_raises_at_the_call() -> None:
+    cache = gabion.Cache("1 MiB")
+    table = cache.table("t")
+    table["a"], table["b"] = 1, 2
+    under_way = table.items()
+    next(under_way)
+    cache.drop_table("t")
+    for call in (
+        lambda: table.put_many({}),
+        lambda: table.put_many([]),
+        lambda: table.remove_many([]),
+        lambda: table.get_many([]),
+        table.update,
+        table.items,
+        table.values,
+        table.keys,
+        lambda: iter(table),
+        lambda: next(under_way),
+    ):
+        with pytest.raises(gabion.ClosedError, match="table was dropped"):
+            call()
+
+
+def test_the_class_of_a_wrong_key_is_told_in_full() -> None:
+    numpy = pytest.importorskip("numpy")
+    cache = gabion.Cache("1 MiB")
+    for key in (numpy.True_, ("a", numpy.True_)):
+        with pytest.raises(TypeError, match=r"not .*numpy\.bool"):
+            cache[key] = 1
+    with pytest.raises(TypeError, match="not float; pass"):
+        cache[1.5] = 1

@@ -3,27 +3,51 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from gabion._flights import MISSING
 from gabion._making import is_asynchronous
+from gabion._native import ClosedError
 
 if TYPE_CHECKING:
+    from gabion._native import CacheStats
     from gabion.cache import Table
 
 
 def memoized(
-    table: Table, function: Callable[..., Any], key: Callable[..., Hashable] | None, as_put: dict[str, Any]
+    made_table: Callable[[], Table],
+    function: Callable[..., Any],
+    key: Callable[..., Hashable] | None,
+    as_put: dict[str, Any],
 ) -> Any:
-    """Return a function that keeps its results in a table, by its arguments or by what ``key`` makes of them."""
+    """Return a function that keeps its results in a table, by its arguments or by what ``key`` makes of them.
+
+    ``made_table`` returns the table, and makes it where it was dropped; after the cache's end it raises ClosedError.
+    """
+    table = made_table()
     recall, call_key = table._recall, table._call_key
+
+    def there() -> Table:
+        """The table; a new one, if it was dropped."""
+        nonlocal table, recall
+        # Nobody needs a table who only has a method of a function that is gone, and nobody would drop it.
+        if table.closed and alive() is not None:
+            table = made_table()
+            recall = table._recall
+        return table
+
     if is_asynchronous(function):
 
         @functools.wraps(function)
         async def asynchronous(*args: Any, **kwargs: Any) -> Any:
             arguments = key(*args, **kwargs) if key else None
-            value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            try:
+                value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            except ClosedError:
+                there()
+                value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
             if value is not MISSING:
                 return value
             if not key:
@@ -40,7 +64,11 @@ def memoized(
         @functools.wraps(function)
         def synchronous(*args: Any, **kwargs: Any) -> Any:
             arguments = key(*args, **kwargs) if key else None
-            value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            try:
+                value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            except ClosedError:
+                there()
+                value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
             if value is not MISSING:
                 return value
             making = table._making(arguments) if key else table._making_call(args, kwargs)
@@ -55,6 +83,15 @@ def memoized(
                 making.end()
 
         made = synchronous
-    made.cache_clear = table.clear
-    made.cache_stats = table.stats
+
+    def cache_clear() -> int:
+        """Drop the results. Return how many there were."""
+        return there().clear()
+
+    def cache_stats() -> CacheStats:
+        """Return the figures of the results' table."""
+        return there().stats()
+
+    alive = weakref.ref(made)
+    made.cache_clear, made.cache_stats = cache_clear, cache_stats
     return made

@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
     _R_co = TypeVar("_R_co", covariant=True)
+    _K_ = TypeVar("_K_")
+    _V_co = TypeVar("_V_co", covariant=True)
+
+    class _HasKeys(Protocol[_K_, _V_co]):
+        """A mapping, as far as update() needs one."""
+
+        def keys(self) -> Iterable[_K_]: ...
+        def __getitem__(self, key: _K_, /) -> _V_co: ...
 
     class _Memoized(Protocol[_P, _R_co]):
         """What memoize() makes of a function or a method."""
@@ -115,11 +123,15 @@ class Table(Maker[_K, _V]):
         return list(self)
 
     def items(self) -> Iterator[tuple[_K, _V]]:
-        """Go through keys and values; what is removed meanwhile is left out.
+        """Go through the keys that there are now, and their values; what is removed meanwhile is left out.
 
-        As keys() and ``in``, it counts as no use: neither as a hit, nor against an idle time.
+        As keys() and ``in``, it counts as no use: neither as a hit, nor against an idle time. An iterator that is under
+        way when the cache is closed, or the table dropped, raises ClosedError at its next step.
         """
-        for key in self:
+        return self._items_of(self.keys())
+
+    def _items_of(self, keys: list[_K]) -> Iterator[tuple[_K, _V]]:
+        for key in keys:
             value = self._look(key, MISSING)
             if value is not MISSING:
                 yield key, value
@@ -130,7 +142,7 @@ class Table(Maker[_K, _V]):
 
     def put_many(
         self,
-        mapping: Mapping[_K, _V] | Iterable[tuple[_K, _V]],
+        mapping: _HasKeys[_K, _V] | Iterable[tuple[_K, _V]],
         /,
         *,
         ttl: float | str | timedelta | None = None,
@@ -140,9 +152,17 @@ class Table(Maker[_K, _V]):
     ) -> int:
         """Store the values of a mapping, or of pairs; keywords are those of put(). Return how many were stored.
 
+        A mapping is what has ``keys()``, as for a dict's update(); times and priorities of another cache stay behind.
         One put() after the other: when one raises, those before it are stored.
         """
-        pairs = mapping.items() if isinstance(mapping, Mapping) else mapping
+        self._check()
+        given: Any = mapping
+        pairs: Iterable[tuple[Any, Any]] = given
+        if isinstance(given, (Mapping, Table)):
+            pairs = given.items()
+        elif hasattr(given, "keys"):
+            names = given.keys()
+            pairs = ((name, given[name]) for name in names)
         as_put = _given(ttl, idle, expires_at, priority)
         put, rejected, stored = partial(self.put, **as_put) if as_put else self.put, PutResult.REJECTED, 0
         for key, value in pairs:
@@ -150,7 +170,7 @@ class Table(Maker[_K, _V]):
                 stored += 1
         return stored
 
-    def update(self, other: Mapping[_K, _V] | Iterable[tuple[_K, _V]] = (), /, **values: _V) -> None:
+    def update(self, other: _HasKeys[_K, _V] | Iterable[tuple[_K, _V]] = (), /, **values: _V) -> None:
         """Store the values of a mapping or of pairs, and keywords under their names, as a dict does. See put_many()."""
         self.put_many(other)
         self.put_many(cast("dict[_K, _V]", values))
@@ -191,8 +211,9 @@ class Table(Maker[_K, _V]):
         No change by another thread is lost: where one comes between, ``function`` is called again, with the value that
         is there then, so it should be quick and do nothing else. What it raises changes nothing. Times and priority
         stay. Where there is no value, ``function(default)`` is put, with the keywords of put(); without a default that
-        is a KeyError. As with get_or_put(), the new value is returned even if there is no room to keep it. Raises
-        RuntimeError where ``function`` itself puts something else under the key each time.
+        is a KeyError. As with get_or_put(), the new value is returned even if there is no room to keep it; then the key
+        holds nothing, as after a refused put(). Raises RuntimeError where ``function`` itself puts something else under
+        the key each time.
 
         >>> import gabion
         >>> cache = gabion.Cache("64 MiB")
@@ -290,7 +311,7 @@ class Table(Maker[_K, _V]):
         and times of this one; the other keywords are those of put(). The function gets two methods: ``cache_clear()``
         drops its results, ``cache_stats()`` returns the table's figures. As with get_or_put(), only one call with equal
         arguments runs at a time; what a call returns that began before ``cache_clear()`` is not kept. When the function
-        itself is gone, so is its table.
+        itself is gone, so is its table; where drop_table() took that, the next call makes a new one, with new figures.
 
         >>> import gabion
         >>> cache = gabion.Cache("64 MiB")
@@ -309,19 +330,20 @@ class Table(Maker[_K, _V]):
         def wrap(function: Callable[..., Any]) -> Any:
             table = self._table_for(function)
             made = memoized(table, function, key, as_put)
-            weakref.finalize(made, _drop_memoized, weakref.ref(self._root), table.name).atexit = False
+            weakref.finalize(made, _drop_memoized, weakref.ref(self._root), table().name).atexit = False
             return made
 
         return wrap
 
-    def _table_for(self, function: Callable[..., Any]) -> Table:
+    def _table_for(self, function: Callable[..., Any]) -> Callable[[], Table]:
+        """What returns the table of a memoized function, and makes it where it was dropped."""
         limit, ttl, idle = self._settings
         root = self._root
         with root._lock:
             number = next(root._memoized)
         module = getattr(function, "__module__", None)
         called = getattr(function, "__qualname__", type(function).__qualname__)
-        return root.table(f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
+        return partial(root.table, f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
 
     def clear(self) -> int:
         """Remove all entries of the table. Return how many.

@@ -11,7 +11,8 @@
     async def page(number): ...
 
 Settings beside aiocache's own: ``max_bytes`` ("64 MiB" unless given) and ``policy``, as for ``gabion.Cache``. Values
-are stored as they are (no serializer is needed), each get builds a new object.
+are stored as they are (no serializer is needed), each get builds a new object. ``set``, ``add`` and ``multi_set``
+return False where there was no room for a value.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ __all__ = ["GabionCache"]
 
 
 def _seconds(ttl: float | None) -> float:
-    """aiocache's 0 and None are without end."""
-    return ttl or float("inf")
+    """aiocache's 0 and None are without end; a time that is over already is over at once."""
+    return max(ttl, 0.0) if ttl else float("inf")
+
+
+class _RefusedError(Exception):
+    """There was no room for a value. aiocache's own add() and multi_set() return True whatever _add() returns."""
 
 
 class GabionCache(BaseCache):
@@ -64,13 +69,31 @@ class GabionCache(BaseCache):
         return self._cache.put(key, value, ttl=_seconds(ttl)) is not PutResult.REJECTED
 
     async def _multi_set(self, pairs: Iterable[tuple[str, Any]], ttl: float | None = None, _conn: Any = None) -> bool:
-        self._cache.put_many(pairs, ttl=_seconds(ttl))
+        each = list(pairs)
+        if self._cache.put_many(each, ttl=_seconds(ttl)) < len(each):
+            raise _RefusedError
         return True
 
+    async def multi_set(self, *arguments: Any, **keywords: Any) -> bool:
+        """Store the values of pairs. Return whether there was room for all; those that have some are stored."""
+        try:
+            return bool(await super().multi_set(*arguments, **keywords))
+        except _RefusedError:
+            return False
+
     async def _add(self, key: str, value: Any, ttl: float | None = None, _conn: Any = None) -> bool:
-        if not self._cache.add(key, value, ttl=_seconds(ttl)) and key in self._cache:
+        if self._cache.add(key, value, ttl=_seconds(ttl)):
+            return True
+        if key in self._cache:
             raise ValueError(f"Key {key} already exists, use .set to update the value")
-        return True
+        raise _RefusedError
+
+    async def add(self, *arguments: Any, **keywords: Any) -> bool:
+        """Store a value where there is none, or else raise ValueError. Return whether there was room for it."""
+        try:
+            return bool(await super().add(*arguments, **keywords))
+        except _RefusedError:
+            return False
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
         return key in self._cache

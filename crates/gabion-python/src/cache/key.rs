@@ -178,7 +178,8 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         into.extend_from_slice(&key.getattr(intern!(py, "int"))?.extract::<u128>()?.to_be_bytes());
         return Ok(());
     }
-    let class = key.get_type().qualname().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    // With its module, where that says more: NumPy's bool is no bool.
+    let class = key.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let bases = [py.get_type::<PyString>(), py.get_type::<PyInt>(), py.get_type::<PyBytes>(), py.get_type::<PyTuple>()];
     let own = bases.iter().any(|base| key.is_instance(base).unwrap_or(false));
     let own = if own { ", which compares in a way of its own" } else { "" };

@@ -53,6 +53,7 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
 /// `Table.remove_many`
 pub(super) fn remove(this: &CacheTable, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
     let (py, mut removed, mut meanwhile) = (keys.py(), 0, Meanwhile::new());
+    this.open(py)?;
     for key in keys.try_iter()? {
         removed += u64::from(this.open(py)?.remove(&key?)?);
         meanwhile.step(py, 0)?;
