@@ -55,10 +55,10 @@ use pyo3::prelude::*;
 use super::apart::{Apart, Owner};
 use super::known::Known;
 use super::memo::{Memo, UNDER_CONSTRUCTION};
-use super::object::{Own, Raise, Raised, referenced_at_most, refuse};
+use super::object::{Own, Raise, Raised, class_name, referenced_at_most, refuse};
 use super::plan::Kind;
 use super::registry::Registry;
-use super::{analyse, global, tags, writer};
+use super::{analyse, tags, writer};
 use crate::ffi::{self, PyObject};
 
 /// Something still to be written.
@@ -389,7 +389,7 @@ impl Encoder<'_, '_> {
             Some(_) => {
                 return Err(refuse(&format!(
                     "cannot store an object of class {}: the values it is constructed from contain itself",
-                    global::class_name(obj)
+                    class_name(obj)
                 )));
             }
         }

@@ -5,10 +5,9 @@ use pyo3::types::PyTuple;
 
 use super::decode::decode_part;
 use super::decode_leaf::Maker;
-use super::global::class_name;
 use super::known::Known;
 use super::layout::{Entry, Layout};
-use super::object::{Doing, Own, Raise, Raised, explain, in_class, intern};
+use super::object::{Doing, Own, Raise, Raised, class_name, explain, in_class, intern};
 use super::reader::Reader;
 use super::registry::Registry;
 use super::walk::skip;

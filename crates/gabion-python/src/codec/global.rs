@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use super::found::Found;
 use super::known::Known;
-use super::object::{Own, Raise, Raised, attribute, attribute_or_none, is_of_pickling, refuse};
+use super::object::{Own, Raise, Raised, attribute, attribute_or_none, class_name, is_of_pickling, refuse};
 use crate::ffi::{self, PyObject};
 
 /// Checks that the object is what its module and qualified name lead to, and says how.
@@ -66,12 +66,6 @@ pub fn repr(object: *mut PyObject) -> String {
         ffi::PyErr_Clear();
         class_name(object)
     }
-}
-
-/// Name of an object's class, for messages.
-pub fn class_name(object: *mut PyObject) -> String {
-    // SAFETY: callers hold the object; a class's name is a string that lives with it.
-    unsafe { std::ffi::CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name).to_string_lossy().into_owned() }
 }
 
 fn text(string: *mut PyObject) -> String {

@@ -121,11 +121,17 @@ pub enum Doing {
 impl Doing {
     fn text(self, store: &str, rebuild: &str) -> String {
         match self {
-            Doing::Store(object) => format!("{store} an object of class {}", super::global::class_name(object)),
+            Doing::Store(object) => format!("{store} an object of class {}", class_name(object)),
             Doing::Rebuild => format!("{rebuild} the stored object"),
             Doing::RebuildPart => format!("{rebuild} a part of the stored object"),
         }
     }
+}
+
+/// Name of an object's class, for messages.
+pub fn class_name(object: *mut PyObject) -> String {
+    // SAFETY: callers hold the object; a class's name is a string that lives with it.
+    unsafe { CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name).to_string_lossy().into_owned() }
 }
 
 /// Whether the interpreter raises such an error itself when something cannot be pickled or rebuilt: one of its own classes, or one
