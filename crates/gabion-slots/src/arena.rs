@@ -87,6 +87,8 @@ pub(crate) struct Arena {
     /// True in a forked child, if the arena's thread was another one than forked: what it was about to do is half done for
     /// ever. Its slots and chunks can be used and freed; nobody walks its lists any more.
     pub orphaned: AtomicBool,
+    /// How often threads that were ending have borrowed it.
+    pub borrowed: Cell<u32>,
     /// Empty blocks that are to be given back, in the form of `record::link`.
     pub doomed: Cell<u32>,
     /// The same of blocks of chunks.

@@ -227,6 +227,7 @@ impl Shared {
             unsafe { fill(at, bytes) };
         }
         post_chunk(owner, block, chunk);
+        self.note_left(mine, bytes);
         Ok(())
     }
 
@@ -251,6 +252,15 @@ impl Shared {
             next = block.word(DOOMED_WORD).load(Relaxed) as u32;
         }
         first
+    }
+
+    /// Strikes a block of chunks that was taken off from the map, and links it to `next`. Returns its name in the list. The caller
+    /// holds the lock.
+    pub fn strike_chunk_block(&self, number: u32, next: u32) -> u32 {
+        let Some((base, block)) = self.doomed_block(link(number)) else { unreachable!("a block of the set") };
+        self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Nothing);
+        block.word(DOOMED_WORD).store(u64::from(next), Relaxed);
+        link(number)
     }
 
     /// Gives a list of struck blocks of chunks back to the pool, which keeps them warm as far as its policy goes. Returns bytes.

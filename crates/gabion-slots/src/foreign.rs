@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 
+use gabion_blocks::inside;
 use gabion_heap::{Chunks, Loc, shard_of};
 
 use crate::affinity::Affinity;
@@ -40,11 +41,13 @@ impl Shared {
     fn send(&self, mine: &Arena, page: Page<'_>, pair: Pair<'_>, parcel: Parcel) -> Result<(), FreeError> {
         if CHECKED {
             // So that a second free is found whoever makes it.
-            return if self.deliver(mine, parcel) == 0 { Ok(()) } else { Err(FreeError::DoubleFree) };
+            let twice = self.deliver(mine, parcel);
+            self.note_left(mine, 0);
+            return if twice == 0 { Ok(()) } else { Err(FreeError::DoubleFree) };
         }
         // Before the look at the pair, so that what this thread has freed itself is seen there.
         if mine.outbox.is_due() {
-            self.flush(mine);
+            self.flush_due(mine);
         }
         if pair.is_free(parcel.bits) {
             return Err(FreeError::DoubleFree);
@@ -53,6 +56,22 @@ impl Shared {
             self.deliver_late(mine, older);
         }
         Ok(())
+    }
+
+    /// Notes that something of so many bytes was left at its owner, and whether it is time to see to those that have ended.
+    pub fn note_left(&self, mine: &Arena, bytes: usize) {
+        mine.outbox.count(bytes);
+        if mine.outbox.is_due() {
+            self.flush_due(mine);
+        }
+    }
+
+    /// Flushes an outbox that is full, and takes in what threads that have ended have got by that.
+    #[cold]
+    fn flush_due(&self, mine: &Arena) {
+        let _inside = inside::enter();
+        self.flush(mine);
+        self.tend();
     }
 
     /// Leaves everything that a thread's outbox holds at its owners.

@@ -20,6 +20,9 @@ const PAIRS: usize = 2;
 /// After so many frees everything is left at its owner, whatever it is.
 const MOST_WAITING: u32 = 4096;
 
+/// So many bytes of chunks count as one more free: some MiB are as many as the limit.
+const WAITING_BYTES: usize = 1 << 10;
+
 /// Slots of one pair.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parcel {
@@ -94,6 +97,11 @@ impl Outbox {
     pub fn put(&self, page: Page<'_>, parcel: Parcel) -> Option<Parcel> {
         self.waiting.set(self.waiting.get() + 1);
         self.entries(page).iter().try_fold(parcel, |parcel, entry| entry.replace(parcel).ok_or(())).ok()
+    }
+
+    /// Counts something that was left at its owner without an outbox, of `bytes` bytes: much of it should not lie there unread.
+    pub fn count(&self, bytes: usize) {
+        self.waiting.set(self.waiting.get() + 1 + (bytes / WAITING_BYTES) as u32);
     }
 
     /// True when it is time to flush.

@@ -80,7 +80,7 @@ impl Shared {
     pub fn relist(&self, arena: &Arena, page: Page<'_>, pair: usize) {
         let standing = page.standing();
         if standing == Standing::ACTIVE {
-            // After some thousand million frees.
+            // After 2³¹ frees.
             page.activate();
             return;
         }
@@ -187,8 +187,37 @@ impl Shared {
         Ok(page)
     }
 
-    /// Makes an empty, unlisted page free, and dooms its block if that is empty and another one is kept already.
+    /// Makes an empty, unlisted page free.
+    ///
+    /// An active page does not show that it has become empty, and would keep its block. So blocks are looked at that have no
+    /// other pages: this one, and if it goes, all that are like it.
     fn close_page(&self, arena: &Arena, row: &Row, page: Page<'_>) {
+        let header = page.header;
+        self.free_page(arena, row, page);
+        if header.free.load(Relaxed) != ALL_PAGES {
+            if !is_idle(header) {
+                return;
+            }
+            self.free_idle_pages(arena, row, header);
+        }
+        for shelf in &row.shelves {
+            if let Some(page) = shelf.active().filter(|page| is_idle(page.header)) {
+                self.free_idle_pages(arena, row, page.header);
+            }
+        }
+    }
+
+    /// Frees the pages of a block that is idle, and with them the block.
+    fn free_idle_pages(&self, arena: &Arena, row: &Row, header: &Header) {
+        for page in pages_in_use(header) {
+            row.shelves[page.class()].leave();
+            self.free_page(arena, row, page);
+        }
+    }
+
+    /// Makes an empty page free that is in no list and on no shelf, and dooms its block if that is empty and another one is kept
+    /// already.
+    fn free_page(&self, arena: &Arena, row: &Row, page: Page<'_>) {
         let header = page.header;
         let affinity = Affinity::from_index(header.affinity.load(Relaxed));
         page.record().owner.store(0, Relaxed);
@@ -221,6 +250,10 @@ impl Shared {
     /// Closes the active pages that are empty.
     pub fn close_idle_pages(&self, arena: &Arena, affinity: Affinity) {
         let row = arena.row(affinity);
+        // Rows of affinities that the thread never used lie in memory that was never touched.
+        if row.blocks.get() == 0 {
+            return;
+        }
         for shelf in &row.shelves {
             if let Some(page) = shelf.active().filter(|page| page.used() == 0) {
                 shelf.leave();
@@ -254,6 +287,11 @@ impl Shared {
             return Ok(header);
         }
         let books = self.known(affinity)?;
+        // Rather than another block, pages that wait empty for other sizes.
+        self.close_idle_pages(arena, affinity);
+        if row.room.get() != 0 || row.warm.get() != 0 {
+            return self.block_with_room(arena, affinity);
+        }
         self.tidy(Arena::has_letters);
         if let Err(error) = books.budget.take(BLOCK_BYTES as u64) {
             return Err(refusal(affinity, error));
@@ -348,6 +386,18 @@ impl Shared {
         }
         bytes
     }
+}
+
+/// The pages of a block that are in use at this moment.
+fn pages_in_use(header: &Header) -> impl Iterator<Item = Page<'_>> {
+    let in_use = ALL_PAGES & !header.free.load(Relaxed);
+    (1..PAGES_PER_BLOCK).filter(move |index| in_use >> index & 1 == 1).map(|index| header.page(index))
+}
+
+/// Whether a block has pages in use, all active and empty.
+fn is_idle(header: &Header) -> bool {
+    header.free.load(Relaxed) != ALL_PAGES
+        && pages_in_use(header).all(|page| page.standing() == Standing::ACTIVE && page.used() == 0)
 }
 
 /// Which of a block's two pairs of links is meant: the next, the previous.

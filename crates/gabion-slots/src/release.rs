@@ -1,6 +1,8 @@
 //! Giving back: everything of an affinity at once, and what is empty.
 
-use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES};
+use std::ops::Range;
+
+use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES, make_room};
 use gabion_heap::{Loc, shard_of};
 
 use crate::affinity::Affinity;
@@ -31,13 +33,22 @@ impl Shared {
 
     /// Takes in what others have freed of an arena's, and gives all its empty blocks back. Returns bytes.
     pub fn trim(&self, arena: &Arena) -> u64 {
+        self.trim_rows(arena, 0..self.affinity_count())
+    }
+
+    /// As [`Shared::trim`], of one affinity.
+    pub fn trim_row(&self, arena: &Arena, affinity: Affinity) -> u64 {
+        let index = usize::from(affinity.index());
+        self.trim_rows(arena, index..index + 1)
+    }
+
+    fn trim_rows(&self, arena: &Arena, indices: Range<usize>) -> u64 {
         self.flush(arena);
         self.read_letters(arena);
-        let names = self.affinity_count();
         {
             // Against a release of some affinity, which another thread may make at the same moment.
             let _reading = lock(&arena.reading);
-            for index in 0..names {
+            for index in indices {
                 let affinity = Affinity::from_index(index as u8);
                 self.let_warm_go(arena, affinity);
                 // SAFETY: the arena's own, and nothing below comes back here.
@@ -51,32 +62,42 @@ impl Shared {
 
     /// Trims arenas without an owner, if they are `worthwhile`: each is adopted for the moment. Returns bytes.
     pub fn tidy(&self, worthwhile: impl Fn(&Arena) -> bool) -> u64 {
-        if self.ownerless.load(Relaxed) == 0 {
-            return 0;
-        }
-        let adopted: Vec<&Arena> = {
-            let mut state = self.lock();
-            let mut adopted = Vec::new();
-            let mut stays = |&index: &u32| match self.arena(index as usize).filter(|&arena| worthwhile(arena)) {
-                Some(arena) => {
-                    adopted.push(arena);
-                    false
-                }
-                None => true,
-            };
-            state.ownerless.retain(&mut stays);
-            state.warm.retain(&mut stays);
-            self.count_ownerless(&state);
-            adopted
+        let trim = |arena| {
+            let bytes = self.trim(arena);
+            self.abandon(arena);
+            bytes
         };
+        self.adopt_all(worthwhile).into_iter().map(trim).sum()
+    }
+
+    /// Takes in what was freed of threads that have ended: nobody else looks for it until more memory is needed.
+    pub fn tend(&self) {
+        for arena in self.adopt_all(Arena::has_letters) {
+            self.leave(arena);
+        }
+    }
+
+    /// Adopts arenas without an owner, if they are `worthwhile`.
+    fn adopt_all(&self, worthwhile: impl Fn(&Arena) -> bool) -> Vec<&Arena> {
+        let mut adopted = Vec::new();
+        if self.ownerless.load(Relaxed) == 0 {
+            return adopted;
+        }
+        let mut state = self.lock();
+        if make_room(&mut adopted, state.ownerless.len() + state.warm.len()).is_err() {
+            return adopted;
+        }
+        let mut stays = |&index: &u32| match self.arena(index as usize).filter(|&arena| worthwhile(arena)) {
+            Some(arena) => {
+                adopted.push(arena);
+                false
+            }
+            None => true,
+        };
+        state.ownerless.retain(&mut stays);
+        state.warm.retain(&mut stays);
+        self.count_ownerless(&state);
         adopted
-            .into_iter()
-            .map(|arena| {
-                let bytes = self.trim(arena);
-                self.abandon(arena);
-                bytes
-            })
-            .sum()
     }
 
     /// Frees everything of an affinity. Returns bytes.
@@ -84,8 +105,9 @@ impl Shared {
     /// # Safety
     /// Nobody uses anything of the affinity, or allocates from it or frees to it, until this returns.
     pub unsafe fn release(&self, affinity: Affinity) -> u64 {
-        let mut lists = Vec::new();
+        let (mut pages, mut chunks) = (0, 0);
         let mut larges: Vec<Large> = Vec::new();
+        let mut bytes = 0;
         {
             let mut state = self.lock();
             // What outboxes still hold of this affinity is nobody's from now on.
@@ -95,15 +117,19 @@ impl Shared {
             for arena in self.sound_arenas(&state) {
                 let _reading = lock(&arena.reading);
                 self.forget_letters(arena, affinity);
-                lists.push(self.strike_row(arena.row(affinity), affinity));
+                pages = self.strike_row(arena.row(affinity), affinity, pages);
+                let before = self.books(affinity).budget.used();
+                chunks = self.strike_chunks(arena.row(affinity), affinity, chunks);
+                bytes += before.saturating_sub(self.books(affinity).budget.used());
             }
             let own: Vec<usize> =
                 state.large.iter().filter(|(_, large)| large.affinity == affinity).map(|(&base, _)| base).collect();
             larges.extend(own.into_iter().filter_map(|base| self.strike_large(&mut state.large, base)));
         }
-        let mut bytes: u64 = lists.into_iter().map(|first| self.give_back(first)).sum();
-        bytes += larges.into_iter().map(|large| self.drop_large(large)).sum::<u64>();
-        bytes + self.clear_chunks(affinity)
+        // What chunks took is counted by pages, and the blocks that they were in by whoever looks at the pool.
+        self.give_chunk_blocks_back(chunks);
+        bytes += self.give_back(pages);
+        bytes + larges.into_iter().map(|large| self.drop_large(large)).sum::<u64>()
     }
 
     /// Takes the letters of one affinity out of an arena's boxes.
@@ -132,8 +158,8 @@ impl Shared {
         }
     }
 
-    /// Empties a row of its blocks of pages and strikes them off the map. Returns the first of their list.
-    fn strike_row(&self, row: &Row, affinity: Affinity) -> u32 {
+    /// Empties a row of its blocks of pages and strikes them off the map. Returns the first of their list, which ends with `done`.
+    fn strike_row(&self, row: &Row, affinity: Affinity, mut done: u32) -> u32 {
         for (shelf, lists) in row.shelves.iter().zip(&row.lists) {
             shelf.leave();
             for list in lists {
@@ -142,7 +168,7 @@ impl Shared {
         }
         row.room.set(0);
         row.warm.set(0);
-        let (mut next, mut done) = (row.blocks.replace(0), 0);
+        let mut next = row.blocks.replace(0);
         while let Some(base) = next.checked_sub(1).and_then(|number| self.blocks.base(number)) {
             // SAFETY: a block of pages of the row.
             let header = unsafe { Header::of(base) };
@@ -157,30 +183,18 @@ impl Shared {
         done
     }
 
-    /// Gives the memory of an affinity's chunks back; nobody uses the affinity. Returns bytes.
-    fn clear_chunks(&self, affinity: Affinity) -> u64 {
-        let before = self.books(affinity).budget.used();
-        let mut index = 0;
-        while let Some(arena) = self.arena(index) {
-            index += 1;
-            let row = arena.row(affinity);
-            let _reading = lock(&arena.reading);
-            // Relaxed: see `Arena::free`.
-            if arena.orphaned.load(Relaxed) {
-                continue;
-            }
-            // SAFETY: nobody uses the affinity, which is the duty of `release`'s caller, but to trim it, for which the lock is
-            // taken.
-            if let Some(chunks) = unsafe { row.chunks.get().as_mut() } {
-                chunks.clear(self.ground(affinity));
-                self.books(affinity).book_out(row.booked.replace(0));
-                row.chunk_objects.store(0, Relaxed);
-                row.chunk_bytes.store(0, Relaxed);
-                row.left_objects.store(0, Relaxed);
-                row.left_bytes.store(0, Relaxed);
-            }
-        }
-        before.saturating_sub(self.books(affinity).budget.used())
+    /// Empties a row of its chunks and strikes their blocks off the map. Returns the first of their list, which ends with `done`.
+    fn strike_chunks(&self, row: &Row, affinity: Affinity, mut done: u32) -> u32 {
+        // SAFETY: nobody uses the affinity, which is the duty of `release`'s caller, but to trim it, and the arena's lock keeps
+        // trims away.
+        let Some(chunks) = (unsafe { row.chunks.get().as_mut() }) else { return done };
+        chunks.take_off_all(self.ground(affinity), |number| done = self.strike_chunk_block(number, done));
+        self.books(affinity).book_out(row.booked.replace(0));
+        row.chunk_objects.store(0, Relaxed);
+        row.chunk_bytes.store(0, Relaxed);
+        row.left_objects.store(0, Relaxed);
+        row.left_bytes.store(0, Relaxed);
+        done
     }
 
     /// Makes a forked child's letters whole again: arenas of threads that it does not have are orphans, and what those

@@ -87,8 +87,10 @@ pub(crate) fn with_arena<R>(shared: &Arc<Shared>, act: impl FnOnce(&Arena) -> R)
         return found.map(act);
     }
     let arena = shared.adopt()?;
+    set_current(shared.id, arena, arena.word);
     let done = act(arena);
-    shared.leave(arena);
+    set_current(0, ptr::null(), NO_WORD);
+    shared.take_back(arena);
     Ok(done)
 }
 
@@ -130,6 +132,7 @@ impl Drop for Seats {
             if let Some(shared) = seat.shared.upgrade() {
                 // SAFETY: the arena lives as long as what was just upgraded.
                 shared.leave(unsafe { &*seat.arena });
+                shared.tend();
             }
         }
     }

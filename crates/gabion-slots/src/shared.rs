@@ -26,8 +26,11 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// many threads end at one time.
 const MOST_WARM: usize = 4;
 
-/// As long as there are fewer blocks, those of chunks keep to small pages: a handful of objects should cost a few pages.
-const SMALL_BLOCKS: usize = 8;
+/// So often an arena is borrowed by threads that are ending before it is settled.
+const SETTLED_AFTER: u32 = 1024;
+
+/// Who takes a block says whether it is to be a small one.
+const NO_SMALL_BLOCKS: usize = 0;
 
 /// An affinity's settings and counts. Relaxed throughout: each number is its whole message, but for `epoch`.
 pub(crate) struct Books {
@@ -124,7 +127,7 @@ impl Shared {
             // Relaxed: the number is the whole message.
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             pool: pool.clone(),
-            blocks: BlockSet::new(pool, SMALL_BLOCKS).map_err(SlotsError::NoMemory)?,
+            blocks: BlockSet::new(pool, NO_SMALL_BLOCKS).map_err(SlotsError::NoMemory)?,
             turns: Turns::default(),
             territory: Territory::new().map_err(SlotsError::NoMemory)?,
             books: (0..ROWS).map(Books::new).collect(),
@@ -294,6 +297,27 @@ impl Shared {
     /// have them mapped and touched anew by each.
     pub fn leave(&self, arena: &Arena) {
         self.settle(arena);
+        self.keep_warm(arena);
+    }
+
+    /// As [`Shared::leave`], for an arena that was borrowed for one call by a thread that is ending. There may be many such calls,
+    /// so what takes long is done once in a while: what was freed reaches its owners, and empty pages stay open.
+    pub fn take_back(&self, arena: &Arena) {
+        let times = arena.borrowed.get().wrapping_add(1);
+        arena.borrowed.set(times);
+        if times.is_multiple_of(SETTLED_AFTER) {
+            return self.leave(arena);
+        }
+        self.flush(arena);
+        if arena.has_letters() {
+            self.read_letters(arena);
+        }
+        self.bury(arena);
+        self.keep_warm(arena);
+    }
+
+    /// Lets an arena go that is settled, with the blocks that it keeps or without.
+    fn keep_warm(&self, arena: &Arena) {
         {
             let mut state = self.lock();
             if state.warm.len() < MOST_WARM {

@@ -185,10 +185,22 @@ impl Slots {
     #[inline(never)]
     fn alloc_slowly(&self, affinity: Affinity, layout: Layout, zero: bool) -> Result<NonNull<u8>, SlotsError> {
         let _inside = inside::enter();
-        self.alloc_by_tier(affinity, layout, zero).or_else(|error| {
-            // What ended threads keep warm may be all that is missing.
-            if self.shared.tidy(|_| true) > 0 { self.alloc_by_tier(affinity, layout, zero) } else { Err(error) }
-        })
+        let error = match self.alloc_by_tier(affinity, layout, zero) {
+            Err(error @ (SlotsError::Budget { .. } | SlotsError::NoMemory(_))) => error,
+            done => return done,
+        };
+        // What ended threads keep warm may be all that is missing.
+        if self.shared.tidy(|_| true) > 0
+            && let Ok(at) = self.alloc_by_tier(affinity, layout, zero)
+        {
+            return Ok(at);
+        }
+        // Or what this thread keeps, of blocks and pages for other sizes.
+        seat::with_arena(&self.shared, |arena| match error {
+            SlotsError::Budget { .. } => self.shared.trim_row(arena, affinity),
+            _ => self.shared.trim(arena),
+        })?;
+        self.alloc_by_tier(affinity, layout, zero)
     }
 
     fn alloc_by_tier(&self, affinity: Affinity, layout: Layout, zero: bool) -> Result<NonNull<u8>, SlotsError> {
@@ -416,13 +428,14 @@ impl Slots {
         unsafe { self.shared.release(affinity) }
     }
 
-    /// Leaves what this thread has freed of other threads' at its owners, at once. Happens by itself every four
-    /// thousand such frees, and when the thread ends.
+    /// Leaves what this thread has freed of other threads' at its owners, at once; where these have ended, their blocks that are
+    /// empty by that go back to the pool. Happens by itself every four thousand such frees, and when the thread ends.
     pub fn flush(&self) {
         let _inside = inside::enter();
         if let Some(arena) = seat::existing(&self.shared) {
             self.shared.flush(arena);
         }
+        self.shared.tend();
     }
 
     /// Takes in what others have freed of this thread's and of ended threads' objects, and gives all empty blocks back to

@@ -179,6 +179,31 @@ impl Chunks {
         self.spare.extend((0..self.blocks.len()).filter(|&ordinal| self.blocks[ordinal].number != NO_BLOCK));
     }
 
+    /// Frees everything at once and takes all blocks off: each is the caller's, to be given back to the pool. For owners
+    /// [`without_readers`](Chunks::without_readers).
+    pub fn take_off_all(&mut self, ground: Ground<'_>, mut each: impl FnMut(u32)) {
+        debug_assert!(self.leave, "somebody may look at the blocks");
+        self.bins = Bins::new();
+        self.empty = 0;
+        if let Some(tray) = &mut self.tray {
+            **tray = Tray::new();
+        }
+        for ordinal in 0..self.blocks.len() {
+            let entry = self.blocks[ordinal];
+            if entry.number == NO_BLOCK {
+                continue;
+            }
+            if !entry.spare {
+                self.close(ground, ordinal);
+            }
+            each(entry.number);
+        }
+        debug_assert!(self.touched_pages == 0);
+        self.blocks.clear();
+        self.spare.clear();
+        self.vacant.clear();
+    }
+
     /// Sees to it that no tag of a block says that its chunk is used: what is freed once more is found out by that.
     fn strike_tags(block: Block<'_>) {
         let mut at = FIRST;

@@ -3,6 +3,7 @@
 mod defects;
 mod errors;
 mod forks;
+mod idle;
 mod model;
 mod races;
 mod refusals;

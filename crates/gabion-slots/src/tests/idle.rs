@@ -1,0 +1,219 @@
+//! What is empty goes back, or to whoever needs it.
+
+use std::cell::RefCell;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use super::{MIB, Shared, drop_last, give, give_all, layout, on_twin, take};
+use crate::{Affinity, AffinitySettings, Slots, SlotsError, seat};
+
+const A: Affinity = Affinity::NODES;
+
+fn mapped(slots: &Slots) -> u64 {
+    slots.stats().total().mapped_bytes
+}
+
+#[test]
+fn a_budget_refuses_nothing_while_nothing_is_allocated() {
+    let (slots, twin) = on_twin();
+    slots.configure(A, AffinitySettings { alignment: 8, max_blocks: Some(1) }).unwrap();
+    // Each leaves something behind that the next has no use for: a block of pages, one of chunks, a tray.
+    for round in 0..3 {
+        for size in [8, 2000, 2 * MIB, 100_000, 1000, MIB, 4 * MIB, 24] {
+            give(&slots, take(&slots, A, size));
+            let total = slots.stats().total();
+            assert!(total.live_objects == 0 && total.mapped_bytes <= 4 << 20, "{size} in round {round}: {total:?}");
+            slots.validate().unwrap();
+        }
+    }
+    let kept = take(&slots, A, 24);
+    assert!(matches!(slots.alloc(A, layout(2000)), Err(SlotsError::Budget { .. })), "what is in use stays");
+    slots.validate().unwrap();
+    give(&slots, kept);
+    give(&slots, take(&slots, A, 2000));
+    // Pages that are empty serve other sizes, in the last block, too.
+    let mut all = Vec::new();
+    for size in (1..=63).map(|step| step * 16) {
+        give(&slots, take(&slots, A, size));
+    }
+    for _ in 0..63 * 64 {
+        all.push(take(&slots, A, 1024));
+    }
+    assert!(slots.alloc(A, layout(1024)).is_err());
+    slots.validate().unwrap();
+    give_all(&slots, all);
+    drop_last(slots, twin);
+}
+
+#[test]
+fn a_thread_without_memory_uses_what_it_keeps_elsewhere() {
+    let (slots, twin) = on_twin();
+    for affinity in [Affinity::OBJECTS, Affinity::DATA] {
+        for size in [24, 5000] {
+            give(&slots, take(&slots, affinity, size));
+        }
+    }
+    let kept = twin.mapped();
+    twin.refuse_some_after(0, 2);
+    let at = take(&slots, A, 24);
+    assert!(twin.mapped() < kept);
+    slots.validate().unwrap();
+    give(&slots, at);
+    drop_last(slots, twin);
+}
+
+#[test]
+fn a_release_gives_the_blocks_of_chunks_back() {
+    let (slots, twin) = on_twin();
+    for round in 0..3 {
+        let other = take(&slots, Affinity::DATA, 5000);
+        let before = twin.mapped();
+        let all: Vec<_> = (0..100).map(|n| take(&slots, A, if n % 2 == 0 { 500_000 } else { 3000 })).collect();
+        let (others, elsewhere) = (slots.clone(), all.iter().step_by(3).map(|&at| Shared(at)).collect::<Vec<_>>());
+        thread::spawn(move || {
+            for at in elsewhere {
+                give(&others, at.0);
+            }
+            // In an arena of its own.
+            take(&others, A, 700_000);
+        })
+        .join()
+        .unwrap();
+        let taken = slots.stats().affinities[usize::from(A.index())].mapped_bytes;
+        // SAFETY: nobody uses the nodes any more.
+        let bytes = unsafe { slots.release(A) };
+        assert_eq!((bytes, twin.mapped()), (taken, before), "round {round}");
+        assert!(all.iter().all(|at| !slots.owns(at.as_ptr())));
+        // SAFETY: refused.
+        assert!(unsafe { slots.free(all[0]) }.is_err());
+        // SAFETY: there is no other thread.
+        unsafe { slots.validate_all() }.unwrap();
+        give(&slots, other);
+        slots.trim();
+    }
+    assert_eq!(mapped(&slots), 0);
+    drop_last(slots, twin);
+}
+
+#[test]
+fn empty_pages_of_many_sizes_keep_no_blocks() {
+    for backwards in [false, true] {
+        let (slots, twin) = on_twin();
+        let mut all = Vec::new();
+        for size in (1..=32).map(|step| step * 32) {
+            all.extend((0..(5 << 20) / size).map(|_| take(&slots, A, size)));
+        }
+        assert!(mapped(&slots) > 160 << 20);
+        if backwards {
+            all.reverse();
+        }
+        give_all(&slots, all);
+        slots.validate().unwrap();
+        let total = slots.stats().total();
+        assert!(total.live_objects == 0 && total.blocks <= 2, "{} blocks", total.blocks);
+        drop_last(slots, twin);
+    }
+}
+
+#[test]
+fn pages_that_emptied_last_serve_before_another_block_does() {
+    let (slots, twin) = on_twin();
+    // One page of each size, all active.
+    let all = (1..=60).map(|step| take(&slots, A, step * 16)).collect();
+    give_all(&slots, all);
+    let many: Vec<_> = (0..60 * 64).map(|_| take(&slots, A, 1024)).collect();
+    assert_eq!(slots.stats().total().blocks, 1);
+    slots.validate().unwrap();
+    give_all(&slots, many);
+    drop_last(slots, twin);
+}
+
+#[test]
+fn what_a_thread_that_has_ended_had_goes_back_when_others_have_freed_it() {
+    for size in [96, 5000] {
+        let (slots, twin) = on_twin();
+        // So that this thread has an arena, and does not adopt the other's.
+        give(&slots, take(&slots, Affinity::DATA, 8));
+        slots.trim();
+        let maker = slots.clone();
+        let all =
+            thread::spawn(move || (0..(40 << 20) / size).map(|_| Shared(take(&maker, A, size))).collect::<Vec<_>>());
+        let all = all.join().unwrap();
+        let full = mapped(&slots);
+        for at in all {
+            give(&slots, at.0);
+        }
+        // Without a word to the slots: by frees alone.
+        let left = mapped(&slots);
+        assert!(left < full / 4, "{size}: {left} of {full}");
+        slots.flush();
+        assert_eq!(slots.stats().total().live_objects, 0);
+        assert!(mapped(&slots) <= 4 << 20, "{size}: one block of each kind is kept");
+        slots.validate().unwrap();
+        slots.trim();
+        assert_eq!(mapped(&slots), 0);
+        drop_last(slots, twin);
+    }
+}
+
+/// Uses slots when its thread's variables are destroyed, after the slots' own.
+struct Late(RefCell<Option<LateWork>>);
+
+struct LateWork {
+    slots: Slots,
+    places: Vec<Shared>,
+    late: Sender<bool>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let Some(LateWork { slots, places, late }) = self.0.take() else { return };
+        let is_late = seat::existing(&slots.shared).is_none();
+        for at in places {
+            give(&slots, at.0);
+        }
+        for n in 0..3000 {
+            let at = take(&slots, A, 8 + n % 2000);
+            if n % 2 == 0 {
+                give(&slots, at);
+            }
+        }
+        late.send(is_late).unwrap();
+    }
+}
+
+thread_local! {
+    static LATE: Late = const { Late(RefCell::new(None)) };
+}
+
+#[test]
+fn a_thread_that_is_ending_can_go_on() {
+    let (slots, twin) = on_twin();
+    for n in 0..100 {
+        slots.affinity(&format!("kind {n}"), AffinitySettings::default()).unwrap();
+    }
+    let (to, from) = channel();
+    let mine: Vec<_> = (0..2000).map(|_| Shared(take(&slots, A, 40))).collect();
+    let others = slots.clone();
+    thread::spawn(move || {
+        LATE.with(|late| {
+            let mut places = mine;
+            places.extend((0..3000).map(|_| Shared(take(&others, A, 24))));
+            *late.0.borrow_mut() = Some(LateWork { slots: others, places, late: to });
+        });
+    })
+    .join()
+    .unwrap();
+    assert!(from.recv().unwrap());
+    // The thread's last handle goes after what it has said.
+    let stats = slots.stats();
+    assert_eq!((stats.arenas, stats.ownerless_arenas), (1, 1));
+    slots.trim();
+    slots.validate().unwrap();
+    assert_eq!(slots.stats().total().live_objects, 1500);
+    // SAFETY: nobody uses the nodes any more.
+    unsafe { slots.release(A) };
+    assert_eq!(mapped(&slots), 0);
+    slots.validate().unwrap();
+    drop_last(slots, twin);
+}
