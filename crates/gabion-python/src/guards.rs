@@ -61,6 +61,7 @@ guard! {
     fn PyObject_GenericGetDict(object: Object, context: *mut c_void) -> Object;
     fn PyObject_GenericSetDict(object: Object, value: Object, context: *mut c_void) -> c_int;
     fn PyObject_GetItem(object: Object, key: Object) -> Object;
+    fn PyObject_Hash(object: Object) -> isize;
     fn PyObject_SetItem(object: Object, key: Object, value: Object) -> c_int;
     fn PyObject_DelItem(object: Object, key: Object) -> c_int;
     fn PyObject_GetIter(object: Object) -> Object;

@@ -143,6 +143,7 @@ impl Codec {
         if unsafe { quick::alone(obj, out, apart.as_deref_mut()) } {
             return Ok(());
         }
+        let _use = self.registry.begin_use();
         let result = Known::get(py).and_then(|known| {
             self.registry.check_reducers(known);
             // SAFETY: as the caller promised.
@@ -158,6 +159,7 @@ impl Codec {
     /// raises.
     #[inline]
     pub fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
+        let _use = self.registry.begin_use();
         let result = Known::get(py).and_then(|known| decode::decode(py, &self.registry, known, bytes));
         match result {
             // SAFETY: an owned reference.
@@ -172,6 +174,7 @@ impl Codec {
     /// # Errors
     /// As [`Codec::decode`].
     pub fn decode_long(&self, py: Python<'_>, long: &Long<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let _use = self.registry.begin_use();
         let result = Known::get(py).and_then(|known| {
             let maker = Maker { py, known, registry: &self.registry, ready: None };
             decode_long::decode_long(maker, long)
@@ -194,6 +197,7 @@ impl Codec {
         bytes: &[u8],
         names: &[Bound<'py, PyAny>],
     ) -> PyResult<Bound<'py, PyTuple>> {
+        let _use = self.registry.begin_use();
         fields::decode_fields(self, py, bytes, names)
     }
 
@@ -213,6 +217,12 @@ impl Codec {
     /// What `visit` reports.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.registry.traverse(visit)
+    }
+
+    /// For an owner that needs nothing of this any more: drops what was learnt of classes, now or when the last call on another
+    /// thread, or around this one, has ended. Without the interpreter's lock, it goes with the codec.
+    pub fn end(&self) {
+        self.registry.end();
     }
 
     /// For the owner's `__clear__`: nobody may be encoding or decoding.

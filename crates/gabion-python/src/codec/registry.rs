@@ -29,6 +29,8 @@
 //! ```
 
 use std::collections::HashMap;
+#[cfg(Py_GIL_DISABLED)]
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -83,7 +85,30 @@ pub struct Registry {
     reducers: AtomicIsize,
     /// The class of the whole that had to be begun again last, because code ran within it; 0 for none. Compared only.
     exact: AtomicUsize,
+    /// How many calls are in the midst of using entries, and whether these are to go with the last of them.
+    #[cfg(not(Py_GIL_DISABLED))]
+    users: AtomicUsize,
     writer: Mutex<Writer>,
+}
+
+/// The bit of `users` that says that what was learnt is not needed any more.
+#[cfg(not(Py_GIL_DISABLED))]
+const ENDING: usize = 1 << (usize::BITS - 1);
+
+/// A call that uses entries: they stay as long as it lives.
+pub struct User<'a>(#[cfg(not(Py_GIL_DISABLED))] &'a Registry, #[cfg(Py_GIL_DISABLED)] PhantomData<&'a Registry>);
+
+#[cfg(not(Py_GIL_DISABLED))]
+impl Drop for User<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Relaxed, and in two steps: attached, as in `begin_use`.
+        let left = self.0.users.load(Ordering::Relaxed) - 1;
+        self.0.users.store(left, Ordering::Relaxed);
+        if left == ENDING {
+            self.0.clear();
+        }
+    }
 }
 
 impl Registry {
@@ -98,7 +123,35 @@ impl Registry {
             },
             reducers: AtomicIsize::new(-1),
             exact: AtomicUsize::new(0),
+            #[cfg(not(Py_GIL_DISABLED))]
+            users: AtomicUsize::new(0),
             writer: Mutex::new(Writer::default()),
+        }
+    }
+
+    /// Begins a call that uses entries. Whoever begins one is attached, and ends it attached.
+    #[inline(always)]
+    pub fn begin_use(&self) -> User<'_> {
+        #[cfg(not(Py_GIL_DISABLED))]
+        {
+            // Relaxed, and in two steps: under the interpreter's lock, which no thread lets go of between them.
+            self.users.store(self.users.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            User(self)
+        }
+        #[cfg(Py_GIL_DISABLED)]
+        User(PhantomData)
+    }
+
+    /// Drops what was learnt, now or with the last call that is in the midst of using it. Without the interpreter's lock, the
+    /// calls are not counted, as all threads would write to one number: there it goes with the registry.
+    pub fn end(&self) {
+        #[cfg(not(Py_GIL_DISABLED))]
+        {
+            let users = self.users.load(Ordering::Relaxed); // Relaxed: as in `begin_use`.
+            self.users.store(users | ENDING, Ordering::Relaxed);
+            if users & !ENDING == 0 {
+                self.clear();
+            }
         }
     }
 
@@ -280,8 +333,9 @@ impl Registry {
         writer.entries.iter().try_for_each(|entry| entry.visit(visit))
     }
 
-    /// Drops all references to Python objects. Only for an owner that the collector found unreachable: nobody may be
-    /// encoding or decoding.
+    /// Drops all references to Python objects: nobody may be encoding or decoding.
+    #[cold]
+    #[inline(never)]
     pub fn clear(&self) {
         let mut writer = self.lock();
         self.entries.len.store(0, Ordering::Release); // Release: no number is valid before anything is dropped.

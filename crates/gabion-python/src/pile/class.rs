@@ -212,12 +212,13 @@ impl Pile {
             .map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong.to_string()))
     }
 
-    /// Remove all objects and refuse every further call with ClosedError. Closing twice does nothing. Views that are
-    /// alive stay valid.
+    /// Remove all objects, let go of their classes, and refuse every further call with ClosedError. Closing twice does
+    /// nothing. Views that are alive stay valid.
     #[pyo3(name = "close")]
     fn close_and_clear(&self, py: Python<'_>) {
         if self.close() {
             detached(py, || self.pile.clear());
+            self.codec.end();
         }
     }
 

@@ -1,0 +1,113 @@
+"""A pile that is closed lets go of the classes that it knew, beside calls that are in the midst of using them."""
+
+import contextlib
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from model import Plain
+
+import gabion
+
+pytestmark = pytest.mark.skipif(
+    not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="calls are counted under the global lock only"
+)
+
+
+def make_class(name: str = "Made") -> Any:
+    """A class that the module holds by name only until it is taken away."""
+    made = type(name, (Plain,), {"__module__": __name__})
+    globals()[name] = made
+    return made
+
+
+class Closing:
+    """Closes a pile while it is stored, or rebuilt."""
+
+    pile: gabion.Pile
+    wait: Callable[[], object]
+
+    def __init__(self, *others: Any) -> None:
+        self.others = others
+
+    def __getstate__(self) -> Any:
+        self.wait()
+        return {"others": self.others}
+
+    def __setstate__(self, state: Any) -> None:
+        self.others = state["others"]
+        self.wait()
+
+
+def test_a_closed_pile_lets_go_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def close_and_forget() -> None:
+        pile.close()
+        globals().pop("Made", None)
+        gc.collect()
+
+    for call in ("close", "with", "put", "get", "put_many", "fields"):
+        monkeypatch.setattr(Closing, "wait", lambda *_: None, raising=False)
+        pile, made = gabion.Pile(), make_class()
+        dies = weakref.ref(made)
+        pointer = pile.put([Closing(), made(a=1), [made(b=2)] * 2])
+        pile.get(pointer)
+        assert pile.stats().types > 0
+        values = [made(c=3), Closing(), [made(d=4)]]
+        del made
+        if call in ("close", "with"):
+            del values
+            with pile if call == "with" else contextlib.nullcontext():
+                pass
+        else:
+            monkeypatch.setattr(Closing, "wait", lambda *_: close_and_forget())
+            with contextlib.suppress(gabion.ClosedError, gabion.CodecError, AttributeError):
+                getattr(pile, call)(values if call.startswith("put") else pointer, *["x"] * (call == "fields"))
+            values = []
+        close_and_forget()
+        assert dies() is None, call
+        assert pile.closed
+
+
+def test_closing_beside_calls_of_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, go_on = threading.Semaphore(0), threading.Event()
+
+    def wait(_: object) -> None:
+        inside.release()
+        go_on.wait(20)
+
+    pile, made = gabion.Pile(), make_class()
+    dies = weakref.ref(made)
+    monkeypatch.setattr(Closing, "wait", lambda *_: None, raising=False)
+    pointer = pile.put([Closing(), made(a=1)])
+    monkeypatch.setattr(Closing, "wait", wait)
+    results: list[Any] = []
+
+    def call(work: Callable[[], Any]) -> None:
+        try:
+            results.append(work())
+        except gabion.ClosedError as error:
+            results.append(type(error))
+
+    value = [Closing(), made(b=1)]
+    work = [lambda: pile.get(pointer)[1].a, lambda: pile.put(value)]
+    threads = [threading.Thread(target=call, args=(each,)) for each in work]
+    del made
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert inside.acquire(timeout=20)
+    pile.close()
+    gc.collect()
+    assert dies() is not None
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(results, key=str) == sorted([1, gabion.ClosedError], key=str)
+    del globals()["Made"], work, threads, thread
+    value.clear()
+    gc.collect()
+    assert dies() is None
