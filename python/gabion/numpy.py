@@ -72,7 +72,8 @@ def pooled(min_bytes: SupportsIndex | str = DEFAULT_MIN_BYTES) -> Iterator[None]
     """Have arrays of at least min_bytes that are made inside a with statement take their memory from the pool.
 
     For this thread and context (contextvars) only: other threads, tasks that began before, and libraries' own thread
-    pools are not affected. May be nested; the inner one counts.
+    pools are not affected. May be nested; the inner one counts. It holds until the block ends, also for whoever goes on
+    while a generator rests inside it.
 
     >>> import numpy as np
     >>> import gabion.numpy

@@ -23,12 +23,14 @@ pub enum BlockError {
         /// The most that one request may ask for.
         limit: u64,
     },
-    /// The pool's total limit leaves no room, and nothing idle is left to give back.
+    /// The pool's total limit leaves no room, and too little is idle in whole blocks, which alone can be given back.
     Total {
         /// What was asked for.
         asked: u64,
         /// What is mapped for buffers and groups.
         used: u64,
+        /// How much of that is idle: nearly all of it lies in blocks that are partly in use.
+        idle: u64,
         /// The pool's total limit.
         limit: u64,
     },
@@ -38,10 +40,14 @@ pub enum BlockError {
         asked: u64,
         /// What is mapped for buffers and groups.
         used: u64,
+        /// How much of that is idle.
+        idle: u64,
         /// The pool's total limit.
         limit: u64,
         /// How long it was waited.
         waited: Duration,
+        /// Whether requests that came before it waited to the end, too: those are served first.
+        behind: bool,
     },
     /// Whoever waited for room was told to stop.
     Interrupted,
@@ -85,6 +91,18 @@ pub fn make_room<T>(list: &mut Vec<T>, more: usize) -> Result<(), BlockError> {
     list.try_reserve(more).map_err(|_| BlockError::Refused { asked, errno: libc::ENOMEM })
 }
 
+/// Bytes of the system's pages.
+const OS_PAGE: u64 = 4096;
+
+/// What was asked for, and what the total limit is taken by.
+fn taken(f: &mut fmt::Formatter<'_>, asked: u64, used: u64, idle: u64, limit: u64) -> fmt::Result {
+    write!(f, "{asked} bytes asked for, {} of {limit} bytes in use", used.saturating_sub(idle))?;
+    if idle > 0 {
+        write!(f, " and {idle} idle, too few of them in whole blocks")?;
+    }
+    Ok(())
+}
+
 impl fmt::Display for BlockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -97,16 +115,33 @@ impl fmt::Display for BlockError {
                     "{asked} bytes asked for, {limit} allowed in one request: ask for less or raise allocation_limit"
                 )
             }
-            Self::Total { asked, used, limit } => write!(
+            Self::Total { asked, limit, .. } if asked > limit => {
+                write!(f, "{asked} bytes asked for, more than total_limit ({limit}): ask for less or raise total_limit")
+            }
+            Self::Total { asked, limit, .. } if asked.next_multiple_of(OS_PAGE) > limit => write!(
                 f,
-                "{asked} bytes asked for, {used} of {limit} bytes in use: release buffers, wait with a timeout, \
-                 or raise total_limit"
+                "{asked} bytes asked for, in whole pages more than total_limit ({limit}): ask for less or raise \
+                 total_limit"
             ),
-            Self::TimedOut { asked, used, limit, waited } => write!(
-                f,
-                "{asked} bytes asked for, {used} of {limit} bytes in use and none returned within {waited:?}: \
-                 release buffers, wait longer, or raise total_limit"
-            ),
+            Self::Total { asked, used, idle, limit } => {
+                taken(f, asked, used, idle, limit)?;
+                f.write_str(": release buffers, wait with a timeout, or raise total_limit")
+            }
+            Self::TimedOut { asked, used, idle, limit, waited, behind } => {
+                taken(f, asked, used, idle, limit)?;
+                if behind {
+                    write!(
+                        f,
+                        "; requests that came before it still waited after {waited:?}, and are served first: release \
+                         buffers, wait longer, ask without a timeout, or raise total_limit"
+                    )
+                } else {
+                    write!(
+                        f,
+                        "; not enough came back within {waited:?}: release buffers, wait longer, or raise total_limit"
+                    )
+                }
+            }
             Self::Interrupted => f.write_str("told to stop while waiting for memory: ask again"),
             Self::NoMemory { asked, in_use, idle, errno } => write!(
                 f,

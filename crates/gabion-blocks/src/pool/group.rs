@@ -188,7 +188,8 @@ impl Shared {
         if limit == u64::MAX || fits(self) || (self.flush_caches() > 0 && fits(self)) {
             return Ok(());
         }
-        Err(BlockError::Total { asked: bytes as u64, used: self.ledger.mapped(), limit })
+        let (used, idle) = self.used();
+        Err(BlockError::Total { asked: bytes as u64, used, idle, limit })
     }
 
     /// Adds parts of fresh memory until there are `whole`. What they take is drawn on the ledger in one step.

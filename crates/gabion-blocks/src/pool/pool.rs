@@ -224,7 +224,8 @@ impl Pool {
             }
             let waited = start.elapsed();
             if waited >= timeout {
-                return Err(BlockError::TimedOut { asked, used: self.shared.ledger.mapped(), limit, waited: timeout });
+                let (used, idle) = self.shared.used();
+                return Err(BlockError::TimedOut { asked, used, idle, limit, waited: timeout, behind: !first });
             }
             if !keep_waiting() {
                 return Err(BlockError::Interrupted);

@@ -264,6 +264,13 @@ impl Shared {
         }
     }
 
+    /// What is mapped, and how much of that is idle, for who tells of it.
+    #[cold]
+    pub fn used(&self) -> (u64, u64) {
+        let mapped = self.ledger.mapped();
+        (mapped, (self.idle() + self.free_pieces()).min(mapped))
+    }
+
     /// Draws `bytes` on the ledger for something to be mapped. Gives idle memory back where the pool's size or the
     /// total limit ask for it, and refuses only when that would not be enough.
     ///
@@ -289,7 +296,8 @@ impl Shared {
                 self.evict(self.surplus(bytes));
                 flushed = true;
             } else if bytes > limit || self.ledger.mapped() >= used {
-                return Err(BlockError::Total { asked, used, limit });
+                let idle = self.used().1.min(used);
+                return Err(BlockError::Total { asked, used, idle, limit });
             }
         }
     }

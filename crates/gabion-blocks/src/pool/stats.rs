@@ -8,7 +8,8 @@
 pub struct PoolStats {
     /// Bytes that live buffers and groups take, rounded up to what they were served from.
     pub in_use: u64,
-    /// Bytes that are mapped and lent to nobody.
+    /// Bytes that are mapped and lent to nobody; also those of free pieces whose memory was given back to the system while their
+    /// block is partly in use.
     pub idle: u64,
     /// Bytes mapped for buffers and groups.
     pub mapped: u64,

@@ -24,8 +24,9 @@ use crate::{size, time};
 /// rent_group() gives memory in blocks.
 ///
 /// timeout (seconds, text such as "5 min", or a timedelta) lets the call wait for room when configure(total_limit=...)
-/// leaves none. Waiting calls are served in order of arrival; other threads run meanwhile, and signals such as Ctrl-C
-/// are handled. By default, and with 0, the call does not wait.
+/// leaves none. Waiting calls are served in order of arrival, so a small request may stand behind a large one; calls
+/// without a timeout do not queue. Other threads run meanwhile, and signals such as Ctrl-C are handled; the thread itself
+/// stands still, with an event loop or greenlets that it runs. By default, and with 0, the call does not wait.
 ///
 /// Raises LimitError when a limit does not allow it (nothing is touched then), MemoryError when the system is out of
 /// memory and giving back the pool's own idle memory did not help, TypeError or ValueError when nbytes is not a size.
@@ -149,8 +150,8 @@ impl<'py> Setting<'py> {
 /// needed goes back to the system. Default: 60.
 ///
 /// allocation_limit: the most bytes that one rent() may ask for. total_limit: the most that is mapped for buffers and
-/// groups in all, idle memory included, which is given back before anything is refused. Refused requests raise
-/// LimitError before anything is touched. Default, and 0: no limit.
+/// groups in all, idle memory included; whole idle blocks are given back before anything is refused. Refused requests
+/// raise LimitError before anything is touched. Default, and 0: no limit.
 ///
 /// trim_malloc: whether malloc gives back what it keeps of memory that image codecs and Python freed (malloc_trim), once no
 /// image was opened or saved for a trim_period, or memory is short. It takes a thread of the pool's some milliseconds, and
@@ -220,7 +221,9 @@ fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
 }
 
 /// Give idle memory back to the system: what neither this trim period nor the last one needed, or with all=True
-/// everything that is idle. Returns the bytes given back. The pool does the former by itself, too.
+/// everything that is idle, but for free pieces below 16 KiB of blocks that are partly in use. Returns the bytes given
+/// back. Larger free pieces of such blocks stay mapped, without memory, and count as idle. The pool does the former by
+/// itself, too.
 #[pyfunction]
 #[pyo3(signature = (all = false))]
 fn trim(py: Python<'_>, all: bool) -> u64 {

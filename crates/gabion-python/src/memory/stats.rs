@@ -16,7 +16,8 @@ figures! {
     pub(super) struct MemoryStats from PoolStats {
         /// Bytes that live buffers and groups take, rounded up to what they were served from.
         in_use,
-        /// Bytes that are mapped and lent to nobody.
+        /// Bytes that are mapped and lent to nobody; also those of free pieces whose memory was given back to the system while
+        /// their block is partly in use.
         idle,
         /// Bytes mapped for buffers and groups.
         mapped,

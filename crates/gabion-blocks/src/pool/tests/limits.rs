@@ -38,7 +38,7 @@ fn the_total_is_limited_to_the_page() {
         let whole = rent(&pool, limit);
         assert_eq!(twin.mapped(), limit as u64);
         let error = pool.rent(&Request::new(1)).unwrap_err();
-        assert_eq!(error, BlockError::Total { asked: 1, used: limit as u64, limit: limit as u64 });
+        assert_eq!(error, BlockError::Total { asked: 1, used: limit as u64, idle: 0, limit: limit as u64 });
         drop(whole);
         let group = GroupRequest { bytes: limit, ..GroupRequest::default() };
         let group = pool.rent_group(&group).unwrap();
@@ -64,7 +64,7 @@ fn a_larger_piece_serves_where_no_block_is_left_to_cut() {
     assert!(twin.peak() <= 8 << 20);
     // A class that has no larger one with a free piece.
     let error = pool.rent(&Request::new(1_000_000)).unwrap_err();
-    assert_eq!(error, BlockError::Total { asked: 1_000_000, used: 8 << 20, limit: 8 << 20 });
+    assert!(matches!(error, BlockError::Total { asked: 1_000_000, used: 8_388_608, limit: 8_388_608, .. }), "{error}");
     drop((larger, others, clean));
     pool.validate().unwrap();
     assert_eq!(rent(&pool, 8 * MIB).len(), 8 * MIB);
@@ -231,7 +231,7 @@ fn waiting_ends_with_the_timeout_or_when_told_to() {
     let error = pool.rent(&short).unwrap_err();
     assert!(start.elapsed() >= Duration::from_millis(30));
     assert!(matches!(error, BlockError::TimedOut { used: 4_194_304, .. }), "{error}");
-    assert!(error.to_string().contains("30ms"), "{error}");
+    assert!(error.to_string().contains("not enough came back within 30ms"), "{error}");
     let mut asked = 0;
     let stop = pool.rent_while(&patient(MIB), &mut || {
         asked += 1;
@@ -263,6 +263,51 @@ fn what_only_fits_without_whole_pages_is_refused_at_once() {
     let never = pool.rent(&patient(9000)).unwrap_err();
     assert!(matches!(never, BlockError::Total { .. }), "{never}");
     assert!(pool.rent(&patient(8192)).is_ok());
+    close(pool, twin);
+}
+
+#[test]
+fn refusals_tell_what_is_in_use_and_what_would_help() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 64 << 20);
+    drop(rent(&pool, 64 * MIB));
+    for wait in [None, Some(LONG)] {
+        let error = pool.rent(&Request { timeout: wait, ..Request::new(65 * MIB) }).unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("more than total_limit (67108864)") && !told.contains("in use"), "{told}");
+    }
+    let mut pieces: Vec<_> = (0..60).map(|_| rent(&pool, 900_000)).collect();
+    let mut odd = false;
+    pieces.retain(|_| {
+        odd = !odd;
+        odd
+    });
+    let error = pool.rent(&Request::new(20 * MIB)).unwrap_err();
+    let stats = pool.stats();
+    assert!(stats.idle > 0);
+    let told = format!("{} of 67108864 bytes in use and {} idle", stats.in_use, stats.idle);
+    assert!(error.to_string().contains(&told), "{error}, not {told}");
+    drop(pieces);
+    close(pool, twin);
+}
+
+#[test]
+fn who_waits_behind_another_is_told_so() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 64 << 20);
+    let held = rent(&pool, 40 * MIB);
+    std::thread::scope(|scope| {
+        let large = scope.spawn(|| pool.rent(&patient(40 * MIB)).unwrap().len());
+        while pool.stats().waited == 0 {
+            std::thread::yield_now();
+        }
+        let short = Request { timeout: Some(Duration::from_millis(30)), ..Request::new(8 * MIB) };
+        let error = pool.rent(&short).unwrap_err();
+        assert!(matches!(error, BlockError::TimedOut { behind: true, .. }), "{error}");
+        assert!(error.to_string().contains("came before it still waited after 30ms"), "{error}");
+        // Who does not wait does not queue.
+        assert!(pool.rent(&Request::new(8 * MIB)).is_ok());
+        drop(held);
+        assert_eq!(large.join().unwrap(), 40 * MIB);
+    });
     close(pool, twin);
 }
 
