@@ -104,12 +104,14 @@ class Table(Maker[_K, _V]):
     @property
     def ttl(self) -> float | None:
         """How many seconds a value lives if its put does not say; None is without end."""
-        return self._settings[1]
+        _limit, ttl, _idle = self._settings
+        return ttl
 
     @property
     def idle(self) -> float | None:
         """How many seconds a value lives without being asked for if its put does not say; None is without end."""
-        return self._settings[2]
+        _limit, _ttl, idle = self._settings
+        return idle
 
     def __iter__(self) -> Iterator[_K]:
         """Go through the keys that there are now."""

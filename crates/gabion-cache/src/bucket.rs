@@ -156,6 +156,7 @@ impl<'a> Bucket<'a> {
         let passed = self.passed();
         if passed < MOST_PASSED {
             let meta = self.meta() & !(MOST_PASSED << PASSED_SHIFT);
+            // Release: the word has the tags, too, and whoever finds one in this store finds its cell written.
             self.0[0].store(meta | passed.wrapping_add_signed(by) << PASSED_SHIFT, Release);
         }
     }
@@ -168,6 +169,7 @@ impl<'a> Bucket<'a> {
     }
 
     pub fn empty(self, at: usize) {
+        // Release: for the other tags, as in `pass`.
         self.0[0].store(self.meta() & !(0xFF << (8 * at)), Release);
         // Release: whoever still found the tag and finds no cell knows that the entry went.
         self.cell(at).store(0, Release);

@@ -16,7 +16,7 @@ use crate::options::{PutOptions, PutResult, Span};
 use crate::policy::Id;
 use crate::read::Found;
 use crate::record::Record;
-use crate::request::{Request, Step, When};
+use crate::request::{Lack, Request, Step, When};
 use crate::room::Effort;
 use crate::shard::Reason;
 use crate::stats::Figure;
@@ -139,7 +139,8 @@ impl Core {
         let mut locked = self.lock(self.shard(request.hash));
         self.introduce(&mut locked, request.record);
         // Nearly always the key's own shard can make room at once.
-        let step = if request.record.is_dropped() { Step::Refused } else { locked.put(request, false) };
+        let dropped = request.record.is_dropped();
+        let step = if dropped { Step::Lacks(Lack::Room) } else { locked.put(request, false) };
         let Some((result, figure)) = step.told() else {
             return self.store_with_effort(request, locked, step);
         };
@@ -160,7 +161,7 @@ impl Core {
         let mut effort = Effort::default();
         loop {
             let mut refused = false;
-            if let Step::Refused = step {
+            if let Step::Lacks(Lack::Room) = step {
                 if !self.wants(&mut locked, request) {
                     self.unlock(locked);
                     return None;
@@ -184,15 +185,13 @@ impl Core {
                 return Some(result);
             } else {
                 self.unlock(locked);
-                if let Step::Unwanted = step {
-                    return None;
-                }
-                refused = !self.make_way(shard, request, &step, &mut effort);
+                let Step::Lacks(lack) = step else { return None };
+                refused = !self.make_way(shard, request, &lack, &mut effort);
             }
             locked = self.lock(shard);
             self.introduce(&mut locked, request.record);
             let refuse = refused || request.record.is_dropped();
-            step = if refuse { Step::Refused } else { locked.put(request, effort.sure) };
+            step = if refuse { Step::Lacks(Lack::Room) } else { locked.put(request, effort.sure) };
         }
     }
 
@@ -234,7 +233,7 @@ impl Core {
 
     fn is_over(&self, locked: &Locked<'_>, id: Id) -> bool {
         // The time is asked for only when it matters.
-        locked.entry(id).due().is_some_and(|due| due.deadline() <= self.now())
+        locked.entry(id).is_over(|| self.now())
     }
 
     /// Whether a key has a value. Copies nothing.
@@ -332,8 +331,8 @@ impl Core {
             self.unlock(locked);
             match step {
                 Step::Replaced | Step::Renewed | Step::Inserted => return true,
-                Step::Unwanted | Step::Refused => return false,
-                lack => {
+                Step::Unwanted => return false,
+                Step::Lacks(lack) => {
                     if !self.make_way(shard, &request, &lack, &mut effort) {
                         return false;
                     }
@@ -386,7 +385,7 @@ mod tests {
         for (when, left) in [(When::Absent, true), (When::Leased(lease), true), (When::Always, false)] {
             cache.put(b"k", b"another's", &options);
             let request = core.request(&record, &image, hash, (&value).into(), &options, when);
-            let result = core.store_with_effort(&request, core.lock(core.shard(hash)), Step::Refused);
+            let result = core.store_with_effort(&request, core.lock(core.shard(hash)), Step::Lacks(Lack::Room));
             assert_eq!((result.is_none(), cache.contains(b"k")), (left, left), "{when:?}");
             cache.validate().unwrap();
         }

@@ -20,7 +20,7 @@ impl<'a> Locked<'a> {
     #[inline(never)]
     pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
         self.wanted = request.layout.rest.is_none().then_some(request.layout.stored);
-        let step = match self.put_with(request, sure).unwrap_or_else(Step::from) {
+        let step = match self.put_with(request, sure).unwrap_or_else(Step::Lacks) {
             Step::Inserted if request.met.get() => Step::Renewed,
             step => step,
         };
@@ -97,7 +97,7 @@ impl<'a> Locked<'a> {
         let found = shard.find_in(segment, &mut self.state, self.ground, request.image, request.hash);
         // A put without an end has not asked for the time.
         if let Some(id) = found
-            && self.entry(id).due().is_some_and(|due| due.deadline() <= now(&**request.clock))
+            && self.entry(id).is_over(|| now(&**request.clock))
         {
             self.expire_entry(id);
             return (None, shard.segments.segment(request.hash.kept()));

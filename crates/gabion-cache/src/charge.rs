@@ -255,7 +255,7 @@ impl Locked<'_> {
 
     #[inline]
     fn evict_like_from(&mut self, at: usize, request: &Request<'_>) -> bool {
-        let fits = |node: Held<'_>, _| like(node.entry, request.layout);
+        let fits = |node: Held<'_>, _| makes_place_for(node.entry, request.layout);
         let found = self.with_group_at(at, |group, links| group.policy.evict_like(links, fits));
         let Some(node) = found else { return false };
         self.let_go(node, Some(Reason::Evicted));
@@ -264,7 +264,7 @@ impl Locked<'_> {
 }
 
 /// Whether an entry's place would do for another of a layout.
-fn like(entry: Entry<'_>, layout: Layout) -> bool {
+fn makes_place_for(entry: Entry<'_>, layout: Layout) -> bool {
     match (entry.rest(), layout.rest) {
         (None, None) => entry.stored() == layout.stored,
         // A slot does for its own class only, room beyond slots for all that is smaller.

@@ -333,6 +333,12 @@ impl<'a> Entry<'a> {
         self.flags().timed().then(|| Due::from_bits(self.get(DUE)))
     }
 
+    /// Whether its time is over. What has no end does not ask for the time.
+    #[inline]
+    pub fn is_over(self, now: impl FnOnce() -> u64) -> bool {
+        self.due().is_some_and(|due| due.is_over(now()))
+    }
+
     pub fn set_due(self, due: Due) {
         self.set(DUE, u64::MAX, due.to_bits());
     }

@@ -11,7 +11,7 @@ use crate::locked::Locked;
 use crate::options::PutResult;
 use crate::policy::Id;
 use crate::record::Record;
-use crate::request::{Request, Step, When};
+use crate::request::{Lack, Request, Step, When};
 use crate::room::Effort;
 use crate::stats::Figure;
 use crate::value::Value;
@@ -117,8 +117,9 @@ impl Core {
                 }
             };
             let refuse = refused || record.is_dropped();
-            let mut step = if refuse { Step::Refused } else { locked.put(&request(went.is_some()), effort.sure) };
-            if matches!(step, Step::Refused) && went.is_none() {
+            let mut step =
+                if refuse { Step::Lacks(Lack::Room) } else { locked.put(&request(went.is_some()), effort.sure) };
+            if matches!(step, Step::Lacks(Lack::Room)) && went.is_none() {
                 // The old value must not be taken for the new one. It also leaves room for another try. It may be gone: its end
                 // may have come since it was looked at.
                 if let Some(id) = locked.shard.find(&mut locked.state, locked.ground, image, hash) {
@@ -136,12 +137,12 @@ impl Core {
                 return Some(PutResult::Replaced);
             }
             match step {
-                Step::Refused => {
+                Step::Lacks(Lack::Room) => {
                     record.counters.count(Figure::Rejected);
                     return Some(PutResult::Rejected);
                 }
-                Step::Unwanted => return None,
-                lack => refused = !self.make_way(shard, &request(went.is_some()), &lack, &mut effort),
+                Step::Lacks(lack) => refused = !self.make_way(shard, &request(went.is_some()), &lack, &mut effort),
+                _ => return None,
             }
         }
     }
@@ -155,7 +156,7 @@ impl Core {
         old: &Former<'_>,
     ) -> Option<Id> {
         let id = locked.shard.find(&mut locked.state, locked.ground, image, hash)?;
-        let over = locked.entry(id).due().is_some_and(|due| due.deadline() <= self.now());
+        let over = locked.entry(id).is_over(|| self.now());
         // The buffer goes at the end: the run that it holds must not count when room is made for the new value.
         (!over && !record.is_dropped() && old.is_of(locked, id, &mut ReadBuf::new())).then_some(id)
     }

@@ -85,7 +85,7 @@ impl<'a> Locked<'a> {
 
     /// Whether an entry's time is over.
     pub fn is_over(&self, id: Id, now: u64) -> bool {
-        self.entry(id).due().is_some_and(|due| due.deadline() <= now)
+        self.entry(id).is_over(|| now)
     }
 
     pub fn hang(&mut self, id: Id) {

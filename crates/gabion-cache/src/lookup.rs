@@ -127,7 +127,7 @@ impl Shard {
     /// Whether an entry with an end lives on; a use puts the end of its idle time off.
     #[inline(never)]
     fn lives(&self, ground: &Ground, due: Due, (hash, cell): (KeyHash, Cell<'_>), used: bool, now: u64) -> bool {
-        if due.deadline() <= now {
+        if due.is_over(now) {
             return false;
         }
         let entry = Entry::at(&ground.pile, cell.place().to_bits());
@@ -150,7 +150,7 @@ impl Shard {
         let place = cell.place();
         if found.due != Due::NONE {
             let now = now();
-            if found.due.deadline() <= now {
+            if found.due.is_over(now) {
                 return None;
             }
             if used {
@@ -173,7 +173,7 @@ impl Shard {
     pub fn contains(&self, sought: Sought<'_>, now: impl Fn() -> u64) -> bool {
         let mut buf = ReadBuf::new();
         match self.search(sought, &mut buf, false) {
-            Attempt::Found(found, _) => found.due == Due::NONE || found.due.deadline() > now(),
+            Attempt::Found(found, _) => found.due == Due::NONE || !found.due.is_over(now()),
             Attempt::Nothing => false,
             Attempt::Changed | Attempt::Stashed => self.read_locked(sought, false, &mut buf, now).is_some(),
         }

@@ -112,6 +112,7 @@ impl Segments {
     pub fn clear(&self, stash: &mut Stash) {
         let _moving = self.moving();
         let count = self.count();
+        // Release: who finds no segments by this finds that the version has changed when it looks again.
         self.parts.store(Parts::of(0).to_bits(), Release);
         (0..count as usize).for_each(|segment| self.give(segment));
         self.stashed.store(0, Relaxed);

@@ -16,7 +16,7 @@ pub struct CacheOptions {
     /// Who goes when room is needed.
     pub mode: Mode,
     /// How many writers can work at one time, up to one for each 64 KiB. `None`: four times the number of processors, fewer for
-    /// small caches; one in the exact modes (all but [`Mode::Sketch`]), whose order it is that holds over the whole cache. With
+    /// small caches; one in the exact modes (all but [`Mode::Sketch`]), because their order spans the whole cache. With
     /// more, each has an order of its own for the part of the keys that their hashes lead to.
     pub shards: Option<usize>,
     /// Where the time comes from. `None`: the system's clocks.

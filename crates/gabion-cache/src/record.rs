@@ -52,6 +52,7 @@ impl Record {
     /// Marks the table as dropped; true for the first who does. Each shard is cleared after that under its lock, so that
     /// a put that did not see the mark comes before the clearing.
     pub fn drop_it(&self) -> bool {
+        // Release: who sees the mark also sees what came before it. Acquire: the second who drops it comes after the first.
         !self.dropped.swap(true, Ordering::AcqRel)
     }
 

@@ -106,17 +106,8 @@ pub(crate) enum Step {
     Renewed,
     /// It is not to be done: see [`When`].
     Unwanted,
-    /// Whether so many bytes can be had is for all shards together to say.
-    Unsure(u64),
-    /// There are no pages for it.
-    Pages(BlockError),
-    /// Entries of this priority (of the table, or of all) must go first, and this shard has none.
-    Elsewhere {
-        priority: i8,
-        table_only: bool,
-    },
-    /// No room can be made.
-    Refused,
+    /// It has no room yet, or can have none.
+    Lacks(Lack),
 }
 
 impl Step {
@@ -133,21 +124,14 @@ impl Step {
     }
 }
 
-/// Why there is no room yet.
-pub enum Lack {
+/// Why there is no room.
+pub(crate) enum Lack {
+    /// Whether so many bytes can be had is for all shards together to say.
     Unsure(u64),
+    /// There are no pages for it.
     Pages(BlockError),
+    /// Entries of this priority (of the table, or of all) must go first, and this shard has none.
     Elsewhere { priority: i8, table_only: bool },
+    /// No room can be made.
     Room,
-}
-
-impl From<Lack> for Step {
-    fn from(lack: Lack) -> Self {
-        match lack {
-            Lack::Unsure(bytes) => Self::Unsure(bytes),
-            Lack::Pages(cause) => Self::Pages(cause),
-            Lack::Elsewhere { priority, table_only } => Self::Elsewhere { priority, table_only },
-            Lack::Room => Self::Refused,
-        }
-    }
 }

@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::entry::key_at;
 use crate::key::Image;
 use crate::locked::Locked;
-use crate::request::{Request, Step};
+use crate::request::{Lack, Request};
 use crate::shard::Reason;
 
 /// What a put has tried to find room.
@@ -38,13 +38,13 @@ const MOST_MOVED: u32 = 75;
 impl Core {
     /// Finds room for a put that had none; false when there is none to be had. No lock is held.
     #[cold]
-    pub fn make_way(&self, shard: usize, request: &Request<'_>, lack: &Step, effort: &mut Effort) -> bool {
+    pub fn make_way(&self, shard: usize, request: &Request<'_>, lack: &Lack, effort: &mut Effort) -> bool {
         match *lack {
-            Step::Unsure(bytes) => {
+            Lack::Unsure(bytes) => {
                 effort.sure = self.could_hold(request, bytes);
                 effort.sure
             }
-            Step::Elsewhere { priority, table_only } => {
+            Lack::Elsewhere { priority, table_only } => {
                 let only = table_only.then_some(request.record.id);
                 if !self.evict_elsewhere(shard, priority, only) {
                     // What is charged there is just being put, or just gone.
@@ -53,8 +53,8 @@ impl Core {
                 effort.sure = false;
                 true
             }
-            Step::Pages(ref cause) => self.make_pages(shard, request, cause, effort),
-            _ => false,
+            Lack::Pages(ref cause) => self.make_pages(shard, request, cause, effort),
+            Lack::Room => false,
         }
     }
 

@@ -228,7 +228,8 @@ mod tests {
             std::thread::spawn(|| Counters::default().count(Figure::Hits)).join().unwrap();
             done.send(()).unwrap();
         });
-        assert!(ended.recv_timeout(std::time::Duration::from_secs(10)).is_ok());
+        // A busy machine may stand still for half a minute.
+        assert!(ended.recv_timeout(std::time::Duration::from_secs(240)).is_ok());
         drop(held);
     }
 }

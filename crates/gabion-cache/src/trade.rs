@@ -27,7 +27,7 @@ impl<'a> Locked<'a> {
         // Early, so that it has reached the cache by the time it is copied in wider pieces: the copy would wait for that.
         let length = request.payload(None, &mut self.state.payload).len();
         let Some(mut node) = self.who_goes(at, request, short) else { return false };
-        if !short && !like(node.entry, request.layout.stored) {
+        if !short && !has_slot_of(node.entry, request.layout.stored) {
             self.let_it_go(at, request, node);
             return false;
         }
@@ -121,6 +121,6 @@ impl<'a> Locked<'a> {
 
 /// Whether an entry lies in a slot of a size, with all that it has.
 #[inline(always)]
-fn like(entry: Entry<'_>, stored: u64) -> bool {
+fn has_slot_of(entry: Entry<'_>, stored: u64) -> bool {
     entry.rest().is_none() && entry.stored() == stored
 }

@@ -43,6 +43,12 @@ impl Due {
     /// No end: no real one has all bits set, because an idle time shifts by 25 at most.
     pub const NONE: Self = Self(u64::MAX);
 
+    /// Whether that moment has come.
+    #[inline]
+    pub fn is_over(self, now: u64) -> bool {
+        self.deadline() <= now
+    }
+
     #[inline]
     pub fn deadline(self) -> u64 {
         self.0 & DEADLINE

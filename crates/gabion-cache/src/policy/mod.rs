@@ -66,7 +66,7 @@ impl Mode {
         self == Self::Lru
     }
 
-    /// Whether who goes can be told to the entry, so that one order has to hold over all.
+    /// Whether the victim is exactly determined, so that one order has to hold over all.
     #[inline]
     pub(crate) fn is_exact(self) -> bool {
         self != Self::Sketch
