@@ -91,6 +91,20 @@ pub fn make_room<T>(list: &mut Vec<T>, more: usize) -> Result<(), BlockError> {
     list.try_reserve(more).map_err(|_| BlockError::Refused { asked, errno: libc::ENOMEM })
 }
 
+/// Puts a value into a box; `Box::new` ends the process where there is no memory.
+///
+/// # Errors
+/// [`BlockError::Refused`].
+pub fn try_box<T>(value: T) -> Result<Box<T>, BlockError> {
+    let mut one = Vec::new();
+    let refused = BlockError::Refused { asked: size_of::<T>() as u64, errno: libc::ENOMEM };
+    one.try_reserve_exact(1).map_err(|_| refused)?;
+    one.push(value);
+    let one = Box::into_raw(one.into_boxed_slice());
+    // SAFETY: a slice of one value has the value's layout, and comes from a box.
+    Ok(unsafe { Box::from_raw(one.cast::<T>()) })
+}
+
 /// Bytes of the system's pages.
 const OS_PAGE: u64 = 4096;
 

@@ -60,7 +60,7 @@ pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;
 pub use copy::{copy_out, prefetch};
 pub use directory::{BLOCK_NUMBERS, LAST_GENERATION, generation_floor, raise_generation_floor};
-pub use error::{BlockError, make_room};
+pub use error::{BlockError, make_room, try_box};
 pub use os::{Os, system};
 pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use run::{Run, total_len};

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #define CHECK(condition)                                                                                               \
@@ -24,9 +25,13 @@ struct piece {
 int main(void) {
     struct rlimit limit = {64 << 20, 64 << 20};
     struct piece *pieces = NULL, *piece, *second;
-    gabion_slots *slots, *more;
-    void *object;
+    gabion_slots *slots, *more, *used, *idle;
+    void *here, *small, *smalls = NULL;
+    void *object, *other;
+    size_t size;
     CHECK(gabion_slots_new(&slots) == GABION_OK && gabion_slots_alloc(slots, GABION_NODES, 48, 0, &object) == GABION_OK);
+    CHECK(gabion_slots_new(&used) == GABION_OK && gabion_slots_alloc(used, GABION_NODES, 48, 0, &here) == GABION_OK);
+    CHECK(gabion_slots_new(&idle) == GABION_OK);
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
     while ((piece = malloc(sizeof *piece)) != NULL) {
         piece->next = pieces;
@@ -40,7 +45,23 @@ int main(void) {
     free(second);
     CHECK(gabion_slots_new(&more) == GABION_NO_MEMORY);
     CHECK(gabion_slots_global() == NULL);
+    /* Nor is there memory for what a thread has of slots, or for its first chunk. */
+    CHECK(gabion_slots_alloc(idle, GABION_NODES, 2000, 0, &other) == GABION_NO_MEMORY);
+    CHECK(strstr(gabion_last_error(), "arenas") == NULL);
     CHECK(gabion_slots_free(slots, object) == GABION_OK && gabion_slots_delete(slots) == GABION_OK);
+    CHECK(gabion_slots_free(used, here) == GABION_OK && gabion_slots_alloc(used, GABION_NODES, 48, 0, &here) == GABION_OK);
+    for (size = 4 << 20; size >= sizeof(void *); size /= 2) {
+        while ((small = malloc(size)) != NULL) {
+            *(void **)small = smalls;
+            smalls = small;
+        }
+    }
+    CHECK(gabion_slots_alloc(used, GABION_NODES, 2000, 0, &other) == GABION_NO_MEMORY);
+    while ((small = smalls) != NULL) {
+        smalls = *(void **)small;
+        free(small);
+    }
+    CHECK(gabion_slots_delete(used) == GABION_OK && gabion_slots_delete(idle) == GABION_OK);
     while ((piece = pieces) != NULL) {
         pieces = piece->next;
         free(piece);

@@ -28,7 +28,7 @@ mod tests;
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE};
+use gabion_blocks::{Block, BlockError, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE, try_box};
 
 use crate::class::BLOCK_HEADER_WORDS;
 use crate::descriptor::ORDINAL_WORD;
@@ -169,8 +169,11 @@ impl Chunks {
 
     /// As [`Chunks::new`], for an owner whose blocks nobody looks at when they are empty: they are taken off then, by
     /// [`Chunks::empty_block`], and can go back to the pool whole.
-    pub fn without_readers(shard: u32) -> Self {
-        Self { leave: true, tray: Some(Box::new(Tray::new())), ..Self::new(shard) }
+    ///
+    /// # Errors
+    /// That there is no memory for their tray.
+    pub fn without_readers(shard: u32) -> Result<Self, BlockError> {
+        Ok(Self { leave: true, tray: Some(try_box(Tray::new())?), ..Self::new(shard) })
     }
 
     /// Words that a used chunk can hold.
@@ -207,7 +210,7 @@ impl Chunks {
         debug_assert!(align.is_power_of_two() && align >= ROOM_ALIGN);
         if words.saturating_add(align - ROOM_ALIGN) > MOST_WORDS {
             let (asked, limit) = ((words as u64).saturating_mul(8), MOST_WORDS as u64 * 8);
-            return Err(gabion_blocks::BlockError::Limit { asked, used: 0, limit }.into());
+            return Err(BlockError::Limit { asked, used: 0, limit }.into());
         }
         let length = length_for(words);
         if align <= ROOM_ALIGN

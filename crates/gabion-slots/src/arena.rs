@@ -172,16 +172,23 @@ impl Arena {
 
 impl Row {
     /// Takes a slot from the pair that the shelf stands at, if it has one left.
+    ///
+    /// # Safety
+    /// The layout [is small](crate::tier::is_small).
     #[inline(always)]
-    pub fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.shelf_of(words_of(layout)).take()
+    pub unsafe fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
+        // SAFETY: the caller's duty.
+        unsafe { self.shelf_of(layout) }.take()
     }
 
-    /// The shelf that serves so many words, as [`words_of`] gives them.
+    /// The shelf that serves a layout.
+    ///
+    /// # Safety
+    /// As [`Row::take`].
     #[inline(always)]
-    fn shelf_of(&self, words: usize) -> &Shelf {
-        // SAFETY: a small layout has at most so many words. Relaxed: the settings are the whole message.
-        let place = unsafe { self.places.get_unchecked(words) }.load(Relaxed);
+    unsafe fn shelf_of(&self, layout: Layout) -> &Shelf {
+        // SAFETY: a small layout has at most `MAX_SLOT_WORDS` words. Relaxed: the settings are the whole message.
+        let place = unsafe { self.places.get_unchecked(words_of(layout)) }.load(Relaxed);
         // SAFETY: `set_alignment` stores places of shelves.
         unsafe { &*self.shelves.as_ptr().byte_add(place as usize) }
     }
@@ -192,8 +199,12 @@ impl Row {
     }
 
     /// As [`Row::take`], from any pair of the shelf's page.
-    pub fn take_further(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let shelf = self.shelf_of(words_of(layout));
+    ///
+    /// # Safety
+    /// As [`Row::take`].
+    pub unsafe fn take_further(&self, layout: Layout) -> Option<NonNull<u8>> {
+        // SAFETY: the caller's duty.
+        let shelf = unsafe { self.shelf_of(layout) };
         if shelf.step() { shelf.take() } else { None }
     }
 

@@ -3,7 +3,7 @@
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use gabion_blocks::{BLOCK_BYTES, Block, BlockError, PAGE_BYTES, inside};
+use gabion_blocks::{BLOCK_BYTES, Block, BlockError, PAGE_BYTES, inside, try_box};
 use gabion_heap::{Chunks, Found, HeapError, Loc, OWNER_WORD, shard_of};
 
 use crate::affinity::Affinity;
@@ -44,7 +44,8 @@ impl Shared {
         let row = arena.row(affinity);
         if row.chunks.get().is_null() {
             let shard = arena.index << AFFINITY_BITS | u32::from(affinity.index());
-            row.chunks.set(Box::into_raw(Box::new(Chunks::without_readers(shard))));
+            let chunks = Chunks::without_readers(shard).and_then(try_box);
+            row.chunks.set(Box::into_raw(chunks.map_err(SlotsError::NoMemory)?));
         }
         // SAFETY: just seen to be there; the arena's own, and nothing below comes back here.
         let chunks = unsafe { &mut *row.chunks.get() };
@@ -55,11 +56,13 @@ impl Shared {
             other => unreachable!("taking a chunk says only that there is no memory, not {other}"),
         })?;
         let Some(base) = self.blocks.base(block.number()) else { unreachable!("a block of the set") };
-        if self.territory.at(base.addr().get()) != Area::Chunks && !self.enter_chunks(base, block) {
+        if self.territory.at(base.addr().get()) != Area::Chunks
+            && let Err(error) = self.enter_chunks(base, block)
+        {
             let _ = chunks.free(self.ground(affinity), at);
             // Nobody may find it at hand.
-            chunks.empty_tray(self.ground(affinity));
-            return Err(SlotsError::NoMemory(BlockError::Exhausted { what: "addresses" }));
+            self.doom_chunk_blocks(arena, chunks, affinity, true);
+            return Err(SlotsError::NoMemory(error));
         }
         self.chunk_in(row, affinity, Chunks::room(block, at) * 8);
         // SAFETY: the chunk lies in the block.
@@ -117,10 +120,10 @@ impl Shared {
     }
 
     /// Makes a block of chunks known.
-    fn enter_chunks(&self, base: NonNull<u8>, block: Block<'_>) -> bool {
+    fn enter_chunks(&self, base: NonNull<u8>, block: Block<'_>) -> Result<(), BlockError> {
         block.word(OWNER_WORD).store(u64::from(block.number()), Relaxed);
         let _state = self.lock();
-        self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Chunks)
+        self.territory.enter(base.addr().get(), BLOCK_BYTES, Area::Chunks)
     }
 
     /// The chunk that an address in a block of chunks is the room of, as far as its place says.
@@ -248,7 +251,7 @@ impl Shared {
         let first = arena.doomed_chunks.take();
         let mut next = first;
         while let Some((base, block)) = self.doomed_block(next) {
-            self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Nothing);
+            self.territory.strike(base.addr().get(), BLOCK_BYTES);
             next = block.word(DOOMED_WORD).load(Relaxed) as u32;
         }
         first
@@ -258,7 +261,7 @@ impl Shared {
     /// holds the lock.
     pub fn strike_chunk_block(&self, number: u32, next: u32) -> u32 {
         let Some((base, block)) = self.doomed_block(link(number)) else { unreachable!("a block of the set") };
-        self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Nothing);
+        self.territory.strike(base.addr().get(), BLOCK_BYTES);
         block.word(DOOMED_WORD).store(u64::from(next), Relaxed);
         link(number)
     }

@@ -8,7 +8,7 @@ use gabion_blocks::{BLOCK_BYTES, BlockError, Held};
 use crate::affinity::Affinity;
 use crate::checked::CHECKED;
 use crate::error::{FreeError, SlotsError};
-use crate::shared::{Books, Large, Shared, refusal};
+use crate::shared::{Books, Large, Shared, no_books, refusal};
 use crate::sync::Ordering::Relaxed;
 use crate::territory::Area;
 
@@ -41,9 +41,9 @@ impl Shared {
         let (base, bytes, books) = (held.base(), held.bytes(), self.books(affinity));
         {
             let mut state = self.lock();
-            if !self.territory.set(base.addr().get(), bytes, Area::Large) {
-                return Err(SlotsError::NoMemory(BlockError::Exhausted { what: "addresses" }));
-            }
+            let room = state.large.try_reserve(1);
+            room.map_err(|_| SlotsError::NoMemory(no_books(size_of::<(usize, Large)>())))?;
+            self.territory.enter(base.addr().get(), bytes, Area::Large).map_err(SlotsError::NoMemory)?;
             state.large.insert(base.addr().get(), Large { held, affinity });
         }
         books.large_objects.fetch_add(1, Relaxed);
@@ -74,7 +74,7 @@ impl Shared {
     /// Takes a large object off the map and the table. The caller holds the lock.
     pub fn strike_large(&self, table: &mut std::collections::HashMap<usize, Large>, base: usize) -> Option<Large> {
         let large = table.remove(&base)?;
-        self.territory.set(base, large.held.bytes(), Area::Nothing);
+        self.territory.strike(base, large.held.bytes());
         Some(large)
     }
 

@@ -322,12 +322,12 @@ impl Shared {
         header.zero.store(if zero { ALL_PAGES } else { 0 }, Relaxed);
         let known = {
             let _state = self.lock();
-            self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Pages)
+            self.territory.enter(base.addr().get(), BLOCK_BYTES, Area::Pages)
         };
-        if !known {
+        if let Err(error) = known {
             // SAFETY: nobody has seen the block.
             unsafe { self.blocks.give_back(number) };
-            return Err(SlotsError::NoMemory(gabion_blocks::BlockError::Exhausted { what: "addresses" }));
+            return Err(SlotsError::NoMemory(error));
         }
         self.push(&row.blocks, header, link(number), |header| (&header.next, &header.previous));
         Ok(header)
@@ -354,7 +354,7 @@ impl Shared {
             let base = header.base().addr().get();
             // Struck first, then waited, with a fence between as in `letters::raise`: who frees a slot here for the second time
             // either is waited for, or finds that the block is not ours any more.
-            self.territory.set(base, BLOCK_BYTES, Area::Nothing);
+            self.territory.strike(base, BLOCK_BYTES);
             fence(Ordering::SeqCst);
             self.await_hazards(base);
             if header.mail.pages.load(Relaxed) != 0 {

@@ -407,7 +407,8 @@ pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
     }
     let offset = (at.addr().get() % PAGE_BYTES) as u64;
     // Plain reads, here and below, which the compiler may join with their use: only this thread writes to these.
-    // SAFETY: as just said; others read them at most, and write by atomic stores of this thread's come before.
+    // SAFETY: both are fields of the record, which is mapped and aligned. They are stored to by the page's owner alone, when it
+    // opens the page, and the owner is this thread's arena; so no store goes on beside these reads.
     let (reciprocal, limit) = unsafe { (record.reciprocal.as_ptr().read(), record.limit.as_ptr().read()) };
     let product = offset * u64::from(reciprocal);
     if product as u32 >= limit {

@@ -12,7 +12,6 @@ use crate::letters;
 use crate::record::{ALL_PAGES, Header, link};
 use crate::shared::{Large, Shared, State};
 use crate::sync::{Ordering, Ordering::Relaxed, lock};
-use crate::territory::Area;
 
 impl Shared {
     /// Delivers what an arena has freed of others', takes in what others have freed of its own, and gives back the empty blocks
@@ -176,7 +175,7 @@ impl Shared {
             let pages = (ALL_PAGES & !header.free.load(Relaxed)).count_ones() as usize;
             self.books(affinity).book_out((pages * PAGE_BYTES) as u64);
             self.books(affinity).blocks.fetch_sub(1, Relaxed);
-            self.territory.set(base.addr().get(), BLOCK_BYTES, Area::Nothing);
+            self.territory.strike(base.addr().get(), BLOCK_BYTES);
             header.room_next.store(done, Relaxed);
             done = link(header.number.load(Relaxed));
         }

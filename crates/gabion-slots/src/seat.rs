@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-use gabion_blocks::inside;
+use gabion_blocks::{inside, make_room};
 
 use crate::arena::Arena;
 use crate::current::{self, NO_WORD};
@@ -112,7 +112,7 @@ impl Seats {
             arena
         } else {
             seats.retain(|seat| seat.shared.strong_count() > 0);
-            seats.reserve(1);
+            make_room(&mut seats, 1).map_err(SlotsError::NoMemory)?;
             let arena = ptr::from_ref(shared.adopt()?);
             seats.push(Seat { shared: Arc::downgrade(shared), id: shared.id, arena });
             arena

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
-use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Budget, Held, Pool, inside};
+use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Budget, Held, Pool, inside, make_room};
 use gabion_heap::{Ground, Turns};
 
 use crate::affinity::{Affinity, AffinitySettings, MOST_AFFINITIES, MOST_ALIGNMENT, NAMES};
@@ -266,31 +266,33 @@ impl Shared {
                 return Ok(arena);
             }
         }
-        let none = SlotsError::NoMemory(BlockError::Exhausted { what: "arenas" });
-        let arena = Arena::new().ok_or(none)?;
-        self.enter_arena(arena).ok_or(none).inspect_err(|_| {
+        let arena = Arena::new().ok_or(SlotsError::NoMemory(no_books(size_of::<Arena>())))?;
+        let entered = self.enter_arena(arena).map_err(SlotsError::NoMemory);
+        entered.inspect_err(|_| {
             // SAFETY: made just above, and nobody else knows it.
             unsafe { Arena::free(arena) };
         })
     }
 
-    /// Gives a new arena its place. `None` when all are taken.
-    fn enter_arena(&self, arena: NonNull<Arena>) -> Option<&Arena> {
+    /// Gives a new arena its place, unless all are taken or there is no memory for lists of so many.
+    fn enter_arena(&self, arena: NonNull<Arena>) -> Result<&Arena, BlockError> {
         let mut state = self.lock();
         let index = state.made;
-        let place = self.arenas.get(index)?;
+        let place = self.arenas.get(index).ok_or(BlockError::Exhausted { what: "arenas" })?;
+        // So that no thread allocates while it ends.
+        let most = index + 1 - state.ownerless.len();
+        make_room(&mut state.ownerless, most)?;
+        let most = MOST_WARM.saturating_sub(state.warm.len());
+        make_room(&mut state.warm, most)?;
         // SAFETY: just made, and nobody else knows it.
         let made = unsafe { Arena::name(arena, self.id << INDEX_BITS | index as u64, index as u32) };
         for (row, books) in made.rows.iter().zip(&self.books).take(state.names.len()) {
             row.set_alignment(books.mask.load(Ordering::Relaxed));
         }
         state.made += 1;
-        // So that no thread allocates while it ends.
-        state.ownerless.reserve(index + 1);
-        state.warm.reserve(MOST_WARM);
         // Release: publishes the arena.
         place.store(arena.as_ptr(), Ordering::Release);
-        Some(made)
+        Ok(made)
     }
 
     /// Lets an arena go, whose thread ends. A few keep their empty blocks: programs that start a thread for each task would
@@ -352,6 +354,11 @@ impl Drop for Shared {
             unsafe { Arena::free(arena) };
         }
     }
+}
+
+/// That there is no memory for so many bytes of bookkeeping.
+pub(crate) const fn no_books(bytes: usize) -> BlockError {
+    BlockError::Refused { asked: bytes as u64, errno: libc::ENOMEM }
 }
 
 /// What a refusal means to the user.

@@ -133,7 +133,7 @@ impl Slots {
     #[inline(always)]
     pub fn alloc_at_hand(&self, affinity: Affinity, layout: Layout) -> Option<NonNull<u8>> {
         if is_small(layout) {
-            // SAFETY: `self` keeps the slots alive.
+            // SAFETY: `self` keeps the slots alive, and the layout was just seen to be small.
             unsafe { seat::with_current(self.id, |arena| arena.row(affinity).take(layout)) }
         } else {
             None
@@ -145,7 +145,7 @@ impl Slots {
     #[inline(never)]
     fn alloc_further(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
         let at = if is_small(layout) {
-            // SAFETY: `self` keeps the slots alive.
+            // SAFETY: `self` keeps the slots alive, and the layout was just seen to be small.
             unsafe { seat::with_current(self.id, |arena| arena.row(affinity).take_further(layout)) }
         } else {
             self.chunk_at_hand(affinity, layout)
@@ -209,7 +209,8 @@ impl Slots {
         match tier(layout, mask) {
             Tier::Slot => seat::with_arena(shared, |arena| {
                 loop {
-                    if let Some(at) = arena.row(affinity).take(layout) {
+                    // SAFETY: what a slot serves is small.
+                    if let Some(at) = unsafe { arena.row(affinity).take(layout) } {
                         return Ok(at);
                     }
                     shared.known(affinity)?;

@@ -124,7 +124,7 @@ impl Shared {
             let Some(base) = self.blocks.base(number) else { continue };
             match self.territory.at(base.addr().get()) {
                 // SAFETY: a block of pages, which stays as long as the lock is held.
-                Area::Pages => unsafe { count_pages(&mut affinities, Header::of(base)) },
+                Area::Pages => count_pages(&mut affinities, unsafe { Header::of(base) }),
                 Area::Chunks => {
                     let Some(block) = self.blocks.block(number) else { continue };
                     let in_use = Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind() == Kind::Chunks;
@@ -169,10 +169,7 @@ fn named(name: &str) -> AffinityStats {
 }
 
 /// Adds up a block's pages.
-///
-/// # Safety
-/// The block is one of pages and stays so meanwhile.
-unsafe fn count_pages(affinities: &mut [AffinityStats], header: &Header) {
+fn count_pages(affinities: &mut [AffinityStats], header: &Header) {
     let Some(one) = affinities.get_mut(header.affinity.load(Relaxed) as usize) else { return };
     one.blocks += 1;
     one.wasted_bytes += PAGE_BYTES as u64;

@@ -1,6 +1,6 @@
 //! Whose memory an address lies in: a table of two levels, read without a lock and without touching the address.
 
-use gabion_blocks::{BLOCK_BYTES, BlockError};
+use gabion_blocks::{BLOCK_BYTES, BlockError, try_box};
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, null_pointers};
 
@@ -55,9 +55,9 @@ impl Territory {
     #[inline(always)]
     fn cell(&self, address: usize) -> Option<&AtomicU32> {
         let granule = address / BLOCK_BYTES;
-        // Acquire: pairs with the release in `set`, which publishes the leaf's zeros.
+        // Acquire: pairs with the release in `enter`, which publishes the leaf's zeros.
         let leaf = self.roots.get(granule >> LEAF_BITS)?.load(Ordering::Acquire);
-        // SAFETY: only `set` stores here, and what it stores is freed with the table only.
+        // SAFETY: only `enter` stores here, and what it stores is freed with the table only.
         Some(&unsafe { leaf.as_ref() }?.0[granule & (LEAVES - 1)])
     }
 
@@ -93,18 +93,35 @@ impl Territory {
         self.word(address) == CHUNKS
     }
 
-    /// Enters or strikes `bytes` bytes from `base` on. False when the address is beyond the table.
+    /// Enters `bytes` bytes from `base` on.
     ///
     /// The caller is alone in changing the table, and inside (it may allocate).
-    pub fn set(&self, base: usize, bytes: usize, area: Area) -> bool {
+    ///
+    /// # Errors
+    /// That the address is beyond the table, or that there is no memory for it; nothing is entered then.
+    pub fn enter(&self, base: usize, bytes: usize, area: Area) -> Result<(), BlockError> {
         for step in 0..bytes.div_ceil(BLOCK_BYTES) {
-            let address = base + step * BLOCK_BYTES;
-            let Some(root) = self.roots.get((address / BLOCK_BYTES) >> LEAF_BITS) else { return false };
+            let root = self.roots.get((base / BLOCK_BYTES + step) >> LEAF_BITS);
+            let root = root.ok_or(BlockError::Exhausted { what: "addresses" })?;
             if root.load(Ordering::Relaxed).is_null() {
-                let leaf = Box::new(Leaf([const { AtomicU32::new(0) }; LEAVES]));
+                let leaf = try_box(Leaf([const { AtomicU32::new(0) }; LEAVES]))?;
                 // Release: publishes the zeros.
                 root.store(Box::into_raw(leaf), Ordering::Release);
             }
+        }
+        self.set(base, bytes, area);
+        Ok(())
+    }
+
+    /// Strikes what was entered. The caller is alone in changing the table.
+    pub fn strike(&self, base: usize, bytes: usize) {
+        self.set(base, bytes, Area::Nothing);
+    }
+
+    /// Says what lies in `bytes` bytes from `base` on, as far as there are leaves.
+    fn set(&self, base: usize, bytes: usize, area: Area) {
+        for step in 0..bytes.div_ceil(BLOCK_BYTES) {
+            let address = base + step * BLOCK_BYTES;
             let parts = (bytes - step * BLOCK_BYTES).min(BLOCK_BYTES) / PART;
             let word = match area {
                 Area::Nothing => 0,
@@ -119,7 +136,6 @@ impl Territory {
                 cell.store(word, Ordering::Release);
             }
         }
-        true
     }
 }
 
@@ -128,7 +144,7 @@ impl Drop for Territory {
         for root in &*self.roots {
             let leaf = root.load(Ordering::Relaxed);
             if !leaf.is_null() {
-                // SAFETY: made by `Box::into_raw` in `set`, and `&mut self` proves that nobody reads it.
+                // SAFETY: made by `Box::into_raw` in `enter`, and `&mut self` proves that nobody reads it.
                 drop(unsafe { Box::from_raw(leaf) });
             }
         }
@@ -145,20 +161,23 @@ mod tests {
         let territory = Territory::new().unwrap();
         let base = 0x7f00_0040_0000;
         assert_eq!(territory.at(base), Area::Nothing);
-        assert!(territory.set(base, BLOCK_BYTES, Area::Pages));
-        assert!(territory.set(base + 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 4096, Area::Large));
+        territory.enter(base, BLOCK_BYTES, Area::Pages).unwrap();
+        territory.enter(base + 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 4096, Area::Large).unwrap();
         let seen: Vec<_> = (0..6).map(|step| territory.at(base + step * BLOCK_BYTES + 77)).collect();
         assert_eq!(seen, [Pages, Nothing, Large, Rest, Rest, Nothing]);
         assert_eq!(territory.at(base + 4 * BLOCK_BYTES + 4095), Rest);
         assert_eq!(territory.at(base + 4 * BLOCK_BYTES + 4096), Nothing);
-        assert!(territory.set(base + 8 * BLOCK_BYTES, 3 << 19, Area::Large));
+        territory.enter(base + 8 * BLOCK_BYTES, 3 << 19, Area::Large).unwrap();
         assert_eq!(territory.at(base + 8 * BLOCK_BYTES + (3 << 19) - 1), Large);
         assert_eq!(territory.at(base + 8 * BLOCK_BYTES + (3 << 19)), Nothing);
-        assert!(territory.set(base, BLOCK_BYTES, Nothing));
+        territory.strike(base, BLOCK_BYTES);
         assert_eq!(territory.at(base), Nothing);
         for odd in [0, 1, usize::MAX, 1 << 47, 1 << 48] {
             assert_eq!(territory.at(odd), Nothing);
         }
-        assert!(!territory.set(1 << 48, 1, Pages));
+        assert!(territory.enter(1 << 48, 1, Pages).is_err());
+        let last = (1 << 48) - BLOCK_BYTES;
+        assert!(territory.enter(last, 2 * BLOCK_BYTES, Area::Large).is_err());
+        assert_eq!(territory.at(last), Nothing, "all or nothing is entered");
     }
 }

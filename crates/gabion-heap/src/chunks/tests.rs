@@ -39,7 +39,7 @@ fn chance(mut state: u64) -> impl FnMut(u64) -> usize {
 
 #[test]
 fn rooms_are_aligned_and_inside_their_chunks() {
-    for chunks in [Chunks::new(3), Chunks::without_readers(3)] {
+    for chunks in [Chunks::new(3), Chunks::without_readers(3).unwrap()] {
         check_rooms(chunks);
     }
 }
@@ -94,7 +94,7 @@ fn check_rooms(mut chunks: Chunks) {
 fn what_was_freed_is_at_hand_for_its_size_and_free_for_everybody_else() {
     let own = Own::new();
     let ground = own.ground();
-    let mut chunks = Chunks::without_readers(0);
+    let mut chunks = Chunks::without_readers(0).unwrap();
     for words in [129, 150, 200, 300, 513, 1000, 4096, 30_000] {
         let (block, at) = chunks.take(ground, words).unwrap();
         for _ in 0..3 {
@@ -122,7 +122,7 @@ fn what_was_freed_is_at_hand_for_its_size_and_free_for_everybody_else() {
 fn what_a_late_write_leaves_in_a_kept_chunk_does_no_harm() {
     let own = Own::new();
     let ground = own.ground();
-    let mut chunks = Chunks::without_readers(0);
+    let mut chunks = Chunks::without_readers(0).unwrap();
     let all: Vec<Loc> = (0..6).map(|_| chunks.take(ground, 1000).unwrap().1).collect();
     for (step, &at) in all.iter().enumerate() {
         chunks.free(ground, at).unwrap();
@@ -141,7 +141,7 @@ fn what_a_late_write_leaves_in_a_kept_chunk_does_no_harm() {
 fn what_is_kept_is_joined_before_memory_is_touched() {
     let own = Own::new();
     let ground = own.ground();
-    let mut chunks = Chunks::without_readers(0);
+    let mut chunks = Chunks::without_readers(0).unwrap();
     // In sizes of which no two are the same, so that nothing is taken from the tray.
     let all: Vec<Loc> = (0..200).map(|step| chunks.take(ground, 200 + 7 * step).unwrap().1).collect();
     let words: usize = all.iter().map(|&at| Chunks::room(own.set.block(at.number()).unwrap(), at) + 1).sum();
@@ -168,7 +168,7 @@ fn a_chunk_grows_over_all_that_is_kept_behind_it() {
     let own = Own::new();
     let ground = own.ground();
     for order in [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [2, 5, 3, 1, 4]] {
-        let mut chunks = Chunks::without_readers(0);
+        let mut chunks = Chunks::without_readers(0).unwrap();
         let all: Vec<Loc> = (0..7).map(|_| chunks.take(ground, 500).unwrap().1).collect();
         for which in order {
             chunks.free(ground, all[which]).unwrap();
@@ -186,7 +186,7 @@ fn blocks_without_a_chunk_in_use_are_seen_whatever_is_kept() {
     let own = Own::new();
     let ground = own.ground();
     let mut below = chance(0x9E37_79B9_7F4A_7C15);
-    let mut chunks = Chunks::without_readers(0);
+    let mut chunks = Chunks::without_readers(0).unwrap();
     for round in 0..5 {
         let mut live: Vec<Loc> = (0..2000).map(|_| chunks.take(ground, 130 + below(3000)).unwrap().1).collect();
         let full = chunks.block_count();
@@ -213,7 +213,7 @@ fn blocks_without_a_chunk_in_use_are_seen_whatever_is_kept() {
 fn the_tray_costs_next_to_no_memory() {
     let any: Vec<usize> = (130..4097).collect();
     for sizes in [&any[..], &[190, 512, 1024, 256, 2048, 150, 4096, 500]] {
-        let touched = [Chunks::new(0), Chunks::without_readers(0)].map(|mut chunks| {
+        let touched = [Chunks::new(0), Chunks::without_readers(0).unwrap()].map(|mut chunks| {
             let own = Own::new();
             let (ground, mut below) = (own.ground(), chance(88_172_645_463_325_252));
             let mut live: Vec<Loc> =
