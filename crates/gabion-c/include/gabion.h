@@ -15,8 +15,13 @@
  *   Threads    Any function may be called from any thread at any time, also beside others on the same handle, unless
  *              its text says otherwise. A handle is deleted by one thread, while no other uses it.
  *   Errors     A gabion_status; 0 is success. gabion_last_error() says more, for this thread. A failed call changes
- *              nothing and writes nothing, except the needed size where a buffer is too small. Nothing ever throws,
- *              panics or unwinds into the caller.
+ *              nothing and writes nothing, except where a buffer is too small: then the needed size, and of a text
+ *              (gabion_slots_affinity_name, gabion_slots_report) what fits. Nothing ever throws, panics or unwinds into
+ *              the caller.
+ *   Memory     What allocates says GABION_NO_MEMORY where there is none. Calls that make books or reports of variable
+ *              size (new handles and affinities, figures, reports, releases, trims, validations) take some from the
+ *              system's malloc, and so does the pool when it gives everything back because the system has no more;
+ *              where malloc has nothing left at all, they may end the process.
  *   Arguments  NULL, unknown numbers, and sizes or alignments that make no sense are answered by a status. A handle
  *              that was deleted or is something else is refused as far as its memory still shows it.
  *   Ownership  What a function gives stays the caller's until it is given back by the function named in its text.

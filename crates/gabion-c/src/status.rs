@@ -1,11 +1,12 @@
 //! Status codes, the thread's last error, and the border.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 
-use gabion_blocks::BlockError;
+use gabion_blocks::{BlockError, try_box};
 use gabion_pile::{PileError, PointerFault};
 use gabion_slots::{FreeError, SlotsError};
 
@@ -80,9 +81,57 @@ pub(crate) fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
+/// What a thread's last failure was. The text is behind a pointer, because a library that is loaded later has little room for
+/// what each thread has.
+struct Last {
+    /// Made by the first failure; null before, and when the thread's variables are gone.
+    text: Cell<*mut Text>,
+    /// Of a failure whose text had no place.
+    status: Cell<Option<Status>>,
+}
+
+/// Frees the text when the thread ends.
+struct Keep;
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        LAST.with(|last| {
+            let text = last.text.replace(ptr::null_mut());
+            if !text.is_null() {
+                // SAFETY: from `Box::into_raw`, and this was the only pointer that is followed.
+                drop(unsafe { Box::from_raw(text) });
+            }
+        });
+    }
+}
+
 thread_local! {
     /// Without a destructor, so that it works until the thread's last instruction.
-    static LAST: RefCell<Text> = const { RefCell::new(Text { bytes: [0; TEXT_BYTES], length: 0 }) };
+    static LAST: Last = const { Last { text: Cell::new(ptr::null_mut()), status: Cell::new(None) } };
+    static KEEP: Keep = const { Keep };
+}
+
+impl Last {
+    /// Writes a text, if it has a place: not where there is no memory for one, or the thread is ending.
+    fn note(&self, status: Status, text: fmt::Arguments<'_>) {
+        // Taken while it is written, so that a failure within is none of this thread's texts.
+        let mut place = self.text.replace(ptr::null_mut());
+        if place.is_null() && KEEP.try_with(|_| ()).is_ok() {
+            place = try_box(Text { bytes: [0; TEXT_BYTES], length: 0 }).map_or(ptr::null_mut(), Box::into_raw);
+        }
+        // SAFETY: null, or made here, and used by nobody else meanwhile.
+        match unsafe { place.as_mut() } {
+            None => self.status.set(Some(status)),
+            Some(last) => {
+                self.status.set(None);
+                last.length = 0;
+                last.bytes[0] = 0;
+                // A text that fails to write itself is cut off there.
+                let _ = last.write_fmt(text);
+                self.text.set(place);
+            }
+        }
+    }
 }
 
 /// Why a call failed; the thread's last error says it in particular.
@@ -93,14 +142,7 @@ impl Failure {
     /// Notes the text and carries the status.
     #[cold]
     pub fn new(status: Status, text: fmt::Arguments<'_>) -> Self {
-        LAST.with(|last| {
-            // A text that fails to write itself is cut off there.
-            if let Ok(mut last) = last.try_borrow_mut() {
-                last.length = 0;
-                last.bytes[0] = 0;
-                let _ = last.write_fmt(text);
-            }
-        });
+        LAST.with(|last| last.note(status, text));
         Self(status)
     }
 
@@ -202,8 +244,12 @@ pub extern "C" fn gabion_status_text(status: Status) -> *const c_char {
 /// What the last call of this thread that failed has to say.
 #[unsafe(no_mangle)]
 pub extern "C" fn gabion_last_error() -> *const c_char {
-    // A `Text` begins with its bytes. Nobody is borrowing: a text is written within one call.
-    LAST.with(|last| last.as_ptr().cast::<c_char>())
+    LAST.with(|last| match (last.status.get(), last.text.get()) {
+        (Some(status), _) => status.text().as_ptr(),
+        (None, text) if text.is_null() => c"".as_ptr(),
+        // A `Text` begins with its bytes.
+        (None, text) => text.cast_const().cast(),
+    })
 }
 
 #[cfg(test)]
@@ -244,6 +290,28 @@ mod tests {
         ] {
             assert_eq!((call(|| Err(error.into())), last()), (status, error.to_string()));
         }
+    }
+
+    #[test]
+    fn a_thread_that_is_ending_has_the_status_s_text() {
+        struct Late;
+        impl Drop for Late {
+            fn drop(&mut self) {
+                // What it had is gone.
+                assert_eq!(last(), "");
+                assert_eq!(call(|| Err(Failure::argument("late"))), Status::BAD_ARGUMENT);
+                assert_eq!(last().as_bytes(), Status::BAD_ARGUMENT.text().to_bytes());
+            }
+        }
+        thread_local! {
+            static LATE: Late = const { Late };
+        }
+        let thread = std::thread::spawn(|| {
+            LATE.with(|_| ());
+            assert_eq!(call(|| Err(Failure::argument("early"))), Status::BAD_ARGUMENT);
+            assert_eq!(last(), "early");
+        });
+        thread.join().unwrap();
     }
 
     #[test]
