@@ -104,6 +104,14 @@ impl<'a> Guest<'a> {
     }
 }
 
+/// Stores the word of a slot, or of a guest's header, that leads to a payload which is complete.
+#[inline]
+pub(crate) fn publish(block: &Block<'_>, at: usize, word: u64) {
+    // Release: a reader that sees the word (Acquire) sees the payload and the header that it leads to. That holds again for a word
+    // whose payload stayed the same: it takes the place of the store that the reader would have seen.
+    block.word(at).store(word, Release);
+}
+
 impl Inner {
     /// Stores a payload that goes into a slot, if a slot of its size is at hand; otherwise nothing is changed.
     #[inline(always)]
@@ -141,7 +149,7 @@ impl Inner {
             self.heap.free_slot(ground, at, true, true).expect("taken above");
         })?;
         self.heap.free_slot(ground, at, false, true)?;
-        block.word(at.word()).store(away.0, Release);
+        publish(&block, at.word(), away.0);
         self.objects += 1;
         self.used_bytes += length as u64;
         Ok(Pointer::new(at, generation))
@@ -193,7 +201,7 @@ impl Inner {
                 if !self.come_home(ground, slot, word, payload, false) {
                     let moved = self.move_out(ground, slot.at, word.generation(), payload, payload.length);
                     match moved {
-                        Ok(away) => slot.block.word(slot.at.word()).store(away.0, Release),
+                        Ok(away) => publish(&slot.block, slot.at.word(), away.0),
                         Err(_) if self.come_home(ground, slot, word, payload, true) => {}
                         Err(error) => return Err(error),
                     }
@@ -220,7 +228,7 @@ impl Inner {
             let room = if reserved { length.max(capacity) } else { length };
             match self.move_out(ground, slot.at, word.generation(), payload, room) {
                 Ok(away) => {
-                    slot.block.word(at).store(away.0, Release);
+                    publish(&slot.block, at, away.0);
                     if pinned {
                         self.pins.orphan(Pinned::Body(slot.at));
                     } else {
@@ -259,7 +267,7 @@ impl Inner {
             let room = if reserved { length.max(capacity) } else { length };
             match self.move_out(ground, slot.at, word.generation(), payload, room) {
                 Ok(away) => {
-                    slot.block.word(slot.at.word()).store(away.0, Release);
+                    publish(&slot.block, slot.at.word(), away.0);
                     self.free_guest(ground, at);
                     return Ok(());
                 }
@@ -272,11 +280,12 @@ impl Inner {
             }
         }
         let busy = Word::busy(word.generation());
+        // Relaxed: `disturb` stores by Release what a reader looks at next, and its fence comes before the payload.
         slot.block.word(slot.at.word()).store(busy.0, Relaxed);
         guest.disturb();
         let commit = GuestHeader::new(length, slot.at);
         payload.reuse((&guest.block, guest.header + 1), (&guest.block, guest.header, commit.0));
-        slot.block.word(slot.at.word()).store(word.0, Release);
+        publish(&slot.block, slot.at.word(), word.0);
         Ok(())
     }
 

@@ -4,17 +4,17 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_heap::shard_of;
 
-use crate::change::Guest;
+use crate::change::{Guest, publish};
 use crate::error::PileError;
 use crate::large::ChargedRun;
 use crate::pile::Pile;
 use crate::pins::Pinned;
 use crate::pointer::Pointer;
-use crate::word::State;
+use crate::word::{State, Word};
 
 /// A payload in place. It does not change, and its memory stays, for as long as the view lives: a replace puts the new
 /// payload elsewhere, a remove frees the memory when the last view is gone. Keeps the pile alive.
@@ -47,8 +47,8 @@ impl Pile {
             State::Inline { length, .. } => {
                 let body = Pinned::Body(slot.at);
                 locked.pins.add(body);
-                // Release: the same commit as before, with a flag that writers see under the lock.
-                slot.block.word(slot.at.word()).store(word.pinned(true).0, Release);
+                // The same commit as before, with a flag that writers see under the lock.
+                publish(&slot.block, slot.at.word(), word.pinned(true).0);
                 // SAFETY: see `View::deref`.
                 (Hold::Pin { shard, body }, unsafe { slot.block.bytes(slot.at.word() + 1, length) })
             }
@@ -56,7 +56,7 @@ impl Pile {
                 let guest = Guest::find(self.ground(), at);
                 let header = guest.read_header();
                 locked.pins.add(guest.pinned());
-                guest.block.word(guest.header).store(header.pinned(true).0, Release);
+                publish(&guest.block, guest.header, header.pinned(true).0);
                 let hold = Hold::Pin { shard, body: guest.pinned() };
                 // SAFETY: see `View::deref`.
                 (hold, unsafe { guest.block.bytes(guest.header + 1, header.length()) })
@@ -83,12 +83,13 @@ impl Pile {
         let (Pinned::Body(at) | Pinned::Chunk(at)) = body;
         // Not an orphan: the body belongs to a live object, either of this slot itself or of the guest in it.
         let guest = Guest::find(self.ground(), at);
-        let word = crate::word::Word(guest.block.word(at.word()).load(std::sync::atomic::Ordering::Relaxed));
+        // Relaxed: the lock orders its changes.
+        let word = Word(guest.block.word(at.word()).load(Relaxed));
         match (body, word.state()) {
             (Pinned::Body(_), State::Inline { pinned: true, .. }) => {
-                guest.block.word(at.word()).store(word.pinned(false).0, Release);
+                publish(&guest.block, at.word(), word.pinned(false).0);
             }
-            _ => guest.block.word(guest.header).store(guest.read_header().pinned(false).0, Release),
+            _ => publish(&guest.block, guest.header, guest.read_header().pinned(false).0),
         }
     }
 }

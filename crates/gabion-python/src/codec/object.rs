@@ -241,14 +241,23 @@ impl Section {
     pub unsafe fn hold<T>(obj: *mut PyObject, body: impl FnOnce() -> T) -> T {
         #[cfg(Py_GIL_DISABLED)]
         {
+            /// Ends the section that begins in the block below, also where `body` panics.
+            struct End(*mut ffi::PyCriticalSection);
+
+            impl Drop for End {
+                fn drop(&mut self) {
+                    // SAFETY: begun on this thread, and where it was begun, as the guard does not move.
+                    unsafe { ffi::PyCriticalSection_End(self.0) };
+                }
+            }
+
             // SAFETY: the section lives on this stack, is begun and ended on this thread, and the object lives on.
             unsafe {
                 let mut section = std::mem::MaybeUninit::<Section>::uninit();
                 let raw = (&raw mut (*section.as_mut_ptr()).raw).cast();
                 ffi::PyCriticalSection_Begin(raw, obj);
-                let result = body();
-                ffi::PyCriticalSection_End(raw);
-                result
+                let _end = End(raw);
+                body()
             }
         }
         #[cfg(not(Py_GIL_DISABLED))]
