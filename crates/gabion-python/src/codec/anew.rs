@@ -106,9 +106,13 @@ fn filled(registry: &Registry, known: &Known, old: &Layout, class: Own, found: F
     let (slots, attributes) = old.names.split_at(old.stored_slots());
     // SAFETY: a class, held.
     let room = unsafe { analyse::room(registry, known, class.ptr().cast())? };
+    let has_slot = |name: &&Own| room.iter().flat_map(|room| &room.slots).any(|slot| slot.ptr() == name.ptr());
+    let (there, missing): (Vec<&Own>, Vec<&Own>) = old.names.iter().partition(has_slot);
     let Some(room) = room.filter(|room| room.has_dict || (attributes.is_empty() && offsets(room, slots).is_some()))
     else {
-        let names: Vec<String> = old.names.iter().map(|name| repr(name.ptr())).collect();
+        // Attributes that are slots now have no place, either.
+        let missing = if missing.is_empty() { there } else { missing };
+        let names: Vec<String> = missing.iter().map(|name| repr(name.ptr())).collect();
         let text =
             format!("{} fields of the stored ones, as attributes or slots: {}", unlike(&class), names.join(", "));
         return Err(refuse(&text));

@@ -104,8 +104,8 @@ impl Pile {
         or_default(ptr.py(), removed.map(|()| true), Some(false))
     }
 
-    /// Bytes of the object's encoding. In the pile it takes 8 bytes more, and rounding. Constant time. Raises
-    /// PointerError when the pointer is not live.
+    /// Bytes of the object's encoding. What it takes in the pile is somewhat more: see docs/pile.md, "Memory". Constant
+    /// time. Raises PointerError when the pointer is not live.
     #[pyo3(signature = (ptr, /))]
     fn size_of<'py>(&self, ptr: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let pile = self.open(ptr.py())?;
@@ -133,8 +133,7 @@ impl Pile {
         let view = or_default(py, view, None)?;
         let raw = Codec::raw_view(&view).filter(|raw| VIEWABLE.contains(&raw.format));
         let Some(raw) = raw else {
-            let text =
-                "view() needs a stored bytes, bytearray or array.array of numbers; get() reads every other object";
+            let text = "view() needs a stored bytes, bytearray or array.array of numbers, not of a subclass; get() reads every other object";
             return Err(refusal::type_error(py, text));
         };
         let owner = Bound::new(py, PileView::new(view, raw.offset, raw.len))?;

@@ -95,7 +95,9 @@ unsafe extern "C" fn put(
     names: *mut PyObject,
 ) -> *mut PyObject {
     let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
-        let [object] = args else { return Err(wrong_count(py, "put(obj, *, reserve=0)", args.len())) };
+        let [object] = args else {
+            return Err(wrong_count(py, "put(obj, /, *, reserve=0) takes obj by position", args.len()));
+        };
         let reserve = if keywords.is_empty() { 0 } else { reserve(py, &keywords)? };
         let put = |pile: &Store, encoding: &[u8], apart: &Apart| {
             let put = if apart.is_empty() {

@@ -14,7 +14,7 @@ use crate::ffi;
 /// A pile of live Python objects, kept outside the heap that the garbage collector walks.
 ///
 /// put() copies an object graph into the pile and returns a pointer, a plain int; get() builds an equal object from
-/// it. A stored object costs its encoding and about 10 bytes more, no reference counts, no collector pauses, and its
+/// it. A stored object costs its encoding and little more (see docs/pile.md), no reference counts, no collector pauses, and its
 /// pointers fit into an array('Q') or a NumPy array. Any object that pickle can store can be put, without a schema.
 ///
 /// max_bytes (int, or text such as "4 GiB") bounds what the pile takes, counted in pages of 64 KiB; by default it is
