@@ -206,6 +206,17 @@ def test_fields_that_come_and_go(pile: gabion.Pile, module: ModuleType) -> None:
     assert pile.get_many(pointers) == [module.Plain("Ada", 1), module.Slotted("Ada", 1)]
 
 
+def test_a_named_tuple_comes_back_by_position(pile: gabion.Pile, module: ModuleType) -> None:
+    pair, text = module.Pair("Ada", 1), pickle.dumps(module.Pair("Ada", 1))
+    pointer = pile.put(pair)
+    exec("class Pair(typing.NamedTuple):\n    visits: int\n    name: str\n", module.__dict__)
+    assert pile.get(pointer) == pickle.loads(text) == module.Pair(visits="Ada", name=1)
+    assert pile.fields(pointer, "visits", "name") == ("Ada", 1)
+    exec("class Pair(typing.NamedTuple):\n    name: str\n    visits: int\n    more: int = 0\n", module.__dict__)
+    with pytest.raises(gabion.CodecError, match="2 items of the stored ones"):
+        pile.get(pointer)
+
+
 @pytest.mark.parametrize("slots", ["()", "('visits',)", "('extra', 'visits')"])
 def test_slots_that_become_attributes(pile: gabion.Pile, module: ModuleType, slots: str) -> None:
     whole, part = module.Slotted("Ada", 1), object.__new__(module.Slotted)
