@@ -43,7 +43,7 @@ impl Due {
     /// No end: no real one has all bits set, because an idle time shifts by 25 at most.
     pub const NONE: Self = Self(u64::MAX);
 
-    /// Whether that moment has come.
+    /// Whether its deadline has come.
     #[inline]
     pub fn is_over(self, now: u64) -> bool {
         self.deadline() <= now
