@@ -504,7 +504,7 @@ def never_ending(cache: Cache, key: str) -> tuple[asyncio.AbstractEventLoop, asy
 @pytest.mark.parametrize("how", ["same thread", "another thread", "another loop"])
 @pytest.mark.parametrize("closed", ["before", "meanwhile"])
 def test_a_factory_of_a_closed_loop_is_taken_over(cache: Cache, how: str, closed: str) -> None:
-    """By who asks later and by who waits already: it can never end."""
+    """By who asks later and by whoever waits already: it can never end."""
     loop, task = never_ending(cache, "key")
 
     async def factory() -> str:

@@ -20,7 +20,7 @@
 | a replace that finds no room leaves the old object whole | test_pile_limits: out_of_space_in_replace |
 | the limit holds beside threads, and a busy part of the pile is no lack of room | test_pile_threads: the_limit |
 | figures asked for while the pile ends | test_pile_threads: ending_beside_readers_and_writers |
-| room that is given out again shows nothing of who had it | here: bytes_of_others |
+| room that is given out again shows nothing of whoever had it | here: bytes_of_others |
 """
 
 import random

@@ -13,7 +13,7 @@ fn main() {
         Ok("windows") => {}
         _ => {
             println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libgabion.so.{series}");
-            // Who closes it cannot know whether the pool's thread still runs in it.
+            // Whoever closes it cannot know whether the pool's thread still runs in it.
             println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
         }
     }

@@ -23,7 +23,7 @@ from gabion._native import (
 )
 
 # What comes at its first use. Each of these brings modules of the standard library along, and with them thousands of
-# objects that the collector walks at every full collection: not at the cost of who came for a pile.
+# objects that the collector walks at every full collection: not at the cost of whoever came for a pile.
 _LATER = {
     "Cache": "gabion.cache",
     "CacheStats": "gabion.cache",

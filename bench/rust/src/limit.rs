@@ -86,7 +86,7 @@ fn hold(pool: &Pool, thread: usize, stop: &AtomicBool, refused: &AtomicU64) {
             held.push(buffer);
         } else {
             refused.fetch_add(1, Ordering::Relaxed);
-            // Who holds nothing has nothing to give up, and others need the processor to do so.
+            // Whoever holds nothing has nothing to give up, and others need the processor to do so.
             thread::yield_now();
         }
         if held.len() == HELD || random.below(2) == 0 {

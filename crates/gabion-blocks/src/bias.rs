@@ -137,7 +137,7 @@ impl<T> Biased<T> {
         let desk = desk.filter(|&desk| {
             ptr::eq(self.owner.load(Ordering::Relaxed), desk) && desk.inside.load(Ordering::Relaxed) == 0
         })?;
-        // Release: what the thread did inside of another lock, which it has left, comes before. Who has withdrawn that one
+        // Release: what the thread did inside of another lock, which it has left, comes before. Whoever has withdrawn that one
         // may find it left by reading this, and not the 0 that was stored between: see `withdraw`.
         desk.inside.store(self.address(), Ordering::Release);
         // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or who withdrew it finds

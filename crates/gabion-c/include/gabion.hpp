@@ -140,7 +140,7 @@ class slots {
     // Frees what was allocated here.
     gabion_status deallocate(void *memory) noexcept { return gabion_slots_free(handle_, memory); }
 
-    // The same, a little faster, for who knows what was asked for.
+    // The same, a little faster, for whoever knows what was asked for.
     gabion_status deallocate(affinity kind, void *memory, std::size_t size, std::size_t alignment = 0) noexcept {
         return gabion_slots_free_sized(handle_, static_cast<std::uint32_t>(kind), memory, size, alignment);
     }

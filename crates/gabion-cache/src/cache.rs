@@ -281,7 +281,7 @@ impl Table {
         self.core.foresee_entry(foreseen);
     }
 
-    /// Asks memory for what a put of a key will look at first, for who has work to do before the put: making the value, for
+    /// Asks memory for what a put of a key will look at first, for whoever has work to do before the put: making the value, for
     /// one. A hint that takes about as long as hashing the key; a long key is left to the put.
     ///
     /// ```
@@ -319,7 +319,7 @@ impl Table {
         self.core.put(&self.record, key, value.into(), options, When::Absent)
     }
 
-    /// Takes a lease of a key, for who is about to make its value of facts that may change meanwhile.
+    /// Takes a lease of a key, for whoever is about to make its value of facts that may change meanwhile.
     ///
     /// ```
     /// use gabion_cache::{Cache, PutOptions};
@@ -383,7 +383,7 @@ impl Table {
     /// runs; the others wait for its value, or try themselves when it fails. No lock is held meanwhile.
     ///
     /// The value is returned even if there is no room to keep it. Nor is it kept if the key is put or removed, or the table
-    /// cleared, while the factory runs: that is newer. Who asks after that runs a factory of his own.
+    /// cleared, while the factory runs: that is newer. Whoever asks after that runs a factory of its own.
     ///
     /// # Errors
     /// What the factory fails with, or [`Deadlock`] when factories wait for each other or for themselves.
@@ -430,7 +430,7 @@ impl Table {
         &self.flights
     }
 
-    /// Calls `take` with the keys, some at a time, beside running writers. Each key that is there from begin to end is
+    /// Calls `take` with the keys, some at a time, beside running writers. Each key that is there from beginning to end is
     /// given at least once; twice only if others are removed meanwhile.
     pub fn for_each_key(&self, take: impl FnMut(&[u8])) {
         self.core.keys(&self.record, take);

@@ -207,7 +207,7 @@ impl Core {
         }
     }
 
-    /// Takes a lease of a key for who will make its value, with a number to show for it.
+    /// Takes a lease of a key for whoever will make its value, with a number to show for it.
     pub fn lease(&self, record: &Record, key: &[u8]) -> (KeyHash, u64) {
         let hash = self.hash(&Image::new(record.id, key));
         let mut locked = self.lock_only(self.shard(hash));

@@ -32,7 +32,7 @@ impl fmt::Display for Deadlock {
 
 impl std::error::Error for Deadlock {}
 
-/// Who runs factories: a thread, or a task of an event loop. Numbers are the caller's.
+/// What runs factories: a thread, or a task of an event loop. Numbers are the caller's.
 pub type Runner = u64;
 
 /// A number for the calling thread as a [`Runner`].

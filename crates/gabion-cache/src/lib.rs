@@ -64,7 +64,7 @@
 //! | `value` | bytes in one piece or in several |
 //! | `request` | a put on its way |
 //! | `locked`, `charge` | under the lock: who leaves, bytes and who is evicted for them |
-//! | `trade`, `change` | puts that take the place of who leaves, and all puts |
+//! | `trade`, `change` | puts that take the place of entries that leave, and all puts |
 //! | `core` | the cache behind its tables |
 //! | `room` | room that a put's own shard cannot give |
 //! | `calls`, `exchange` | what callers ask of a table |

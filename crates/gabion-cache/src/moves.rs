@@ -49,7 +49,7 @@ impl Segments {
         self.put_in(self.segment(kept).expect("there is a segment"), stash, kept, cell);
     }
 
-    /// As [`Segments::put`], for who knows the hash's segment.
+    /// As [`Segments::put`], for whoever knows the hash's segment.
     #[inline]
     fn put_in(&self, segment: &Unit, stash: &mut Stash, kept: u64, cell: u64) {
         let home = home(kept);

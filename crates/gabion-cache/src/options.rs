@@ -13,7 +13,7 @@ pub struct CacheOptions {
     /// each size class, so a cache below 8 MiB may take up to 5 MiB more than its limit, and 8 MiB at most, where
     /// entries are of all sizes.
     pub max_bytes: u64,
-    /// Who goes when room is needed.
+    /// Which entry goes when room is needed.
     pub mode: Mode,
     /// How many writers can work at one time, up to one for each 64 KiB. `None`: four times the number of processors, fewer for
     /// small caches; one in the exact modes (all but [`Mode::Sketch`]), because their order spans the whole cache. With

@@ -205,7 +205,7 @@ impl Segments {
         self.find_in(self.segment(kept), kept, found)
     }
 
-    /// As [`Segments::find`], for who knows the hash's segment.
+    /// As [`Segments::find`], for whoever knows the hash's segment.
     #[inline(always)]
     fn find_in<'a, R>(
         &'a self,
@@ -253,7 +253,7 @@ impl Segments {
         self.find_all_in(self.segment(kept), stash, kept, found)
     }
 
-    /// As [`Segments::find_all`], for who knows the hash's segment.
+    /// As [`Segments::find_all`], for whoever knows the hash's segment.
     #[inline]
     pub fn find_all_in<'a, R>(
         &'a self,

@@ -171,7 +171,7 @@ impl Shard {
         self.find_in(self.segments.segment(hash.kept()), state, ground, image, hash)
     }
 
-    /// As [`Shard::find`], for who knows the hash's segment.
+    /// As [`Shard::find`], for whoever knows the hash's segment.
     #[inline]
     pub fn find_in<'a>(
         &'a self,

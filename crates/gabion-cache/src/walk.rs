@@ -15,7 +15,7 @@ use crate::stats::Figure;
 
 impl Core {
     /// Locks each shard and has `visit` look at its entries, a segment at a time; calls `unlocked` in between, which may
-    /// break off. An entry that is there from begin to end is seen; it is seen twice only when segments were merged meanwhile.
+    /// break off. An entry that is there from beginning to end is seen; it is seen twice only when segments were merged meanwhile.
     fn walk<S>(
         &self,
         state: &mut S,

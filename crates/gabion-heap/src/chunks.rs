@@ -357,7 +357,7 @@ impl Chunks {
         }
     }
 
-    /// Marks a used chunk as freed, from any thread; the owner takes it back by [`Chunks::free_left`]. Who has left a
+    /// Marks a used chunk as freed, from any thread; the owner takes it back by [`Chunks::free_left`]. Whoever has left a
     /// chunk may write to its room until then.
     ///
     /// # Errors

@@ -18,8 +18,8 @@ pub struct Ground<'a> {
     pub turns: &'a Turns,
 }
 
-/// How often any page of an owner was put to another use. Who finds it unchanged after a copy has found every page in the use
-/// that it had before the copy; for who does not want to look at a page's descriptor, which may lie on a line of memory that
+/// How often any page of an owner was put to another use. Whoever finds it unchanged after a copy has found every page in the use
+/// that it had before the copy; for whoever does not want to look at a page's descriptor, which may lie on a line of memory that
 /// nobody has looked at for long. On a line of its own, which hardly ever changes.
 #[derive(Debug, Default)]
 #[repr(align(128))]

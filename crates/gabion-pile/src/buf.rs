@@ -43,7 +43,7 @@ pub(crate) const LONG: usize = 8 << 10;
 /// How much of them is copied all the same: what says where the rest belongs.
 pub(crate) const BEGINNING: usize = 1 << 10;
 
-/// Which run a payload over 1 MiB lay in, known by who does not hold it. No other is equal to it, even when it is gone.
+/// Which run a payload over 1 MiB lay in, known by whoever does not hold it. No other is equal to it, even when it is gone.
 #[derive(Debug, Clone)]
 pub struct Run(Weak<ChargedRun>);
 
@@ -119,7 +119,7 @@ impl ReadBuf {
         Some(run)
     }
 
-    /// The payload that was read last, from byte `first` on, by who knows that it was copied: it was not over 1 MiB. Another
+    /// The payload that was read last, from byte `first` on, by whoever knows that it was copied: it was not over 1 MiB. Another
     /// one is empty here, or whatever was copied before it.
     #[inline(always)]
     pub fn copied(&self, first: usize) -> &[u8] {

@@ -8,7 +8,7 @@ use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::word::{State, Word};
 
-/// The pointers of a pile's objects. Yields every object that is there from begin to end exactly once; one that is put
+/// The pointers of a pile's objects. Yields every object that is there from beginning to end exactly once; one that is put
 /// or removed meanwhile may or may not be seen. Takes each shard's lock once, for a list of its pages (24 bytes for
 /// each 64 KiB of the pile), and none while it walks them.
 #[derive(Debug)]

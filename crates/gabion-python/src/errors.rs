@@ -137,7 +137,7 @@ pub(crate) fn buffer_error(py: Python<'_>, text: &str) -> PyErr {
 
 /// The exception that leaves the block, out of what `__exit__` is called with.
 pub(crate) fn on_its_way<'py>(arguments: &Bound<'py, PyTuple>) -> Option<Bound<'py, PyAny>> {
-    // Who calls `__exit__` by hand may pass nothing, or the class alone.
+    // Whoever calls `__exit__` by hand may pass nothing, or the class alone.
     let class = arguments.get_item(0).ok().filter(|class| !class.is_none())?;
     Some(arguments.get_item(1).ok().filter(|value| !value.is_none()).unwrap_or(class))
 }

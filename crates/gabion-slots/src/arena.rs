@@ -1,7 +1,7 @@
 //! Arenas: what one thread allocates from.
 //!
 //! An arena belongs to one thread at a time; when the thread ends it has no owner until another thread adopts it. It has a
-//! *row* for each affinity, with a *shelf* for each class. Cells are the owner's alone; what others use is atomic. Who holds
+//! *row* for each affinity, with a *shelf* for each class. Cells are the owner's alone; what others use is atomic. Whoever holds
 //! the lock of the `Slots` may look at arenas without an owner, because nobody adopts one meanwhile.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -109,7 +109,7 @@ pub(crate) struct Letters {
     pub chunks: AtomicU64,
 }
 
-// SAFETY: the cells are used by the arena's one thread, or by who holds the lock of the `Slots` while it has none, or,
+// SAFETY: the cells are used by the arena's one thread, or by whoever holds the lock of the `Slots` while it has none, or,
 // for the row of an affinity that is released, by the releasing thread, whose caller promises that nobody else uses it.
 unsafe impl Sync for Arena {}
 // SAFETY: nothing in an arena belongs to a thread but by the rule above.

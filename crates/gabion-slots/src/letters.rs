@@ -115,7 +115,7 @@ pub(crate) fn raise(epoch: &AtomicU32, next: u32) {
 pub(crate) fn leave(left: &AtomicU64, bits: u64, pages: &AtomicU64, page: u32, put: impl FnOnce()) -> u64 {
     // Release: what was done to the slots before comes before their next use.
     let before = left.fetch_or(bits, Ordering::Release);
-    // Release: publishes the bits above to who clears `pages`. Acquire: the owner has read the block's link before it
+    // Release: publishes the bits above to whoever clears `pages`. Acquire: the owner has read the block's link before it
     // cleared them, so the link may be written anew.
     if pages.fetch_or(1 << page, Ordering::AcqRel) == 0 {
         put();

@@ -201,7 +201,7 @@ impl Shared {
     /// else is there.
     pub fn reopen_letters(&self, state: &State, mine: Option<&Arena>) {
         for arena in self.sound_arenas(state) {
-            // Who was leaving something somewhere is gone.
+            // Whoever was leaving something somewhere is gone.
             arena.outbox.hazard.clear();
             let ended = state.ownerless.contains(&arena.index) || state.warm.contains(&arena.index);
             if !ended && mine.is_none_or(|mine| mine.index != arena.index) {

@@ -29,7 +29,7 @@ const MOST_WARM: usize = 4;
 /// So often an arena is borrowed by threads that are ending before it is settled.
 const SETTLED_AFTER: u32 = 1024;
 
-/// Who takes a block says whether it is to be a small one.
+/// Whoever takes a block says whether it is to be a small one.
 const NO_SMALL_BLOCKS: usize = 0;
 
 /// An affinity's settings and counts. Relaxed throughout: each number is its whole message, but for `epoch`.

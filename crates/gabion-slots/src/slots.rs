@@ -68,7 +68,7 @@ impl Slots {
         }
     }
 
-    /// As [`Slots::global`], for who can do without.
+    /// As [`Slots::global`], for whoever can do without.
     ///
     /// # Errors
     /// As [`Slots::new`]; the next call tries again.
@@ -271,7 +271,7 @@ impl Slots {
         !CHECKED && self.shared.territory.is_pages(at.addr().get()) && unsafe { take_back(at) }
     }
 
-    /// As [`Slots::free_at_hand`], for who knows the layout.
+    /// As [`Slots::free_at_hand`], for whoever knows the layout.
     ///
     /// # Safety
     /// As [`Slots::free_sized`].
@@ -289,7 +289,7 @@ impl Slots {
         unsafe { self.shared.free_any(at) }
     }
 
-    /// As [`Slots::free`], for who knows affinity and layout: saves looking up what kind of memory it is. The checked build
+    /// As [`Slots::free`], for whoever knows affinity and layout: saves looking up what kind of memory it is. The checked build
     /// compares them.
     ///
     /// # Safety
@@ -362,7 +362,7 @@ impl Slots {
         Ok(moved)
     }
 
-    /// As [`Slots::usable_size`], for who wants to know whether something that was handed out and is not freed begins there:
+    /// As [`Slots::usable_size`], for whoever wants to know whether something that was handed out and is not freed begins there:
     /// finds what [`Slots::free`] finds, and changes nothing.
     ///
     /// # Safety

@@ -79,7 +79,7 @@ def run(argv: list[str] | None = None) -> int:
 def _ended_in_order() -> Iterator[None]:
     """Has other signals that end a program interrupt it as Ctrl-C does: temporary files go, and its own processes.
 
-    Only the first one counts. Who presses Ctrl-C again would tear the end in order apart.
+    Only the first one counts. Whoever presses Ctrl-C again would tear the end in order apart.
     """
     before: dict[int, Any] = {}
 

@@ -15,7 +15,7 @@ struct Mark;
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // Relaxed: a flag alone. Who sleeps finds it after its sleep, or after a lock that `TOLD` takes and it takes.
+        // Relaxed: a flag alone. Whoever sleeps finds it after its sleep, or after a lock that `TOLD` takes and it takes.
         ENDED.store(true, Ordering::Relaxed);
         if let Some(told) = TOLD.get() {
             told();

@@ -1,6 +1,6 @@
 //! Waiting for room: in order of arrival, without a lost wake-up, and without a lock held.
 //!
-//! Who waits says so first and looks for room afterwards; who makes room makes it first and looks for waiters
+//! Whoever waits says so first and looks for room afterwards; whoever makes room makes it first and looks for waiters
 //! afterwards. With a sequentially consistent fence between the two steps on both sides, at least one sees the other
 //! (after Dekker). `tests/loom.rs` tries every interleaving.
 
@@ -82,7 +82,7 @@ impl Admission {
         Waiter { admission: self, ticket, forks }
     }
 
-    /// For the child of a fork, where those who waited are gone, but for who forked while it was asked whether to go on.
+    /// For the child of a fork, where those who waited are gone, but for whoever forked while it was asked whether to go on.
     pub fn forget_all(&self) {
         let mut queue = lock(&self.queue);
         queue.tickets.clear();

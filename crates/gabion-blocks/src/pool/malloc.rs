@@ -11,7 +11,7 @@ use crate::sync::{Ordering, lock};
 impl Shared {
     /// Says that a library worked on memory of malloc's. True when somebody must see to it that there is a trimmer.
     pub fn note_malloc(&self) -> bool {
-        // Relaxed, here and below: the flag is all that is told, and changes under the lock of the watch only. Who sees it set
+        // Relaxed, here and below: the flag is all that is told, and changes under the lock of the watch only. Whoever sees it set
         // beside a look that clears it counts for the quarter that is just ending.
         if self.malloc_used.load(Ordering::Relaxed) {
             return false;

@@ -264,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// What is mapped, and how much of that is idle, for who tells of it.
+    /// What is mapped, and how much of that is idle, for whoever tells of it.
     #[cold]
     pub fn used(&self) -> (u64, u64) {
         let mapped = self.ledger.mapped();

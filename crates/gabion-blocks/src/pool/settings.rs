@@ -122,7 +122,7 @@ pub struct Request {
     pub bytes: usize,
     /// True when the memory must read as zero; otherwise it may hold what an earlier user left.
     pub clean: bool,
-    /// How long to wait for room below the total limit; `None` refuses at once. Who waits is served in order of arrival.
+    /// How long to wait for room below the total limit; `None` refuses at once. Whoever waits is served in order of arrival.
     pub timeout: Option<Duration>,
 }
 

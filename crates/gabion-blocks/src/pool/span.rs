@@ -142,7 +142,7 @@ impl Span {
         self.home.store(home as u32, Ordering::Release);
     }
 
-    /// Whether it is a cut block of this arena of this pool, for who has the arena's lock but may not have any of the block.
+    /// Whether it is a cut block of this arena of this pool, for whoever has the arena's lock but may not have any of the block.
     pub fn is_cut_in(&self, home: usize, pool: u64) -> bool {
         // Acquire, and twice: who sees the home sees what the block was before it came there, and who sees it cut sees where.
         // Once more, because it may have come here from another arena, where it was cut, between the two looks. Then it is not

@@ -29,7 +29,7 @@ impl List {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// Who goes next: the oldest, or the one after it when the oldest is spared.
+    /// Which goes next: the oldest, or the one after it when the oldest is spared.
     #[inline(always)]
     pub fn next_out<N: Nodes>(&self, nodes: &N) -> Option<N::Node> {
         let oldest = self.oldest()?;
@@ -42,7 +42,7 @@ impl List {
         self.push_weighed(nodes, node, queue, nodes.weight(node));
     }
 
-    /// As [`List::push`], for who knows the weight.
+    /// As [`List::push`], for whoever knows the weight.
     #[inline(always)]
     pub fn push_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, queue: u8, weight: u64) {
         nodes.set_queue(node, queue);
@@ -84,7 +84,7 @@ impl List {
         self.remove_weighed(nodes, node, nodes.weight(node));
     }
 
-    /// As [`List::remove`], for who knows the weight.
+    /// As [`List::remove`], for whoever knows the weight.
     #[inline(always)]
     pub fn remove_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, weight: u64) {
         self.unlink(nodes, node);

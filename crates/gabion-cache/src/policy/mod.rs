@@ -123,7 +123,7 @@ pub(crate) trait Nodes {
     fn mark(&self, node: &mut Self::Node) -> u64;
     /// Whether an entry's hits are still counted where they were, and there are none.
     fn is_unhit(&self, id: Id, mark: u64) -> bool;
-    /// The key's hash, for who had a ghost.
+    /// The key's hash, of an entry that had a ghost.
     fn hash(&self, node: Self::Node) -> u64;
     /// The entry will soon be asked about: what that needs may be fetched meanwhile.
     fn foresee(&self, _node: Self::Node) {}
@@ -188,7 +188,7 @@ impl Policy {
         }
     }
 
-    /// As [`Policy::insert`], for who knows the weight.
+    /// As [`Policy::insert`], for whoever knows the weight.
     #[inline(always)]
     pub fn insert_weighed<N: Nodes>(&mut self, nodes: &mut N, node: N::Node, weight: u64) {
         match self {
@@ -228,7 +228,7 @@ impl Policy {
         }
     }
 
-    /// Lets go of who is next if that one, with its weight, `fits`, otherwise of the first that does among those that come
+    /// Lets go of whoever is next if that one, with its weight, `fits`, otherwise of the first that does among those that come
     /// after, unless it was hit.
     #[inline]
     pub fn evict_like<N: Nodes>(

@@ -21,7 +21,7 @@ pub(crate) struct S3Sketch {
     random: u64,
 }
 
-/// Who goes next from the main queue. It stands while that entry is the oldest, unhit, and of the same era: nobody has asked
+/// Which goes next from the main queue. It stands while that entry is the oldest, unhit, and of the same era: nobody has asked
 /// for its key then, so that the frequency is what it was, but for what other keys may have worn off it.
 #[derive(Clone, Copy)]
 struct Rival {
@@ -66,7 +66,7 @@ impl S3Sketch {
         self.rival = Rival::NOBODY;
     }
 
-    /// Lets go of who is next, if that one, with its weight, is `fit`; otherwise nobody goes.
+    /// Lets go of whoever is next, if that one, with its weight, is `fit`; otherwise nobody goes.
     #[inline(always)]
     pub fn evict<N: Nodes>(&mut self, nodes: &mut N, fit: impl Fn(N::Node, u64) -> bool + Copy) -> Option<N::Node> {
         let victim = self.choose(nodes, fit);
@@ -113,7 +113,7 @@ impl S3Sketch {
         }
     }
 
-    /// Who goes while the small queue is empty, or the main one has more than its share.
+    /// Which goes while the small queue is empty, or the main one has more than its share.
     #[inline(never)]
     fn choose_any<N: Nodes>(&mut self, nodes: &mut N, fit: impl Fn(N::Node, u64) -> bool + Copy) -> Option<Id> {
         let victim = self.main_victim(nodes).or_else(|| self.small.next_out(nodes))?;

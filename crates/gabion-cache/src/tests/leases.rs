@@ -93,7 +93,7 @@ fn what_is_made_of_older_facts_is_not_kept() {
             });
             began.wait();
             change(&cache);
-            // Who asks after the change does not wait for what began before it.
+            // Whoever asks after the change does not wait for what began before it.
             let asked = make(b"new", &|| ()).unwrap();
             assert_eq!(asked, b"new");
             go.wait();

@@ -123,7 +123,7 @@ fn a_table_at_its_limit_trades_its_own() {
     }
 }
 
-/// Who goes is the policy's to say, whatever is short.
+/// Which entry goes is the policy's to say, whatever is short.
 #[test]
 fn where_pages_are_short_the_policy_decides() {
     let (cache, _) = cache(1 << 30, 4 << 20);

@@ -364,7 +364,7 @@ fn a_jpeg_whose_only_scan_lacks_components_takes_no_memory_that_is_not_counted()
     open(1 << 20).unwrap();
 }
 
-/// The file's header for who takes a length behind a restart marker, and another one for who does not.
+/// The file's header for whoever takes a length behind a restart marker, and another one for whoever does not.
 fn two_faced(file: &[u8], (width, height): (u16, u16)) -> Vec<u8> {
     let at = file.windows(2).position(|pair| pair == [0xFF, 0xC2]).unwrap();
     let end = at + 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));

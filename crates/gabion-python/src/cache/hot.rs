@@ -120,7 +120,7 @@ unsafe extern "C" fn get(
     unsafe { call_with_keywords(slf, args, count, names, work) }
 }
 
-/// The arguments of get() and pop(): a key, and a default by its place or by name. `usage` is for who passes others.
+/// The arguments of get() and pop(): a key, and a default by its place or by name. `usage` is for whoever passes others.
 #[inline]
 fn key_and_default<'a, 'py>(
     py: Python<'py>,

@@ -25,7 +25,7 @@
 //! R: no code of Python's runs, so no signal's handler raises there, and where there is a global lock, no other thread comes
 //! between. P: anybody's code may run and raise. Whatever is raised, `leave` follows, here and in each `finally` of Python's:
 //! nobody waits for ever, and one of those who wait makes the value. A wait that is broken off takes its own notes back
-//! (`Waiting`); the flight of who waits is on no list. Coroutine functions take the same steps in `gabion._making`, where
+//! (`Waiting`); the flight of whoever waits is on no list. Coroutine functions take the same steps in `gabion._making`, where
 //! a handler may also raise between `enter_flight`, the lease and the mark.
 
 use gabion_cache::PutOptions;
@@ -101,7 +101,7 @@ impl Making {
         self.table.bind(py).get().open(py)
     }
 
-    /// The key's value, if it has one by now or somebody else makes it; `None` for who is to make it.
+    /// The key's value, if it has one by now or somebody else makes it; `None` for whoever is to make it.
     pub fn enter(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let (parts, flight) = (Parts::get(py)?, self.flight.bind(py).clone());
         while let Some(other) = enter_flight(self.flying.bind(py), self.name.bind(py), &flight)? {
@@ -151,7 +151,7 @@ impl Making {
 
 #[pymethods]
 impl Making {
-    /// The key's value, if it has one by now or somebody else makes it; `missing` for who is to make it.
+    /// The key's value, if it has one by now or somebody else makes it; `missing` for whoever is to make it.
     #[pyo3(signature = (missing, /))]
     fn begin(&mut self, py: Python<'_>, missing: Py<PyAny>) -> PyResult<Py<PyAny>> {
         Ok(self.enter(py)?.unwrap_or(missing))
@@ -180,7 +180,7 @@ impl Making {
     }
 }
 
-/// Makes the value of a key's bytes by a function without arguments, or has it from who makes it just now.
+/// Makes the value of a key's bytes by a function without arguments, or has it from whoever makes it just now.
 pub(super) fn make<'py>(
     table: &Bound<'py, CacheTable>,
     key: &[u8],

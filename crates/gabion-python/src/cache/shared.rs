@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// Has this thread, which is none of the interpreter's, tell nobody of evictions. It keeps no object alive, so that the
-/// collector could take the codec apart while the thread builds a value for who listens; and it has the gate of forks, which
+/// collector could take the codec apart while the thread builds a value for whoever listens; and it has the gate of forks, which
 /// whoever listens may want to pass.
 pub(super) fn stay_apart() {
     APART.set(true);

@@ -47,7 +47,7 @@ pub struct View(pub Box<ffi::Py_buffer>);
 
 impl Drop for View {
     fn drop(&mut self) {
-        // SAFETY: taken by who made this, and released here only; encodings live and end attached.
+        // SAFETY: taken by whoever made this, and released here only; encodings live and end attached.
         unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
     }
 }

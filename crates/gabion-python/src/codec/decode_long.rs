@@ -37,7 +37,7 @@ struct Leaf {
 /// `None` otherwise, and when the payload changed meanwhile.
 pub fn decode_long(maker: Maker<'_, '_>, long: &Long<'_>) -> Raise<Option<Own>> {
     let found = find(&maker, long.beginning()).unwrap_or_else(|Raised| {
-        // Who reads all of it tells what is wrong.
+        // Whoever reads all of it tells what is wrong.
         // SAFETY: attached, as whoever has a maker is.
         unsafe { ffi::PyErr_Clear() };
         None

@@ -233,7 +233,7 @@ impl Registry {
         unsafe { Some(&*(*chunk.add(index)).load(Ordering::Acquire)) }
     }
 
-    /// Has a number stand for another entry. Who is using the one before may go on.
+    /// Has a number stand for another entry. Whoever is using the one before may go on.
     pub fn replace(&self, id: u32, entry: Entry) -> &Entry {
         let (class, mut entry) = (entry.about().0.ptr() as usize, Box::new(entry));
         let raw: *mut Entry = &raw mut *entry;

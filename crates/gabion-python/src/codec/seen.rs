@@ -117,7 +117,7 @@ mod state {
     /// What the numbers of dicts came to when names were looked up in them last. No number ever gets smaller, so none has
     /// changed when the sum is the same.
     pub struct Seen {
-        /// Where the dicts have their numbers. Who has the `Seen` holds the dicts.
+        /// Where the dicts have their numbers. Whoever has the `Seen` holds the dicts.
         numbers: [*const u64; MOST],
         sum: AtomicU64,
         /// The number of the first.

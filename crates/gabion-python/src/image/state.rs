@@ -14,7 +14,7 @@
 //! ```
 //! The slot is `Image::picture`, the lock that of the picture. Nobody waits for a lock with a slot in hand, or with the
 //! interpreter; who has a lock waits for slots only, which are free at once, or for a second lock in the order of
-//! addresses: so nobody waits for ever. Who sees bytes holds no lock: reads and replacements look at `shown`.
+//! addresses: so nobody waits for ever. Whoever sees bytes holds no lock: reads and replacements look at `shown`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -41,7 +41,7 @@ pub(super) struct Reader {
     pub turn: Turn<Ahead>,
 }
 
-/// As many bytes as the buffer of `io.BufferedReader` usually has, and so its `peek` returns at most. Who peeks often would have
+/// As many bytes as the buffer of `io.BufferedReader` usually has, and so its `peek` returns at most. Whoever peeks often would have
 /// a whole chunk copied each time; `pickle` asks for much more than most objects need, once for each.
 const PEEK: usize = 8 << 10;
 

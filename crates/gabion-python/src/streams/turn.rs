@@ -1,4 +1,4 @@
-//! One thread at a time. Who waits lets other threads run; who comes back in while inside is refused.
+//! One thread at a time. Whoever waits lets other threads run; who comes back in while inside is refused.
 //!
 //! ```text
 //!   owner = 0                nobody is inside
@@ -34,10 +34,10 @@ pub(super) struct Turn<T> {
     owner: AtomicUsize,
     /// `FORKS` when the owner came, or later. Another process's thread does not leave in this one.
     forks: AtomicUsize,
-    /// What answers without waiting whether the value is closed. Changed by who is inside.
+    /// What answers without waiting whether the value is closed. Changed by whoever is inside.
     over: AtomicBool,
     value: UnsafeCell<T>,
-    /// Held by who looks whether it has to wait, and by who wakes others.
+    /// Held by whoever looks whether it has to wait, and by whoever wakes others.
     gate: Mutex<()>,
     left: Condvar,
 }

@@ -51,7 +51,7 @@ fn a_thread_that_only_returned_memory_ends_without_the_list_while_it_makes_its_a
             free
         });
         drop(growth);
-        assert!(free, "the list is held by who waits for the growth lock");
+        assert!(free, "the list is held by whoever waits for the growth lock");
     });
     close(pool, twin);
 }

@@ -303,7 +303,7 @@ fn who_waits_behind_another_is_told_so() {
         let error = pool.rent(&short).unwrap_err();
         assert!(matches!(error, BlockError::TimedOut { behind: true, .. }), "{error}");
         assert!(error.to_string().contains("came before it still waited after 30ms"), "{error}");
-        // Who does not wait does not queue.
+        // Whoever does not wait does not queue.
         assert!(pool.rent(&Request::new(8 * MIB)).is_ok());
         drop(held);
         assert_eq!(large.join().unwrap(), 40 * MIB);

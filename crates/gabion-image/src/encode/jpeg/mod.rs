@@ -47,7 +47,7 @@ mod tests {
         bytes
     }
 
-    /// Whether a file was built with an assembler makes no difference to who looks at it.
+    /// Whether a file was built with an assembler makes no difference to whoever looks at it.
     #[test]
     fn both_write_the_same_picture() {
         let pool = pool();
