@@ -112,8 +112,8 @@ impl Codec {
     /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.
     ///
     /// # Errors
-    /// `LimitError` when the owner cannot have room for it; `CodecError` when the object cannot be stored, with what the interpreter raised as the cause; whatever else its own code
-    /// raises.
+    /// `LimitError` when the owner cannot have room for it; `CodecError` when the object cannot be stored, with what the
+    /// interpreter raised as the cause; whatever else its own code raises.
     ///
     /// # Safety
     /// `obj` is a live object and stays so over the call.
@@ -155,8 +155,8 @@ impl Codec {
     /// The object that `bytes` encode, built anew.
     ///
     /// # Errors
-    /// `CodecError` when the bytes are damaged, or with the cause when a stored class cannot build its object; whatever else its code
-    /// raises.
+    /// `CodecError` when the bytes are damaged, or with the cause when a stored class cannot build its object; whatever else its
+    /// code raises.
     #[inline]
     pub fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
         let _use = self.registry.begin_use();
