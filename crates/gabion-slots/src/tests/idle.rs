@@ -84,7 +84,7 @@ fn a_release_gives_the_blocks_of_chunks_back() {
         let bytes = unsafe { slots.release(A) };
         assert_eq!((bytes, twin.mapped()), (taken, before), "round {round}");
         assert!(all.iter().all(|at| !slots.owns(at.as_ptr())));
-        // SAFETY: refused.
+        // SAFETY: what was released is known as nobody's, and refused.
         assert!(unsafe { slots.free(all[0]) }.is_err());
         // SAFETY: there is no other thread.
         unsafe { slots.validate_all() }.unwrap();
