@@ -63,10 +63,10 @@ lint-python: $(VENV)/.extension $(VENV)/.check
 	$(if $(wildcard python/gabion/_native.pyi),$(bin)/stubtest gabion._native --allowlist tests/stubtest_allowed.txt --ignore-unused-allowlist)
 
 # Checks at every free keep the fast paths of slots from running, so slots are tested once more without. JPEG has another way
-# where there is no NASM.
+# where there is no NASM. The benchmark of caches has no tests, and peers that take long to build.
 .PHONY: test-rust
 test-rust: $(VENV)/.nasm
-	cargo test --quiet --locked --workspace --exclude gabion-python
+	cargo test --quiet --locked $(tested)
 	cargo test --quiet --locked --release -p gabion-slots --lib --test stress --test fork
 	GABION_JPEG_SIMD=off cargo test --quiet --locked -p gabion-image --lib
 
@@ -77,6 +77,8 @@ test-loom:
 .PHONY: test-python
 test-python: $(VENV)/.extension $(VENV)/.check
 	$(python) -m pytest $(PYTEST)
+
+tested = --workspace --exclude gabion-python --exclude gabion-bench-cache
 
 # A target folder of its own, because the flag would make cargo build everything anew, twice at every change of side.
 loom = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
@@ -92,7 +94,7 @@ test-backends: $(VENV)/.extension  ## the tests that Django, dogpile.cache and a
 
 .PHONY: long
 long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases, deeper interleavings, stress
-	PROPTEST_CASES=20000 cargo test --quiet --locked --release --workspace --exclude gabion-python
+	PROPTEST_CASES=20000 cargo test --quiet --locked --release $(tested)
 	LOOM_MAX_PREEMPTIONS=4 $(loom)
 	GABION_LONG=1 $(python) -m pytest -m "long or not long" --timeout 3600
 
