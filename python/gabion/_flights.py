@@ -37,7 +37,7 @@ MISSING: Any = _Missing()
 # What each thread waits for whose event loop, if it has one, stands still meanwhile.
 _blocked: dict[int, Flight] = {}
 
-# Seconds after which who waits for the factory of another's event loop looks whether there is such a loop still.
+# Seconds after which whoever waits for a factory in another event loop looks whether that loop is still there.
 _LOOK = 0.5
 
 
@@ -243,7 +243,7 @@ class Waiting:
         open_ones = [self._flight]
         while open_ones:
             flight = open_ones.pop()
-            # Who waits for a stranded one ends it.
+            # Whoever waits for a stranded one ends it.
             if flight.ended or flight in seen or flight.is_stranded():
                 continue
             seen.add(flight)

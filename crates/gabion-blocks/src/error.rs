@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::SYSTEM_PAGE;
+
 /// Why memory was not given. All sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -105,9 +107,6 @@ pub fn try_box<T>(value: T) -> Result<Box<T>, BlockError> {
     Ok(unsafe { Box::from_raw(one.cast::<T>()) })
 }
 
-/// Bytes of the system's pages.
-const OS_PAGE: u64 = 4096;
-
 /// What was asked for, and what the total limit is taken by.
 fn taken(f: &mut fmt::Formatter<'_>, asked: u64, used: u64, idle: u64, limit: u64) -> fmt::Result {
     write!(f, "{asked} bytes asked for, {} of {limit} bytes in use", used.saturating_sub(idle))?;
@@ -132,7 +131,7 @@ impl fmt::Display for BlockError {
             Self::Total { asked, limit, .. } if asked > limit => {
                 write!(f, "{asked} bytes asked for, more than total_limit ({limit}): ask for less or raise total_limit")
             }
-            Self::Total { asked, limit, .. } if asked.next_multiple_of(OS_PAGE) > limit => write!(
+            Self::Total { asked, limit, .. } if asked.next_multiple_of(SYSTEM_PAGE as u64) > limit => write!(
                 f,
                 "{asked} bytes asked for, in whole pages more than total_limit ({limit}): ask for less or raise \
                  total_limit"

@@ -73,5 +73,8 @@ pub const BLOCK_BYTES: usize = 4 << 20;
 /// Bytes in a page of a block. A page holds slots of one size class; 64 of them make a block.
 pub const PAGE_BYTES: usize = 64 << 10;
 
+/// A page of the system: what mappings of an exact size are rounded up to.
+pub(crate) const SYSTEM_PAGE: usize = 4096;
+
 /// Pages in a block.
 pub const PAGES_PER_BLOCK: usize = BLOCK_BYTES / PAGE_BYTES;

@@ -151,9 +151,9 @@ gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void 
 gabion_status gabion_slots_free(gabion_slots *slots, void *object);
 
 /* The same for whoever knows what was asked for: affinity, size and alignment are those of the allocation, or of the last
- * reallocation. A little faster. GABION_NO_MEMORY as above. Checked builds compare and report GABION_WRONG_AFFINITY and GABION_WRONG_SIZE.
- * Any other build takes a size up to 1 KiB at its word: a pointer that is not of these slots is not found then, and
- * memory that is not the library's may be read and written. */
+ * reallocation. A little faster. GABION_NO_MEMORY as above. Checked builds compare and report GABION_WRONG_AFFINITY and
+ * GABION_WRONG_SIZE. Any other build takes a size up to 1 KiB at its word: a pointer that is not of these slots is not
+ * found then, and memory that is not the library's may be read and written. */
 gabion_status gabion_slots_free_sized(gabion_slots *slots, uint32_t affinity, void *object, size_t size,
                                       size_t alignment);
 

@@ -40,7 +40,7 @@ impl Pile {
         self.read_well_filled(pointer, buf).map(|length| &buf.bytes[..length])
     }
 
-    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs. For who has found that a
+    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs. For whoever has found that a
     /// [`Pile::read_brief`] does not tell.
     ///
     /// # Errors

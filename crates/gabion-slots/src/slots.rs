@@ -376,7 +376,7 @@ impl Slots {
     }
 
     /// Whether `at` is a slot of just the size that [`Slots::alloc`] would serve `layout` with: then it can stay where it is and be
-    /// freed with that layout from now on. For who does not know the old one; else there is [`Slots::realloc`].
+    /// freed with that layout from now on. For whoever does not know the old one; else there is [`Slots::realloc`].
     ///
     /// # Safety
     /// `at` was allocated from these slots in this affinity, and is not freed.

@@ -15,11 +15,10 @@
 use std::ptr;
 
 use super::granules::{Granules, Leaf};
-use super::size::SYSTEM_PAGE;
 use super::span::Span;
-use crate::BLOCK_BYTES;
 use crate::os::system;
 use crate::sync::AtomicPtr;
+use crate::{BLOCK_BYTES, SYSTEM_PAGE};
 
 /// Bits of an address that tell user memory apart, on every system at hand.
 const ADDRESS_BITS: u32 = 48;

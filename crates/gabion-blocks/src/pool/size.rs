@@ -1,6 +1,6 @@
 //! Sizes: classes of pieces and classes of whole spans.
 
-use crate::BLOCK_BYTES;
+use crate::{BLOCK_BYTES, SYSTEM_PAGE};
 
 /// Requests up to this many bytes are served by pieces of a block.
 pub(crate) const LARGEST_PIECE: usize = 1 << 20;
@@ -90,9 +90,6 @@ pub(crate) fn span_class(bytes: usize) -> Option<usize> {
 pub(crate) const fn span_bytes(class: usize) -> usize {
     if class == 0 { 1 << 20 } else { (33 + (class - 1) % 32) << ((class - 1) / 32 + 15) }
 }
-
-/// A page of the system: what mappings of an exact size are rounded up to.
-pub(crate) const SYSTEM_PAGE: usize = 4096;
 
 /// What memory of its own for `bytes` bytes takes at least. Even no bytes have a page.
 pub(crate) fn exact_bytes(bytes: usize) -> usize {
