@@ -68,7 +68,7 @@ with gabion.Pile() as pile:
 
 
 def test_pages_of_blocks_in_use_come_back(script: Callable[..., str]) -> None:
-    """A block whose pages were free but for one kept them all, and they counted for nobody."""
+    """A block whose pages were free except for one kept them all, and they counted for nobody."""
     script(
         HEAD
         + """

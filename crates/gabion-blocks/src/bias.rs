@@ -24,7 +24,7 @@ use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, yield_now};
 const FIRST_ROW: u32 = if cfg!(loom) { 1 } else { 64 };
 const LONGEST_ROW: u32 = 1 << 22;
 
-/// The same for a lock that one thread has to itself but for visitors: a withdrawal costs as much as some hundred times that
+/// The same for a lock that one thread has to itself except for visitors: a withdrawal costs as much as some hundred times that
 /// the lock is taken without leaning, so few of these make good for it.
 const LONGEST_ROW_OF_OWN: u32 = 1 << 10;
 
@@ -35,7 +35,7 @@ const LONGEST_ROW_OF_OWN: u32 = 1 << 10;
 pub struct Biased<T> {
     /// The desk of the thread that the lock leans to, or null. Changed by the gate's holder only.
     owner: AtomicPtr<Desk>,
-    /// Held by everybody who is inside, but for the owner.
+    /// Held by everybody who is inside, except for the owner.
     gate: Mutex<Row>,
     value: UnsafeCell<T>,
 }
@@ -92,7 +92,7 @@ impl<T> Biased<T> {
         Self::with_rows(value, needed, LONGEST_ROW)
     }
 
-    /// A lock that one thread has to itself, but for those who [`Biased::visit`].
+    /// A lock that one thread has to itself, except for those who [`Biased::visit`].
     pub(crate) fn for_one(value: T) -> Self {
         Self::with_rows(value, FIRST_ROW, LONGEST_ROW_OF_OWN)
     }

@@ -70,7 +70,7 @@ impl BlockSet {
         Ok(Self { owner, pool, small, claims, hands_on, blocks: Mutex::new(Vec::new()), emptied: AtomicU64::new(0) })
     }
 
-    /// Adds a block and returns its number, and whether all of it reads as zero, but for pages that are found warm when they are
+    /// Adds a block and returns its number, and whether all of it reads as zero, except for pages that are found warm when they are
     /// claimed. Its first 4 KiB do in any case; the rest of a warm block is whatever an earlier user left.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl BlockSet {
         }
     }
 
-    /// Notes that a block that was given back but for its header will be filled again: with huge pages, where those pay now.
+    /// Notes that a block that was given back except for its header will be filled again: with huge pages, where those pay now.
     /// Not so a block that was never full.
     ///
     /// # Panics

@@ -80,7 +80,7 @@ const char *gabion_last_error(void);
 /* The version of the library that is loaded; GABION_VERSION is that of this header. A constant string. */
 const char *gabion_version(void);
 
-/* Stands for the lack of a limit. A limit of 0 allows nothing, but for gabion_pile_new. */
+/* Stands for the lack of a limit. A limit of 0 allows nothing, except for gabion_pile_new. */
 #define GABION_NO_LIMIT UINT64_MAX
 
 /* --- Slots ------------------------------------------------------------------------------------- */
@@ -225,7 +225,7 @@ gabion_status gabion_rent(size_t bytes, uint32_t flags, void **out);
 gabion_status gabion_rent_wait(size_t bytes, uint32_t flags, uint64_t milliseconds, void **out);
 
 /* Gives back what gabion_rent lent, once, from any thread. Its memory stays warm for the next one. NULL does nothing.
- * An address where nothing that is lent begins is GABION_FOREIGN, and nothing is changed. So is a second return, but for two
+ * An address where nothing that is lent begins is GABION_FOREIGN, and nothing is changed. So is a second return, except for two
  * that are not found: of memory that was lent again, and of up to 1 MiB that another thread has returned and still keeps. */
 gabion_status gabion_return(void *memory);
 

@@ -7,7 +7,7 @@
 use crate::core::Core;
 use crate::hash::KeyHash;
 use crate::key::Image;
-use crate::policy::Mode;
+use crate::policy::Policy;
 use crate::segments::Glimpse;
 use crate::shard::{Ground, Shard};
 
@@ -32,7 +32,7 @@ impl Core {
     pub fn foresee_put(&self, table: u16, key: &[u8]) {
         let Foreseen(hash) = self.foresee(table, key);
         let (ground, shards) = self.parts();
-        if ground.mode == Mode::Sketch {
+        if ground.policy == Policy::Sketch {
             shards[self.shard(hash)].sketches.prefetch(hash.kept());
         }
     }

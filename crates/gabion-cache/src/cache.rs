@@ -163,7 +163,7 @@ impl Table {
         self.record.is_dropped()
     }
 
-    /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Mode::Lru`](crate::Mode::Lru), to put off the
+    /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Policy::Lru`](crate::Policy::Lru), to put off the
     /// end of an idle time (once in a millisecond at most), beside writers that disturb it again and again, and for values
     /// over 1 MiB.
     #[inline]

@@ -9,7 +9,7 @@ use crate::clock::now;
 use crate::entry::stored;
 use crate::locked::Locked;
 use crate::pages::Unit;
-use crate::policy::{Id, Mode, Nodes};
+use crate::policy::{Id, Nodes, Policy};
 use crate::request::{Lack, Request, Step, When};
 use crate::shard::{State, group_in, partition_of};
 use crate::stats::Figure;
@@ -56,11 +56,11 @@ impl<'a> Locked<'a> {
         } else {
             self.note_change(request);
         }
-        if self.ground.mode == Mode::Sketch {
+        if self.ground.policy == Policy::Sketch {
             self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept(), ahead);
-        } else if found.is_none() && self.ground.mode == Mode::S3Fifo && self.take_ghost(request.hash.kept()) {
-            let (mode, partition) = (self.ground.mode, request.partition());
-            group_in(&mut self.state.groups, mode, request.priority, partition).policy.know(request.hash.kept());
+        } else if found.is_none() && self.ground.policy == Policy::S3Fifo && self.take_ghost(request.hash.kept()) {
+            let (policy, partition) = (self.ground.policy, request.partition());
+            group_in(&mut self.state.groups, policy, request.priority, partition).queues.know(request.hash.kept());
         }
         if found.is_none() && self.trade(request, segment) {
             return Ok(Step::Inserted);
@@ -82,11 +82,11 @@ impl<'a> Locked<'a> {
         let about = self.entry(id).about();
         let partition = partition_of(self.ground, id);
         // What counts no hits has none counted: readers know worn cells for such as need nothing noted.
-        if self.ground.mode.counts_hits() {
+        if self.ground.policy.counts_hits() {
             let State { stash, .. } = &*self.state;
             self.shard.segments.cell_of(stash, self.entry(id).kept(), Place::from_bits(id)).hit();
         }
-        self.with_group(about.priority, partition, |group, links| group.policy.touch(links, links.node(id)));
+        self.with_group(about.priority, partition, |group, links| group.queues.touch(links, links.node(id)));
     }
 
     /// The key's entry; one that has expired is removed. And the segment that the key's hash leads to.
@@ -131,11 +131,11 @@ impl<'a> Locked<'a> {
     /// Gives an entry whose payload was replaced the list of its new priority.
     fn settle(&mut self, request: &Request<'_>, id: Id, before: i8, partition: Option<u16>) {
         if before != request.priority {
-            self.with_group(before, partition, |group, links| group.policy.remove(links, links.node(id)));
+            self.with_group(before, partition, |group, links| group.queues.remove(links, links.node(id)));
             self.with_group(request.priority, partition, |group, links| {
                 let mut node = links.node(id);
                 links.set_hits(&mut node, 0);
-                group.policy.insert(links, node);
+                group.queues.insert(links, node);
             });
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Locked<'a> {
         }
         let lowest = ground.ledger.classes.lowest(request.priority);
         // Where the order is exact, nobody goes before his turn.
-        if !ground.mode.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
+        if !ground.policy.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
             // What lies in pieces is longer than any slot.
             let taken = if let [whole] = payload { self.take_over(whole) } else { None };
             let taken = taken.and_then(|place| pile.pointer_at(place));
@@ -258,7 +258,7 @@ impl<'a> Locked<'a> {
     fn relocate(&mut self, id: Id, to: Place, partition: Option<u16>) {
         let entry = self.entry(id);
         let priority = entry.about().priority;
-        self.with_group(priority, partition, |group, links| group.policy.renumber(links, id, links.node(to.to_bits())));
+        self.with_group(priority, partition, |group, links| group.queues.renumber(links, id, links.node(to.to_bits())));
         let place = Place::from_bits(id);
         self.shard.segments.cell_of(&self.state.stash, entry.kept(), place).lead_to(to);
     }
@@ -275,7 +275,7 @@ impl<'a> Locked<'a> {
             self.unhang(id);
         }
         let to = place.to_bits();
-        self.with_group(before, partition, |group, links| group.policy.reweigh(links, links.node(id), weight));
+        self.with_group(before, partition, |group, links| group.queues.reweigh(links, links.node(id), weight));
         self.relocate(id, place, partition);
         self.discard(id);
         self.spared = None;
@@ -295,7 +295,7 @@ impl<'a> Locked<'a> {
             self.hang(id);
         }
         self.with_group(request.priority, request.partition(), |group, links| {
-            group.policy.insert(links, links.node(id));
+            group.queues.insert(links, links.node(id));
         });
         request.record.counters.add_each([(Figure::Came, 1), (Figure::BytesIn, request.weight())]);
         Ok(())

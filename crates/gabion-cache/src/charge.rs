@@ -52,7 +52,7 @@ impl Locked<'_> {
     fn swap_out(&mut self, priority: i8, needed: u64) -> bool {
         let [group] = self.state.groups.as_slice() else { return false };
         let lowest = group.priority <= priority && self.ground.ledger.classes.lowest(priority) == Some(group.priority);
-        let enough = group.partition.is_none() && group.policy.bytes() >= needed;
+        let enough = group.partition.is_none() && group.queues.bytes() >= needed;
         lowest && enough && self.evict_from(0)
     }
 
@@ -102,13 +102,13 @@ impl Locked<'_> {
         groups.filter(|group| only.is_none() || group.partition == only).map(|group| self.bytes_to_go(group)).sum()
     }
 
-    /// Bytes of a group's entries, but for the one that is spared.
+    /// Bytes of a group's entries, except for the one that is spared.
     #[inline]
     fn bytes_to_go(&self, group: &Group) -> u64 {
-        let Some(id) = self.spared else { return group.policy.bytes() };
+        let Some(id) = self.spared else { return group.queues.bytes() };
         let of_group = (self.entry(id).about().priority, partition_of(self.ground, id));
         let spared = of_group == (group.priority, group.partition);
-        group.policy.bytes() - if spared { self.weight(id) } else { 0 }
+        group.queues.bytes() - if spared { self.weight(id) } else { 0 }
     }
 
     /// Takes bytes that this shard has charged, or that nobody has.
@@ -219,9 +219,9 @@ impl Locked<'_> {
             None => all,
         };
         let evicted = self.with_group_at(at, |group, links| {
-            let node = group.policy.evict(links, capacity)?;
+            let node = group.queues.evict(links, capacity)?;
             // All tables and priorities have their ghosts in one queue.
-            let most = group.policy.ghosts(links.queue(node), all);
+            let most = group.queues.ghosts(links.queue(node), all);
             Some((node, most.map(|most| (links.hash(node), links.weight(node), most))))
         });
         let Some((node, ghost)) = evicted else { return false };
@@ -249,14 +249,14 @@ impl Locked<'_> {
 
     /// Evicts one entry of a priority whose place in the pile is of the kind that the put needs, if one is about to go.
     pub fn evict_like(&mut self, request: &Request<'_>, priority: i8) -> bool {
-        let has = |group: &Group| group.priority == priority && group.policy.bytes() > 0;
+        let has = |group: &Group| group.priority == priority && group.queues.bytes() > 0;
         (0..self.state.groups.len()).any(|at| has(&self.state.groups[at]) && self.evict_like_from(at, request))
     }
 
     #[inline]
     fn evict_like_from(&mut self, at: usize, request: &Request<'_>) -> bool {
         let fits = |node: Held<'_>, _| makes_place_for(node.entry, request.layout);
-        let found = self.with_group_at(at, |group, links| group.policy.evict_like(links, fits));
+        let found = self.with_group_at(at, |group, links| group.queues.evict_like(links, fits));
         let Some(node) = found else { return false };
         self.let_go(node, Some(Reason::Evicted));
         true

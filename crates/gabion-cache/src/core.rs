@@ -88,7 +88,7 @@ impl Core {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let fitting = usize::try_from(limit / SHARD_BYTES).unwrap_or(usize::MAX).max(1);
         let most = || (4 * processors()).next_power_of_two().min(1 << fitting.ilog2());
-        let shards = options.shards.unwrap_or_else(|| if options.mode.is_exact() { 1 } else { most() });
+        let shards = options.shards.unwrap_or_else(|| if options.policy.is_exact() { 1 } else { most() });
         let most = usize::try_from(room / LEAST_SHARE).map_or(MOST_SHARDS, |most| most.min(MOST_SHARDS));
         let shards = shards.clamp(1, 1 << most.ilog2()).next_power_of_two();
         let memory = Arc::new(Budget::new(room));
@@ -97,7 +97,7 @@ impl Core {
         let pile_shards = options.shards.unwrap_or_else(processors).min(1 << most.ilog2());
         let pile_options = PileOptions { shards: Some(pile_shards), ..PileOptions::default() };
         let pile = IndexedPile::from(Pile::with_budget(pile_options, Arc::clone(&memory))?);
-        let pages = Purposes::new(&memory, options.mode)?;
+        let pages = Purposes::new(&memory, options.policy)?;
         // Hashes spread a little unevenly: by less than this, whatever the share.
         let share = indexed(room) / LEAST_ENTRY / shards as u64;
         let most_entries = share + share / 8 + 4096;
@@ -109,8 +109,8 @@ impl Core {
         let count = shards.len() as u64;
         let most_credit = if count == 1 { u64::MAX } else { limit / CREDIT_SHARE / count };
         let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-        let (mode, freed) = (options.mode, Aligned(AtomicU64::new(0)));
-        let ground = Ground { pile, ledger, memory, mode, shards: count, fixed, freed, most_credit, clock };
+        let (policy, freed) = (options.policy, Aligned(AtomicU64::new(0)));
+        let ground = Ground { pile, ledger, memory, policy, shards: count, fixed, freed, most_credit, clock };
         Ok(Self {
             ground,
             shards,

@@ -184,7 +184,7 @@ impl Layout {
     }
 }
 
-/// What an entry is, but for its value and what changes with use.
+/// What an entry is, except for its value and what changes with use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct About {
     pub priority: i8,

@@ -32,8 +32,8 @@
 //! in a full cache nearly every put is such a trade, which changes no count. Where pages are short, the policy's choice goes if
 //! its slot is of the size that the put needs, otherwise the next one that has such a slot.
 //!
-//! In the exact modes there is one shard, and nobody goes before his turn: where pages are short, more go than bytes ask for,
-//! but in order. The keys that [`Mode::S3Fifo`] remembers lie in memory of the index and are charged as entries are.
+//! In the exact policies there is one shard, and nobody goes before his turn: where pages are short, more go than bytes ask for,
+//! but in order. The keys that [`Policy::S3Fifo`] remembers lie in memory of the index and are charged as entries are.
 //!
 //! The modules, lowest first:
 //!
@@ -171,7 +171,7 @@ pub use flight::{Begin, Deadlock, Flights, Runner, Ticket, Waiting, this_thread}
 pub use gabion_pile::{Long, ReadBuf, Reading, Run};
 pub use lease::Lease;
 pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
-pub use policy::Mode;
+pub use policy::Policy;
 pub use shard::Reason;
 pub use stats::CacheStats;
 pub use value::Value;

@@ -7,7 +7,7 @@ use gabion_pile::{Place, ReadBuf};
 
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
-use crate::policy::{Id, Mode};
+use crate::policy::{Id, Policy};
 use crate::shard::{Gone, Ground, Group, Held, Links, Reason, Shard, State, group_at, partition_of};
 use crate::stats::Figure;
 use crate::wheel::{Due, Hooks, Wheel};
@@ -56,7 +56,7 @@ impl<'a> Locked<'a> {
         partition: Option<u16>,
         act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R,
     ) -> R {
-        let at = group_at(&mut self.state.groups, self.ground.mode, priority, partition);
+        let at = group_at(&mut self.state.groups, self.ground.policy, priority, partition);
         self.with_group_at(at, act)
     }
 
@@ -65,9 +65,9 @@ impl<'a> Locked<'a> {
     pub fn with_group_at<R>(&mut self, at: usize, act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R) -> R {
         let State { groups, stash, records, .. } = &mut *self.state;
         let group = &mut groups[at];
-        let before = group.policy.is_empty();
+        let before = group.queues.is_empty();
         let result = act(group, &mut Links::with(self.shard, self.ground, stash).sparing(self.spared));
-        let after = group.policy.is_empty();
+        let after = group.queues.is_empty();
         if before != after {
             let (priority, partition) = (group.priority, group.partition);
             let own = partition.and_then(|table| records[usize::from(table)].own.as_ref());
@@ -76,7 +76,7 @@ impl<'a> Locked<'a> {
             }
             // One group is quick to choose from, so those that are no more do not count among several. Where ghosts are
             // remembered, a group without entries may know of a key that had one.
-            if after && self.ground.mode != Mode::S3Fifo {
+            if after && self.ground.policy != Policy::S3Fifo {
                 groups.remove(at);
             }
         }
@@ -129,7 +129,7 @@ impl<'a> Locked<'a> {
     pub fn remove_entry(&mut self, id: Id, reason: Option<Reason>) {
         let (about, partition) = (self.entry(id).about(), partition_of(self.ground, id));
         let node = Held::new(&self.ground.pile, id);
-        self.with_group(about.priority, partition, |group, links| group.policy.remove(links, node));
+        self.with_group(about.priority, partition, |group, links| group.queues.remove(links, node));
         self.let_go(node, reason);
     }
 
@@ -138,7 +138,7 @@ impl<'a> Locked<'a> {
         let State { stash, wheel, groups, records, .. } = &mut *self.state;
         self.shard.segments.clear(stash);
         wheel.take_all();
-        for group in groups.drain(..).filter(|group| !group.policy.is_empty()) {
+        for group in groups.drain(..).filter(|group| !group.queues.is_empty()) {
             let own = group.partition.and_then(|table| records[usize::from(table)].own.as_ref());
             own.into_iter().chain([&self.ground.ledger]).for_each(|ledger| ledger.classes.go(group.priority));
         }

@@ -6,7 +6,7 @@ use crate::bucket::Cell;
 use crate::entry::Entry;
 use crate::hash::KeyHash;
 use crate::key::Image;
-use crate::policy::{Mode, Nodes};
+use crate::policy::{Nodes, Policy};
 use crate::read::{Changed, Found, read_at, read_brief};
 use crate::segments::Glimpse;
 use crate::shard::{Ground, Links, Shard, State, group_in, partition_of};
@@ -59,7 +59,7 @@ impl Shard {
     }
 
     /// Reads a key's value into `buf`: where it begins there. Takes no lock, unless entries move or change under the reader
-    /// again and again, or the use changes more than a count: in modes that move entries, and for idle times, once in a
+    /// again and again, or the use changes more than a count: in policies that move entries, and for idle times, once in a
     /// millisecond at most. `now` is asked for when the entry has an end.
     pub fn read(&self, sought: Sought<'_>, used: bool, buf: &mut ReadBuf, now: impl Fn() -> u64) -> Option<usize> {
         match self.search(sought, buf, true) {
@@ -113,11 +113,11 @@ impl Shard {
             return None;
         }
         if used {
-            if ground.mode.counts_hits() {
-                if cell.hit() && ground.mode == Mode::Sketch {
+            if ground.policy.counts_hits() {
+                if cell.hit() && ground.policy == Policy::Sketch {
                     self.sketches.note_hit(hash.kept());
                 }
-            } else if ground.mode.moves_on_hit() {
+            } else if ground.policy.moves_on_hit() {
                 self.move_up(ground, hash, cell);
             }
         }
@@ -159,10 +159,10 @@ impl Shard {
             }
         }
         if used {
-            if ground.mode.counts_hits() && cell.hit() && ground.mode == Mode::Sketch {
+            if ground.policy.counts_hits() && cell.hit() && ground.policy == Policy::Sketch {
                 self.sketches.note_hit(hash.kept());
             }
-            if ground.mode.moves_on_hit() {
+            if ground.policy.moves_on_hit() {
                 self.move_up_locked(ground, &mut state, place);
             }
         }
@@ -208,7 +208,7 @@ impl Shard {
         let State { groups, stash, .. } = state;
         let mut links = Links::with(self, ground, stash);
         let node = links.node(id);
-        group_in(groups, ground.mode, about.priority, partition).policy.touch(&mut links, node);
+        group_in(groups, ground.policy, about.priority, partition).queues.touch(&mut links, node);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::policy::Mode;
+use crate::policy::Policy;
 
 /// How a cache is made.
 #[derive(Debug, Clone, Default)]
@@ -14,9 +14,9 @@ pub struct CacheOptions {
     /// entries are of all sizes.
     pub max_bytes: u64,
     /// Which entry goes when room is needed.
-    pub mode: Mode,
+    pub policy: Policy,
     /// How many writers can work at one time, up to one for each 64 KiB. `None`: four times the number of processors, fewer for
-    /// small caches; one in the exact modes (all but [`Mode::Sketch`]), because their order spans the whole cache. With
+    /// small caches; one in the exact policies (all but [`Policy::Sketch`]), because their order spans the whole cache. With
     /// more, each has an order of its own for the part of the keys that their hashes lead to.
     pub shards: Option<usize>,
     /// Where the time comes from. `None`: the system's clocks.

@@ -100,7 +100,7 @@ impl Core {
         // Where the order is exact, nobody goes because of where he lies.
         if enough
             && !effort.heavy
-            && !self.parts().0.mode.is_exact()
+            && !self.parts().0.policy.is_exact()
             && let Some(sparse) = self.pile().sparse_page(false)
         {
             if self.empty_page(&sparse, Some(request)) {

@@ -14,7 +14,7 @@ use crate::hash::KeyHash;
 use crate::key::Image;
 use crate::leases::Leases;
 use crate::pages::{Pages, UNIT_BYTES, Unit};
-use crate::policy::{Id, Mode, NONE, Nodes, Policy};
+use crate::policy::{Id, NONE, Nodes, Policy, Queues};
 use crate::record::Record;
 use crate::segments::{Segments, Spot};
 use crate::shortage::Shortage;
@@ -28,7 +28,7 @@ pub(crate) struct Ground {
     pub ledger: Ledger,
     /// Pages and runs taken, of pile and index.
     pub memory: Arc<Budget>,
-    pub mode: Mode,
+    pub policy: Policy,
     pub shards: u64,
     /// Bytes of memory that are taken for as long as the cache is there.
     pub fixed: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Group {
     pub priority: i8,
     /// The table, if it has a limit of its own; otherwise the group is of all tables without.
     pub partition: Option<u16>,
-    pub policy: Policy,
+    pub queues: Queues,
 }
 
 /// Why an entry left without being asked to.
@@ -101,14 +101,14 @@ pub(crate) struct Gone {
 pub(crate) struct Purposes {
     pub cells: Arc<Pages>,
     pub sketches: Arc<Pages>,
-    /// In the mode that has ghosts.
+    /// In the policy that has ghosts.
     pub ghosts: Option<Arc<Pages>>,
 }
 
 impl Purposes {
-    pub fn new(memory: &Arc<Budget>, mode: Mode) -> Result<Self, BlockError> {
+    pub fn new(memory: &Arc<Budget>, policy: Policy) -> Result<Self, BlockError> {
         let pages = || Ok::<_, BlockError>(Arc::new(Pages::new(memory)?));
-        let ghosts = if mode == Mode::S3Fifo { Some(pages()?) } else { None };
+        let ghosts = if policy == Policy::S3Fifo { Some(pages()?) } else { None };
         // A hit that is noted late writes to a sketch that may be given back by then. The cells that it counts in are changed only as
         // long as they are what the reader found, which no empty one is.
         Ok(Self { cells: pages()?, sketches: Arc::new(Pages::written_late(memory)?), ghosts })
@@ -129,7 +129,7 @@ pub(crate) struct State {
     pub records: Vec<Arc<Record>>,
     /// Entries that left since the lock was taken, when somebody listens.
     pub gone: Vec<Gone>,
-    /// Keys that left of late, in the mode that asks.
+    /// Keys that left of late, in the policy that asks.
     pub ghosts: Option<Box<Ghosts>>,
     /// Where payloads are put together.
     pub payload: Vec<u8>,
@@ -215,7 +215,7 @@ pub(crate) fn partition_of(ground: &Ground, id: Id) -> Option<u16> {
 
 /// Where the group of a priority and partition stands, made when it is not there.
 #[inline]
-pub(crate) fn group_at(groups: &mut Vec<Group>, mode: Mode, priority: i8, partition: Option<u16>) -> usize {
+pub(crate) fn group_at(groups: &mut Vec<Group>, policy: Policy, priority: i8, partition: Option<u16>) -> usize {
     // Nearly always there is one group.
     if let [group] = groups.as_slice()
         && (group.priority, group.partition) == (priority, partition)
@@ -224,15 +224,15 @@ pub(crate) fn group_at(groups: &mut Vec<Group>, mode: Mode, priority: i8, partit
     }
     let place = |group: &Group| (group.priority, group.partition).cmp(&(priority, partition));
     groups.binary_search_by(place).unwrap_or_else(|at| {
-        groups.insert(at, Group { priority, partition, policy: Policy::new(mode) });
+        groups.insert(at, Group { priority, partition, queues: Queues::new(policy) });
         at
     })
 }
 
 /// The group of a priority and partition, made when it is not there.
 #[inline]
-pub(crate) fn group_in(groups: &mut Vec<Group>, mode: Mode, priority: i8, partition: Option<u16>) -> &mut Group {
-    let at = group_at(groups, mode, priority, partition);
+pub(crate) fn group_in(groups: &mut Vec<Group>, policy: Policy, priority: i8, partition: Option<u16>) -> &mut Group {
+    let at = group_at(groups, policy, priority, partition);
     &mut groups[at]
 }
 

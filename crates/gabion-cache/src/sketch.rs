@@ -159,7 +159,7 @@ pub(crate) fn halve(words: &Words, times: u32) {
     }
 }
 
-/// Makes `into` know the keys of both, but for the least asked for where a bucket has no room for all.
+/// Makes `into` know the keys of both, except for the least asked for where a bucket has no room for all.
 pub(crate) fn merge(into: &Words, from: &Words) {
     let (into, from) = (into.as_chunks::<BUCKET_WORDS>().0, from.as_chunks::<BUCKET_WORDS>().0);
     for (place, other) in into.iter().zip(from) {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// A table's or a cache's figures. A cache's are the sums of its tables', but for memory, which tables share.
+/// A table's or a cache's figures. A cache's are the sums of its tables', except for memory, which tables share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {

@@ -7,7 +7,7 @@ use gabion_pile::Place;
 use crate::entry::Entry;
 use crate::locked::Locked;
 use crate::pages::Unit;
-use crate::policy::Mode;
+use crate::policy::Policy;
 use crate::request::Request;
 use crate::segments::Segments;
 use crate::shard::{Held, Links, Reason, State};
@@ -22,7 +22,7 @@ impl<'a> Locked<'a> {
     #[inline(never)]
     pub fn trade(&mut self, request: &Request<'_>, segment: Option<&'a Unit>) -> bool {
         let plain = request.layout.rest.is_none() && self.spared.is_none() && !self.heard;
-        let (Some(segment), Mode::Sketch, true) = (segment, self.ground.mode, plain) else { return false };
+        let (Some(segment), Policy::Sketch, true) = (segment, self.ground.policy, plain) else { return false };
         let Some((at, short)) = self.market(request) else { return false };
         // Early, so that it has reached the cache by the time it is copied in wider pieces: the copy would wait for that.
         let length = request.payload(None, &mut self.state.payload).len();
@@ -46,7 +46,7 @@ impl<'a> Locked<'a> {
         self.shard.segments.exchange(stash, spot, segment, request.hash.kept(), place);
         let weight = request.weight();
         let mut links = Links::with(self.shard, self.ground, stash);
-        groups[at].policy.insert_weighed(&mut links, node.anew(), weight);
+        groups[at].queues.insert_weighed(&mut links, node.anew(), weight);
         let came = [(Figure::Came, 1), (Figure::BytesIn, weight)];
         let went = [(Figure::Went, 1), (Figure::BytesOut, weight), (Figure::Evicted, 1)];
         if table == request.record.id {
@@ -103,14 +103,14 @@ impl<'a> Locked<'a> {
         let State { stash, groups, .. } = &mut *self.state;
         let mut links = Links::with(self.shard, self.ground, stash);
         let fits = |node: Held<'_>, weight| !short || weight == request.weight() && node.entry.rest().is_none();
-        groups[at].policy.evict_like(&mut links, fits)
+        groups[at].queues.evict_like(&mut links, fits)
     }
 
     /// Removes an entry that the policy of the put's group has let go of.
     #[cold]
     fn let_it_go(&mut self, at: usize, request: &Request<'_>, node: Held<'a>) {
         let group = &self.state.groups[at];
-        if group.policy.is_empty() {
+        if group.queues.is_empty() {
             for ledger in request.record.own.iter().chain([&self.ground.ledger]) {
                 ledger.classes.go(group.priority);
             }

@@ -75,8 +75,8 @@ fn check_shard(ground: &Ground, shard: &Shard, state: &State, sum: &mut Sum) -> 
     })?;
     let mut listed = HashSet::new();
     for group in &state.groups {
-        sum.groups += u64::from(group.policy.bytes() > 0);
-        for id in group.policy.validate(&links)? {
+        sum.groups += u64::from(group.queues.bytes() > 0);
+        for id in group.queues.validate(&links)? {
             let partition = partition_of(ground, id);
             let fits = (Entry::at(&ground.pile, id).about().priority, partition) == (group.priority, group.partition);
             ensure(fits && listed.insert(id), || format!("entry {id} is in a wrong group"))?;

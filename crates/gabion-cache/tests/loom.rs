@@ -27,7 +27,7 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 }
 
-/// How a hash is divided: as the crate does, but for shorter segments.
+/// How a hash is divided: as the crate does, except for shorter segments.
 mod hash {
     pub(crate) const SEGMENT_BITS: u32 = 21;
     pub(crate) const HOME_BITS: u32 = 1;

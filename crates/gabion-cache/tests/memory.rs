@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use gabion_cache::{Cache, CacheOptions, Mode, PutOptions};
+use gabion_cache::{Cache, CacheOptions, Policy, PutOptions};
 
 const MODE: &str = "GABION_MEMORY_MODE";
 const LIMIT: u64 = 8 << 20;
@@ -17,8 +17,8 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-fn fill(mode: Mode) {
-    let options = CacheOptions { max_bytes: LIMIT, mode, ..CacheOptions::default() };
+fn fill(policy: Policy) {
+    let options = CacheOptions { max_bytes: LIMIT, policy, ..CacheOptions::default() };
     let before = resident();
     let cache = Cache::with_options(&options).unwrap();
     for n in 0..250_000_u32 {
@@ -26,19 +26,20 @@ fn fill(mode: Mode) {
     }
     let (grown, stats) = (resident().saturating_sub(before), cache.total_stats());
     assert!(stats.reserved_bytes <= LIMIT && stats.bytes > LIMIT / 2, "{stats:?}");
-    assert!(grown <= LIMIT + BESIDE, "{mode:?} grew by {grown}: {stats:?}");
+    assert!(grown <= LIMIT + BESIDE, "{policy:?} grew by {grown}: {stats:?}");
     // What it says is there.
-    assert!(grown + BESIDE >= stats.reserved_bytes, "{mode:?} grew by {grown}: {stats:?}");
+    assert!(grown + BESIDE >= stats.reserved_bytes, "{policy:?} grew by {grown}: {stats:?}");
 }
 
-/// Each mode in a process of its own: what a cache leaves, the next one gets.
+/// Each policy in a process of its own: what a cache leaves, the next one gets.
 #[test]
 fn the_process_grows_by_no_more_than_the_limit() {
-    let modes = [("sketch", Mode::Sketch), ("lru", Mode::Lru), ("fifo", Mode::Fifo), ("s3fifo", Mode::S3Fifo)];
+    let policies =
+        [("sketch", Policy::Sketch), ("lru", Policy::Lru), ("fifo", Policy::Fifo), ("s3fifo", Policy::S3Fifo)];
     if let Ok(own) = std::env::var(MODE) {
-        return fill(modes.iter().find(|(name, _)| *name == own).unwrap().1);
+        return fill(policies.iter().find(|(name, _)| *name == own).unwrap().1);
     }
-    for (name, _) in modes {
+    for (name, _) in policies {
         let mut run = Command::new(std::env::current_exe().unwrap());
         run.args(["--exact", "the_process_grows_by_no_more_than_the_limit", "--nocapture"]).env(MODE, name);
         let output = run.output().unwrap();

@@ -13,7 +13,7 @@
 //! the chunk by its own tag; joining writes the survivor's tag last. `PREVIOUS_FREE` and the bins are derived.
 //! Tags stand at odd words and lengths are even, so that every room begins at a multiple of 16 bytes.
 //!
-//! The owner works alone, but for one thing: any thread may *leave* a used chunk (`LEFT`), which the owner then takes
+//! The owner works alone, except for one thing: any thread may *leave* a used chunk (`LEFT`), which the owner then takes
 //! back. So tags of used chunks change by atomic steps only.
 //! Owners whose blocks nobody reads keep what they free on a *tray* for a while (`KEPT`): see `tray`; how a free chunk is
 //! found in constant time: see `bins`.
@@ -75,7 +75,7 @@ struct ChunkBlock {
 /// Stands for the number of a block that was taken off.
 const NO_BLOCK: u32 = u32::MAX;
 
-/// The chunks of one owner, in blocks of their own. One thread at a time but for [`Chunks::leave`] and [`Chunks::room`].
+/// The chunks of one owner, in blocks of their own. One thread at a time except for [`Chunks::leave`] and [`Chunks::room`].
 pub struct Chunks {
     shard: u32,
     blocks: Vec<ChunkBlock>,
@@ -87,7 +87,7 @@ pub struct Chunks {
     leave: bool,
     /// True when all of some block was once in use: further ones may be warm then, and have huge pages where those pay.
     grown: bool,
-    /// All that is free in blocks in use, but for what is on the tray.
+    /// All that is free in blocks in use, except for what is on the tray.
     bins: Bins,
     touched_pages: u64,
     /// Blocks without a chunk in use that are kept warm.

@@ -36,7 +36,7 @@ impl Heap {
         Self { slots: Slots::new(shard, head), chunks: Chunks::new(shard) }
     }
 
-    /// Takes a whole slot of `class`: head and body. Constant time, but for the first use of a page.
+    /// Takes a whole slot of `class`: head and body. Constant time, except for the first use of a page.
     ///
     /// # Errors
     /// [`HeapError::Blocks`] when the budget or the system does not give another page.

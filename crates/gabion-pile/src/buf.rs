@@ -16,7 +16,7 @@ pub struct ReadBuf {
     pub(crate) length: usize,
     /// Where the rest of the payload is, or all of it, when it was not copied here.
     pub(crate) elsewhere: Option<Elsewhere>,
-    /// Whether long payloads are left where they lie, but for their beginning.
+    /// Whether long payloads are left where they lie, except for their beginning.
     pub(crate) leaves: bool,
 }
 
@@ -79,7 +79,7 @@ impl ReadBuf {
         self.bytes.len()
     }
 
-    /// Has `read` leave long payloads where they lie, but for their first 1024 bytes: [`Pile::reading`](crate::Pile::reading)
+    /// Has `read` leave long payloads where they lie, except for their first 1024 bytes: [`Pile::reading`](crate::Pile::reading)
     /// tells what it came to. [`ReadBuf::payload`] is no more than these bytes then.
     pub fn leaving<R>(&mut self, read: impl FnOnce(&mut Self) -> R) -> R {
         /// Also where a read panics: the next one wants all.

@@ -113,7 +113,7 @@ pub(crate) struct Record {
     pub returned: AtomicU8,
 }
 
-/// Page 0 of a block of pages: what is known about the block, and about each of its pages. Its own thread's, but for
+/// Page 0 of a block of pages: what is known about the block, and about each of its pages. Its own thread's, except for
 /// `mail`, what is constant, and the pairs' `left`.
 #[repr(C, align(64))]
 pub(crate) struct Header {

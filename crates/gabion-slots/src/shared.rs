@@ -32,7 +32,7 @@ const SETTLED_AFTER: u32 = 1024;
 /// Whoever takes a block says whether it is to be a small one.
 const NO_SMALL_BLOCKS: usize = 0;
 
-/// An affinity's settings and counts. Relaxed throughout: each number is its whole message, but for `epoch`.
+/// An affinity's settings and counts. Relaxed throughout: each number is its whole message, except for `epoch`.
 pub(crate) struct Books {
     pub known: AtomicBool,
     /// The alignment minus one.

@@ -239,7 +239,7 @@ impl Slots {
     /// Frees what was allocated, whatever its size; any thread may.
     ///
     /// A few instructions for a slot of this thread. Another thread's is left at its owner by message, several at a time;
-    /// nothing is locked but for large objects.
+    /// nothing is locked except for large objects.
     ///
     /// # Safety
     /// `at` came from these slots, nobody uses it any more, and it has not been freed since. Where that is not so and it

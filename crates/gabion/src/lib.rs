@@ -68,7 +68,7 @@ pub use gabion_blocks as blocks;
 pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
 pub use gabion_cache as cache;
 pub use gabion_cache::{
-    Cache, CacheOptions, CacheStats, Deadlock, Departure, Lease, Listener, Mode, PutOptions, PutResult, Reason, Span,
+    Cache, CacheOptions, CacheStats, Deadlock, Departure, Lease, Listener, Policy, PutOptions, PutResult, Reason, Span,
     Table, TableOptions,
 };
 pub use gabion_pile::{Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View};

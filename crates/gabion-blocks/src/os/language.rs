@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Os;
+use super::door::Os;
 use crate::sync::{Mutex, lock};
 
 /// Memory of the language's own allocator.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use super::{Os, system};
+use super::calls::system;
+use super::door::Os;
 use crate::sync::{Mutex, lock};
 
 /// The door's twin for tests: knows what is mapped, and refuses the *n*-th `map` and all after it, or some of them.

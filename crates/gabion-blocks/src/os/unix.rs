@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::Os;
+use super::door::Os;
 use super::stock::Stock;
 use crate::BLOCK_BYTES;
 

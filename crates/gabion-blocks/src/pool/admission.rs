@@ -82,7 +82,7 @@ impl Admission {
         Waiter { admission: self, ticket, forks }
     }
 
-    /// For the child of a fork, where those who waited are gone, but for whoever forked while it was asked whether to go on.
+    /// For the child of a fork, where those who waited are gone, except for whoever forked while it was asked whether to go on.
     pub fn forget_all(&self) {
         let mut queue = lock(&self.queue);
         queue.tickets.clear();

@@ -123,7 +123,7 @@ impl Shared {
         Ok(Group { parts, len: bytes, row_bytes, part_bytes: part })
     }
 
-    /// Takes the parts of a group, warm ones first; whole blocks, but for a short last one.
+    /// Takes the parts of a group, warm ones first; whole blocks, except for a short last one.
     fn parts(&'static self, bytes: usize, part: usize, clean: bool) -> Result<Vec<Buffer>, BlockError> {
         let (whole, tail) = (bytes / part, bytes % part);
         let mut parts = self.room_for_parts(bytes, whole + 1)?;

@@ -1,7 +1,7 @@
 //! First in, first out.
 
-use super::Nodes;
 use super::list::List;
+use super::nodes::Nodes;
 
 #[derive(Default)]
 pub(crate) struct Fifo {

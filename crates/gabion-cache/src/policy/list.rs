@@ -1,12 +1,6 @@
 //! A doubly linked list of entries, newest first, whose links lie in the entries.
 
-use super::Nodes;
-
-/// An entry, as the policies know it: a number that is its own for as long as it hangs in a list.
-pub(crate) type Id = u64;
-
-/// No entry.
-pub(crate) const NONE: Id = (1 << 39) - 1;
+use super::nodes::{Id, NONE, Nodes};
 
 /// `bytes = Σ weight`, `len` = how many.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Least recently used.
 
-use super::Nodes;
 use super::list::List;
+use super::nodes::Nodes;
 
 #[derive(Default)]
 pub(crate) struct Lru {

@@ -1,8 +1,8 @@
 //! S3-FIFO as published (Yang et al., SOSP 2023): a small queue of 10 %, a main queue, and the keys of those that left the small
 //! one in a ghost queue of 90 %, which whoever calls the policy keeps.
 
-use super::Nodes;
 use super::list::List;
+use super::nodes::Nodes;
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;

@@ -1,7 +1,7 @@
 //! S3-FIFO's two queues, with a frequency sketch to decide who enters the second.
 
-use super::Nodes;
-use super::list::{Id, List, NONE};
+use super::list::List;
+use super::nodes::{Id, NONE, Nodes};
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
@@ -22,7 +22,7 @@ pub(crate) struct S3Sketch {
 }
 
 /// Which goes next from the main queue. It stands while that entry is the oldest, unhit, and of the same era: nobody has asked
-/// for its key then, so that the frequency is what it was, but for what other keys may have worn off it.
+/// for its key then, so that the frequency is what it was, except for what other keys may have worn off it.
 #[derive(Clone, Copy)]
 struct Rival {
     id: Id,

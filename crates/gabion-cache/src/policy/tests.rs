@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::AtomicU64;
 
-use super::{Id, MOST_HITS, Mode, NONE, Nodes, Policy};
+use super::{Id, MOST_HITS, NONE, Nodes, Policy, Queues};
 use crate::sketch;
 
 #[derive(Clone, Default)]
@@ -143,12 +143,12 @@ impl Ghosts {
 }
 
 /// Misses of a policy on a trace of (key, weight).
-fn misses(mode: Mode, capacity: u64, trace: impl IntoIterator<Item = (u32, u64)>) -> u64 {
+fn misses(policy: Policy, capacity: u64, trace: impl IntoIterator<Item = (u32, u64)>) -> u64 {
     let mut arena = Arena::new(capacity as usize);
-    let (mut policy, mut by_key, mut free) = (Policy::new(mode), HashMap::<u32, Id>::new(), Vec::new());
+    let (mut queues, mut by_key, mut free) = (Queues::new(policy), HashMap::<u32, Id>::new(), Vec::new());
     let (mut misses, mut ghosts) = (0, Ghosts::default());
     for (key, weight) in trace {
-        if mode == Mode::Sketch {
+        if policy == Policy::Sketch {
             let saturated = by_key.get(&key).is_some_and(|&id| arena.nodes[id as usize].hits == MOST_HITS);
             if !saturated {
                 arena.note(key);
@@ -156,16 +156,16 @@ fn misses(mode: Mode, capacity: u64, trace: impl IntoIterator<Item = (u32, u64)>
         }
         if let Some(&id) = by_key.get(&key) {
             arena.nodes[id as usize].hits = (arena.nodes[id as usize].hits + 1).min(MOST_HITS);
-            policy.touch(&mut arena, id);
+            queues.touch(&mut arena, id);
             continue;
         }
         misses += 1;
         if ghosts.take(u64::from(key)) {
-            policy.know(u64::from(key));
+            queues.know(u64::from(key));
         }
-        while policy.bytes() + weight > capacity {
-            let gone = policy.evict(&mut arena, capacity).expect("there is something");
-            if let Some(most) = policy.ghosts(arena.queue(gone), capacity) {
+        while queues.bytes() + weight > capacity {
+            let gone = queues.evict(&mut arena, capacity).expect("there is something");
+            if let Some(most) = queues.ghosts(arena.queue(gone), capacity) {
                 ghosts.add(arena.hash(gone), arena.weight(gone), most);
             }
             by_key.remove(&arena.nodes[gone as usize].key);
@@ -176,10 +176,10 @@ fn misses(mode: Mode, capacity: u64, trace: impl IntoIterator<Item = (u32, u64)>
             arena.nodes.len() as Id - 1
         });
         arena.nodes[id as usize] = Node { key, weight, links: (NONE, NONE), ..Node::default() };
-        policy.insert(&mut arena, id);
+        queues.insert(&mut arena, id);
         by_key.insert(key, id);
     }
-    let mut found = policy.validate(&arena).unwrap();
+    let mut found = queues.validate(&arena).unwrap();
     found.sort_unstable();
     let mut there: Vec<Id> = by_key.into_values().collect();
     there.sort_unstable();
@@ -218,17 +218,17 @@ pub(crate) fn oltp() -> Option<Vec<u32>> {
 }
 
 /// Hit rate in hundredths of a percent, rounded.
-pub(crate) fn hit_rate(mode: Mode, capacity: u64, trace: &[u32]) -> u64 {
-    let missed = misses(mode, capacity, trace.iter().map(|&key| (key, 1)));
+pub(crate) fn hit_rate(policy: Policy, capacity: u64, trace: &[u32]) -> u64 {
+    let missed = misses(policy, capacity, trace.iter().map(|&key| (key, 1)));
     let share = 1.0 - missed as f64 / trace.len() as f64;
     (0..=10_000).find(|&hundredths| hundredths as f64 + 0.5 > share * 10_000.0).unwrap_or(10_000)
 }
 
 /// Published hit rates (LRU, FIFO, S3-FIFO), and the bar of the default policy.
 fn check(trace: &[u32], capacity: u64, published: [u64; 3], bar: u64) {
-    let modes = [Mode::Lru, Mode::Fifo, Mode::S3Fifo];
-    assert_eq!(modes.map(|mode| hit_rate(mode, capacity, trace)), published, "at {capacity} entries");
-    let own = hit_rate(Mode::Sketch, capacity, trace);
+    let policies = [Policy::Lru, Policy::Fifo, Policy::S3Fifo];
+    assert_eq!(policies.map(|policy| hit_rate(policy, capacity, trace)), published, "at {capacity} entries");
+    let own = hit_rate(Policy::Sketch, capacity, trace);
     eprintln!("{capacity} entries: {published:?}, default {own}");
     assert!(own >= bar, "{own} of {bar} at {capacity} entries");
 }
@@ -255,7 +255,7 @@ fn a_busy_day_of_a_shop_gives_the_published_hit_rates() {
 #[test]
 fn a_loop_longer_than_the_cache_does_not_empty_it() {
     let trace: Vec<u32> = (0..200).flat_map(|_| 0..1000).collect();
-    assert_eq!(hit_rate(Mode::Lru, 512, &trace), 0);
-    let own = hit_rate(Mode::Sketch, 512, &trace);
+    assert_eq!(hit_rate(Policy::Lru, 512, &trace), 0);
+    let own = hit_rate(Policy::Sketch, 512, &trace);
     assert!(own >= 3500, "{own}");
 }

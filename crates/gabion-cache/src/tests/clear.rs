@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{get, priority, ttl};
-use crate::{Cache, CacheOptions, Mode, ReadBuf, Table, TableOptions};
+use crate::{Cache, CacheOptions, Policy, ReadBuf, Table, TableOptions};
 
-const MODES: [Mode; 4] = [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo];
+const POLICIES: [Policy; 4] = [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo];
 
 /// Values of all kinds of rooms, with ends and without, of three priorities.
 fn fill(table: &Table, entries: u32) {
@@ -19,8 +19,8 @@ fn fill(table: &Table, entries: u32) {
 
 #[test]
 fn a_cleared_cache_is_as_good_as_new() {
-    for mode in MODES {
-        let options = CacheOptions { max_bytes: 64 << 20, mode, shards: Some(4), ..CacheOptions::default() };
+    for policy in POLICIES {
+        let options = CacheOptions { max_bytes: 64 << 20, policy, shards: Some(4), ..CacheOptions::default() };
         let cache = Cache::with_options(&options).unwrap();
         let own = TableOptions { max_bytes: Some(8 << 20), ..TableOptions::default() };
         let tables = [cache.table("own", own).unwrap(), cache.table("other", TableOptions::default()).unwrap()];
@@ -40,7 +40,7 @@ fn a_cleared_cache_is_as_good_as_new() {
             cache.validate().unwrap();
             removed += of_table + entries;
             let stats = cache.total_stats();
-            assert_eq!((stats.entries, stats.bytes, stats.removed), (0, 0, removed), "{mode:?}");
+            assert_eq!((stats.entries, stats.bytes, stats.removed), (0, 0, removed), "{policy:?}");
             assert_eq!(get(&cache, 7_u32.to_le_bytes()), None);
             cache.put(&7_u32.to_le_bytes(), b"new", &priority(0));
             assert_eq!(get(&cache, 7_u32.to_le_bytes()), Some(b"new".to_vec()));
@@ -95,8 +95,8 @@ fn threads_put_and_get_while_others_clear() {
 
 #[test]
 fn a_table_of_few_entries_or_none_is_cleared_among_many() {
-    for mode in MODES {
-        let options = CacheOptions { max_bytes: 64 << 20, mode, shards: Some(4), ..CacheOptions::default() };
+    for policy in POLICIES {
+        let options = CacheOptions { max_bytes: 64 << 20, policy, shards: Some(4), ..CacheOptions::default() };
         let cache = Cache::with_options(&options).unwrap();
         let table = cache.table("few", TableOptions::default()).unwrap();
         fill(&cache, 2000);

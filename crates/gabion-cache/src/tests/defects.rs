@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use super::{cache, get, priority, ttl, weight};
-use crate::{Cache, Mode, PutOptions, PutResult, TableOptions};
+use crate::{Cache, Policy, PutOptions, PutResult, TableOptions};
 
 /// A put took the first free place of a probe, without looking whether the key stands further on; after a remove the
 /// older copy was found.
 #[test]
 fn no_stale_value_returns_after_a_remove() {
-    let (cache, _) = cache(64 << 20, Mode::Sketch);
+    let (cache, _) = cache(64 << 20, Policy::Sketch);
     let mut model = HashMap::new();
     let mut random = 0x1234_5678_9ABC_DEF1_u64;
     for step in 0..600_000_u32 {
@@ -53,7 +53,7 @@ fn nothing_is_lost_below_the_limit() {
 /// One expired entry took with it all that came after it in its chain, and a replaced entry kept its old age.
 #[test]
 fn an_entry_that_expires_takes_no_other_with_it_and_a_new_value_has_a_new_time() {
-    let (cache, clock) = cache(64 << 20, Mode::Sketch);
+    let (cache, clock) = cache(64 << 20, Policy::Sketch);
     for n in 0..5000_u32 {
         cache.put(&n.to_le_bytes(), b"1", &if n % 7 == 0 { ttl(10.0) } else { ttl(1000.0) });
     }
@@ -71,7 +71,7 @@ fn an_entry_that_expires_takes_no_other_with_it_and_a_new_value_has_a_new_time()
 /// Putting what is stored under a key already deleted it.
 #[test]
 fn putting_the_same_value_again_keeps_it() {
-    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
     for size in [0, 10, 1000, 5000, 300_000] {
         let value = vec![3; size];
         cache.put(b"k", &value, &priority(0));
@@ -84,7 +84,7 @@ fn putting_the_same_value_again_keeps_it() {
 /// A change that ran out of memory lost what it was to change.
 #[test]
 fn a_refused_put_loses_nothing_but_its_own_key() {
-    let (cache, _) = cache(40 * weight(1, 100), Mode::Sketch);
+    let (cache, _) = cache(40 * weight(1, 100), Policy::Sketch);
     for n in 0..40_u8 {
         assert_eq!(cache.put(&[n], &[n; 100], &priority(1)), PutResult::Inserted);
     }
@@ -98,7 +98,7 @@ fn a_refused_put_loses_nothing_but_its_own_key() {
 /// A sweep that took longer than its time began with the same part again, for ever.
 #[test]
 fn every_part_is_swept_however_little_is_done_at_a_time() {
-    let (cache, clock) = cache(64 << 20, Mode::Sketch);
+    let (cache, clock) = cache(64 << 20, Policy::Sketch);
     for n in 0..3000_u32 {
         cache.put(&n.to_le_bytes(), b"", &ttl(1.0 + f64::from(n) / 100.0));
     }
@@ -117,7 +117,7 @@ fn every_part_is_swept_however_little_is_done_at_a_time() {
 /// purged or counted.
 #[test]
 fn a_table_stays_whether_empty_or_not_and_a_dropped_one_takes_nothing_in() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     let table = cache.table("t", TableOptions::default()).unwrap();
     table.put(b"k", b"1", &ttl(1.0));
     clock.advance(std::time::Duration::from_secs(100_000));
@@ -139,7 +139,7 @@ fn a_table_stays_whether_empty_or_not_and_a_dropped_one_takes_nothing_in() {
 /// A memory limit made puts fail where it should have made older entries go.
 #[test]
 fn the_limit_evicts_and_does_not_fail() {
-    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
     for n in 0..50_000_u32 {
         assert_eq!(cache.put(&n.to_le_bytes(), &[0; 60], &priority(0)), PutResult::Inserted);
     }
@@ -149,7 +149,7 @@ fn the_limit_evicts_and_does_not_fail() {
 /// Puts counted hits where hits are not counted, and a key that was put often was not moved up by gets any more.
 #[test]
 fn a_get_of_a_key_that_was_put_often_moves_it_up() {
-    let (cache, _) = cache(8 * weight(1, 1), Mode::Lru);
+    let (cache, _) = cache(8 * weight(1, 1), Policy::Lru);
     for _ in 0..9 {
         assert_ne!(cache.put(&[0], &[0], &priority(0)), PutResult::Rejected);
     }

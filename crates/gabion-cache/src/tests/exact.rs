@@ -1,4 +1,4 @@
-//! The exact modes to the miss: one order over all keys, whichever thread puts them.
+//! The exact policies to the miss: one order over all keys, whichever thread puts them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use super::weight;
 use crate::key::Image;
 use crate::policy::tests::Ghosts;
-use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, ReadBuf};
+use crate::{Cache, CacheOptions, Policy, PutOptions, PutResult, ReadBuf};
 
 /// A plain S3-FIFO whose ghosts cost something, and plain lists for the rest.
 struct Plain {
-    mode: Mode,
+    policy: Policy,
     limit: u64,
     /// Key and weight, oldest first. All but S3-FIFO have no main queue.
     small: VecDeque<(u32, u64)>,
@@ -22,15 +22,15 @@ struct Plain {
 const GHOST: u64 = 24;
 
 impl Plain {
-    fn new(mode: Mode, limit: u64) -> Self {
+    fn new(policy: Policy, limit: u64) -> Self {
         let (small, main) = (VecDeque::new(), VecDeque::new());
-        Self { mode, limit, small, main, hits: HashMap::new(), ghosts: Ghosts::default() }
+        Self { policy, limit, small, main, hits: HashMap::new(), ghosts: Ghosts::default() }
     }
 
     fn get(&mut self, key: u32) -> bool {
         let Some(hits) = self.hits.get_mut(&key) else { return false };
         *hits = (*hits + 1).min(3);
-        if self.mode == Mode::Lru {
+        if self.policy == Policy::Lru {
             let at = self.small.iter().position(|entry| entry.0 == key).unwrap();
             let entry = self.small.remove(at).unwrap();
             self.small.push_back(entry);
@@ -44,7 +44,7 @@ impl Plain {
 
     /// Puts a key that is not there.
     fn put(&mut self, key: u32, weight: u64) {
-        let known = self.mode == Mode::S3Fifo && self.ghosts.take(key.into());
+        let known = self.policy == Policy::S3Fifo && self.ghosts.take(key.into());
         while self.bytes() + self.ghosts.len() * GHOST + weight > self.limit {
             self.evict();
         }
@@ -55,11 +55,11 @@ impl Plain {
     fn evict(&mut self) {
         let capacity = self.limit - self.ghosts.len() * GHOST;
         let main: u64 = self.main.iter().map(|entry| entry.1).sum();
-        if self.mode != Mode::S3Fifo || main <= capacity - capacity / 10 {
+        if self.policy != Policy::S3Fifo || main <= capacity - capacity / 10 {
             while let Some((key, weight)) = self.small.pop_front() {
-                if self.mode != Mode::S3Fifo || self.hits[&key] < 2 {
+                if self.policy != Policy::S3Fifo || self.hits[&key] < 2 {
                     self.hits.remove(&key);
-                    if self.mode == Mode::S3Fifo {
+                    if self.policy == Policy::S3Fifo {
                         self.ghosts.add(key.into(), weight, capacity / 10 * 9);
                     }
                     return;
@@ -91,13 +91,13 @@ fn keys(cache: &Cache, count: usize) -> Vec<u32> {
 #[test]
 fn each_mode_gives_what_a_plain_one_does_whichever_thread_asks() {
     const SIZES: [usize; 5] = [8, 30, 75, 200, 470];
-    for mode in [Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+    for policy in [Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
         let limit = 150_000;
         // As many shards as the cache likes.
-        let cache = Cache::with_options(&CacheOptions { max_bytes: limit, mode, ..CacheOptions::default() }).unwrap();
+        let cache = Cache::with_options(&CacheOptions { max_bytes: limit, policy, ..CacheOptions::default() }).unwrap();
         let keys = keys(&cache, 4000);
         // Who asks and who puts is left to chance; what they do is one row of steps, to be compared with.
-        let plain = Mutex::new(Plain::new(mode, limit));
+        let plain = Mutex::new(Plain::new(policy, limit));
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {
                 let (cache, keys, plain) = (&cache, &keys, &plain);
@@ -112,7 +112,7 @@ fn each_mode_gives_what_a_plain_one_does_whichever_thread_asks() {
                         let key = keys[if random.is_multiple_of(4) { key / 4 * 4 + thread as usize } else { key }];
                         let mut plain = plain.lock().unwrap();
                         let hit = cache.get(&key.to_le_bytes(), &mut buf).is_some();
-                        assert_eq!(hit, plain.get(key), "{mode:?}");
+                        assert_eq!(hit, plain.get(key), "{policy:?}");
                         if !hit {
                             let size = SIZES[key as usize % SIZES.len()];
                             let result = cache.put(&key.to_le_bytes(), &vec![7; size], &PutOptions::default());
@@ -133,10 +133,10 @@ fn each_mode_gives_what_a_plain_one_does_whichever_thread_asks() {
 /// Where pages were short, whoever lay in the way went, whatever his turn.
 #[test]
 fn nobody_goes_before_his_turn_however_short_the_pages() {
-    for mode in [Mode::Lru, Mode::Fifo] {
+    for policy in [Policy::Lru, Policy::Fifo] {
         for limit in [1 << 19, 8 << 20] {
             let cache =
-                Cache::with_options(&CacheOptions { max_bytes: limit, mode, ..CacheOptions::default() }).unwrap();
+                Cache::with_options(&CacheOptions { max_bytes: limit, policy, ..CacheOptions::default() }).unwrap();
             let (mut turns, mut random, mut buf) = (Vec::new(), 0x2545_F491_4F6C_DD1D_u64, ReadBuf::new());
             for key in 0..30_000_u32 {
                 random ^= random << 13;
@@ -146,14 +146,14 @@ fn nobody_goes_before_his_turn_however_short_the_pages() {
                 assert_eq!(cache.put(&key.to_le_bytes(), &vec![1; size], &PutOptions::default()), PutResult::Inserted);
                 turns.push(key);
                 let at = (random >> 40) as usize % turns.len();
-                if cache.get(&turns[at].to_le_bytes(), &mut buf).is_some() && mode == Mode::Lru {
+                if cache.get(&turns[at].to_le_bytes(), &mut buf).is_some() && policy == Policy::Lru {
                     let used = turns.remove(at);
                     turns.push(used);
                 }
                 if key % 100 == 0 {
                     let first = turns.iter().position(|key| cache.contains(&key.to_le_bytes())).unwrap();
                     turns.drain(..first);
-                    assert_eq!(turns.len() as u64, cache.len(), "{mode:?}: somebody in the middle went");
+                    assert_eq!(turns.len() as u64, cache.len(), "{policy:?}: somebody in the middle went");
                     assert!(cache.total_stats().reserved_bytes <= 8 << 20);
                 }
             }

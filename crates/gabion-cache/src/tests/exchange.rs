@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{cache, get, priority, ttl, weight};
-use crate::{Cache, CacheOptions, Clock, Former, Mode, PutOptions, PutResult, ReadBuf, Span};
+use crate::{Cache, CacheOptions, Clock, Former, Policy, PutOptions, PutResult, ReadBuf, Span};
 
 #[test]
 fn a_value_is_replaced_only_while_it_is_the_one() {
-    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
     assert_eq!(cache.replace_if(b"k", b"", b"new"), None);
     cache.put(b"k", b"one", &PutOptions::default());
     assert_eq!(cache.replace_if(b"k", b"other", b"new"), None);
@@ -23,7 +23,7 @@ fn a_value_is_replaced_only_while_it_is_the_one() {
 
 #[test]
 fn end_idle_time_and_priority_stay() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     let idle = PutOptions { idle: Span::Of(Duration::from_secs(10)), ..ttl(25.0) };
     for (key, options) in [(b"t", ttl(25.0)), (b"i", idle), (b"p", priority(3))] {
         cache.put(key, b"0", &options);
@@ -48,7 +48,7 @@ fn end_idle_time_and_priority_stay() {
 
 #[test]
 fn a_value_that_finds_no_room_leaves_nothing_behind() {
-    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
     cache.put(b"k", b"old", &PutOptions::default());
     assert_eq!(cache.replace_if(b"k", b"old", &vec![1; 2 << 20]), Some(PutResult::Rejected));
     assert!(!cache.contains(b"k"));
@@ -61,7 +61,7 @@ fn a_value_that_finds_no_room_leaves_nothing_behind() {
 fn others_make_room_for_a_step() {
     for shards in [1, 16] {
         let max_bytes = 20 * weight(1, 300);
-        let options = CacheOptions { max_bytes, mode: Mode::Fifo, shards: Some(shards), ..CacheOptions::default() };
+        let options = CacheOptions { max_bytes, policy: Policy::Fifo, shards: Some(shards), ..CacheOptions::default() };
         let cache = Cache::with_options(&options).unwrap();
         (0..20_u8).for_each(|n| assert_eq!(cache.put(&[n], &[n; 300], &priority(0)), PutResult::Inserted));
         // The oldest, and so the next to go.
@@ -82,7 +82,7 @@ fn others_make_room_for_a_step() {
 
 #[test]
 fn no_step_of_many_threads_is_lost() {
-    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
     cache.put(b"n", &0_u64.to_le_bytes(), &PutOptions::default());
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -147,8 +147,8 @@ fn a_value_may_end_while_it_is_replaced() {
 /// What was read, and what it is compared with, was held on to while room was made: it counts as memory of the cache.
 #[test]
 fn a_long_value_makes_room_for_the_next() {
-    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
-        let options = CacheOptions { max_bytes: 10 << 20, mode, ..CacheOptions::default() };
+    for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
+        let options = CacheOptions { max_bytes: 10 << 20, policy, ..CacheOptions::default() };
         for (key, by_run) in [(b"k".to_vec(), true), (b"k".to_vec(), false), (vec![b'k'; 3000], true)] {
             let cache = Cache::with_options(&options).unwrap();
             let idle = PutOptions { idle: Span::Of(Duration::from_secs(3600)), ..priority(2) };
@@ -163,7 +163,11 @@ fn a_long_value_makes_room_for_the_next() {
                 } else {
                     Former::Bytes(&old)
                 };
-                assert_eq!(cache.replace_if(&key, former.clone(), &new), Some(PutResult::Replaced), "{mode:?} {size}");
+                assert_eq!(
+                    cache.replace_if(&key, former.clone(), &new),
+                    Some(PutResult::Replaced),
+                    "{policy:?} {size}"
+                );
                 assert_eq!(cache.replace_if(&key, former, b"too late"), None);
                 assert!(cache.peek(&key, &mut buf).unwrap() == new && cache.contains(b"other"));
                 old = new;
@@ -178,7 +182,7 @@ fn a_long_value_makes_room_for_the_next() {
 /// Only the value itself is its run: neither one of the same bytes nor one that lies in the same place.
 #[test]
 fn another_value_of_the_same_bytes_is_another_run() {
-    let (cache, _) = cache(64 << 20, Mode::Sketch);
+    let (cache, _) = cache(64 << 20, Policy::Sketch);
     let (value, mut buf) = (vec![7; 2 << 20], ReadBuf::new());
     cache.put(b"k", &value, &PutOptions::default());
     assert!(cache.peek(b"k", &mut buf).is_some());

@@ -7,10 +7,10 @@ use crate::key::Image;
 use crate::lookup::Look;
 use crate::read::{Found, read_brief};
 use crate::segments::Glimpse;
-use crate::{Cache, CacheOptions, Mode, ReadBuf};
+use crate::{Cache, CacheOptions, Policy, ReadBuf};
 
-fn cache(mode: Mode) -> Cache {
-    let options = CacheOptions { max_bytes: 8 << 20, mode, shards: Some(1), ..CacheOptions::default() };
+fn cache(policy: Policy) -> Cache {
+    let options = CacheOptions { max_bytes: 8 << 20, policy, shards: Some(1), ..CacheOptions::default() };
     Cache::with_options(&options).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn looked_up(cache: &Cache, keys: u32) -> Vec<(KeyHash, Found, Cell<'_>)> {
 /// Readers that found values tell the policy of it after `change`, which leaves none of the entries.
 fn tell_late(change: fn(&Cache, u32)) {
     const KEYS: u32 = 2000;
-    let cache = cache(Mode::Lru);
+    let cache = cache(Policy::Lru);
     let seen = looked_up(&cache, KEYS);
     assert!(seen.len() > KEYS as usize / 2);
     change(&cache, KEYS);
@@ -72,7 +72,7 @@ fn what_others_put_where_an_entry_was_is_not_taken_for_it() {
     // Few others, so that segments that were given back stay so.
     const KEYS: u32 = 2000;
     const OTHERS: u32 = 300;
-    let cache = cache(Mode::Sketch);
+    let cache = cache(Policy::Sketch);
     for key in 0..KEYS {
         cache.put(&key.to_le_bytes(), &[7; 50], &priority(0));
     }

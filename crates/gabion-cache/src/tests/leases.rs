@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use super::{cache, get, ttl};
-use crate::{Cache, Deadlock, Lease, Mode, PutOptions, PutResult, Span, TableOptions};
+use crate::{Cache, Deadlock, Lease, Policy, PutOptions, PutResult, Span, TableOptions};
 
 fn keep(cache: &Cache, lease: &Lease) -> Option<PutResult> {
     cache.put_made(lease, b"k", b"made", &PutOptions::default())
@@ -14,7 +14,7 @@ type Change = (&'static str, fn(&Cache));
 
 #[test]
 fn every_change_of_a_key_ends_its_lease() {
-    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
     let changes: [Change; 8] = [
         ("put", |cache| _ = cache.put(b"k", b"new", &PutOptions::default())),
         ("add", |cache| _ = cache.add(b"k", b"new", &PutOptions::default())),
@@ -44,7 +44,7 @@ fn every_change_of_a_key_ends_its_lease() {
 
 #[test]
 fn what_others_do_and_time_end_no_lease() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     let table = cache.table("other", TableOptions::default()).unwrap();
     cache.put(b"k", b"old", &ttl(1.0));
     let lease = cache.lease(b"k");

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use super::{cache, get, priority, ttl, weight};
 use crate::segments::FULL;
-use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, ReadBuf, Reason, Span, TableOptions};
+use crate::{Cache, CacheOptions, Policy, PutOptions, PutResult, ReadBuf, Reason, Span, TableOptions};
 
 #[test]
 fn a_full_cache_evicts_and_never_fails() {
-    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+    for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
         let limit = 32 << 20;
-        let (cache, _) = cache(limit, mode);
+        let (cache, _) = cache(limit, policy);
         for n in 0..300_000_u32 {
             let size = [20, 75, 300, 1000, 5000][n as usize % 5];
             assert_ne!(cache.put(&n.to_le_bytes(), &vec![1; size], &priority(0)), PutResult::Rejected, "{n}");
@@ -29,7 +29,7 @@ fn a_full_cache_evicts_and_never_fails() {
 #[test]
 fn sizes_may_change_as_they_like() {
     let limit = 24 << 20;
-    let (cache, _) = cache(limit, Mode::Sketch);
+    let (cache, _) = cache(limit, Policy::Sketch);
     let mut key = 0_u32;
     for size in [100, 900, 30, 20_000, 500, 2_000_000, 64, 300_000] {
         for _ in 0..(3 * limit as usize / (size + 100)).max(30) {
@@ -47,7 +47,7 @@ fn sizes_may_change_as_they_like() {
 #[test]
 fn what_can_never_fit_is_refused_and_its_key_is_empty() {
     let limit = 1 << 20;
-    let (cache, _) = cache(limit, Mode::Sketch);
+    let (cache, _) = cache(limit, Policy::Sketch);
     cache.put(b"other", b"stays", &priority(0));
     cache.put(b"k", b"old", &priority(0));
     assert_eq!(cache.put(b"k", &vec![0; limit as usize], &priority(0)), PutResult::Rejected);
@@ -55,7 +55,7 @@ fn what_can_never_fit_is_refused_and_its_key_is_empty() {
     assert_eq!(get(&cache, b"other"), Some(b"stays".to_vec()));
     assert_eq!((cache.stats().rejected, cache.stats().evicted), (1, 0));
     cache.validate().unwrap();
-    let (tiny, _) = super::cache(0, Mode::Sketch);
+    let (tiny, _) = super::cache(0, Policy::Sketch);
     assert_eq!(tiny.put(b"k", b"", &priority(0)), PutResult::Rejected);
     assert_eq!(get(&tiny, b"k"), None);
     tiny.validate().unwrap();
@@ -98,8 +98,8 @@ fn a_put_evicts_its_own_priority_and_below_lowest_first() {
 /// One other priority or table with a limit, once used, made all later puts look at several groups.
 #[test]
 fn a_group_without_entries_is_none_to_choose_from() {
-    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo] {
-        let (cache, _) = cache(1 << 20, mode);
+    for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo] {
+        let (cache, _) = cache(1 << 20, policy);
         let groups = || cache.core().lock_only(0).state.groups.len();
         let small = TableOptions { max_bytes: Some(1 << 16), ..TableOptions::default() };
         cache.put(b"first", b"", &priority(-1));
@@ -146,7 +146,7 @@ fn a_table_keeps_to_its_own_limit_within_the_caches() {
 
 #[test]
 fn listeners_hear_of_each_entry_that_leaves_by_itself() {
-    let (cache, clock) = cache(50 * weight(4, 50), Mode::Lru);
+    let (cache, clock) = cache(50 * weight(4, 50), Policy::Lru);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let (again, told) = (cache.clone(), Arc::clone(&heard));
     cache.on_departure(Some(Arc::new(move |gone| {
@@ -204,8 +204,8 @@ fn sixteen_threads_never_exceed_the_limit() {
 /// A put of a size that there was no page for made a third of the cache go, until some page happened to be empty.
 #[test]
 fn a_put_of_another_size_costs_about_itself_and_a_few_pages() {
-    for mode in [Mode::Sketch, Mode::Lru] {
-        let (cache, _) = cache(16 << 20, mode);
+    for policy in [Policy::Sketch, Policy::Lru] {
+        let (cache, _) = cache(16 << 20, policy);
         let mut random = 0x9E37_79B9_97F4_A7C1_u64;
         for _ in 0..300_000 {
             random ^= random << 13;
@@ -220,7 +220,7 @@ fn a_put_of_another_size_costs_about_itself_and_a_few_pages() {
             let before = cache.stats();
             assert_eq!(cache.put(&size.to_string().into_bytes(), &vec![2; size], &priority(0)), PutResult::Inserted);
             let evicted = (before.evicted..cache.stats().evicted).count() as u64 * weight(4, 100);
-            assert!(evicted <= 2 * size as u64 + (512 << 10), "{evicted} bytes evicted for {size} in {mode:?}");
+            assert!(evicted <= 2 * size as u64 + (512 << 10), "{evicted} bytes evicted for {size} in {policy:?}");
             cache.validate().unwrap();
         }
     }
@@ -228,7 +228,7 @@ fn a_put_of_another_size_costs_about_itself_and_a_few_pages() {
 
 #[test]
 fn numbers_of_dropped_tables_are_used_again() {
-    let (cache, _) = cache(1 << 20, Mode::Sketch);
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
     let first = cache.table("first", TableOptions::default()).unwrap();
     for round in 0..70_000_u32 {
         let table = cache.table("t", TableOptions::default()).unwrap();
@@ -246,10 +246,10 @@ fn numbers_of_dropped_tables_are_used_again() {
 /// A cache of a few KiB took up to 8 MiB: a page for each size class and thread, and pages for each part of the index.
 #[test]
 fn a_small_cache_is_small() {
-    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+    for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
         for limit in [0, 1 << 12, 1 << 16, 1 << 20, 5 << 20, 8 << 20] {
             let cache =
-                Cache::with_options(&CacheOptions { max_bytes: limit, mode, ..CacheOptions::default() }).unwrap();
+                Cache::with_options(&CacheOptions { max_bytes: limit, policy, ..CacheOptions::default() }).unwrap();
             let most_memory = limit.max((8 << 20).min(limit + (5 << 20)));
             let mut random = 0x9E37_79B9_97F4_A7C1_u64;
             for key in 0..20_000_u32 {
@@ -270,7 +270,7 @@ fn a_small_cache_is_small() {
             let stats = cache.total_stats();
             // A page for each size class is half empty on average.
             let least = if limit <= 1 << 20 { limit * 8 / 10 } else { limit / 8 };
-            assert!(mode == Mode::S3Fifo || stats.bytes >= least, "{mode:?}, {limit}: {stats:?}");
+            assert!(policy == Policy::S3Fifo || stats.bytes >= least, "{policy:?}, {limit}: {stats:?}");
         }
     }
     // One value takes a page, and the index what it needs.
@@ -296,7 +296,7 @@ fn a_value_that_no_pages_can_hold_costs_nobody_else() {
 #[test]
 fn ghosts_are_within_the_limit() {
     let limit = 8 << 20;
-    let options = CacheOptions { max_bytes: limit, mode: Mode::S3Fifo, ..CacheOptions::default() };
+    let options = CacheOptions { max_bytes: limit, policy: Policy::S3Fifo, ..CacheOptions::default() };
     let cache = Cache::with_options(&options).unwrap();
     for n in 0..300_000_u32 {
         assert_eq!(cache.put(&n.to_le_bytes(), b"", &priority(0)), PutResult::Inserted);
@@ -322,13 +322,13 @@ fn ghosts_are_within_the_limit() {
 /// The table that leads to the ghosts grew with the limit beyond all bounds.
 #[test]
 fn a_limit_may_be_larger_than_any_memory() {
-    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
-        let options = CacheOptions { max_bytes: u64::MAX >> 1, mode, ..CacheOptions::default() };
+    for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
+        let options = CacheOptions { max_bytes: u64::MAX >> 1, policy, ..CacheOptions::default() };
         let cache = Cache::with_options(&options).unwrap();
         cache.put(b"k", b"value", &PutOptions::default());
         assert_eq!(get(&cache, b"k"), Some(b"value".to_vec()));
         let machine = gabion_blocks::limits::read().physical;
-        assert!(cache.total_stats().reserved_bytes < (8 << 20) + machine / 64, "{mode:?}: {:?}", cache.total_stats());
+        assert!(cache.total_stats().reserved_bytes < (8 << 20) + machine / 64, "{policy:?}: {:?}", cache.total_stats());
         cache.validate().unwrap();
     }
 }
@@ -337,8 +337,8 @@ fn a_limit_may_be_larger_than_any_memory() {
 #[test]
 fn nobody_goes_for_a_value_nearly_as_large_as_the_cache() {
     let limit = 16_u64 << 20;
-    for mode in [Mode::Sketch, Mode::Lru, Mode::S3Fifo] {
-        let cache = Cache::with_options(&CacheOptions { max_bytes: limit, mode, ..CacheOptions::default() }).unwrap();
+    for policy in [Policy::Sketch, Policy::Lru, Policy::S3Fifo] {
+        let cache = Cache::with_options(&CacheOptions { max_bytes: limit, policy, ..CacheOptions::default() }).unwrap();
         let (mut n, mut size) = (0_u64, limit - 200);
         loop {
             while cache.len() * 1000 < limit * 8 / 10 {
@@ -349,10 +349,10 @@ fn nobody_goes_for_a_value_nearly_as_large_as_the_cache() {
             if cache.put(b"large", &vec![0; size as usize], &PutOptions::default()) != PutResult::Rejected {
                 break;
             }
-            assert_eq!(cache.len(), before, "{mode:?}: refused {} bytes below the limit", limit - size);
+            assert_eq!(cache.len(), before, "{policy:?}: refused {} bytes below the limit", limit - size);
             size -= 50_000;
         }
-        assert!(size > limit / 100 * 95, "{mode:?}: {} bytes below the limit are refused", limit - size);
+        assert!(size > limit / 100 * 95, "{policy:?}: {} bytes below the limit are refused", limit - size);
         cache.validate().unwrap();
     }
 }
@@ -425,11 +425,11 @@ fn what_finds_no_place_in_the_index_gets_one_that_becomes_free() {
 /// Its old value had gone at the first try, to make room, and at the second nothing was there to be replaced.
 #[test]
 fn a_value_that_makes_room_for_its_own_new_one_is_replaced() {
-    for mode in [Mode::Fifo, Mode::Lru, Mode::S3Fifo, Mode::Sketch] {
-        let (cache, _) = cache(6000, mode);
+    for policy in [Policy::Fifo, Policy::Lru, Policy::S3Fifo, Policy::Sketch] {
+        let (cache, _) = cache(6000, policy);
         assert_eq!(cache.put(&[56], &vec![1; 519], &priority(0)), PutResult::Inserted);
         assert_eq!(cache.add(&[0], &vec![2; 2721], &priority(0)), Some(PutResult::Inserted));
-        assert_eq!(cache.put(&[56], &vec![3; 3081], &priority(0)), PutResult::Replaced, "{mode:?}");
+        assert_eq!(cache.put(&[56], &vec![3; 3081], &priority(0)), PutResult::Replaced, "{policy:?}");
         assert_eq!(get(&cache, [56]), Some(vec![3; 3081]));
         cache.validate().unwrap();
     }

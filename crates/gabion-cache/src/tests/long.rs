@@ -1,7 +1,7 @@
 //! Long values that are read from where they lie.
 
 use super::{cache, ttl};
-use crate::{Mode, PutOptions, ReadBuf, Reading, Table};
+use crate::{Policy, PutOptions, ReadBuf, Reading, Table};
 
 /// What a get gives that may leave the value where it lies, and whether it did.
 fn found(table: &Table, key: &[u8], buf: &mut ReadBuf) -> Option<(Vec<u8>, bool)> {
@@ -19,13 +19,13 @@ fn found(table: &Table, key: &[u8], buf: &mut ReadBuf) -> Option<(Vec<u8>, bool)
 #[test]
 fn long_values_are_found_whatever_the_key() {
     let mut buf = ReadBuf::new();
-    for mode in [Mode::Sketch, Mode::Lru] {
+    for policy in [Policy::Sketch, Policy::Lru] {
         for key in
             [1, 100, 500, 512, 513, 520, 600, 1016, 1017, 1024, 1100, 5000, 40_000].map(|length| vec![b'k'; length])
         {
             for length in [0, 100, 7000, 8191, 8192, 9000, 100_000, 1_000_000, (1 << 20) + 1] {
                 for options in [PutOptions::default(), ttl(9.0)] {
-                    let (cache, _) = cache(64 << 20, mode);
+                    let (cache, _) = cache(64 << 20, policy);
                     let value: Vec<u8> = (0..length).map(|at: usize| (at * 7 + at / 251) as u8).collect();
                     cache.put(&key, &value[..], &options);
                     let (read, left) = found(&cache, &key, &mut buf).unwrap();
@@ -46,7 +46,7 @@ fn long_values_are_found_whatever_the_key() {
 
 #[test]
 fn keys_that_differ_late_are_told_apart() {
-    let (cache, _) = cache(64 << 20, Mode::Sketch);
+    let (cache, _) = cache(64 << 20, Policy::Sketch);
     let (mut key, mut buf) = (vec![b'k'; 3000], ReadBuf::new());
     for at in [0, 400, 1000, 1030, 2999] {
         key[at] = b'x';
@@ -60,7 +60,7 @@ fn keys_that_differ_late_are_told_apart() {
 
 #[test]
 fn a_long_value_that_was_changed_is_not_read() {
-    let (cache, _) = cache(64 << 20, Mode::Sketch);
+    let (cache, _) = cache(64 << 20, Policy::Sketch);
     let (mut buf, mut read) = (ReadBuf::new(), Vec::new());
     for change in 0..4_u8 {
         cache.put(b"key", &vec![1; 50_000][..], &PutOptions::default());

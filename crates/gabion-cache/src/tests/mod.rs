@@ -34,13 +34,13 @@ use std::time::Duration;
 
 use crate::entry::{Layout, Times};
 use crate::key::Image;
-use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, ReadBuf, Span, Table};
+use crate::{Cache, CacheOptions, ManualClock, Policy, PutOptions, ReadBuf, Span, Table};
 
 /// A cache with one shard and a clock that stands still.
-fn cache(max_bytes: u64, mode: Mode) -> (Cache, Arc<ManualClock>) {
+fn cache(max_bytes: u64, policy: Policy) -> (Cache, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     let options =
-        CacheOptions { max_bytes, mode, shards: Some(1), clock: Some(clock.clone()), ..CacheOptions::default() };
+        CacheOptions { max_bytes, policy, shards: Some(1), clock: Some(clock.clone()), ..CacheOptions::default() };
     // Pages are never short before bytes are: see `limits` for what is so where they are.
     (Cache::with_room(&options, max_bytes.max(8 << 20)).unwrap(), clock)
 }

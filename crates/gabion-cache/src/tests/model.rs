@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{cache, get, layout, priority, weight};
-use crate::{Mode, PutResult, ReadBuf};
+use crate::{Policy, PutResult, ReadBuf};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -116,16 +116,16 @@ impl Naive {
     }
 }
 
-fn check(mode: Mode, ops: &[Op]) -> Result<(), TestCaseError> {
-    check_each(mode, ops.iter().cloned(), 1)
+fn check(policy: Policy, ops: &[Op]) -> Result<(), TestCaseError> {
+    check_each(policy, ops.iter().cloned(), 1)
 }
 
 /// Compares each result with the model's, and checks the structure after every so many steps.
-fn check_each(mode: Mode, ops: impl Iterator<Item = Op>, every: usize) -> Result<(), TestCaseError> {
+fn check_each(policy: Policy, ops: impl Iterator<Item = Op>, every: usize) -> Result<(), TestCaseError> {
     let limit = 6000;
-    let (cache, _) = cache(limit, mode);
-    let mut naive = Naive { limit, moves: mode == Mode::Lru, ..Naive::default() };
-    let exact = matches!(mode, Mode::Lru | Mode::Fifo);
+    let (cache, _) = cache(limit, policy);
+    let mut naive = Naive { limit, moves: policy == Policy::Lru, ..Naive::default() };
+    let exact = matches!(policy, Policy::Lru | Policy::Fifo);
     for (step, op) in ops.enumerate() {
         match op {
             Op::Put(key, size, p) => {
@@ -194,29 +194,29 @@ fn check_each(mode: Mode, ops: impl Iterator<Item = Op>, every: usize) -> Result
 proptest! {
     #[test]
     fn least_recently_used_is_exact(ops in vec(op(), 1..400)) {
-        check(Mode::Lru, &ops)?;
+        check(Policy::Lru, &ops)?;
     }
 
     #[test]
     fn first_in_first_out_is_exact(ops in vec(op(), 1..400)) {
-        check(Mode::Fifo, &ops)?;
+        check(Policy::Fifo, &ops)?;
     }
 
     #[test]
     fn the_default_never_serves_what_was_not_put_last(ops in vec(op(), 1..400)) {
-        check(Mode::Sketch, &ops)?;
+        check(Policy::Sketch, &ops)?;
     }
 
     #[test]
     fn neither_does_s3_fifo(ops in vec(op(), 1..400)) {
-        check(Mode::S3Fifo, &ops)?;
+        check(Policy::S3Fifo, &ops)?;
     }
 }
 
 #[test]
 fn an_index_that_grows_and_shrinks_loses_nothing() {
-    for mode in [Mode::Sketch, Mode::Lru] {
-        let (cache, _) = cache(1 << 30, mode);
+    for policy in [Policy::Sketch, Policy::Lru] {
+        let (cache, _) = cache(1 << 30, policy);
         let key = |n: u32| (n.wrapping_mul(2_654_435_761)).to_le_bytes();
         let mut count = 0_u32;
         for target in [5_000_u32, 30_000, 100, 60_000, 0, 3_000] {
@@ -239,12 +239,12 @@ fn an_index_that_grows_and_shrinks_loses_nothing() {
     }
 }
 
-/// 2 × 10⁵ operations in each mode; 10⁷ with `GABION_LONG` set.
+/// 2 × 10⁵ operations in each policy; 10⁷ with `GABION_LONG` set.
 #[test]
 fn a_long_run_keeps_to_the_model() {
     let long = std::env::var_os("GABION_LONG").is_some();
     let steps = if long { 10_000_000 } else { 200_000 };
-    for mode in [Mode::Lru, Mode::Fifo, Mode::Sketch, Mode::S3Fifo] {
+    for policy in [Policy::Lru, Policy::Fifo, Policy::Sketch, Policy::S3Fifo] {
         let mut random = 0xD1B5_4A32_D192_ED03_u64;
         let ops = std::iter::from_fn(|| {
             random ^= random << 13;
@@ -262,6 +262,6 @@ fn a_long_run_keeps_to_the_model() {
                 _ => Op::Get(key),
             })
         });
-        check_each(mode, ops.take(steps), 1000).unwrap();
+        check_each(policy, ops.take(steps), 1000).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! Values that come in several pieces.
 
 use super::{cache, get, weight};
-use crate::{Mode, PutOptions, PutResult, Value};
+use crate::{Policy, PutOptions, PutResult, Value};
 
 const LARGE: usize = 3 << 20;
 
@@ -9,8 +9,8 @@ const LARGE: usize = 3 << 20;
 fn pieces_are_one_value() {
     let options = PutOptions::default();
     let (tail, long_key) = (vec![7; LARGE], vec![b'k'; 40_000]);
-    for mode in [Mode::Sketch, Mode::Lru] {
-        let (cache, _) = cache(64 << 20, mode);
+    for policy in [Policy::Sketch, Policy::Lru] {
+        let (cache, _) = cache(64 << 20, policy);
         for key in [&b"k"[..], &long_key] {
             for pieces in [&[][..], &[&b""[..]], &[b"in ", b"", b"pieces"], &[b"head", &tail, b"", b"end", &tail]] {
                 let whole = pieces.concat();
@@ -41,8 +41,8 @@ fn pieces_are_one_value() {
 fn pieces_weigh_what_the_whole_does() {
     let options = PutOptions::default();
     let content: Vec<u8> = (0..(1 << 20) + 9).map(|at: usize| (at * 7 + at / 251) as u8).collect();
-    for mode in [Mode::Sketch, Mode::S3Fifo, Mode::Lru] {
-        let (cache, _) = cache(64 << 20, mode);
+    for policy in [Policy::Sketch, Policy::S3Fifo, Policy::Lru] {
+        let (cache, _) = cache(64 << 20, policy);
         for key in [1, 9, 500, 512, 513, 1000, 1016, 1017, 40_000].map(|length| vec![b'k'; length]) {
             for length in [1, 900, 1000, 1015, 1016, 1017, 1024, 9000, 100_003, 1 << 20, (1 << 20) + 1] {
                 let value = &content[..length];
@@ -67,7 +67,7 @@ fn pieces_weigh_what_the_whole_does() {
 #[test]
 fn room_is_made_for_pieces() {
     let (head, tail) = ([1; 100], vec![2; LARGE]);
-    let (cache, _) = cache(16 << 20, Mode::Sketch);
+    let (cache, _) = cache(16 << 20, Policy::Sketch);
     for n in 0..40_u32 {
         let pieces = [&head[..], &tail, &n.to_le_bytes()[..]];
         assert_eq!(cache.put(&n.to_le_bytes(), &pieces[..], &PutOptions::default()), PutResult::Inserted);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{get, priority};
-use crate::{Cache, CacheOptions, Mode, PutOptions, PutResult, ReadBuf, Span};
+use crate::{Cache, CacheOptions, Policy, PutOptions, PutResult, ReadBuf, Span};
 
 /// A seed of this run; a failing run is repeated with `GABION_SEED`.
 fn seed() -> u64 {
@@ -49,8 +49,8 @@ fn check(key: u32, seen: &[u8]) -> u64 {
 #[test]
 fn readers_see_whole_values_and_never_older_ones_than_before() {
     let seed = seed();
-    for mode in [Mode::Sketch, Mode::Lru, Mode::S3Fifo] {
-        let options = CacheOptions { max_bytes: 1 << 20, mode, shards: Some(4), ..CacheOptions::default() };
+    for policy in [Policy::Sketch, Policy::Lru, Policy::S3Fifo] {
+        let options = CacheOptions { max_bytes: 1 << 20, policy, shards: Some(4), ..CacheOptions::default() };
         let cache = Cache::with_options(&options).unwrap();
         let (done, hits) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{cache, get, priority, ttl, weight};
-use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, PutResult, Span, TableOptions};
+use crate::{Cache, CacheOptions, ManualClock, Policy, PutOptions, PutResult, Span, TableOptions};
 
 fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -16,7 +16,7 @@ fn idle(seconds: f64) -> PutOptions {
 
 #[test]
 fn expire_removes_all_that_is_over_to_the_millisecond() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     for millis in 0..200_u64 {
         cache.put(&millis.to_le_bytes(), b"", &ttl(millis as f64 / 1000.0));
     }
@@ -29,8 +29,8 @@ fn expire_removes_all_that_is_over_to_the_millisecond() {
 
 #[test]
 fn a_value_ends_at_its_time_and_not_later() {
-    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
-        let (cache, clock) = cache(1 << 20, mode);
+    for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
+        let (cache, clock) = cache(1 << 20, policy);
         for (at, span) in [0.05, 1.0, 900.0, 3600.0, 86_400.0 * 400.0].into_iter().enumerate() {
             cache.put(&[at as u8], b"v", &ttl(span));
         }
@@ -48,7 +48,7 @@ fn a_value_ends_at_its_time_and_not_later() {
 
 #[test]
 fn memory_of_what_expired_comes_back_beside_other_work() {
-    let (cache, clock) = cache(64 << 20, Mode::Sketch);
+    let (cache, clock) = cache(64 << 20, Policy::Sketch);
     for n in 0..20_000_u32 {
         cache.put(&n.to_le_bytes(), &[7; 100], &ttl(1.0 + f64::from(n % 100)));
     }
@@ -64,7 +64,7 @@ fn memory_of_what_expired_comes_back_beside_other_work() {
 
 #[test]
 fn all_that_is_over_goes_when_asked() {
-    let (cache, clock) = cache(64 << 20, Mode::Sketch);
+    let (cache, clock) = cache(64 << 20, Policy::Sketch);
     for n in 0..10_000_u32 {
         cache.put(&n.to_le_bytes(), b"", &if n % 2 == 0 { ttl(5.0) } else { PutOptions::default() });
     }
@@ -77,8 +77,8 @@ fn all_that_is_over_goes_when_asked() {
 
 #[test]
 fn a_use_restarts_the_idle_time_and_nothing_else() {
-    for mode in [Mode::Sketch, Mode::Lru] {
-        let (cache, clock) = cache(1 << 20, mode);
+    for policy in [Policy::Sketch, Policy::Lru] {
+        let (cache, clock) = cache(1 << 20, policy);
         let both = PutOptions { ttl: Span::Of(seconds(30.0)), ..idle(10.0) };
         cache.put(b"idle", b"1", &idle(10.0));
         cache.put(b"both", b"2", &both);
@@ -105,7 +105,7 @@ fn a_use_restarts_the_idle_time_and_nothing_else() {
 /// A get that has nothing to put off took the lock each time, because the end was not what the idle time alone would give.
 #[test]
 fn a_get_takes_no_lock_for_an_idle_time_that_something_else_ends() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     let both = PutOptions { ttl: Span::Of(seconds(30.0)), ..idle(10.0) };
     cache.put(b"k", b"v", &both);
     // Within its last seconds, after a use at each of which the end could not be put off any more.
@@ -159,7 +159,7 @@ fn touching_restarts_the_time_that_a_value_was_put_with() {
 
 #[test]
 fn a_clock_may_jump_both_ways() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     clock.set(seconds(1_000_000.0));
     cache.put(b"a", b"1", &ttl(60.0));
     clock.set(seconds(500_000.0));
@@ -179,7 +179,7 @@ fn a_clock_may_jump_both_ways() {
 
 #[test]
 fn an_absolute_end_is_a_time_of_day() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     clock.set(seconds(1000.0));
     let at = |at: f64| PutOptions { expires_at: Some(seconds(at)), ..PutOptions::default() };
     cache.put(b"soon", b"", &at(1010.0));
@@ -235,7 +235,7 @@ fn a_moment_of_its_own_takes_the_place_of_the_tables_time() {
 /// A put without an end did not ask for the time, and took an old value that was over for one that is there.
 #[test]
 fn what_is_over_is_not_there_for_any_put() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     cache.put(b"k", b"1", &ttl(1.0));
     clock.advance(seconds(2.0));
     assert_eq!(cache.add(b"k", b"2", &PutOptions::default()), Some(PutResult::Inserted));
@@ -249,7 +249,7 @@ fn what_is_over_is_not_there_for_any_put() {
 /// An entry that had no end, replaced by one of the same weight that has: in place, where there was no room for an end.
 #[test]
 fn an_end_may_come_and_go_with_each_value() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     for size in 0..200 {
         cache.put(b"k", &vec![1; size], &PutOptions::default());
         for other in size.saturating_sub(40)..size + 40 {
@@ -268,7 +268,7 @@ fn an_end_may_come_and_go_with_each_value() {
 
 #[test]
 fn less_than_a_millisecond_is_still_a_time() {
-    let (cache, clock) = cache(1 << 20, Mode::Sketch);
+    let (cache, clock) = cache(1 << 20, Policy::Sketch);
     cache.put(b"k", b"v", &ttl(0.000_1));
     assert!(get(&cache, b"k").is_some());
     clock.advance(seconds(0.001));
@@ -278,7 +278,7 @@ fn less_than_a_millisecond_is_still_a_time() {
 /// In a full cache a value that got an end was dropped, and the put said that it had replaced it.
 #[test]
 fn in_a_full_cache_values_get_ends_too() {
-    let (cache, clock) = cache(9 << 20, Mode::Lru);
+    let (cache, clock) = cache(9 << 20, Policy::Lru);
     for n in 0..90_000_u32 {
         cache.put(&n.to_le_bytes(), &[1; 100], &PutOptions::default());
     }
@@ -303,17 +303,17 @@ fn in_a_full_cache_values_get_ends_too() {
 /// A touch that gave an end to a value that had none could evict that very value, and then found no room to put it back.
 #[test]
 fn a_touch_never_costs_the_value_itself() {
-    for mode in [Mode::Sketch, Mode::Lru, Mode::Fifo, Mode::S3Fifo] {
+    for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
         for shards in [1, 16] {
             let clock: Arc<ManualClock> = Arc::default();
             let (max_bytes, clock) = (30 * weight(1, 300), Some(clock.clone() as Arc<_>));
-            let options = CacheOptions { max_bytes, mode, shards: Some(shards), clock, ..CacheOptions::default() };
+            let options = CacheOptions { max_bytes, policy, shards: Some(shards), clock, ..CacheOptions::default() };
             let cache = Cache::with_options(&options).unwrap();
             (0..30_u8).for_each(|n| assert_eq!(cache.put(&[n], &[n; 300], &priority(0)), PutResult::Inserted));
             let mut touched = 0;
             for n in (0..30_u8).cycle().take(60) {
                 if cache.contains(&[n]) {
-                    assert!(cache.touch(&[n], Span::Of(seconds(60.0))), "{mode:?}, {shards} shards, key {n}");
+                    assert!(cache.touch(&[n], Span::Of(seconds(60.0))), "{policy:?}, {shards} shards, key {n}");
                     assert_eq!(get(&cache, [n]), Some(vec![n; 300]));
                     touched += 1;
                 }
@@ -327,7 +327,7 @@ fn a_touch_never_costs_the_value_itself() {
 
 #[test]
 fn a_touch_that_finds_no_room_leaves_the_value_as_it_was() {
-    let (cache, clock) = cache(5 * weight(1, 300), Mode::Sketch);
+    let (cache, clock) = cache(5 * weight(1, 300), Policy::Sketch);
     (0..5_u8).for_each(|n| assert_eq!(cache.put(&[n], &[n; 300], &priority(i8::from(n > 0))), PutResult::Inserted));
     // Of its priority there is nobody else.
     assert!(!cache.touch(&[0], Span::Of(seconds(60.0))));
@@ -339,7 +339,7 @@ fn a_touch_that_finds_no_room_leaves_the_value_as_it_was() {
 #[test]
 fn a_value_that_fills_the_cache_can_get_an_end() {
     for size in [900, 40_000] {
-        let (cache, clock) = cache(weight(1, size) + 32, Mode::Lru);
+        let (cache, clock) = cache(weight(1, size) + 32, Policy::Lru);
         assert_eq!(cache.put(b"k", &vec![1; size], &PutOptions::default()), PutResult::Inserted);
         assert!(cache.touch(b"k", Span::Of(seconds(60.0))));
         assert_eq!(get(&cache, b"k"), Some(vec![1; size]));

@@ -2,11 +2,11 @@
 
 use super::{cache, weight};
 use crate::policy::tests::{hit_rate as alone, numbers, oltp};
-use crate::{Mode, PutOptions, ReadBuf};
+use crate::{Policy, PutOptions, ReadBuf};
 
 /// Hit rate in hundredths of a percent at so many entries.
-fn hit_rate(mode: Mode, entries: u64, trace: &[u32]) -> u64 {
-    let (cache, _) = cache(entries * weight(4, 4), mode);
+fn hit_rate(policy: Policy, entries: u64, trace: &[u32]) -> u64 {
+    let (cache, _) = cache(entries * weight(4, 4), policy);
     let mut buf = ReadBuf::new();
     for key in trace {
         let key = key.to_le_bytes();
@@ -25,8 +25,8 @@ fn hit_rate(mode: Mode, entries: u64, trace: &[u32]) -> u64 {
 const LOSS: u64 = 50;
 
 fn check(entries: u64, trace: &[u32]) {
-    assert_eq!(hit_rate(Mode::Lru, entries, trace), alone(Mode::Lru, entries, trace), "exact at {entries} entries");
-    let (own, policy) = (hit_rate(Mode::Sketch, entries, trace), alone(Mode::Sketch, entries, trace));
+    assert_eq!(hit_rate(Policy::Lru, entries, trace), alone(Policy::Lru, entries, trace), "exact at {entries} entries");
+    let (own, policy) = (hit_rate(Policy::Sketch, entries, trace), alone(Policy::Sketch, entries, trace));
     assert!(own + LOSS >= policy, "{own}, {policy} alone, at {entries} entries");
 }
 

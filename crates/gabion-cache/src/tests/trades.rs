@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{get, ttl};
 use crate::policy::tests::hit_rate as alone;
-use crate::{Cache, CacheOptions, ManualClock, Mode, PutOptions, PutResult, ReadBuf, Table, TableOptions};
+use crate::{Cache, CacheOptions, ManualClock, Policy, PutOptions, PutResult, ReadBuf, Table, TableOptions};
 
 /// A cache with one shard that may hold so many bytes, and take so much memory.
 fn cache(max_bytes: u64, room: u64) -> (Cache, Arc<ManualClock>) {
@@ -139,7 +139,7 @@ fn where_pages_are_short_the_policy_decides() {
     cache.validate().unwrap();
     let stats = cache.stats();
     let own = stats.hits * 10_000 / (stats.hits + stats.misses);
-    let policy = alone(Mode::Sketch, stats.entries, &trace);
+    let policy = alone(Policy::Sketch, stats.entries, &trace);
     assert!(own + 50 >= policy, "{own}, {policy} alone, at {} entries", stats.entries);
 }
 

@@ -4,7 +4,7 @@
 //! sizes that are freed are wanted again soon. So an owner [`without_readers`](Chunks::without_readers) keeps what it frees for
 //! a while: marked so that nobody joins it or frees it again, and entered in a table of its own, which stays in the cache.
 //!
-//! It must hardly cost memory. So a chunk is kept only where there is nothing to join it with, but for the first few; and what is
+//! It must hardly cost memory. So a chunk is kept only where there is nothing to join it with, except for the first few; and what is
 //! kept is joined when its neighbour is freed, before a page is touched for the first time, before another block is mapped, and
 //! when a second block has no chunk in use.
 

@@ -115,7 +115,7 @@ pub(crate) fn run(decoder: &mut dyn Decode, pool: &Pool, assembly: &mut Assembly
 /// Runs a library's code. `libjpeg` reports its errors by unwinding, and a library that panics on damaged bytes has found
 /// them damaged.
 fn guarded<T>(format: Format, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    // The state that `work` leaves behind is not used again, but for the rows of the assembly, which are bytes.
+    // The state that `work` leaves behind is not used again, except for the rows of the assembly, which are bytes.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(ImageError::corrupt(format, message(&*panic))))
 }
 

@@ -82,7 +82,7 @@ fn lanczos(angle: f64, sine: f64) -> f64 {
     let squared = sine * sine;
     match angle.abs() {
         PI.. => 0.0,
-        // The sine of so small an angle may be wrong in its last digits, and the weight is 1 but for less than those.
+        // The sine of so small an angle may be wrong in its last digits, and the weight is 1 except for less than those.
         ..1e-6 => 1.0,
         angle => squared * (3.0 - 4.0 * squared) / (3.0 * angle * angle),
     }

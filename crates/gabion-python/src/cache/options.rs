@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gabion_cache::{Mode, PutOptions, Span};
+use gabion_cache::{Policy, PutOptions, Span};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -86,12 +86,12 @@ pub(super) fn is_timed(options: &PutOptions) -> bool {
     options.ttl != Span::Table || options.idle != Span::Table || options.expires_at.is_some()
 }
 
-pub(super) fn mode(py: Python<'_>, policy: &str) -> PyResult<Mode> {
+pub(super) fn policy(py: Python<'_>, policy: &str) -> PyResult<Policy> {
     match policy {
-        "default" => Ok(Mode::Sketch),
-        "lru" => Ok(Mode::Lru),
-        "fifo" => Ok(Mode::Fifo),
-        "s3fifo" => Ok(Mode::S3Fifo),
+        "default" => Ok(Policy::Sketch),
+        "lru" => Ok(Policy::Lru),
+        "fifo" => Ok(Policy::Fifo),
+        "s3fifo" => Ok(Policy::S3Fifo),
         other => {
             let text = format!("policy={other:?}: pass 'default', 'lru', 'fifo' or 's3fifo'");
             Err(value_error(py, &text))

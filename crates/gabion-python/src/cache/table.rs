@@ -51,8 +51,8 @@ impl CacheTable {
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
         let codec = Codec::new(py, u64::MAX)?;
         let table = TableOptions { max_bytes: None, ttl, idle };
-        let (mode, shards) = (options::mode(py, policy)?, crate::pile::shards(py)?);
-        let settings = CacheOptions { max_bytes, mode, shards, table, ..CacheOptions::default() };
+        let (policy, shards) = (options::policy(py, policy)?, crate::pile::shards(py)?);
+        let settings = CacheOptions { max_bytes, policy, shards, table, ..CacheOptions::default() };
         let cache = Cache::with_options(&settings).map_err(|error| crate::pile::not_made(py, "cache", &error))?;
         let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
         let table = (*cache).clone();

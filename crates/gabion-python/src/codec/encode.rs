@@ -135,7 +135,7 @@ impl Drop for Encoder<'_, '_> {
     }
 }
 
-/// Appends the encoding of `obj`, but for what it leaves out if there is a place for that.
+/// Appends the encoding of `obj`, except for what it leaves out if there is a place for that.
 ///
 /// # Safety
 /// `obj` is a live object and stays so over the call.

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::decode::decode_part;
+use super::decode::{decode, decode_part};
 use super::decode_leaf::Maker;
 use super::known::Known;
 use super::layout::{Entry, Layout};
@@ -11,24 +11,36 @@ use super::object::{Doing, Own, Raise, Raised, class_name, explain, in_class, in
 use super::reader::Reader;
 use super::registry::Registry;
 use super::walk::skip;
-use super::{Codec, RawView, analyse, plan, tags};
+use super::{analyse, plan, tags};
 use crate::errors::type_error;
 use crate::ffi::{self, PyObject};
 
-/// See [`Codec::decode_fields`].
+/// Where the raw buffer of a bytes-like payload lies in its encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawView {
+    /// First byte of the buffer, counted from the start of the encoding. A multiple of 8 for `array.array`.
+    pub offset: usize,
+    /// Bytes.
+    pub len: usize,
+    /// `array.array` type code, or `B` for `bytes` and `bytearray`.
+    pub format: u8,
+}
+
+/// See [`Codec::decode_fields`](super::Codec::decode_fields).
 pub fn decode_fields<'py>(
-    codec: &Codec,
     py: Python<'py>,
+    registry: &Registry,
     bytes: &[u8],
     names: &[Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let found = Known::get(py).and_then(|known| Search { py, known, registry: &codec.registry, bytes }.find(names));
-    match found {
-        Ok(Some(found)) => return tuple(py, found),
-        Ok(None) => {}
+    let found =
+        Known::get(py).and_then(|known| Search { py, known, registry, bytes }.find(names).map(|found| (known, found)));
+    let known = match found {
+        Ok((_, Some(found))) => return tuple(py, found),
+        Ok((known, None)) => known,
         Err(Raised) => return Err(explain(py, Doing::RebuildPart)),
-    }
-    let whole = codec.decode(py, bytes)?;
+    };
+    let whole = decode(py, registry, known, bytes).map_err(|Raised| explain(py, Doing::Rebuild))?;
     match names.iter().map(|name| field(&whole, name)).collect::<Raise<Vec<_>>>() {
         Ok(values) => tuple(py, values),
         Err(Raised) => Err(PyErr::fetch(py)),
@@ -36,8 +48,8 @@ pub fn decode_fields<'py>(
 }
 
 /// A field of an object that was built.
-fn field(whole: &Py<PyAny>, name: &Bound<'_, PyAny>) -> Raise<Own> {
-    let (py, whole, name) = (name.py(), whole.as_ptr(), name.as_ptr());
+fn field(whole: &Own, name: &Bound<'_, PyAny>) -> Raise<Own> {
+    let (py, whole, name) = (name.py(), whole.ptr(), name.as_ptr());
     // SAFETY: both are held; a new reference or null with an error.
     unsafe {
         if ffi::PyDict_Check(whole) == 0 {
@@ -268,7 +280,7 @@ fn same(left: *mut PyObject, right: *mut PyObject) -> Raise<bool> {
     }
 }
 
-/// See [`Codec::raw_view`].
+/// See [`Codec::raw_view`](super::Codec::raw_view).
 pub fn raw_view(bytes: &[u8]) -> Option<RawView> {
     let (&format, &tag) = (bytes.first()?, bytes.get(1)?);
     if format != tags::FORMAT || !matches!(tag, tags::BYTES | tags::BYTEARRAY | tags::ARRAY) {

@@ -10,7 +10,7 @@
 //! `known`, `numpy`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known
 //! about classes), `apart`, `encode`, `datetime`, `encode_leaf`, `encode_container`, `encode_array`, `encode_object`, `reduce`
 //! (out), `decode_leaf`, `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `walk`, `decode_long` (one
-//! copy less), `fields` (parts of an object), `python` (for tests).
+//! copy less), `fields` (parts of an object), `codec` (all of it, for owners), `python` (for tests).
 //!
 //! What holds: a value's bytes start with its tag and say where it ends, without knowledge of what surrounds it; a
 //! reference leads to an earlier position; nothing in an encoding is an address.
@@ -58,175 +58,12 @@ mod rebuild;
 mod walk;
 mod decode_long;
 mod fields;
+#[expect(clippy::module_inception, reason = "the room's own calls")]
+mod codec;
 mod python;
 
 pub(crate) use apart::Apart;
+pub use codec::Codec;
 pub(crate) use object::Own;
 pub(crate) use python::register;
 pub(crate) use quick::{is_ascii, small as small_int, two_digits as two_digit_int};
-
-use gabion_pile::Long;
-use pyo3::PyTraverseError;
-use pyo3::gc::PyVisit;
-use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-
-use decode_leaf::Maker;
-use known::Known;
-use object::{Doing, Raised};
-use registry::Registry;
-
-use crate::ffi;
-
-/// Encodes and decodes object graphs; remembers the classes that it met. Any number of threads may use one at once.
-///
-/// It holds references to classes and functions: an owner must pass on [`Codec::traverse`] and [`Codec::clear`].
-pub struct Codec {
-    registry: Registry,
-}
-
-/// Where the raw buffer of a bytes-like payload lies in its encoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RawView {
-    /// First byte of the buffer, counted from the start of the encoding. A multiple of 8 for `array.array`.
-    pub offset: usize,
-    /// Bytes.
-    pub len: usize,
-    /// `array.array` type code, or `B` for `bytes` and `bytearray`.
-    pub format: u8,
-}
-
-impl Codec {
-    /// A codec that knows no class yet, for an owner that has no room for encodings of more than `most` bytes: what code of
-    /// an object's goes on to give beyond that is refused. The first one finds what all of them need of the interpreter, for
-    /// which it imports modules.
-    ///
-    /// # Errors
-    /// Those of the imports.
-    pub fn new(py: Python<'_>, most: u64) -> PyResult<Codec> {
-        // The short ways of encoding rely on it.
-        Known::get(py).map_err(|Raised| PyErr::fetch(py))?;
-        Ok(Codec { registry: Registry::new(most) })
-    }
-
-    /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.
-    ///
-    /// # Errors
-    /// `LimitError` when the owner cannot have room for it; `CodecError` when the object cannot be stored, with what the
-    /// interpreter raised as the cause; whatever else its own code raises.
-    ///
-    /// # Safety
-    /// `obj` is a live object and stays so over the call.
-    #[inline]
-    pub unsafe fn encode(&self, py: Python<'_>, obj: *mut ffi::PyObject, out: &mut Vec<u8>) -> PyResult<()> {
-        // SAFETY: as the caller promised.
-        unsafe { self.encode_apart(py, obj, out, None) }
-    }
-
-    /// As [`Codec::encode`], but long values are left out, for [`Apart::pieces`] to put them in again. What they belong to is
-    /// not to change before that.
-    ///
-    /// # Errors
-    /// As [`Codec::encode`].
-    ///
-    /// # Safety
-    /// As [`Codec::encode`].
-    #[inline]
-    pub unsafe fn encode_apart(
-        &self,
-        py: Python<'_>,
-        obj: *mut ffi::PyObject,
-        out: &mut Vec<u8>,
-        mut apart: Option<&mut Apart>,
-    ) -> PyResult<()> {
-        // SAFETY: as the caller promised.
-        if unsafe { quick::alone(obj, out, apart.as_deref_mut()) } {
-            return Ok(());
-        }
-        let _use = self.registry.begin_use();
-        let result = Known::get(py).and_then(|known| {
-            self.registry.check_reducers(known);
-            // SAFETY: as the caller promised.
-            unsafe { encode::encode(py, &self.registry, known, obj, (out, apart)) }
-        });
-        result.map_err(|Raised| object::explain(py, Doing::Store(obj)))
-    }
-
-    /// The object that `bytes` encode, built anew.
-    ///
-    /// # Errors
-    /// `CodecError` when the bytes are damaged, or with the cause when a stored class cannot build its object; whatever else its
-    /// code raises.
-    #[inline]
-    pub fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
-        let _use = self.registry.begin_use();
-        let result = Known::get(py).and_then(|known| decode::decode(py, &self.registry, known, bytes));
-        match result {
-            // SAFETY: an owned reference.
-            Ok(value) => Ok(unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }.unbind()),
-            Err(Raised) => Err(object::explain(py, Doing::Rebuild)),
-        }
-    }
-
-    /// As [`Codec::decode`], for a payload that still lies where it is stored: what it holds is copied once, to where it stays.
-    /// `None` when it is not one value of a kind for which that can be done, or changed meanwhile.
-    ///
-    /// # Errors
-    /// As [`Codec::decode`].
-    pub fn decode_long(&self, py: Python<'_>, long: &Long<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let _use = self.registry.begin_use();
-        let result = Known::get(py).and_then(|known| {
-            let maker = Maker { py, known, registry: &self.registry, ready: None };
-            decode_long::decode_long(maker, long)
-        });
-        match result {
-            // SAFETY: an owned reference.
-            Ok(value) => Ok(value.map(|value| unsafe { Bound::from_owned_ptr(py, value.into_ptr()) }.unbind())),
-            Err(Raised) => Err(object::explain(py, Doing::Rebuild)),
-        }
-    }
-
-    /// Some fields of the object that `bytes` encode: slots, attributes, items of a named tuple by name, values of a
-    /// dict by key. Fields that are not asked for are skipped where their encoding allows it; else the whole is built.
-    ///
-    /// # Errors
-    /// As [`Codec::decode`]; `AttributeError` or `KeyError` for a field that is not there.
-    pub fn decode_fields<'py>(
-        &self,
-        py: Python<'py>,
-        bytes: &[u8],
-        names: &[Bound<'py, PyAny>],
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let _use = self.registry.begin_use();
-        fields::decode_fields(self, py, bytes, names)
-    }
-
-    /// Where the buffer of an encoded `bytes`, `bytearray` or `array.array` lies; `None` for anything else.
-    pub fn raw_view(bytes: &[u8]) -> Option<RawView> {
-        fields::raw_view(bytes)
-    }
-
-    /// Layouts, classes and functions that have a number.
-    pub fn type_count(&self) -> usize {
-        self.registry.len()
-    }
-
-    /// For the owner's `__traverse__`.
-    ///
-    /// # Errors
-    /// What `visit` reports.
-    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.registry.traverse(visit)
-    }
-
-    /// For an owner that needs nothing of this any more: drops what was learnt of classes, now or when the last call on another
-    /// thread, or around this one, has ended. Without the interpreter's lock, it goes with the codec.
-    pub fn end(&self) {
-        self.registry.end();
-    }
-
-    /// For the owner's `__clear__`: nobody may be encoding or decoding.
-    pub fn clear(&self) {
-        self.registry.clear();
-    }
-}

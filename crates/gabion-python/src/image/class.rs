@@ -538,7 +538,7 @@ impl Image {
         self.open_picture(py).map(|_| export::DEVICE)
     }
 
-    /// A DLPack capsule of a contiguous image: rows, columns and, but for grey, channels, of uint8. With copy=True of a
+    /// A DLPack capsule of a contiguous image: rows, columns and, except for grey, channels, of uint8. With copy=True of a
     /// copy. BufferError for another device or a stream, and for an image in several blocks.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__(

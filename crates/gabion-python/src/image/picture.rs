@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::refusal;
 use crate::memory::{Place, Record, record};
 
-/// An image whose memory stays where it is: nobody has it but for reading and for `write`, which moves no pixels.
+/// An image whose memory stays where it is: nobody has it except for reading and for `write`, which moves no pixels.
 /// Equations: the places are those of the image's parts, in their order; `shape` is rows, columns, channels and `strides`
 /// their distances in bytes, as if all lay in one piece.
 pub(super) struct Picture {

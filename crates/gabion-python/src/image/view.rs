@@ -74,7 +74,7 @@ impl Rows {
     }
 }
 
-/// Fills a buffer with the whole picture: rows, columns and, but for grey, channels, of bytes.
+/// Fills a buffer with the whole picture: rows, columns and, except for grey, channels, of bytes.
 ///
 /// # Safety
 /// `view` is a structure of the interpreter's to fill, `owner` the object that was asked.

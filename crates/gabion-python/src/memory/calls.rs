@@ -221,7 +221,7 @@ fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
 }
 
 /// Give idle memory back to the system: what neither this trim period nor the last one needed, or with all=True
-/// everything that is idle, but for free pieces below 16 KiB of blocks that are partly in use. Returns the bytes given
+/// everything that is idle, except for free pieces below 16 KiB of blocks that are partly in use. Returns the bytes given
 /// back. Larger free pieces of such blocks stay mapped, without memory, and count as idle. The pool does the former by
 /// itself, too.
 #[pyfunction]

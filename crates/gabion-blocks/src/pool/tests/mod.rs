@@ -1,4 +1,29 @@
 //! The pool's own tests: one file for each of its promises.
+//!
+//! The test cases of `ImageSharp`'s allocator and their counterparts here. Numbers count its cases in the order of its files.
+//!
+//! | cases | about | counterpart |
+//! |---|---|---|
+//! | 1–9, 13 | rent, return, capacity, no aliasing, same buffers again | `sizes.rs`, `model.rs`; over capacity is served, not refused: `groups.rs`: `many_groups_beyond_the_pool_are_served` |
+//! | 10, 11, 28, 29 | release really frees, and only what is idle | `trimming.rs`: `trimming_takes_all_that_is_idle_and_nothing_else` |
+//! | 12 | thread safety, fill patterns intact | `tests/pool_stress.rs` |
+//! | 14–16 | trimming by timer, of several pools, under load | `trimming.rs` |
+//! | 17, 18, 44–58 | length, clean memory, read and write, the same span | `sizes.rs`; indexing and pinning are the language's |
+//! | 19, 24, 133, 134, 137 | sizes of segments | `groups.rs`: `parts_are_as_long_as_rows_allow`; long rows are served |
+//! | 20, 25 | beyond the pool's limit | `groups.rs`, `limits.rs`: `the_pool_keeps_no_more_than_it_may` |
+//! | 21, 22, 34–38 | limits of one request, absurd sizes | `limits.rs`: `one_request_is_limited_to_the_byte`; `sizes.rs`: `absurd_sizes_are_refused` |
+//! | 26, 27, 135 | memory comes back with its content; clean | `sizes.rs`: `what_an_earlier_user_wrote_is_seen_unless_clean_is_asked_for` |
+//! | 30–33, 42, 60, 62, 64, 77 | finalizers | no finalizers in Rust; a drop cannot be missed. The Python package tests collection |
+//! | 39–41, 72, 73 | the total limit is released, and counted once | `model.rs` checks it after each step |
+//! | 43 | 3 GB group | limits are 64-bit throughout; `groups.rs`: `nonsense_is_refused` |
+//! | 59, 80 | counts return to zero | `arenas.rs`: `figures_of_the_arenas_add_up` |
+//! | 61, 63, 65, 66, 68, 76 | released once, references keep memory | ownership: `Buffer` is not `Clone`; `groups.rs`: `a_part_of_a_group_may_outlive_it` |
+//! | 67, 69–71, 74, 75, 78, 79, 81, 82 | kinds of buffers beside the pool's | one kind here |
+//! | 83–127 | images in two dimensions | rows: `groups.rs`: `every_row_is_whole_and_can_be_written`; the rest belongs to images |
+//! | 128–132, 142–153 | walking groups by index, copying, views | slices and iterators of the language |
+//! | 136 | around the pool's limit | `limits.rs`: `the_total_is_limited_to_the_page` |
+//! | 138 | the allocator is asked as expected | the twin of the system counts mappings: `groups.rs` |
+//! | 139–141 | validity of groups | the compiler |
 
 mod arenas;
 mod cuts;

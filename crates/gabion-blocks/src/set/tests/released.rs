@@ -233,7 +233,7 @@ fn blocks_go_back_with_what_is_released_in_them() {
     let pool = set.pool().clone();
     drop(set);
     let stats = pool.stats();
-    assert_eq!((stats.idle, stats.held, stats.held_idle), (2 * BLOCK, 0, 0), "but for the one with holes");
+    assert_eq!((stats.idle, stats.held, stats.held_idle), (2 * BLOCK, 0, 0), "except for the one with holes");
     pool.validate().unwrap();
     drop(pool);
     assert_eq!(twin.mapped(), 0);

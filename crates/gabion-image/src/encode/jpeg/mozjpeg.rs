@@ -8,7 +8,8 @@ use mozjpeg::qtable::{AnnexK_Chroma, AnnexK_Luma};
 use mozjpeg::{ColorSpace, Compress, Marker};
 
 use super::{SaveOptions, metadata, padded_samples};
-use crate::encode::{PROFILE_PART, Subsampling};
+use crate::encode::Subsampling;
+use crate::encode::check::PROFILE_PART;
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;

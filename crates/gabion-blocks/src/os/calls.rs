@@ -1,0 +1,67 @@
+//! The calls on the system that this process runs on.
+
+use super::door::Os;
+#[cfg(miri)]
+use super::language;
+use super::{fence, first, unix};
+
+/// In a child that was just forked: has `told` called when the thread that it began with ends, in this child and in its own.
+pub(crate) fn watch_first_thread(told: fn()) {
+    first::watch(told);
+}
+
+/// Whether the thread that this process was forked with has ended. Threads of gabion's own end then, and none begins: they
+/// would keep a process that has nothing else to do. False in a process that is no fork.
+pub fn first_thread_has_ended() -> bool {
+    first::has_ended()
+}
+
+/// Runs `begin`, which begins a thread of gabion's own, so that no signal ever reaches that thread but what its own
+/// instructions raise. Otherwise it would take the signals of a program that blocks them, to ask for them by `sigwait`
+/// or `signalfd`, and most of these would end the process.
+pub fn out_of_signals_reach<R>(begin: impl FnOnce() -> R) -> R {
+    unix::out_of_signals_reach(begin)
+}
+
+/// Whether [`heavy_fence`] works here. The first call finds out.
+pub(crate) fn can_fence_heavily() -> bool {
+    fence::can_fence_heavily()
+}
+
+/// Has every thread of this process pass a full fence, wherever it is. Some microseconds; the other side of
+/// [`light_fence`].
+///
+/// Only to be called after [`can_fence_heavily`] said yes.
+pub(crate) fn heavy_fence() {
+    fence::heavy_fence();
+}
+
+/// A fence against the compiler only: together with another thread's [`heavy_fence`] as strong as a full fence in both.
+#[inline]
+pub(crate) fn light_fence() {
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// The processor time that this thread has used.
+pub(crate) fn thread_time() -> std::time::Duration {
+    unix::thread_time()
+}
+
+/// Time since some moment before the process began. It never goes back.
+pub fn steady_time() -> std::time::Duration {
+    unix::steady_time()
+}
+
+/// As [`steady_time`], but as it was at the system's last tick, some milliseconds ago: several times cheaper, and it does
+/// not make the processor wait for what it is at.
+pub fn steady_time_roughly() -> std::time::Duration {
+    unix::steady_time_roughly()
+}
+
+/// The operating system that this process runs on.
+pub fn system() -> &'static dyn Os {
+    #[cfg(not(miri))]
+    return &unix::Unix;
+    #[cfg(miri)]
+    &language::Language
+}
