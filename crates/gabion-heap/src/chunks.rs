@@ -20,6 +20,7 @@
 
 mod bins;
 mod tray;
+mod charge;
 mod blocks;
 mod validate;
 
@@ -28,7 +29,7 @@ mod tests;
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use gabion_blocks::{Block, BlockError, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, WORDS_PER_PAGE, try_box};
+use gabion_blocks::{Block, BlockError, WORDS_PER_BLOCK, try_box};
 
 use crate::class::BLOCK_HEADER_WORDS;
 use crate::descriptor::ORDINAL_WORD;
@@ -36,6 +37,7 @@ use crate::error::HeapError;
 use crate::ground::Ground;
 use crate::loc::Loc;
 use bins::{Bins, whole_bin};
+use charge::Part;
 use tray::Tray;
 
 const FIRST: usize = BLOCK_HEADER_WORDS + 1;
@@ -62,10 +64,10 @@ const LENGTH: u64 = USED - 1;
 struct ChunkBlock {
     /// [`NO_BLOCK`] when the ordinal is vacant.
     number: u32,
-    /// Pages that have been handed out at least once since the block was last given back; they count in the budget.
-    touched: usize,
-    /// Pages that were written to: those, and the next where the links of what is free behind them stand in it.
-    reached: usize,
+    /// Pages that count in the budget, a bit each: all that a used chunk lies in, and free ones until they are given up.
+    charged: u64,
+    /// Pages that are there to be written to: those, and those that hold tag, links or length of what is free.
+    reached: u64,
     /// Chunks in use.
     live: u32,
     /// True while the block's memory is given back.
@@ -89,7 +91,9 @@ pub struct Chunks {
     grown: bool,
     /// All that is free in blocks in use, except for what is on the tray.
     bins: Bins,
-    touched_pages: u64,
+    charged_pages: u64,
+    /// Charged pages that lie wholly inside of what is in the bins: they can be given up.
+    idle_pages: u64,
     /// Blocks without a chunk in use that are kept warm.
     empty: usize,
     /// Of owners whose blocks nobody reads.
@@ -117,17 +121,6 @@ fn ordinal_of(block: Block<'_>) -> usize {
 fn stands(at: usize, tag: u64, state: u64) -> bool {
     let length = (tag & LENGTH) as usize;
     tag & (USED | LEFT | KEPT) == state && length >= LEAST_WORDS && at + length <= END
-}
-
-/// How many of a block's pages are written to when a chunk is taken that ends before word `end`: the tag and the links of what is
-/// free behind it may stand in the next page.
-fn reach(end: usize) -> usize {
-    (end + LEAST_WORDS - 1).div_ceil(WORDS_PER_PAGE).min(PAGES_PER_BLOCK)
-}
-
-/// The first so many pages of a block, a bit each.
-fn pages_below(count: usize) -> u64 {
-    u64::MAX.checked_shr((PAGES_PER_BLOCK - count) as u32).unwrap_or(0)
 }
 
 /// How long a chunk with room for `words` words is.
@@ -161,7 +154,8 @@ impl Chunks {
             leave: false,
             grown: false,
             bins: Bins::new(),
-            touched_pages: 0,
+            charged_pages: 0,
+            idle_pages: 0,
             empty: 0,
             tray: None,
         }
@@ -219,10 +213,12 @@ impl Chunks {
             return Ok(kept);
         }
         let search = search_for(length, align);
-        let free = self.find(ground, search)?;
-        let block = ground.blocks.block(free.number()).expect("a block of this heap");
-        self.touch(ground, block, free.word() + search)?;
-        Ok((block, self.cut(ground, block, free, length, align)))
+        let part = |free: Loc| Part::of(ground, free, length, align);
+        let mut chosen = part(self.find(ground, search)?);
+        if let Err(full) = self.pay(ground, &chosen) {
+            chosen = self.within_budget(ground, search, chosen, part).ok_or(full)?;
+        }
+        Ok((chosen.block, self.cut(ground, &chosen)))
     }
 
     /// As [`Chunks::take`], if that needs no memory that was not touched yet. Otherwise nothing is changed.
@@ -235,28 +231,24 @@ impl Chunks {
         if let Some(kept) = self.take_kept(ground, length) {
             return Some(kept);
         }
-        let free = self.bins.first_fit(length).filter(|&free| self.is_touched(ground, free, length))?;
-        let block = ground.blocks.block(free.number())?;
-        Some((block, self.cut(ground, block, free, length, ROOM_ALIGN)))
+        let part = Part::of(ground, self.bins.first_fit(length)?, length, ROOM_ALIGN);
+        self.is_ready(&part).then(|| (part.block, self.cut(ground, &part)))
     }
 
-    /// Takes a chunk of `length` words, whose room begins at a multiple of `align` words, out of a free one that has enough.
-    /// Returns the word after its tag.
-    fn cut(&mut self, ground: Ground<'_>, block: Block<'_>, free: Loc, length: usize, align: usize) -> Loc {
+    /// Takes a part of a free chunk whose pages are paid for. Returns the word after its tag.
+    fn cut(&mut self, ground: Ground<'_>, part: &Part<'_>) -> Loc {
+        let &Part { block, free, whole, front, length } = part;
         self.count_in(block);
-        let at = free.word();
-        let whole = (block.word(at).load(Relaxed) & LENGTH) as usize;
-        self.bins.remove(ground, free, whole);
-        let front = front(at, align);
-        let (own, left) = (at + front, whole - front);
+        self.unbin(ground, block, free, whole);
+        self.open(ground, part);
+        let (own, left) = (free.word() + front, whole - front);
         let flags = USED | if front > 0 { PREVIOUS_FREE } else { 0 };
-        if left - length >= LEAST_REMAINDER {
+        if length < left {
             self.make_free(ground, Loc::new(free.number(), own + length), left - length);
-            block.word(own).store(length as u64 | flags, Release);
         } else {
             block.word(own + left).fetch_and(!PREVIOUS_FREE, Relaxed);
-            block.word(own).store(left as u64 | flags, Release);
         }
+        block.word(own).store(length as u64 | flags, Release);
         if front > 0 {
             self.make_free(ground, free, front);
         }
@@ -270,28 +262,36 @@ impl Chunks {
         let at = chunk.word() - 1;
         let old = (block.word(at).load(Relaxed) & LENGTH) as usize;
         let least = length_for(words);
-        let next = self.open_up(ground, block, Loc::new(chunk.number(), at + old), least.saturating_sub(old));
-        let whole = old + (next & LENGTH) as usize;
-        if next & USED != 0 || least > whole || least <= old || self.touch(ground, block, at + least).is_err() {
-            return least <= old;
+        if least <= old {
+            return true;
         }
-        self.bins.remove(ground, Loc::new(chunk.number(), at + old), whole - old);
-        let length = if whole - least >= LEAST_REMAINDER { least } else { whole };
-        if length < whole {
-            self.make_free(ground, Loc::new(chunk.number(), at + length), whole - length);
+        let behind = Loc::new(chunk.number(), at + old);
+        let next = self.open_up(ground, block, behind, least - old);
+        if next & USED != 0 || (next & LENGTH) as usize + old < least {
+            return false;
+        }
+        let part = Part::of(ground, behind, least - old, ROOM_ALIGN);
+        if self.pay(ground, &part).is_err() {
+            return false;
+        }
+        self.unbin(ground, block, behind, part.whole);
+        self.open(ground, &part);
+        if part.length < part.whole {
+            self.make_free(ground, Loc::new(chunk.number(), at + old + part.length), part.whole - part.length);
         } else {
-            block.word(at + whole).fetch_and(!PREVIOUS_FREE, Relaxed);
+            block.word(at + old + part.whole).fetch_and(!PREVIOUS_FREE, Relaxed);
         }
         // Release: commits. A sum, because the flags beside the length stay.
-        block.word(at).fetch_add((length - old) as u64, Release);
+        block.word(at).fetch_add(part.length as u64, Release);
         true
     }
 
     /// A free chunk of at least `search` words. Adds a block where there is none.
     fn find(&mut self, ground: Ground<'_>, search: usize) -> Result<Loc, HeapError> {
         let mut found = self.bins.first_fit(search);
-        // Rather than memory that was never touched, what waits on the tray for other sizes.
-        if self.tray.is_some() && found.is_none_or(|free| !self.is_touched(ground, free, search)) {
+        // Rather than memory that is not charged, what waits on the tray for other sizes.
+        let is_ready = |free| self.is_ready(&Part::of(ground, free, search, ROOM_ALIGN));
+        if self.tray.is_some() && !found.is_some_and(is_ready) {
             self.empty_tray(ground);
             found = self.bins.first_fit(search);
         }
@@ -423,13 +423,13 @@ impl Chunks {
         let next_tag = block.word(at + length).load(Relaxed);
         if next_tag & USED == 0 {
             let next_length = (next_tag & LENGTH) as usize;
-            self.bins.remove(ground, Loc::new(chunk.number(), at + length), next_length);
+            self.unbin(ground, block, Loc::new(chunk.number(), at + length), next_length);
             length += next_length;
         }
         if block.word(at).load(Relaxed) & PREVIOUS_FREE != 0 {
             let previous = block.word(at - 1).load(Relaxed) as usize;
             at -= previous;
-            self.bins.remove(ground, Loc::new(chunk.number(), at), previous);
+            self.unbin(ground, block, Loc::new(chunk.number(), at), previous);
             length += previous;
         }
         // Two free chunks never touch, so the chunk before a free one is used.
@@ -442,6 +442,7 @@ impl Chunks {
         let block = ground.blocks.block(at.number()).expect("a block of this heap");
         let word = at.word();
         self.bins.insert(ground, block, at, length);
+        self.idle_pages += self.idle_in(block, word, length);
         block.word(word + length - 1).store(length as u64, Relaxed);
         // One step, because the follower may be left at the same moment; and none where its flag is set, as it is when only the
         // beginning of what was free was taken: the owner alone changes it.
@@ -453,35 +454,10 @@ impl Chunks {
         block.word(word).store(length as u64, Release);
     }
 
-    /// Whether all pages were charged that are written to when a chunk of `length` words is cut off from `free`.
-    fn is_touched(&self, ground: Ground<'_>, free: Loc, length: usize) -> bool {
-        let block = ground.blocks.block(free.number()).expect("a block of this heap");
-        reach(free.word() + length) <= self.blocks[ordinal_of(block)].touched
-    }
-
-    /// Charges the pages up to word `end` of a block that were not charged yet.
-    fn touch(&mut self, ground: Ground<'_>, block: Block<'_>, end: usize) -> Result<(), HeapError> {
-        let ordinal = ordinal_of(block);
-        let pages = end.div_ceil(WORDS_PER_PAGE);
-        let entry = &mut self.blocks[ordinal];
-        if pages > entry.touched {
-            ground.budget.take(((pages - entry.touched) * PAGE_BYTES) as u64)?;
-        }
-        let reach = reach(end);
-        if reach > entry.reached {
-            ground.blocks.claim(entry.number, pages_below(reach) & !pages_below(entry.reached));
-            entry.reached = reach;
-            ground.blocks.fit(ground.budget.room());
-        }
-        if pages > entry.touched {
-            self.touched_pages += (pages - entry.touched) as u64;
-            entry.touched = pages;
-            if pages == PAGES_PER_BLOCK {
-                self.grown = true;
-                ground.blocks.note_touched(entry.number);
-            }
-        }
-        Ok(())
+    /// Takes a free chunk of `length` words out of its bin.
+    fn unbin(&mut self, ground: Ground<'_>, block: Block<'_>, at: Loc, length: usize) {
+        self.idle_pages -= self.idle_in(block, at.word(), length);
+        self.bins.remove(ground, at, length);
     }
 
     /// Blocks that were taken so far, without those that were taken off.
@@ -489,8 +465,8 @@ impl Chunks {
         (self.blocks.len() - self.vacant.len()) as u64
     }
 
-    /// Touched pages, and free words in blocks in use.
+    /// Charged pages, and free words in blocks in use.
     pub fn counts(&self) -> (u64, u64) {
-        (self.touched_pages, self.bins.words())
+        (self.charged_pages, self.bins.words())
     }
 }

@@ -42,7 +42,18 @@ impl Heap {
     /// [`HeapError::Blocks`] when the budget or the system does not give another page.
     #[inline(always)]
     pub fn take_slot<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
-        self.slots.take(ground, class)
+        self.slots.take(ground, class).or_else(|full| {
+            self.yield_pages(ground, full)?;
+            self.slots.take(ground, class)
+        })
+    }
+
+    /// Has chunks give up pages in which nothing is left, for slots that the budget had none for. The error stands where there are
+    /// none.
+    #[cold]
+    #[inline(never)]
+    fn yield_pages(&mut self, ground: Ground<'_>, full: HeapError) -> Result<(), HeapError> {
+        if self.chunks.give_idle(ground) > 0 { Ok(()) } else { Err(full) }
     }
 
     /// As [`Heap::take_slot`], if the class has a slot at hand without a look at another word of a page's bitmap: all but one
@@ -57,7 +68,10 @@ impl Heap {
     /// # Errors
     /// As [`Heap::take_slot`].
     pub fn take_body<'a>(&mut self, ground: Ground<'a>, class: usize) -> Result<(Block<'a>, Loc), HeapError> {
-        self.slots.take_body(ground, class)
+        self.slots.take_body(ground, class).or_else(|full| {
+            self.yield_pages(ground, full)?;
+            self.slots.take_body(ground, class)
+        })
     }
 
     /// Takes back the body of a slot whose head is taken.
@@ -125,7 +139,7 @@ impl Heap {
     /// Gives up what is kept warm for the next taker, so that its budget can serve another purpose.
     pub fn release_warm(&mut self, ground: Ground<'_>) {
         self.slots.release_active(ground);
-        self.chunks.trim(ground);
+        self.chunks.release_warm(ground);
     }
 
     /// Leaves it to the pool how long all pages and chunk blocks stay warm of which nothing is taken.

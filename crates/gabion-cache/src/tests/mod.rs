@@ -20,6 +20,8 @@ mod model;
 
 mod pieces;
 
+mod room;
+
 mod stress;
 
 mod time;

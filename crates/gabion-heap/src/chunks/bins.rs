@@ -70,6 +70,22 @@ impl Bins {
         self.first[bin].checked_sub(1).map(Loc::from_bits)
     }
 
+    /// The chunks of a bin and of all behind it, with their lengths.
+    pub fn from<'a>(&'a self, ground: Ground<'a>, bin: usize) -> impl Iterator<Item = (Loc, usize)> + 'a {
+        let next_bin = move |bin: &usize| self.first_filled(*bin + 1);
+        std::iter::successors(self.first_filled(bin), next_bin).flat_map(move |bin| {
+            let place = |link: u64| link.checked_sub(1).map(Loc::from_bits);
+            std::iter::successors(place(self.first[bin]), move |at| {
+                let (block, word) = led_to(ground, at.bits() + 1);
+                place(block.word(word + NEXT).load(Relaxed))
+            })
+            .map(move |at| {
+                let (block, word) = led_to(ground, at.bits() + 1);
+                (at, (block.word(word).load(Relaxed) & LENGTH) as usize)
+            })
+        })
+    }
+
     fn first_filled(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
         let mut bits = self.filled.get(word)? & (u64::MAX << (from % 64));

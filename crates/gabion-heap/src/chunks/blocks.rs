@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, make_room};
 
 use super::bins::{Bins, bin_of};
-use super::{ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, ROOM_ALIGN, Tray, USED, ordinal_of, pages_below};
+use super::{ChunkBlock, Chunks, END, FIRST, LENGTH, NO_BLOCK, ROOM_ALIGN, Tray, USED, ordinal_of};
 use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
@@ -42,7 +42,7 @@ impl Chunks {
         let in_use = self.blocks.iter().filter(|entry| !entry.spare).map(|entry| entry.number);
         let block = first.into_iter().chain(in_use).filter_map(|number| ground.blocks.block(number)).find(is_empty)?;
         let ordinal = ordinal_of(block);
-        self.bins.remove(ground, Loc::new(block.number(), FIRST), END - FIRST);
+        self.unbin(ground, block, Loc::new(block.number(), FIRST), END - FIRST);
         self.empty -= 1;
         self.close(ground, ordinal);
         self.blocks[ordinal].number = NO_BLOCK;
@@ -58,9 +58,10 @@ impl Chunks {
         } else {
             self.map_block(ground)?
         };
-        (self.blocks[ordinal].spare, self.blocks[ordinal].live) = (false, 0);
-        let number = self.blocks[ordinal].number;
-        // The others are claimed when they are touched.
+        let entry = &mut self.blocks[ordinal];
+        (entry.spare, entry.live, entry.reached) = (false, 0, ENDS);
+        let number = entry.number;
+        // The others are claimed when something is written to them.
         ground.blocks.claim(number, ENDS);
         let block = ground.blocks.block(number).expect("a block of this heap");
         block.word(SHARD_WORD).store(u64::from(self.shard), Relaxed);
@@ -86,7 +87,7 @@ impl Chunks {
         let (number, _) = if own { ground.blocks.map_as(!self.grown) } else { ground.blocks.map() }?;
         let ordinal = self.vacant.pop().unwrap_or(self.blocks.len());
         if ordinal == self.blocks.len() {
-            self.blocks.push(ChunkBlock { number, touched: 0, reached: 0, live: 0, spare: true });
+            self.blocks.push(ChunkBlock { number, charged: 0, reached: 0, live: 0, spare: true });
         }
         self.blocks[ordinal].number = number;
         Ok(ordinal)
@@ -94,7 +95,7 @@ impl Chunks {
 
     /// Makes an empty block a spare one: nothing of it is charged, and it is the pool's business how long it stays warm.
     pub(super) fn release_block(&mut self, ground: Ground<'_>, block: Block<'_>) {
-        self.bins.remove(ground, Loc::new(block.number(), FIRST), END - FIRST);
+        self.unbin(ground, block, Loc::new(block.number(), FIRST), END - FIRST);
         let ordinal = ordinal_of(block);
         self.spare.push(ordinal);
         self.empty -= 1;
@@ -109,8 +110,7 @@ impl Chunks {
             turn_page(ground, block, page, Kind::Free, 0);
         }
         self.close(ground, ordinal);
-        let written = pages_below(entry.reached) | ENDS;
-        ground.blocks.release(entry.number, u64::MAX, !written, ground.budget.room());
+        ground.blocks.release(entry.number, u64::MAX, !entry.reached, ground.budget.room());
     }
 
     /// Counts out a block in which nothing is used.
@@ -118,13 +118,15 @@ impl Chunks {
         let entry = &mut self.blocks[ordinal];
         entry.spare = true;
         entry.reached = 0;
-        let touched = std::mem::take(&mut entry.touched) as u64;
-        ground.budget.give(touched * PAGE_BYTES as u64);
-        self.touched_pages -= touched;
+        let charged = u64::from(std::mem::take(&mut entry.charged).count_ones());
+        ground.budget.give(charged * PAGE_BYTES as u64);
+        self.charged_pages -= charged;
     }
 
-    /// Makes all blocks without a used chunk spare ones.
+    /// Leaves it to the pool how long blocks without a used chunk stay warm, and pages of others in which nothing is left: they
+    /// are charged no more.
     pub fn rest(&mut self, ground: Ground<'_>) {
+        self.give_idle(ground);
         if self.empty == 0 {
             return;
         }
@@ -137,9 +139,9 @@ impl Chunks {
         }
     }
 
-    /// Gives back the memory of blocks without a used chunk at once. Returns bytes.
-    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
-        let before = self.touched_pages;
+    /// As [`Chunks::rest`], and gives back the memory of blocks without a used chunk at once. Returns bytes.
+    pub fn release_warm(&mut self, ground: Ground<'_>) -> u64 {
+        let before = self.charged_pages;
         // What was charged until now may have gone back already, when it was released.
         let kept: u64 = self.spare.iter().map(|&ordinal| self.give_released(ground, ordinal)).sum();
         let first = self.spare.len();
@@ -147,22 +149,34 @@ impl Chunks {
         for &ordinal in &self.spare[first..] {
             self.give_released(ground, ordinal);
         }
-        kept + (before - self.touched_pages) * PAGE_BYTES as u64
+        kept + (before - self.charged_pages) * PAGE_BYTES as u64
     }
 
-    /// Gives back at once what is warm of a spare block. Returns bytes.
+    /// Gives back the memory of blocks without a used chunk, and of pages of others in which nothing is left, at once. Returns
+    /// bytes.
+    pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
+        let each = |chunks: &Self| (0..chunks.blocks.len()).map(|at| chunks.give_released(ground, at)).sum::<u64>();
+        let kept = each(self);
+        let given = self.release_warm(ground);
+        each(self);
+        kept + given
+    }
+
+    /// Gives back at once what is warm of a block's released pages. Returns bytes.
     fn give_released(&self, ground: Ground<'_>, ordinal: usize) -> u64 {
-        let number = self.blocks[ordinal].number;
-        if ground.blocks.emptied(number) == 0 {
+        let ChunkBlock { number, spare, .. } = self.blocks[ordinal];
+        let warm = if number == NO_BLOCK { 0 } else { ground.blocks.emptied(number) };
+        if warm == 0 {
             return 0;
         }
-        u64::from(ground.blocks.decommit_pages(number, u64::MAX).count_ones()) * PAGE_BYTES as u64
+        let pages = if spare { u64::MAX } else { warm };
+        u64::from(ground.blocks.decommit_pages(number, pages).count_ones()) * PAGE_BYTES as u64
     }
 
     /// Frees everything at once; the blocks stay, as spare ones.
     pub fn clear(&mut self, ground: Ground<'_>) {
         self.bins = Bins::new();
-        self.empty = 0;
+        (self.empty, self.idle_pages) = (0, 0);
         if let Some(tray) = &mut self.tray {
             **tray = Tray::new();
         }
@@ -174,7 +188,7 @@ impl Chunks {
             Self::strike_tags(block);
             self.release(ground, ordinal);
         }
-        debug_assert!(self.touched_pages == 0);
+        debug_assert!(self.charged_pages == 0);
         self.spare.clear();
         self.spare.extend((0..self.blocks.len()).filter(|&ordinal| self.blocks[ordinal].number != NO_BLOCK));
     }
@@ -184,7 +198,7 @@ impl Chunks {
     pub fn take_off_all(&mut self, ground: Ground<'_>, mut each: impl FnMut(u32)) {
         debug_assert!(self.leave, "somebody may look at the blocks");
         self.bins = Bins::new();
-        self.empty = 0;
+        (self.empty, self.idle_pages) = (0, 0);
         if let Some(tray) = &mut self.tray {
             **tray = Tray::new();
         }
@@ -198,7 +212,7 @@ impl Chunks {
             }
             each(entry.number);
         }
-        debug_assert!(self.touched_pages == 0);
+        debug_assert!(self.charged_pages == 0);
         self.blocks.clear();
         self.spare.clear();
         self.vacant.clear();

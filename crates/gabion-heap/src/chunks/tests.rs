@@ -17,9 +17,13 @@ struct Own {
 
 impl Own {
     fn new() -> Self {
+        Self::with_budget(u64::MAX)
+    }
+
+    fn with_budget(bytes: u64) -> Self {
         let twin: &'static Twin = Box::leak(Box::default());
         let set = BlockSet::new(&Pool::new(twin, Settings::unpooled()).unwrap(), 1).unwrap();
-        Self { set, budget: Budget::new(u64::MAX), turns: Turns::default() }
+        Self { set, budget: Budget::new(bytes), turns: Turns::default() }
     }
 
     fn ground(&self) -> Ground<'_> {
@@ -254,4 +258,76 @@ fn the_links_of_a_free_chunk_are_never_given_up() {
         chunks.validate(ground).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
         chunks.clear(ground);
     }
+}
+
+const PAGE_WORDS: usize = WORDS_PER_PAGE;
+
+/// A budget is filled with chunks, and two neighbours among them are freed: what needs both is taken there, though the end of
+/// the newest block, which is not charged yet, would fit better.
+#[test]
+fn charged_memory_serves_where_the_budget_has_no_page_left() {
+    let own = Own::with_budget(128 * PAGE_WORDS as u64 * 8);
+    let ground = own.ground();
+    for mut chunks in [Chunks::new(3), Chunks::without_readers(3).unwrap()] {
+        let mut live = Vec::new();
+        while let Ok((_, at)) = chunks.take(ground, 3 * PAGE_WORDS - 100) {
+            live.push(at);
+        }
+        let used = own.budget.used();
+        assert!(used > 120 << 16, "{used} bytes are charged");
+        for at in live.drain(10..14) {
+            chunks.free(ground, at).unwrap();
+        }
+        chunks.take(ground, 7 * PAGE_WORDS).expect("four chunks of three pages are free");
+        chunks.validate(ground).unwrap();
+        assert_eq!(own.budget.used(), used, "nothing was charged anew");
+        for at in live {
+            chunks.free(ground, at).unwrap();
+        }
+        if chunks.has_empty_block() {
+            chunks.take_off_all(ground, |_| ());
+        }
+        chunks.clear(ground);
+    }
+}
+
+/// Chunks that stay are spread over all blocks: what lies between them is not charged any more when somebody else needs it, and
+/// goes back when all that is idle does.
+#[test]
+fn pages_between_chunks_are_given_up() {
+    let own = Own::with_budget(256 * PAGE_WORDS as u64 * 8);
+    let ground = own.ground();
+    let mut chunks = Chunks::new(3);
+    let mut live = Vec::new();
+    while let Ok((_, at)) = chunks.take(ground, 6000) {
+        live.push(at);
+    }
+    let full = own.budget.used();
+    let (mut stay, mut go) = (Vec::new(), Vec::new());
+    for (index, at) in live.into_iter().enumerate() {
+        if index % 40 == 0 { stay.push(at) } else { go.push(at) }
+    }
+    for at in go {
+        chunks.free(ground, at).unwrap();
+    }
+    chunks.validate(ground).unwrap();
+    assert!(own.budget.used() > full / 2, "pages stay charged as long as nobody asks for them");
+    let given = chunks.give_idle(ground);
+    chunks.validate(ground).unwrap();
+    assert_eq!(own.budget.used(), full - given);
+    let most = 3 * stay.len() as u64 * 8 * PAGE_WORDS as u64;
+    assert!(own.budget.used() <= most, "{} bytes are charged for {} chunks", own.budget.used(), stay.len());
+    assert_eq!(chunks.give_idle(ground), 0);
+    assert_eq!(chunks.trim(ground), 0, "this pool keeps nothing warm");
+    let mut again = Vec::new();
+    while let Ok((block, at)) = chunks.take(ground, 6000) {
+        (0..6000).for_each(|word| block.word(at.word() + word).store(u64::MAX, Relaxed));
+        again.push(at);
+    }
+    assert!(own.budget.used() > full - (1 << 20), "{} bytes of {full}", own.budget.used());
+    chunks.validate(ground).unwrap();
+    stay.into_iter().chain(again).for_each(|at| chunks.free(ground, at).unwrap());
+    chunks.validate(ground).unwrap();
+    chunks.trim(ground);
+    assert_eq!(own.budget.used(), 0);
 }

@@ -20,10 +20,10 @@ use crate::loc::Loc;
 
 /// Chunks on the tray at most: to join so many takes some microseconds.
 const MOST_CHUNKS: usize = 256;
-/// Words on the tray at most: so many, or this part of the pages that were touched.
+/// Words on the tray at most: so many, or this part of the pages that are charged.
 const LEAST_LIMIT: usize = (256 << 10) / 8;
 const WORDS_OF_PAGE: usize = WORDS_PER_PAGE / 32;
-/// So few chunks are kept wherever they lie, or this part of the pages that were touched: what is taken and freed in turns is often
+/// So few chunks are kept wherever they lie, or this part of the pages that are charged: what is taken and freed in turns is often
 /// cut off from a large free chunk.
 const FEW: usize = 8;
 const FEW_WORDS_OF_PAGE: usize = WORDS_OF_PAGE / 2;
@@ -158,7 +158,7 @@ impl Chunks {
     pub(super) fn offer_to_tray(&mut self, ground: Ground<'_>, block: Block<'_>, chunk: Loc, tag: u64) -> bool {
         let Some(tray) = &mut self.tray else { return false };
         let length = (tag & LENGTH) as usize;
-        let pages = self.touched_pages as usize;
+        let pages = self.charged_pages as usize;
         let fits = tray.chunks < MOST_CHUNKS && tray.words + length <= LEAST_LIMIT.max(pages * WORDS_OF_PAGE);
         if fits && (tray.chunks < FEW || tray.words + length <= pages * FEW_WORDS_OF_PAGE) {
             return true;

@@ -18,6 +18,7 @@ impl Chunks {
     /// The first equation that does not hold.
     pub fn validate(&self, ground: Ground<'_>) -> Result<(), Invalid> {
         let (mut free_words, mut free_chunks, mut kept, mut empty) = (0, 0, 0, 0);
+        let (mut idle, mut charged_pages) = (0, 0);
         for (ordinal, entry) in self.blocks.iter().enumerate() {
             if entry.spare {
                 continue;
@@ -34,8 +35,10 @@ impl Chunks {
                 ensure(length >= LEAST_WORDS && at + length <= END, || format!("chunk at {at}: length {length}"))?;
                 ensure((tag & PREVIOUS_FREE != 0) == previous_free, || format!("chunk at {at}: wrong flag"))?;
                 ensure(used || !previous_free, || format!("chunk at {at}: two free chunks touch"))?;
-                ensure(!used || at + length <= entry.touched * WORDS_PER_PAGE, || {
-                    format!("chunk at {at}: {length} words, {} pages charged", entry.touched)
+                let pages = at / WORDS_PER_PAGE..(at + length).div_ceil(WORDS_PER_PAGE);
+                let charged = |page: usize| entry.charged >> page & 1 == 1;
+                ensure(!used || pages.clone().all(charged), || {
+                    format!("chunk at {at}: {length} words, of whose pages only {:x} are charged", entry.charged)
                 })?;
                 let first = if used { at..at + length } else { at..at + LEAST_WORDS - 1 };
                 ensure(
@@ -43,6 +46,10 @@ impl Chunks {
                     || format!("chunk at {at}: some of it is in a page that was given up"),
                 )?;
                 if !used {
+                    let inside = |page: &usize| {
+                        page * WORDS_PER_PAGE >= at + LEAST_WORDS - 1 && (page + 1) * WORDS_PER_PAGE < at + length
+                    };
+                    idle += pages.filter(inside).filter(|&page| charged(page)).count() as u64;
                     free_words += length as u64;
                     free_chunks += 1;
                     ensure(block.word(at + length - 1).load(Relaxed) == length as u64, || {
@@ -54,12 +61,22 @@ impl Chunks {
                 previous_free = !used;
                 at += length;
             }
+            ensure(entry.charged & !entry.reached == 0, || {
+                format!("block {ordinal}: pages are charged and not there")
+            })?;
+            charged_pages += u64::from(entry.charged.count_ones());
             ensure(at == END, || format!("block {ordinal}: the last chunk ends at {at}"))?;
             let counted = entry.live;
             ensure(counted == live, || format!("block {ordinal}: {live} chunks in use, {counted} counted"))?;
             empty += usize::from(live == 0);
         }
         ensure(empty == self.empty, || format!("{empty} empty blocks, {} counted", self.empty))?;
+        ensure((charged_pages, idle) == (self.charged_pages, self.idle_pages), || {
+            format!(
+                "{charged_pages} pages charged, {idle} of them idle; {} and {} counted",
+                self.charged_pages, self.idle_pages
+            )
+        })?;
         self.validate_tray(ground, kept)?;
         self.bins.validate(ground, free_chunks, free_words)
     }

@@ -1,0 +1,65 @@
+//! What a put costs the others in a cache of values over 1 KiB.
+
+use super::{cache, priority};
+use crate::{Cache, Policy, PutResult, ReadBuf};
+
+/// Numbers below a bound, one after another.
+fn chance(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |end| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % end
+    }
+}
+
+/// Fills a cache that reads through with skewed requests for values of 10 to 100 KB, or of `size`.
+fn fill(cache: &Cache, size: Option<usize>, mut each: impl FnMut(u64)) {
+    let (mut below, value) = (chance(0x9E37_79B9_97F4_A7C1), vec![7; 100_000]);
+    let keys = cache.total_stats().max_bytes / 10_000;
+    let mut buf = ReadBuf::new();
+    for _ in 0..6 * keys {
+        let key = (below(keys) * below(keys) / keys).to_le_bytes();
+        if cache.get(&key, &mut buf).is_none() {
+            let size = size.unwrap_or_else(|| 10_000 + (key[0] as usize * 353) % 90_000);
+            let before = cache.stats().evicted;
+            assert_eq!(cache.put(&key, &value[..size], &priority(0)), PutResult::Inserted);
+            each(cache.stats().evicted - before);
+        }
+    }
+}
+
+/// Where a limit is a whole number of blocks, a put took pages that the limit had no room for rather than room that was charged
+/// already, and evicted nine tenths of the cache.
+#[test]
+fn a_cache_of_long_values_stays_full() {
+    for (blocks, policy) in [(4, Policy::Sketch), (5, Policy::Lru), (8, Policy::Sketch), (8, Policy::Lru)] {
+        let limit = blocks * (4 << 20);
+        let (cache, _) = cache(limit, policy);
+        let (mut most, mut least, mut full) = (0, u64::MAX, false);
+        fill(&cache, None, |evicted| {
+            most = most.max(evicted);
+            full |= evicted > 0;
+            if full {
+                least = least.min(cache.stats().bytes);
+            }
+        });
+        cache.validate().unwrap();
+        assert!(most <= 64, "{policy:?}, {blocks} blocks: {most} were evicted by one put");
+        assert!(least > limit / 2, "{policy:?}, {blocks} blocks: {least} bytes of {limit} were left at some moment");
+    }
+}
+
+/// A page for a size that had none came free only with a whole block of 4 MiB.
+#[test]
+fn one_small_put_among_long_values_costs_few_of_them() {
+    for policy in [Policy::Sketch, Policy::Lru] {
+        let (cache, _) = cache(16 << 20, policy);
+        fill(&cache, Some(30_000), |_| ());
+        let before = cache.stats();
+        assert_eq!(cache.put(b"another", &[1; 100], &priority(0)), PutResult::Inserted);
+        let evicted = cache.stats().evicted - before.evicted;
+        assert!(evicted <= 128, "{policy:?}: {evicted} of {} were evicted", before.entries);
+        cache.validate().unwrap();
+    }
+}
