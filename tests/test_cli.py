@@ -229,3 +229,27 @@ def test_an_interrupt_ends_it_cleanly(number: signal.Signals, people: Path, tmp_
     assert running.returncode == 128 + number
     assert told == "gabion: interrupted\n"
     assert list(folder.iterdir()) == []
+
+
+def test_errors_of_files_name_the_file(pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = tmp_path / ("x" * 300)
+    assert main(["thumbnails", str(pictures), str(long)]) == 2
+    assert capsys.readouterr().err == f"gabion: {long}: File name too long\n"
+    assert main(["tour", "--out", str(long), "--quick"]) == 2
+    assert f"{long}: File name too long" in capsys.readouterr().err
+
+
+def test_a_current_folder_that_is_gone(pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    call = f"gabion.cli.main(['thumbnails', {str(pictures)!r}, 'out'])"
+    code = f"import os; os.rmdir({str(tmp_path / 'gone')!r}); import gabion.cli; exit({call})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "gone", capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (2, "gabion: the current folder: No such file or directory\n")
+
+
+def test_a_closed_standard_output(pictures: Path, tmp_path: Path) -> None:
+    command = f'"{sys.executable}" -m gabion thumbnails "{pictures}" "{tmp_path}/small" >&-'
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

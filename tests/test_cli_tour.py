@@ -45,6 +45,22 @@ def test_a_late_value_of_another_type_stays_text(tmp_path: Path) -> None:
     assert rows_of(table_of(f"a\n{many}twelve\n", tmp_path))[-1] == ("twelve",)
 
 
+def test_nan_is_missing_however_it_is_spelt(tmp_path: Path) -> None:
+    many = "".join(f"{number}.5\n" for number in range(100))
+    assert rows_of(table_of(f"a\n{many}NAN\n nan\n-nan\nNan\ninf\n", tmp_path))[-5:] == [(None,)] * 4 + [
+        (float("inf"),)
+    ]
+
+
+def test_every_column_name_becomes_a_field(tmp_path: Path) -> None:
+    """Some are words but no names for Python, some it reads as others, and some every class has already."""
+    table = table_of("area_km²,µg,mro,__doc__,ﬁne,名,x\n1,2,3,4,5,6,7\n", tmp_path)
+    assert table.columns == ("area_km2", "μg", "field_mro", "field_doc__", "fine", "名", "x")
+    (row,) = rows_of(table)
+    record = records.record_class(table.columns)(*row)
+    assert [getattr(record, name) for name in table.columns] == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_json_lines_keep_their_types(tmp_path: Path) -> None:
     lines = '{"a": 1, "b": [1, {"c": 2}], "t": "2020-01-02T03:04:05"}\n\n{"a": NaN, "x": "y"}\n'
     table = table_of(lines, tmp_path, "table.jsonl")

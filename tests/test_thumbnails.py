@@ -333,6 +333,27 @@ def test_a_folder_that_cannot_be_read_is_told(photos: Path, tmp_path: Path, caps
     assert set(made(tmp_path / "small")) == set(FLAT)
 
 
+def test_a_pattern_tells_of_folders_that_cannot_be_read(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    access = os.access
+
+    def as_another(path: Path, mode: int, **more: bool) -> bool:
+        return Path(path) != photos / "below" and access(path, mode, **more)
+
+    monkeypatch.setattr(os, "access", as_another)
+    for pattern in (f"{photos}/**/*.jpg", f"{photos}/*/*.jpg"):
+        assert main(["thumbnails", pattern, str(tmp_path / "small")]) == 1
+        assert f"{photos / 'below'}: Permission denied" in capsys.readouterr().err
+    assert main(["thumbnails", f"{photos}/*.jpg", str(tmp_path / "flat")]) == 0
+
+
+def test_a_source_that_cannot_be_looked_at_stops_no_other(photos: Path, tmp_path: Path) -> None:
+    beyond = photos / ("x" * 300)
+    assert main(["thumbnails", str(photos / "wide.jpg"), str(beyond / "y.jpg"), str(tmp_path / "small")]) == 1
+    assert set(made(tmp_path / "small")) == {"wide.jpg"}
+
+
 def test_names_that_are_no_text(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()

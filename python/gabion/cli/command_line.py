@@ -51,19 +51,25 @@ def run(argv: list[str] | None = None) -> int:
     options, unknown = top.parse_known_args(argv)
     if unknown:
         # The command's own usage, which lists the options that it has.
-        getattr(options, "command", top).error(f"unrecognized arguments: {' '.join(unknown)}")
+        apart = "" if unknown[0].startswith("-") else "; name all files together, with the options before or after them"
+        getattr(options, "command", top).error(f"unrecognized arguments: {' '.join(unknown)}{apart}")
     if not hasattr(options, "run"):
         top.print_help()
         return 0
     try:
         with _ended_in_order():
             code: int = options.run(options)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as it is where the caller has closed it
+                sys.stdout.flush()
     except CommandError as error:
         print(f"gabion: {shown(error)}", file=sys.stderr)
         return 2
     except OSError as error:
-        # Commands tell what comes of files. Left are standard output's own: its disk is full, or its reader had enough.
+        named = "the current folder" if isinstance(error, FileNotFoundError) else None
+        if place := error.filename or named:
+            print(f"gabion: {shown(place)}: {error.strerror}", file=sys.stderr)
+            return 2
+        # Left are standard output's own: its disk is full, or its reader had enough.
         if not isinstance(error, BrokenPipeError):
             print(f"gabion: standard output: {error.strerror or shown(error)}", file=sys.stderr)
         sys.stdout = None  # the interpreter would write to it once more at its end, and change the exit code

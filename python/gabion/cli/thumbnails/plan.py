@@ -1,6 +1,7 @@
 """Which files become which: folders are walked, patterns expanded, finished ones left out."""
 
 import contextlib
+import errno
 import functools
 import glob
 import os
@@ -195,7 +196,12 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
     def unread(error: OSError) -> None:
         plan.refused.append((Path(error.filename or path), error.strerror or str(error)))
 
-    if path.is_dir():
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+    except OSError as error:
+        unread(error)
+        return
+    if is_folder:
         for folder, folders, files in os.walk(path, onerror=unread):
             folders[:] = sorted(folders) if recursive else []
             for name in files:
@@ -205,17 +211,27 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
                     yield file, file.relative_to(path)
                 elif ending in UNREAD:
                     plan.unread[ending] += 1
-    elif path.exists() or not glob.has_magic(source):
+    elif is_there or not glob.has_magic(source):
         yield path, Path(path.name)
     else:
         # What stands before the first pattern is the folder that names are relative to.
         parts = path.parts
         fixed = next(count for count, part in enumerate(parts) if glob.has_magic(part))
         root = Path(*parts[:fixed])
+        plan.refused += [(folder, os.strerror(errno.EACCES)) for folder in sorted(closed(root, parts[fixed:]))]
         for found in root.glob(pattern(parts[fixed:])):
             below = found.relative_to(root)
             if found.is_file() and not hidden(below, parts[fixed:]):
                 yield found, below
+
+
+def closed(root: Path, parts: Sequence[str]) -> set[Path]:
+    """The folders on a pattern's way that may not be read: Path.glob passes over them."""
+    ways = (
+        "/".join(part if part == "**" else part.replace("**", "*") for part in parts[:n]) for n in range(1, len(parts))
+    )
+    folders = (folder for way in ways for folder in root.glob(way) if not hidden(folder.relative_to(root), parts))
+    return {folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK)}
 
 
 def pattern(parts: Sequence[str]) -> str:

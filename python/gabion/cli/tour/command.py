@@ -108,7 +108,9 @@ def run(options: argparse.Namespace) -> int:
             _show(console, table, results, rooms)
         if not options.no_page:
             text = page.page(table, results, _sections(rooms), machine.describe(), _command(options, objects))
-            options.out.write_text(text, encoding="utf-8")
+            # A path may be no text; and the page of the last tour stays until this one is made.
+            data = text.encode("utf-8", errors="backslashreplace")
+            options.out.write_bytes(data)
             console.print(f"page: {options.out.resolve().as_uri()}", soft_wrap=True)
     return 0
 

@@ -9,8 +9,10 @@ import csv
 import itertools
 import json
 import keyword
+import math
 import pickle
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, make_dataclass
 from datetime import datetime, timedelta
@@ -211,17 +213,20 @@ def _parsed(text: str, parse: Parser) -> Any:
     if text in MISSING:
         return None
     try:
-        return parse(text)
+        value = parse(text)
     except (ValueError, KeyError):
         return text
+    # NaN, however it is spelt, is equal to nothing, and stands for what is missing.
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _identifiers(names: Iterable[str]) -> Iterator[str]:
     """Field names for these column names: valid in Python, and each only once."""
     used: set[str] = set()
     for name in names:
-        plain = re.sub(r"\W", "_", name.strip()) or "field"
-        if plain[0].isdigit() or plain.startswith("__") or keyword.iskeyword(plain):
+        # As Python reads names. What a class has of its own would be taken for the field's default.
+        plain = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name.strip())) or "field"
+        if not plain.isidentifier() or plain.startswith("__") or keyword.iskeyword(plain) or hasattr(type, plain):
             plain = f"field_{plain.lstrip('_')}"
         unique = next(one for n in itertools.count(1) if (one := plain if n == 1 else f"{plain}_{n}") not in used)
         used.add(unique)
