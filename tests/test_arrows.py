@@ -144,8 +144,7 @@ class Modules:
                 nesting.append(step["mod"])
             elif step["brace"]:
                 nesting and nesting.pop()
-            elif "tests" not in inner:
-                here = [*path, *inner]
+            elif "tests" not in (here := [*path, *inner]):
                 supers = 1 + step["more"].count("super::")
                 base = [] if step["root"] == "crate" else here[: max(0, len(here) - supers)]
                 for rest in paths_at(text, step.start("name")):
