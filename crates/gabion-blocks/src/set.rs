@@ -99,7 +99,10 @@ impl BlockSet {
             self.emptied.fetch_add(bytes_of(emptied_pages(base)), Ordering::Relaxed);
         } else if small {
             // Most of it may never be touched: nothing to keep warm, and nothing to have huge pages for.
-            self.open_holes(base);
+            if note_holes(base) {
+                // SAFETY: as above; a whole block.
+                unsafe { self.os().advise_small(base, BLOCK_BYTES) };
+            }
             note_small(base);
             if self.claims {
                 span.note_first(self.hands_on);
@@ -218,14 +221,6 @@ impl BlockSet {
             unsafe { self.os().advise_small(base, BLOCK_BYTES) };
             // What was touched to learn its price.
             decommit_pages(&self.pool, base, SECOND_HALF);
-        }
-    }
-
-    /// Notes that part of a block's memory will not be there, and has the system leave it at that.
-    fn open_holes(&self, base: NonNull<u8>) {
-        if note_holes(base) {
-            // SAFETY: a mapped block of ours.
-            unsafe { self.os().advise_small(base, BLOCK_BYTES) };
         }
     }
 

@@ -149,7 +149,8 @@ impl Shared {
         match arena {
             Some(arena) if self.has_arena(page.owner()) => {
                 if CHECKED {
-                    agrees_foreign(page, at, said)?;
+                    // SAFETY: the caller's duty.
+                    unsafe { agrees_foreign(page, at, said)? };
                 }
                 self.free_foreign(arena, page, at)
             }
@@ -183,7 +184,8 @@ impl Shared {
                 return unsafe { self.free_own(page, at, said) };
             }
             if CHECKED {
-                agrees_foreign(page, at, said)?;
+                // SAFETY: the caller's duty.
+                unsafe { agrees_foreign(page, at, said)? };
             }
             shared.free_foreign(arena, page, at)
         });
@@ -272,14 +274,17 @@ fn agrees(page: Page<'_>, said: Option<(Affinity, Layout)>) -> Result<(), FreeEr
 }
 
 /// As [`agrees`], for another arena's slot, which is looked at and filled before it is left there.
-fn agrees_foreign(page: Page<'_>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
+///
+/// # Safety
+/// As [`take_back`].
+unsafe fn agrees_foreign(page: Page<'_>, at: NonNull<u8>, said: Option<(Affinity, Layout)>) -> Result<(), FreeError> {
     let index = page.index_of(at).ok_or(FreeError::NotASlot)?;
     // SAFETY: page 0 has no owner.
     if page.owner() == 0 || unsafe { page.pair_of(index) }.is_free(1 << (index % 64)) {
         return Err(FreeError::DoubleFree);
     }
     agrees(page, said)?;
-    // SAFETY: the slot is taken, and its user gives it up.
+    // SAFETY: the slot is taken, and nobody uses it any more (duty of the caller).
     unsafe { fill(at, usize::from(page.shape().slot)) };
     Ok(())
 }

@@ -267,15 +267,19 @@ impl Shared {
             }
         }
         let arena = Arena::new().ok_or(SlotsError::NoMemory(no_books(size_of::<Arena>())))?;
-        let entered = self.enter_arena(arena).map_err(SlotsError::NoMemory);
+        // SAFETY: made just above, and nobody else knows it.
+        let entered = unsafe { self.enter_arena(arena) }.map_err(SlotsError::NoMemory);
         entered.inspect_err(|_| {
-            // SAFETY: made just above, and nobody else knows it.
+            // SAFETY: as above: it got no place.
             unsafe { Arena::free(arena) };
         })
     }
 
     /// Gives a new arena its place, unless all are taken or there is no memory for lists of so many.
-    fn enter_arena(&self, arena: NonNull<Arena>) -> Result<&Arena, BlockError> {
+    ///
+    /// # Safety
+    /// It was just made, and nobody else knows it.
+    unsafe fn enter_arena(&self, arena: NonNull<Arena>) -> Result<&Arena, BlockError> {
         let mut state = self.lock();
         let index = state.made;
         let place = self.arenas.get(index).ok_or(BlockError::Exhausted { what: "arenas" })?;
@@ -284,7 +288,7 @@ impl Shared {
         make_room(&mut state.ownerless, most)?;
         let most = MOST_WARM.saturating_sub(state.warm.len());
         make_room(&mut state.warm, most)?;
-        // SAFETY: just made, and nobody else knows it.
+        // SAFETY: the caller's duty.
         let made = unsafe { Arena::name(arena, self.id << INDEX_BITS | index as u64, index as u32) };
         for (row, books) in made.rows.iter().zip(&self.books).take(state.names.len()) {
             row.set_alignment(books.mask.load(Ordering::Relaxed));

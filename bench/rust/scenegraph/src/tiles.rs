@@ -33,9 +33,11 @@ impl Task for Work {
         let nodes = nodes_of(self.levels);
         let root = build::<OnePiece, S>(subject, self.levels, &mut 0);
         let mut tiles: Vec<NonNull<NonNull<_>>> = Vec::with_capacity(4_usize.pow(self.levels - TILE));
-        // SAFETY: the tree was just built, of this height.
-        unsafe { subtrees::<OnePiece>(root, self.levels, TILE, &mut |place| tiles.push(place)) };
-        let before = walks(root, nodes);
+        // SAFETY: the tree was just built, of this height, and is this thread's alone.
+        let before = unsafe {
+            subtrees::<OnePiece>(root, self.levels, TILE, &mut |place| tiles.push(place));
+            walks(root, nodes)
+        };
         let fresh = baseline.growth("rss_full")?;
         let mut random = Random(1);
         let mut replaced = 0;
@@ -57,8 +59,10 @@ impl Task for Work {
         }
         let replaced = clock.rate(replaced);
         // SAFETY: the tree is whole again, and this thread's alone.
-        unsafe { renumber::<OnePiece>(root, &mut 0) };
-        let after = walks(root, nodes);
+        let after = unsafe {
+            renumber::<OnePiece>(root, &mut 0);
+            walks(root, nodes)
+        };
         let aged = baseline.growth("rss_aged")?;
         // SAFETY: the tree is this thread's, and not used any more.
         assert_eq!(unsafe { destroy::<OnePiece, S>(subject, root) }, nodes, "nodes were lost");
@@ -77,11 +81,14 @@ impl Task for Work {
 }
 
 /// Nodes seen per second.
-fn walks(root: NonNull<crate::tree::Node>, nodes: u64) -> f64 {
+///
+/// # Safety
+/// The root of a live tree of one piece per node, numbered in walking order, which nobody changes meanwhile.
+unsafe fn walks(root: NonNull<crate::tree::Node>, nodes: u64) -> f64 {
     let clock = Clock::start();
     for _ in 0..WALKS {
         let mut seen = Seen::default();
-        // SAFETY: the only caller walks the tree that it built, numbered in walking order, while nobody changes it.
+        // SAFETY: the caller's duty.
         unsafe { walk::<OnePiece>(root, &mut seen) };
         seen.check(nodes);
     }

@@ -25,10 +25,12 @@ use crate::ffi::{self, PyObject, PyTypeObject};
 /// `class` is a live class.
 #[inline(always)]
 pub unsafe fn plan<'a>(registry: &'a Registry, known: &Known, class: *mut PyTypeObject) -> Raise<&'a Plan> {
-    match registry.plan(class) {
-        Some(plan) => Ok(plan),
-        // SAFETY: as the caller promised.
-        None => unsafe { analyse(registry, known, class).map(|plan| registry.add_plan(class, plan)) },
+    // SAFETY: as the caller promised.
+    unsafe {
+        match registry.plan(class) {
+            Some(plan) => Ok(plan),
+            None => analyse(registry, known, class).map(|plan| registry.add_plan(class, plan)),
+        }
     }
 }
 
@@ -54,7 +56,7 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
             // Modified too often to be numbered: nothing would tell that it was modified again.
             return Ok(Plan::new(held, version, Kind::Reduce { user_code: true }, Found::nowhere()));
         }
-        let inspect = Inspect { registry, known, class, found: OnceCell::new() };
+        let inspect = Inspect::new(registry, known, class);
         let kind = match inspect.special()? {
             Some(kind) => kind,
             None => Kind::Reduce { user_code: inspect.runs_user_code() },
@@ -69,10 +71,10 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
 /// # Safety
 /// `class` is a live class.
 pub unsafe fn room(registry: &Registry, known: &Known, class: *mut PyTypeObject) -> Raise<Option<Room>> {
-    let inspect = Inspect { registry, known, class, found: OnceCell::new() };
     // SAFETY: as the caller promised.
-    let (ordinary, has_dict) = unsafe { (inspect.ordinary(), inspect.has_dict()) };
-    if !ordinary || (has_dict && !inspect.ordinary_dict()) {
+    let inspect = unsafe { Inspect::new(registry, known, class) };
+    let has_dict = inspect.has_dict();
+    if !inspect.ordinary() || (has_dict && !inspect.ordinary_dict()) {
         return Ok(None);
     }
     let Some(slots) = inspect.slot_names()? else { return Ok(None) };
@@ -193,19 +195,32 @@ struct MemberDescriptor {
     member: *const ffi::PyMemberDef,
 }
 
+/// A class that is looked at.
 struct Inspect<'a> {
     registry: &'a Registry,
     known: &'a Known,
-    class: *mut PyTypeObject,
+    /// A class, as [`Inspect::new`] was promised: "live class" below.
+    held: Own,
     /// Where the class is found, if that was asked.
     found: OnceCell<Found>,
 }
 
-// Every method: the class is live, held by `analyse`.
-impl Inspect<'_> {
+impl<'a> Inspect<'a> {
+    /// # Safety
+    /// `class` is a live class.
+    unsafe fn new(registry: &'a Registry, known: &'a Known, class: *mut PyTypeObject) -> Inspect<'a> {
+        // SAFETY: live by the caller's word.
+        Inspect { registry, known, held: unsafe { Own::share(class.cast()) }, found: OnceCell::new() }
+    }
+
+    /// The class, alive as long as `self`.
+    fn class(&self) -> *mut PyTypeObject {
+        self.held.ptr().cast()
+    }
+
     fn lookup(&self, name: &Own) -> Option<Own> {
         // SAFETY: live class, exact string.
-        unsafe { in_class(self.class, name.ptr()) }
+        unsafe { in_class(self.class(), name.ptr()) }
     }
 
     fn is_default(&self, name: &Own, default: &Own) -> bool {
@@ -217,7 +232,7 @@ impl Inspect<'_> {
         let known = self.known;
         let names = &known.names;
         // SAFETY: live class.
-        let (getattr, meta) = unsafe { ((*self.class).tp_getattro, ffi::Py_TYPE(self.class.cast())) };
+        let (getattr, meta) = unsafe { ((*self.class()).tp_getattro, ffi::Py_TYPE(self.held.ptr())) };
         // A class with its own `__getattribute__` or `__getattr__` may answer pickle's questions as it likes.
         if getattr != Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc) {
             return Ok(None);
@@ -233,7 +248,7 @@ impl Inspect<'_> {
             return Ok(None);
         }
         // SAFETY: live class, static string inside it.
-        match unsafe { std::ffi::CStr::from_ptr((*self.class).tp_name) }.to_bytes() {
+        match unsafe { std::ffi::CStr::from_ptr((*self.class()).tp_name) }.to_bytes() {
             b"decimal.Decimal" => return self.decimal(),
             b"UUID" => return self.uuid(),
             _ => {}
@@ -242,7 +257,7 @@ impl Inspect<'_> {
             return Ok(None);
         }
         // SAFETY: live classes.
-        if unsafe { (*self.class).tp_base } == &raw mut ffi::PyTuple_Type {
+        if unsafe { (*self.class()).tp_base } == &raw mut ffi::PyTuple_Type {
             return self.named_tuple();
         }
         self.object()
@@ -255,12 +270,12 @@ impl Inspect<'_> {
         }
         // SAFETY: live class; the map is held by the entry; a class that cannot be imported is refused.
         unsafe {
-            let class = Own::share(self.class.cast());
+            let class = &self.held;
             let members = Own::take(ffi::PyObject_GetAttr(class.ptr(), names.member_map.ptr()))?;
             if ffi::PyDict_CheckExact(members.ptr()) == 0 {
                 return Ok(None);
             }
-            let found = self.check(&class)?;
+            let found = self.check()?;
             let entry = self.registry.find_or_add(
                 class.ptr(),
                 |entry| matches!(entry, Entry::Enum { .. }),
@@ -276,30 +291,31 @@ impl Inspect<'_> {
     /// The class of NumPy's arrays, and those of their items.
     fn of_numpy(&self) -> Raise<Option<Kind>> {
         // SAFETY: live class, static string inside it; codec functions run attached.
-        let (name, py) = unsafe { (std::ffi::CStr::from_ptr((*self.class).tp_name), pyo3::Python::assume_attached()) };
+        let (name, py) =
+            unsafe { (std::ffi::CStr::from_ptr((*self.class()).tp_name), pyo3::Python::assume_attached()) };
         if !name.to_bytes().starts_with(b"numpy.") {
             return Ok(None);
         }
         Ok(Numpy::get(py)?.and_then(|numpy| {
-            let array = numpy.has_class(self.class).then_some(Kind::NdArray);
-            array.or_else(|| numpy.scalar_of(self.class).map(Kind::NdScalar))
+            let array = numpy.has_class(self.class()).then_some(Kind::NdArray);
+            array.or_else(|| numpy.scalar_of(self.class()).map(Kind::NdScalar))
         }))
     }
 
     fn decimal(&self) -> Raise<Option<Kind>> {
         // SAFETY: codec functions run attached.
         let py = unsafe { pyo3::Python::assume_attached() };
-        Ok((self.known.decimal(py)?.ptr() == self.class.cast()).then_some(Kind::Decimal))
+        Ok((self.known.decimal(py)?.ptr() == self.held.ptr()).then_some(Kind::Decimal))
     }
 
     fn uuid(&self) -> Raise<Option<Kind>> {
         // SAFETY: codec functions run attached.
         let py = unsafe { pyo3::Python::assume_attached() };
-        if self.known.uuid(py)?.0.ptr() != self.class.cast() {
+        if self.known.uuid(py)?.0.ptr() != self.held.ptr() {
             return Ok(None);
         }
         let names = &self.known.names;
-        Ok(match (self.slot(names.int.ptr()), self.slot(names.is_safe.ptr())) {
+        Ok(match (self.slot(&names.int), self.slot(&names.is_safe)) {
             (Some(int), Some(is_safe)) => Some(Kind::Uuid(Uuid { int, is_safe })),
             _ => None,
         })
@@ -312,8 +328,8 @@ impl Inspect<'_> {
         unsafe {
             let (fields, newargs, new) =
                 (self.lookup(&names.fields), self.lookup(&names.getnewargs), self.lookup(&names.new));
-            let plain = (*self.class).tp_dictoffset == 0
-                && (*self.class).tp_basicsize == ffi::PyTuple_Type.tp_basicsize
+            let plain = (*self.class()).tp_dictoffset == 0
+                && (*self.class()).tp_basicsize == ffi::PyTuple_Type.tp_basicsize
                 && self.is_default(&names.getstate, &known.object_getstate)
                 && self.lookup(&names.setstate).is_none();
             let (Some(fields), Some(newargs), Some(_)) = (fields, newargs, new) else { return Ok(None) };
@@ -322,14 +338,14 @@ impl Inspect<'_> {
             }
             let len = ffi::PyTuple_Size(fields.ptr()) as usize;
             let Some(code) = attribute_or_none(newargs.ptr(), c"__code__")? else { return Ok(None) };
-            let class = Own::share(self.class.cast());
+            let class = &self.held;
             let new = attribute(class.ptr(), c"__new__")?;
             let Some(globals) = attribute_or_none(new.ptr(), c"__globals__")? else { return Ok(None) };
             let made = ffi::PyMapping_HasKeyString(globals.ptr(), c"_tuple_new".as_ptr()) != 0;
             if code.ptr() != known.named_tuple_code.ptr() || !made {
                 return Ok(None);
             }
-            let found = self.check(&class)?;
+            let found = self.check()?;
             let entry = self.registry.find_or_add(
                 class.ptr(),
                 |entry| matches!(entry, Entry::NamedTuple { len: old, .. } if *old == len),
@@ -367,14 +383,13 @@ impl Inspect<'_> {
             };
             let Some(slots) = slots else { return Ok(None) };
             let Some(offsets) = self.offsets(&slots, own_state) else { return Ok(None) };
-            let held = Own::share(self.class.cast());
             if has_dict && !self.ordinary_dict() {
                 return Ok(None);
             }
-            let layout = self.layout(&held, &slots, &offsets, self.check(&held)?);
+            let layout = self.layout(&slots, &offsets, self.check()?);
             Ok(layout.map(|base| {
                 if has_dict {
-                    Kind::Attributes(Attributes::new(base, inline::usable(self.class)))
+                    Kind::Attributes(Attributes::new(base, inline::usable(self.class())))
                 } else {
                     Kind::Slots(base)
                 }
@@ -383,10 +398,10 @@ impl Inspect<'_> {
     }
 
     /// Whether instances are made as `object` makes them.
-    unsafe fn ordinary(&self) -> bool {
+    fn ordinary(&self) -> bool {
         // SAFETY: live class, static base class.
         unsafe {
-            let (class, flags) = (&*self.class, ffi::PyType_GetFlags(self.class));
+            let (class, flags) = (&*self.class(), ffi::PyType_GetFlags(self.class()));
             flags & ffi::Py_TPFLAGS_HEAPTYPE != 0
                 && flags & ffi::Py_TPFLAGS_IS_ABSTRACT == 0
                 && class.tp_new == ffi::PyBaseObject_Type.tp_new
@@ -395,20 +410,20 @@ impl Inspect<'_> {
         }
     }
 
-    unsafe fn has_dict(&self) -> bool {
+    fn has_dict(&self) -> bool {
         // SAFETY: live class.
-        unsafe { (*self.class).tp_dictoffset != 0 || ffi::PyType_GetFlags(self.class) & inline::MANAGED_DICT != 0 }
+        unsafe { (*self.class()).tp_dictoffset != 0 || ffi::PyType_GetFlags(self.class()) & inline::MANAGED_DICT != 0 }
     }
 
     /// Checks that the class is what its name leads to.
-    fn check(&self, class: &Own) -> Raise<&Found> {
-        let found = global::check(self.known, class)?;
+    fn check(&self) -> Raise<&Found> {
+        let found = global::check(self.known, &self.held)?;
         Ok(self.found.get_or_init(|| found))
     }
 
-    fn layout(&self, class: &Own, slots: &[Own], offsets: &[isize], found: &Found) -> Option<*const Layout> {
+    fn layout(&self, slots: &[Own], offsets: &[isize], found: &Found) -> Option<*const Layout> {
         let entry = self.registry.find_or_add(
-            class.ptr(),
+            self.held.ptr(),
             |entry| match entry {
                 Entry::Object(old) => old.names.len() == slots.len() && old.offsets == offsets,
                 _ => false,
@@ -416,7 +431,7 @@ impl Inspect<'_> {
             |id| {
                 Entry::Object(Layout {
                     id,
-                    class: class.clone(),
+                    class: self.held.clone(),
                     names: slots.to_vec(),
                     offsets: offsets.to_vec(),
                     indices: Vec::new(),
@@ -436,7 +451,7 @@ impl Inspect<'_> {
     fn slot_names(&self) -> Raise<Option<Vec<Own>>> {
         // SAFETY: live class; a new reference or null with an error; items are strings held by the list.
         unsafe {
-            let list = Own::take(ffi::PyObject_CallOneArg(self.known.slot_names.ptr(), self.class.cast()))?;
+            let list = Own::take(ffi::PyObject_CallOneArg(self.known.slot_names.ptr(), self.held.ptr()))?;
             if ffi::PyList_Check(list.ptr()) == 0 {
                 return Ok(None);
             }
@@ -475,7 +490,7 @@ impl Inspect<'_> {
                 return Ok(None);
             }
             let list = import(c"dataclasses", c"fields")?;
-            let fields = Own::take(ffi::PyObject_CallOneArg(list.ptr(), self.class.cast()))?;
+            let fields = Own::take(ffi::PyObject_CallOneArg(list.ptr(), self.held.ptr()))?;
             let mut found = Vec::new();
             for i in 0..ffi::PyTuple_Size(fields.ptr()) {
                 let mut raw = attribute(ffi::PyTuple_GetItem(fields.ptr(), i), c"name")?.into_ptr();
@@ -486,16 +501,17 @@ impl Inspect<'_> {
         }
     }
 
-    fn slot(&self, name: *mut PyObject) -> Option<isize> {
+    /// Offset of a slot by its name, a string.
+    fn slot(&self, name: &Own) -> Option<isize> {
         // SAFETY: live class and string.
-        unsafe { slot(self.class, name) }
+        unsafe { slot(self.class(), name.ptr()) }
     }
 
     /// Offsets of all slots, provided that they and the standard parts are everything in an instance.
     fn offsets(&self, slots: &[Own], some: bool) -> Option<Vec<isize>> {
-        let offsets: Vec<isize> = slots.iter().map(|name| self.slot(name.ptr())).collect::<Option<_>>()?;
+        let offsets: Vec<isize> = slots.iter().map(|name| self.slot(name)).collect::<Option<_>>()?;
         // SAFETY: live class.
-        let class = unsafe { &*self.class };
+        let class = unsafe { &*self.class() };
         let word = size_of::<usize>() as isize;
         let mut expected = size_of::<PyObject>() as isize + word * offsets.len() as isize;
         expected += if class.tp_dictoffset > 0 { word } else { 0 };
@@ -519,7 +535,8 @@ impl Inspect<'_> {
             self.lookup(name).is_none_or(is_native)
         };
         // SAFETY: live class.
-        let ordinary = unsafe { (*self.class).tp_getattro } == Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc);
+        let ordinary =
+            unsafe { (*self.class()).tp_getattro } == Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc);
         let methods = [&names.reduce_ex, &names.reduce, &names.getstate, &names.getnewargs, &names.getnewargs_ex];
         !(ordinary && methods.into_iter().all(native))
     }

@@ -88,15 +88,15 @@ pub fn no_member(class: &Own, name: &Own) -> Raised {
     refuse(&format!(
         "cannot rebuild {} of {}: the class was defined anew, and has no member of that name; add it, or replace what is \
          stored",
-        repr(name.ptr()),
-        repr(class.ptr())
+        repr(name),
+        repr(class)
     ))
 }
 
 fn unlike(class: &Own) -> String {
     format!(
         "cannot rebuild an object of {}: the class was defined anew, and the new one does not have the",
-        repr(class.ptr())
+        repr(class)
     )
 }
 
@@ -112,7 +112,7 @@ fn filled(registry: &Registry, known: &Known, old: &Layout, class: Own, found: F
     else {
         // Attributes that are slots now have no place, either.
         let missing = if missing.is_empty() { there } else { missing };
-        let names: Vec<String> = missing.iter().map(|name| repr(name.ptr())).collect();
+        let names: Vec<String> = missing.iter().map(|name| repr(name)).collect();
         let text =
             format!("{} fields of the stored ones, as attributes or slots: {}", unlike(&class), names.join(", "));
         return Err(refuse(&text));

@@ -1,10 +1,10 @@
 //! The codec, as its owners see it.
 
 use gabion_pile::Long;
-use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{Borrowed, PyTraverseError};
 
 use super::apart::Apart;
 use super::decode_leaf::Maker;
@@ -75,7 +75,8 @@ impl Codec {
             // SAFETY: as the caller promised.
             unsafe { encode::encode(py, &self.registry, known, obj, (out, apart)) }
         });
-        result.map_err(|Raised| object::explain(py, Doing::Store(obj)))
+        // SAFETY: the caller keeps the object alive over the call.
+        result.map_err(|Raised| object::explain(py, Doing::Store(unsafe { Borrowed::from_ptr(py, obj) })))
     }
 
     /// The object that `bytes` encode, built anew.

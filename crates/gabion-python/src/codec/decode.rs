@@ -19,7 +19,7 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
     pub maker: Maker<'a, 'py>,
     pub reader: Reader<'a>,
     /// The first few without memory of their own: most values are not deeper.
-    frames: SmallVec<[Frame; 4]>,
+    frames: SmallVec<[Frame<'a>; 4]>,
     /// How many of them, from the first on, the collector does not know of: see [`Decoder::hide`].
     hidden: usize,
     targets: Vec<usize>,
@@ -153,7 +153,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     /// Ends what [`Decoder::hide`] began, for the frame that was just the last.
     #[inline(never)]
-    fn show(&mut self, frame: &Frame) {
+    fn show(&mut self, frame: &Frame<'_>) {
         self.hidden = self.frames.len();
         if let Some(container) = frame.unfinished::<REFS>() {
             // SAFETY: held by its frame; it was hidden, and nobody shows it but this.
@@ -225,7 +225,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     /// Puts a container aside; its next value is to be read.
     #[inline(always)]
-    pub fn wait(&mut self, frame: Frame) -> Option<Own> {
+    pub fn wait(&mut self, frame: Frame<'a>) -> Option<Own> {
         self.frames.push(frame);
         None
     }
@@ -285,7 +285,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     }
 
     /// Gives a container the value that it waited for.
-    fn resume(&mut self, frame: Frame, value: Own) -> Raise<Option<Own>> {
+    fn resume(&mut self, frame: Frame<'a>, value: Own) -> Raise<Option<Own>> {
         match frame {
             Frame::Object { object, layout, next } => self.resume_object(object, layout, next, value),
             Frame::Odd(odd) => self.resume_odd(odd, value),

@@ -10,7 +10,7 @@ use super::object::{Own, Raise};
 use super::reader::{Reader, damaged};
 use super::registry::Registry;
 use super::{anew, datetime, tags, writer};
-use crate::ffi::{self, PyObject};
+use crate::ffi;
 
 /// What is needed to make leaves.
 #[derive(Clone, Copy)]
@@ -29,12 +29,6 @@ pub struct Ready {
     /// Position of what follows it.
     pub next: usize,
     pub value: Own,
-}
-
-/// A value that exists once.
-fn singleton(ptr: *mut PyObject) -> Own {
-    // SAFETY: callers pass the interpreter's singletons.
-    unsafe { Own::share(ptr) }
 }
 
 impl<'a> Maker<'a, '_> {
@@ -74,12 +68,12 @@ impl<'a> Maker<'a, '_> {
             tags::NONE => {
                 reader.at += 1;
                 // SAFETY: see above.
-                Ok(singleton(unsafe { ffi::Py_None() }))
+                Ok(unsafe { Own::share(ffi::Py_None()) })
             }
             tags::TRUE | tags::FALSE => {
                 reader.at += 1;
                 // SAFETY: see above.
-                Ok(singleton(unsafe { if tag == tags::TRUE { ffi::Py_True() } else { ffi::Py_False() } }))
+                Ok(unsafe { Own::share(if tag == tags::TRUE { ffi::Py_True() } else { ffi::Py_False() }) })
             }
             tags::FLOAT_CENTS => {
                 reader.at += 1;
@@ -122,8 +116,8 @@ impl<'a> Maker<'a, '_> {
         let made = unsafe {
             match tag {
                 tags::INT_BIG => big_int(reader),
-                tags::ELLIPSIS => Ok(singleton(ffi::Py_Ellipsis())),
-                tags::NOT_IMPLEMENTED => Ok(singleton(ffi::Py_NotImplemented())),
+                tags::ELLIPSIS => Ok(Own::share(ffi::Py_Ellipsis())),
+                tags::NOT_IMPLEMENTED => Ok(Own::share(ffi::Py_NotImplemented())),
                 tags::COMPLEX => {
                     let (real, imag) = (f64::from_bits(reader.number(8)?), f64::from_bits(reader.number(8)?));
                     Own::take(ffi::PyComplex_FromDoubles(real, imag))
@@ -145,7 +139,7 @@ impl<'a> Maker<'a, '_> {
                 tags::DATE => datetime::date(reader.take(4)?),
                 tags::TIME => datetime::time(reader.take(7)?, None),
                 tags::TIMEDELTA => datetime::timedelta(reader.take(12)?),
-                tags::UTC => Ok(singleton((*ffi::PyDateTimeAPI()).TimeZone_UTC)),
+                tags::UTC => Ok(Own::share((*ffi::PyDateTimeAPI()).TimeZone_UTC)),
                 tags::DECIMAL => self.decimal(reader),
                 tags::UUID => self.uuid(reader),
                 tags::ENUM => self.member(reader),
@@ -320,33 +314,38 @@ fn one(bytes: &[u8]) -> Raise<Own> {
 }
 
 fn wide(tag: u8, reader: &mut Reader<'_>) -> Raise<Own> {
-    let (kind, width) = match tag {
-        tags::STR_LATIN1 => (ffi::PyUnicode_1BYTE_KIND, 1),
-        tags::STR_UCS2 => (ffi::PyUnicode_2BYTE_KIND, 2),
-        _ => (ffi::PyUnicode_4BYTE_KIND, 4),
+    let width = match tag {
+        tags::STR_LATIN1 => 1,
+        tags::STR_UCS2 => 2,
+        _ => 4,
     };
     let len = reader.varint()?;
     let bytes = reader.take(len.saturating_mul(width))?;
     // The interpreter reads the characters as aligned units.
-    let units: Vec<u32>;
-    let data = match width {
-        1 => bytes.as_ptr(),
+    match width {
+        1 => of_units(bytes),
         2 => {
-            let pairs: Vec<u16> = bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect();
-            return from_kind(kind, pairs.as_ptr().cast(), len);
+            let units: Vec<u16> = bytes.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+            of_units(&units)
         }
         _ => {
-            units = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+            let units: Vec<u32> = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
             if units.iter().any(|&unit| unit > 0x0010_FFFF) {
                 return Err(damaged("a character is out of range"));
             }
-            units.as_ptr().cast()
+            of_units(&units)
         }
-    };
-    from_kind(kind, data, len)
+    }
 }
 
-fn from_kind(kind: u32, data: *const u8, len: usize) -> Raise<Own> {
-    // SAFETY: callers pass `len` aligned units of that kind; the interpreter narrows the string to its widest character.
-    unsafe { Own::take(ffi::PyUnicode_FromKindAndData(kind as _, data.cast(), len as isize)) }
+/// A string of these characters, which are numbers of one, two or four bytes.
+fn of_units<T>(units: &[T]) -> Raise<Own> {
+    let kind = match size_of::<T>() {
+        1 => ffi::PyUnicode_1BYTE_KIND,
+        2 => ffi::PyUnicode_2BYTE_KIND,
+        _ => ffi::PyUnicode_4BYTE_KIND,
+    };
+    // SAFETY: as many aligned units as said, of that kind; the interpreter narrows the string to its widest character, and
+    // refuses what is none. A new reference or null with an error.
+    unsafe { Own::take(ffi::PyUnicode_FromKindAndData(kind as _, units.as_ptr().cast(), units.len() as isize)) }
 }

@@ -9,9 +9,9 @@ use super::reader::damaged;
 use super::{inline, plan, tags};
 use crate::ffi::{self, PyObject, PyTypeObject};
 
-impl<const REFS: bool> Decoder<'_, '_, REFS> {
+impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     #[inline(always)]
-    fn layout(&self, id: u32) -> Raise<&Layout> {
+    fn layout(&self, id: u32) -> Raise<&'a Layout> {
         match self.maker.registry.entry(id) {
             Some(Entry::Object(layout)) if layout.found.is_as_seen() => Ok(layout),
             _ => self.layout_anew(id),
@@ -20,7 +20,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
 
     #[cold]
     #[inline(never)]
-    fn layout_anew(&self, id: u32) -> Raise<&Layout> {
+    fn layout_anew(&self, id: u32) -> Raise<&'a Layout> {
         match self.maker.entry(id)? {
             Some(Entry::Object(layout)) => Ok(layout),
             _ => Err(damaged("an unknown class")),
@@ -30,38 +30,33 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     /// An object of a layout.
     #[inline(always)]
     pub fn object(&mut self, id: u32, place: Place) -> Raise<Option<Own>> {
-        let layout: *const Layout = self.layout(id)?;
-        // SAFETY: layouts live as long as the registry.
-        let object = unsafe { allocate(&*layout, self.maker.known)? };
+        let layout = self.layout(id)?;
+        let object = allocate(layout, self.maker.known)?;
         self.note(place, &object);
         self.fill_object(object, layout, 0)
     }
 
     /// Reads values into the object until one is not a leaf, or all are there.
     #[inline(always)]
-    fn fill_object(&mut self, object: Own, layout: *const Layout, mut next: usize) -> Raise<Option<Own>> {
-        // SAFETY: layouts live as long as the registry.
-        let fields = unsafe { &*layout };
-        while next < fields.slots() {
+    fn fill_object(&mut self, object: Own, layout: &'a Layout, mut next: usize) -> Raise<Option<Own>> {
+        while next < layout.slots() {
             let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object { object, layout, next })) };
-            put_slot(&object, fields.offsets[next], value);
+            put_slot(&object, layout.offsets[next], value);
             next += 1;
         }
-        while next < fields.len() {
+        while next < layout.len() {
             let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object { object, layout, next })) };
-            put_attribute(&object, fields, next, value)?;
+            put_attribute(&object, layout, next, value)?;
             next += 1;
         }
         Ok(Some(object))
     }
 
     /// Gives an object the value that it waited for, and reads on.
-    pub fn resume_object(&mut self, object: Own, layout: *const Layout, next: usize, value: Own) -> Raise<Option<Own>> {
-        // SAFETY: layouts live as long as the registry.
-        let fields = unsafe { &*layout };
-        match fields.offsets.get(next) {
+    pub fn resume_object(&mut self, object: Own, layout: &'a Layout, next: usize, value: Own) -> Raise<Option<Own>> {
+        match layout.offsets.get(next) {
             Some(&offset) => put_slot(&object, offset, value),
-            None => put_attribute(&object, fields, next, value)?,
+            None => put_attribute(&object, layout, next, value)?,
         }
         self.fill_object(object, layout, next + 1)
     }
@@ -69,9 +64,8 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     /// An object with unset slots, or with attribute names inline.
     pub fn odd_object(&mut self, tag: u8, place: Place) -> Raise<Option<Own>> {
         let id = self.reader.id()?;
-        let layout: *const Layout = self.layout(id)?;
-        // SAFETY: layouts live as long as the registry.
-        let (object, slots) = unsafe { (allocate(&*layout, self.maker.known)?, (*layout).stored_slots()) };
+        let layout = self.layout(id)?;
+        let (object, slots) = (allocate(layout, self.maker.known)?, layout.stored_slots());
         self.note(place, &object);
         let bits = self.reader.take(slots.div_ceil(8))?.to_vec();
         let open = if tag == tags::OBJECT_OPEN { self.reader.varint()? } else { 0 };
@@ -79,10 +73,9 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
         self.fill_odd(Box::new(Odd { object, layout, next: 0, bits, open, name: None }))
     }
 
-    fn fill_odd(&mut self, mut odd: Box<Odd>) -> Raise<Option<Own>> {
+    fn fill_odd(&mut self, mut odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
         loop {
-            // SAFETY: layouts live as long as the registry.
-            let slots = unsafe { (*odd.layout).stored_slots() };
+            let slots = odd.layout.stored_slots();
             while odd.next < slots && odd.bits[odd.next / 8] >> (odd.next % 8) & 1 == 0 {
                 odd.next += 1;
             }
@@ -95,15 +88,14 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     }
 
     /// Gives an unusual object the value that it waited for, and reads on.
-    pub fn resume_odd(&mut self, mut odd: Box<Odd>, value: Own) -> Raise<Option<Own>> {
+    pub fn resume_odd(&mut self, mut odd: Box<Odd<'a>>, value: Own) -> Raise<Option<Own>> {
         put_odd(&mut odd, value)?;
         self.fill_odd(odd)
     }
 }
 
-fn put_odd(odd: &mut Odd, value: Own) -> Raise<()> {
-    // SAFETY: layouts live as long as the registry.
-    let layout = unsafe { &*odd.layout };
+fn put_odd(odd: &mut Odd<'_>, value: Own) -> Raise<()> {
+    let layout = odd.layout;
     if let Some(&offset) = layout.offsets.get(odd.next) {
         put_slot(&odd.object, offset, value);
         odd.next += 1;

@@ -387,9 +387,10 @@ impl Encoder<'_, '_> {
                 self.scratch().memo.set(obj, at + 1);
             }
             Some(_) => {
+                // SAFETY: held by the caller.
+                let class = unsafe { class_name(obj) };
                 return Err(refuse(&format!(
-                    "cannot store an object of class {}: the values it is constructed from contain itself",
-                    class_name(obj)
+                    "cannot store an object of class {class}: the values it is constructed from contain itself"
                 )));
             }
         }

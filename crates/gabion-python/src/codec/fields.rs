@@ -1,5 +1,6 @@
 //! Parts of an object without the whole.
 
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -7,13 +8,13 @@ use super::decode::{decode, decode_part};
 use super::decode_leaf::Maker;
 use super::known::Known;
 use super::layout::{Entry, Layout};
-use super::object::{Doing, Own, Raise, Raised, class_name, explain, in_class, intern};
+use super::object::{Doing, Own, Raise, Raised, as_py, class_name, explain, in_class, intern};
 use super::reader::Reader;
 use super::registry::Registry;
 use super::walk::skip;
 use super::{analyse, plan, tags};
 use crate::errors::type_error;
-use crate::ffi::{self, PyObject};
+use crate::ffi;
 
 /// Where the raw buffer of a bytes-like payload lies in its encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,19 +49,19 @@ pub fn decode_fields<'py>(
 }
 
 /// A field of an object that was built.
-fn field(whole: &Own, name: &Bound<'_, PyAny>) -> Raise<Own> {
-    let (py, whole, name) = (name.py(), whole.ptr(), name.as_ptr());
+fn field(whole: &Own, bound: &Bound<'_, PyAny>) -> Raise<Own> {
+    let (whole, name) = (whole.ptr(), bound.as_ptr());
     // SAFETY: both are held; a new reference or null with an error.
     unsafe {
         if ffi::PyDict_Check(whole) == 0 {
             if ffi::PyUnicode_Check(name) == 0 {
-                return Err(not_a_name(py, name));
+                return Err(not_a_name(bound));
             }
             return Own::take(ffi::PyObject_GetAttr(whole, name));
         }
         if ffi::PyObject_Hash(name) == -1 {
             return Err(if ffi::PyErr_ExceptionMatches(ffi::PyExc_TypeError) != 0 {
-                not_a_name(py, name)
+                not_a_name(bound)
             } else {
                 Raised
             });
@@ -85,9 +86,11 @@ fn field(whole: &Own, name: &Bound<'_, PyAny>) -> Raise<Own> {
 
 /// Raises the error of what can be no field's name.
 #[cold]
-fn not_a_name(py: Python<'_>, name: *mut PyObject) -> Raised {
-    let text = format!("fields() takes names one by one, fields(ptr, *names), and a name is no {}", class_name(name));
-    type_error(py, &text).restore(py);
+fn not_a_name(name: &Bound<'_, PyAny>) -> Raised {
+    // SAFETY: a held object.
+    let class = unsafe { class_name(name.as_ptr()) };
+    let text = format!("fields() takes names one by one, fields(ptr, *names), and a name is no {class}");
+    type_error(name.py(), &text).restore(name.py());
     Raised
 }
 
@@ -110,25 +113,21 @@ struct Search<'a, 'py> {
 }
 
 /// One name that is asked for, with what was found.
-struct Wanted {
-    name: *mut PyObject,
+struct Wanted<'a, 'py> {
+    name: Borrowed<'a, 'py, PyAny>,
     value: Option<Own>,
 }
 
-impl Wanted {
+impl Wanted<'_, '_> {
     /// Whether this is the key, as a dict tells: only what hashes alike is compared.
-    fn is_key(&self, key: &Own) -> Raise<bool> {
-        // SAFETY: both are held by the caller.
-        unsafe {
-            let texts = ffi::PyUnicode_CheckExact(self.name) != 0 && ffi::PyUnicode_CheckExact(key.ptr()) != 0;
-            Ok((texts || hash(self.name)? == hash(key.ptr())?) && same(self.name, key.ptr())?)
-        }
+    fn is_key(&self, key: Borrowed<'_, '_, PyAny>) -> Raise<bool> {
+        Ok((is_text(self.name) && is_text(key) || hash(self.name)? == hash(key)?) && same(self.name, key)?)
     }
 }
 
-fn hash(object: *mut PyObject) -> Raise<isize> {
-    // SAFETY: callers hold it; -1 with an error.
-    match unsafe { ffi::PyObject_Hash(object) } {
+fn hash(object: Borrowed<'_, '_, PyAny>) -> Raise<isize> {
+    // SAFETY: borrowed from a held reference; -1 with an error.
+    match unsafe { ffi::PyObject_Hash(object.as_ptr()) } {
         -1 => Err(Raised),
         hash => Ok(hash),
     }
@@ -137,7 +136,7 @@ fn hash(object: *mut PyObject) -> Raise<isize> {
 /// Whether these may be keys of a dict.
 fn hashable(names: &[Bound<'_, PyAny>]) -> bool {
     names.iter().all(|name| {
-        let hashable = hash(name.as_ptr()).is_ok();
+        let hashable = hash(name.as_borrowed()).is_ok();
         if !hashable {
             // SAFETY: attached; whoever asks again gets it again.
             unsafe { ffi::PyErr_Clear() };
@@ -146,23 +145,24 @@ fn hashable(names: &[Bound<'_, PyAny>]) -> bool {
     })
 }
 
-/// Whether these are exact strings.
-fn texts(names: &[Bound<'_, PyAny>]) -> bool {
-    // SAFETY: held by the caller.
-    names.iter().all(|name| unsafe { ffi::PyUnicode_CheckExact(name.as_ptr()) != 0 })
+/// Whether this is an exact string.
+fn is_text(name: Borrowed<'_, '_, PyAny>) -> bool {
+    // SAFETY: borrowed from a held reference.
+    unsafe { ffi::PyUnicode_CheckExact(name.as_ptr()) != 0 }
 }
 
-impl Search<'_, '_> {
+impl<'py> Search<'_, 'py> {
     /// The values of these names; `None` when only the whole object can tell.
-    fn find(&self, names: &[Bound<'_, PyAny>]) -> Raise<Option<Vec<Own>>> {
+    fn find(&self, names: &[Bound<'py, PyAny>]) -> Raise<Option<Vec<Own>>> {
         if self.bytes.first() != Some(&tags::FORMAT) {
             return Ok(None);
         }
-        let mut wanted: Vec<Wanted> = names.iter().map(|name| Wanted { name: name.as_ptr(), value: None }).collect();
+        let mut wanted: Vec<Wanted<'_, '_>> =
+            names.iter().map(|name| Wanted { name: name.as_borrowed(), value: None }).collect();
         let mut reader = Reader::new(self.bytes, 1);
         let tag = reader.byte()?;
         // The whole tells what is wrong with other names, if anything is.
-        let told = texts(names) || (tags::is_dict(tag) && hashable(names));
+        let told = names.iter().all(|name| is_text(name.as_borrowed())) || (tags::is_dict(tag) && hashable(names));
         if !told {
             return Ok(None);
         }
@@ -187,12 +187,12 @@ impl Search<'_, '_> {
         Ok(complete.then(|| wanted.into_iter().map(|wanted| wanted.value).collect::<Option<Vec<_>>>()).flatten())
     }
 
-    fn object(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted]) -> Raise<bool> {
+    fn object(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
         let Some(Entry::Object(layout)) = self.registry.entry(id) else { return Ok(false) };
         if !self.plain(layout) {
             return Ok(false);
         }
-        self.each(layout.names.iter().map(Own::ptr), reader, wanted)
+        self.each(layout.names.iter().map(|name| as_py(name).bind_borrowed(self.py)), reader, wanted)
     }
 
     /// Whether the fields of a layout are what attribute access on an instance would find.
@@ -200,7 +200,7 @@ impl Search<'_, '_> {
         plan::is_plain(layout) || (layout.names.len() == layout.slots() && analyse::slots_stand(layout))
     }
 
-    fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted]) -> Raise<bool> {
+    fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
         let Some(Entry::NamedTuple { class, len, .. }) = self.registry.entry(id) else { return Ok(false) };
         // SAFETY: held by the registry; the tuple of names is held while its items are compared.
         unsafe {
@@ -208,16 +208,17 @@ impl Search<'_, '_> {
             if ffi::PyTuple_Check(fields.ptr()) == 0 || ffi::PyTuple_Size(fields.ptr()) != *len as isize {
                 return Ok(false);
             }
-            self.each((0..*len).map(|i| ffi::PyTuple_GetItem(fields.ptr(), i as isize)), reader, wanted)
+            let name = |i| Borrowed::from_ptr(self.py, ffi::PyTuple_GetItem(fields.ptr(), i as isize));
+            self.each((0..*len).map(name), reader, wanted)
         }
     }
 
     /// Walks over the fields and reads those that are wanted. False when one cannot be skipped.
-    fn each(
+    fn each<'a>(
         &self,
-        names: impl Iterator<Item = *mut PyObject>,
+        names: impl Iterator<Item = Borrowed<'a, 'py, PyAny>>,
         reader: &mut Reader<'_>,
-        wanted: &mut [Wanted],
+        wanted: &mut [Wanted<'_, '_>],
     ) -> Raise<bool> {
         let mut missing = wanted.len();
         for name in names {
@@ -238,7 +239,7 @@ impl Search<'_, '_> {
         Ok(true)
     }
 
-    fn dict(&self, len: usize, reader: &mut Reader<'_>, wanted: &mut [Wanted]) -> Raise<bool> {
+    fn dict(&self, len: usize, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
         let mut missing = wanted.len();
         for _ in 0..len {
             if missing == 0 {
@@ -248,13 +249,14 @@ impl Search<'_, '_> {
             if !skip(self.registry, reader)? {
                 return Ok(false);
             }
-            let key = self.part(start, reader.at)?;
+            let made = self.part(start, reader.at)?;
+            let key = as_py(&made).bind_borrowed(self.py);
             let start = reader.at;
             if !skip(self.registry, reader)? {
                 return Ok(false);
             }
             for wish in wanted.iter_mut().filter(|wish| wish.value.is_none()) {
-                if wish.is_key(&key)? {
+                if wish.is_key(key)? {
                     wish.value = Some(self.part(start, reader.at)?);
                     missing -= 1;
                 }
@@ -271,9 +273,9 @@ impl Search<'_, '_> {
 }
 
 /// Whether two names or keys are equal.
-fn same(left: *mut PyObject, right: *mut PyObject) -> Raise<bool> {
-    // SAFETY: callers hold both.
-    match unsafe { ffi::PyObject_RichCompareBool(left, right, ffi::Py_EQ) } {
+fn same(left: Borrowed<'_, '_, PyAny>, right: Borrowed<'_, '_, PyAny>) -> Raise<bool> {
+    // SAFETY: both are borrowed from held references.
+    match unsafe { ffi::PyObject_RichCompareBool(left.as_ptr(), right.as_ptr(), ffi::Py_EQ) } {
         0 => Ok(false),
         1 => Ok(true),
         _ => Err(Raised),

@@ -129,7 +129,7 @@ impl Found {
         let from = usize::from(!astray && self.seen.has_same_modules());
         let mut next = self.links.iter().skip(from + 1);
         for link in self.links.iter().skip(from) {
-            let Some(value) = look_up(&link.dict, link.name.ptr()) else { return false };
+            let Some(value) = look_up(&link.dict, &link.name) else { return false };
             let same = match next.next() {
                 // SAFETY: the value is held here.
                 Some(next) => unsafe { namespace(value.ptr()) == next.dict.ptr() },
@@ -224,7 +224,7 @@ impl Way {
 
     /// Whether the last dict has this object under its name.
     fn leads_to(&self, object: &Own) -> bool {
-        let value = self.dicts.last().and_then(|(dict, name)| look_up(dict, name.ptr()));
+        let value = self.dicts.last().and_then(|(dict, name)| look_up(dict, name));
         value.is_some_and(|value| value.ptr() == object.ptr())
     }
 
@@ -255,7 +255,7 @@ unsafe fn namespace(object: *mut PyObject) -> *mut PyObject {
 }
 
 /// What a dict has under a name. What goes wrong there (keys may compare in ways of their own) counts as nothing.
-fn look_up(dict: &Own, name: *mut PyObject) -> Option<Own> {
+fn look_up(dict: &Own, name: &Own) -> Option<Own> {
     // A change that was announced and is not done yet is waited for.
     // SAFETY: the dict is held by the caller.
     #[cfg(Py_GIL_DISABLED)]
@@ -265,7 +265,7 @@ fn look_up(dict: &Own, name: *mut PyObject) -> Option<Own> {
     let mut value = std::ptr::null_mut();
     // SAFETY: a dict and a name, both held; the result is a new reference, or null: with an error if there is one.
     unsafe {
-        if ffi::compat::PyDict_GetItemRef(dict.ptr(), name, &raw mut value) < 0 {
+        if ffi::compat::PyDict_GetItemRef(dict.ptr(), name.ptr(), &raw mut value) < 0 {
             ffi::PyErr_Clear();
         }
         Own::take(value).ok()

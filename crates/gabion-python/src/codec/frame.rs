@@ -6,18 +6,18 @@ use super::reader::damaged;
 use crate::ffi;
 
 /// A container whose values are being read.
-pub enum Frame {
+pub enum Frame<'a> {
     List { list: Own, next: usize, len: usize },
     Tuple { tuple: Own, next: usize, len: usize, place: Place, again: bool },
     Dict { dict: Own, left: usize, key: Option<Own> },
     Set { set: Own, left: usize, place: Place, again: bool },
-    Object { object: Own, layout: *const Layout, next: usize },
-    Odd(Box<Odd>),
+    Object { object: Own, layout: &'a Layout, next: usize },
+    Odd(Box<Odd<'a>>),
     Gather { tag: u8, values: Vec<Own>, want: usize, packed: u64, bytes: [u8; 12], place: Place },
     Rebuild(Box<Rebuild>),
 }
 
-impl Frame {
+impl Frame<'_> {
     /// What nobody may see before it is complete. With references, lists grow as they are filled.
     pub fn unfinished<const REFS: bool>(&self) -> Option<&Own> {
         match self {
@@ -30,7 +30,7 @@ impl Frame {
     }
 
     /// A reduced object of which nothing is read yet.
-    pub fn rebuild(tag: u8, parts: u8, place: Place) -> Frame {
+    pub fn rebuild(tag: u8, parts: u8, place: Place) -> Self {
         Frame::Rebuild(Box::new(Rebuild::new(tag, parts, place)))
     }
 }
@@ -41,9 +41,9 @@ pub type Place = usize;
 pub const NOWHERE: Place = usize::MAX;
 
 /// An object that is being filled in an unusual way: unset slots, or attribute names inline.
-pub struct Odd {
+pub struct Odd<'a> {
     pub object: Own,
-    pub layout: *const Layout,
+    pub layout: &'a Layout,
     /// Index of the next slot.
     pub next: usize,
     /// A bit for each slot that has a value.

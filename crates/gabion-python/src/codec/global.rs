@@ -29,14 +29,14 @@ pub fn check(known: &Known, object: &Own) -> Raise<Found> {
 pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObject) -> Raise<Found> {
     // SAFETY: live by the caller's word; the rest is held here.
     unsafe {
+        let way = |module: &Own| format!("{}.{}", text(module), text(&Own::share(name)));
         let module = Own::take(ffi::call(known.which_module.ptr(), [object, name]))?;
         match Found::follow(module.ptr(), name) {
             Ok((leads_to, found)) if leads_to.ptr() == object => Ok(found),
             Ok(_) => Err(refuse(&format!(
-                "cannot store {} by reference: {}.{} is another object by now",
-                repr(object),
-                text(module.ptr()),
-                text(name)
+                "cannot store {} by reference: {} is another object by now",
+                repr(&Own::share(object)),
+                way(&module)
             ))),
             Err(Raised) => {
                 let py = Python::assume_attached();
@@ -46,10 +46,9 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
                     return Err(Raised);
                 }
                 Err(refuse(&format!(
-                    "cannot store {} by reference: it is not found as {}.{}; define it at the top level of a module",
-                    repr(object),
-                    text(module.ptr()),
-                    text(name)
+                    "cannot store {} by reference: it is not found as {}; define it at the top level of a module",
+                    repr(&Own::share(object)),
+                    way(&module)
                 )))
             }
         }
@@ -57,22 +56,23 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
 }
 
 /// `repr()`, or the class's name when that fails.
-pub fn repr(object: *mut PyObject) -> String {
-    // SAFETY: callers hold the object; new references or null with an error, which is dropped.
+pub fn repr(object: &Own) -> String {
+    // SAFETY: a held object; a new reference or null with an error, which is dropped.
     unsafe {
-        if let Ok(found) = Own::take(ffi::PyObject_Repr(object)) {
-            return text(found.ptr());
+        if let Ok(found) = Own::take(ffi::PyObject_Repr(object.ptr())) {
+            return text(&found);
         }
         ffi::PyErr_Clear();
-        class_name(object)
+        class_name(object.ptr())
     }
 }
 
-fn text(string: *mut PyObject) -> String {
-    // SAFETY: callers hold the object, whatever its class; a failure gives null and an error, which is dropped.
+fn text(string: &Own) -> String {
+    // SAFETY: a held object, whatever its class; a failure gives null and an error, which is dropped; the bytes live with the
+    // string, which nobody changes.
     unsafe {
         let mut len = 0;
-        let data = ffi::PyUnicode_AsUTF8AndSize(string, &raw mut len);
+        let data = ffi::PyUnicode_AsUTF8AndSize(string.ptr(), &raw mut len);
         if data.is_null() {
             ffi::PyErr_Clear();
             return "?".into();

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
+use pyo3::Borrowed;
 use pyo3::prelude::*;
 
 use crate::errors::{Errors, exception, own_error};
@@ -111,17 +112,18 @@ pub fn too_large(most: u64) -> Raised {
 
 /// What the codec is about, for the text of an error.
 #[derive(Clone, Copy)]
-pub enum Doing {
-    /// Storing this live object.
-    Store(*mut PyObject),
+pub enum Doing<'a> {
+    /// Storing this object.
+    Store(Borrowed<'a, 'a, PyAny>),
     Rebuild,
     RebuildPart,
 }
 
-impl Doing {
+impl Doing<'_> {
     fn text(self, store: &str, rebuild: &str) -> String {
         match self {
-            Doing::Store(object) => format!("{store} an object of class {}", class_name(object)),
+            // SAFETY: borrowed from a reference that outlives this value.
+            Doing::Store(object) => format!("{store} an object of class {}", unsafe { class_name(object.as_ptr()) }),
             Doing::Rebuild => format!("{rebuild} the stored object"),
             Doing::RebuildPart => format!("{rebuild} a part of the stored object"),
         }
@@ -129,8 +131,11 @@ impl Doing {
 }
 
 /// Name of an object's class, for messages.
-pub fn class_name(object: *mut PyObject) -> String {
-    // SAFETY: callers hold the object; a class's name is a string that lives with it.
+///
+/// # Safety
+/// A live object.
+pub unsafe fn class_name(object: *mut PyObject) -> String {
+    // SAFETY: live by the caller's word, and so is its class; a class's name is a string that lives with it.
     unsafe { CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name).to_string_lossy().into_owned() }
 }
 
@@ -162,7 +167,7 @@ pub fn is_of_pickling(py: Python<'_>, error: &PyErr) -> bool {
 /// Turns the error that is set into a `CodecError` with that error as its cause, if it says that something cannot be pickled or
 /// rebuilt (see [`is_of_pickling`]). Others pass, with a note of what was going on.
 #[cold]
-pub fn explain(py: Python<'_>, doing: Doing) -> PyErr {
+pub fn explain(py: Python<'_>, doing: Doing<'_>) -> PyErr {
     // Where memory is short, the interpreter has been seen to fail without saying why.
     let error = PyErr::take(py).unwrap_or_else(|| {
         exception(&py.get_type::<pyo3::exceptions::PySystemError>(), "the interpreter failed without an exception")

@@ -166,9 +166,12 @@ impl Attributes {
 }
 
 /// The version of a class, which changes when the class or a base of it is modified; 0 when it has none just now.
+///
+/// # Safety
+/// A live class.
 #[inline(always)]
-pub fn version(class: *mut PyTypeObject) -> u32 {
-    // SAFETY: callers hold the class or an instance of it. A racing modification is seen before or after, like a racing
+pub unsafe fn version(class: *mut PyTypeObject) -> u32 {
+    // SAFETY: live by the caller's word. A racing modification is seen before or after, like a racing
     // call of any method.
     unsafe { (&raw const (*class).tp_version_tag).read_volatile() }
 }
@@ -178,7 +181,8 @@ pub fn version(class: *mut PyTypeObject) -> u32 {
 #[inline(always)]
 pub fn is_plain(layout: &Layout) -> bool {
     let plain_at = layout.plain_at.load(Ordering::Relaxed);
-    plain_at != 0 && plain_at == version(layout.class.ptr().cast())
+    // SAFETY: the layout holds its class.
+    plain_at != 0 && plain_at == unsafe { version(layout.class.ptr().cast()) }
 }
 
 /// Finds out for [`is_plain`]. May run code of the class's.

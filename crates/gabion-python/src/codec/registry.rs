@@ -190,13 +190,18 @@ impl Registry {
     }
 
     /// The plan for instances of `class`, if it holds for the class as it is now, and the class's name leads to it.
+    ///
+    /// # Safety
+    /// `class` is a live class.
     #[inline(always)]
-    pub fn plan(&self, class: *mut PyTypeObject) -> Option<&Plan> {
+    pub unsafe fn plan(&self, class: *mut PyTypeObject) -> Option<&Plan> {
         // SAFETY: plans are freed with the registry only.
         let plan = unsafe { self.plans.get(class as usize).as_ref()? };
         // Relaxed: what the number stands for lies in the class, and the plan is whole.
         let version = plan.version.load(Ordering::Relaxed);
-        (version == plan::ANY_VERSION || (version == plan::version(class) && plan.found.holds())).then_some(plan)
+        // SAFETY: live by the caller's word.
+        let holds = || version == unsafe { plan::version(class) } && plan.found.holds();
+        (version == plan::ANY_VERSION || holds()).then_some(plan)
     }
 
     /// Keeps a plan, in place of the one before. Where that was the same, it is that one which holds from now on: a class that
