@@ -29,10 +29,13 @@ pub(super) fn tensor(
     let picture = if copied { in_one_piece(py, picture.picture())? } else { picture };
     let start = picture.whole(py)?.start.as_ptr();
     let [rows, columns, channels] = picture.shape.map(|side| side as i64);
-    if channels == 1 {
-        dlpack::capsule(py, start, [rows, columns], picture, versioned, copied)
-    } else {
-        dlpack::capsule(py, start, [rows, columns, channels], picture, versioned, copied)
+    // SAFETY: the pixels of the picture in one piece, which it keeps in place.
+    unsafe {
+        if channels == 1 {
+            dlpack::capsule(py, start, [rows, columns], picture, versioned, copied)
+        } else {
+            dlpack::capsule(py, start, [rows, columns, channels], picture, versioned, copied)
+        }
     }
 }
 
@@ -53,10 +56,13 @@ pub(super) fn schema(py: Python<'_>, picture: &Picture) -> PyResult<Py<PyAny>> {
 pub(super) fn pixels(py: Python<'_>, picture: Shown) -> PyResult<Py<PyAny>> {
     let place = picture.whole(py)?;
     let (start, channels) = (place.start.as_ptr(), picture.mode.channels());
-    if channels == 1 {
-        arrow::array(py, start, place.length, picture)
-    } else {
-        arrow::lists(py, start, place.length / channels, channels, picture)
+    // SAFETY: the pixels of the picture in one piece, which it keeps in place.
+    unsafe {
+        if channels == 1 {
+            arrow::array(py, start, place.length, picture)
+        } else {
+            arrow::lists(py, start, place.length / channels, channels, picture)
+        }
     }
 }
 

@@ -102,12 +102,18 @@ pub(crate) fn schema(py: Python<'_>, items: usize) -> PyResult<Py<PyAny>> {
 }
 
 /// The capsule of `length` bytes from `start` on, which `hold` keeps alive and whose end may be on any thread.
-pub(crate) fn array<H: Send>(py: Python<'_>, start: *mut u8, length: usize, hold: H) -> PyResult<Py<PyAny>> {
+///
+/// # Safety
+/// These bytes stay there as long as `hold` lives.
+pub(crate) unsafe fn array<H: Send>(py: Python<'_>, start: *mut u8, length: usize, hold: H) -> PyResult<Py<PyAny>> {
     wrap(py, bytes(start, length, hold))
 }
 
 /// The capsule of `length` lists of `items` bytes from `start` on.
-pub(crate) fn lists<H: Send + Clone>(
+///
+/// # Safety
+/// As [`array`].
+pub(crate) unsafe fn lists<H: Send + Clone>(
     py: Python<'_>,
     start: *mut u8,
     length: usize,

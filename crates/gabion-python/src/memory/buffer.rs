@@ -251,7 +251,8 @@ impl Buffer {
         let copied = copy == Some(true);
         let (place, hold) = if copied { self.copied(py)? } else { (self.place, self.hold(py)?) };
         let versioned = max_version.is_some_and(|(major, _)| major >= 1);
-        dlpack::capsule(py, place.start.as_ptr(), [place.length as i64], hold, versioned, copied)
+        // SAFETY: the buffer's bytes, which are lent as long as there is a hold.
+        unsafe { dlpack::capsule(py, place.start.as_ptr(), [place.length as i64], hold, versioned, copied) }
     }
 
     /// The Arrow type of the buffer, as a capsule: uint8.
@@ -268,7 +269,10 @@ impl Buffer {
         requested_schema: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<(Py<PyAny>, Py<PyAny>)> {
         let _ = requested_schema;
-        Ok((arrow::schema(py, 1)?, arrow::array(py, self.place.start.as_ptr(), self.place.length, self.hold(py)?)?))
+        let (start, length) = (self.place.start.as_ptr(), self.place.length);
+        // SAFETY: the buffer's bytes, which are lent as long as there is a hold.
+        let array = unsafe { arrow::array(py, start, length, self.hold(py)?)? };
+        Ok((arrow::schema(py, 1)?, array))
     }
 
     /// Refuses, for pickle and copy.

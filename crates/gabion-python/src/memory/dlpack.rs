@@ -67,7 +67,10 @@ struct Export<M, H, const N: usize> {
 
 /// A capsule for the bytes from `start` on, in `shape` and without gaps, which `hold` keeps alive and whose end may be on
 /// any thread. `versioned` when the consumer knows DLPack 1.
-pub(crate) fn capsule<H: Send, const N: usize>(
+///
+/// # Safety
+/// From `start` on there are so many bytes, and they stay there as long as `hold` lives.
+pub(crate) unsafe fn capsule<H: Send, const N: usize>(
     py: Python<'_>,
     start: *mut u8,
     shape: [i64; N],
