@@ -162,10 +162,30 @@ impl Pile {
 
     #[cold]
     fn put_anywhere(&self, payload: &[u8], reserve: usize) -> Result<Pointer, PileError> {
-        if payload.len() > CHUNK_PAYLOAD {
-            return self.put_run(&[payload]);
+        self.with_payload(&[payload], |payload| self.put_payload(payload, reserve))
+    }
+
+    /// Calls `act` with a payload as it is stored: what goes into a slot in one piece, what goes into a chunk as it lies, and
+    /// what is longer in a run, which is mapped and filled before any lock is taken.
+    #[inline]
+    fn with_payload<R>(
+        &self,
+        pieces: &[&[u8]],
+        act: impl FnOnce(Payload<'_>) -> Result<R, PileError>,
+    ) -> Result<R, PileError> {
+        if let [payload] = pieces
+            && payload.len() <= CHUNK_PAYLOAD
+        {
+            return act(Payload::whole(payload, None));
         }
-        self.put_payload(Payload::whole(payload, None), reserve)
+        match total_len(pieces) {
+            ..=SLOT_PAYLOAD => act(Payload::whole(&pieces.concat(), None)),
+            length @ ..=CHUNK_PAYLOAD => act(Payload::in_pieces(pieces, length)),
+            _ => {
+                let run = self.new_run(pieces)?;
+                act(Payload::whole(run.bytes(), Some(&run)))
+            }
+        }
     }
 
     /// As [`Pile::put`] without a reserve, for an owner that can make room itself: when there is none, the pages that are
@@ -180,13 +200,14 @@ impl Pile {
 
     #[cold]
     fn try_put_anywhere(&self, payload: &[u8]) -> Result<Pointer, PileError> {
-        if payload.len() > CHUNK_PAYLOAD {
-            return self.put_run(&[payload]);
-        }
-        self.try_put_payload(Payload::whole(payload, None))
+        self.with_payload(&[payload], |payload| self.try_put_payload(payload))
     }
 
     fn try_put_payload(&self, payload: Payload<'_>) -> Result<Pointer, PileError> {
+        if payload.length > CHUNK_PAYLOAD {
+            // Its run was made with all that could make room for it: so is its slot.
+            return self.put_payload(payload, 0);
+        }
         let (own, ground, length) = (self.own_shard(), self.ground(), payload.length);
         let put = |shard: usize| self.shards[shard].lock().put(ground, payload, length);
         put(own).or_else(|error| {
@@ -209,11 +230,7 @@ impl Pile {
 
     #[cold]
     fn try_put_several(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        match total_len(pieces) {
-            ..=SLOT_PAYLOAD => self.try_put(&pieces.concat()),
-            length @ ..=CHUNK_PAYLOAD => self.try_put_payload(Payload::in_pieces(pieces, length)),
-            _ => self.put_run(pieces),
-        }
+        self.with_payload(pieces, |payload| self.try_put_payload(payload))
     }
 
     /// As [`Pile::put`], of a payload that lies in several pieces, one behind the other. One that is longer than
@@ -234,18 +251,8 @@ impl Pile {
     pub fn put_pieces(&self, pieces: &[&[u8]], reserve: usize) -> Result<Pointer, PileError> {
         match pieces {
             [payload] => self.put(payload, reserve),
-            _ => match total_len(pieces) {
-                ..=SLOT_PAYLOAD => self.put(&pieces.concat(), reserve),
-                length @ ..=CHUNK_PAYLOAD => self.put_payload(Payload::in_pieces(pieces, length), reserve),
-                _ => self.put_run(pieces),
-            },
+            _ => self.with_payload(pieces, |payload| self.put_payload(payload, reserve)),
         }
-    }
-
-    #[cold]
-    fn put_run(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
-        let run = self.new_run(pieces)?;
-        self.put_payload(Payload::whole(run.bytes(), Some(&run)), 0)
     }
 
     fn put_payload(&self, payload: Payload<'_>, reserve: usize) -> Result<Pointer, PileError> {
@@ -281,12 +288,7 @@ impl Pile {
             .ok_or_else(|| PileError::memory(payload.length, error))
     }
 
-    /// The run that a payload too long for a chunk is stored in, mapped and filled before any lock is taken.
-    #[inline]
-    fn run_for(&self, payload: &[u8]) -> Result<Option<Arc<ChargedRun>>, PileError> {
-        if payload.len() <= CHUNK_PAYLOAD { Ok(None) } else { self.new_run(&[payload]).map(Some) }
-    }
-
+    /// The run that a payload too long for a chunk is stored in.
     #[cold]
     fn new_run(&self, pieces: &[&[u8]]) -> Result<Arc<ChargedRun>, PileError> {
         let make = || ChargedRun::new(self.ground(), &self.budget, pieces);
@@ -314,8 +316,7 @@ impl Pile {
     /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no room; the old
     /// payload stays then.
     pub fn replace(&self, pointer: Pointer, payload: &[u8]) -> Result<(), PileError> {
-        let run = self.run_for(payload)?;
-        self.replace_payload(pointer, Payload::whole(payload, run.as_ref()))
+        self.with_payload(&[payload], |payload| self.replace_payload(pointer, payload))
     }
 
     /// As [`Pile::replace`], by a payload as that of [`Pile::put_pieces`].
@@ -323,14 +324,7 @@ impl Pile {
     /// # Errors
     /// As [`Pile::replace`].
     pub fn replace_pieces(&self, pointer: Pointer, pieces: &[&[u8]]) -> Result<(), PileError> {
-        match total_len(pieces) {
-            ..=SLOT_PAYLOAD => self.replace(pointer, &pieces.concat()),
-            length @ ..=CHUNK_PAYLOAD => self.replace_payload(pointer, Payload::in_pieces(pieces, length)),
-            _ => {
-                let run = self.new_run(pieces)?;
-                self.replace_payload(pointer, Payload::whole(run.bytes(), Some(&run)))
-            }
-        }
+        self.with_payload(pieces, |payload| self.replace_payload(pointer, payload))
     }
 
     fn replace_payload(&self, pointer: Pointer, payload: Payload<'_>) -> Result<(), PileError> {
