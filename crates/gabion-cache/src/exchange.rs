@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use gabion_pile::{ReadBuf, Run};
+use gabion_pile::{ReadBuf, RunIdentity};
 
 use crate::core::Core;
 use crate::entry::{Layout, contents};
@@ -17,7 +17,7 @@ use crate::stats::Figure;
 use crate::value::Value;
 
 /// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from. What it takes may be made into this: `&[u8]`,
-/// `&[u8; N]`, `&Vec<u8>`, and what [`ReadBuf::part`] gives.
+/// `&[u8; N]`, `&Vec<u8>`, and what [`ReadBuf::let_go_of_run`] gives.
 ///
 /// ```
 /// use gabion_cache::{Cache, Former, PutOptions, PutResult, ReadBuf};
@@ -26,7 +26,7 @@ use crate::value::Value;
 /// let (cache, mut buf) = (Cache::new(10 << 20)?, ReadBuf::new());
 /// cache.put(b"picture", &vec![7; 5 << 20], &PutOptions::default());
 /// let brighter: Vec<u8> = cache.get(b"picture", &mut buf).unwrap().iter().map(|pixel| pixel + 1).collect();
-/// let former = buf.part().map(Former::Run).expect("it is longer than 1 MiB");
+/// let former = buf.let_go_of_run().map(Former::Run).expect("it is longer than 1 MiB");
 /// assert_eq!(cache.replace_if(b"picture", former, &brighter), Some(PutResult::Replaced));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -35,7 +35,7 @@ pub enum Former<'a> {
     /// Its bytes. A buffer that they were read into holds on to those of a value over 1 MiB, so that there is less room.
     Bytes(&'a [u8]),
     /// A value over 1 MiB, which nobody needs to hold meanwhile.
-    Run(Run),
+    Run(RunIdentity),
 }
 
 impl<'a> From<&'a [u8]> for Former<'a> {
@@ -64,7 +64,8 @@ impl Former<'_> {
             Self::Bytes(bytes) => contents(pile, id, buf).is_some_and(|(_, value)| value == *bytes),
             Self::Run(run) => {
                 let rest = locked.entry(id).rest();
-                rest.is_some_and(|(pointer, _)| pile.read(pointer, buf).is_ok()) && buf.part().as_ref() == Some(run)
+                rest.is_some_and(|(pointer, _)| pile.read(pointer, buf).is_ok())
+                    && buf.let_go_of_run().as_ref() == Some(run)
             }
         }
     }

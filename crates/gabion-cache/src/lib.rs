@@ -168,7 +168,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use core::{Departure, Listener};
 pub use exchange::Former;
 pub use flight::{Begin, Deadlock, Flights, Runner, Ticket, Waiting, this_thread};
-pub use gabion_pile::{Long, ReadBuf, Reading, Run};
+pub use gabion_pile::{Long, ReadBuf, Reading, RunIdentity};
 pub use lease::Lease;
 pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 pub use policy::Policy;

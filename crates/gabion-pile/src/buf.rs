@@ -45,16 +45,16 @@ pub(crate) const BEGINNING: usize = 1 << 10;
 
 /// Which run a payload over 1 MiB lay in, known by whoever does not hold it. No other is equal to it, even when it is gone.
 #[derive(Debug, Clone)]
-pub struct Run(Weak<ChargedRun>);
+pub struct RunIdentity(Weak<ChargedRun>);
 
-impl PartialEq for Run {
+impl PartialEq for RunIdentity {
     fn eq(&self, other: &Self) -> bool {
         // The address is nobody else's as long as one knows of it.
         self.0.ptr_eq(&other.0)
     }
 }
 
-impl Eq for Run {}
+impl Eq for RunIdentity {}
 
 impl ReadBuf {
     /// Bytes that may come before what a reader wants of a payload that is left where it lies: as many follow in its beginning.
@@ -111,10 +111,11 @@ impl ReadBuf {
         }
     }
 
-    /// Lets go of a run, as [`ReadBuf::let_go`] does, but knows it again; `None` where there was none, and nothing changes.
-    pub fn part(&mut self) -> Option<Run> {
+    /// Lets go of a run, as [`ReadBuf::let_go`] does, and returns what it is known again by; `None` where there was none, and
+    /// nothing changes.
+    pub fn let_go_of_run(&mut self) -> Option<RunIdentity> {
         let Some(Elsewhere::Run(run)) = &self.elsewhere else { return None };
-        let run = Run(Arc::downgrade(run));
+        let run = RunIdentity(Arc::downgrade(run));
         self.let_go();
         Some(run)
     }

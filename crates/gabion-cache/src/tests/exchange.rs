@@ -159,7 +159,7 @@ fn a_long_value_makes_room_for_the_next() {
                 let (new, mut buf) = (vec![at as u8 + 1; (size << 20) - 5000], ReadBuf::new());
                 let former = if by_run && old.len() > 1 << 20 {
                     assert_eq!(cache.peek(&key, &mut buf), Some(&old[..]));
-                    Former::Run(buf.part().unwrap())
+                    Former::Run(buf.let_go_of_run().unwrap())
                 } else {
                     Former::Bytes(&old)
                 };
@@ -186,8 +186,8 @@ fn another_value_of_the_same_bytes_is_another_run() {
     let (value, mut buf) = (vec![7; 2 << 20], ReadBuf::new());
     cache.put(b"k", &value, &PutOptions::default());
     assert!(cache.peek(b"k", &mut buf).is_some());
-    let former = Former::Run(buf.part().unwrap());
-    assert!(buf.part().is_none() && buf.payload().is_empty());
+    let former = Former::Run(buf.let_go_of_run().unwrap());
+    assert!(buf.let_go_of_run().is_none() && buf.payload().is_empty());
     cache.put(b"k", &value, &PutOptions::default());
     assert_eq!(cache.replace_if(b"k", former.clone(), b"new"), None);
     cache.remove(b"k");

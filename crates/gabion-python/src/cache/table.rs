@@ -189,7 +189,7 @@ impl CacheTable {
                     Bound::from_owned_ptr_or_err(py, new)?
                 };
                 // A long one counts in the cache's memory as long as the buffer holds it, and there may not be room for both.
-                let former = match buf.part() {
+                let former = match buf.let_go_of_run() {
                     Some(run) => Former::Run(run),
                     None => Former::Bytes(&buf.payload()[buf.payload().len() - length..]),
                 };
