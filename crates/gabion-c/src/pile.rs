@@ -1,9 +1,8 @@
 //! Piles of bytes for C: `gabion_pile_*`.
 
-use std::cell::RefCell;
 use std::ffi::c_void;
 
-use gabion_pile::{Pile, PileOptions, Pointer, ReadBuf};
+use gabion_pile::{Pile, PileOptions, Pointer, with_read_buf};
 
 use crate::handle::{Handle, Held};
 use crate::status::{Failure, Status, call, value};
@@ -29,22 +28,6 @@ pub struct PileFigures {
     pub limit_bytes: u64,
     pub blocks: u64,
     pub large_objects: u64,
-}
-
-thread_local!(static BUFFER: RefCell<ReadBuf> = const { RefCell::new(ReadBuf::new()) });
-
-/// Gives a pile a buffer to read into: the thread's, so that reading takes no memory.
-fn with_buffer<T>(read: impl FnOnce(&mut ReadBuf) -> T) -> T {
-    let mut read = Some(read);
-    let mut once = |buffer: &mut ReadBuf| {
-        let done = read.take().map(|read| read(buffer));
-        // A large object's memory is not to be kept until the next call.
-        buffer.let_go();
-        done
-    };
-    let done = BUFFER.try_with(|buffer| buffer.try_borrow_mut().ok().and_then(|mut buffer| once(&mut buffer)));
-    // While the thread ends its own is gone.
-    done.ok().flatten().or_else(|| once(&mut ReadBuf::new())).expect("it was read one way or the other")
 }
 
 /// Makes a pile.
@@ -109,7 +92,7 @@ pub unsafe extern "C" fn gabion_pile_get(
     call(|| {
         // SAFETY: the caller's duty is the same.
         let pile = unsafe { Handle::look(pile) }?;
-        with_buffer(|own| {
+        with_read_buf(|own| {
             let payload = pile.read(Pointer::from_bits(pointer), own)?;
             // SAFETY: the caller's duty is the same.
             unsafe { text::copy_out(payload, buffer.cast(), capacity, length) }
@@ -132,7 +115,7 @@ pub unsafe extern "C" fn gabion_pile_pop(
     call(|| {
         // SAFETY: the caller's duty is the same.
         let pile = unsafe { Handle::look(pile) }?;
-        with_buffer(|own| {
+        with_read_buf(|own| {
             let pointer = Pointer::from_bits(pointer);
             loop {
                 let fits = text::fits(pile.read(pointer, own)?, buffer.cast(), capacity);

@@ -1,11 +1,11 @@
 //! Caches and tables, as callers see them.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::{cell, fmt};
 
 use gabion_blocks::BlockError;
-use gabion_pile::{ReadBuf, Reading};
+use gabion_pile::{ReadBuf, Reading, with_read_buf};
 
 use crate::ahead::Foreseen;
 use crate::bucket::Cell;
@@ -394,7 +394,7 @@ impl Table {
         factory: impl FnOnce() -> Result<Vec<u8>, E>,
     ) -> Result<Vec<u8>, E> {
         loop {
-            if let Some(value) = with_buffer(|buf| self.get(key, buf).map(<[u8]>::to_vec)) {
+            if let Some(value) = with_read_buf(|buf| self.get(key, buf).map(<[u8]>::to_vec)) {
                 return Ok(value);
             }
             match self.flights.begin(&self.flight_key(key), this_thread())? {
@@ -408,7 +408,7 @@ impl Table {
                     let lease = Arc::new(self.lease(key));
                     ticket.made_under(&lease);
                     // It may have landed between the look and the begin.
-                    if let Some(value) = with_buffer(|buf| self.peek(key, buf).map(<[u8]>::to_vec)) {
+                    if let Some(value) = with_read_buf(|buf| self.peek(key, buf).map(<[u8]>::to_vec)) {
                         return Ok(value);
                     }
                     let value = factory()?;
@@ -456,22 +456,6 @@ impl Table {
     pub fn stats(&self) -> CacheStats {
         self.record.stats(self.core.limit())
     }
-}
-
-/// Buffers of more bytes are not kept.
-const KEPT_BUFFER: usize = 64 << 10;
-
-/// Calls `read` with a buffer that the thread keeps for the next call.
-fn with_buffer<R>(read: impl FnOnce(&mut ReadBuf) -> R) -> R {
-    thread_local!(static KEPT: cell::Cell<ReadBuf> = const { cell::Cell::new(ReadBuf::new()) });
-    // A thread that ends has none any more.
-    let mut buf = KEPT.try_with(cell::Cell::take).unwrap_or_default();
-    let result = read(&mut buf);
-    buf.let_go();
-    if buf.capacity() <= KEPT_BUFFER {
-        let _ = KEPT.try_with(|kept| kept.set(buf));
-    }
-    result
 }
 
 impl fmt::Debug for Cache {

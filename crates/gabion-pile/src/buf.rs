@@ -1,5 +1,6 @@
 //! Room for what is read.
 
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
 use gabion_heap::Loc;
@@ -57,6 +58,9 @@ impl PartialEq for RunIdentity {
 impl Eq for RunIdentity {}
 
 impl ReadBuf {
+    /// Bytes of the largest buffer that [`with_read_buf`] keeps for a thread: 1 MiB, which holds all that is copied at all.
+    pub const MOST_KEPT: usize = 1 << 20;
+
     /// Bytes that may come before what a reader wants of a payload that is left where it lies: as many follow in its beginning.
     pub const MOST_BEFORE: usize = BEGINNING / 2;
 
@@ -171,5 +175,84 @@ impl ReadBuf {
 impl Default for ReadBuf {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Calls `read` with a buffer that the thread keeps from call to call, so that reading takes no memory after the first time. It
+/// keeps no more than [`ReadBuf::MOST_KEPT`] bytes, and no run.
+///
+/// A call inside `read` has another buffer, as does a call while the thread ends.
+///
+/// ```
+/// # let pile = gabion_pile::Pile::new()?;
+/// let pointer = pile.put(b"stones", 0)?;
+/// let stones = gabion_pile::with_read_buf(|buf| pile.read(pointer, buf).map(<[u8]>::to_vec))?;
+/// assert_eq!(stones, b"stones");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[inline]
+pub fn with_read_buf<R>(read: impl FnOnce(&mut ReadBuf) -> R) -> R {
+    // Boxed, so that a pointer is all that moves: a processor waits long for words that it has just written in other pieces.
+    thread_local!(static KEPT: Cell<Option<Box<ReadBuf>>> = const { Cell::new(None) });
+    // A thread that ends has no place left.
+    let mut buf = KEPT.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    let result = read(&mut buf);
+    if buf.capacity() <= ReadBuf::MOST_KEPT {
+        buf.let_go();
+        let _ = KEPT.try_with(|kept| kept.set(Some(buf)));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pile;
+
+    /// What the thread's buffer keeps now.
+    fn kept() -> usize {
+        with_read_buf(|buf| buf.capacity())
+    }
+
+    #[test]
+    fn a_thread_keeps_its_buffer_up_to_a_size() {
+        assert_eq!(kept(), 0);
+        with_read_buf(|buf| buf.take_room(5000).fill(1));
+        assert_eq!(kept(), 8192);
+        with_read_buf(|buf| buf.take_room(ReadBuf::MOST_KEPT + 1).fill(1));
+        assert_eq!(kept(), 0);
+        let pile = Pile::new().unwrap();
+        let pointer = pile.put(&vec![1; ReadBuf::MOST_KEPT], 0).unwrap();
+        with_read_buf(|buf| assert_eq!(pile.read(pointer, buf).unwrap(), vec![1; ReadBuf::MOST_KEPT]));
+        assert_eq!(kept(), ReadBuf::MOST_KEPT);
+    }
+
+    #[test]
+    fn a_read_inside_another_has_a_buffer_of_its_own() {
+        let pile = Pile::new().unwrap();
+        let pointers = [b"outer", b"inner"].map(|payload| pile.put(payload, 0).unwrap());
+        with_read_buf(|outer| {
+            pile.read(pointers[0], outer).unwrap();
+            with_read_buf(|inner| assert_eq!(pile.read(pointers[1], inner).unwrap(), b"inner"));
+            assert_eq!(outer.payload(), b"outer");
+        });
+    }
+
+    #[test]
+    fn the_buffer_of_a_thread_holds_no_run() {
+        let pile = Pile::new().unwrap();
+        let empty = pile.stats().reserved_bytes;
+        let pointer = pile.put(&vec![1; 2 << 20], 0).unwrap();
+        with_read_buf(|buf| pile.read(pointer, buf).map(<[u8]>::len)).unwrap();
+        pile.remove(pointer).unwrap();
+        assert!(pile.stats().reserved_bytes < empty + (2 << 20));
+        with_read_buf(|buf| assert_eq!(buf.payload(), b""));
+    }
+
+    #[test]
+    fn a_read_that_panics_leaves_the_next_one_a_buffer() {
+        let panics = || with_read_buf(|_| panic!("on purpose"));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(kept(), 0);
     }
 }

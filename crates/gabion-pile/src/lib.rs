@@ -92,7 +92,7 @@ mod view;
 mod tests;
 
 pub use brief::BriefGlance;
-pub use buf::{ReadBuf, RunIdentity};
+pub use buf::{ReadBuf, RunIdentity, with_read_buf};
 pub use change::{CHUNK_PAYLOAD, SLOT_PAYLOAD};
 pub use error::{PileError, PointerFault};
 pub use iterate::{Cursor, Pointers};

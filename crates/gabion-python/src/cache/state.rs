@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use gabion_cache::{Long, PutOptions, PutResult, ReadBuf, Reading, Table, Value};
+use gabion_pile::with_read_buf;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,7 +13,7 @@ use super::shared::Shared;
 use super::{key, options, sweeper};
 use crate::errors::{exception, own_error, type_error};
 use crate::immortal::immortalize;
-use crate::pile::scratch::{with_encoded_apart, with_payload};
+use crate::pile::scratch::with_encoded_apart;
 
 /// The members of gabion.PutResult, in the order of [`PutResult`].
 static RESULTS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
@@ -114,7 +115,7 @@ impl Inner {
 
     #[inline]
     fn build_sized_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<(Py<PyAny>, usize)>> {
-        with_payload(|buf| match self.table.get_or_find(key, buf) {
+        with_read_buf(|buf| match self.table.get_or_find(key, buf) {
             Some(Reading::Whole(value)) => Ok(Some((self.shared.codec.decode(py, value)?, value.len()))),
             Some(Reading::Long(long)) => self.build_long(py, key, &long),
             None => Ok(None),
@@ -138,7 +139,7 @@ impl Inner {
 
     /// As [`Inner::look`], for a key's bytes.
     pub fn look_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
-        with_payload(|buf| {
+        with_read_buf(|buf| {
             let value = self.table.peek(key, buf);
             value.map(|value| self.shared.codec.decode(py, value)).transpose()
         })
@@ -148,7 +149,7 @@ impl Inner {
     pub fn take(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let (table, codec) = (&self.table, &self.shared.codec);
         key::with(key, |key| {
-            with_payload(|buf| {
+            with_read_buf(|buf| {
                 // Built before it is removed, so that a value that cannot be built is not lost.
                 let seen = table.peek(key, buf);
                 let built = seen.map(|value| codec.decode(py, value)).transpose()?;

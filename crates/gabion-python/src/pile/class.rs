@@ -1,7 +1,7 @@
 //! The everyday methods of `gabion.Pile`.
 
 use gabion_blocks::PAGE_BYTES;
-use gabion_pile::PileOptions;
+use gabion_pile::{PileOptions, with_read_buf};
 use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -11,7 +11,6 @@ use pyo3::types::{PyList, PyTuple};
 use super::gate::detached;
 use super::iterator::{Gives, PileIterator};
 use super::refusal::{Failure, Fallback, or_default};
-use super::scratch::with_payload;
 use super::state::Pile;
 use super::stats::PileStats;
 use super::view::PileView;
@@ -83,7 +82,7 @@ impl Pile {
         let py = ptr.py();
         let pop = || -> Result<Py<PyAny>, Failure> {
             let pointer = number::pointer(ptr)?;
-            with_payload(|buffer| {
+            with_read_buf(|buffer| {
                 loop {
                     let object = self.codec.decode(py, self.open(py)?.read(pointer, buffer)?)?;
                     if self.open(py)?.remove_unchanged(pointer, buffer)? {

@@ -2,14 +2,13 @@
 //!
 //! They are written against the C API: see `fastcall`.
 
-use gabion_pile::Pile as Store;
+use gabion_pile::{Pile as Store, with_read_buf};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::number;
 use super::refusal::{Failure, or_default};
-use super::scratch::with_payload;
 use super::state::Pile;
 use crate::codec::Apart;
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
@@ -160,7 +159,7 @@ unsafe extern "C" fn fields(slf: *mut PyObject, args: *mut *mut PyObject, count:
         let pile = this.open(py)?;
         let fields = || -> Result<_, Failure> {
             let pointer = number::pointer(ptr)?;
-            with_payload(|buffer| Ok(this.codec.decode_fields(py, pile.read(pointer, buffer)?, names)?))
+            with_read_buf(|buffer| Ok(this.codec.decode_fields(py, pile.read(pointer, buffer)?, names)?))
         };
         Ok(or_default(py, fields(), None)?.into_any().into_ptr())
     };

@@ -1,11 +1,9 @@
-//! Buffers that a thread reuses from call to call.
+//! Buffers that a thread reuses from call to call; [`gabion_pile::with_read_buf`] has those that are read into.
 //!
 //! A call takes the buffer out of its thread's place and puts it back at the end. Code that runs meanwhile on the same
 //! thread (a reducer that stores something itself) finds the place empty and makes a buffer of its own.
 
 use std::cell::Cell;
-
-use gabion_pile::ReadBuf;
 
 use crate::codec::Apart;
 
@@ -15,7 +13,6 @@ const KEEP: usize = 1 << 20;
 // Boxed, so that a pointer is all that moves: a processor waits long for words that it has just written in other pieces.
 thread_local! {
     static ENCODED: Cell<Option<Box<Encoded>>> = const { Cell::new(None) };
-    static PAYLOAD: Cell<Option<Box<ReadBuf>>> = const { Cell::new(None) };
     static KEY: Cell<Option<Box<Key>>> = const { Cell::new(None) };
 }
 
@@ -46,18 +43,6 @@ pub(crate) fn with_encoded_apart<R>(work: impl FnOnce(&mut Vec<u8>, &mut Apart) 
     }
     if buffer.bytes.capacity() <= KEEP {
         let _ = ENCODED.try_with(|place| place.set(Some(buffer)));
-    }
-    result
-}
-
-/// Calls `work` with a buffer for a payload.
-#[inline]
-pub(crate) fn with_payload<R>(work: impl FnOnce(&mut ReadBuf) -> R) -> R {
-    let mut buffer = PAYLOAD.try_with(Cell::take).ok().flatten().unwrap_or_default();
-    let result = work(&mut buffer);
-    if buffer.capacity() <= KEEP {
-        buffer.let_go();
-        let _ = PAYLOAD.try_with(|place| place.set(Some(buffer)));
     }
     result
 }

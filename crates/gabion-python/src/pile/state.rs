@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_pile::{Pointer, ReadBuf, Reading};
+use gabion_pile::{Pointer, ReadBuf, Reading, with_read_buf};
 use pyo3::prelude::*;
 
 use super::refusal::{self, Failure};
-use super::scratch::{with_encoded_apart, with_payload};
+use super::scratch::with_encoded_apart;
 use crate::codec::{Apart, Codec};
 use crate::ffi;
 
@@ -72,7 +72,7 @@ impl Pile {
     #[inline]
     pub(super) fn build_sized(&self, py: Python<'_>, pointer: Pointer) -> Result<(Py<PyAny>, usize), Failure> {
         let pile = self.open(py)?;
-        with_payload(|buffer| match pile.read_brief(pointer, buffer) {
+        with_read_buf(|buffer| match pile.read_brief(pointer, buffer) {
             Some(encoding) => Ok((self.codec.decode(py, encoding)?, encoding.len())),
             None => self.build_longer(py, pointer, buffer),
         })
