@@ -114,5 +114,5 @@ def check_equations(pile: gabion.Pile) -> None:
     assert stats.objects == len(pile)
     assert stats.moved_objects <= stats.objects
     assert stats.large_objects <= stats.moved_objects or stats.large_objects <= stats.objects
-    assert stats.reserved_bytes <= stats.limit_bytes
+    assert stats.reserved_bytes <= stats.max_bytes
     assert stats.used_bytes == sum(pile.size_of(pointer) for pointer in pile)

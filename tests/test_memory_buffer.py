@@ -68,7 +68,7 @@ def test_sizes_as_other_ints() -> None:
     assert len(memory.rent(numpy.prod((7, 11)))) == 77
     bytes_ = numpy.int64(1 << 20)
     with gabion.Pile(max_bytes=bytes_) as pile, gabion.Cache(bytes_) as cache:
-        assert pile.stats().limit_bytes == cache.stats().max_bytes == 1 << 20
+        assert pile.stats().max_bytes == cache.stats().max_bytes == 1 << 20
         assert pile.get(pile.put("stone", reserve=Index(77))) == "stone"
     assert gabion.streams.copy(io.BytesIO(b"stone"), io.BytesIO(), chunk=bytes_) == 5
     for seconds in (numpy.int64(2), numpy.float32(0.5)):

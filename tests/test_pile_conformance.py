@@ -36,9 +36,9 @@ import gabion
 
 def test_a_new_pile_is_empty_and_its_figures_are_zero() -> None:
     stats = gabion.Pile().stats()
-    limit, figures = stats.limit_bytes, stats.as_dict()
+    limit, figures = stats.max_bytes, stats.as_dict()
     assert limit > 0
-    assert figures.pop("limit_bytes") == limit
+    assert figures.pop("max_bytes") == limit
     assert not any(figures[name] for name in ("objects", "used_bytes", "moved_objects", "large_objects", "types"))
 
 

@@ -392,7 +392,7 @@ def test_sizes_as_text_and_as_numbers() -> None:
         ("1 PiB", 1 << 50), ("1 PB", 10**15),
     ):  # fmt: skip
         with gabion.Pile(max_bytes=given) as pile:
-            assert limit - (64 << 10) < pile.stats().limit_bytes <= limit, given
+            assert limit - (64 << 10) < pile.stats().max_bytes <= limit, given
     for given in ("", "many", "-1", "1 EB", "nan", "inf GiB", -1, -(2**64), 2**64, 2**100, "1e400 GiB"):
         with pytest.raises(ValueError, match="max_bytes"):
             gabion.Pile(max_bytes=given)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from many_threads import SECONDS, run, until
 from model import SIZES, Plain, check_against, check_equations, person
 
 import gabion
@@ -35,7 +36,7 @@ def test_a_put_at_the_limit_leaves_everything_as_it_was(limit: str, size: int) -
                 pile.put(b"x" * 6_000_000)
         after = pile.stats()
         assert (after.objects, after.used_bytes) == (stats.objects, stats.used_bytes)
-        assert after.reserved_bytes <= after.limit_bytes
+        assert after.reserved_bytes <= after.max_bytes
         pile.validate()
         assert all(pile.get(pointer) == bytes([i % 256]) * size for i, pointer in enumerate(pointers))
         if pointers:
@@ -172,7 +173,7 @@ def test_anything_at_the_limit_for_a_while(limit: str) -> None:
                     assert pile.pop(pointer) == model.pop(pointer)
             if step % 100 == 0:
                 pile.validate()
-                assert pile.stats().reserved_bytes <= pile.stats().limit_bytes
+                assert pile.stats().reserved_bytes <= pile.stats().max_bytes
         check_against(pile, model)
         pile.clear()
         pile.validate()
@@ -277,3 +278,108 @@ def test_what_is_endless_ends_at_the_limit(kind: type) -> None:
         assert pile.get(kept) == "kept"
         assert len(pile) == 1
         pile.validate()
+
+
+def test_the_limit_can_be_read_and_set() -> None:
+    with gabion.Pile(max_bytes="1 MiB") as pile, gabion.Pile() as other:
+        assert pile.max_bytes == pile.stats().max_bytes == 1 << 20
+        for given, limit in ((2 << 20, 2 << 20), ("3 MiB", 3 << 20), (None, other.max_bytes)):
+            pile.max_bytes = given
+            assert pile.max_bytes == pile.stats().max_bytes == limit
+        for wrong in (0, 128, "1 KiB", -1, "many"):
+            with pytest.raises(ValueError, match="^max_bytes="):
+                pile.max_bytes = wrong
+        for wrong in (1.5, b"1", True):
+            with pytest.raises(TypeError, match="^max_bytes must be"):
+                pile.max_bytes = wrong
+        with pytest.raises(AttributeError):
+            del pile.max_bytes
+        assert pile.max_bytes == other.max_bytes
+
+
+def test_a_raised_limit_lets_go_on() -> None:
+    with gabion.Pile(max_bytes="1 MiB") as pile:
+        pointers = fill(pile, 5000)
+        with pytest.raises(gabion.LimitError, match=r"raise pile\.max_bytes"):
+            pile.put(b"x" * 2_000_000)
+        pile.max_bytes = "8 MiB"
+        assert len(pile.get(pile.put(b"x" * 2_000_000))) == 2_000_000
+        pointers += fill(pile, 5000)
+        assert len(pointers) * 5000 > 4 << 20
+        pile.validate()
+
+
+def test_a_limit_below_what_is_in_use_takes_nothing_away() -> None:
+    with gabion.Pile(max_bytes="8 MiB") as pile:
+        pointers = fill(pile, 5000)
+        pile.remove_many(pointers[len(pointers) // 2 :])
+        kept = pointers[: len(pointers) // 2]
+        pile.max_bytes = "1 MiB"
+        assert pile.stats().reserved_bytes > pile.max_bytes == 1 << 20
+        with pytest.raises(gabion.LimitError):
+            pile.put(b"x" * 500_000)
+        assert all(len(pile.get(pointer)) == 5000 for pointer in kept)
+        pile.validate()
+        pile.remove_many(kept)
+        pile.compact()
+        assert len(fill(pile, 5000)) > 100
+        check_equations(pile)
+
+
+def test_a_lowered_limit_gives_empty_memory_back() -> None:
+    with gabion.Pile(max_bytes="32 MiB") as pile:
+        fill(pile, 5000)
+        pile.clear()
+        before = gabion.memory.stats().held_idle
+        pile.max_bytes = "1 MiB"
+        assert gabion.memory.stats().held_idle < before - (16 << 20)
+        pile.validate()
+
+
+def test_what_is_endless_ends_at_the_limit_that_was_set() -> None:
+    with gabion.Pile() as pile:
+        pile.max_bytes = "128 KiB"
+        with pytest.raises(gabion.LimitError, match=r"takes more than 131072 bytes"):
+            pile.put(Endless())
+
+
+def test_a_closed_pile_has_no_limit() -> None:
+    class Closes:
+        def __index__(self) -> int:
+            pile.close()
+            return 1 << 20
+
+    pile = gabion.Pile()
+    with pytest.raises(gabion.ClosedError):
+        pile.max_bytes = Closes()
+    with pytest.raises(gabion.ClosedError):
+        _ = pile.max_bytes
+    with pytest.raises(gabion.ClosedError):
+        pile.max_bytes = "1 MiB"
+
+
+def test_the_limit_is_set_beside_threads_that_put_and_remove() -> None:
+    limits = [1 << 20, 2 << 20, 8 << 20]
+    with gabion.Pile(max_bytes="8 MiB") as pile:
+        more = until(SECONDS)
+
+        def work() -> None:
+            chooser, pointers = random.Random(), []
+            while more():
+                try:
+                    pointers.append(pile.put(b"x" * chooser.choice((20, 700, 5000, 60_000))))
+                except gabion.LimitError:
+                    pile.remove_many(pointers[::2])
+                    del pointers[::2]
+
+        def steer() -> None:
+            for limit in itertools.cycle(limits):
+                if not more():
+                    return
+                pile.max_bytes = limit
+                assert pile.max_bytes in limits
+
+        run(work, work, work, steer, steer)
+        pile.max_bytes = max(limits)
+        pile.validate()
+        check_equations(pile)

@@ -364,7 +364,7 @@ def test_iterators_shared_and_side_by_side() -> None:
 
 def test_the_limit_with_many_threads() -> None:
     pile = gabion.Pile(max_bytes="6 MiB")
-    limit = pile.stats().limit_bytes
+    limit = pile.stats().max_bytes
     refused = [0]
 
     def body(seed: int) -> None:

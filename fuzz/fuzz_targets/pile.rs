@@ -161,7 +161,7 @@ impl Model {
                 let Some(pointer) = self.pick(pick) else { return };
                 self.made_up(Pointer::from_bits(pointer.to_bits() ^ 1 << (bit % 64)));
             }
-            Operation::Limit(pages) => self.pile.set_max_bytes(u64::from(pages) << 18),
+            Operation::Limit(pages) => self.pile.set_max_bytes(Some(u64::from(pages) << 18)),
             Operation::RefuseAfter(steps) => twin().refuse_after(steps.into()),
             Operation::Compact => drop(self.pile.compact()),
             Operation::Clear => {

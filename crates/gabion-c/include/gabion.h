@@ -316,7 +316,7 @@ typedef struct gabion_pile_figures {
     uint64_t used_bytes;     /* what is stored */
     uint64_t reserved_bytes; /* what is taken for it */
     uint64_t overhead_bytes; /* rounding, headers, free room */
-    uint64_t limit_bytes;    /* the most that reserved_bytes may become */
+    uint64_t max_bytes;      /* the most that reserved_bytes may become */
     uint64_t blocks;         /* blocks of 4 MiB, by number */
     uint64_t large_objects;  /* objects over 1 MiB, by number */
 } gabion_pile_figures;

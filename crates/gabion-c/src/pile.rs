@@ -25,7 +25,7 @@ pub struct PileFigures {
     pub used_bytes: u64,
     pub reserved_bytes: u64,
     pub overhead_bytes: u64,
-    pub limit_bytes: u64,
+    pub max_bytes: u64,
     pub blocks: u64,
     pub large_objects: u64,
 }
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn gabion_pile_stats(pile: *const PileHandle, out: *mut Pi
             used_bytes: stats.used_bytes,
             reserved_bytes: stats.reserved_bytes,
             overhead_bytes: stats.overhead_bytes,
-            limit_bytes: stats.limit_bytes,
+            max_bytes: stats.max_bytes,
             blocks: stats.blocks,
             large_objects: stats.large_objects,
         };

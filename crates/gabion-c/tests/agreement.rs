@@ -133,7 +133,7 @@ fn numbers_and_layouts_are_the_same() {
     layout!(table, SlotsFigures, "gabion_slots_figures", live_objects live_bytes peak_bytes free_bytes wasted_bytes
         blocks large_objects large_bytes mapped_bytes late_double_frees);
     layout!(table, PoolFigures, "gabion_pool_figures", in_use idle mapped peak held live requests fresh trimmed refused);
-    layout!(table, PileFigures, "gabion_pile_figures", objects used_bytes reserved_bytes overhead_bytes limit_bytes
+    layout!(table, PileFigures, "gabion_pile_figures", objects used_bytes reserved_bytes overhead_bytes max_bytes
         blocks large_objects);
     let names: Vec<String> = table.iter().map(|(name, _)| name.clone()).collect();
     assert_eq!(seen_by_c(&names), table.iter().cloned().collect());

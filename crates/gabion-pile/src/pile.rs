@@ -71,7 +71,7 @@ impl Pile {
     /// # Errors
     /// As [`Pile::new`].
     pub fn with_options(options: PileOptions) -> Result<Self, BlockError> {
-        let limit = options.max_bytes.unwrap_or_else(|| limits::read().usable());
+        let limit = limit_of(options.max_bytes);
         Self::with_budget(options, Arc::new(Budget::new(limit)))
     }
 
@@ -452,9 +452,21 @@ impl Pile {
         Ok(locked.length(self.ground(), word))
     }
 
-    /// Sets the limit in bytes. What is stored beyond it stays; only further growth is refused.
-    pub fn set_max_bytes(&self, bytes: u64) {
-        self.budget.set_limit(bytes);
+    /// The most bytes that the pile may take.
+    pub fn max_bytes(&self) -> u64 {
+        self.budget.limit()
+    }
+
+    /// Sets the most bytes that the pile may take, `None` as in [`PileOptions`]. What is stored beyond it stays; only further
+    /// growth is refused. Empty memory for which it leaves no room goes back to the system.
+    pub fn set_max_bytes(&self, max_bytes: Option<u64>) {
+        self.budget.set_limit(limit_of(max_bytes));
+        self.blocks.fit(self.budget.room());
+    }
+
+    /// The budget that the pile draws on.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// The pile's figures. Each shard's are of one moment.
@@ -471,9 +483,14 @@ impl Pile {
         }
         stats.reserved_bytes = self.budget.used();
         stats.overhead_bytes = stats.reserved_bytes.saturating_sub(stats.used_bytes);
-        stats.limit_bytes = self.budget.limit();
+        stats.max_bytes = self.budget.limit();
         stats
     }
+}
+
+/// A limit as [`PileOptions`] has it, in bytes.
+fn limit_of(max_bytes: Option<u64>) -> u64 {
+    max_bytes.unwrap_or_else(|| limits::read().usable())
 }
 
 impl Drop for Pile {

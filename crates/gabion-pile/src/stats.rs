@@ -13,7 +13,7 @@ pub struct PileStats {
     /// Words, headers, rounding and free room within the pages in use.
     pub overhead_bytes: u64,
     /// The most that `reserved_bytes` may become.
-    pub limit_bytes: u64,
+    pub max_bytes: u64,
     /// Blocks of 4 MiB mapped, runs not counted.
     pub blocks: u64,
     /// Objects whose payload lies outside their own slot (over 1 KiB, or outgrown), runs not counted.

@@ -49,7 +49,7 @@ impl CacheTable {
     ) -> PyResult<()> {
         let max_bytes = size::limit("max_bytes", max_bytes, LEAST)?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
-        let codec = Codec::new(py, u64::MAX)?;
+        let codec = Codec::new(py, None)?;
         let table = TableOptions { max_bytes: None, ttl, idle };
         let (policy, shards) = (options::policy(py, policy)?, crate::pile::shards(py)?);
         let settings = CacheOptions { max_bytes, policy, shards, table, ..CacheOptions::default() };

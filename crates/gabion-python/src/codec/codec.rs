@@ -1,5 +1,8 @@
 //! The codec, as its owners see it.
 
+use std::sync::Arc;
+
+use gabion_blocks::Budget;
 use gabion_pile::Long;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
@@ -23,16 +26,16 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// A codec that knows no class yet, for an owner that has no room for encodings of more than `most` bytes: what code of
-    /// an object's goes on to give beyond that is refused. The first one finds what all of them need of the interpreter, for
-    /// which it imports modules.
+    /// A codec that knows no class yet. `room` is what its owner stores encodings in: what code of an object's goes on to give
+    /// beyond the limit is refused. The first codec finds what all of them need of the interpreter, for which it imports
+    /// modules.
     ///
     /// # Errors
     /// Those of the imports.
-    pub fn new(py: Python<'_>, most: u64) -> PyResult<Codec> {
+    pub fn new(py: Python<'_>, room: Option<Arc<Budget>>) -> PyResult<Codec> {
         // The short ways of encoding rely on it.
         Known::get(py).map_err(|Raised| PyErr::fetch(py))?;
-        Ok(Codec { registry: Registry::new(most) })
+        Ok(Codec { registry: Registry::new(room) })
     }
 
     /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.

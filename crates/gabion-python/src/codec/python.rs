@@ -19,7 +19,7 @@ struct PyCodec {
 impl PyCodec {
     #[new]
     fn new(py: Python<'_>) -> PyResult<PyCodec> {
-        Ok(PyCodec { codec: Codec::new(py, u64::MAX)? })
+        Ok(PyCodec { codec: Codec::new(py, None)? })
     }
 
     /// The encoding of an object.

@@ -106,7 +106,8 @@ impl Encoder<'_, '_> {
     /// yet: whatever asks it for the next piece asks this first.
     #[inline(always)]
     fn check_length(&self) -> Raise<()> {
-        if self.position() as u64 > self.registry.most { Err(too_large(self.registry.most)) } else { Ok(()) }
+        let most = self.registry.most();
+        if self.position() as u64 > most { Err(too_large(most)) } else { Ok(()) }
     }
 
     /// Puts everything that follows the arguments onto the stack, and writes which parts there are.

@@ -32,8 +32,9 @@ use std::collections::HashMap;
 #[cfg(Py_GIL_DISABLED)]
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gabion_blocks::Budget;
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 
@@ -76,8 +77,8 @@ struct Writer {
 /// Readers take no lock. The writer's lock is never held while Python code may run or Python memory is allocated, so it
 /// cannot deadlock with the interpreter.
 pub struct Registry {
-    /// The longest encoding that the owner has room for.
-    pub most: u64,
+    /// What the owner stores encodings in, if it has a limit.
+    room: Option<Arc<Budget>>,
     plans: Table<Plan>,
     globals: Table<Entry>,
     entries: Entries,
@@ -112,9 +113,9 @@ impl Drop for User<'_> {
 }
 
 impl Registry {
-    pub fn new(most: u64) -> Registry {
+    pub fn new(room: Option<Arc<Budget>>) -> Registry {
         Registry {
-            most,
+            room,
             plans: Table::new(),
             globals: Table::new(),
             entries: Entries {
@@ -127,6 +128,12 @@ impl Registry {
             users: AtomicUsize::new(0),
             writer: Mutex::new(Writer::default()),
         }
+    }
+
+    /// The longest encoding that the owner has room for, now.
+    #[inline]
+    pub fn most(&self) -> u64 {
+        self.room.as_ref().map_or(u64::MAX, |room| room.limit())
     }
 
     /// Begins a call that uses entries. Whoever begins one is attached, and ends it attached.

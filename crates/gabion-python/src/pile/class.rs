@@ -1,5 +1,7 @@
 //! The everyday methods of `gabion.Pile`.
 
+use std::sync::Arc;
+
 use gabion_blocks::PAGE_BYTES;
 use gabion_pile::{PileOptions, with_read_buf};
 use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyTypeError};
@@ -38,6 +40,19 @@ pub(crate) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
 /// Formats that a memoryview can show.
 const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
 
+/// A `max_bytes` as callers write it; `None` for the default.
+fn limit(max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
+    let Some(value) = max_bytes else { return Ok(None) };
+    let bytes = size::limit("max_bytes", value, PAGE_BYTES)?;
+    if bytes == 0 {
+        // Elsewhere 0 is no limit. Here it would be a pile that every put fails on.
+        let text = "max_bytes=0: such a pile could hold nothing; leave max_bytes out, or pass None, for as much as this process \
+                    may use, or say what the pile may take";
+        return Err(value_error(value.py(), text));
+    }
+    Ok(Some(bytes))
+}
+
 #[pymethods]
 impl Pile {
     #[new]
@@ -57,16 +72,9 @@ impl Pile {
             let text = "path= and types= belong to piles in files, which this version does not have: leave them out";
             return Err(exception(&py.get_type::<PyNotImplementedError>(), text));
         }
-        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, PAGE_BYTES)).transpose()?;
-        if max_bytes == Some(0) {
-            // Elsewhere 0 is no limit. Here it would be a pile that every put fails on.
-            let text = "max_bytes=0: such a pile could hold nothing; leave max_bytes out for as much as this process may \
-                        use, or pass what the pile may take";
-            return Err(value_error(py, text));
-        }
-        let options = PileOptions { max_bytes, shards: shards(py)?, os: None };
+        let options = PileOptions { max_bytes: limit(max_bytes)?, shards: shards(py)?, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::not_made(py, "pile", &error))?;
-        let codec = Codec::new(py, pile.stats().limit_bytes)?;
+        let codec = Codec::new(py, Some(Arc::clone(pile.budget())))?;
         Ok(Self::empty(pile, codec))
     }
 
@@ -184,6 +192,31 @@ impl Pile {
     /// The cost does not depend on the number of objects.
     fn stats(&self, py: Python<'_>) -> PyResult<PileStats> {
         Ok(PileStats::new(&self.open(py)?.stats(), Figure(self.codec.type_count() as u64)))
+    }
+
+    /// The most bytes that the pile may take. It can be set, while other threads go on, to what the constructor takes: an
+    /// int, text such as "4 GiB", or None for all that this process may use. Where more than that is in use already,
+    /// everything stays, and puts that need more memory raise LimitError until enough was removed; empty memory for which
+    /// there is no room goes back to the system.
+    ///
+    /// >>> import gabion
+    /// >>> pile = gabion.Pile(max_bytes="1 MiB")
+    /// >>> pile.max_bytes = "2 GiB"
+    /// >>> pile.max_bytes
+    /// 2147483648
+    #[getter]
+    fn max_bytes(&self, py: Python<'_>) -> PyResult<Figure> {
+        Ok(Figure(self.open(py)?.max_bytes()))
+    }
+
+    #[setter]
+    fn set_max_bytes(&self, py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.open(py)?;
+        let max_bytes = limit(value)?;
+        // The value's own code may have closed the pile.
+        let pile = self.open(py)?;
+        detached(py, || pile.set_max_bytes(max_bytes));
+        Ok(())
     }
 
     /// Remove all objects. Their memory stays warm for what is put next: gabion.memory.stats() counts it as held_idle, not

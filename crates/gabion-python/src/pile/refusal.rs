@@ -64,13 +64,13 @@ impl Failure {
 fn over_limit(payload: u64, asked: u64, used: u64, limit: u64) -> String {
     if asked > limit {
         format!(
-            "an object of {payload} bytes takes {asked}, more than the whole pile may (max_bytes={limit}): make a pile \
-             with a larger max_bytes, or put the object in parts"
+            "an object of {payload} bytes takes {asked}, more than the whole pile may (max_bytes={limit}): raise \
+             pile.max_bytes, or put the object in parts"
         )
     } else {
         format!(
             "no room for an object of {payload} bytes: it takes {asked} bytes more, and {used} of max_bytes={limit} are \
-             in use: remove objects, or make a pile with a larger max_bytes"
+             in use: remove objects, or raise pile.max_bytes"
         )
     }
 }

@@ -20,7 +20,7 @@ figures! {
         /// The part of the reserved bytes that is not payload: words, headers, rounding, free room.
         overhead_bytes,
         /// The most that `reserved_bytes` may become.
-        limit_bytes,
+        max_bytes,
         /// Blocks of 4 MiB mapped.
         blocks,
         /// Objects that lie outside their own slot, because they outgrew it or are over 1 KiB, their reserve included.
