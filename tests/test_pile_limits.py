@@ -240,6 +240,33 @@ def test_without_memory_to_encode_an_object_in_the_pile_stays_as_it_was(script: 
     assert said == ""
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process may have more than it was told")
+def test_what_the_system_refuses_is_no_limit(script: Callable[..., str]) -> None:
+    said = script("""
+        import resource
+        import gabion, gabion.memory
+
+        pile, large = gabion.Pile(), bytes(100 << 20)
+        kept = pile.put("kept")
+        with open("/proc/self/statm") as statm:
+            size = int(statm.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + (24 << 20), resource.RLIM_INFINITY))
+        many = lambda: [pile.put(b"x" * 900) for _ in range(100_000)]
+        calls = (lambda: pile.put(large), lambda: pile.replace(kept, large), lambda: pile.put_many([large]), many)
+        for call in (*calls, lambda: gabion.memory.rent("100 MiB"), lambda: gabion.memory.rent_group("100 MiB")):
+            try:
+                call()
+            except MemoryError as error:
+                assert type(error) is MemoryError and "the operating system " in str(error), repr(error)
+            else:
+                raise AssertionError("it was not refused")
+        pile.validate()
+        assert pile.get(kept) == "kept"
+        print("done")
+    """)
+    assert said == "done\n"
+
+
 class Endless:
     """Gives something new to store each time."""
 

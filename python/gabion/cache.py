@@ -396,7 +396,7 @@ class Cache(Table[_K, _V]):
     An entry costs its encoded key and value, 25 bytes, rounding, 24 bytes of the index, and 24 more if it has a time
     limit. Gets and puts take time linear in the value, however many entries there are.
 
-    Raises ValueError or TypeError for settings that make no sense, LimitError where there is no memory for a new one.
+    Raises ValueError or TypeError for settings that make no sense, MemoryError where there is no memory for a new one.
     Other calls raise KeyError when there is no value (``cache[key]``, ``del``, and pop() without a default), TypeError
     for a key of another type, CodecError for a value that cannot be stored, and ClosedError after close().
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
+use gabion_blocks::BlockError;
 use pyo3::exceptions::{
     PyBufferError, PyException, PyLookupError, PyMemoryError, PyOSError, PyTypeError, PyValueError,
 };
@@ -114,6 +115,17 @@ pub(crate) fn own_error(py: Python<'_>, class: impl FnOnce(&Errors) -> &Py<PyTyp
     match Errors::get(py) {
         Ok(errors) => exception(class(errors).bind(py), text),
         Err(error) => error,
+    }
+}
+
+/// The exception for memory that was refused: its class by what refused, for all rooms alike. A `LimitError` is for limits, those
+/// that are set and gabion's own; what the system refuses is a plain `MemoryError`.
+#[cold]
+pub(crate) fn refused(py: Python<'_>, error: &BlockError, text: &str) -> PyErr {
+    match error {
+        BlockError::Refused { .. } | BlockError::NoMemory { .. } => exception(&py.get_type::<PyMemoryError>(), text),
+        BlockError::Setting { .. } => value_error(py, text),
+        _ => own_error(py, |errors| &errors.limit, text),
     }
 }
 

@@ -1,23 +1,16 @@
 //! What the pool can refuse with, and how Python is told.
 
 use gabion_blocks::BlockError;
-use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
-use crate::errors::{exception, own_error};
+use crate::errors::{self, own_error};
 
 pub(super) use crate::errors::{buffer_error, type_error, value_error};
 
-/// The exception for a refusal of the pool: its class by kind, its text as the pool says it.
+/// The exception for a refusal of the pool, its text as the pool says it.
 #[cold]
 pub(crate) fn refused(py: Python<'_>, error: &BlockError) -> PyErr {
-    match error {
-        BlockError::Refused { .. } | BlockError::NoMemory { .. } | BlockError::Exhausted { .. } => {
-            exception(&py.get_type::<PyMemoryError>(), &error.to_string())
-        }
-        BlockError::Setting { .. } => value_error(py, &error.to_string()),
-        _ => own_error(py, |errors| &errors.limit, &error.to_string()),
-    }
+    errors::refused(py, error, &error.to_string())
 }
 
 /// A `ClosedError`: `what` was released before.

@@ -25,8 +25,8 @@ tuples, enums, dates, decimals, arrays, and whatever else pickle can store. Refe
 shared, and cycles stay cycles. None is an object like any other.\n\n\
 reserve (bytes, or text such as \"4 KiB\") is kept free behind the object, so that replace() can make it that much larger\n\
 in place, even when the pile is full. A reserve that makes both together larger than 1 MiB is cut down to that.\n\n\
-Raises CodecError when something in the graph cannot be stored, LimitError when the pile or the system has no room;\n\
-the pile is unchanged then. Takes time linear in the size of the graph.\n\n\
+Raises CodecError when something in the graph cannot be stored, LimitError when the pile has no room, MemoryError when\n\
+the system has none; the pile is unchanged then. Takes time linear in the size of the graph.\n\n\
 >>> import gabion\n\
 >>> pile = gabion.Pile()\n\
 >>> pointer = pile.put([1, 'two', {3.0}])\n\
@@ -65,7 +65,7 @@ Raises AttributeError (KeyError for a dict) when there is no such field, Pointer
         c"replace($self, ptr, obj, /)\n--\n\n\
 Put another object behind a pointer. The pointer stays valid, whatever the new object's type and size.\n\n\
 Readers see the old object or the new one. Raises PointerError when the pointer is not live, CodecError when the\n\
-object cannot be stored, LimitError when there is no room; the old object stays then.\n\n\
+object cannot be stored, LimitError or MemoryError when there is no room; the old object stays then.\n\n\
 >>> import gabion\n\
 >>> pile = gabion.Pile()\n\
 >>> pointer = pile.put('a stone')\n\

@@ -6,7 +6,7 @@ use gabion_blocks::BlockError;
 use gabion_pile::PileError;
 use pyo3::prelude::*;
 
-use crate::errors::{class_name, own_error};
+use crate::errors::{class_name, own_error, refused};
 
 pub(super) use crate::errors::type_error;
 
@@ -46,10 +46,14 @@ impl Failure {
         match self {
             Self::Raised(error) => error,
             Self::Refused(error @ PileError::Pointer { .. }) => pointer(&error.to_string()),
-            Self::Refused(PileError::Memory { payload, cause: BlockError::Limit { asked, used, limit } }) => {
-                own_error(py, |errors| &errors.limit, &over_limit(payload, asked, used, limit))
+            Self::Refused(error @ PileError::Memory { payload, cause }) => {
+                let text = match cause {
+                    BlockError::Limit { asked, used, limit } => over_limit(payload, asked, used, limit),
+                    _ => error.to_string(),
+                };
+                refused(py, &cause, &text)
             }
-            Self::Refused(error) => own_error(py, |errors| &errors.limit, &error.to_string()),
+            Self::Refused(error) => own_error(py, |errors| &errors.base, &error.to_string()),
             Self::Impossible(number) => {
                 let number = number.bind(py).str().map_or_else(|_| "this int".to_owned(), |text| text.to_string());
                 let text = "is not a pointer: no pile gives out such a number; pass what put() returned";
@@ -123,5 +127,5 @@ pub(super) fn closed(py: Python<'_>) -> PyErr {
 /// For a pile or a cache that could not be made.
 #[cold]
 pub(crate) fn not_made(py: Python<'_>, what: &str, error: &BlockError) -> PyErr {
-    own_error(py, |errors| &errors.limit, &format!("no new {what}: {error}"))
+    refused(py, error, &format!("no new {what}: {error}"))
 }

@@ -20,7 +20,7 @@ use crate::ffi;
 /// max_bytes (int, or text such as "4 GiB") bounds what the pile takes, counted in pages of 64 KiB; by default it is
 /// what the process may use at all: physical memory, or the limit of its cgroup. Less than a page is refused with
 /// ValueError. A put that would exceed it raises LimitError and leaves the pile as it was; pile.max_bytes can be
-/// set later. Making a pile raises LimitError where there is no memory for a new one.
+/// set later. Making a pile raises MemoryError where there is no memory for a new one.
 ///
 /// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
 /// PointerError for ever after; so are pointers of other piles and made-up numbers. All methods may be called from any
