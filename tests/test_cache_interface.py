@@ -521,7 +521,8 @@ def test_a_share_of_hits(cache):
     cache["a"] = 1
     assert [cache.get(key) for key in ("a", "a", "a", "b")] == [1, 1, 1, None]
     assert cache.stats().hit_rate == 0.75
-    assert "hit_rate" not in cache.stats().as_dict()
+    assert cache.stats().as_dict()["hit_rate"] == 0.75
+    assert repr(cache.stats()).endswith(", hit_rate=0.75)")
 
 
 def test_mistakes_are_told_where_they_are_made(cache):

@@ -79,6 +79,9 @@ def test_figures() -> None:
     assert all(getattr(figures, name) == value for name, value in shown.items())
     assert [arena.as_dict() for arena in figures.arenas] == arenas
     assert {"in_use", "idle", "mapped", "peak", "pool_bytes", "total_limit"} <= shown.keys()
-    assert repr(figures).startswith("MemoryStats(in_use=")
+    names = {name for name in vars(type(figures)) if not name.startswith("_")}
+    assert {*shown, "arenas"} == names - {"as_dict"}
+    listed = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+    assert repr(figures) == f"MemoryStats({listed}, arenas={figures.arenas!r})"
     for arena in figures.arenas:
         assert repr(arena).startswith("ArenaStats(rented=")

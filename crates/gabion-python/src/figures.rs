@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::result;
 
@@ -83,12 +83,16 @@ macro_rules! figures {
 }
 pub(crate) use figures;
 
-/// The methods of a class of figures: its own, and what lets it be pickled, copied and compared.
+/// The methods of a class of figures: its own, and what lets it be shown, pickled, copied and compared.
 macro_rules! figure_methods {
     ($class:ident { $($own:tt)* }) => {
         #[pymethods]
         impl $class {
             $($own)*
+
+            fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                $crate::figures::shown(slf.as_any(), &slf.get().state(slf.py())?)
+            }
 
             /// What pickle and copy make it anew from.
             fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -142,8 +146,10 @@ pub(crate) fn as_dict(py: Python<'_>, figures: impl AsRef<[(&'static str, Figure
     Ok(dict)
 }
 
-/// Figures as a `repr` shows them: `name=value`, with commas.
-pub(crate) fn listed(figures: impl AsRef<[(&'static str, Figure)]>) -> String {
-    let fields: Vec<_> = figures.as_ref().iter().map(|(name, value)| format!("{name}={}", value.0)).collect();
-    fields.join(", ")
+/// Figures as `repr` shows them: the name of their class, and all of their state.
+pub(crate) fn shown<'py>(figures: &Bound<'py, PyAny>, state: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let class = figures.get_type().name()?;
+    let fields: PyResult<Vec<_>> =
+        state.cast::<PyDict>()?.iter().map(|(name, value)| Ok(format!("{name}={}", value.repr()?))).collect();
+    result::text(figures.py(), &format!("{class}({})", fields?.join(", ")))
 }

@@ -2,8 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::figures::{as_dict, figure_methods, figures, listed};
-use crate::result;
+use crate::figures::{figure_methods, figures};
 
 figures! {
     /// A cache's or table's figures at one moment; a cache's are the sums over its tables.
@@ -40,25 +39,23 @@ figures! {
         reserved_bytes,
         /// The index's part of reserved_bytes. Tables share it: 0 in a table's figures.
         index_bytes,
+    } and {
+        /// Hits as a share of all gets: 0.0 to 1.0, and 0.0 before the first one.
+        hit_rate: f64,
     }
+}
+
+/// The figures of a cache or a table.
+pub(super) fn cache_stats(stats: &gabion_cache::CacheStats) -> CacheStats {
+    let gets = stats.hits + stats.misses;
+    CacheStats::new(stats, if gets == 0 { 0.0 } else { stats.hits as f64 / gets as f64 })
 }
 
 figure_methods! {
     CacheStats {
-        /// Hits as a share of all gets: 0.0 to 1.0, and 0.0 before the first one.
-        #[getter]
-        fn hit_rate(&self) -> f64 {
-            let (hits, gets) = (self.hits.0, self.hits.0 + self.misses.0);
-            if gets == 0 { 0.0 } else { hits as f64 / gets as f64 }
-        }
-
         /// The figures as a dict, in the order of their names above.
         fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-            as_dict(py, self.figures())
-        }
-
-        fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-            result::text(py, &format!("CacheStats({})", listed(self.figures())))
+            self.state(py)
         }
     }
 }

@@ -13,7 +13,7 @@ use super::flights::{self, CacheLease};
 use super::making::Making;
 use super::shared::{Shared, Store};
 use super::state::{CacheTable, Inner, missing, set_results};
-use super::stats::CacheStats;
+use super::stats::{CacheStats, cache_stats};
 use super::{arguments, key, many, options};
 use crate::codec::Codec;
 use crate::errors::exception;
@@ -321,11 +321,11 @@ impl CacheTable {
     }
 
     fn _table_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {
-        Ok(CacheStats::new(&self.open(py)?.table.stats()))
+        Ok(cache_stats(&self.open(py)?.table.stats()))
     }
 
     fn _total_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {
-        Ok(CacheStats::new(&self.open(py)?.shared.store.cache.total_stats()))
+        Ok(cache_stats(&self.open(py)?.shared.store.cache.total_stats()))
     }
 
     #[pyo3(signature = (callback, /))]

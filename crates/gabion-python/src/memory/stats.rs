@@ -4,7 +4,7 @@ use gabion_blocks::pool::{self, PoolStats, Settings};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::figures::{Figure, as_dict, figure_methods, figures, listed};
+use crate::figures::{Figure, figure_methods, figures};
 use crate::result;
 
 figures! {
@@ -110,21 +110,11 @@ figure_methods! {
     MemoryStats {
         /// The figures as a dict, in the order of their names above; arenas as a list of dicts.
         fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-            let dict = as_dict(py, self.figures())?;
-            dict.set_item("pool_bytes", self.pool_bytes)?;
-            dict.set_item("allocation_limit", self.allocation_limit)?;
-            dict.set_item("total_limit", self.total_limit)?;
-            dict.set_item("trim_period", self.trim_period)?;
-            dict.set_item("trim_malloc", self.trim_malloc)?;
+            let dict = self.state(py)?;
             let arenas = self.arenas.bind(py).iter();
             let arenas: PyResult<Vec<_>> = arenas.map(|arena| arena.cast::<ArenaStats>()?.get().as_dict(py)).collect();
-            dict.set_item("arenas", arenas?)?;
+            dict.set_item(result::text(py, "arenas")?, arenas?)?;
             Ok(dict)
-        }
-
-        fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-            let (figures, arenas) = (listed(self.figures()), self.arenas.bind(py).len());
-            result::text(py, &format!("MemoryStats({figures}, pool_bytes={}, arenas: {arenas})", self.pool_bytes.0))
         }
     }
 }
@@ -133,11 +123,7 @@ figure_methods! {
     ArenaStats {
         /// The figures as a dict, in the order of their names above.
         fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-            as_dict(py, self.figures())
-        }
-
-        fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-            result::text(py, &format!("ArenaStats({})", listed(self.figures())))
+            self.state(py)
         }
     }
 }

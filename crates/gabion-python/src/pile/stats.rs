@@ -2,8 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::figures::{Figure, figure_methods, figures, listed};
-use crate::result;
+use crate::figures::{Figure, figure_methods, figures};
 
 figures! {
     /// A pile's figures at one moment: `reserved_bytes = used_bytes + overhead_bytes`.
@@ -38,10 +37,6 @@ figure_methods! {
         /// The figures as a dict, in the order of their names above.
         fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
             self.state(py)
-        }
-
-        fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-            result::text(py, &format!("PileStats({}, types={})", listed(self.figures()), self.types.0))
         }
     }
 }
