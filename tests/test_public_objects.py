@@ -144,12 +144,12 @@ def test_a_full_pile_names_its_limit_and_what_was_asked() -> None:
     with gabion.Pile(max_bytes="1 MiB") as pile:
         with pytest.raises(
             gabion.LimitError,
-            match=r"^an object of 20000\d\d bytes takes 20\d{5}, more than .* \(max_bytes=1048576\): raise pile\.max_bytes,",
+            match=r"^an object of 20000\d\d bytes takes 20\d{5}, more .*\(max_bytes=1048576\): raise pile\.max_bytes",
         ):
             pile.put(bytes(2_000_000))
         with pytest.raises(
             gabion.LimitError,
-            match=r"object of 10\d\d bytes: it takes \d+ bytes more, and \d+ of max_bytes=1048576 are in use: remove .* pile\.max_bytes$",
+            match=r"object of 10\d\d bytes: it takes \d+ bytes more, .* of max_bytes=1048576 are in use: .*\.max_bytes",
         ):
             for _ in range(2000):
                 pile.put(bytes(1000))
