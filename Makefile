@@ -1,4 +1,5 @@
 # `make` lists the commands. Settings: PYTHON=python3.13 VENV=.venv PYTHONS="python3.12 python3.13t" TOUR="--quick"
+# PYTEST="tests/test_pile_view.py -k survives" FUZZ_SECONDS=300 PREFIX=$HOME/.local
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
@@ -50,13 +51,13 @@ test: lint test-rust test-loom test-python  ## every check: formatting, lints, t
 lint: lint-rust lint-python  ## formatting, lints, types and documentation links
 
 .PHONY: lint-rust
-lint-rust: $(VENV)/.nasm
+lint-rust: $(VENV)/.nasm  ## the part of lint for Rust
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps --document-private-items
 
 .PHONY: lint-python
-lint-python: $(VENV)/.extension $(VENV)/.check
+lint-python: $(VENV)/.extension $(VENV)/.check  ## the part of lint for Python
 	$(bin)/ruff check --quiet .
 	$(bin)/ruff format --quiet --check .
 	$(bin)/mypy
@@ -65,17 +66,17 @@ lint-python: $(VENV)/.extension $(VENV)/.check
 # Checks at every free keep the fast paths of slots from running, so slots are tested once more without. JPEG has another way
 # where there is no NASM. The benchmark of caches has no tests, and peers that take long to build.
 .PHONY: test-rust
-test-rust: $(VENV)/.nasm
+test-rust: $(VENV)/.nasm  ## the Rust tests
 	cargo test --quiet --locked $(tested)
 	cargo test --quiet --locked --release -p gabion-slots --lib --test stress --test fork
 	GABION_JPEG_SIMD=off cargo test --quiet --locked -p gabion-image --lib
 
 .PHONY: test-loom
-test-loom:
+test-loom:  ## the Rust tests of all interleavings of threads
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(loom)  # building takes longer than running
 
 .PHONY: test-python
-test-python: $(VENV)/.extension $(VENV)/.check
+test-python: $(VENV)/.extension $(VENV)/.check  ## the Python tests (PYTEST="FILE -k NAME" takes some of them)
 	$(python) -m pytest $(PYTEST)
 
 tested = --workspace --exclude gabion-python --exclude gabion-bench-cache

@@ -10,7 +10,7 @@ INK, SOFT, LINE = "#000001", "#000002", "#000003"
 PLAIN, PICKLES, GABION = "#000004", "#000005", "#000006"
 COLOURS = {INK: "ink", SOFT: "soft", LINE: "line", PLAIN: "plain", PICKLES: "pickles", GABION: "gabion"}
 
-NOT_INSTALLED = 'The picture needs matplotlib: <code>pip install "gabion[tour]"</code>.'
+NOT_INSTALLED = "The picture needs matplotlib: <code>pip install matplotlib</code>."
 
 
 def svg(draw: Callable[[], Any], label: str) -> str:

