@@ -36,6 +36,9 @@ assert_type(people.pop(pointer), Person)
 assert_type(list(people.values()), list[Person])
 assert_type(dict(people.items()), dict[int, Person])
 assert_type(gabion.Pile().get(1), Any)
+assert_type(gabion.Pile().max_bytes, int)
+people.max_bytes = "2 GiB"
+people.max_bytes = None
 anything = gabion.Pile()
 anything.put("text")
 anything.put(5)
@@ -50,7 +53,7 @@ assert_type(sizes.put("a", 1), gabion.PutResult)
 assert_type(sizes.get_many(["a"]), dict[str, int])
 assert_type(sizes.keys(), list[str])
 assert_type(sizes.stats().hit_rate, float)
-plain = gabion.Cache("64 MiB")
+plain = gabion.Cache("64 MiB", policy="s3fifo")
 plain["a"] = 1
 plain[7] = "text"
 
@@ -126,6 +129,8 @@ MISTAKES = {
     'gabion.Cache[str, int]("1 MiB").put("a", "b")': 'expected "int"',
     'gabion.Cache("1 MiB").put("a", 1, timeout=5)': 'Unexpected keyword argument "timeout"',
     "gabion.Pile[int]().put('text')": 'expected "int"',
+    "gabion.Pile().max_bytes = 1.5": "expression has type",
+    "gabion.Cache('1 MiB', policy='LRU')": "incompatible type",
     'gabion.Pile("1 MiB")': "Too many positional arguments",
     "gabion.Cache[float, int]": '"_K" of "Cache" cannot be "float"',
     "gabion.Image()": "Too few arguments",

@@ -28,7 +28,7 @@ from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from typing import ParamSpec, Protocol, SupportsIndex
+    from typing import Literal, ParamSpec, Protocol, SupportsIndex
     from uuid import UUID
 
     from typing_extensions import TypeVar as TypeVar_
@@ -421,7 +421,7 @@ class Cache(Table[_K, _V]):
         ttl: float | str | timedelta | None = None,
         idle: float | str | timedelta | None = None,
         name: str | None = None,
-        policy: str = "default",
+        policy: Literal["default", "lru", "fifo", "s3fifo"] = "default",
     ) -> None:
         """Set up the cache, once."""
         if name is not None and not isinstance(name, str):

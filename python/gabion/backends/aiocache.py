@@ -18,7 +18,7 @@ return False where there was no room for a value.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from aiocache.base import BaseCache
 from aiocache.serializers import NullSerializer
@@ -46,7 +46,12 @@ class GabionCache(BaseCache):
     NAME = "gabion"
 
     def __init__(
-        self, *, max_bytes: int | str = "64 MiB", policy: str = "default", serializer: Any = None, **settings: Any
+        self,
+        *,
+        max_bytes: int | str = "64 MiB",
+        policy: Literal["default", "lru", "fifo", "s3fifo"] = "default",
+        serializer: Any = None,
+        **settings: Any,
     ) -> None:
         """Make the cache."""
         super().__init__(serializer=serializer or NullSerializer(), **settings)
@@ -59,7 +64,9 @@ class GabionCache(BaseCache):
         return self._cache.get(key)
 
     async def _multi_get(self, keys: Iterable[str], encoding: str | None = "utf-8", _conn: Any = None) -> list[Any]:
-        return [self._cache.get(key) for key in keys]
+        names = list(keys)
+        found = self._cache.get_many(names)
+        return [found.get(key) for key in names]
 
     async def _set(
         self, key: str, value: Any, ttl: float | None = None, _cas_token: Any = None, _conn: Any = None

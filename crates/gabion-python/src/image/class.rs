@@ -449,7 +449,8 @@ impl Image {
     /// format= says the format; OSError when the file cannot be written.
     #[pyo3(
         signature = (target, *, format = None, quality = None, **options),
-        text_signature = "($self, target, *, format=None, quality=80, **options)"
+        text_signature = "($self, target, *, format=None, quality=80, subsampling='4:2:0', progressive=False, optimize=False, \
+                          lossless=False, compression='balanced', metadata=True)"
     )]
     fn save(
         &self,

@@ -85,7 +85,7 @@ impl Pile {
     /// >>> pile = gabion.Pile()
     /// >>> pile.pop(pile.put("once"))
     /// 'once'
-    #[pyo3(signature = (ptr, default = Fallback::Absent, /), text_signature = "($self, ptr, default=..., /)")]
+    #[pyo3(signature = (ptr, default = Fallback::Absent, /), text_signature = "($self, ptr, /, *default)")]
     fn pop(&self, ptr: &Bound<'_, PyAny>, default: Fallback<'_>) -> PyResult<Py<PyAny>> {
         let py = ptr.py();
         let pop = || -> Result<Py<PyAny>, Failure> {
@@ -175,7 +175,7 @@ impl Pile {
     /// random, because memory is prefetched. With a default, that takes the place of objects whose pointers are not
     /// live; without, the first such pointer raises PointerError. Raises CodecError when an object cannot be built.
     /// ptrs is an array('Q'), a NumPy array of uint64, or an iterable of ints.
-    #[pyo3(signature = (ptrs, default = Fallback::Absent, /), text_signature = "($self, ptrs, default=..., /)")]
+    #[pyo3(signature = (ptrs, default = Fallback::Absent, /), text_signature = "($self, ptrs, /, *default)")]
     fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Fallback<'py>) -> PyResult<Bound<'py, PyList>> {
         many::get_many(self, ptrs, default)
     }

@@ -18,7 +18,7 @@ from math import ceil
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from gabion import Cache
 from gabion.cli.tour.records import Row, endless
@@ -28,7 +28,7 @@ from gabion.cli.tour.result import CacheResult, Hits
 PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 WATCHED_PART = 1 / 8
 LEAST_LIMIT = 4 << 10  # of any cache
-POLICIES = {"default": "recency and frequency", "lru": "exact LRU"}
+POLICIES: dict[Literal["default", "lru"], str] = {"default": "recency and frequency", "lru": "exact LRU"}
 THREADS = 4
 FILLED_POINTS = 200
 HITS_TIMED = 5_000
@@ -113,7 +113,7 @@ class Measurement:
             times.append(perf_counter() - began)
         return median(times) * 1e6
 
-    def _hit_rate(self, limit: int, policy: str) -> float:
+    def _hit_rate(self, limit: int, policy: Literal["default", "lru"]) -> float:
         with Cache(limit, policy=policy) as cache:
             self._answer(cache, self._numbers, lambda: None)
             stats = cache.stats()

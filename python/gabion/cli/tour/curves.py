@@ -39,10 +39,11 @@ def _drawn(result: CacheResult) -> Any:
 
 
 def _hits(axes: Any, result: CacheResult) -> None:
-    for policy, (colour, style) in STYLES.items():
+    for policy, text in POLICIES.items():
+        colour, style = STYLES[policy]
         runs = [one for one in result.hits if one.policy == policy]
         limits, rates = [one.max_bytes for one in runs], [one.rate for one in runs]
-        axes.plot(limits, rates, style, color=colour, markersize=4, label=POLICIES[policy])
+        axes.plot(limits, rates, style, color=colour, markersize=4, label=text)
     axes.legend(loc="lower right", frameon=False, labelcolor="linecolor")
     axes.axhline(result.best, color=drawing.SOFT, linewidth=0.8, linestyle=(0, (4, 4)))
     limits = sorted({one.max_bytes for one in result.hits})
