@@ -32,6 +32,26 @@ def test_django(script: Any) -> None:
         for set_many in cache.set_many, lambda values: asyncio.run(cache.aset_many(values)):
             assert set_many({"large": bytes(9 << 20), "fits": 1}) == ["large"]
             assert cache.delete("fits") and "large" not in cache
+
+        cache.set_many({"a": 1, "none": None, 5: "five"})
+        cache.set("a", "second", version=2)
+        caches["same"].set("a", "with a prefix")
+        cache.set("over", 1, timeout=0)
+        asked = ["a", "none", "absent", "over", 5, "5", "a"]
+        there = {"a": 1, "none": None, 5: "five", "5": "five"}
+        for get_many in cache.get_many, lambda *given, **named: asyncio.run(cache.aget_many(*given, **named)):
+            assert get_many(asked) == get_many(iter(asked)) == there
+            assert list(get_many(asked)) == list(there)
+            assert get_many(asked, version=2) == {"a": "second"} and get_many([]) == {}
+        assert caches["same"].get_many(asked) == {"a": "with a prefix"}
+        cache.delete_many(iter(["a", "absent", 5]))
+        assert cache.get_many(asked) == {"none": None} and cache.get("a", version=2) == "second"
+        asyncio.run(cache.adelete_many(["a"], version=2))
+        cache.delete_many(["none"])
+        caches["same"].delete_many(["a"])
+        cache._cache.expire()
+        assert cache.stats().entries == 1
+
         try:
             caches["contradicting"]
         except ImproperlyConfigured as error:
@@ -93,6 +113,9 @@ def test_dogpile() -> None:
         region = api.make_region().configure("gabion", arguments={"cache": mine})
         region.set_multi({"a": 1, "b": 2})
         assert sorted(mine) == ["a", "b"]
+        asked = ["b", "absent", "a", "b"]
+        assert region.get_multi(asked)[::2] == [2, 1]
+        assert region.backend.get_multi(iter(asked))[1] is api.api.NO_VALUE
         region.delete_multi(["a", "b"])
         assert region.get_multi(["a", "b"]) == [api.api.NO_VALUE] * 2
     with pytest.warns(UserWarning, match="has no argument 'size'; there are max_bytes"):
@@ -116,7 +139,7 @@ def test_aiocache() -> None:
         cache = Cache(GabionCache, max_bytes="8 MiB", namespace="n:", ttl=60)
         assert await cache.set("k", [1, None])
         assert await cache.get("k") == [1, None]
-        assert await cache.multi_get(["k", "absent"]) == [[1, None], None]
+        assert await cache.multi_get(["k", "absent", "k"]) == [[1, None], None, [1, None]]
         assert [await cache.increment("number", 5), await cache.increment("number", -1)] == [5, 4]
         assert await cache.set("text", "x", ttl=0)
         with pytest.raises(TypeError):

@@ -21,14 +21,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pickle import PickleError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.core.exceptions import ImproperlyConfigured
 
 from gabion import Cache, CacheStats, CodecError
+
+if TYPE_CHECKING:
+    from gabion._native import _Policy
 
 __all__ = ["GabionCache"]
 
@@ -49,7 +52,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _store(location: str, max_bytes: int | str, policy: str) -> Cache:
+def _store(location: str, max_bytes: int | str, policy: _Policy) -> Cache:
     """Return the cache of a location, made when there is none."""
     settings = (max_bytes, policy)
     with _making:
@@ -117,6 +120,12 @@ class GabionCache(BaseCache):
         with _PickleErrors():
             return self._cache.get_or_put(key, factory, ttl=self._seconds(timeout))
 
+    def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
+        """Return the values of those keys that have one, by the keys as they were given."""
+        made = {key: self.make_and_validate_key(key, version=version) for key in keys}
+        found = self._cache.get_many(made.values())
+        return {key: found[name] for key, name in made.items() if name in found}
+
     def set_many(
         self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> list[Any]:
@@ -128,6 +137,10 @@ class GabionCache(BaseCache):
                 for key, value in data.items()
             ]
         return [key for key, result in stored if not result]
+
+    def delete_many(self, keys: Iterable[Any], version: int | None = None) -> None:
+        """Remove many keys."""
+        self._cache.remove_many([self.make_and_validate_key(key, version=version) for key in keys])
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
         """Add to a number, which keeps its timeout."""
@@ -168,11 +181,19 @@ class GabionCache(BaseCache):
         """As has_key()."""
         return self.has_key(key, version)
 
+    async def aget_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
+        """As get_many()."""
+        return self.get_many(keys, version)
+
     async def aset_many(
         self, data: Mapping[Any, Any], timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> list[Any]:
         """As set_many()."""
         return self.set_many(data, timeout, version)
+
+    async def adelete_many(self, keys: Iterable[Any], version: int | None = None) -> None:
+        """As delete_many()."""
+        self.delete_many(keys, version)
 
     async def aincr(self, key: Any, delta: int = 1, version: int | None = None) -> Any:
         """As incr()."""

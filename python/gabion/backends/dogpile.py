@@ -47,7 +47,9 @@ class GabionBackend(CacheBackend):
 
     def get_multi(self, keys: Iterable[str]) -> list[Any]:
         """Return the value of each key, or NO_VALUE."""
-        return [self._cache.get(key, NO_VALUE) for key in keys]
+        names = list(keys)
+        found = self._cache.get_many(names)
+        return [found.get(key, NO_VALUE) for key in names]
 
     def set(self, key: str, value: Any) -> None:
         """Store a value."""
