@@ -44,4 +44,4 @@ def test_every_name_has_its_text() -> None:
 @pytest.mark.parametrize("name", ["Cache", "Pile"])
 def test_what_making_one_raises_is_told(name: str) -> None:
     text = inspect.getdoc(getattr(gabion, name)) or ""
-    assert "LimitError where there is no memory for a new one" in " ".join(text.split())
+    assert "MemoryError where there is no memory for a new one" in " ".join(text.split())
