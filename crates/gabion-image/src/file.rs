@@ -148,9 +148,9 @@ fn new_size(decoder: &mut dyn Decode, options: &OpenOptions) -> Result<(u32, u32
     let new = fit(size, if sideways { (most.1, most.0) } else { most });
     if new == size {
         decoder.keep_size();
-    } else if options.scaled && options.resampling.gap.is_finite() {
-        let least = |side: u32| f64::from(side) * options.resampling.gap.max(1.0);
-        decoder.shrink((least(new.0), least(new.1)));
+    } else {
+        let gap = if options.scaled { options.resampling.gap.max(1.0) } else { f64::INFINITY };
+        decoder.shrink((f64::from(new.0) * gap, f64::from(new.1) * gap));
     }
     Ok(new)
 }

@@ -69,8 +69,8 @@ pub(crate) trait Decode {
     /// Says that the picture is wanted in its own size. A decoder may change what its header says of the layers.
     fn keep_size(&mut self) {}
 
-    /// Asks for a picture that is smaller, but not smaller than this. A decoder that can, changes what its header says of
-    /// the layers.
+    /// Asks for a picture that is smaller, but not smaller than this, which may be infinite. A decoder that can, changes what its
+    /// header says of the layers.
     fn shrink(&mut self, _least: (f64, f64)) {}
 
     /// Says that colours are not wanted. A decoder that can do without them changes what its header says of the layers.

@@ -36,8 +36,13 @@ pub struct Frame {
     pub scans: usize,
     /// Of each component, across and down.
     pub sampling: Vec<(usize, usize)>,
+    /// Whether a row of a sequential picture may end between two restarts.
+    pub restarts_within_rows: bool,
     pub metadata: Metadata,
 }
+
+/// The marker and the length of a segment that tells how many units there are from a restart to the next.
+const RESTARTS: [u8; 4] = [0xFF, 0xDD, 0, 4];
 
 const TRUNCATED: &str = "the data ends within the header";
 
@@ -47,6 +52,8 @@ struct Markers {
     frame: Option<(u8, Vec<u8>)>,
     jfif: bool,
     adobe: Option<u8>,
+    /// Units from a restart to the next; 0: there are none.
+    interval: u16,
     exif: Option<Vec<u8>>,
     icc: Vec<(u8, Vec<u8>)>,
 }
@@ -68,6 +75,28 @@ impl Frame {
             self.sampling.iter().all(|factors| most.is_multiple_of(side(factors)))
         };
         self.width.max(self.height) <= LIBJPEGS_LONGEST_SIDE && whole(|s| s.0) && whole(|s| s.1)
+    }
+
+    /// Whether `zune-jpeg` reads the planes right: it throws away what is left of a row that ends shortly before a restart.
+    pub fn suits_planes(&self) -> bool {
+        !self.restarts_within_rows && self.sampling.iter().all(|factors| factors.0 != 3 && factors.1 != 3)
+    }
+
+    /// Whether `zune-jpeg` reads the header: it refuses widths of a third.
+    pub fn has_known_widths(&self) -> bool {
+        self.sampling.iter().all(|factors| factors.0 != 3)
+    }
+
+    /// Whether an interval between restarts is such that rows of a scan end within it. Of a picture that is gathered, all scans
+    /// that its components may be in count.
+    fn cuts_rows(&self, mut intervals: impl Iterator<Item = u16>) -> bool {
+        let most = self.sampling.iter().map(|factors| factors.0).max().unwrap_or(1);
+        let units = |across: usize| (self.width as usize * across).div_ceil(most * 8);
+        let mut rows = vec![units(if self.sampling.len() == 1 { most } else { 1 })];
+        if self.gathered {
+            rows.extend(self.sampling.iter().map(|factors| units(factors.0)));
+        }
+        intervals.any(|every| every > 0 && rows.iter().any(|row| row % usize::from(every) > 0))
     }
 
     /// Walks over the markers up to the first scan.
@@ -96,11 +125,19 @@ impl Frame {
             markers.add(marker, &rest[2..length]);
             rest = &rest[length..];
         }
+        let interval = markers.interval;
         let mut frame = markers.into_frame()?;
         let together = rest.get(2).map_or(0, |&count| usize::from(count));
         frame.gathered = frame.process == Process::Progressive || together < frame.sampling.len();
         if frame.gathered {
             frame.scans += rest.windows(2).filter(|pair| *pair == [0xFF, 0xDA]).count();
+        }
+        if frame.process == Process::Sequential {
+            // Before later scans it may be set anew.
+            let later = if frame.gathered { rest } else { &[] };
+            let later = later.windows(6).filter(|bytes| bytes.starts_with(&RESTARTS));
+            let later = later.map(|bytes| u16::from_be_bytes([bytes[4], bytes[5]]));
+            frame.restarts_within_rows = frame.cuts_rows(later.chain([interval]));
         }
         Ok(frame)
     }
@@ -117,6 +154,7 @@ impl Markers {
                     self.icc.push((*number, part.to_vec()));
                 }
             }
+            0xDD => self.interval = body.first_chunk().map_or(0, |&two| u16::from_be_bytes(two)),
             0xEE if body.starts_with(b"Adobe") => self.adobe = body.get(11).copied(),
             _ => {}
         }
@@ -159,6 +197,7 @@ impl Markers {
             gathered: false,
             scans: 1,
             sampling,
+            restarts_within_rows: false,
             metadata: Metadata { exif: self.exif, icc: (!icc.is_empty()).then_some(icc) },
         })
     }

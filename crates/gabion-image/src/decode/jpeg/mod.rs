@@ -8,11 +8,14 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `header` | what the markers tell before a library is asked |
+//! | `restarts` | a file in whose rows of blocks the library of planes comes upon no restart too early |
 //! | `planes` | the planes as they are stored, by `zune-jpeg` |
 //! | `scaled` | pixels, scaled or not, by `mozjpeg` |
 //! | `picture` | which of both, and at what size |
 
 mod header;
+
+mod restarts;
 
 mod planes;
 

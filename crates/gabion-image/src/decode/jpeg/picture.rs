@@ -3,6 +3,7 @@
 use gabion_blocks::Pool;
 
 use super::header::{Colors, Frame, Process};
+use super::restarts::Spaced;
 use super::{planes, scaled};
 use crate::assembly::Assembly;
 use crate::decode::{Decode, Header};
@@ -49,8 +50,13 @@ impl<'a> Jpeg<'a> {
             return Err(ImageError::corrupt(Format::Jpeg, text));
         }
         limits.check_bytes(coefficient_bytes(&frame))?;
+        let planes =
+            matches!(frame.colors, Colors::Grey | Colors::YCbCr) && (frame.suits_planes() || !frame.suits_libjpeg());
+        if planes && !frame.suits_libjpeg() && !frame.has_known_widths() {
+            let text = "JPEG with a sampling factor of 3, in this size or beside one of 2, cannot be read";
+            return Err(ImageError::unsupported(Format::Jpeg, text));
+        }
         let metadata = std::mem::take(&mut frame.metadata);
-        let planes = matches!(frame.colors, Colors::Grey | Colors::YCbCr);
         let header = Header {
             format: Format::Jpeg,
             width,
@@ -89,6 +95,15 @@ fn layers(frame: &Frame, eighths: u8, planes: bool) -> Layers {
     Layers::Pixels(mode, scaled)
 }
 
+impl Jpeg<'_> {
+    /// Says what layers come of what was chosen. What `libjpeg` passes over in a header costs no more than the planes.
+    fn settle(&mut self) {
+        let size = (self.frame.width, self.frame.height);
+        self.planes = self.planes && (!self.frame.suits_libjpeg() || planes::takes_header(self.bytes, size));
+        self.header.layers = layers(&self.frame, self.eighths, self.planes);
+    }
+}
+
 impl Decode for Jpeg<'_> {
     fn header(&self) -> &Header {
         &self.header
@@ -96,7 +111,7 @@ impl Decode for Jpeg<'_> {
 
     fn keep_size(&mut self) {
         self.planes &= !JPEG_SIMD || !self.frame.suits_libjpeg();
-        self.header.layers = layers(&self.frame, self.eighths, self.planes);
+        self.settle();
     }
 
     fn shrink(&mut self, least: (f64, f64)) {
@@ -114,7 +129,7 @@ impl Decode for Jpeg<'_> {
         };
         self.eighths = scales.iter().find(enough).copied().unwrap_or(8);
         self.planes &= self.eighths == 8;
-        self.header.layers = layers(&self.frame, self.eighths, self.planes);
+        self.settle();
     }
 
     fn drop_colors(&mut self) {
@@ -131,7 +146,10 @@ impl Decode for Jpeg<'_> {
         let _room = room_beside(pool, beside)?;
         if self.planes {
             let size = (self.frame.width, self.frame.height);
-            return planes::rows(self.bytes, size, self.frame.sampling.len(), pool, assembly);
+            let spaced =
+                self.frame.restarts_within_rows.then(|| Spaced::of(self.bytes, pool, &self.limits)).transpose()?;
+            let bytes = spaced.as_ref().map_or(self.bytes, Spaced::as_slice);
+            return planes::rows(bytes, size, self.frame.sampling.len(), pool, assembly);
         }
         let inverted = self.frame.colors == Colors::Cmyk { inverted: true };
         scaled::rows(self.bytes, self.header.layers.mode(), inverted, self.eighths, assembly)

@@ -3,21 +3,36 @@
 use std::io::Cursor;
 
 use gabion_blocks::{Buffer, Pool, Request};
+use zune_jpeg::errors::DecodeErrors;
 use zune_jpeg::zune_core::options::DecoderOptions;
 use zune_jpeg::{JpegDecoder, RawImcuRowStatus};
 
 use crate::assembly::Assembly;
+use crate::decode::guarded;
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 
-/// Hands the rows of up to three planes of a picture on, strip by strip.
-pub fn rows(bytes: &[u8], size: (u32, u32), count: usize, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
-    let corrupt = |error: zune_jpeg::errors::DecodeErrors| ImageError::corrupt(Format::Jpeg, error);
+/// Has the library read the header of a picture of `size`, as far as its first scan.
+fn begin(bytes: &[u8], size: (u32, u32)) -> Result<JpegDecoder<Cursor<&[u8]>>> {
     // No larger than what the limits allowed: the library reads the header again, and takes memory for what it finds.
     let options = DecoderOptions::default().set_max_width(size.0 as usize).set_max_height(size.1 as usize);
-    let options = options.set_strict_mode(false);
-    let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
-    decoder.decode_headers().map_err(corrupt)?;
+    let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options.set_strict_mode(false));
+    decoder.decode_headers().map_err(fault)?;
+    Ok(decoder)
+}
+
+/// Whether the library takes the header. It refuses segments that others pass over, such as a profile's part 0 of 0.
+pub fn takes_header(bytes: &[u8], size: (u32, u32)) -> bool {
+    guarded(Format::Jpeg, || begin(bytes, size)).is_ok()
+}
+
+fn fault(error: DecodeErrors) -> ImageError {
+    ImageError::corrupt(Format::Jpeg, error)
+}
+
+/// Hands the rows of up to three planes of a picture on, strip by strip.
+pub fn rows(bytes: &[u8], size: (u32, u32), count: usize, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+    let mut decoder = begin(bytes, size)?;
     let mut raw = decoder.raw_output();
     let (Some(layout), Some(found)) = (raw.layout(), raw.num_components()) else {
         return Err(ImageError::corrupt(Format::Jpeg, "its planes have no size"));
@@ -35,7 +50,7 @@ pub fn rows(bytes: &[u8], size: (u32, u32), count: usize, pool: &Pool, assembly:
         // Nothing is allocated from strip to strip.
         let mut planes: [&mut [u8]; 3] = Default::default();
         planes.iter_mut().zip(&mut strips).for_each(|(plane, strip)| *plane = strip.as_mut_slice());
-        match raw.decode_next_imcu_row(&mut planes[..count], &strides).map_err(corrupt)? {
+        match raw.decode_next_imcu_row(&mut planes[..count], &strides).map_err(fault)? {
             RawImcuRowStatus::RowReady { rows_written } => {
                 for (layer, (strip, plane)) in strips.iter().zip(layout).enumerate() {
                     for row in strip.as_slice().chunks_exact(plane.stride).take(rows_written[layer]) {
