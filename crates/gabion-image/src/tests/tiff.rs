@@ -1,7 +1,7 @@
 //! TIFF of fewer than eight bits, and with palettes, as other programs write it.
 
 use super::{assert_same, pool};
-use crate::{Image, ImageError, Mode, OpenOptions};
+use crate::{Format, Image, ImageError, Mode, OpenOptions, SaveOptions};
 
 /// What a file says of its samples.
 #[derive(Clone, Copy)]
@@ -181,5 +181,49 @@ fn what_cannot_be_read_says_so_and_names_other_formats() {
         let error = Image::decode(&pool(), &file, &OpenOptions::default()).unwrap_err();
         assert!(matches!(error, ImageError::Unsupported { .. }), "{error}");
         assert!(error.to_string().ends_with("; convert the file to JPEG, PNG, WebP or BMP"), "{error}");
+    }
+}
+
+/// The file with samples said to be of this format.
+fn with_format(file: &[u8], format: u16) -> Vec<u8> {
+    let mut file = file.to_vec();
+    let long = |file: &[u8], at: usize| u32::from_le_bytes(*file[at..].first_chunk().unwrap()) as usize;
+    let directory = long(&file, 4);
+    let entries = usize::from(u16::from_le_bytes([file[directory], file[directory + 1]]));
+    let entry = |number: usize| directory + 2 + number * 12;
+    // Where there is none, in place of the rows of a strip, which are all of them.
+    let known = |at: &usize| [339u16, 278].iter().any(|tag| file[*at..].starts_with(&tag.to_le_bytes()));
+    let at = (0..entries).map(entry).rfind(known).unwrap();
+    file[at..at + 2].copy_from_slice(&339u16.to_le_bytes());
+    let count = long(&file, at + 4);
+    let values = if count > 2 { long(&file, at + 8) } else { at + 8 };
+    (0..count).for_each(|value| file[values + 2 * value..][..2].copy_from_slice(&format.to_le_bytes()));
+    file
+}
+
+#[test]
+fn samples_are_whole_numbers_or_nothing() {
+    let pool = pool();
+    let mut files = Vec::new();
+    for mode in [Mode::L, Mode::LA, Mode::RGB, Mode::RGBA, Mode::CMYK] {
+        let mut file = Vec::new();
+        super::picture(&pool, mode, 9, 7).encode(Format::Tiff, &SaveOptions::default(), &mut file).unwrap();
+        files.push((format!("{} samples a pixel", mode.channels()), 8, file));
+    }
+    for (depth, bytes) in [(1, 5), (4, 15), (8, 25), (16, 50)] {
+        let kind = Kind { depth, photometric: 1, compression: 1, big: false };
+        files.push(("1 samples a pixel".into(), depth, tiff(kind, (5, 5), &[], &[vec![0x3C; bytes]])));
+    }
+    for (samples, depth, file) in files {
+        let plain = decode(&file);
+        for format in [1, 4] {
+            assert_same(&decode(&with_format(&file, format)), &plain);
+        }
+        for (format, kind) in [(2, "signed whole numbers"), (3, "floats"), (5, "numbers of an unknown kind")] {
+            let error = Image::decode(&pool, &with_format(&file, format), &OpenOptions::default()).unwrap_err();
+            assert!(matches!(error, ImageError::Unsupported { .. }), "{samples} {depth} {format}: {error}");
+            let text = format!("TIFF with {samples}, {kind} of {depth} bits, cannot be read");
+            assert!(error.to_string().contains(&text), "{error}");
+        }
     }
 }

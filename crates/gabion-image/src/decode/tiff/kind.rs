@@ -33,6 +33,31 @@ impl Extra {
     }
 }
 
+/// What the bits of a sample stand for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Numbers {
+    /// Whole numbers from 0 on. Also where the file does not say, or says that it does not know.
+    Whole,
+    /// Whole numbers with a sign.
+    Signed,
+    Floats,
+    /// Complex numbers, or what is in no list.
+    Unknown,
+}
+
+impl Numbers {
+    /// Of the first sample: the library has refused files where others differ.
+    pub fn of(decoder: &mut Decoder<Bytes<'_>>) -> Self {
+        let said = decoder.find_tag_unsigned_vec(Tag::SampleFormat).ok().flatten();
+        match said.unwrap_or_default().first() {
+            None | Some(1u16 | 4) => Self::Whole,
+            Some(2) => Self::Signed,
+            Some(3) => Self::Floats,
+            Some(_) => Self::Unknown,
+        }
+    }
+}
+
 /// The mode of pixels that are not looked up, if they can be read.
 pub fn mode_of(color: ColorType, extra: Extra) -> Option<Mode> {
     Some(match color {
@@ -47,11 +72,12 @@ pub fn mode_of(color: ColorType, extra: Extra) -> Option<Mode> {
 }
 
 /// Why pixels of this kind cannot be read.
-pub fn described(decoder: &mut Decoder<Bytes<'_>>, color: ColorType, has_palette: bool) -> String {
-    let kind = match tag(decoder, Tag::SampleFormat, 1) {
-        2 => "signed whole numbers",
-        3 => "floats",
-        _ => "whole numbers",
+pub fn described(color: ColorType, numbers: Numbers, has_palette: bool) -> String {
+    let kind = match numbers {
+        Numbers::Whole => "whole numbers",
+        Numbers::Signed => "signed whole numbers",
+        Numbers::Floats => "floats",
+        Numbers::Unknown => "numbers of an unknown kind",
     };
     let with = if has_palette { " and a palette" } else { "" };
     let (samples, bits) = (color.num_samples(), color.bit_depth());

@@ -5,7 +5,7 @@ use ::tiff::tags::Tag;
 use gabion_blocks::{Buffer, Pool, Request};
 
 use super::bytes::Bytes;
-use super::kind::{Extra, described, fault, mode_of, refuse_short, samples, tag};
+use super::kind::{Extra, Numbers, described, fault, mode_of, refuse_short, samples, tag};
 use super::samples::{Pixels, Samples};
 use crate::assembly::{Assembly, GREY};
 use crate::decode::{Decode, Header};
@@ -55,8 +55,10 @@ impl<'a> Tiff<'a> {
         refuse_short(&mut decoder, size, color.bit_depth(), bytes.len())?;
         let samples = samples(&mut decoder, color, has_palette)?;
         let extra = Extra::of(&mut decoder);
-        let Some(mode) = samples.mode().or_else(|| if has_palette { None } else { mode_of(color, extra) }) else {
-            return Err(ImageError::unsupported(Format::Tiff, described(&mut decoder, color, has_palette)));
+        let numbers = Numbers::of(&mut decoder);
+        let mode = samples.mode().or_else(|| if has_palette { None } else { mode_of(color, extra) });
+        let Some(mode) = mode.filter(|_| numbers == Numbers::Whole) else {
+            return Err(ImageError::unsupported(Format::Tiff, described(color, numbers, has_palette)));
         };
         limits.check_bytes(pixel_bytes(mode, size.0, size.1).saturating_mul(samples.bytes() as u64))?;
         let mut bound = Bound::default();
