@@ -110,6 +110,11 @@ impl Metadata {
     }
 }
 
+/// An EXIF block without what introduces it in JPEG, and stands before it in files of other formats, too.
+pub(crate) fn exif_block(stored: &[u8]) -> &[u8] {
+    stored.strip_prefix(b"Exif\0\0").unwrap_or(stored)
+}
+
 /// Whether a profile is of the colour space of `mode`. What is no profile fits as well as ever: nobody here can tell.
 fn fits(icc: &[u8], mode: Mode) -> bool {
     match icc.get(16..20) {

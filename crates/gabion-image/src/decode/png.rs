@@ -11,11 +11,17 @@ use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::limits::{Limits, pixel_bytes};
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, exif_block};
 use crate::mode::Mode;
 
 /// What a colour profile and an EXIF block may take. The largest profiles in use have a few MiB.
 const METADATA_BYTES: usize = 16 << 20;
+
+/// Bytes before the first chunk.
+const SIGNATURE: usize = 8;
+
+/// Bytes behind the content of a chunk.
+const CHECKSUM: usize = 4;
 
 pub struct Png<'a> {
     reader: Reader<Cursor<&'a [u8]>>,
@@ -62,11 +68,28 @@ impl<'a> Png<'a> {
             limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
         }
         let info = reader.info();
+        let exif = info.exif_metadata.as_deref().or_else(|| late_exif(bytes));
         let metadata = Metadata {
-            exif: info.exif_metadata.as_ref().map(|exif| exif.to_vec()),
+            exif: exif.map(|stored| exif_block(stored).to_vec()),
             icc: info.icc_profile.as_ref().map(|icc| icc.to_vec()),
         };
         Ok(Self { reader, header: Header::of_pixels(Format::Png, size, mode, metadata) })
+    }
+}
+
+/// The EXIF block that stands behind the pixels, where the library does not come before all of them are decoded.
+fn late_exif(file: &[u8]) -> Option<&[u8]> {
+    let mut rest = file.get(SIGNATURE..)?;
+    loop {
+        let (length, behind) = rest.split_first_chunk()?;
+        let (name, behind) = behind.split_first_chunk::<4>()?;
+        let length = u32::from_be_bytes(*length) as usize;
+        let content = behind.get(..length)?;
+        match name {
+            b"eXIf" => return (length <= METADATA_BYTES).then_some(content),
+            b"IEND" => return None,
+            _ => rest = behind.get(length.checked_add(CHECKSUM)?..)?,
+        }
     }
 }
 

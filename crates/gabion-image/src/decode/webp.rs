@@ -15,7 +15,7 @@ use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::limits::{Limits, pixel_bytes, room_beside};
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, exif_block};
 use crate::mode::Mode;
 
 pub struct WebP<'a> {
@@ -54,8 +54,8 @@ impl<'a> WebP<'a> {
         limits.check_bytes(pixel_bytes(mode, size.0, size.1).saturating_add(beside))?;
         // Metadata are stored as they are, so they are no longer than the file, whatever they claim.
         decoder.set_memory_limit(bytes.len());
-        let metadata =
-            Metadata { exif: decoder.exif_metadata().map_err(fault)?, icc: decoder.icc_profile().map_err(fault)? };
+        let exif = decoder.exif_metadata().map_err(fault)?.map(|stored| exif_block(&stored).to_vec());
+        let metadata = Metadata { exif, icc: decoder.icc_profile().map_err(fault)? };
         decoder.set_memory_limit(usize::try_from(limits.max_bytes).unwrap_or(usize::MAX));
         let lossy = (decoder.is_lossy() && !decoder.is_animated()).then_some(bytes);
         Ok(Self { decoder, header: Header::of_pixels(Format::WebP, size, mode, metadata), beside, lossy })

@@ -4,7 +4,8 @@ use std::fs;
 
 use super::{assert_same, picture, pool, psnr};
 use crate::{
-    Compression, Format, Image, ImageError, Limits, Metadata, Mode, OpenOptions, SaveOptions, Subsampling, thumbnail,
+    Compression, Format, Image, ImageError, Limits, Metadata, Mode, OpenOptions, Orientation, SaveOptions, Subsampling,
+    thumbnail,
 };
 
 /// The mode in which an image of `mode` comes back; `None` when the format does not hold it.
@@ -106,6 +107,53 @@ fn metadata_is_kept_when_asked_for() {
 }
 
 /// Other formats have room for it, and what comes from them may be saved as JPEG.
+/// A picture that is to be turned.
+fn turned(pool: &gabion_blocks::Pool, prefix: &[u8]) -> Image {
+    let mut image = picture(pool, Mode::RGB, 30, 20);
+    image.metadata_mut().exif = Orientation::Turned90.as_exif().map(|block| [prefix, &block].concat());
+    image
+}
+
+#[test]
+fn an_exif_block_may_be_introduced_as_in_jpeg() {
+    let pool = pool();
+    for format in [Format::Png, Format::WebP] {
+        let [plain, introduced] = [&b""[..], b"Exif\0\0"].map(|prefix| {
+            let file = encoded(&turned(&pool, prefix), format, &SaveOptions::default());
+            Image::decode(&pool, &file, &OpenOptions::default()).unwrap()
+        });
+        assert_eq!((introduced.size(), introduced.metadata()), ((20, 30), plain.metadata()), "{format}");
+        let file = encoded(&introduced, Format::Jpeg, &SaveOptions::default());
+        assert_eq!(file.windows(6).filter(|&bytes| bytes == b"Exif\0\0").count(), 1, "{format}");
+    }
+}
+
+#[test]
+fn an_exif_block_may_stand_behind_the_pixels() {
+    let pool = pool();
+    let mut file = encoded(&turned(&pool, b""), Format::Png, &SaveOptions::default());
+    let open = |file: &[u8]| Image::decode(&pool, file, &OpenOptions { partly: true, ..OpenOptions::default() });
+    let before = open(&file).unwrap();
+    let at = file.windows(4).position(|name| name == b"eXIf").unwrap() - 4;
+    let length = 12 + usize::from(file[at + 3]);
+    let chunk: Vec<u8> = file.drain(at..at + length).collect();
+    assert_eq!(open(&file).unwrap().size(), (30, 20), "there is none");
+    let at = file.len() - 12;
+    file.splice(at..at, chunk);
+    let after = open(&file).unwrap();
+    assert_eq!((after.size(), after.metadata()), ((20, 30), before.metadata()));
+    assert_same(&after, &before);
+    for cut in at - 20..file.len() {
+        let whole = cut >= at + length - 4;
+        assert_eq!(open(&file[..cut]).unwrap().size(), if whole { (20, 30) } else { (30, 20) }, "cut at {cut}");
+    }
+    for byte in 0..4 {
+        let mut file = file.clone();
+        file[at + byte] = 0xFF;
+        assert_eq!(open(&file).unwrap().size(), (30, 20), "a length beyond the end");
+    }
+}
+
 #[test]
 fn an_exif_block_may_be_too_long_for_jpeg() {
     let pool = pool();
