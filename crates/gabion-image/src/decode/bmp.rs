@@ -75,8 +75,11 @@ impl<'a> Bmp<'a> {
         let decoder = BmpDecoder::new(Cursor::new(bytes)).map_err(fault)?;
         let size = decoder.dimensions();
         limits.check_size(size.0, size.1)?;
-        // Two bytes are a run of 255 pixels at most, so what is shorter has been cut off, or is a bomb.
-        if u64::from(size.0) * u64::from(size.1) / 128 > bytes.len() as u64 {
+        // Of run lengths two bytes end a row, and what is missing of it is blank. Of what is shorter even than this, little is there:
+        // it has been cut off, or is a bomb.
+        let (width, height) = (u64::from(size.0), u64::from(size.1));
+        let least = if has_runs(bytes) { 2 * height } else { width * height / 128 };
+        if least > bytes.len() as u64 {
             return Err(ImageError::truncated(Format::Bmp));
         }
         let mode = match decoder.color_type() {
@@ -94,6 +97,12 @@ impl<'a> Bmp<'a> {
         let header = Header::of_pixels(Format::Bmp, size, mode, Metadata::default());
         Ok(Self { decoder: Some(decoder), plain: Plain::of(bytes, size, mode), header })
     }
+}
+
+/// Whether pixels are stored as run lengths, of eight bits or of four.
+fn has_runs(file: &[u8]) -> bool {
+    let word = |at: usize| file.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_le_bytes(*word));
+    word(14) >= 40 && matches!(word(30), 1 | 2)
 }
 
 /// Refuses sides that the library does not take, and takes for damage.
@@ -195,5 +204,31 @@ mod tests {
         let cut = saved(Mode::RGB, (9, 7));
         let cut = Bmp::begin(&cut[..cut.len() - 1], &Limits::default()).unwrap();
         assert!(cut.plain.is_none(), "a byte is missing");
+    }
+
+    /// A file of run lengths of eight bits.
+    fn runs((width, height): (u32, u32), codes: &[u8]) -> Vec<u8> {
+        let start = 54 + 1024;
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let mut file =
+            [b"BM", &words(&[start + codes.len() as u32, 0, start, 40, width, height, 1 | 8 << 16, 1])[..]].concat();
+        file.extend(words(&[codes.len() as u32, 0, 0, 256, 0]));
+        file.extend((0..=255).flat_map(|grey| [grey, grey, grey, 0]));
+        [&file, codes].concat()
+    }
+
+    #[test]
+    fn rows_of_run_lengths_may_be_blank() {
+        for (width, height) in [(300, 100), (1000, 1000)] {
+            let codes = [&b"\x05\x07\0\0"[..], &b"\0\0".repeat(height as usize - 1), b"\0\x01"].concat();
+            let (pixels, _) = both_ways(&runs((width, height), &codes));
+            let last = width as usize * (height as usize - 1) * 3;
+            assert!(pixels[..last].iter().all(|&sample| sample == 0));
+            assert!(pixels[last..last + 15].iter().all(|&sample| sample == 7));
+        }
+        // Its rows do not even end.
+        let file = runs((60_000, 2000), b"\0\x01");
+        let error = Bmp::begin(&file, &Limits::default()).err().unwrap().to_string();
+        assert!(error.contains("ends before the picture does"), "{error}");
     }
 }
