@@ -24,6 +24,9 @@ pub(crate) const ROWS: usize = 256;
 /// How many of the next slots are asked for in advance.
 const AHEAD: usize = 8;
 
+/// What keeps two things out of one cache line, and out of the pair of lines that the prefetcher takes, wherever they stand.
+const APART: usize = 128;
+
 /// How far ahead of a slot memory is asked for where all slots of the pair and of the next one are free.
 const AHEAD_BYTES: usize = 1024;
 
@@ -79,7 +82,7 @@ pub(crate) struct Row {
 }
 
 /// See the [module's documentation](self).
-#[repr(C, align(128))]
+#[repr(C)]
 pub(crate) struct Arena {
     /// What stands in the records of its pages: the number of the `Slots`, and the arena's index.
     pub word: u64,
@@ -100,14 +103,20 @@ pub(crate) struct Arena {
     pub rows: [Row; ROWS],
 }
 
-/// What other threads write to.
-#[repr(align(128))]
+/// What other threads write to. Not by its alignment apart from what the owner writes to, but by what lies around it: see
+/// [`Arena::new`].
+#[repr(C)]
 pub(crate) struct Letters {
+    _before: [u8; APART],
     /// Blocks of pages with freed slots.
     pub slots: LetterBox,
     /// The first of the freed chunks, in the form of `Loc::bits` plus one; each holds the next.
     pub chunks: AtomicU64,
+    _behind: [u8; APART],
 }
+
+// What allocators align everything to. Where more is asked for, `alloc_zeroed` of the language writes zeros to all of it.
+const _: () = assert!(align_of::<Arena>() <= 16);
 
 // SAFETY: the cells are used by the arena's one thread, or by whoever holds the lock of the `Slots` while it has none, or,
 // for the row of an affinity that is released, by the releasing thread, whose caller promises that nobody else uses it.
@@ -122,7 +131,7 @@ impl Arena {
         // SAFETY: the layout is not empty.
         let arena = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast::<Self>();
         // SAFETY: fresh memory of this layout. Zeros are what cells, null pointers and atomics begin with; the lock is
-        // written as it should be. Rows that are never used stay untouched.
+        // written as it should be. Rows that are never used stay untouched: an arena is an MiB long.
         unsafe { (&raw mut (*arena.as_ptr()).reading).write(Mutex::new(())) };
         Some(arena)
     }
@@ -141,13 +150,13 @@ impl Arena {
     /// Frees an arena and its chunks' books; an orphan's books are left as they are.
     ///
     /// # Safety
-    /// It came from [`Arena::new`], and nobody uses it any more.
-    pub unsafe fn free(arena: NonNull<Self>) {
+    /// It came from [`Arena::new`], nobody uses it any more, and only the first `used` of its rows ever were.
+    pub unsafe fn free(arena: NonNull<Self>, used: usize) {
         // SAFETY: the caller's duty; chunks come from `Box::into_raw`.
         unsafe {
             // Relaxed: set by the child's first thread, before there were others.
             let orphaned = arena.as_ref().orphaned.load(Relaxed);
-            for row in &arena.as_ref().rows {
+            for row in &arena.as_ref().rows[..used] {
                 if !row.chunks.get().is_null() && !orphaned {
                     drop(Box::from_raw(row.chunks.get()));
                 }

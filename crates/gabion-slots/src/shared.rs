@@ -271,7 +271,7 @@ impl Shared {
         let entered = unsafe { self.enter_arena(arena) }.map_err(SlotsError::NoMemory);
         entered.inspect_err(|_| {
             // SAFETY: as above: it got no place.
-            unsafe { Arena::free(arena) };
+            unsafe { Arena::free(arena, 0) };
         })
     }
 
@@ -352,10 +352,11 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let _inside = inside::enter();
+        let affinities = self.lock().names.len();
         for place in &self.arenas {
             let Some(arena) = NonNull::new(place.load(Ordering::Acquire)) else { break };
-            // SAFETY: from `Arena::new`; without a handle nobody uses it.
-            unsafe { Arena::free(arena) };
+            // SAFETY: from `Arena::new`; without a handle nobody uses it. No row serves an affinity that was never made.
+            unsafe { Arena::free(arena, affinities) };
         }
     }
 }
