@@ -44,8 +44,7 @@ impl Shared {
         let row = arena.row(affinity);
         if row.chunks.get().is_null() {
             let shard = arena.index << AFFINITY_BITS | u32::from(affinity.index());
-            let chunks = Chunks::without_readers(shard).and_then(try_box);
-            row.chunks.set(Box::into_raw(chunks.map_err(SlotsError::NoMemory)?));
+            row.chunks.set(Box::into_raw(new_chunks(shard).map_err(SlotsError::NoMemory)?));
         }
         // SAFETY: just seen to be there; the arena's own, and nothing below comes back here.
         let chunks = unsafe { &mut *row.chunks.get() };
@@ -312,6 +311,13 @@ impl Shared {
             None => self.books(affinity).book_out(booked - now),
         }
     }
+}
+
+/// No chunks yet. Apart from what goes on with them: it takes some KiB of the stack, which may be a small one.
+#[cold]
+#[inline(never)]
+fn new_chunks(shard: u32) -> Result<Box<Chunks>, BlockError> {
+    Chunks::without_readers(shard).and_then(try_box)
 }
 
 /// Leaves a chunk, marked as left, at its owner; its first word holds the link.

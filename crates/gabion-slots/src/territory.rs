@@ -1,6 +1,6 @@
 //! Whose memory an address lies in: a table of two levels, read without a lock and without touching the address.
 
-use gabion_blocks::{BLOCK_BYTES, BlockError, try_box};
+use gabion_blocks::{BLOCK_BYTES, BlockError, zero_counts};
 
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, null_pointers};
 
@@ -35,7 +35,15 @@ const CHUNKS: u32 = 2 << 10;
 const LARGE: u32 = 3 << 10;
 const REST: u32 = 4 << 10;
 
-struct Leaf([AtomicU32; LEAVES]);
+type Leaf = [AtomicU32; LEAVES];
+
+/// A leaf that says nothing. It is made on the heap, because it would not fit on the smallest stacks.
+#[cold]
+#[inline(never)]
+fn new_leaf() -> Result<Box<Leaf>, BlockError> {
+    let leaf = zero_counts(LEAVES)?.try_into();
+    Ok(leaf.unwrap_or_else(|_| unreachable!("so many were asked for")))
+}
 
 /// The table of one `Slots`. Changed under its lock, read by anybody.
 pub(crate) struct Territory {
@@ -58,7 +66,7 @@ impl Territory {
         // Acquire: pairs with the release in `enter`, which publishes the leaf's zeros.
         let leaf = self.roots.get(granule >> LEAF_BITS)?.load(Ordering::Acquire);
         // SAFETY: only `enter` stores here, and what it stores is freed with the table only.
-        Some(&unsafe { leaf.as_ref() }?.0[granule & (LEAVES - 1)])
+        Some(&unsafe { leaf.as_ref() }?[granule & (LEAVES - 1)])
     }
 
     #[inline(always)]
@@ -104,9 +112,8 @@ impl Territory {
             let root = self.roots.get((base / BLOCK_BYTES + step) >> LEAF_BITS);
             let root = root.ok_or(BlockError::Exhausted { what: "addresses" })?;
             if root.load(Ordering::Relaxed).is_null() {
-                let leaf = try_box(Leaf([const { AtomicU32::new(0) }; LEAVES]))?;
                 // Release: publishes the zeros.
-                root.store(Box::into_raw(leaf), Ordering::Release);
+                root.store(Box::into_raw(new_leaf()?), Ordering::Release);
             }
         }
         self.set(base, bytes, area);
