@@ -92,17 +92,23 @@ impl<T> Biased<T> {
         Self::with_rows(value, needed, LONGEST_ROW)
     }
 
-    /// A lock that one thread has to itself, except for those who [`Biased::visit`].
-    pub(crate) fn for_one(value: T) -> Self {
-        Self::with_rows(value, FIRST_ROW, LONGEST_ROW_OF_OWN)
+    fn with_rows(value: T, needed: u32, longest: u32) -> Self {
+        let gate = Mutex::new(Row::new(needed, longest));
+        Self { owner: AtomicPtr::new(ptr::null_mut()), gate, value: UnsafeCell::new(value) }
     }
 
-    fn with_rows(value: T, needed: u32, longest: u32) -> Self {
-        // Asked here and not by the first who needs to know: the system's first answer takes it milliseconds in a process of
-        // several threads, and next to nothing in one that has not started others yet.
-        let _ = can_fence_heavily();
-        let gate = Mutex::new(Row { last: ptr::null(), length: 0, needed, longest });
-        Self { owner: AtomicPtr::new(ptr::null_mut()), gate, value: UnsafeCell::new(value) }
+    /// Makes a lock where it is to stand, around what `write` writes. One thread has it to itself, except for those who
+    /// [`Biased::visit`].
+    ///
+    /// # Safety
+    /// `at` is memory for a lock that nobody uses yet, and `write` writes a value to the address that it is given.
+    pub(crate) unsafe fn write_for_one(at: *mut Self, write: impl FnOnce(*mut T)) {
+        // SAFETY: the caller's duty; each field is written once, and none is read before all are.
+        unsafe {
+            (&raw mut (*at).owner).write(AtomicPtr::new(ptr::null_mut()));
+            (&raw mut (*at).gate).write(Mutex::new(Row::new(FIRST_ROW, LONGEST_ROW_OF_OWN)));
+            write(UnsafeCell::raw_get(&raw const (*at).value));
+        }
     }
 
     /// Waits until nobody else holds the lock, and takes it.
@@ -205,6 +211,14 @@ impl<T> Biased<T> {
 }
 
 impl Row {
+    /// Nobody took the lock yet.
+    fn new(needed: u32, longest: u32) -> Self {
+        // Asked here and not by the first who needs to know: the system's first answer takes it milliseconds in a process of
+        // several threads, and next to nothing in one that has not started others yet.
+        let _ = can_fence_heavily();
+        Self { last: ptr::null(), length: 0, needed, longest }
+    }
+
     /// Counts that the thread of `desk` holds the gate once more; true when the lock should lean to it from now on.
     fn lengthen(&mut self, desk: Option<&'static Desk>) -> bool {
         let desk = desk.map_or(ptr::null(), ptr::from_ref);
@@ -310,7 +324,8 @@ mod tests {
 
     #[test]
     fn a_lock_never_leans_to_a_visitor_and_leans_again_soon_after_many() {
-        let (lock, desk) = (Biased::for_one(0_u64), &*Box::leak(Box::new(Desk::new())));
+        let (lock, desk) =
+            (Biased::with_rows(0_u64, FIRST_ROW, LONGEST_ROW_OF_OWN), &*Box::leak(Box::new(Desk::new())));
         for _ in 0..3 * FIRST_ROW {
             *lock.visit() += 1;
             assert!(!leans(&lock));

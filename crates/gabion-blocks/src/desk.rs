@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::ending::Noted;
 use crate::inside;
 use crate::sync::{AtomicUsize, Mutex, Ordering, yield_now};
 
@@ -19,7 +20,14 @@ impl Desk {
     }
 }
 
-static VACANT: Mutex<Vec<&'static Desk>> = Mutex::new(Vec::new());
+/// The desks that no thread has.
+struct Vacant {
+    /// There is room for all that were made.
+    desks: Vec<&'static Desk>,
+    made: usize,
+}
+
+static VACANT: Mutex<Vacant> = Mutex::new(Vacant { desks: Vec::new(), made: 0 });
 
 thread_local! {
     /// The thread's desk, once it has one, until it ends. Apart from what gives it back, because a place without a
@@ -27,6 +35,7 @@ thread_local! {
     static DESK: Cell<Option<&'static Desk>> = const { Cell::new(None) };
 
     static LEAVING: Leaving = const { Leaving };
+    static NOTED: Noted = const { Noted::new() };
 }
 
 /// Gives the desk back when its thread ends.
@@ -39,7 +48,7 @@ impl Drop for Leaving {
         if let Some(desk) = DESK.take().filter(|desk| desk.inside.load(Ordering::Relaxed) == 0) {
             let _inside = inside::enter();
             // The lock orders all that this thread did before what the desk's next one does: locks lean to the desk still.
-            with_vacant(|vacant| vacant.push(desk));
+            with_vacant(|vacant| vacant.desks.push(desk));
         }
     }
 }
@@ -49,7 +58,7 @@ const TRIES: u32 = 1000;
 
 /// Works on the vacant desks, unless they cannot be had: in a child that was forked while another thread was at them they
 /// stay locked for ever. Without a desk no lock leans to a thread, and a desk that nobody takes costs 128 bytes.
-fn with_vacant<R>(work: impl FnOnce(&mut Vec<&'static Desk>) -> R) -> Option<R> {
+fn with_vacant<R>(work: impl FnOnce(&mut Vacant) -> R) -> Option<R> {
     let mut vacant = (0..TRIES).find_map(|_| {
         VACANT.try_lock().ok().or_else(|| {
             yield_now();
@@ -65,12 +74,19 @@ pub(crate) fn mine() -> Option<&'static Desk> {
     DESK.get()
 }
 
-/// A desk more, or `None` where there is no memory for it: `Box::new` would end the process.
-fn new_desk() -> Option<&'static Desk> {
-    let mut desk = Vec::new();
-    desk.try_reserve_exact(1).ok()?;
-    desk.push(Desk::new());
-    desk.leak().first()
+impl Vacant {
+    /// A vacant desk, or one more; `None` where there is no memory for it, or for giving it back.
+    fn take(&mut self) -> Option<&'static Desk> {
+        if let Some(desk) = self.desks.pop() {
+            return Some(desk);
+        }
+        self.desks.try_reserve(self.made + 1).ok()?;
+        let mut desk = Vec::new();
+        desk.try_reserve_exact(1).ok()?;
+        desk.push(Desk::new());
+        self.made += 1;
+        desk.leak().first()
+    }
 }
 
 /// This thread's desk, taken now if it had none; `None` while the thread ends, and without memory for one: then its locks
@@ -80,9 +96,11 @@ pub(crate) fn take() -> Option<&'static Desk> {
         return Some(desk);
     }
     let _inside = inside::enter();
+    if !NOTED.with(Noted::can_be_noted) {
+        return None;
+    }
     LEAVING.try_with(|_| ()).ok()?;
-    let vacant = with_vacant(Vec::pop)?;
-    let desk = vacant.or_else(new_desk)?;
+    let desk = with_vacant(Vacant::take)??;
     debug_assert_eq!(desk.inside.load(Ordering::Relaxed), 0);
     DESK.set(Some(desk));
     Some(desk)

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::BLOCK_BYTES;
-use crate::error::BlockError;
+use crate::error::{BlockError, make_room};
 use crate::inside;
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -39,13 +39,18 @@ impl Numbers {
         Self { next: first, end, back: Vec::new() }
     }
 
-    fn take(&mut self) -> Option<u32> {
-        self.back.pop().or_else(|| {
-            (self.next < self.end).then(|| {
-                self.next += 1;
-                self.next - 1
-            })
-        })
+    /// A number that nobody has, and room for it to come back: giving back needs no memory. `what` says what they are.
+    fn take(&mut self, what: &'static str) -> Result<u32, BlockError> {
+        if let Some(number) = self.back.pop() {
+            return Ok(number);
+        }
+        if self.next == self.end {
+            return Err(BlockError::Exhausted { what });
+        }
+        // None is back, so no more are out than were ever handed out.
+        make_room(&mut self.back, self.next as usize + 1)?;
+        self.next += 1;
+        Ok(self.next - 1)
     }
 }
 
@@ -69,13 +74,17 @@ pub(crate) struct Owner(u32);
 
 impl Owner {
     pub(crate) fn new() -> Result<Self, BlockError> {
-        lock(&OWNERS).take().map(Self).ok_or(BlockError::Exhausted { what: "owner numbers" })
+        let _inside = inside::enter();
+        lock(&OWNERS).take("owner numbers").map(Self)
     }
 
     /// Enters a block and returns its number.
     pub(crate) fn enter(&self, address: usize) -> Result<u32, BlockError> {
         debug_assert_eq!(address % BLOCK_BYTES, 0);
-        let number = lock(&BLOCKS).take().ok_or(BlockError::Exhausted { what: "block numbers" })?;
+        let number = {
+            let _inside = inside::enter();
+            lock(&BLOCKS).take("block numbers")?
+        };
         // Release: whoever finds the entry also sees what was written to the block before.
         ENTRIES[number as usize].store(address as u64 | u64::from(self.0), Ordering::Release);
         Ok(number)
@@ -96,7 +105,6 @@ impl Owner {
         // Release: what the owner did with the block comes before its number serves another one.
         ENTRIES[number as usize].store(0, Ordering::Release);
         if generation_floor(number) < LAST_GENERATION {
-            let _inside = inside::enter();
             lock(&BLOCKS).back.push(number);
         }
     }
@@ -104,7 +112,6 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let _inside = inside::enter();
         lock(&OWNERS).back.push(self.0);
     }
 }
@@ -123,5 +130,23 @@ pub fn raise_generation_floor(number: u32, generation: u32) {
     // Relaxed: the next reader of the floor is ordered after us by the lock through which the number changes hands.
     if generation > floor.load(Ordering::Relaxed) {
         floor.store(generation, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_out_come_back_without_memory() {
+        let mut numbers = Numbers::new(1, 1000);
+        for round in 0..3 {
+            let out: Vec<_> = (1..1000).map(|_| numbers.take("numbers").unwrap()).collect();
+            assert_eq!(numbers.take("numbers"), Err(BlockError::Exhausted { what: "numbers" }));
+            let room = numbers.back.capacity();
+            assert!(room >= out.len(), "{room} in round {round}");
+            numbers.back.extend(out);
+            assert_eq!(numbers.back.capacity(), room);
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Why memory was not given, and what is said then.
 
+use std::alloc::{Layout, alloc};
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use crate::SYSTEM_PAGE;
@@ -98,13 +100,26 @@ pub fn make_room<T>(list: &mut Vec<T>, more: usize) -> Result<(), BlockError> {
 /// # Errors
 /// [`BlockError::Refused`].
 pub fn try_box<T>(value: T) -> Result<Box<T>, BlockError> {
-    let mut one = Vec::new();
-    let refused = BlockError::Refused { asked: size_of::<T>() as u64, errno: libc::ENOMEM };
-    one.try_reserve_exact(1).map_err(|_| refused)?;
-    one.push(value);
-    let one = Box::into_raw(one.into_boxed_slice());
-    // SAFETY: a slice of one value has the value's layout, and comes from a box.
-    Ok(unsafe { Box::from_raw(one.cast::<T>()) })
+    let mut room = try_room()?;
+    room.write(value);
+    // SAFETY: just written.
+    Ok(unsafe { room.assume_init() })
+}
+
+/// A box for a value that is made where it is to stand: what is large would not fit on the smallest stacks on its way there.
+///
+/// # Errors
+/// [`BlockError::Refused`].
+pub fn try_room<T>() -> Result<Box<MaybeUninit<T>>, BlockError> {
+    const { assert!(size_of::<T>() > 0, "there is something to make room for") };
+    let layout = Layout::new::<T>();
+    // SAFETY: the layout has a size.
+    let room = unsafe { alloc(layout) }.cast::<MaybeUninit<T>>();
+    if room.is_null() {
+        return Err(BlockError::Refused { asked: layout.size() as u64, errno: libc::ENOMEM });
+    }
+    // SAFETY: memory of the layout that a box of it gives back, and of which nothing needs to be written yet.
+    Ok(unsafe { Box::from_raw(room) })
 }
 
 /// What was asked for, and what the total limit is taken by.

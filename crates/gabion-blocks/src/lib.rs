@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `sync` | locks and atomics, which the model checker replaces |
 //! | [`inside`] | whether this thread is in the middle of gabion's own books, for allocators under `malloc` |
+//! | [`ending`] | whether what a thread does at its end can be noted |
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
@@ -26,6 +27,8 @@
 mod sync;
 
 pub mod inside;
+
+pub mod ending;
 
 pub mod os;
 
@@ -60,7 +63,7 @@ pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;
 pub use copy::{copy_out, prefetch};
 pub use directory::{BLOCK_NUMBERS, LAST_GENERATION, generation_floor, raise_generation_floor};
-pub use error::{BlockError, make_room, try_box};
+pub use error::{BlockError, make_room, try_box, try_room};
 pub use os::{Os, system};
 pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use run::{Run, total_len};

@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+use gabion_blocks::ending::Noted;
 use gabion_blocks::{BlockError, try_box};
 use gabion_pile::{PileError, PointerFault};
 use gabion_slots::{FreeError, SlotsError};
@@ -109,6 +110,7 @@ thread_local! {
     /// Without a destructor, so that it works until the thread's last instruction.
     static LAST: Last = const { Last { text: Cell::new(ptr::null_mut()), status: Cell::new(None) } };
     static KEEP: Keep = const { Keep };
+    static NOTED: Noted = const { Noted::new() };
 }
 
 impl Last {
@@ -116,7 +118,7 @@ impl Last {
     fn note(&self, status: Status, text: fmt::Arguments<'_>) {
         // Taken while it is written, so that a failure within is none of this thread's texts.
         let mut place = self.text.replace(ptr::null_mut());
-        if place.is_null() && KEEP.try_with(|_| ()).is_ok() {
+        if place.is_null() && NOTED.with(Noted::can_be_noted) && KEEP.try_with(|_| ()).is_ok() {
             place = try_box(Text { bytes: [0; TEXT_BYTES], length: 0 }).map_or(ptr::null_mut(), Box::into_raw);
         }
         // SAFETY: null, or made here, and used by nobody else meanwhile.

@@ -99,6 +99,18 @@ fn a_program_without_memory() {
 }
 
 #[test]
+#[cfg(target_os = "linux")] // As above, and what a process has in memory is read as Linux says it.
+fn a_program_of_which_malloc_has_nothing_left() {
+    assert_eq!(run(&mut Command::new(compile(Language::C, Linked::Shared, &source("lack.c"), &[]))), "all well\n");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_with_little() {
+    runs_well(&compile(Language::C, Linked::Shared, &source("threads.c"), &[]));
+}
+
+#[test]
 fn the_examples_of_the_documentation() {
     let page = std::fs::read_to_string(crate_folder().join("../../docs/c.md")).unwrap();
     let folder = toolchain::folder("documentation");

@@ -496,7 +496,7 @@ fn limit_of(max_bytes: Option<u64>) -> u64 {
 impl Drop for Pile {
     fn drop(&mut self) {
         // The next owner of these numbers must not honour our pointers.
-        for number in self.blocks.numbers() {
+        for number in self.blocks.each_number() {
             raise_generation_floor(number, generation_floor(number) + 1);
         }
     }

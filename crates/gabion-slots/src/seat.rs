@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
+use gabion_blocks::ending::Noted;
 use gabion_blocks::{inside, make_room};
 
 use crate::arena::Arena;
 use crate::current::{self, NO_WORD};
 use crate::error::SlotsError;
-use crate::shared::Shared;
+use crate::shared::{Shared, no_books};
 
 struct Seat {
     shared: Weak<Shared>,
@@ -22,6 +23,7 @@ struct Seats(RefCell<Vec<Seat>>);
 
 thread_local! {
     static SEATS: Seats = const { Seats(RefCell::new(Vec::new())) };
+    static NOTED: Noted = const { Noted::new() };
 }
 
 /// This thread's arena in the `Slots` with this number, if it is the one used last.
@@ -77,11 +79,14 @@ fn set_current(id: u64, arena: *const Arena, word: u64) {
 /// for the moment.
 ///
 /// # Errors
-/// That there is no memory for another arena.
+/// That there is no memory for another arena, or for the note that this thread has one.
 pub(crate) fn with_arena<R>(shared: &Arc<Shared>, act: impl FnOnce(&Arena) -> R) -> Result<R, SlotsError> {
     // SAFETY: the slots live at least as long as `act` takes.
     if let Some(arena) = unsafe { current(shared.id) } {
         return Ok(act(arena));
+    }
+    if !NOTED.with(Noted::can_be_noted) {
+        return Err(SlotsError::NoMemory(no_books(size_of::<Seat>())));
     }
     if let Ok(found) = SEATS.try_with(|seats| seats.find(shared)) {
         return found.map(act);
@@ -96,6 +101,9 @@ pub(crate) fn with_arena<R>(shared: &Arc<Shared>, act: impl FnOnce(&Arena) -> R)
 
 /// This thread's arena, if it has one.
 pub(crate) fn existing(shared: &Shared) -> Option<&Arena> {
+    if !NOTED.with(Noted::is_noted) {
+        return None;
+    }
     let find = |seats: &Seats| {
         let seats = seats.0.borrow();
         seats.iter().find(|seat| seat.id == shared.id).map(|seat| seat.arena)

@@ -2,6 +2,7 @@
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod membarrier {
+    use std::io::Write;
     use std::sync::atomic::{AtomicU8, Ordering};
 
     /// Commands of `membarrier(2)`, from `linux/membarrier.h`.
@@ -37,7 +38,8 @@ mod membarrier {
             call(PRIVATE_EXPEDITED) || call(REGISTER_PRIVATE_EXPEDITED) && call(PRIVATE_EXPEDITED) || call(GLOBAL);
         if !done {
             // It worked before, so a filter of system calls was set up since. To go on would be to break a lock.
-            eprintln!("gabion: the system has stopped to allow membarrier(2), which locks of this process rely on");
+            let why = "gabion: the system has stopped to allow membarrier(2), which locks of this process rely on";
+            let _ = writeln!(std::io::stderr(), "{why}");
             std::process::abort();
         }
     }

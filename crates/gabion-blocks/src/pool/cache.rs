@@ -4,6 +4,7 @@
 //! empties it, the check of all equations, and a fork. It is bounded in pieces of each class and in bytes.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use super::size::{PIECE_CLASSES, piece_at, piece_bytes};
@@ -263,19 +264,38 @@ pub(crate) struct Cache {
     stacks: Biased<Stacks>,
 }
 
+impl Stacks {
+    /// Makes empty stacks where they are to stand.
+    ///
+    /// # Safety
+    /// `at` is memory for them that nobody uses yet.
+    unsafe fn write(at: *mut Self) {
+        // SAFETY: the caller's duty; each field and each place is written once, and none is read before all are.
+        unsafe {
+            let places = (&raw mut (*at).places).cast::<Option<Piece>>();
+            for index in 0..STARTS[PIECE_CLASSES] {
+                places.add(index).write(None);
+            }
+            (&raw mut (*at).counts).write([0; PIECE_CLASSES]);
+            (&raw mut (*at).rented).write(0);
+        }
+    }
+}
+
 impl Cache {
-    pub fn new() -> Self {
-        Self {
-            arena: AtomicUsize::new(0),
-            turn: AtomicUsize::new(0),
-            taken: AtomicBool::new(false),
-            desk: Desk::new(),
-            figures: Figures::default(),
-            stacks: Biased::for_one(Stacks {
-                places: [None; STARTS[PIECE_CLASSES]],
-                counts: [0; PIECE_CLASSES],
-                rented: 0,
-            }),
+    /// An empty cache, made where it is to stand: on a thread's stack it would be too large for the smallest stacks.
+    pub fn new_in(mut room: Box<MaybeUninit<Self>>) -> Box<Self> {
+        let at = room.as_mut_ptr();
+        // SAFETY: memory for a cache, of which each field is written once, and none is read before all are.
+        unsafe {
+            for number in [&raw mut (*at).arena, &raw mut (*at).turn] {
+                number.write(AtomicUsize::new(0));
+            }
+            (&raw mut (*at).taken).write(AtomicBool::new(false));
+            (&raw mut (*at).desk).write(Desk::new());
+            (&raw mut (*at).figures).write(Figures::default());
+            Biased::write_for_one(&raw mut (*at).stacks, |stacks| Stacks::write(stacks));
+            room.assume_init()
         }
     }
 

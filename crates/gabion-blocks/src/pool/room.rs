@@ -167,7 +167,7 @@ impl Shared {
 
     /// Empties every thread's cache into the arenas. Returns how many pieces that were.
     pub fn flush_caches(&self) -> usize {
-        self.all_caches().into_iter().map(|cache| self.flush(cache)).sum()
+        self.all_caches().map(|cache| self.flush(cache)).sum()
     }
 
     /// Empties one cache into the arenas, as a visitor. Returns how many pieces that were.
@@ -381,7 +381,7 @@ impl Shared {
 
     /// Bytes lent to buffers, and bytes mapped beside them.
     fn in_use_and_idle(&self) -> (u64, u64) {
-        let cached = self.all_caches().into_iter().map(|cache| cache.bytes() as u64).sum::<u64>();
+        let cached = self.all_caches().map(|cache| cache.bytes() as u64).sum::<u64>();
         let (mut out, mut within) = (0, 0);
         for arena in self.arenas() {
             let counts = arena.lock().counts;

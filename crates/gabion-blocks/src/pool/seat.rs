@@ -5,6 +5,8 @@ use std::ptr;
 
 use super::cache::{Cache, Open, Own};
 use super::shared::Shared;
+use crate::ending::Noted;
+use crate::error::{make_room, try_room};
 use crate::inside;
 use crate::sync::{AtomicUsize, Ordering, lock};
 
@@ -18,13 +20,14 @@ struct Seat {
 
 thread_local! {
     static SEAT: Seat = const { Seat { turn: Cell::new(usize::MAX), places: RefCell::new(Vec::new()) } };
+    static NOTED: Noted = const { Noted::new() };
 
     /// The place that was used last, one of the seat's. Apart from it, because what has no destructor is reached without a look
     /// at whether the thread ends.
     static FIRST: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
-/// This thread's cache in a pool, or `None` while the thread ends.
+/// This thread's cache in a pool, or `None` while the thread ends, and without memory for one.
 #[inline(always)]
 pub(crate) fn cache(shared: &'static Shared) -> Option<Own> {
     match FIRST.get() {
@@ -35,11 +38,17 @@ pub(crate) fn cache(shared: &'static Shared) -> Option<Own> {
 
 #[cold]
 fn find(shared: &'static Shared) -> Option<Own> {
+    if !NOTED.with(Noted::can_be_noted) {
+        return None;
+    }
     SEAT.try_with(|seat| seat.find(shared)).ok().flatten()
 }
 
 /// This thread's cache in a pool, if it has one already.
 pub(crate) fn existing_cache(shared: &'static Shared) -> Option<&'static Cache> {
+    if !NOTED.with(Noted::is_noted) {
+        return None;
+    }
     let find = |seat: &Seat| {
         let places = seat.places.try_borrow().ok()?;
         places.iter().find(|(owner, _)| ptr::eq(*owner, shared)).map(|place| place.1.cache())
@@ -47,7 +56,7 @@ pub(crate) fn existing_cache(shared: &'static Shared) -> Option<&'static Cache> 
     SEAT.try_with(find).ok().flatten()
 }
 
-/// The arena that this thread belongs to.
+/// The arena that this thread belongs to; any, if it has no cache.
 #[inline]
 pub(crate) fn arena(shared: &'static Shared) -> usize {
     cache(shared).map_or(0, |own| own.cache().arena())
@@ -65,12 +74,14 @@ impl Seat {
             }
             open
         });
-        let found = places.iter().find(|(owner, _)| ptr::eq(*owner, shared)).copied();
-        let place = found.unwrap_or_else(|| {
-            let place = (shared, shared.new_cache(self.turn()));
+        let place = if let Some(&place) = places.iter().find(|(owner, _)| ptr::eq(*owner, shared)) {
+            place
+        } else {
+            make_room(&mut places, 1).ok()?;
+            let place = (shared, shared.new_cache(self.turn())?);
             places.push(place);
             place
-        });
+        };
         FIRST.set(Some(place));
         Some(place.1)
     }
@@ -96,19 +107,29 @@ impl Drop for Seat {
 }
 
 impl Shared {
-    fn new_cache(&self, turn: usize) -> Own {
+    /// A cache for this thread, or `None` without memory for one.
+    fn new_cache(&self, turn: usize) -> Option<Own> {
         let spare = lock(&self.caches).spare.pop();
-        let cache = spare.unwrap_or_else(|| {
-            let cache: &'static Cache = Box::leak(Box::new(Cache::new()));
-            let _inside = inside::enter();
-            lock(&self.caches).all.push(cache);
-            cache
-        });
+        let cache = spare.or_else(|| self.make_cache())?;
         cache.belong(turn, self.arena_of_turn(turn));
         // SAFETY: this thread took it from the spare ones or made it. All copies stand in the seat and in `FIRST`, and both let
         // go of them before the cache is spare again (`Seat::find`, `Seat::drop`); who asked for a cache asks anew after
         // everything that may lead there: whatever gives memory back or takes some.
-        unsafe { cache.own() }
+        Some(unsafe { cache.own() })
+    }
+
+    #[cold]
+    fn make_cache(&self) -> Option<&'static Cache> {
+        let fresh = Cache::new_in(try_room().ok()?);
+        let _inside = inside::enter();
+        let mut caches = lock(&self.caches);
+        // For all of them: a thread that ends needs no memory then.
+        let most = caches.all.len() + 1 - caches.spare.len();
+        make_room(&mut caches.spare, most).ok()?;
+        make_room(&mut caches.all, 1).ok()?;
+        let cache: &'static Cache = Box::leak(fresh);
+        caches.all.push(cache);
+        Some(cache)
     }
 
     /// Takes this thread's cache back.
@@ -127,7 +148,6 @@ impl Shared {
 
     fn spare(&self, cache: &'static Cache) {
         cache.part();
-        let _inside = inside::enter();
         lock(&self.caches).spare.push(cache);
     }
 

@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::policy::{Demand, QUARTERS, Quarters};
 use super::settings::{MOST_ARENAS, Settings};
 use super::shelves::Shelves;
-use crate::error::BlockError;
+use crate::error::{BlockError, try_room};
 use crate::inside;
 use crate::limits;
 use crate::os::Os;
@@ -35,8 +35,8 @@ pub(crate) struct Arena {
 
 impl Arena {
     /// A new arena, made where it is to stand: on a thread's stack it would be too large for the smallest stacks.
-    fn on_the_heap(index: usize) -> Box<Self> {
-        let mut fresh = Box::<Self>::new_uninit();
+    fn on_the_heap(index: usize) -> Result<Box<Self>, BlockError> {
+        let mut fresh = try_room::<Self>()?;
         let at = fresh.as_mut_ptr();
         // SAFETY: `at` is memory for an arena, of which each field is written once, and none is read before all are.
         unsafe {
@@ -45,7 +45,7 @@ impl Arena {
             for count in [&raw mut (*at).idle, &raw mut (*at).taken, &raw mut (*at).free_pieces] {
                 count.write(AtomicU64::new(0));
             }
-            fresh.assume_init()
+            Ok(fresh.assume_init())
         }
     }
 
@@ -265,7 +265,7 @@ impl Shared {
         self.ledger.kept() <= self.pool_bytes() && !self.admission.anyone()
     }
 
-    /// An arena; made at its first use.
+    /// An arena; made at its first use. Another one, as long as there is no memory for it.
     #[inline]
     pub fn arena(&self, index: usize) -> &'static Arena {
         // Acquire: pairs with the release in `make_arena`.
@@ -276,7 +276,12 @@ impl Shared {
 
     #[cold]
     fn make_arena(&self, index: usize) -> &'static Arena {
-        let fresh = Arena::on_the_heap(index);
+        let fresh = match Arena::on_the_heap(index) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                return self.arenas().next().unwrap_or_else(|| panic!("no memory for a pool's first arena: {error}"));
+            }
+        };
         let growing = lock(&self.growth);
         let place = &self.arenas[index];
         // SAFETY: as in `arena`.
@@ -308,10 +313,13 @@ impl Shared {
         })
     }
 
-    /// Every cache that was ever made.
-    pub fn all_caches(&self) -> Vec<&'static Cache> {
-        let _inside = inside::enter();
-        lock(&self.caches).all.clone()
+    /// Every cache that was ever made, one after the other: takes no memory, and holds no lock between two of them.
+    pub fn all_caches(&self) -> impl Iterator<Item = &'static Cache> {
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            index += 1;
+            lock(&self.caches).all.get(index - 1).copied()
+        })
     }
 
     /// Bytes on all shelves.

@@ -6,7 +6,11 @@ use super::policy::QUARTERS;
 use super::pressure::Readings;
 use super::settings::default_pool_bytes;
 use super::shared::Shared;
+use crate::ending::malloc_has;
 use crate::sync::{Ordering, lock};
+
+/// More than is taken of malloc to read what the system says.
+const READING_BYTES: usize = 64 << 10;
 
 impl Shared {
     /// Time since the pool was made.
@@ -18,6 +22,10 @@ impl Shared {
     /// bytes.
     pub fn look(&self, now: Duration) -> u64 {
         let tick = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        // Memory is short then, and to ask the system how short would take some.
+        if !malloc_has(READING_BYTES) {
+            return self.give_all();
+        }
         let period = self.follow_limits();
         if Readings::read(&self.root).tight() {
             self.trim_malloc(0, true);

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use super::policy::until_next;
 use super::shared::Shared;
+use crate::ending::malloc_has;
 use crate::os::{first_thread_has_ended, out_of_signals_reach};
 use crate::sync::{Ordering, lock};
 
 /// Milliseconds between two looks that collections ask for, at least.
 const CALLS_APART: u64 = 1000;
+
+/// More than a thread takes of malloc until it runs. The language asks for that without a way to be refused.
+const THREAD_BYTES: usize = 16 << 10;
 
 impl Shared {
     /// Sees to it that somebody will trim. To be called after something has become idle.
@@ -25,7 +29,11 @@ impl Shared {
         // not miss it for a whole rest.
         let seen = *lock(&self.trimmer.nudges);
         // Relaxed: a closed pool keeps nothing that would have to be trimmed.
-        if self.closed.load(Ordering::Relaxed) || first_thread_has_ended() || !self.trimmer.duty.take() {
+        if self.closed.load(Ordering::Relaxed) || first_thread_has_ended() {
+            return;
+        }
+        // Later returns ask again, as below.
+        if !malloc_has(THREAD_BYTES) || !self.trimmer.duty.take() {
             return;
         }
         let thread = std::thread::Builder::new().name("gabion-trim".to_owned()).stack_size(256 << 10);
@@ -67,7 +75,6 @@ impl Shared {
 
     /// True when there is nothing that a trimmer could ever give back or have given back.
     fn nothing_idle(&self) -> bool {
-        let caches = self.all_caches();
         let shelves_empty = || {
             self.arenas().all(|arena| {
                 let counts = arena.lock().counts;
@@ -77,9 +84,9 @@ impl Shared {
         // Caches are visited only where nothing else keeps the trimmer on duty. And in this order at last: what moves
         // meanwhile moves from the caches to the shelves.
         self.malloc_trimmed()
-            && caches.iter().all(|cache| cache.bytes() == 0)
+            && self.all_caches().all(|cache| cache.bytes() == 0)
             && shelves_empty()
-            && caches.iter().all(|cache| cache.visit().bytes() == 0)
+            && self.all_caches().all(|cache| cache.visit().bytes() == 0)
             && shelves_empty()
     }
 

@@ -14,7 +14,7 @@ fn piece(index: usize) -> Piece {
 
 /// The cache of this thread, with pieces 0 and 1 in it. Its lock leans to the thread.
 fn filled() -> (&'static Cache, Own) {
-    let cache: &'static Cache = Box::leak(Box::new(Cache::new()));
+    let cache: &'static Cache = Box::leak(Cache::new_in(Box::new_uninit()));
     // SAFETY: made by this thread, just now.
     let own = unsafe { cache.own() };
     let mut open = own.open();
