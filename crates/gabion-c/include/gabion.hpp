@@ -15,6 +15,7 @@
 
 #include <gabion.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -49,10 +50,24 @@ template <class Error> [[noreturn]] inline void fail() {
 #endif
 }
 
-// The slots of the process; looked up once.
-inline gabion_slots *global() noexcept {
-    static gabion_slots *const handle = gabion_slots_global();
+// The slots of the process, once they were found. No static of a function: its guard would be held for ever in a child that is
+// forked while another thread is at its first use.
+inline std::atomic<gabion_slots *> found{nullptr};
+
+// The slots of the process; nullptr as long as there is no memory for them.
+inline gabion_slots *find_global() noexcept {
+    gabion_slots *const handle = gabion_slots_global();
+    if (handle != nullptr) {
+        // Release: whoever finds the handle finds what is behind it. It is the same for every thread.
+        found.store(handle, std::memory_order_release);
+    }
     return handle;
+}
+
+// The same, looked up once.
+inline gabion_slots *global() noexcept {
+    gabion_slots *const handle = found.load(std::memory_order_acquire);
+    return handle != nullptr ? handle : find_global();
 }
 
 inline void *allocate(gabion_slots *slots, affinity kind, std::size_t size, std::size_t alignment) {
@@ -95,14 +110,11 @@ class slots {
         }
     }
 
-    // The slots of the process. Never destroyed, so that the destructors of other statics may use them.
-    static slots &global() noexcept {
-        alignas(slots) static unsigned char room[sizeof(slots)];
-        static slots *const instance = new (static_cast<void *>(room)) slots(detail::global());
-        return *instance;
-    }
+    // The slots of the process. Never destroyed, so that the destructors of other statics may use them. Where there was no
+    // memory for them, each call tries again.
+    static slots &global() noexcept;
 
-    slots(slots &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    slots(slots &&other) noexcept : handle_(other.handle()) { other.handle_ = nullptr; }
     slots &operator=(slots &&other) noexcept {
         std::swap(handle_, other.handle_);
         return *this;
@@ -114,13 +126,13 @@ class slots {
     ~slots() { static_cast<void>(gabion_slots_delete(handle_)); }
 
     // For the functions of gabion.h. Stays this object's.
-    gabion_slots *handle() const noexcept { return handle_; }
+    gabion_slots *handle() const noexcept { return this == &global() ? detail::global() : handle_; }
 
     // Makes or finds an affinity; see gabion_slots_affinity.
     gabion_status make_affinity(const char *name, affinity &out, std::size_t alignment = 0,
                                 std::uint64_t max_blocks = GABION_NO_LIMIT) noexcept {
         std::uint32_t number = 0;
-        const gabion_status status = gabion_slots_affinity(handle_, name, alignment, max_blocks, &number);
+        const gabion_status status = gabion_slots_affinity(handle(), name, alignment, max_blocks, &number);
         if (status == GABION_OK) {
             out = static_cast<affinity>(number);
         }
@@ -129,31 +141,31 @@ class slots {
 
     // Allocates. Throws std::bad_alloc.
     void *allocate(affinity kind, std::size_t size, std::size_t alignment = 0) {
-        return detail::allocate(handle_, kind, size, alignment);
+        return detail::allocate(handle(), kind, size, alignment);
     }
 
     // Allocates, or returns nullptr.
     void *try_allocate(affinity kind, std::size_t size, std::size_t alignment = 0) noexcept {
-        return detail::try_allocate(handle_, kind, size, alignment);
+        return detail::try_allocate(handle(), kind, size, alignment);
     }
 
     // Frees what was allocated here.
-    gabion_status deallocate(void *memory) noexcept { return gabion_slots_free(handle_, memory); }
+    gabion_status deallocate(void *memory) noexcept { return gabion_slots_free(handle(), memory); }
 
     // The same, a little faster, for whoever knows what was asked for.
     gabion_status deallocate(affinity kind, void *memory, std::size_t size, std::size_t alignment = 0) noexcept {
-        return gabion_slots_free_sized(handle_, static_cast<std::uint32_t>(kind), memory, size, alignment);
+        return gabion_slots_free_sized(handle(), static_cast<std::uint32_t>(kind), memory, size, alignment);
     }
 
     // Frees everything of one affinity; see gabion_slots_release. Returns bytes.
     std::uint64_t release(affinity kind) noexcept {
         std::uint64_t bytes = 0;
-        static_cast<void>(gabion_slots_release(handle_, static_cast<std::uint32_t>(kind), &bytes));
+        static_cast<void>(gabion_slots_release(handle(), static_cast<std::uint32_t>(kind), &bytes));
         return bytes;
     }
 
     // Gives empty blocks back. Returns bytes.
-    std::uint64_t trim() noexcept { return gabion_slots_trim(handle_); }
+    std::uint64_t trim() noexcept { return gabion_slots_trim(handle()); }
 
     // The figures of one affinity; all zero when there is none of that number.
     gabion_slots_figures stats(affinity kind) const noexcept { return figures(static_cast<std::uint32_t>(kind)); }
@@ -166,7 +178,7 @@ class slots {
         std::string text;
         std::size_t needed = 0;
         // Once more when another thread has made the table longer meanwhile.
-        while (gabion_slots_report(handle_, text.data(), text.size(), &needed) == GABION_TOO_SMALL) {
+        while (gabion_slots_report(handle(), text.data(), text.size(), &needed) == GABION_TOO_SMALL) {
             text.resize(needed);
         }
         text.resize(needed == 0 ? 0 : needed - 1);
@@ -174,43 +186,61 @@ class slots {
     }
 
   private:
-    explicit slots(gabion_slots *handle) noexcept : handle_(handle) {}
+    // Those of the process, which are known by where they stand.
+    struct of_process {};
+    explicit constexpr slots(of_process) noexcept {}
+
+    union undestroyed;
+    static undestroyed process_;
 
     gabion_slots_figures figures(std::uint32_t kind) const noexcept {
         gabion_slots_figures figures{};
-        static_cast<void>(gabion_slots_stats(handle_, kind, &figures));
+        static_cast<void>(gabion_slots_stats(handle(), kind, &figures));
         return figures;
     }
 
     gabion_slots *handle_ = nullptr;
 };
 
+// Made by the compiler, not at the first use, and destroyed by nobody.
+union slots::undestroyed {
+    constexpr undestroyed() noexcept : it(of_process{}) {}
+    ~undestroyed() {}
+    slots it;
+};
+inline slots::undestroyed slots::process_;
+inline slots &slots::global() noexcept { return process_.it; }
+
 #if defined(__cpp_lib_memory_resource) || __has_include(<memory_resource>)
 // One affinity of some slots as a std::pmr::memory_resource. The slots must outlive it.
 class memory_resource final : public std::pmr::memory_resource {
   public:
-    explicit memory_resource(affinity kind = affinity::objects) noexcept : slots_(detail::global()), kind_(kind) {}
+    explicit memory_resource(affinity kind = affinity::objects) noexcept : kind_(kind) {}
     explicit memory_resource(slots &owner, affinity kind = affinity::objects) noexcept
         : slots_(owner.handle()), kind_(kind) {}
 
   private:
     void *do_allocate(std::size_t bytes, std::size_t alignment) override {
-        return detail::allocate(slots_, kind_, bytes, detail::asked(bytes, alignment));
+        return detail::allocate(handle(), kind_, bytes, detail::asked(bytes, alignment));
     }
     void do_deallocate(void *memory, std::size_t bytes, std::size_t alignment) override {
-        detail::deallocate(slots_, kind_, memory, bytes, detail::asked(bytes, alignment));
+        detail::deallocate(handle(), kind_, memory, bytes, detail::asked(bytes, alignment));
     }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
 #ifdef __cpp_rtti
         const auto *same = dynamic_cast<const memory_resource *>(&other);
-        return same != nullptr && same->slots_ == slots_ && same->kind_ == kind_;
+        return same != nullptr && same->handle() == handle() && same->kind_ == kind_;
 #else
         // What kind of resource the other one is cannot be asked.
         return this == &other;
 #endif
     }
 
-    gabion_slots *slots_;
+    // Not looked up once for all: there may have been no memory for them then.
+    gabion_slots *handle() const noexcept { return slots_ != nullptr ? slots_ : detail::global(); }
+
+    // Those of the process, if null.
+    gabion_slots *slots_ = nullptr;
     affinity kind_;
 };
 #endif

@@ -111,6 +111,16 @@ fn threads_with_little() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_first_use_in_cpp() {
+    if Language::Cpp.is_there() {
+        for flags in [&["-pthread"][..], &["-pthread", "-O2", "-std=c++20"]] {
+            runs_well(&compile(Language::Cpp, Linked::Shared, &source("first.cpp"), flags));
+        }
+    }
+}
+
+#[test]
 fn the_examples_of_the_documentation() {
     let page = std::fs::read_to_string(crate_folder().join("../../docs/c.md")).unwrap();
     let folder = toolchain::folder("documentation");
