@@ -62,22 +62,24 @@ impl Slots {
     /// When there is no memory to make them; see [`Slots::try_global`].
     #[inline]
     pub fn global() -> &'static Self {
-        match GLOBAL.get() {
-            Some(global) => global,
-            None => Self::try_global().expect("there is memory for the slots of the process"),
-        }
+        Self::try_global().expect("there is memory for the slots of the process")
     }
 
     /// As [`Slots::global`], for whoever can do without.
     ///
     /// # Errors
     /// As [`Slots::new`]; the next call tries again.
-    #[cold]
+    #[inline]
     pub fn try_global() -> Result<&'static Self, SlotsError> {
-        let _inside = inside::enter();
-        if let Some(global) = GLOBAL.get() {
-            return Ok(global);
+        match GLOBAL.get() {
+            Some(global) => Ok(global),
+            None => Self::make_global(),
         }
+    }
+
+    #[cold]
+    fn make_global() -> Result<&'static Self, SlotsError> {
+        let _inside = inside::enter();
         // Outside of the cell, as in `Pool::global`, for the sake of a child that is forked meanwhile. Of several threads that make
         // some, one gives its own to all.
         let made = Self::new(Pool::global())?;

@@ -3,6 +3,8 @@
 //! Drops and deallocations return nothing, and a panic there would end the program. The slot stays as it is: at worst it
 //! is lost. The checked build says so on the standard error stream.
 
+use std::io::Write;
+
 use crate::FreeError;
 
 /// Takes note of a free that was refused.
@@ -16,6 +18,7 @@ pub(super) fn expect_freed(freed: Result<(), FreeError>) {
 #[cold]
 fn report(error: FreeError) {
     if cfg!(any(debug_assertions, feature = "checked")) {
-        eprintln!("gabion: {error}");
+        // Where that cannot be written either, there is nobody left to tell.
+        let _ = writeln!(std::io::stderr(), "gabion: {error}");
     }
 }

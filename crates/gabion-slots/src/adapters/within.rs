@@ -88,9 +88,11 @@ impl<'s> Within<'s> {
 pub struct WithinGlobal<const AFFINITY: u8>;
 
 impl<const AFFINITY: u8> WithinGlobal<AFFINITY> {
+    /// An error where there is no memory for the slots of the process: then nothing was allocated here either.
     #[inline]
-    fn within() -> Within<'static> {
-        Slots::global().within(Affinity::from_index(AFFINITY))
+    fn within() -> Result<Within<'static>, AllocError> {
+        let slots = Slots::try_global().map_err(|_| AllocError)?;
+        Ok(slots.within(Affinity::from_index(AFFINITY)))
     }
 }
 
@@ -151,41 +153,43 @@ unsafe impl Allocator for Within<'_> {
     }
 }
 
-/// Hands an allocator's calls on to the [`Within`] that `$within` makes.
+/// Hands an allocator's calls on to the [`Within`] that `$within` makes, or gives its error.
 macro_rules! as_within {
     ($self:ident => $within:expr) => {
         #[inline]
         fn allocate(&$self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-            $within.allocate(layout)
+            $within?.allocate(layout)
         }
 
         #[inline]
         fn allocate_zeroed(&$self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-            $within.allocate_zeroed(layout)
+            $within?.allocate_zeroed(layout)
         }
 
         #[inline]
         unsafe fn deallocate(&$self, ptr: NonNull<u8>, layout: Layout) {
-            // SAFETY: the caller's duty is the same.
-            unsafe { $within.deallocate(ptr, layout) }
+            if let Ok(within) = $within {
+                // SAFETY: the caller's duty is the same.
+                unsafe { within.deallocate(ptr, layout) }
+            }
         }
 
         #[inline]
         unsafe fn grow(&$self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
             // SAFETY: the caller's duty is the same.
-            unsafe { $within.grow(ptr, old, new) }
+            unsafe { $within?.grow(ptr, old, new) }
         }
 
         #[inline]
         unsafe fn grow_zeroed(&$self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
             // SAFETY: the caller's duty is the same.
-            unsafe { $within.grow_zeroed(ptr, old, new) }
+            unsafe { $within?.grow_zeroed(ptr, old, new) }
         }
 
         #[inline]
         unsafe fn shrink(&$self, ptr: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
             // SAFETY: the caller's duty is the same.
-            unsafe { $within.shrink(ptr, old, new) }
+            unsafe { $within?.shrink(ptr, old, new) }
         }
     };
 }
@@ -205,7 +209,7 @@ macro_rules! as_within {
 // SAFETY: a slot stays valid and where it is until it is freed or the last handle is dropped, wherever handles are moved;
 // clones are handles of the same slots, so each may free what another has allocated. For the rest see `Within`.
 unsafe impl Allocator for Slots {
-    as_within!(self => self.within(Affinity::OBJECTS));
+    as_within!(self => Ok::<_, AllocError>(self.within(Affinity::OBJECTS)));
 }
 
 // SAFETY: all of them are one affinity of `Slots::global`, which lives as long as the process; see `Within` for the rest.
