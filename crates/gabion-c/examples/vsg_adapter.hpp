@@ -6,7 +6,7 @@
 //   deallocate, size 0     the address says what it is; the size is not needed
 //   nested allocator       what the slots do not own goes back to the allocator that was there before
 //   setBlockSize           has no effect: blocks are 4 MiB, and an object of any size finds its place
-//   totals, report         come from counters, in no time; large objects count
+//   totals, report         are added up when asked for: a line of memory for each page in use; large objects count
 //   deleteEmptyMemoryBlocks gives memory back to the pool, which keeps it warm or gives it to the system
 //   exit                   the slots of the process are never destroyed, so late statics may still free
 #pragma once

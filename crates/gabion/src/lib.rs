@@ -71,8 +71,10 @@ pub use gabion_cache::{
     Cache, CacheOptions, CacheStats, Deadlock, Departure, Lease, Listener, Policy, PutOptions, PutResult, Reason, Span,
     Table, TableOptions,
 };
-pub use gabion_pile::{Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View};
+pub use gabion_pile::{
+    Cursor, Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View,
+};
 pub use gabion_slots::{
-    Affinity, AffinitySettings, AffinityStats, Backing, FreeError, Global, Report, SlotBox, Slots, SlotsError,
-    SlotsStats, Within, WithinGlobal,
+    Affinity, AffinitySettings, AffinityStats, Backing, FreeError, Global, Invalid, MOST_AFFINITIES, Report, SlotBox,
+    Slots, SlotsError, SlotsStats, Within, WithinGlobal,
 };
