@@ -137,6 +137,7 @@ impl<'a> Locked<'a> {
     pub fn forget_all(&mut self) {
         let State { stash, wheel, groups, records, .. } = &mut *self.state;
         self.shard.segments.clear(stash);
+        self.shard.sketches.clear();
         wheel.take_all();
         for group in groups.drain(..).filter(|group| !group.queues.is_empty()) {
             let own = group.partition.and_then(|table| records[usize::from(table)].own.as_ref());

@@ -177,6 +177,17 @@ impl Sketches {
         }
     }
 
+    /// Gives all sketches back: no key is known any more. Under the shard's lock.
+    pub fn clear(&self) {
+        let count = self.parts().count();
+        for figure in [&self.noted, &self.late, &self.least, &self.most] {
+            figure.store(0, Relaxed);
+        }
+        // Nobody is led there before they are given back. Release: as whenever there are others.
+        self.parts.store(Parts::of(0).to_bits(), Release);
+        (0..count as usize).for_each(|index| self.strip.give(index));
+    }
+
     /// Gives back the sketches that are more than so many entries need. Returns how many. Under the shard's lock.
     #[cold]
     pub fn shrink(&self, entries: u64) -> u64 {
