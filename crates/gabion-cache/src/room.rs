@@ -63,9 +63,13 @@ impl Core {
         // All locks at one time, in their order: what is charged is an entry's then, or in hand, or nobody's.
         let mut shards: Vec<Locked<'_>> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
         shards[self.shard(request.hash)].spare(request);
+        // What shards have in hand is nobody's from here on: where nobody may go for the put, it would get no other way.
+        for locked in &mut shards {
+            locked.return_credit();
+        }
         let sum = |figure: &dyn Fn(&Locked<'_>) -> u64| shards.iter().map(figure).sum::<u64>();
         let free = |ledger: &Ledger| ledger.used.limit().saturating_sub(ledger.used.used());
-        let all = sum(&|locked| locked.state.credit + locked.ghost_bytes() + locked.evictable(request.priority, None));
+        let all = sum(&|locked| locked.ghost_bytes() + locked.evictable(request.priority, None));
         let own = sum(&|locked| locked.evictable(request.priority, Some(request.record.id)));
         let own_holds = |ledger: &Ledger| free(ledger).saturating_add(own) >= bytes;
         free(self.ledger()).saturating_add(all) >= bytes && request.record.own.as_ref().is_none_or(own_holds)
