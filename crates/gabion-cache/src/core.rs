@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES, limits};
 use gabion_heap::CLASSES;
@@ -14,7 +14,7 @@ use crate::hash::{KeyHash, KeyHasher};
 use crate::key::Image;
 use crate::locked::Locked;
 use crate::options::{CacheOptions, TableOptions};
-use crate::record::{Handle, Record};
+use crate::record::{DEFAULT, Handle, Record, Records};
 use crate::shard::{Aligned, Gone, Ground, Purposes, Reason, Shard};
 use crate::stats::CacheStats;
 use crate::wheel::NEVER;
@@ -59,7 +59,7 @@ pub(crate) struct Core {
     ground: Ground,
     shards: Box<[Shard]>,
     hasher: KeyHasher,
-    records: RwLock<Vec<Arc<Record>>>,
+    records: RwLock<Records>,
     /// The figures of dropped tables whose numbers are others' now.
     past: Mutex<CacheStats>,
     listener: RwLock<Option<Listener>>,
@@ -152,19 +152,20 @@ impl Core {
     /// The table of a name, made when there is none, or when the one that was is dropped.
     pub fn table(&self, name: &str, options: TableOptions) -> Option<Handle> {
         let mut records = self.records.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(record) = records.iter().find(|record| record.name == name && !record.is_dropped()) {
+        if let Some(record) = records.named(name) {
             return Some(Handle::new(record));
         }
-        let free = records.iter().position(|record| record.is_free());
-        let id = u16::try_from(free.unwrap_or(records.len())).ok()?;
+        let free = records.take_free();
+        let id = free.or_else(|| u16::try_from(records.all.len()).ok())?;
         let record = Arc::new(Record::new(id, name, options));
         let handle = Handle::new(&record);
+        records.names.insert(name.to_owned(), id);
         match free {
-            Some(at) => {
-                *self.past.lock().unwrap_or_else(PoisonError::into_inner) += records[at].stats(0);
-                records[at] = record;
+            Some(id) => {
+                let before = std::mem::replace(&mut records.all[usize::from(id)], record);
+                *self.past.lock().unwrap_or_else(PoisonError::into_inner) += before.stats(0);
             }
-            None => records.push(record),
+            None => records.all.push(record),
         }
         Some(handle)
     }
@@ -172,8 +173,7 @@ impl Core {
     /// The table of a name, if there is one; not the default one.
     pub fn named(&self, name: &str) -> Option<Handle> {
         // The handle is made while the list is locked: see `Record::is_free`.
-        let records = self.records.read().unwrap_or_else(PoisonError::into_inner);
-        records.iter().skip(1).find(|record| record.name == name && !record.is_dropped()).map(Handle::new)
+        self.read_records().named(name).filter(|record| record.id != DEFAULT).map(Handle::new)
     }
 
     /// Drops a table and removes its entries; true for the first who does.
@@ -182,6 +182,12 @@ impl Core {
         if dropped {
             self.clear(Some(record));
             record.mark_cleared();
+            let mut records = self.records.write().unwrap_or_else(PoisonError::into_inner);
+            // Another of the name may have been made meanwhile.
+            if records.names.get(&record.name) == Some(&record.id) {
+                records.names.remove(&record.name);
+            }
+            records.dropped.push_back(record.id);
         }
         dropped
     }
@@ -189,13 +195,17 @@ impl Core {
     /// The tables that there are, the default one first.
     pub fn tables(&self) -> Vec<Handle> {
         // Handles are made while the list is locked: see `Record::is_free`.
-        let records = self.records.read().unwrap_or_else(PoisonError::into_inner);
-        records.iter().filter(|record| !record.is_dropped()).map(Handle::new).collect()
+        self.read_records().all.iter().filter(|record| !record.is_dropped()).map(Handle::new).collect()
     }
 
     /// The records of all tables that there are, and of dropped ones whose numbers are nobody else's yet.
     pub fn records(&self) -> Vec<Arc<Record>> {
-        self.records.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.read_records().all.clone()
+    }
+
+    /// Their list, locked. Who holds it takes no shard's lock.
+    pub fn read_records(&self) -> RwLockReadGuard<'_, Records> {
+        self.records.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn listen(&self, listener: Option<Listener>) {
@@ -243,8 +253,17 @@ impl Core {
             .get(usize::from(record.id))
             .is_some_and(|known| std::ptr::eq(&raw const **known, record))
         {
-            locked.state.records = self.records();
+            self.introduce_anew(locked, record);
         }
+    }
+
+    #[cold]
+    fn introduce_anew(&self, locked: &mut Locked<'_>, record: &Record) {
+        let records = self.read_records();
+        let (known, at) = (&mut locked.state.records, usize::from(record.id));
+        // Others may have other tables by now: the shard has no entries of those before they are introduced, too.
+        known.extend(records.all.iter().skip(known.len()).cloned());
+        known[at] = Arc::clone(&records.all[at]);
     }
 
     /// Lets a shard go and tells of what left it.
@@ -289,9 +308,9 @@ impl Core {
     /// The sum of all tables' figures.
     fn table_stats(&self) -> CacheStats {
         // Under one lock: figures go from a record to the past under it.
-        let records = self.records.read().unwrap_or_else(PoisonError::into_inner);
+        let records = self.read_records();
         let mut stats = *self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        for record in records.iter() {
+        for record in &records.all {
             stats += record.stats(self.limit());
         }
         stats

@@ -1,8 +1,11 @@
 //! What the cache knows of a table.
 
+use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use foldhash::quality::RandomState;
 
 use crate::budget::Ledger;
 use crate::options::TableOptions;
@@ -71,6 +74,42 @@ impl Record {
 
     pub fn stats(&self, limit: u64) -> CacheStats {
         CacheStats { max_bytes: self.options.max_bytes.unwrap_or(limit), ..self.counters.read() }
+    }
+}
+
+/// How many dropped tables are looked at for one whose number can be another's, while there are numbers that nobody has had.
+const LOOKS: usize = 16;
+
+/// The records of all tables that there are, and of dropped ones whose numbers are nobody else's yet.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    /// By their numbers.
+    pub all: Vec<Arc<Record>>,
+    /// The newest number of each name, unless its table was dropped and cleared.
+    pub names: HashMap<String, u16, RandomState>,
+    /// The numbers of tables that were dropped and cleared. Handles may still lead to them.
+    pub dropped: VecDeque<u16>,
+}
+
+impl Records {
+    /// The table of a name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Record>> {
+        let record = &self.all[usize::from(*self.names.get(name)?)];
+        (!record.is_dropped()).then_some(record)
+    }
+
+    /// Takes a number that can be another's: the first to be found among some of the dropped ones, or among all where there
+    /// are no others.
+    pub fn take_free(&mut self) -> Option<u16> {
+        let looks = if self.all.len() > usize::from(u16::MAX) { usize::MAX } else { LOOKS };
+        for _ in 0..looks.min(self.dropped.len()) {
+            let number = self.dropped.pop_front()?;
+            if self.all[usize::from(number)].is_free() {
+                return Some(number);
+            }
+            self.dropped.push_back(number);
+        }
+        None
     }
 }
 

@@ -67,7 +67,7 @@ impl Core {
     fn clear_at_once(&self, record: Option<&Record>) -> Option<u64> {
         // All locks at one time, in their order, as `validate` takes them.
         let mut all: Vec<_> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
-        let records = self.records();
+        let records = self.read_records();
         let is_asked = |other: &Record| record.is_none_or(|record| record.id == other.id);
         if record.is_some_and(|record| record.counters.entries() == 0) {
             // As tables of functions often are, in a cache that is full of others.
@@ -76,7 +76,7 @@ impl Core {
             }
             return Some(0);
         }
-        if records.iter().any(|other| !is_asked(other) && other.counters.entries() > 0) {
+        if records.all.iter().any(|other| !is_asked(other) && other.counters.entries() > 0) {
             return None;
         }
         for locked in &mut all {
@@ -87,7 +87,7 @@ impl Core {
         ground.pile.clear();
         // Release: whoever sees that more was freed finds it.
         ground.freed.0.fetch_add(1, Release);
-        let removed = records.iter().map(|record| {
+        let removed = records.all.iter().map(|record| {
             // Under all locks nothing comes or goes.
             let (entries, bytes) = (record.counters.entries(), record.counters.bytes());
             record.counters.add_each([(Figure::Went, entries), (Figure::BytesOut, bytes), (Figure::Removed, entries)]);

@@ -142,3 +142,28 @@ fn tables_that_are_dropped_in_use_take_nothing_along() {
     }
     cache.validate().unwrap();
 }
+
+/// Each new table was compared with all others, and each shard copied the list of them.
+#[test]
+fn there_may_be_as_many_tables_as_there_are_numbers() {
+    let (cache, _) = cache(64 << 20);
+    let names: Vec<String> = (1..=u16::MAX).map(|n| format!("t{n}")).collect();
+    let mut tables: Vec<_> = names.iter().map(|name| Some(table(&cache, name))).collect();
+    for (at, of) in tables.iter().enumerate() {
+        of.as_ref().unwrap().put(b"k", &at.to_le_bytes(), &PutOptions::default());
+    }
+    assert!(cache.table("one more", TableOptions::default()).is_none());
+    // The handles of dropped ones keep their numbers, and the name is another's.
+    for at in 0..100 {
+        assert!(cache.drop_table(&names[at]) && !cache.drop_table(&names[at]));
+    }
+    assert!(cache.table(&names[7], TableOptions::default()).is_none());
+    tables[50] = None;
+    let again = table(&cache, &names[7]);
+    assert_eq!((get(&again, b"k"), again.put(b"k", b"new", &PutOptions::default())), (None, PutResult::Inserted));
+    assert!(cache.table("one more", TableOptions::default()).is_none());
+    assert_eq!(get(&table(&cache, &names[7]), b"k"), Some(b"new".to_vec()));
+    assert_eq!(get(tables[200].as_ref().unwrap(), b"k"), Some(200_usize.to_le_bytes().to_vec()));
+    assert_eq!((cache.tables().len(), cache.total_stats().entries), (usize::from(u16::MAX) - 98, 65_436));
+    cache.validate().unwrap();
+}
