@@ -53,6 +53,13 @@ struct Flight {
     bell: Condvar,
 }
 
+impl Flight {
+    /// Whether its key was changed since its value began to be made.
+    fn is_outdated(&self) -> bool {
+        self.lease.get().and_then(Weak::upgrade).is_some_and(|lease| !lease.holds())
+    }
+}
+
 /// How a factory ended.
 #[derive(Debug, Clone, Default)]
 enum Landing {
@@ -113,6 +120,10 @@ impl Flights {
     /// [`Deadlock`] when waiting would never end.
     pub fn begin(&self, key: &[u8], runner: Runner) -> Result<Begin<'_>, Deadlock> {
         let mut inner = lock(&self.inner);
+        // Nobody waits for what is out of date, not even in a circle.
+        if inner.flying.get(key).is_some_and(|flight| flight.is_outdated()) {
+            inner.flying.remove(key);
+        }
         if let Some((key, flight)) = inner.flying.get_key_value(key) {
             if flight.runner == runner {
                 return Err(Deadlock::Recursive);
@@ -199,7 +210,7 @@ pub struct Waiting<'a> {
 impl Waiting<'_> {
     /// Whether the key was changed since its value began to be made.
     pub fn is_outdated(&self) -> bool {
-        self.flight.lease.get().and_then(Weak::upgrade).is_some_and(|lease| !lease.holds())
+        self.flight.is_outdated()
     }
 
     /// Waits no more, and lets the next caller make the value anew.
