@@ -373,8 +373,9 @@ impl Table {
         Some(&buf.payload()[offset..])
     }
 
-    /// Restarts a value's time: `ttl`, or ([`Span::Table`]) the one that it was put with, or the table's. A value that was
-    /// put with a moment ([`PutOptions::expires_at`]) keeps that if no `ttl` is given. False when there is no value.
+    /// Restarts a value's time: `ttl`, this once, or ([`Span::Table`]) the one that it was put with, or the table's. A value
+    /// that was put with a moment ([`PutOptions::expires_at`]), or without a time to live, keeps the end that it has if no `ttl`
+    /// is given. False when there is no value.
     pub fn touch(&self, key: &[u8], ttl: Span) -> bool {
         self.core.touch(&self.record, key, ttl)
     }
@@ -383,7 +384,7 @@ impl Table {
     /// runs; the others wait for its value, or try themselves when it fails. No lock is held meanwhile.
     ///
     /// The value is returned even if there is no room to keep it. Nor is it kept if the key is put or removed, or the table
-    /// cleared, while the factory runs: that is newer. Whoever asks after that runs a factory of its own.
+    /// cleared or dropped, while the factory runs: that is newer. Whoever asks after that runs a factory of its own.
     ///
     /// # Errors
     /// What the factory fails with, or [`Deadlock`] when factories wait for each other or for themselves.

@@ -7,7 +7,7 @@ use gabion_pile::ReadBuf;
 
 use crate::bucket::Cell;
 use crate::core::Core;
-use crate::entry::{Layout, Times, contents};
+use crate::entry::{Entry, Layout, Times, contents};
 use crate::hash::KeyHash;
 use crate::key::{Image, LONGEST_KEY};
 use crate::locked::Locked;
@@ -130,8 +130,8 @@ impl Core {
         let (due, times) = self.times(record, options);
         let layout = Layout::new(image, value.len(), due.is_some(), times);
         let (clock, priority) = (self.clock(), options.priority);
-        let (spare, met) = (false, cell::Cell::default());
-        Request { record, image, hash, value, layout, due, times, priority, when, spare, clock, met }
+        let (spare, kept, met) = (false, None, cell::Cell::default());
+        Request { record, image, hash, value, layout, due, times, priority, when, spare, kept, clock, met }
     }
 
     #[inline]
@@ -287,9 +287,9 @@ impl Core {
         found
     }
 
-    /// Restarts a value's time: `ttl`, or the one it was put with, or its table's; one that was put with a moment keeps that
-    /// if no `ttl` is given. False when there is no such value, or (where it had no end) no room to note one: then it stays
-    /// as it was.
+    /// Restarts a value's time: `ttl`, this once, or the one it was put with, or its table's; one that was put with a moment, or
+    /// without a time to live, keeps the end that it has if no `ttl` is given. False when there is no such value, or (where it
+    /// had no end) no room to note one: then it stays as it was.
     pub fn touch(&self, record: &Record, key: &[u8], ttl: Span) -> bool {
         if key.len() > LONGEST_KEY {
             return false;
@@ -315,18 +315,17 @@ impl Core {
                 return true;
             }
             // Its times take another place than before: that is a put's work.
-            let (entry, mut buf) = (locked.entry(id), ReadBuf::new());
-            let Some((_, value)) = contents(self.pile(), id, &mut buf) else {
+            let entry = locked.entry(id);
+            // What is longer than a slot stays where it lies.
+            let value = match entry.rest() {
+                Some(_) => Some(Vec::new()),
+                None => contents(self.pile(), id, &mut ReadBuf::new()).map(|(_, value)| value),
+            };
+            let Some(value) = value else {
                 self.unlock(locked);
                 return false;
             };
-            let idle = entry.due().and_then(Due::idle);
-            let idle = idle.map_or(Span::Never, |idle| Span::Of(Duration::from_millis(idle)));
-            let options = PutOptions { ttl, idle, expires_at: None, priority: entry.about().priority };
-            let request = Request {
-                spare: true,
-                ..self.request(record, &image, hash, (&value[..]).into(), &options, When::Touched)
-            };
+            let request = self.touched(record, (&image, hash), entry, &value, ttl);
             let step = locked.put(&request, effort.sure);
             self.unlock(locked);
             match step {
@@ -339,6 +338,32 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// A put of an entry with the end that a touch gives it: `value` is its own, unless that lies in a second object.
+    fn touched<'a>(
+        &'a self,
+        record: &'a Record,
+        (image, hash): (&'a Image<'a>, KeyHash),
+        entry: Entry<'_>,
+        value: &'a [u8],
+        ttl: Span,
+    ) -> Request<'a> {
+        let idle = entry.due().and_then(Due::idle);
+        let idle = idle.map_or(Span::Never, |idle| Span::Of(Duration::from_millis(idle)));
+        let options = PutOptions { ttl, idle, expires_at: None, priority: entry.about().priority };
+        let request = self.request(record, image, hash, value.into(), &options, When::Touched);
+        // What a touch is given counts once: the next one goes by what the value was put with. Without an end in a table that
+        // has a time to live, that was another one.
+        let endless = entry.due().is_none() && record.options.ttl.is_some();
+        let times = Times { ttl: if endless { Some(NEVER) } else { entry.times().ttl }, ..request.times };
+        let kept = entry.rest();
+        let inline = entry.begins_with(image).unwrap_or(image.len());
+        let layout = match kept {
+            Some((_, weight)) => Layout::headed(inline, weight, times),
+            None => Layout::new(image, value.len(), true, times),
+        };
+        Request { times, layout, kept, spare: true, ..request }
     }
 
     /// Restarts an entry's time where its payload has a place for it; false where it has none.

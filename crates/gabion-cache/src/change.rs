@@ -53,9 +53,12 @@ impl<'a> Locked<'a> {
             }
             // Used now, so that it is the last to make room for its own new value.
             self.touch(id);
+        } else if request.when == When::Touched {
+            return Ok(Step::Unwanted);
         } else {
             self.note_change(request);
         }
+        let hollow = found.filter(|&id| request.layout.rest.is_some() && self.hollow_out(request, id));
         if self.ground.policy == Policy::Sketch {
             self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept(), ahead);
         } else if found.is_none() && self.ground.policy == Policy::S3Fifo && self.take_ghost(request.hash.kept()) {
@@ -65,8 +68,38 @@ impl<'a> Locked<'a> {
         if found.is_none() && self.trade(request, segment) {
             return Ok(Step::Inserted);
         }
+        let step = self.charge_and_store(request, found, sure);
+        let (Some(id), Err(_)) = (hollow, &step) else { return step };
+        self.spared = None;
+        self.remove_entry(id, None);
+        request.record.counters.count(Figure::Removed);
+        // What is left of it leaves room, too.
+        self.charge_and_store(request, None, sure)
+    }
+
+    #[inline]
+    fn charge_and_store(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<Step, Lack> {
         self.charge(request, found, sure)?;
         self.store(request, found).inspect_err(|_| self.uncharge(request))
+    }
+
+    /// Lets go of the second object of the key's entry, where there is no room for the new value beside it, but in its place:
+    /// nobody else has to go then. Whoever reads the key meanwhile looks again until the new value is there.
+    #[cold]
+    fn hollow_out(&mut self, request: &Request<'_>, id: Id) -> bool {
+        let (entry, ground) = (self.entry(id), self.ground);
+        let (Some(length), Some((pointer, weight))) = (request.layout.rest, entry.rest()) else { return false };
+        let own = request.record.own.as_ref();
+        let affords = self.affords(request.weight()) && own.is_none_or(|own| own.used.room() >= request.weight());
+        let tight = ground.memory.room() < stored(length) || !affords;
+        // A key that lies there, too, is what the entry is found by.
+        let found_without = entry.begins_with(request.image) == Some(request.image.len());
+        let goes = length > SLOT_PAYLOAD && weight >= stored(length) && tight && found_without;
+        if goes {
+            self.spared = Some(id);
+            self.discard_object(pointer);
+        }
+        goes
     }
 
     /// What others are making of the key's former state is not to be stored any more.
@@ -176,6 +209,9 @@ impl<'a> Locked<'a> {
     /// Puts an entry's payload as two objects, the second of which has `length` bytes.
     #[cold]
     fn put_split(&mut self, request: &Request<'_>, length: usize) -> Result<Place, Lack> {
+        if let Some(kept) = request.kept {
+            return self.put_head(request, kept);
+        }
         let key = if request.value.len() == length { &[][..] } else { request.image.key };
         let pointer = match request.value {
             Value::Whole(value) if key.is_empty() => self.put_payload(request, &[value], length),
@@ -186,13 +222,17 @@ impl<'a> Locked<'a> {
             Value::Pieces(pieces) if key.is_empty() => self.put_payload(request, pieces, length),
             Value::Pieces(pieces) => self.put_payload(request, &[&[key], pieces].concat(), length),
         }?;
+        self.put_head(request, (pointer, stored(length))).inspect_err(|_| {
+            let _ = self.ground.pile.remove(pointer);
+        })
+    }
+
+    /// Puts the payload that leads to a second object.
+    fn put_head(&mut self, request: &Request<'_>, rest: (Pointer, u64)) -> Result<Place, Lack> {
         let mut payload = std::mem::take(&mut self.state.payload);
-        let bytes = request.payload(Some((pointer, stored(length))), &mut payload);
+        let bytes = request.payload(Some(rest), &mut payload);
         let result = self.put_payload(request, &[bytes], bytes.len()).map(Pointer::to_place);
         self.state.payload = payload;
-        if result.is_err() {
-            let _ = self.ground.pile.remove(pointer);
-        }
         result
     }
 
@@ -277,7 +317,11 @@ impl<'a> Locked<'a> {
         let to = place.to_bits();
         self.with_group(before, partition, |group, links| group.queues.reweigh(links, links.node(id), weight));
         self.relocate(id, place, partition);
-        self.discard(id);
+        if request.kept.is_some() {
+            self.discard_head(id)
+        } else {
+            self.discard(id)
+        }
         self.spared = None;
         if let Some(own) = &request.record.own {
             own.used.give(old_weight - carried);

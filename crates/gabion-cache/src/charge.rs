@@ -1,7 +1,7 @@
 //! Bytes under a shard's lock: charging a put, and making room for it.
 
-use crate::budget::Ledger;
-use crate::entry::{Entry, Layout, stored};
+use crate::budget::{INDEX_BYTES, Ledger};
+use crate::entry::{Entry, stored};
 use crate::ghosts::GHOST_BYTES;
 use crate::locked::Locked;
 use crate::policy::{Id, Nodes};
@@ -255,7 +255,7 @@ impl Locked<'_> {
 
     #[inline]
     fn evict_like_from(&mut self, at: usize, request: &Request<'_>) -> bool {
-        let fits = |node: Held<'_>, _| makes_place_for(node.entry, request.layout);
+        let fits = |node: Held<'_>, _| makes_place_for(node.entry, request);
         let found = self.with_group_at(at, |group, links| group.queues.evict_like(links, fits));
         let Some(node) = found else { return false };
         self.let_go(node, Some(Reason::Evicted));
@@ -263,10 +263,11 @@ impl Locked<'_> {
     }
 }
 
-/// Whether an entry's place would do for another of a layout.
-fn makes_place_for(entry: Entry<'_>, layout: Layout) -> bool {
-    match (entry.rest(), layout.rest) {
-        (None, None) => entry.stored() == layout.stored,
+/// Whether an entry's place would do for what a put writes.
+fn makes_place_for(entry: Entry<'_>, request: &Request<'_>) -> bool {
+    match (entry.rest(), request.layout.rest) {
+        (None, None) => entry.stored() == request.layout.stored,
+        (None, Some(_)) if request.kept.is_some() => entry.stored() + INDEX_BYTES == request.fresh(),
         // A slot does for its own class only, room beyond slots for all that is smaller.
         (Some((_, weight)), Some(rest)) if stored(rest) <= MOST_SLOT => weight == stored(rest),
         (Some((_, weight)), Some(rest)) => weight >= stored(rest),

@@ -124,7 +124,7 @@ pub(crate) struct Layout {
     pub flags: Flags,
     /// Bytes of the image in the entry.
     pub image: usize,
-    /// Bytes of the second object, if there is one.
+    /// Bytes of the second object that are to be written, if there is one.
     pub rest: Option<usize>,
     /// Bytes in the pile, as it rounds them.
     pub stored: u64,
@@ -181,6 +181,14 @@ impl Layout {
         let (inline, rest) = if apart { (image.len(), value) } else { (image.prefix_len, image.key.len() + value) };
         let stored = stored(flags.image_at() * 8 + inline) + stored(rest);
         Self { flags, image: inline, rest: Some(rest), stored }
+    }
+
+    /// Of an entry with an end whose second object stays as it is, with so many bytes of the image in its own.
+    pub fn headed(image: usize, kept: u64, times: Times) -> Self {
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        let bits = flag(times.end.is_some(), Flags::END) | flag(times.ttl.is_some(), Flags::TTL);
+        let flags = Flags(bits | Flags::TIMED | Flags::SPLIT);
+        Self { flags, image, rest: Some(0), stored: stored(flags.image_at() * 8 + image) + kept }
     }
 }
 

@@ -113,6 +113,7 @@ impl Core {
                     priority,
                     when,
                     spare: !gone,
+                    kept: None,
                     clock,
                     met,
                 }
@@ -120,16 +121,19 @@ impl Core {
             let refuse = refused || record.is_dropped();
             let mut step =
                 if refuse { Step::Lacks(Lack::Room) } else { locked.put(&request(went.is_some()), effort.sure) };
-            if matches!(step, Step::Lacks(Lack::Room)) && went.is_none() {
-                // The old value must not be taken for the new one. It also leaves room for another try. It may be gone: its end
-                // may have come since it was looked at.
-                if let Some(id) = locked.shard.find(&mut locked.state, locked.ground, image, hash) {
-                    locked.remove_entry(id, None);
-                    record.counters.count(Figure::Removed);
-                }
-                (went, effort) = (kept, Effort::default());
-                if !record.is_dropped() {
-                    step = locked.put(&request(true), false);
+            if let (Step::Lacks(lack), None) = (&step, went) {
+                // It may be gone: its place was to be the new one's, or its end has come since it was looked at.
+                let left = locked.shard.find(&mut locked.state, locked.ground, image, hash);
+                if left.is_none() || matches!(lack, Lack::Room) {
+                    // The old value must not be taken for the new one. It also leaves room for another try.
+                    if let Some(id) = left {
+                        locked.remove_entry(id, None);
+                        record.counters.count(Figure::Removed);
+                    }
+                    (went, effort) = (kept, Effort::default());
+                    if !record.is_dropped() {
+                        step = locked.put(&request(true), false);
+                    }
                 }
             }
             self.unlock(locked);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, MutexGuard};
 
-use gabion_pile::{Place, ReadBuf};
+use gabion_pile::{Place, Pointer, ReadBuf};
 
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
@@ -186,13 +186,22 @@ impl<'a> Locked<'a> {
     /// Removes an entry's objects from the pile: nothing leads there any more.
     pub fn discard(&self, id: Id) {
         let rest = self.entry(id).rest();
-        let pile = &self.ground.pile;
-        if let Some(pointer) = pile.pointer_at(Place::from_bits(id)) {
-            let _ = pile.remove(pointer);
-        }
+        self.discard_head(id);
         if let Some((pointer, _)) = rest {
-            let _ = pile.remove(pointer);
+            self.discard_object(pointer);
         }
+    }
+
+    /// As [`Locked::discard`], but a second object is another entry's by now.
+    pub fn discard_head(&self, id: Id) {
+        if let Some(pointer) = self.ground.pile.pointer_at(Place::from_bits(id)) {
+            self.discard_object(pointer);
+        }
+    }
+
+    /// Removes one object from the pile, if it is there.
+    pub fn discard_object(&self, pointer: Pointer) {
+        let _ = self.ground.pile.remove(pointer);
         // Release: whoever sees that more was freed finds it.
         self.ground.freed.0.fetch_add(1, Release);
     }

@@ -71,8 +71,8 @@ pub struct PutOptions {
     /// How long it lives while nobody asks for it.
     pub idle: Span,
     /// When it ends by the time of day, as time since the start of 1970, in place of the table's time to live. Read once,
-    /// when the value is put: a clock that is set later changes nothing. With a `ttl` too, the value ends with what comes
-    /// first. Only a touch with a time to live of its own puts the end off.
+    /// when the value is put: a clock that is set later changes nothing, and a machine that is suspended puts the end off.
+    /// With a `ttl` too, the value ends with what comes first. Only a touch with a time to live of its own puts the end off.
     pub expires_at: Option<Duration>,
     /// It makes room by evicting values of its own priority and below only, the lowest first.
     pub priority: i8,

@@ -118,8 +118,8 @@ fn read_split(
     if offset > ReadBuf::MOST_BEFORE {
         buf.leave_nothing();
     }
-    // The second object never changes, and is removed after the first: if it is still there, it was the value when the
-    // index was looked at again.
+    // The second object never changes, and is removed after the first, or while that still leads to it: if it is still there, it
+    // was the value when the index was looked at again.
     let payload = pile.read(pointer, buf).map_err(|_| Changed)?;
     Ok((offset == 0 || payload.starts_with(image.key)).then_some(Found { offset, due }))
 }

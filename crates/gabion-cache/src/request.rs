@@ -42,6 +42,8 @@ pub(crate) struct Request<'a> {
     pub when: When,
     /// The key's entry stays until the new one is there, and makes no room for it but its own.
     pub spare: bool,
+    /// Pointer and weight of the entry's second object, where the new entry takes it over.
+    pub kept: Option<(Pointer, u64)>,
     pub clock: &'a Arc<dyn Clock>,
     /// The key had a value when it was looked for. It may be gone by the time that there is room for the new one.
     pub met: Cell<bool>,
@@ -51,6 +53,11 @@ impl Request<'_> {
     #[inline]
     pub fn weight(&self) -> u64 {
         crate::budget::weight(self.layout)
+    }
+
+    /// What it weighs, but for what stays where it lies.
+    pub fn fresh(&self) -> u64 {
+        self.weight() - self.kept.map_or(0, |(_, weight)| weight)
     }
 
     #[inline]

@@ -100,7 +100,7 @@ impl Core {
             return true;
         }
         // A page's worth of evictions for each page, and as much as the put itself takes.
-        let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.weight();
+        let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.fresh();
         // Where the order is exact, nobody goes because of where he lies.
         if enough
             && !effort.heavy
@@ -169,7 +169,7 @@ impl Core {
     /// something stays.
     fn empty_page(&self, page: &SparsePage, request: Option<&Request<'_>>) -> bool {
         let places = self.pile().places_in(page);
-        let (mut gone, most) = (0, request.map_or(u64::MAX, |of| of.weight() + PAGE_BYTES as u64));
+        let (mut gone, most) = (0, request.map_or(u64::MAX, |of| of.fresh() + PAGE_BYTES as u64));
         let mut empties = |place| gone <= most && self.move_entry(page, place, request, &mut gone);
         !places.is_empty() && places.into_iter().all(&mut empties)
     }

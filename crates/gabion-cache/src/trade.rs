@@ -91,7 +91,7 @@ impl<'a> Locked<'a> {
 
     /// Whether so many bytes could be charged.
     #[inline]
-    fn affords(&self, weight: u64) -> bool {
+    pub fn affords(&self, weight: u64) -> bool {
         let used = &self.ground.ledger.used;
         weight <= self.state.credit || used.used() + (weight - self.state.credit) <= used.limit()
     }

@@ -1,7 +1,7 @@
 //! Steps from one value to the next.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{cache, get, priority, ttl, weight};
@@ -194,5 +194,72 @@ fn another_value_of_the_same_bytes_is_another_run() {
     cache.put(b"k", &value, &PutOptions::default());
     assert_eq!(cache.replace_if(b"k", former, b"new"), None);
     assert_eq!(get(&cache, b"k"), Some(value));
+    cache.validate().unwrap();
+}
+
+/// Others went for a value that had all the room that it needed in the place of its former one.
+#[test]
+fn a_long_value_lies_where_its_former_one_lay() {
+    for policy in [Policy::Sketch, Policy::Lru] {
+        for size in [40_000, 9 << 20] {
+            let max_bytes = 16 << 20;
+            let options = CacheOptions { max_bytes, policy, ..CacheOptions::default() };
+            let cache = Cache::with_options(&options).unwrap();
+            let mut old = vec![0; size];
+            assert_eq!(cache.put(b"k", &old, &PutOptions::default()), PutResult::Inserted);
+            let mut others = 0_u32;
+            while cache.total_stats().bytes < max_bytes - 200_000 {
+                assert_eq!(cache.put(&others.to_le_bytes(), &[1; 20_000], &PutOptions::default()), PutResult::Inserted);
+                others += 1;
+            }
+            // A room of its own for a value of 40,000 bytes is not what the test is about.
+            let fill = vec![2; (max_bytes - cache.total_stats().bytes) as usize - 30_000];
+            assert_eq!(cache.put(b"fill", &fill, &priority(1)), PutResult::Inserted);
+            for (at, length) in [size, size, size - 500, size - 9000].into_iter().enumerate() {
+                let new = vec![at as u8 + 1; length];
+                let changed = cache.replace_if(b"k", Former::Bytes(&old), &new);
+                assert_eq!(changed, Some(PutResult::Replaced), "{policy:?} {size} {at}");
+                assert_eq!(cache.put(b"k", &new, &ttl(60.0)), PutResult::Replaced, "{policy:?} {size} {at}");
+                old = new;
+                let stats = cache.total_stats();
+                assert_eq!((stats.evicted, stats.entries), (0, u64::from(others) + 2), "{policy:?} {size} {at}");
+                assert!(get(&cache, b"k").as_ref() == Some(&old));
+            }
+            cache.validate().unwrap();
+        }
+    }
+}
+
+/// The former value makes room for the next one, which nobody who reads the key is to notice.
+#[test]
+fn who_reads_a_key_whose_value_changes_in_its_place_finds_one() {
+    let cache = Cache::new(1500 << 10).unwrap();
+    cache.put(b"k", &vec![0; 900_000], &PutOptions::default());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut buf = ReadBuf::new();
+                while !done.load(Relaxed) {
+                    let value = cache.get(b"k", &mut buf).expect("the key always has a value");
+                    assert!(value.len() == 900_000 && value.iter().all(|&byte| byte == value[0]));
+                    assert!(cache.contains(b"k"));
+                }
+            });
+        }
+        let mut old = vec![0; 900_000];
+        for at in 0..300 {
+            let new = vec![at as u8; 900_000];
+            let replaced = if at % 2 == 0 {
+                cache.replace_if(b"k", Former::Bytes(&old), &new)
+            } else {
+                Some(cache.put(b"k", &new, &PutOptions::default()))
+            };
+            assert_eq!(replaced, Some(PutResult::Replaced));
+            old = new;
+        }
+        done.store(true, Relaxed);
+    });
+    assert_eq!((cache.stats().evicted, cache.stats().removed), (0, 0));
     cache.validate().unwrap();
 }

@@ -3,7 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use gabion_pile::SLOT_PAYLOAD;
+
 use super::{cache, get, layout, priority, weight};
+use crate::entry::stored;
 use crate::{Policy, PutResult, ReadBuf};
 
 #[derive(Debug, Clone)]
@@ -64,6 +67,17 @@ impl Naive {
         Some(value)
     }
 
+    fn set(&mut self, at: usize, value: Vec<u8>, priority: i8) {
+        let before = self.entries[at].2;
+        self.entries[at].1 = value;
+        self.entries[at].2 = priority;
+        // Another priority is another queue, where it is the newest.
+        if before != priority {
+            let entry = self.entries.remove(at);
+            self.entries.push(entry);
+        }
+    }
+
     fn put(&mut self, key: u8, value: Vec<u8>, priority: i8) -> PutResult {
         let weight_of = |entry: &(u8, Vec<u8>, i8)| weight(1, entry.1.len());
         let new = weight(1, value.len());
@@ -81,6 +95,14 @@ impl Naive {
                 return PutResult::Replaced;
             }
             self.touch(at);
+            // Where there is no room beside it, what is long lies where its old value lay, if that was as long.
+            let at = self.at(key).unwrap();
+            let (old, rest) = (self.entries[at].1.len(), layout(1, value.len()).rest.unwrap_or(0));
+            let long = old.min(rest) > SLOT_PAYLOAD && stored(old) >= stored(rest);
+            if long && self.used() + new > self.limit {
+                self.set(at, value, priority);
+                return PutResult::Replaced;
+            }
         }
         let evictable: u64 = self.entries.iter().filter(|entry| entry.2 <= priority).map(weight_of).sum();
         let own = self.at(key).map(|at| &self.entries[at]).filter(|entry| entry.2 > priority).map_or(0, weight_of);
@@ -101,15 +123,7 @@ impl Naive {
             self.entries.remove(at);
         }
         match self.at(key) {
-            Some(at) => {
-                let before = self.entries[at].2;
-                self.entries[at].1 = value;
-                self.entries[at].2 = priority;
-                if before != priority {
-                    let entry = self.entries.remove(at);
-                    self.entries.push(entry);
-                }
-            }
+            Some(at) => self.set(at, value, priority),
             None => self.entries.push((key, value, priority)),
         }
         if there.is_some() { PutResult::Replaced } else { PutResult::Inserted }

@@ -348,3 +348,68 @@ fn a_value_that_fills_the_cache_can_get_an_end() {
         assert_eq!(get(&cache, b"k"), None);
     }
 }
+
+/// It was written anew beside itself, and all that stood in the way of that went.
+#[test]
+fn a_touch_of_a_long_value_moves_nobody() {
+    for policy in [Policy::Sketch, Policy::Lru] {
+        for (key, size) in [(vec![b'k'; 5], 9 << 20), (vec![b'k'; 3000], 9 << 20), (vec![b'k'; 5], 40_000)] {
+            let clock = Arc::new(ManualClock::default());
+            let clocked = Some(clock.clone() as Arc<_>);
+            let options = CacheOptions { max_bytes: 16 << 20, policy, clock: clocked, ..CacheOptions::default() };
+            let cache = Cache::with_options(&options).unwrap();
+            let value: Vec<u8> = (0..size).map(|at| at as u8).collect();
+            assert_eq!(cache.put(&key, &value, &PutOptions::default()), PutResult::Inserted);
+            let mut others = 0_u32;
+            while cache.total_stats().bytes < (16 << 20) - 200_000 {
+                assert_eq!(cache.put(&others.to_le_bytes(), &[1; 20_000], &PutOptions::default()), PutResult::Inserted);
+                others += 1;
+            }
+            let before = cache.total_stats();
+            assert!(cache.touch(&key, Span::Of(seconds(60.0))) && cache.touch(&key, Span::Of(seconds(50.0))));
+            let after = cache.total_stats();
+            assert_eq!((after.evicted, after.bytes - before.bytes), (0, 24), "{policy:?} {size}");
+            assert_eq!(get(&cache, &key).as_ref(), Some(&value));
+            cache.validate().unwrap();
+            clock.advance(seconds(49.0));
+            assert!(cache.contains(&key) && cache.touch(&key, Span::Table));
+            clock.advance(seconds(1.0));
+            assert_eq!((get(&cache, &key), cache.expire(), cache.len()), (None, 1, others.into()), "{policy:?} {size}");
+            cache.validate().unwrap();
+        }
+    }
+}
+
+/// A value that a touch gave its first end was put with that time from then on, and no other one was.
+#[test]
+fn what_a_touch_is_given_counts_once() {
+    let clock = Arc::new(ManualClock::default());
+    let table = TableOptions { ttl: Some(seconds(10.0)), ..TableOptions::default() };
+    let options = CacheOptions { max_bytes: 1 << 20, clock: Some(clock.clone()), ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    let table = cache.table("t", table).unwrap();
+    let never = |idle| PutOptions { ttl: Span::Never, idle, ..PutOptions::default() };
+    let long_idle = Span::Of(seconds(100.0));
+    for (size, table, options, stays) in [
+        (3, &*cache, PutOptions::default(), false),
+        (3, &*cache, ttl(10.0), true),
+        (3, &*cache, idle(100.0), false),
+        (3, &table, PutOptions::default(), true),
+        (3, &table, never(Span::Table), false),
+        (3, &table, never(long_idle), false),
+        (5000, &*cache, PutOptions::default(), false),
+        (5000, &*cache, ttl(10.0), true),
+        (5000, &table, never(long_idle), false),
+    ] {
+        assert_eq!(table.put(b"k", &vec![7; size], &options), PutResult::Inserted);
+        assert!(table.touch(b"k", Span::Of(seconds(2.0))));
+        clock.advance(seconds(1.0));
+        // By what it was put with; without a time to live, what it has stays.
+        assert!(table.touch(b"k", Span::Table));
+        cache.validate().unwrap();
+        clock.advance(seconds(2.0));
+        assert_eq!(get(table, b"k").is_some(), stays, "{size} {options:?}");
+        clock.advance(seconds(8.0));
+        assert_eq!(get(table, b"k"), None, "{size} {options:?}");
+    }
+}
