@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+import threading
 from collections import namedtuple
 from decimal import Decimal
 from enum import IntEnum, StrEnum
@@ -14,6 +15,7 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from patience import HANGS
 
 import gabion
 from gabion import Cache, ClosedError
@@ -261,3 +263,65 @@ def test_a_table_that_was_dropped_is_made_anew(by_key: bool) -> None:
     cache.close()
     with pytest.raises(gabion.ClosedError, match="cache was closed"):
         double(4)
+
+
+def test_a_table_that_is_dropped_meanwhile_costs_no_result():
+    """What a call returned was lost to ClosedError."""
+    own = Cache("16 MiB")
+
+    def drop() -> None:
+        for name in own.tables():
+            own.drop_table(name)
+
+    @own.memoize
+    def double(number: int) -> int:
+        drop()
+        return 2 * number
+
+    @own.memoize(key=str)
+    async def half(number: int) -> float:
+        await asyncio.sleep(0)
+        drop()
+        return number / 2
+
+    async def twice() -> list[float]:
+        return await asyncio.gather(half(3), half(3))
+
+    assert (double(3), double(3)) == (6, 6)
+    assert asyncio.run(twice()) == [1.5, 1.5]
+    assert asyncio.run(half(4)) == 2
+    table = own.table("t")
+    assert table.get_or_put("k", lambda: own.drop_table("t")) is True
+    assert table.closed
+    assert len(own.table("t")) == 0
+
+    @own.memoize
+    def closing(number: int) -> int:
+        own.close()
+        return number
+
+    with pytest.raises(ClosedError, match="cache was closed"):
+        closing(1)
+
+
+def test_who_waits_for_a_table_that_is_dropped_gets_the_result():
+    own = Cache("16 MiB")
+    began, go, results = threading.Event(), threading.Event(), []
+
+    @own.memoize
+    def slow(number: int) -> int:
+        began.set()
+        assert go.wait(HANGS)
+        return number
+
+    (name,) = own.tables()
+    threads = [threading.Thread(target=lambda: results.append(slow(7))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert began.wait(HANGS)
+    own.drop_table(name)
+    go.set()
+    for thread in threads:
+        thread.join(HANGS)
+    assert results == [7] * 4
+    own.validate()

@@ -66,7 +66,7 @@ class Maker(CacheTable[_K, _V]):
 
     def _newest(self, key: Any, found: bytes) -> Any:
         """The key's value, or what another has just made for it: everybody's own object."""
-        value = self._look(key, MISSING)
+        value = self._look_making(key, MISSING)
         return self._rebuild(found) if value is MISSING else value
 
     async def _get_or_put_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
@@ -85,7 +85,7 @@ class Maker(CacheTable[_K, _V]):
                     return self._newest(key, found)
             flight.lease = lease = self._lease(key)
             with Running(flight):
-                value = self._look(key, MISSING)
+                value = self._look_making(key, MISSING)
                 if value is MISSING:
                     value = await factory()
                     made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::entry::{Entry, Layout, Times, contents};
 use crate::hash::KeyHash;
 use crate::key::{Image, LONGEST_KEY};
+use crate::leases::ENDED;
 use crate::locked::Locked;
 use crate::lookup::{Look, Sought};
 use crate::options::{PutOptions, PutResult, Span};
@@ -207,11 +208,13 @@ impl Core {
         }
     }
 
-    /// Takes a lease of a key for whoever will make its value, with a number to show for it.
+    /// Takes a lease of a key for whoever will make its value, with a number to show for it. That of a dropped table has ended.
     pub fn lease(&self, record: &Record, key: &[u8]) -> (KeyHash, u64) {
         let hash = self.hash(&Image::new(record.id, key));
         let mut locked = self.lock_only(self.shard(hash));
-        (hash, locked.state.leases.take(hash.0, record.id))
+        // Asked under the lock: who drops the table ends its leases after that.
+        let number = if record.is_dropped() { ENDED } else { locked.state.leases.take(hash.0, record.id) };
+        (hash, number)
     }
 
     /// Whether the key was left alone since the lease was taken.

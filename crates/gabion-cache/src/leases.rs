@@ -6,6 +6,9 @@
 
 use std::collections::BTreeMap;
 
+/// The number of no lease that holds.
+pub(crate) const ENDED: u64 = 0;
+
 /// The leases of a shard. For its lock's holder.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {

@@ -102,3 +102,36 @@ fn what_is_made_of_older_facts_is_not_kept() {
         assert_eq!(get(&cache, b"k"), Some(b"new".to_vec()));
     }
 }
+
+/// The factory was refused for asking for its own key, though nobody waits for what is out of date.
+#[test]
+fn a_value_that_is_out_of_date_closes_no_circle() {
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
+    let options = PutOptions::default();
+    let made = cache.get_or_put(b"k", &options, || {
+        cache.remove(b"k");
+        let newer = cache.get_or_put(b"k", &options, || Ok::<_, Deadlock>(b"newer".to_vec()))?;
+        assert_eq!(newer, b"newer");
+        Ok::<_, Deadlock>(b"made".to_vec())
+    });
+    assert_eq!(made, Ok(b"made".to_vec()));
+    assert_eq!(get(&cache, b"k"), Some(b"newer".to_vec()));
+}
+
+#[test]
+fn what_is_made_for_a_table_that_is_dropped_is_not_kept() {
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
+    let options = PutOptions::default();
+    let table = cache.table("t", TableOptions::default()).unwrap();
+    let made = table.get_or_put(b"k", &options, || {
+        assert!(cache.drop_table("t"));
+        Ok::<_, Deadlock>(b"made".to_vec())
+    });
+    assert_eq!((made, table.len()), (Ok(b"made".to_vec()), 0));
+    // Also when it is dropped before.
+    let lease = table.lease(b"k");
+    assert!(!lease.holds() && table.put_made(&lease, b"k", b"made", &options).is_none());
+    let again = cache.table("t", TableOptions::default()).unwrap();
+    assert_eq!(get(&again, b"k"), None);
+    cache.validate().unwrap();
+}

@@ -37,8 +37,8 @@ pub(super) fn keep<'py>(
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = value.py();
     inner.encoded(value, |encoding| {
-        // The object's own code may have closed the cache.
-        inner.check(py)?;
+        // The object's own code may have closed the cache. A table that was dropped has ended the lease.
+        inner.check_cache(py)?;
         inner.table.put_made(&lease.0, key, encoding, options);
         inner.watch(options::is_timed(options));
         wanted.then(|| bytes_of(py, encoding)).transpose()

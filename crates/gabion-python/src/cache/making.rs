@@ -83,7 +83,7 @@ impl Making {
     pub fn new(table: &Bound<'_, CacheTable>, key: &[u8]) -> PyResult<Self> {
         let py = table.py();
         let flying = table.getattr(intern!(py, "_flights"))?.getattr(intern!(py, "flying"))?;
-        let name = (table.get().open(py)?.table.name(), PyBytes::new(py, key)).into_pyobject(py)?;
+        let name = (table.get().making(py)?.table.name(), PyBytes::new(py, key)).into_pyobject(py)?;
         let flight = Parts::get(py)?.flight.bind(py).call1((false,))?;
         Ok(Self {
             table: table.clone().unbind(),
@@ -98,7 +98,7 @@ impl Making {
     }
 
     fn inner<'py>(&'py self, py: Python<'py>) -> PyResult<&'py Inner> {
-        self.table.bind(py).get().open(py)
+        self.table.bind(py).get().making(py)
     }
 
     /// The key's value, if it has one by now or somebody else makes it; `None` for whoever is to make it.

@@ -68,6 +68,13 @@ impl CacheTable {
         Ok(inner)
     }
 
+    /// As [`CacheTable::open`], for whoever makes a value: after a drop the table has none, and keeps none.
+    pub(super) fn making(&self, py: Python<'_>) -> PyResult<&Inner> {
+        let inner = self.made(py)?;
+        inner.check_cache(py)?;
+        Ok(inner)
+    }
+
     #[cold]
     fn empty_error(py: Python<'_>) -> PyErr {
         let text = "this cache is not set up: an __init__() of a subclass of gabion.Cache calls \
@@ -83,10 +90,20 @@ impl Inner {
         if self.is_closed() { Err(self.closed_error(py)) } else { Ok(()) }
     }
 
+    /// An error when the cache was closed.
+    pub fn check_cache(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_cache_closed() { Err(self.closed_error(py)) } else { Ok(()) }
+    }
+
     #[inline]
     pub fn is_closed(&self) -> bool {
+        self.is_cache_closed() || self.table.is_dropped()
+    }
+
+    #[inline]
+    fn is_cache_closed(&self) -> bool {
         // Relaxed: a call that runs beside close() may come before or after it.
-        self.shared.closed.load(Ordering::Relaxed) || self.table.is_dropped()
+        self.shared.closed.load(Ordering::Relaxed)
     }
 
     #[cold]

@@ -137,6 +137,12 @@ impl CacheTable {
         true
     }
 
+    /// As _look(), for whoever makes the value: a table that was dropped has none.
+    #[pyo3(signature = (key, default, /))]
+    fn _look_making(&self, key: &Bound<'_, PyAny>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        Ok(self.making(key.py())?.look(key.py(), key)?.unwrap_or(default))
+    }
+
     /// The key's value or default; counts neither as a hit nor as a miss.
     #[pyo3(signature = (key, default, /))]
     fn _look(&self, key: &Bound<'_, PyAny>, default: Py<PyAny>) -> PyResult<Py<PyAny>> {
@@ -146,7 +152,7 @@ impl CacheTable {
     /// A lease of a key, whose value is about to be made.
     #[pyo3(signature = (key, /))]
     fn _lease(&self, key: &Bound<'_, PyAny>) -> PyResult<CacheLease> {
-        flights::lease(self.open(key.py())?, key)
+        flights::lease(self.making(key.py())?, key)
     }
 
     /// Store a value that was made under a lease, if that holds; as_put are the keywords of put(). Returns the value as
@@ -160,7 +166,7 @@ impl CacheTable {
         as_put: &Bound<'py, PyDict>,
         wanted: bool,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let (inner, options) = (self.open(key.py())?, options::of_dict(as_put)?);
+        let (inner, options) = (self.making(key.py())?, options::of_dict(as_put)?);
         key::with(key, |key| flights::keep(inner, key, value, (lease, wanted), &options))
     }
 
@@ -168,7 +174,7 @@ impl CacheTable {
     #[pyo3(signature = (encoding, /))]
     fn _rebuild(&self, encoding: &Bound<'_, PyBytes>) -> PyResult<Py<PyAny>> {
         let py = encoding.py();
-        self.open(py)?.shared.codec.decode(py, encoding.as_bytes())
+        self.making(py)?.shared.codec.decode(py, encoding.as_bytes())
     }
 
     /// What change() does for a key that has a value. Returns the new one, kept or not; `missing` when there was none.
@@ -206,9 +212,9 @@ impl CacheTable {
         })
     }
 
-    /// Restart the time of the key's value with ttl (seconds, text such as '5 min', or a timedelta); by default with
-    /// the one that it was put with, or the table's. Its idle time restarts too. A value that was put with expires_at keeps
-    /// that if no ttl is given here. Returns whether there is a value.
+    /// Restart the time of the key's value with ttl (seconds, text such as '5 min', or a timedelta), this once; by default
+    /// with the one that it was put with, or the table's. Its idle time restarts too. A value that was put with expires_at,
+    /// or without a time to live, keeps the end that it has if no ttl is given here. Returns whether there is a value.
     #[pyo3(signature = (key, /, ttl = None))]
     fn touch(&self, key: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let inner = self.open(key.py())?;
