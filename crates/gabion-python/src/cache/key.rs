@@ -102,9 +102,11 @@ pub(super) fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) ->
     write_other(key, into, depth)
 }
 
+/// Appends a text as `str` itself encodes it: a subclass may do that in a way of its own, and is equal as its characters are.
 #[cold]
 fn surrogates(text: &Bound<'_, PyString>, into: &mut Vec<u8>) -> PyResult<()> {
-    let bytes = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
+    let py = text.py();
+    let bytes = py.get_type::<PyString>().call_method1(intern!(py, "encode"), (text, "utf-8", "surrogatepass"))?;
     into.extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
     Ok(())
 }
