@@ -17,7 +17,8 @@ return False where there was no room for a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from contextvars import ContextVar
 from typing import Any, Literal
 
 from aiocache.base import BaseCache
@@ -33,8 +34,27 @@ def _seconds(ttl: float | None) -> float:
     return max(ttl, 0.0) if ttl else float("inf")
 
 
-class _RefusedError(Exception):
-    """There was no room for a value. aiocache's own add() and multi_set() return True whatever _add() returns."""
+# Notes that there was no room for a value, for the call of add() or multi_set() that it is of: aiocache's own return True
+# whatever _add() and _multi_set() return. A list, which tasks that aiocache starts for a timeout share with their caller.
+_refusals: ContextVar[list[str] | None] = ContextVar("gabion_aiocache_refusals", default=None)
+
+
+def _refuse() -> bool:
+    """Note that a value was refused, for whoever asks."""
+    noted = _refusals.get()
+    if noted is not None:
+        noted.append("refused")
+    return False
+
+
+async def _unless_refused(call: Awaitable[object]) -> bool:
+    """What a call returns, or False if a value was refused meanwhile."""
+    noted: list[str] = []
+    token = _refusals.set(noted)
+    try:
+        return bool(await call) and not noted
+    finally:
+        _refusals.reset(token)
 
 
 class GabionCache(BaseCache):
@@ -78,29 +98,23 @@ class GabionCache(BaseCache):
     async def _multi_set(self, pairs: Iterable[tuple[str, Any]], ttl: float | None = None, _conn: Any = None) -> bool:
         each = list(pairs)
         if self._cache.put_many(each, ttl=_seconds(ttl)) < len(each):
-            raise _RefusedError
+            return _refuse()
         return True
 
     async def multi_set(self, *arguments: Any, **keywords: Any) -> bool:
         """Store the values of pairs. Return whether there was room for all; those that have some are stored."""
-        try:
-            return bool(await super().multi_set(*arguments, **keywords))
-        except _RefusedError:
-            return False
+        return await _unless_refused(super().multi_set(*arguments, **keywords))
 
     async def _add(self, key: str, value: Any, ttl: float | None = None, _conn: Any = None) -> bool:
         if self._cache.add(key, value, ttl=_seconds(ttl)):
             return True
         if key in self._cache:
             raise ValueError(f"Key {key} already exists, use .set to update the value")
-        raise _RefusedError
+        return _refuse()
 
     async def add(self, *arguments: Any, **keywords: Any) -> bool:
         """Store a value where there is none, or else raise ValueError. Return whether there was room for it."""
-        try:
-            return bool(await super().add(*arguments, **keywords))
-        except _RefusedError:
-            return False
+        return await _unless_refused(super().add(*arguments, **keywords))
 
     async def _exists(self, key: str, _conn: Any = None) -> bool:
         return key in self._cache
