@@ -1,6 +1,7 @@
 """What counts as a use of a value, when values end, and what callbacks are given."""
 
 import datetime
+import functools
 import random
 import signal
 import time
@@ -208,3 +209,67 @@ def test_the_class_of_a_wrong_key_is_told_in_full() -> None:
             cache[key] = 1
     with pytest.raises(TypeError, match="not float; pass"):
         cache[1.5] = 1
+
+
+class Encoding(str):
+    """A text that encodes itself in a way of its own, and equals its characters all the same."""
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> Any:
+        """Give the bytes of another text."""
+        return b"other"
+
+
+def test_a_text_is_a_key_by_its_characters(cache: Cache) -> None:
+    """One that encodes itself in a way of its own got another key's value."""
+    cache["other"] = 1
+    assert Encoding("mine") not in cache
+    cache[Encoding("mine")] = 2
+    cache["t", Encoding("\ud800")] = 3
+    assert (cache["other"], cache["mine"], cache["t", "\ud800"], len(cache)) == (1, 2, 3, 3)
+
+
+@pytest.mark.parametrize("wrong", [{"ttl": "bogus"}, {"idle": -1}, {"expires_at": "soon"}, {"priority": 128}])
+def test_what_is_wrong_is_told_before_a_factory_runs(cache: Cache, wrong: dict[str, Any]) -> None:
+    ran = []
+
+    async def later() -> int:
+        ran.append("later")
+        return 1
+
+    for factory in (functools.partial(ran.append, 1), later, lambda: ran.append(2)):
+        with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+            cache.get_or_put("k", factory, **wrong)
+    assert (ran, len(cache)) == ([], 0)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_what_a_touch_is_given_counts_once(cache: Cache, large: bool) -> None:
+    value = bytes(3 << 20 if large else 3)
+    cache["plain"] = value
+    cache.put("timed", value, ttl=60)
+    before = cache.stats()
+    assert cache.touch("plain", 0.2)
+    assert cache.touch("timed", 0.2)
+    assert cache.stats().bytes - before.bytes == 24
+    assert cache.touch("timed")
+    assert cache.touch("plain")
+    time.sleep(0.3)
+    assert [key in cache for key in ("plain", "timed")] == [False, True]
+    cache.validate()
+
+
+def test_a_large_value_changes_in_its_place() -> None:
+    """Nearly all others went for it, and came back for nobody."""
+    cache = Cache("32 MiB")
+    cache["large"] = bytes(18 << 20)
+    number = 0
+    while cache.stats().bytes < 31 << 20:
+        cache[number] = bytes(50_000)
+        number += 1
+    cache.change("large", lambda value: value[:-1] + b"x")
+    cache["large"] = bytes(17 << 20)
+    assert cache.touch("large", 60)
+    figures = cache.stats()
+    assert (figures.evicted, figures.entries) == (0, number + 1)
+    assert cache["large"] == bytes(17 << 20)
+    cache.validate()

@@ -42,7 +42,8 @@ is larger than the limit or only values of a higher priority could make room. Af
 that the earlier one is not taken for the new one.\n\n\
 ttl and idle are seconds, text such as '5 min', or a timedelta; None means the table's, float('inf') without end.\n\
 expires_at, which takes the place of the table's ttl, is a datetime (local time if it has no time zone) or seconds since\n\
-1970; what ends first counts, of that, a ttl given here, and the idle time. priority is -128 to 127: a put\n\
+1970; what ends first counts, of that, a ttl given here, and the idle time. The clock on the wall is read once, now: one\n\
+that is set later changes nothing. While the machine is suspended, times stand still. priority is -128 to 127: a put\n\
 evicts only values of its own priority or a lower one, lowest first.\n\n\
 Raises TypeError for a key that is no str, bytes, int, UUID or tuple of them, CodecError when the value cannot be\n\
 stored; the earlier value stays then.\n",
