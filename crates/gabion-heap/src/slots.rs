@@ -61,6 +61,8 @@ struct SlotBlock {
     /// Free pages whose memory this heap does not keep. They read as zero, unless the pool has it still: then they are warm, as
     /// `BlockSet::claim` tells who takes them.
     unkept: u64,
+    /// Whether page 0 is free, and its memory is not this heap's to give back, except for the header: `unkept` says nothing of it.
+    header_only: bool,
 }
 
 pub(crate) struct Slots {

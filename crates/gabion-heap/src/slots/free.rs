@@ -23,6 +23,13 @@ impl SlotBlock {
         self.free & !self.unkept & !1
     }
 
+    /// Notes that the heap keeps no memory of free pages.
+    fn leave_free_pages(&mut self) {
+        // Page 0 keeps its first 4 KiB, so it does not read as zero.
+        self.unkept |= self.free & !1;
+        self.header_only |= self.free & 1 == 1;
+    }
+
     /// Whether its pages have no generation left that heads in them could begin with.
     fn is_worn_out(&self) -> bool {
         generation_floor(self.number) >= LAST_GENERATION
@@ -48,6 +55,7 @@ impl Slots {
         ground.blocks.fit(ground.budget.room());
         entry.free &= !(1 << index);
         entry.unkept &= !(1 << index);
+        entry.header_only &= index != 0;
         self.warm_pages -= warm >> index & 1;
         let block = ground.blocks.block(number).expect("a block of this heap");
         let page = Page::new(block, index, class);
@@ -90,7 +98,7 @@ impl Slots {
         let block = ground.blocks.block(number).expect("just mapped");
         block.word(SHARD_WORD).store(u64::from(self.shard), Ordering::Relaxed);
         block.word(ORDINAL_WORD).store(ordinal as u64, Ordering::Relaxed);
-        let entry = SlotBlock { number, free: u64::MAX, unkept: if zero { u64::MAX } else { 0 } };
+        let entry = SlotBlock { number, free: u64::MAX, unkept: if zero { u64::MAX } else { 0 }, header_only: zero };
         self.warm_pages += u64::from(entry.warm().count_ones());
         self.blocks.push(entry);
         self.pages.resize(self.pages.len() + PAGES_PER_BLOCK, PageMeta::UNUSED);
@@ -125,8 +133,7 @@ impl Slots {
         let entry = &mut self.blocks[ordinal];
         self.warm_pages -= u64::from(entry.warm().count_ones());
         ground.blocks.release(entry.number, entry.free, entry.unkept, ground.budget.room());
-        // Page 0 keeps its first 4 KiB, so it does not read as zero, here and below.
-        entry.unkept |= entry.free & !1;
+        entry.leave_free_pages();
     }
 
     /// As [`Slots::release_page`], and keeps its memory. Returns the ordinal of its block.
@@ -154,8 +161,8 @@ impl Slots {
         self.warm_pages -= u64::from(entry.warm().count_ones());
         // A huge page brings memory for pages that were never used, too.
         let released = ground.blocks.decommit_pages(entry.number, entry.free);
-        let done = entry.free & (released | !entry.unkept);
-        entry.unkept |= entry.free & !1;
+        let done = entry.free & (released | !(entry.unkept | u64::from(entry.header_only)));
+        entry.leave_free_pages();
         u64::from(done.count_ones()) * PAGE_BYTES as u64
     }
 
