@@ -263,7 +263,8 @@ impl Inner {
         }
         let guest = Guest::find(ground, at);
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
-        if pinned || !sits_well(length, capacity, reserved) {
+        // What has got a run stays there: the run was charged for it, and the chunk may be short of the few bytes more.
+        if pinned || payload.run.is_some() || !sits_well(length, capacity, reserved) {
             let room = if reserved { length.max(capacity) } else { length };
             match self.move_out(ground, slot.at, word.generation(), payload, room) {
                 Ok(away) => {

@@ -517,3 +517,16 @@ fn a_buffer_that_has_let_go_is_empty() {
     assert_eq!(buf.payload(), b"");
     assert_eq!(pile.read(small, &mut buf).unwrap(), [2; 100]);
 }
+
+/// A run was mapped and charged for it, and dropped.
+#[test]
+fn a_payload_with_a_run_of_its_own_is_not_written_into_the_chunk() {
+    let pile = Pile::new().unwrap();
+    let (pointer, mut buf) = (pile.put(&vec![1; 1 << 20], 0).unwrap(), ReadBuf::new());
+    let longer = vec![2; (1 << 20) + 1];
+    pile.replace(pointer, &longer).unwrap();
+    assert_eq!((pile.stats().large_objects, pile.read(pointer, &mut buf).unwrap()), (1, &longer[..]));
+    pile.replace(pointer, &vec![3; 1 << 20]).unwrap();
+    assert_eq!((pile.stats().large_objects, pile.read(pointer, &mut buf).unwrap()), (0, &vec![3; 1 << 20][..]));
+    pile.validate().unwrap();
+}
