@@ -359,9 +359,14 @@ impl Pile {
     #[inline(always)]
     fn remove_inline(&self, pointer: Pointer) -> Option<()> {
         let block = self.blocks.block(pointer.place().number())?;
-        let mut locked = self.shards.get(shard_of(block) as usize)?.lean()?;
+        let shard = shard_of(block);
+        let mut locked = self.shards.get(shard as usize)?.lean()?;
         // Under the lock, so that it stays what it is.
         let slot = Slot::find_in(block, pointer).ok()?;
+        // Its shard may have been read before it was written there. That the page has a use, which was seen since, says that it is.
+        if shard_of(block) != shard {
+            return None;
+        }
         if let Freed::Unsettled(page) = locked.remove_inline(&slot, pointer)? {
             self.settle(locked, page);
         }
