@@ -217,3 +217,57 @@ def test_no_memory_at_a_first_use(script: Callable[..., str]) -> None:
     """PyO3 ends the process where there is no memory for a class that it makes at its first instance."""
     pytest.importorskip("numpy")
     script(FIRST_USES, silent=False)
+
+
+READS = """
+import os, resource
+import gabion
+
+many, long_key = list(range(200_000)), "k" * 5000
+pile, cache = gabion.Pile(), gabion.Cache("64 MiB")
+pointer, record = pile.put(many), pile.put({"many": many, "one": 1})
+cache["key"] = cache[long_key] = many
+
+def kept():
+    return pile.get(pointer) == many and pile.get(record)["one"] == 1 and cache["key"] == cache[long_key] == many
+
+reads = {
+    "get": lambda: pile.get(pointer),
+    "get with default": lambda: pile.get(pointer, None),
+    "get_many": lambda: pile.get_many([pointer]),
+    "fields": lambda: pile.fields(record, "one"),
+    "pop": lambda: pile.pop(pointer),
+    "pop with default": lambda: pile.pop(pointer, None),
+    "values": lambda: list(pile.values()),
+    "cache[]": lambda: cache["key"],
+    "cache.get": lambda: cache.get("key"),
+    "cache.get of a long key": lambda: cache.get(long_key),
+    "cache.get_many": lambda: cache.get_many(["key"]),
+    "cache.get_or_put": lambda: cache.get_or_put("key", lambda: "made"),
+    "cache.pop": lambda: cache.pop("key"),
+    "cache.pop with default": lambda: cache.pop("key", None),
+}
+crashed = []
+for name, read in reads.items():
+    child = os.fork()
+    if child == 0:
+        allowed = resource.getrlimit(resource.RLIMIT_AS)
+        with open("/proc/self/statm") as statm:
+            used = int(statm.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 200_000, allowed[1]))
+        try:
+            read()
+            raises = False
+        except MemoryError:
+            raises = True
+        resource.setrlimit(resource.RLIMIT_AS, allowed)
+        os._exit(0 if raises and kept() else 1 + raises)
+    if status := os.waitpid(child, 0)[1]:
+        crashed.append((name, status))
+assert not crashed, crashed
+"""
+
+
+def test_a_read_for_which_there_is_no_memory(script: Callable[..., str]) -> None:
+    """The buffer that payloads are read into grew by itself, which ends the process where there is no memory."""
+    script(READS, silent=False)

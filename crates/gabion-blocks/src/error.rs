@@ -85,14 +85,20 @@ pub enum BlockError {
     },
 }
 
+impl BlockError {
+    /// What is said where there is no memory for `asked` bytes of somebody's bookkeeping.
+    pub const fn out_of_memory(asked: usize) -> Self {
+        Self::Refused { asked: asked as u64, errno: libc::ENOMEM }
+    }
+}
+
 /// Makes room for `more` entries in a list of somebody's bookkeeping; a list that grows by itself ends the process where
 /// there is no memory.
 ///
 /// # Errors
 /// [`BlockError::Refused`]; the list is as it was.
 pub fn make_room<T>(list: &mut Vec<T>, more: usize) -> Result<(), BlockError> {
-    let asked = more.saturating_mul(size_of::<T>()) as u64;
-    list.try_reserve(more).map_err(|_| BlockError::Refused { asked, errno: libc::ENOMEM })
+    list.try_reserve(more).map_err(|_| BlockError::out_of_memory(more.saturating_mul(size_of::<T>())))
 }
 
 /// Puts a value into a box; `Box::new` ends the process where there is no memory.
@@ -116,7 +122,7 @@ pub fn try_room<T>() -> Result<Box<MaybeUninit<T>>, BlockError> {
     // SAFETY: the layout has a size.
     let room = unsafe { alloc(layout) }.cast::<MaybeUninit<T>>();
     if room.is_null() {
-        return Err(BlockError::Refused { asked: layout.size() as u64, errno: libc::ENOMEM });
+        return Err(BlockError::out_of_memory(layout.size()));
     }
     // SAFETY: memory of the layout that a box of it gives back, and of which nothing needs to be written yet.
     Ok(unsafe { Box::from_raw(room) })

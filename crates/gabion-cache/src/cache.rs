@@ -166,6 +166,8 @@ impl Table {
     /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Policy::Lru`](crate::Policy::Lru), to put off the
     /// end of an idle time (once in a millisecond at most), beside writers that disturb it again and again, and for values
     /// over 1 MiB.
+    ///
+    /// `None` also when there is no memory for `buf` to grow, here and for the calls below: [`ReadBuf::refusal`] tells.
     #[inline]
     pub fn get<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         // A row of gets is as fast as the processor sees the next ones' lines ahead: so there are few instructions here, and
@@ -221,6 +223,7 @@ impl Table {
             Look::Value(found, cell) => self.get_found(key, found, cell, buf).map(R::from),
             Look::Nothing => {
                 self.record.counters.count(Figure::Misses);
+                buf.let_go();
                 None
             }
             Look::Unclear => again(self, key, buf),
@@ -367,7 +370,8 @@ impl Table {
         self.core.remove(&self.record, key)
     }
 
-    /// Gets and removes in one step: of several threads that pop the same key, one gets the value.
+    /// Gets and removes in one step: of several threads that pop the same key, one gets the value. It stays where
+    /// there is no memory for `buf` to grow.
     pub fn pop<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         let offset = self.core.pop(&self.record, key, buf)?;
         Some(&buf.payload()[offset..])

@@ -50,6 +50,7 @@ impl Core {
 
     /// Reads a value into `buf`, however long the search: where it begins there.
     pub fn read(&self, record: &Record, key: &[u8], used: bool, buf: &mut ReadBuf) -> Option<usize> {
+        buf.let_go();
         if key.len() > LONGEST_KEY || record.is_dropped() {
             return None;
         }
@@ -268,6 +269,7 @@ impl Core {
 
     /// Removes an entry and leaves its value in `buf`: where it begins.
     pub fn pop(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<usize> {
+        buf.let_go();
         if key.len() > LONGEST_KEY || record.is_dropped() {
             return None;
         }

@@ -435,7 +435,9 @@ impl<'a> Entry<'a> {
 /// Table and key of what may be an entry; `None` when it cannot be one. Any payload may be given.
 pub(crate) fn key_at(pile: &Pile, glance: &Glance<'_>) -> Option<(u16, Vec<u8>)> {
     let mut buf = ReadBuf::new();
-    glance.copy(0, &mut buf);
+    if !glance.copy(0, &mut buf) {
+        return None;
+    }
     let payload = buf.payload().to_vec();
     let word = |at: usize| {
         let bytes = payload.get(8 * at..).unwrap_or_default();

@@ -64,7 +64,11 @@ impl Shard {
     pub fn read(&self, sought: Sought<'_>, used: bool, buf: &mut ReadBuf, now: impl Fn() -> u64) -> Option<usize> {
         match self.search(sought, buf, true) {
             Attempt::Found(found, cell) => self.found(sought.ground, sought.hash, found, cell, used, now),
-            Attempt::Nothing => None,
+            Attempt::Nothing => {
+                // Of what was taken for the key's value, and refused, nothing is to be told.
+                buf.let_go();
+                None
+            }
             Attempt::Changed | Attempt::Stashed => self.read_locked(sought, used, buf, now),
         }
     }
@@ -74,6 +78,7 @@ impl Shard {
     fn search(&self, sought: Sought<'_>, buf: &mut ReadBuf, copy: bool) -> Attempt<'_> {
         for _ in 0..ATTEMPTS {
             match self.attempt(sought, buf, copy) {
+                Attempt::Changed if buf.refusal().is_some() => break,
                 Attempt::Changed => std::hint::spin_loop(),
                 told => return told,
             }
@@ -175,12 +180,17 @@ impl Shard {
         match self.search(sought, &mut buf, false) {
             Attempt::Found(found, _) => found.due == Due::NONE || !found.due.is_over(now()),
             Attempt::Nothing => false,
-            Attempt::Changed | Attempt::Stashed => self.read_locked(sought, false, &mut buf, now).is_some(),
+            Attempt::Changed | Attempt::Stashed => {
+                let mut state = self.lock();
+                let id = self.find(&mut state, sought.ground, sought.image, sought.hash);
+                id.is_some_and(|id| !Entry::at(&sought.ground.pile, id).is_over(now))
+            }
         }
     }
 
-    /// Reads a key's value under the lock.
+    /// Reads a key's value under the lock. `None` also where there is no memory to copy it to, as [`ReadBuf::refusal`] tells.
     pub fn open<'a>(&'a self, state: &'a State, sought: Sought<'_>, buf: &mut ReadBuf) -> Option<(Cell<'a>, Found)> {
+        buf.let_go();
         self.segments.find_all(&state.stash, sought.hash.kept(), |cell| {
             let found = read_at(&sought.ground.pile, sought.image, cell.place(), buf, true, || true);
             Some((cell, found.ok().flatten()?))

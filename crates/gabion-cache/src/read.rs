@@ -18,7 +18,7 @@ pub(crate) struct Found {
     pub due: Due,
 }
 
-/// An entry changed while it was looked at.
+/// An entry changed while it was looked at, or there was no memory to copy it to, as [`ReadBuf::refusal`] tells.
 pub(crate) struct Changed;
 
 /// Reads the value of a key if it lies at a cell's place in one piece, and `buf` need not grow for it.
@@ -81,8 +81,8 @@ pub(crate) fn read_at(
     if !image.matches(length, |index| word(at + index)) {
         return if glance.holds(linked) { Ok(None) } else { Err(Changed) };
     }
-    if copy {
-        glance.copy(at + length / 8, buf);
+    if copy && !glance.copy(at + length / 8, buf) {
+        return Err(Changed);
     }
     let due = if flags.timed() { Entry::new(glance.body()).end() } else { Due::NONE };
     if !glance.holds(linked) {
@@ -113,6 +113,10 @@ fn read_split(
     let offset = image.len() - inline;
     if !copy && offset == 0 {
         return Ok(Some(Found { offset, due }));
+    }
+    if !copy {
+        let own = pile.begins_with(pointer, image.key).map_err(|_| Changed)?;
+        return Ok(own.then_some(Found { offset, due }));
     }
     // What of the key lies there is looked at, and has to be there.
     if offset > ReadBuf::MOST_BEFORE {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
-use gabion_pile::{IndexedPile, Place, ReadBuf};
+use gabion_pile::{IndexedPile, Place};
 
 use crate::budget::Ledger;
 use crate::clock::{Clock, LATE, roughly};
@@ -133,8 +133,6 @@ pub(crate) struct State {
     pub ghosts: Option<Box<Ghosts>>,
     /// Where payloads are put together.
     pub payload: Vec<u8>,
-    /// Where long keys are looked at.
-    pub buf: Box<ReadBuf>,
 }
 
 impl Shard {
@@ -181,11 +179,10 @@ impl Shard {
         image: &Image<'_>,
         hash: KeyHash,
     ) -> Option<Id> {
-        let State { stash, buf, .. } = state;
-        self.segments.find_all_in(segment, stash, hash.kept(), |cell| {
+        self.segments.find_all_in(segment, &state.stash, hash.kept(), |cell| {
             let entry = Entry::at(&ground.pile, cell.place().to_bits());
             let inline = entry.begins_with(image)?;
-            let own = inline == image.len() || has_rest_of(ground, entry, image, buf);
+            let own = inline == image.len() || has_rest_of(ground, entry, image);
             own.then_some(cell.place().to_bits())
         })
     }
@@ -199,11 +196,9 @@ impl Shard {
 
 /// Whether a key, of which only the image's prefix lies in the entry, lies in its second object.
 #[cold]
-fn has_rest_of(ground: &Ground, entry: Entry<'_>, image: &Image<'_>, buf: &mut ReadBuf) -> bool {
+fn has_rest_of(ground: &Ground, entry: Entry<'_>, image: &Image<'_>) -> bool {
     let Some((pointer, _)) = entry.rest() else { return false };
-    let own = ground.pile.read(pointer, buf).is_ok_and(|payload| payload.starts_with(image.key));
-    buf.let_go();
-    own
+    ground.pile.begins_with(pointer, image.key).is_ok_and(|own| own)
 }
 
 /// Which group of entries one is evicted with: its table's own, or the one of all tables without a limit.

@@ -7,7 +7,7 @@ use crate::error::{HeapError, Invalid};
 use crate::ground::Ground;
 use crate::loc::Loc;
 use crate::page::PageSlot;
-use crate::slots::{Freed, Slots, SparsePage, Unsettled};
+use crate::slots::{BlockPages, Freed, Slots, SparsePage, Unsettled};
 
 /// What a heap holds. `page bytes in use = slot pages × 64 KiB + chunk bytes charged`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -162,6 +162,12 @@ impl Heap {
     /// Every page of slots in use: block number, page, class.
     pub fn slot_pages(&self) -> impl Iterator<Item = (u32, usize, usize)> {
         self.slots.pages()
+    }
+
+    /// The pages of one block after the other, for whoever cannot keep a list of [`Heap::slot_pages`]: the number of the block of
+    /// this ordinal, from 0 on, and the class of each of its pages. `None` behind the last block. A block keeps its ordinal.
+    pub fn block_pages(&self, ordinal: usize) -> Option<(u32, BlockPages)> {
+        self.slots.block_pages(ordinal)
     }
 
     /// A page of slots of which few are taken, if there is one beside those that are being filled; `movable`: and for

@@ -56,5 +56,5 @@ pub use error::{HeapError, Invalid};
 pub use ground::{Ground, Turns, shard_of};
 pub use heap::{Heap, HeapCounts};
 pub use loc::Loc;
-pub use page::{PageSlot, slots_in_page};
-pub use slots::{Freed, SparsePage, Unsettled};
+pub use page::{PageSlot, slots_from, slots_in_page};
+pub use slots::{BlockPages, Freed, SparsePage, Unsettled};

@@ -37,8 +37,13 @@ impl PageSlot {
 
 /// The head words of all slots of a page, as word indices of the block.
 pub fn slots_in_page(class: usize, page: usize) -> impl Iterator<Item = usize> {
+    slots_from(class, page, 0)
+}
+
+/// As [`slots_in_page`], from slot number `first` on.
+pub fn slots_from(class: usize, page: usize, first: usize) -> impl Iterator<Item = usize> {
     let shape = geometry(class, page);
-    (0..shape.slots as usize).map(move |index| page * WORDS_PER_PAGE + shape.word_of(index))
+    (first..shape.slots as usize).map(move |index| page * WORDS_PER_PAGE + shape.word_of(index))
 }
 
 /// What of a slot is taken.

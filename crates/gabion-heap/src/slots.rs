@@ -35,6 +35,9 @@ pub struct SparsePage {
     pub slots: u16,
 }
 
+/// The class of each page of a block; `None` for one that is not a page of slots in use.
+pub type BlockPages = [Option<u8>; PAGES_PER_BLOCK];
+
 /// What a slot that was freed leaves to do.
 #[derive(Debug)]
 #[must_use]
@@ -336,6 +339,12 @@ impl Slots {
             let class = meta.class? as usize;
             Some((self.blocks[id / PAGES_PER_BLOCK].number, id % PAGES_PER_BLOCK, class))
         })
+    }
+
+    /// The number of a block and the class of each of its pages; see [`Heap::block_pages`](crate::Heap::block_pages).
+    pub fn block_pages(&self, ordinal: usize) -> Option<(u32, BlockPages)> {
+        let pages = self.pages.get(ordinal * PAGES_PER_BLOCK..)?.first_chunk::<PAGES_PER_BLOCK>()?;
+        Some((self.blocks[ordinal].number, pages.each_ref().map(|page| page.class)))
     }
 
     /// A page with few slots taken, among the first of each list, from the emptiest quarter on. Pages of class 0 are left

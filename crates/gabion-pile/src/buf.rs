@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
+use gabion_blocks::{BlockError, make_room};
 use gabion_heap::Loc;
 
 use crate::large::ChargedRun;
@@ -28,6 +29,8 @@ pub(crate) enum Elsewhere {
     Run(Arc<ChargedRun>),
     /// Its beginning was copied.
     Left(Left),
+    /// Nowhere: there was no memory to copy it to.
+    Refused(BlockError),
 }
 
 /// A long payload that was left where it lies, and the guards of it: words that have other values once it is gone or another.
@@ -75,6 +78,15 @@ impl ReadBuf {
         match &self.elsewhere {
             Some(Elsewhere::Run(run)) => run.bytes(),
             _ => &self.bytes[..self.length],
+        }
+    }
+
+    /// What refused memory to the buffer, if the last read came to nothing for that reason only; the payload is empty then. A
+    /// [`Pile::read`](crate::Pile::read) returns it as an error, and this tells it where nothing is returned, as by a cache.
+    pub fn refusal(&self) -> Option<BlockError> {
+        match self.elsewhere {
+            Some(Elsewhere::Refused(error)) => Some(error),
+            _ => None,
         }
     }
 
@@ -148,27 +160,36 @@ impl ReadBuf {
         Some(room)
     }
 
-    /// Room for `length` bytes, in whole words, which become the payload read last.
+    /// Room for `length` bytes, in whole words, which become the payload read last; `None` as by [`ReadBuf::room`].
     #[inline]
-    pub(crate) fn take_room(&mut self, length: usize) -> &mut [u8] {
+    pub(crate) fn take_room(&mut self, length: usize) -> Option<&mut [u8]> {
         self.let_go();
-        self.length = length;
         self.room(length)
     }
 
-    /// Room for whole words that hold `length` bytes.
+    /// As [`ReadBuf::take_room`], where there is no run to let go of. `None` when there is no memory: [`ReadBuf::refusal`] tells.
     #[inline]
-    pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
+    pub(crate) fn room(&mut self, length: usize) -> Option<&mut [u8]> {
         let bytes = length.next_multiple_of(8);
-        if self.bytes.len() < bytes {
-            self.grow(bytes);
+        if self.bytes.len() < bytes && !self.grow(bytes) {
+            return None;
         }
-        &mut self.bytes[..bytes]
+        self.length = length;
+        Some(&mut self.bytes[..bytes])
     }
 
+    /// A list that grows by itself ends the process where there is no memory. False then, and the payload is empty.
     #[cold]
-    fn grow(&mut self, bytes: usize) {
-        self.bytes.resize(bytes.next_power_of_two().max(1024), 0);
+    #[inline(never)]
+    fn grow(&mut self, bytes: usize) -> bool {
+        let enough = bytes.next_power_of_two().max(1024);
+        let more = enough - self.bytes.len();
+        let grown = make_room(&mut self.bytes, more);
+        match grown {
+            Ok(()) => self.bytes.resize(enough, 0),
+            Err(error) => (self.elsewhere, self.length) = (Some(Elsewhere::Refused(error)), 0),
+        }
+        grown.is_ok()
     }
 }
 

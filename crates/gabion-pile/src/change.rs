@@ -165,7 +165,7 @@ impl Inner {
         capacity: usize,
     ) -> Result<Word, HeapError> {
         if let Some(run) = payload.run {
-            return Ok(Word::large(generation, self.large.add(Arc::clone(run))));
+            return Ok(Word::large(generation, self.large.add(Arc::clone(run))?));
         }
         let words = 1 + capacity.div_ceil(8);
         let reserved = capacity > payload.length;

@@ -32,9 +32,9 @@ pub enum PileError {
         /// What is wrong with it.
         fault: PointerFault,
     },
-    /// No memory for the object: over the pile's limit, or refused by the system. The pile is unchanged.
+    /// No memory for the object, or for a copy of it: over the pile's limit, or refused by the system. The pile is unchanged.
     Memory {
-        /// Bytes of the payload that should have been stored.
+        /// Bytes of the payload that should have been stored or read.
         payload: u64,
         /// What refused.
         cause: BlockError,

@@ -2,27 +2,45 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use gabion_heap::{Descriptor, Kind, Loc, slots_in_page};
+use gabion_blocks::{Block, PAGES_PER_BLOCK};
+use gabion_heap::{BlockPages, Descriptor, Kind, Loc, slots_from};
 
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::word::{State, Word};
 
 /// The pointers of a pile's objects. Yields every object that is there from beginning to end exactly once; one that is put
-/// or removed meanwhile may or may not be seen. Takes each shard's lock once, for a list of its pages (24 bytes for
-/// each 64 KiB of the pile), and none while it walks them.
+/// or removed meanwhile may or may not be seen. Takes a shard's lock for a moment for each of its blocks, and needs no memory.
 #[derive(Debug)]
 pub struct Pointers<'a> {
     pile: &'a Pile,
     cursor: Cursor,
 }
 
+/// So many slots are looked at in one go.
+const GO: usize = 32;
+
 /// A place in an iteration, to be kept apart from the pile.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Cursor {
     shard: usize,
-    pages: Vec<(u32, usize, usize)>,
-    found: Vec<Pointer>,
+    /// The next block of the shard.
+    ordinal: usize,
+    /// The block that is being walked: its number, and the class of each of its pages.
+    block: (u32, BlockPages),
+    /// The next slot: its page, and which of the page's it is.
+    page: usize,
+    slot: usize,
+    /// What the last go has found: the last of so many is the next.
+    found: [Pointer; GO],
+    left: usize,
+}
+
+impl Default for Cursor {
+    fn default() -> Self {
+        let (block, found) = ((0, [None; PAGES_PER_BLOCK]), [Pointer::from_bits(0); GO]);
+        Self { shard: 0, ordinal: 0, block, page: PAGES_PER_BLOCK, slot: 0, found, left: 0 }
+    }
 }
 
 impl Pile {
@@ -32,36 +50,59 @@ impl Pile {
     }
 
     /// The next pointer after a cursor: [`Pile::pointers`] for callers that cannot hold a borrow.
+    #[inline]
     pub fn next_pointer(&self, cursor: &mut Cursor) -> Option<Pointer> {
-        loop {
-            if let Some(pointer) = cursor.found.pop() {
-                return Some(pointer);
-            }
-            if let Some((number, page, class)) = cursor.pages.pop() {
-                self.collect_page(number, page, class, &mut cursor.found);
-            } else {
-                let shard = self.shards().get(cursor.shard)?;
-                cursor.shard += 1;
-                cursor.pages.extend(shard.lock().heap.slot_pages());
-                cursor.pages.reverse();
-            }
+        if cursor.left == 0 && !self.look_further(cursor) {
+            return None;
         }
+        cursor.left -= 1;
+        Some(cursor.found[cursor.left])
     }
 
-    /// The live pointers of one page, last slot first.
-    fn collect_page(&self, number: u32, page: usize, class: usize, found: &mut Vec<Pointer>) {
-        let Some(block) = self.blocks.block(number) else { return };
-        let descriptor = Descriptor::of(block, page);
-        let begin = found.len();
-        for at in slots_in_page(class, page) {
+    /// Goes on until something is found; false at the end.
+    fn look_further(&self, cursor: &mut Cursor) -> bool {
+        while cursor.left == 0 {
+            if cursor.page == PAGES_PER_BLOCK {
+                let Some(shard) = self.shards().get(cursor.shard) else { return false };
+                let next = shard.lock().heap.block_pages(cursor.ordinal);
+                if let Some(block) = next {
+                    (cursor.ordinal, cursor.block, cursor.page) = (cursor.ordinal + 1, block, 0);
+                } else {
+                    (cursor.shard, cursor.ordinal) = (cursor.shard + 1, 0);
+                }
+                continue;
+            }
+            let (number, classes) = cursor.block;
+            let begins = (cursor.page, cursor.slot);
+            let slots = match (classes[cursor.page], self.blocks.block(number)) {
+                (Some(class), Some(block)) => Self::find_live(block, class.into(), begins, &mut cursor.found),
+                _ => None,
+            };
+            if let Some(found) = slots {
+                (cursor.slot, cursor.left) = (cursor.slot + GO, found);
+            } else {
+                (cursor.page, cursor.slot) = (cursor.page + 1, 0);
+            }
+        }
+        true
+    }
+
+    /// Finds the live pointers among the next slots of a page, the first of them last. Returns how many; `None` behind the last slot,
+    /// and when the page has another use: what was there is gone, and what is there now came after the begin.
+    fn find_live(
+        block: Block<'_>,
+        class: usize,
+        (page, first): (usize, usize),
+        found: &mut [Pointer; GO],
+    ) -> Option<usize> {
+        let (descriptor, mut count, mut slots) = (Descriptor::of(block, page), 0, 0);
+        for at in slots_from(class, page, first).take(GO) {
             let word = loop {
                 // Acquire: as in `Slot::find`.
                 let seen = descriptor.load(Acquire);
                 let now = Descriptor::from_bits(seen);
                 if now.kind() != Kind::Slots || now.class() != class {
-                    // Put to another use meanwhile: what was there is gone, what is there now came after the begin.
-                    found[begin..].reverse();
-                    return;
+                    return None;
                 }
                 // Acquire: the second look at the descriptor comes after the word.
                 let word = Word(block.word(at).load(Acquire));
@@ -69,11 +110,14 @@ impl Pile {
                     break word;
                 }
             };
+            slots += 1;
             if word.state() != State::Free {
-                found.push(Pointer::new(Loc::new(number, at), word.generation()));
+                found[count] = Pointer::new(Loc::new(block.number(), at), word.generation());
+                count += 1;
             }
         }
-        found[begin..].reverse();
+        found[..count].reverse();
+        (slots > 0).then_some(count)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gabion_blocks::{BlockError, Budget, Run, total_len};
+use gabion_blocks::{BlockError, Budget, Run, make_room, total_len};
 use gabion_heap::Ground;
 
 /// A run and its charge: both go back with the last user, be it the pile, a reader or a view.
@@ -46,15 +46,22 @@ pub(crate) struct LargeTable {
 }
 
 impl LargeTable {
-    pub fn add(&mut self, run: Arc<ChargedRun>) -> u32 {
+    /// # Errors
+    /// [`BlockError::Refused`]; nothing is changed.
+    pub fn add(&mut self, run: Arc<ChargedRun>) -> Result<u32, BlockError> {
         let run = Some(run);
-        self.count += 1;
         if let Some(index) = self.back.pop() {
             self.runs[index as usize] = run;
-            return index;
+            self.count += 1;
+            return Ok(index);
         }
+        make_room(&mut self.runs, 1)?;
+        // For all of them, so that none needs memory to be freed.
+        let most = self.runs.len() + 1;
+        make_room(&mut self.back, most)?;
         self.runs.push(run);
-        self.runs.len() as u32 - 1
+        self.count += 1;
+        Ok(most as u32 - 1)
     }
 
     pub fn get(&self, index: u32) -> Option<&Arc<ChargedRun>> {

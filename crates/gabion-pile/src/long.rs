@@ -7,6 +7,8 @@
 
 use std::mem::MaybeUninit;
 
+use gabion_blocks::make_room;
+
 use crate::buf::{Elsewhere, Left, ReadBuf};
 use crate::pile::Pile;
 use crate::protocol::unchanged_while;
@@ -71,12 +73,15 @@ impl Long<'_> {
 }
 
 impl Long<'_> {
-    /// As [`Long::copy`] of `length` bytes, to the end of a vector; if false, that is as it was.
+    /// As [`Long::copy`] of `length` bytes, to the end of a vector; if false, that is as it was. False also when there is no
+    /// memory for it to grow.
     ///
     /// # Panics
     /// When there are less bytes.
     pub fn append(&self, from: usize, length: usize, to: &mut Vec<u8>) -> bool {
-        to.reserve(length);
+        if make_room(to, length).is_err() {
+            return false;
+        }
         let copied = self.copy(from, &mut to.spare_capacity_mut()[..length]);
         if copied {
             // SAFETY: there is room for so many bytes, which were just filled.

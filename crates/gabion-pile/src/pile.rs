@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gabion_blocks::{
-    BlockError, BlockSet, Budget, Os, Pool, Settings, generation_floor, limits, raise_generation_floor, total_len,
+    BlockError, BlockSet, Budget, Os, Pool, Settings, generation_floor, limits, make_room, raise_generation_floor,
+    total_len,
 };
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
@@ -61,7 +62,7 @@ impl Pile {
     /// A pile with the default options.
     ///
     /// # Errors
-    /// [`BlockError::Exhausted`] when four million piles are alive.
+    /// [`BlockError::Exhausted`] when four million piles are alive, [`BlockError::Refused`] when there is no memory for it.
     pub fn new() -> Result<Self, BlockError> {
         Self::with_options(PileOptions::default())
     }
@@ -87,7 +88,10 @@ impl Pile {
             None => BlockSet::claimed(Pool::global(), shards)?,
             Some(os) => BlockSet::claimed(&Pool::new(os, Settings::unpooled())?, shards)?,
         };
-        let shards = (0..shards as u32).map(Shard::new).collect();
+        let mut room = Vec::new();
+        room.try_reserve_exact(shards).map_err(|_| BlockError::out_of_memory(shards * size_of::<Shard>()))?;
+        room.extend((0..shards as u32).map(Shard::new));
+        let shards = room.into_boxed_slice();
         Ok(Self { blocks, budget, turns: Turns::default(), shards })
     }
 
@@ -416,16 +420,20 @@ impl Pile {
 
     /// Removes the objects of a shard one by one, so that pinned bodies are left to their views. Returns their runs.
     fn remove_each(&self, locked: &mut Locked<'_>) -> Vec<Arc<ChargedRun>> {
-        let pages: Vec<_> = locked.heap.slot_pages().collect();
-        let mut runs = Vec::new();
-        for (number, page, class) in pages {
-            for word in slots_in_page(class, page) {
-                let block = self.blocks.block(number).expect("a block of this pile");
+        let (mut runs, mut ordinal) = (Vec::new(), 0);
+        while let Some((number, classes)) = locked.heap.block_pages(ordinal) {
+            ordinal += 1;
+            let block = self.blocks.block(number).expect("a block of this pile");
+            let pages = classes.into_iter().enumerate().filter_map(|(page, class)| Some((page, usize::from(class?))));
+            for word in pages.flat_map(|(page, class)| slots_in_page(class, page)) {
                 let pointer =
                     Pointer::new(Loc::new(number, word), Word(block.word(word).load(Ordering::Relaxed)).generation());
-                let live = Slot::find(&self.blocks, pointer).and_then(|slot| Ok((slot, slot.word(pointer)?)));
-                if let Ok((slot, word)) = live {
-                    runs.extend(locked.remove(self.ground(), &slot, word));
+                let live = Slot::find_in(block, pointer).and_then(|slot| Ok((slot, slot.word(pointer)?)));
+                let Ok((slot, word)) = live else { continue };
+                let run = locked.remove(self.ground(), &slot, word);
+                // Where there is no memory for a list of them, they go at once.
+                if run.is_some() && make_room(&mut runs, 1).is_ok() {
+                    runs.extend(run);
                 }
             }
         }

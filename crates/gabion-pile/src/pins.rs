@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use gabion_blocks::BlockError;
 use gabion_heap::Loc;
 
 /// What a pin holds on to.
@@ -29,8 +30,13 @@ impl Pins {
         self.0.is_empty()
     }
 
-    pub fn add(&mut self, body: Pinned) {
+    /// # Errors
+    /// [`BlockError::Refused`]; nothing is changed.
+    pub fn add(&mut self, body: Pinned) -> Result<(), BlockError> {
+        // A table that grows by itself ends the process where there is no memory.
+        self.0.try_reserve(1).map_err(|_| BlockError::out_of_memory(size_of::<(Pinned, Pin)>()))?;
         self.0.entry(body).or_default().views += 1;
+        Ok(())
     }
 
     /// The object has left the body to its views.

@@ -184,11 +184,16 @@ impl<'a> Glance<'a> {
     }
 
     /// Copies the payload from its word `first` on into `buf`, where it is the payload read last. Nothing is copied when
-    /// the payload ends before.
+    /// the payload ends before. False, and nothing is copied, when there is no memory for `buf` to grow.
     #[inline]
-    pub fn copy(&self, first: usize, buf: &mut ReadBuf) {
+    pub fn copy(&self, first: usize, buf: &mut ReadBuf) -> bool {
         let length = self.length.saturating_sub(8 * first);
-        self.body.block.read(self.body.at + 1 + first, buf.take_room(length));
+        let Some(room) = buf.take_room(length) else { return false };
+        // Where nothing is left of the payload, the block may have ended, too.
+        if length > 0 {
+            self.body.block.read(self.body.at + 1 + first, room);
+        }
+        true
     }
 
     /// Whether all that was read since the glance is of one payload, and that payload was the owner's current one at one

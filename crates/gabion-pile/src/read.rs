@@ -1,7 +1,7 @@
 //! Reading: no lock, a copy of one piece or an error.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use gabion_blocks::{Block, WORDS_PER_BLOCK};
 use gabion_heap::{Descriptor, Kind, Loc, PageSlot};
@@ -24,7 +24,7 @@ impl Pile {
     /// or the payload is over 1 MiB: then for a moment.
     ///
     /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live.
+    /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no memory for `buf` to grow.
     #[inline(always)]
     pub fn read<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
         match self.read_well_filled(pointer, buf) {
@@ -44,7 +44,7 @@ impl Pile {
     /// [`Pile::read_brief`] does not tell.
     ///
     /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live.
+    /// As [`Pile::read`].
     #[inline]
     pub fn read_or_find<'a>(&'a self, pointer: Pointer, buf: &'a mut ReadBuf) -> Result<Reading<'a>, PileError> {
         buf.leaving(|buf| self.read_elsewhere(pointer, buf).map(drop))?;
@@ -95,28 +95,40 @@ impl Pile {
             if whole {
                 return Ok(&buf.bytes[..buf.length]);
             }
+            if buf.refusal().is_some() {
+                break;
+            }
             std::hint::spin_loop();
         }
         self.read_locked(pointer, buf)
     }
 
-    /// Reads under the shard's lock: nothing is written meanwhile, and nobody waits for ever.
+    /// Reads under the shard's lock: nothing is written meanwhile, and nobody waits for ever. The length is what it is, so that
+    /// memory is refused for a payload, and not for what was taken for one.
     #[cold]
     fn read_locked<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
+        buf.let_go();
         let (locked, slot, word) = self.lock_slot(pointer)?;
-        buf.length = locked.length(self.ground(), word);
+        let length = locked.length(self.ground(), word);
+        let copy = |from: &Block<'_>, at: usize, buf: &mut ReadBuf| {
+            if let Some(room) = buf.room(length) {
+                from.read(at, room);
+            }
+        };
         match word.state() {
-            State::Inline { length, .. } => slot.block.read(slot.at.word() + 1, buf.room(length)),
+            State::Inline { .. } => copy(&slot.block, slot.at.word() + 1, buf),
             State::Away { at, .. } => {
                 let guest = Guest::find(self.ground(), at);
-                let length = buf.length;
-                guest.block.read(guest.header + 1, buf.room(length));
+                copy(&guest.block, guest.header + 1, buf);
             }
             State::Large { index } => buf.elsewhere = locked.large.get(index).cloned().map(Elsewhere::Run),
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         }
         drop(locked);
-        Ok(buf.payload())
+        match buf.refusal() {
+            Some(cause) => Err(PileError::Memory { payload: length as u64, cause }),
+            None => Ok(buf.payload()),
+        }
     }
 
     #[inline]
@@ -124,10 +136,10 @@ impl Pile {
         if length > slot.capacity() {
             return false;
         }
-        buf.length = length;
+        let Some(room) = buf.room(length) else { return false };
         let (block, at) = (&slot.block, slot.at.word());
         let guards = [(block, at, word.0), (block, slot.at.page(), slot.descriptor.bits())];
-        copy_unless_changed((block, at + 1), buf.room(length), guards)
+        copy_unless_changed((block, at + 1), room, guards)
     }
 
     fn read_away(&self, slot: &Slot<'_>, word: Word, at: Loc, buf: &mut ReadBuf) -> bool {
@@ -147,10 +159,10 @@ impl Pile {
         }
         let leave = buf.leaves && length >= LONG;
         let copied = if leave { BEGINNING } else { length };
-        buf.length = copied;
+        let Some(room) = buf.room(copied) else { return false };
         let guards =
             [first, (&slot.block, slot.at.page(), slot.descriptor.bits()), (&host, at.page(), descriptor.bits())];
-        if !copy_unless_changed((&host, header + 1), buf.room(copied), guards) {
+        if !copy_unless_changed((&host, header + 1), room, guards) {
             return false;
         }
         if leave {
@@ -163,20 +175,49 @@ impl Pile {
         true
     }
 
+    /// Whether the object's payload begins with these bytes. Needs no memory, and locks the shard for as long as it takes to look,
+    /// or for a moment where the payload is over 1 MiB.
+    ///
+    /// # Errors
+    /// [`PileError::Pointer`] when the pointer is not live.
+    pub fn begins_with(&self, pointer: Pointer, bytes: &[u8]) -> Result<bool, PileError> {
+        let (locked, slot, word) = self.lock_slot(pointer)?;
+        let fits = bytes.len() <= locked.length(self.ground(), word);
+        Ok(match word.state() {
+            State::Inline { .. } => fits && holds(&slot.block, slot.at.word() + 1, bytes),
+            State::Away { at, .. } => {
+                let guest = Guest::find(self.ground(), at);
+                fits && holds(&guest.block, guest.header + 1, bytes)
+            }
+            State::Large { index } => {
+                let run = locked.large.get(index).cloned();
+                drop(locked);
+                run.is_some_and(|run| run.bytes().starts_with(bytes))
+            }
+            State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
+        })
+    }
+
     /// Removes the object if its payload is still what `buf` was last read from; false when it was replaced meanwhile.
     ///
     /// For "read, make sense of it, and only then remove": nothing is lost when making sense fails. Takes time linear
-    /// in the payload.
+    /// in the payload, but where the read left it where it lies ([`ReadBuf::leaving`]): then it is known by its guards.
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
     pub fn remove_unchanged(&self, pointer: Pointer, buf: &ReadBuf) -> Result<bool, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
         let unchanged = match word.state() {
-            State::Inline { length, .. } => holds(slot.block, slot.at.word() + 1, length, buf.payload()),
+            State::Inline { length, .. } => {
+                length == buf.payload().len() && holds(&slot.block, slot.at.word() + 1, buf.payload())
+            }
             State::Away { at, .. } => {
                 let guest = Guest::find(self.ground(), at);
-                holds(guest.block, guest.header + 1, guest.read_header().length(), buf.payload())
+                let whole = || {
+                    let same_length = guest.read_header().length() == buf.payload().len();
+                    same_length && holds(&guest.block, guest.header + 1, buf.payload())
+                };
+                if let Some(Elsewhere::Left(left)) = &buf.elsewhere { self.stands(left, slot.at) } else { whole() }
             }
             State::Large { index } => match (locked.large.get(index), &buf.elsewhere) {
                 (Some(now), Some(Elsewhere::Run(run))) => Arc::ptr_eq(now, run),
@@ -190,11 +231,20 @@ impl Pile {
         Ok(unchanged)
     }
 
+    /// Whether what a read left where it lies is still the payload of the slot at this place, whose shard is locked.
+    fn stands(&self, left: &Left, slot: Loc) -> bool {
+        // Relaxed: the lock orders the changes of all three.
+        let word = |at: Loc| Some(self.blocks.block(at.number())?.word(at.word()).load(Relaxed));
+        left.guards[0].0 == slot && left.guards.iter().all(|&(at, seen)| word(at) == Some(seen))
+    }
+
     /// Reads and removes in one step: of several threads that pop the same pointer, one gets the object.
     ///
     /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live.
+    /// As [`Pile::read`]; the object stays then.
     pub fn pop<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
+        // Who removes an object needs all of it.
+        buf.leave_nothing();
         loop {
             self.read(pointer, buf)?;
             if self.remove_unchanged(pointer, buf)? {
@@ -210,13 +260,12 @@ impl Pile {
     }
 }
 
-/// Whether `length` bytes from word `at` of a block are these. The block's shard is locked.
-fn holds(block: Block<'_>, at: usize, length: usize, bytes: &[u8]) -> bool {
+/// Whether these bytes stand from word `at` of a block on. The block's shard is locked.
+fn holds(block: &Block<'_>, at: usize, bytes: &[u8]) -> bool {
     let mut piece = [0; 512];
-    length == bytes.len()
-        && bytes.chunks(piece.len()).enumerate().all(|(index, chunk)| {
-            let piece = &mut piece[..chunk.len()];
-            block.read(at + index * 64, piece);
-            piece == chunk
-        })
+    bytes.chunks(piece.len()).enumerate().all(|(index, chunk)| {
+        let piece = &mut piece[..chunk.len()];
+        block.read(at + index * 64, piece);
+        piece == chunk
+    })
 }

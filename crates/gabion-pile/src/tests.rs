@@ -518,6 +518,33 @@ fn a_buffer_that_has_let_go_is_empty() {
     assert_eq!(pile.read(small, &mut buf).unwrap(), [2; 100]);
 }
 
+/// It read the payload's beginning and compared that with all of it, for ever.
+#[test]
+fn a_long_payload_is_popped_by_a_buffer_that_leaves_long_ones() {
+    let pile = Pile::new().unwrap();
+    for length in [1000, 5000, 8 << 10, 100_000, 1 << 20, 2 << 20] {
+        let (pointer, mut buf) = (pile.put(&vec![5; length], 0).unwrap(), ReadBuf::new());
+        let popped = buf.leaving(|buf| pile.pop(pointer, buf).map(<[u8]>::len)).unwrap();
+        assert_eq!((popped, pile.contains(pointer)), (length, false));
+        assert_eq!(buf.payload(), vec![5; length]);
+    }
+}
+
+#[test]
+fn what_a_read_left_where_it_lies_is_removed_if_it_is_still_that() {
+    let pile = Pile::with_options(PileOptions { shards: Some(1), ..Default::default() }).unwrap();
+    let [first, second] = [0, 1].map(|_| pile.put(&vec![5; 100_000], 0).unwrap());
+    let mut buf = ReadBuf::new();
+    buf.leaving(|buf| pile.read(first, buf).map(drop)).unwrap();
+    assert!(!pile.remove_unchanged(second, &buf).unwrap(), "it is another object");
+    pile.replace(first, &vec![6; 100_000]).unwrap();
+    assert!(!pile.remove_unchanged(first, &buf).unwrap(), "it was replaced in place");
+    buf.leaving(|buf| pile.read(first, buf).map(drop)).unwrap();
+    assert!(pile.remove_unchanged(first, &buf).unwrap());
+    assert!(!pile.contains(first) && pile.contains(second));
+    pile.validate().unwrap();
+}
+
 /// A run was mapped and charged for it, and dropped.
 #[test]
 fn a_payload_with_a_run_of_its_own_is_not_written_into_the_chunk() {

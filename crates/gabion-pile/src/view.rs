@@ -39,14 +39,15 @@ impl Pile {
     /// The object's payload in place. Takes the shard's lock for a moment, copies nothing.
     ///
     /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live.
+    /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no memory to note the view.
     pub fn view(self: &Arc<Self>, pointer: Pointer) -> Result<View, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
         let shard = shard_of(slot.block) as usize;
+        let refused = |length: usize| move |cause| PileError::Memory { payload: length as u64, cause };
         let (hold, bytes): (Hold, *const [u8]) = match word.state() {
             State::Inline { length, .. } => {
                 let body = Pinned::Body(slot.at);
-                locked.pins.add(body);
+                locked.pins.add(body).map_err(refused(length))?;
                 // The same commit as before, with a flag that writers see under the lock.
                 publish(&slot.block, slot.at.word(), word.pinned(true).0);
                 // SAFETY: see `View::deref`.
@@ -55,7 +56,7 @@ impl Pile {
             State::Away { at, .. } => {
                 let guest = Guest::find(self.ground(), at);
                 let header = guest.read_header();
-                locked.pins.add(guest.pinned());
+                locked.pins.add(guest.pinned()).map_err(refused(header.length()))?;
                 publish(&guest.block, guest.header, header.pinned(true).0);
                 let hold = Hold::Pin { shard, body: guest.pinned() };
                 // SAFETY: see `View::deref`.

@@ -3,11 +3,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use gabion_pile::{Pile, PileError, PileOptions, Pointer, ReadBuf};
+use std::sync::Arc;
+
+use gabion_pile::{Pile, PileError, PileOptions, Pointer, ReadBuf, Reading};
 
 thread_local! {
-    /// Whether this thread gets memory. Without a destructor, so that an allocator may ask.
-    static REFUSED: Cell<bool> = const { Cell::new(false) };
+    /// From how many bytes on this thread gets no memory. Without a destructor, so that an allocator may ask.
+    static REFUSED: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 /// The system's allocator, until it is told to refuse.
@@ -17,7 +19,7 @@ struct Scarce;
 unsafe impl GlobalAlloc for Scarce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's duty is the same, here and below.
-        if REFUSED.get() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
+        if layout.size() >= REFUSED.get() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
@@ -30,13 +32,23 @@ unsafe impl GlobalAlloc for Scarce {
 static SCARCE: Scarce = Scarce;
 
 fn without_memory<R>(act: impl FnOnce() -> R) -> R {
-    REFUSED.set(true);
+    with_less_than(1, act)
+}
+
+fn with_less_than<R>(bytes: usize, act: impl FnOnce() -> R) -> R {
+    REFUSED.set(bytes);
     let done = act();
-    REFUSED.set(false);
+    REFUSED.set(usize::MAX);
     done
 }
 
+/// A pile. What the pool makes once for the process, and once for each thread, is there then: the pool does not do without.
 fn pile() -> Pile {
+    let first = Pile::new().unwrap();
+    for length in [100, 5000, 2 << 20] {
+        first.put(&vec![1; length], 0).unwrap();
+    }
+    first.clear();
     Pile::with_options(PileOptions { shards: Some(1), ..PileOptions::default() }).unwrap()
 }
 
@@ -85,4 +97,106 @@ fn compact_gives_back_what_is_empty_without_memory() {
     pile.validate().unwrap();
     let mut buf = ReadBuf::new();
     assert!(pointers[..100].iter().all(|&pointer| pile.read(pointer, &mut buf).unwrap() == [3; 60]));
+}
+
+#[test]
+fn a_read_without_memory_is_refused_and_the_next_one_works() {
+    let pile = pile();
+    for length in [1, 1000, 5000, 100_000, 1 << 20] {
+        let payload = vec![7; length];
+        let (pointer, mut buf) = (pile.put(&payload, 0).unwrap(), ReadBuf::new());
+        let refused = |error: PileError| match error {
+            PileError::Memory { payload, .. } => assert_eq!(payload, length as u64),
+            other => panic!("{other}"),
+        };
+        without_memory(|| {
+            refused(pile.read(pointer, &mut buf).unwrap_err());
+            assert!(buf.refusal().is_some() && buf.payload().is_empty() && buf.copied(0).is_empty());
+            refused(pile.pop(pointer, &mut buf).unwrap_err());
+            assert!(pile.read_or_find(pointer, &mut buf).is_err());
+            assert!(pile.begins_with(pointer, &payload).unwrap() && !pile.begins_with(pointer, b"8").unwrap());
+        });
+        assert_eq!(pile.read(pointer, &mut buf).unwrap(), payload);
+        assert!(buf.refusal().is_none());
+        // It has the memory now.
+        assert_eq!(without_memory(|| pile.pop(pointer, &mut buf).map(<[u8]>::len)).unwrap(), length);
+    }
+    pile.validate().unwrap();
+}
+
+#[test]
+fn a_long_payload_has_its_beginning_read_and_is_appended_where_there_is_memory() {
+    let (pile, mut buf) = (pile(), ReadBuf::new());
+    let pointer = pile.put(&vec![7; 100_000], 0).unwrap();
+    let Reading::Long(long) = pile.read_or_find(pointer, &mut buf).unwrap() else { panic!("it is long") };
+    let mut copied = Vec::new();
+    assert!(!without_memory(|| long.append(0, 100_000, &mut copied)) && copied.is_empty());
+    assert!(long.append(0, 100_000, &mut copied) && copied == vec![7; 100_000]);
+}
+
+#[test]
+fn pointers_are_listed_without_memory() {
+    let pile = pile();
+    let mut put: Vec<_> = (0..70_000).map(|n| pile.put(&vec![1; n % 1000], 0).unwrap()).collect();
+    put.extend((0..5000).map(|_| pile.put(b"", 0).unwrap()));
+    let mut found = Vec::with_capacity(put.len());
+    without_memory(|| found.extend(pile.pointers()));
+    put.sort_unstable_by_key(|pointer| pointer.to_bits());
+    found.sort_unstable_by_key(|pointer| pointer.to_bits());
+    assert_eq!(found, put);
+}
+
+#[test]
+fn views_are_refused_where_they_cannot_be_noted_and_a_pile_is_cleared_beside_them() {
+    let pile = Arc::new(pile());
+    let lengths = (0..5000).map(|n| [40, 5000][n % 2]).chain([2 << 20; 3]);
+    let pointers: Vec<_> = lengths.map(|length| pile.put(&vec![7; length], 0).unwrap()).collect();
+    let mut views = Vec::with_capacity(pointers.len());
+    let refused = without_memory(|| {
+        pointers.iter().find_map(|&pointer| match pile.view(pointer) {
+            Ok(view) => {
+                views.push(view);
+                None
+            }
+            Err(error) => Some(error),
+        })
+    });
+    assert!(matches!(refused, Some(PileError::Memory { payload: 40, .. })), "{refused:?}");
+    pile.validate().unwrap();
+    views.push(pile.view(pointers[1]).unwrap());
+    without_memory(|| pile.clear());
+    pile.validate().unwrap();
+    assert_eq!((pile.len(), &views[0][..]), (0, &[7; 5000][..]));
+}
+
+#[test]
+fn what_lists_runs_cannot_grow_and_the_run_is_given_back() {
+    let (pile, payload) = (pile(), vec![7; (1 << 20) + 1]);
+    let mut pointers = Vec::with_capacity(200);
+    // What a run itself needs is little.
+    let refused = with_less_than(400, || {
+        loop {
+            match pile.put(&payload, 0) {
+                Ok(pointer) if pointers.len() < pointers.capacity() => pointers.push(pointer),
+                other => return other,
+            }
+        }
+    });
+    assert!(matches!(refused, Err(PileError::Memory { .. })) && pointers.len() > 9, "{refused:?}, {pointers:?}");
+    pile.validate().unwrap();
+    assert_eq!(pile.stats().large_objects, pointers.len() as u64);
+    without_memory(|| {
+        for &pointer in &pointers {
+            pile.remove(pointer).unwrap();
+        }
+    });
+    assert_eq!((pile.len(), pile.stats().used_bytes), (0, 0));
+    pile.put(&payload, 0).unwrap();
+}
+
+#[test]
+fn a_pile_that_there_is_no_memory_for_is_not_made() {
+    let options = PileOptions { shards: Some(16), ..PileOptions::default() };
+    drop(pile());
+    assert!(with_less_than(1000, || Pile::with_options(options)).is_err());
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use gabion_blocks::BlockError;
 use gabion_cache::{Long, PutOptions, PutResult, ReadBuf, Reading, Table, Value};
 use gabion_pile::with_read_buf;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
@@ -135,7 +136,7 @@ impl Inner {
         with_read_buf(|buf| match self.table.get_or_find(key, buf) {
             Some(Reading::Whole(value)) => Ok(Some((self.shared.codec.decode(py, value)?, value.len()))),
             Some(Reading::Long(long)) => self.build_long(py, key, &long),
-            None => Ok(None),
+            None => nothing(py, buf),
         })
     }
 
@@ -157,8 +158,8 @@ impl Inner {
     /// As [`Inner::look`], for a key's bytes.
     pub fn look_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
         with_read_buf(|buf| {
-            let value = self.table.peek(key, buf);
-            value.map(|value| self.shared.codec.decode(py, value)).transpose()
+            let Some(value) = self.table.peek(key, buf) else { return nothing(py, buf) };
+            self.shared.codec.decode(py, value).map(Some)
         })
     }
 
@@ -171,7 +172,7 @@ impl Inner {
                 let seen = table.peek(key, buf);
                 let built = seen.map(|value| codec.decode(py, value)).transpose()?;
                 let mut taken = ReadBuf::new();
-                let Some(value) = table.pop(key, &mut taken) else { return Ok(None) };
+                let Some(value) = table.pop(key, &mut taken) else { return nothing(py, &taken) };
                 if built.is_some() && seen == Some(value) {
                     return Ok(built);
                 }
@@ -251,6 +252,16 @@ impl Inner {
             sweeper::watch(Arc::downgrade(&self.shared.store));
         }
     }
+}
+
+/// What a key without a value gives; an error where there was only no memory to copy its value to.
+#[inline]
+pub(super) fn nothing<T>(py: Python<'_>, buf: &ReadBuf) -> PyResult<Option<T>> {
+    #[cold]
+    fn refused(py: Python<'_>, refusal: BlockError) -> PyErr {
+        own_error(py, |errors| &errors.limit, &format!("no memory to read the key's value into: {refusal}"))
+    }
+    buf.refusal().map_or(Ok(None), |refusal| Err(refused(py, refusal)))
 }
 
 /// The error of a key that has no value.

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use super::flights::{self, CacheLease};
 use super::making::Making;
 use super::shared::{Shared, Store};
-use super::state::{CacheTable, Inner, missing, set_results};
+use super::state::{CacheTable, Inner, missing, nothing, set_results};
 use super::stats::{CacheStats, cache_stats};
 use super::{arguments, key, many, options};
 use crate::codec::Codec;
@@ -187,7 +187,9 @@ impl CacheTable {
             let mut buf = ReadBuf::new();
             for _ in 0..CHANGES {
                 inner.check(py)?;
-                let Some(old) = table.peek(name, &mut buf) else { return Ok(missing) };
+                let Some(old) = table.peek(name, &mut buf) else {
+                    return Ok(nothing(py, &buf)?.unwrap_or(missing));
+                };
                 let (value, length) = (codec.decode(py, old)?, old.len());
                 // SAFETY: attached; both are held over the call; a new reference, or null with an error set.
                 let new = unsafe {

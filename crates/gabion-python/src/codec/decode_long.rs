@@ -84,10 +84,12 @@ fn find(maker: &Maker<'_, '_>, beginning: &[u8]) -> Raise<Option<Leaf>> {
     Ok(None)
 }
 
-/// The payload without its bytes from `from` to `end`, but with its end at `next`; `None` when it changed meanwhile.
+/// The payload without its bytes from `from` to `end`, but with its end at `next`; `None` when it changed meanwhile, or there is no
+/// memory for it.
 fn without(long: &Long<'_>, from: usize, next: usize, end: usize) -> Option<Vec<u8>> {
     let behind = long.len() - end;
-    let mut rest = Vec::with_capacity(next + behind);
+    let mut rest = Vec::new();
+    rest.try_reserve_exact(next + behind).ok()?;
     rest.extend_from_slice(&long.beginning()[..from]);
     rest.resize(next, 0);
     long.append(end, behind, &mut rest).then_some(rest)
