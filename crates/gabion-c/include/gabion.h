@@ -135,9 +135,10 @@ gabion_status gabion_slots_alloc_zeroed(gabion_slots *slots, uint32_t affinity, 
 
 /* Gives an object another size. It may move to *out, with its contents up to the smaller size; the old pointer is gone
  * then. When the call fails, the object is as it was. object may be NULL: then it allocates.
- * affinity must be the object's own; alignment as in gabion_slots_alloc. Up to 1 KiB an object stays where it is as long as
- * its size is served by slots of the same size; a larger one as long as it fits and fills more than half of its room.
- * Constant time, and a copy when it moves.
+ * affinity must be the object's own; alignment as in gabion_slots_alloc. An object stays where it is within a size class of
+ * slots, and within a chunk, or memory of its own, that would not become half empty; a chunk of the same thread grows into
+ * what is free behind it. What is larger and grows by less than half gets room for a quarter more, so that few of many
+ * small steps move it. Constant time, and a copy when it moves.
  * An object that is free already, or none, is refused as by gabion_slots_free. */
 gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void *object, size_t size, size_t alignment,
                                    void **out);

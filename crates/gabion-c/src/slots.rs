@@ -290,40 +290,11 @@ pub unsafe extern "C" fn gabion_slots_realloc(
         let at = match NonNull::new(object.cast::<u8>()) {
             None => slots.alloc(affinity, new)?,
             // SAFETY: the caller's duty.
-            Some(old) => unsafe { resize(slots, affinity, old, new) }?,
+            Some(old) => unsafe { slots.realloc_unsized(affinity, old, new) }?,
         };
         // SAFETY: room for a pointer (caller's duty).
         unsafe { text::write(out, at.as_ptr().cast(), "out") }
     })
-}
-
-/// Callers of C's `realloc` do not tell the old size, so the room that the object has stands for it.
-///
-/// # Safety
-/// `old` is a live object of these slots and this affinity, which nobody else uses.
-unsafe fn resize(slots: &Slots, affinity: Affinity, old: NonNull<u8>, new: Layout) -> Result<NonNull<u8>, Failure> {
-    // Said before anything is done: what is free already must neither stay nor be copied from.
-    // SAFETY: the caller's duty.
-    let room = unsafe { slots.room_of(old) }?;
-    let fits = new.size() <= room && old.addr().get().is_multiple_of(new.align());
-    // What would leave more than half of its room empty moves. So does what is small, unless a slot of just this size would
-    // serve it: `gabion_slots_free_sized` infers from the new size what kind of memory it is, so it has to be of that kind.
-    let stays = fits && new.size() > room / 2 && new.size() > LARGEST_SLOT;
-    // SAFETY: live (caller's duty).
-    if stays || unsafe { slots.is_slot_for(affinity, old, new) } {
-        return Ok(old);
-    }
-    let moved = slots.alloc(affinity, new)?;
-    // SAFETY: both have that much room, and they do not overlap; the old one is the caller's to give up.
-    unsafe {
-        moved.copy_from_nonoverlapping(old, room.min(new.size()));
-        if let Err(error) = slots.free(old) {
-            // It was free already: then nothing has moved.
-            let _ = slots.free(moved);
-            return Err(error.into());
-        }
-    }
-    Ok(moved)
 }
 
 /// Frees an object.

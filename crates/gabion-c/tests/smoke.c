@@ -139,6 +139,33 @@ static void check_realloc(gabion_slots *slots) {
     CHECK(live(slots) == 0);
 }
 
+/* What grows in many small steps is copied by few of them. */
+static void check_growth(gabion_slots *slots) {
+    static const size_t ways[2][3] = {{1100, 1 << 20, 1000}, {2 << 20, 60 << 20, 60000}};
+    size_t way;
+    for (way = 0; way < 2; way++) {
+        const size_t last = ways[way][1], step = ways[way][2];
+        size_t size = ways[way][0], moves = 0;
+        unsigned char *object;
+        void *moved;
+        OK(gabion_slots_alloc(slots, GABION_PHYSICS, size, 0, &moved));
+        object = moved;
+        memset(object, 1, size);
+        while (size + step <= last) {
+            OK(gabion_slots_realloc(slots, GABION_PHYSICS, object, size + step, 0, &moved));
+            moves += moved != object;
+            object = moved;
+            CHECK(object[0] == 1 && object[size - 1] == 1);
+            memset(object + size, 1, step);
+            size += step;
+        }
+        CHECK(moves < 30);
+        OK(gabion_slots_free_sized(slots, GABION_PHYSICS, object, size, 0));
+    }
+    OK(gabion_slots_validate(slots));
+    CHECK(live(slots) == 0);
+}
+
 static void check_wrong_use(gabion_slots *slots) {
     int here = 0;
     uint32_t affinity = 77;
@@ -399,6 +426,7 @@ int main(int count, char **arguments) {
     OK(gabion_slots_new(&slots));
     check_slots(slots);
     check_realloc(slots);
+    check_growth(slots);
     check_wrong_use(slots);
     check_affinities(slots);
     check_threads(slots);

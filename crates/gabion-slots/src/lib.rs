@@ -30,6 +30,7 @@
 //! | `current`, `seat`, `fork` | which arena a thread has; a child with working locks |
 //! | `freeing` | how an object is freed, wherever it belongs |
 //! | `slots` | the calls |
+//! | `resizing` | how an object gets another size |
 //! | `adapters` | the interfaces that Rust programs use already |
 
 mod sync;
@@ -77,6 +78,8 @@ mod fork;
 mod freeing;
 
 mod slots;
+
+mod resizing;
 
 mod adapters;
 

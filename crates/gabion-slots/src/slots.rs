@@ -19,7 +19,7 @@ use crate::shared::Shared;
 use crate::stats::{Report, SlotsStats};
 use crate::sync::Ordering::Relaxed;
 use crate::territory::Area;
-use crate::tier::{MOST_SLOT_BYTES, Tier, class_of, is_small, slot_bytes, tier};
+use crate::tier::{MOST_SLOT_BYTES, Tier, is_small, tier};
 
 /// Memory for objects, packed by kind. See the [crate's documentation](crate). All clones are the same slots.
 ///
@@ -316,54 +316,6 @@ impl Slots {
         unsafe { self.shared.free_as_said(affinity, at, layout) }
     }
 
-    /// Makes an object larger or smaller; it may move. In place where it fits and would not waste half, and where a chunk of
-    /// this thread's has enough free room behind it.
-    ///
-    /// # Safety
-    /// As [`Slots::free_sized`] with `old`. When the result is not an error, `at` is freed.
-    ///
-    /// # Errors
-    /// As [`Slots::alloc`], and [`SlotsError::Free`]; the object is as it was then.
-    pub unsafe fn realloc(
-        &self,
-        affinity: Affinity,
-        at: NonNull<u8>,
-        old: Layout,
-        new: Layout,
-    ) -> Result<NonNull<u8>, SlotsError> {
-        let mask = self.shared.books(affinity).mask.load(Relaxed);
-        // What is free already must neither stay nor be copied from: it may be part of what is allocated next.
-        // SAFETY: the caller's duty.
-        let room = unsafe { self.room_of(at) }?;
-        let (stays, roomy) = match (tier(old, mask), tier(new, mask)) {
-            (Tier::Slot, Tier::Slot) => (room == slot_bytes(class_of(new, mask)), new),
-            (Tier::Chunk { .. }, Tier::Chunk { .. }) if new.size() > room => {
-                let _inside = inside::enter();
-                let grown = seat::with_arena(&self.shared, |mine| {
-                    // SAFETY: the caller's duty; just found to be in use.
-                    unsafe { self.shared.grow_chunk(mine, at, new.size()) }
-                });
-                (grown.unwrap_or(false), new)
-            }
-            (Tier::Chunk { .. }, Tier::Chunk { .. }) => (new.size() >= room / 2, new),
-            (Tier::Large, Tier::Large) => (new.size() <= room && new.size() >= room / 2, headroom(new, room)),
-            _ => (false, new),
-        };
-        if stays && at.addr().get().is_multiple_of(new.align()) {
-            return Ok(at);
-        }
-        let moved = self.alloc(affinity, roomy).or_else(|_| self.alloc(affinity, new))?;
-        // SAFETY: both are allocated with at least so many bytes, and apart.
-        unsafe { moved.copy_from_nonoverlapping(at, old.size().min(new.size()).min(room)) };
-        // SAFETY: the caller's duty.
-        if let Err(error) = unsafe { self.free_sized(affinity, at, old) } {
-            // SAFETY: just allocated, and shown to nobody.
-            let _ = unsafe { self.free_sized(affinity, moved, new) };
-            return Err(error.into());
-        }
-        Ok(moved)
-    }
-
     /// As [`Slots::usable_size`], for whoever wants to know whether something that was handed out and is not freed begins there:
     /// finds what [`Slots::free`] finds, and changes nothing.
     ///
@@ -375,19 +327,6 @@ impl Slots {
     pub unsafe fn room_of(&self, at: NonNull<u8>) -> Result<usize, FreeError> {
         // SAFETY: the caller's duty.
         unsafe { self.shared.room_of(at) }
-    }
-
-    /// Whether `at` is a slot of just the size that [`Slots::alloc`] would serve `layout` with: then it can stay where it is and be
-    /// freed with that layout from now on. For whoever does not know the old one; else there is [`Slots::realloc`].
-    ///
-    /// # Safety
-    /// `at` was allocated from these slots in this affinity, and is not freed.
-    pub unsafe fn is_slot_for(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> bool {
-        let mask = self.shared.books(affinity).mask.load(Relaxed);
-        is_small(layout)
-            && self.shared.territory.is_pages(at.addr().get())
-            // SAFETY: in a block of pages of ours.
-            && usize::from(unsafe { Page::around(at) }.shape().slot) == slot_bytes(class_of(layout, mask))
     }
 
     /// How many bytes may be used from `at` on: at least what was asked for. 0 when it is none of ours.
@@ -491,12 +430,4 @@ impl fmt::Debug for Slots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slots").field("id", &self.id).finish_non_exhaustive()
     }
-}
-
-/// What is asked for when a large object outgrows its room: where it grows by little it is likely to grow again, so it gets a
-/// quarter more, and few of its steps move it.
-fn headroom(new: Layout, room: usize) -> Layout {
-    let by_little = new.size() > room && new.size() - room <= room / 2;
-    let more = Layout::from_size_align(new.size().saturating_add(new.size() / 4), new.align());
-    if by_little { more.unwrap_or(new) } else { new }
 }

@@ -242,7 +242,13 @@ impl Life<'_> {
         object.check(object.layout.size());
         let slots = &self.world.slots[object.which];
         // SAFETY: live, with this layout.
-        match unsafe { slots.realloc(object.affinity, object.at, object.layout, new) } {
+        let resized = unsafe {
+            match self.random.below(2) {
+                0 => slots.realloc(object.affinity, object.at, object.layout, new),
+                _ => slots.realloc_unsized(object.affinity, object.at, new),
+            }
+        };
+        match resized {
             Ok(at) => {
                 object.at = at;
                 object.check(new.size());

@@ -1,9 +1,10 @@
 //! What is said to wrong calls.
 
+use std::alloc::Layout;
 use std::error::Error;
 use std::ptr::NonNull;
 
-use super::{MIB, aligned, freed_elsewhere, give, give_all, layout, on_twin, take};
+use super::{MIB, aligned, freed_elsewhere, give, give_all, layout, on_twin, resize, take};
 use crate::checked::CHECKED;
 use crate::{Affinity, AffinitySettings, FreeError, SlotsError};
 
@@ -27,6 +28,10 @@ fn misplaced_addresses_are_refused() {
         assert_eq!(slots.usable_size(foreign), 0);
         assert!(!slots.owns(foreign.as_ptr()) && !slots.owns(std::ptr::null()) && slots.owns(slot.as_ptr()));
         assert!(slots.realloc(Affinity::NODES, slot.add(8), layout(16), layout(500)).is_err());
+        for (at, error) in [(slot.add(8), FreeError::NotASlot), (foreign, FreeError::Foreign)] {
+            let refused = slots.realloc_unsized(Affinity::NODES, at, layout(500));
+            assert_eq!(refused, Err(SlotsError::Free(error)));
+        }
     }
     give(&slots, slot);
     slots.validate().unwrap();
@@ -154,24 +159,25 @@ fn reallocating_what_is_free_is_refused() {
     let a = Affinity::DATA;
     for size in [0, 1, 24, 1024, 1025, 3000, 100_000, MIB] {
         for new in [size, 1, size + 8, size * 2, 6000, 2 * MIB] {
+            let refused = Err(SlotsError::Free(FreeError::DoubleFree));
             // So that pages and blocks stay.
             let (before, at, behind) = (take(&slots, a, size), take(&slots, a, size), take(&slots, a, size));
             give(&slots, at);
-            // SAFETY: refused; the memory is nobody's.
-            let refused = unsafe { slots.realloc(a, at, layout(size), layout(new)) };
-            assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size} to {new}");
+            for told in [true, false] {
+                assert_eq!(resize(&slots, a, at, (size, new), told), refused, "{size} to {new}");
+            }
             let elsewhere = take(&slots, a, size);
             let (end, thread) = freed_elsewhere(&slots, elsewhere, move |_| {});
-            if CHECKED || size > 1024 {
-                // SAFETY: as above.
-                let refused = unsafe { slots.realloc(a, elsewhere, layout(size), layout(new)) };
-                assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size} to {new}");
+            for told in [true, false] {
+                let found = CHECKED || size > 1024;
+                assert!(!found || resize(&slots, a, elsewhere, (size, new), told) == refused, "{size} to {new}");
             }
             end.send(()).unwrap();
             thread.join().unwrap();
-            // SAFETY: as above; by now it has reached its owner in any build.
-            let refused = unsafe { slots.realloc(a, elsewhere, layout(size), layout(new)) };
-            assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size} to {new}");
+            // By now it has reached its owner in any build.
+            for told in [true, false] {
+                assert_eq!(resize(&slots, a, elsewhere, (size, new), told), refused, "{size} to {new}");
+            }
             give_all(&slots, vec![before, behind]);
             slots.validate().unwrap();
             assert_eq!(slots.stats().total().live_objects, 0);
@@ -187,9 +193,10 @@ fn reallocating_what_this_thread_has_freed_of_another_is_refused() {
         let address = at.as_ptr().expose_provenance();
         let (end, thread) = freed_elsewhere(&slots, at, move |slots| {
             let at = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).unwrap();
-            // SAFETY: refused; the memory is nobody's.
-            let refused = unsafe { slots.realloc(Affinity::DATA, at, layout(size), layout(size)) };
-            assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size}");
+            for told in [true, false] {
+                let refused = resize(slots, Affinity::DATA, at, (size, size), told);
+                assert_eq!(refused, Err(SlotsError::Free(FreeError::DoubleFree)), "{size}");
+            }
         });
         end.send(()).unwrap();
         thread.join().unwrap();
@@ -200,19 +207,70 @@ fn reallocating_what_this_thread_has_freed_of_another_is_refused() {
 fn reallocating_keeps_what_fits() {
     let (slots, _twin) = on_twin();
     let a = Affinity::OBJECTS;
-    let mut at = take(&slots, a, 20);
-    let mut old = layout(20);
-    for size in [24, 23, 100, 104, 2000, 1990, 1200, 900_000, 3 * MIB, 3 * MIB + 1, MIB, 10] {
-        let new = layout(size);
-        // SAFETY: live, with this layout.
-        at = unsafe { slots.realloc(a, at, old, new) }.unwrap();
-        // SAFETY: live, and at least ten bytes long.
-        assert_eq!(unsafe { at.cast::<[u8; 10]>().read() }, [0xA5; 10]);
-        old = new;
-        slots.validate().unwrap();
-        assert_eq!(slots.stats().total().live_objects, 1);
+    for told in [true, false] {
+        let (mut at, mut old) = (take(&slots, a, 20), 20);
+        for new in [24, 23, 100, 104, 2000, 1990, 1200, 900_000, 3 * MIB, 3 * MIB + 1, 7 * MIB / 2, MIB, 10] {
+            let to = resize(&slots, a, at, (old, new), told).unwrap();
+            // SAFETY: live, and at least ten bytes long.
+            assert_eq!(unsafe { to.cast::<[u8; 10]>().read() }, [0xA5; 10]);
+            let stays = [(24, 23), (2000, 1990), (1990, 1200), (3 * MIB + 1, 7 * MIB / 2)].contains(&(old, new));
+            assert!(to == at || !stays, "{old} to {new}");
+            (at, old) = (to, new);
+            slots.validate().unwrap();
+            let stats = slots.stats();
+            assert_eq!((stats.affinities[a.index() as usize].live_objects, stats.total().live_objects), (1, 1));
+        }
+        // SAFETY: live, with this layout: memory of the kind that it leads to.
+        unsafe { slots.free_sized(a, at, layout(old)) }.unwrap();
     }
-    give(&slots, at);
+}
+
+#[test]
+fn what_moves_serves_its_new_layout() {
+    let (slots, _twin) = on_twin();
+    let a = Affinity::OBJECTS;
+    let layouts: Vec<_> = [1, 90, 1024, 1025, 600_000, MIB, MIB + 1, 3 * MIB / 2]
+        .iter()
+        .flat_map(|&size| [1, 16, 2048, MIB].map(|align| Layout::from_size_align(size, align).unwrap()))
+        .collect();
+    for &old in &layouts {
+        for &new in &layouts {
+            let at = slots.alloc(a, old).unwrap();
+            // SAFETY: live, and of this layout; freed with the one that it has then.
+            unsafe {
+                at.write(7);
+                let moved = slots.realloc_unsized(a, at, new).unwrap();
+                assert!(moved.read() == 7 && moved.addr().get().is_multiple_of(new.align()), "{old:?} to {new:?}");
+                assert!(slots.usable_size(moved) >= new.size(), "{old:?} to {new:?}");
+                slots.free_sized(a, moved, new).unwrap();
+            }
+        }
+    }
+    slots.validate().unwrap();
+    assert_eq!(slots.stats().total().live_objects, 0);
+}
+
+#[test]
+fn what_cannot_grow_is_as_it_was() {
+    let (slots, _twin) = on_twin();
+    let tight = slots.affinity("tight", AffinitySettings { max_blocks: Some(1), ..Default::default() }).unwrap();
+    for (size, new) in [(100, 5 * MIB), (3000, 5 * MIB), (3 * MIB, 5 * MIB)] {
+        let at = take(&slots, tight, size);
+        for told in [true, false] {
+            let refused = resize(&slots, tight, at, (size, new), told);
+            assert!(matches!(refused, Err(SlotsError::Budget { .. })), "{refused:?}");
+            // SAFETY: live, and of that size.
+            let kept = unsafe { std::slice::from_raw_parts(at.as_ptr(), size) };
+            assert!(kept.iter().all(|&byte| byte == 0xA5), "{size} bytes");
+            // SAFETY: live; no alignment is that large.
+            let refused = unsafe { slots.realloc_unsized(tight, at, Layout::from_size_align(size, 8 * MIB).unwrap()) };
+            assert_eq!(refused, Err(SlotsError::Alignment { asked: 8 * MIB }));
+            slots.validate().unwrap();
+            assert_eq!(slots.stats().total().live_objects, 1);
+        }
+        give(&slots, at);
+        slots.trim();
+    }
 }
 
 #[test]

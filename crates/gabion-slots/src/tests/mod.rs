@@ -19,7 +19,7 @@ use std::time::Duration;
 use gabion_blocks::os::Twin;
 use gabion_blocks::{Pool, Settings};
 
-use crate::{Affinity, Slots};
+use crate::{Affinity, Slots, SlotsError};
 
 pub(crate) const MIB: usize = 1 << 20;
 
@@ -50,6 +50,19 @@ pub(crate) fn take(slots: &Slots, affinity: Affinity, size: usize) -> NonNull<u8
 pub(crate) fn give(slots: &Slots, at: NonNull<u8>) {
     // SAFETY: the tests free what they took, once.
     unsafe { slots.free(at) }.unwrap();
+}
+
+/// Gives an object another size, and its old one only if `told`.
+pub(crate) fn resize(
+    slots: &Slots,
+    affinity: Affinity,
+    at: NonNull<u8>,
+    sizes: (usize, usize),
+    told: bool,
+) -> Result<NonNull<u8>, SlotsError> {
+    let (old, new) = (layout(sizes.0), layout(sizes.1));
+    // SAFETY: the tests resize what is live and theirs alone; what is not is refused.
+    unsafe { if told { slots.realloc(affinity, at, old, new) } else { slots.realloc_unsized(affinity, at, new) } }
 }
 
 /// Frees all of them.

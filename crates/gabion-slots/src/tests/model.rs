@@ -16,7 +16,7 @@ enum Operation {
     Free { which: usize, sized: bool, elsewhere: bool },
     FreeTwice { which: usize },
     FreeInside { which: usize, offset: usize },
-    Realloc { which: usize, size: usize },
+    Realloc { which: usize, size: usize, sized: bool },
     Release { affinity: u8 },
     Align { affinity: u8, log: u32 },
     Trim,
@@ -45,7 +45,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         }),
         1 => any::<usize>().prop_map(|which| Operation::FreeTwice { which }),
         1 => (any::<usize>(), 1_usize..2000).prop_map(|(which, offset)| Operation::FreeInside { which, offset }),
-        3 => (any::<usize>(), size()).prop_map(|(which, size)| Operation::Realloc { which, size }),
+        3 => (any::<usize>(), size(), any::<bool>()).prop_map(|(which, size, sized)| {
+            Operation::Realloc { which, size, sized }
+        }),
         1 => (0..AFFINITIES, 0_u32..=6).prop_map(|(affinity, log)| Operation::Align { affinity, log }),
         1 => Just(Operation::Trim),
         1 => (0..AFFINITIES).prop_map(|affinity| Operation::Release { affinity }),
@@ -148,7 +150,7 @@ impl Model {
                     assert_eq!(error, FreeError::NotASlot, "{object:?}");
                 }
             }
-            Operation::Realloc { which, size } => self.realloc(which, size),
+            Operation::Realloc { which, size, sized } => self.realloc(which, size, sized),
             Operation::Release { affinity } => {
                 let affinity = Affinity::from_index(affinity);
                 self.live.retain(|_, (_, object)| object.affinity != affinity);
@@ -166,11 +168,18 @@ impl Model {
         }
     }
 
-    fn realloc(&mut self, which: usize, size: usize) {
+    fn realloc(&mut self, which: usize, size: usize, sized: bool) {
         let Some((at, object)) = self.pick(which) else { return };
         let new = aligned(size, object.layout.align());
         // SAFETY: live, with this layout.
-        let moved = unsafe { self.slots.realloc(object.affinity, at, object.layout, new) }.unwrap();
+        let moved = unsafe {
+            if sized {
+                self.slots.realloc(object.affinity, at, object.layout, new)
+            } else {
+                self.slots.realloc_unsized(object.affinity, at, new)
+            }
+        };
+        let moved = moved.unwrap();
         Self::check(moved, object, size.min(object.layout.size()));
         self.live.remove(&at.addr().get());
         self.enter(moved, object.affinity, new);

@@ -5,7 +5,7 @@ use std::thread;
 use gabion_blocks::os::Twin;
 use gabion_blocks::{Pool, Settings};
 
-use super::{MIB, Shared, drop_last, give, give_all, layout, take};
+use super::{MIB, Shared, drop_last, give, give_all, layout, resize, take};
 use crate::{Affinity, Slots};
 
 const A: Affinity = Affinity::OBJECTS;
@@ -97,11 +97,11 @@ fn chunks_and_budgets_outlive_blocks_that_went_back() {
 #[test]
 fn what_grows_in_steps_seldom_moves() {
     let (slots, _twin) = on_warm_twin();
-    for (first, last, step, most) in [(1100, MIB, 1000, 12), (2 * MIB, 60 * MIB, 60_000, 20)] {
+    let ways = [(1100, MIB, 1000, 12), (2 * MIB, 60 * MIB, 60_000, 20)];
+    for ((first, last, step, most), told) in ways.into_iter().flat_map(|way| [(way, true), (way, false)]) {
         let (mut at, mut size, mut moves) = (take(&slots, A, first), first, 0);
         while size < last {
-            // SAFETY: live, of that size, and used by its new address only.
-            let to = unsafe { slots.realloc(A, at, layout(size), layout(size + step)) }.unwrap();
+            let to = resize(&slots, A, at, (size, size + step), told).unwrap();
             // SAFETY: live; as many bytes are of before, all written to.
             let kept = unsafe { to.add(size - 1).read() == 0xA5 && to.read() == 0xA5 };
             assert!(kept, "{size} bytes");
@@ -120,10 +120,15 @@ fn what_grows_in_steps_seldom_moves() {
 
 #[test]
 fn a_chunk_grows_into_free_room_alone() {
+    for told in [true, false] {
+        grow_a_chunk(told);
+    }
+}
+
+fn grow_a_chunk(told: bool) {
     let (slots, _twin) = on_warm_twin();
     let [one, two, three] = [0; 3].map(|_| take(&slots, A, 4000));
-    // SAFETY: live, of that size, and used by their new addresses only.
-    let grown = |at, old, new| unsafe { slots.realloc(A, at, layout(old), layout(new)) }.unwrap();
+    let grown = |at, old, new| resize(&slots, A, at, (old, new), told).unwrap();
     let moved = grown(one, 4000, 6000);
     assert_ne!(moved, one, "a neighbour is in the way");
     let one = take(&slots, A, 4000);
@@ -140,8 +145,7 @@ fn a_chunk_grows_into_free_room_alone() {
     let (others, theirs) = (slots.clone(), Shared(three));
     let gone = thread::spawn(move || {
         let theirs = theirs;
-        // SAFETY: live, and nobody else uses it any more.
-        Shared(unsafe { others.realloc(A, theirs.0, layout(4000), layout(5000)) }.unwrap())
+        Shared(resize(&others, A, theirs.0, (4000, 5000), told).unwrap())
     });
     assert_ne!(gone.join().unwrap(), theirs);
     slots.validate().unwrap();

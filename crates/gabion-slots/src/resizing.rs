@@ -1,0 +1,118 @@
+//! How an object gets another size.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use gabion_blocks::{BLOCK_BYTES, inside};
+
+use crate::affinity::Affinity;
+use crate::error::SlotsError;
+use crate::seat;
+use crate::slots::Slots;
+use crate::sync::Ordering::Relaxed;
+use crate::territory::Area;
+use crate::tier::{Tier, class_of, slot_bytes, tier};
+
+impl Slots {
+    /// Makes an object larger or smaller; it may move. In place where it fits and would not waste half, and where a chunk of
+    /// this thread's has enough free room behind it.
+    ///
+    /// # Safety
+    /// As [`Slots::free_sized`] with `old`. When the result is not an error, `at` is freed.
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`], and [`SlotsError::Free`]; the object is as it was then.
+    pub unsafe fn realloc(
+        &self,
+        affinity: Affinity,
+        at: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<u8>, SlotsError> {
+        // SAFETY: the caller's duty.
+        unsafe { self.resize(affinity, at, Some(old), new) }
+    }
+
+    /// As [`Slots::realloc`], for whoever does not know the old layout, such as callers of C's `realloc`: what is copied when
+    /// the object moves is all of its room, or as much as the new one has.
+    ///
+    /// # Safety
+    /// As [`Slots::free`]; `affinity` is that of the allocation. When the result is not an error, `at` is freed.
+    ///
+    /// # Errors
+    /// As [`Slots::realloc`].
+    pub unsafe fn realloc_unsized(
+        &self,
+        affinity: Affinity,
+        at: NonNull<u8>,
+        new: Layout,
+    ) -> Result<NonNull<u8>, SlotsError> {
+        // SAFETY: the caller's duty.
+        unsafe { self.resize(affinity, at, None, new) }
+    }
+
+    /// What both of them do.
+    ///
+    /// # Safety
+    /// As [`Slots::realloc`] where `old` is told, else as [`Slots::realloc_unsized`].
+    unsafe fn resize(
+        &self,
+        affinity: Affinity,
+        at: NonNull<u8>,
+        old: Option<Layout>,
+        new: Layout,
+    ) -> Result<NonNull<u8>, SlotsError> {
+        let mask = self.shared.books(affinity).mask.load(Relaxed);
+        // What is free already must neither stay nor be copied from: it may be part of what is allocated next.
+        // SAFETY: the caller's duty.
+        let room = unsafe { self.room_of(at) }?;
+        // Whoever frees by the new layout infers from it what kind of memory it is, so what stays has to be of that kind.
+        let (stays, roomy) = match (self.shared.territory.at(at.addr().get()), tier(new, mask)) {
+            _ if !at.addr().get().is_multiple_of(new.align()) => (false, new),
+            (Area::Pages, Tier::Slot) => (room == slot_bytes(class_of(new, mask)), new),
+            (Area::Chunks, Tier::Chunk { .. }) if new.size() > room => {
+                let _inside = inside::enter();
+                let grown = seat::with_arena(&self.shared, |mine| {
+                    // SAFETY: the caller's duty; just found to be in use.
+                    unsafe { self.shared.grow_chunk(mine, at, new.size()) }
+                });
+                (grown.unwrap_or(false), new)
+            }
+            (Area::Chunks, Tier::Chunk { .. }) => (new.size() >= room / 2, new),
+            (Area::Large, Tier::Large) => {
+                // No alignment above a block's is had, even where the address happens to have it.
+                let fits = new.size() <= room && new.align() <= BLOCK_BYTES;
+                (fits && new.size() >= room / 2, headroom(new, room))
+            }
+            _ => (false, new),
+        };
+        if stays {
+            return Ok(at);
+        }
+        let moved = self.alloc(affinity, roomy).or_else(|_| self.alloc(affinity, new))?;
+        let used = old.map_or(room, |old| old.size().min(room));
+        // SAFETY: both have room for so many bytes at least, and they do not overlap.
+        unsafe { moved.copy_from_nonoverlapping(at, used.min(new.size())) };
+        let freed = match old {
+            // SAFETY: the caller's duty.
+            Some(old) => unsafe { self.free_sized(affinity, at, old) },
+            // SAFETY: the caller's duty.
+            None => unsafe { self.free(at) },
+        };
+        if let Err(error) = freed {
+            // Somebody else has freed it: then nothing has moved.
+            // SAFETY: just allocated, and shown to nobody.
+            let _ = unsafe { self.free_sized(affinity, moved, new) };
+            return Err(error.into());
+        }
+        Ok(moved)
+    }
+}
+
+/// What is asked for when a large object outgrows its room: where it grows by little it is likely to grow again, so it gets a
+/// quarter more, and few of its steps move it.
+fn headroom(new: Layout, room: usize) -> Layout {
+    let by_little = new.size() > room && new.size() - room <= room / 2;
+    let more = Layout::from_size_align(new.size().saturating_add(new.size() / 4), new.align());
+    if by_little { more.unwrap_or(new) } else { new }
+}
