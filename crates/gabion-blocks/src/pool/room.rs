@@ -8,7 +8,7 @@ use super::cache::{Cache, MOST_MOVED, Open, Piece};
 use super::cut::Cut;
 use super::policy::{excess, surplus};
 use super::shared::{Arena, Shared, count};
-use super::shelves::SMALLEST_COLD_PIECE;
+use super::shelves::SMALLEST_LARGE_PIECE;
 use super::size::{PIECE_CLASSES, piece_bytes};
 use super::span::{self, Span};
 use crate::BLOCK_BYTES;
@@ -138,11 +138,11 @@ impl Shared {
     /// Gives back the memory of large free pieces in blocks that were not used since tick `before`. Returns bytes.
     pub fn decommit_pieces(&self, before: u64) -> u64 {
         let mut freed = 0;
-        let classes = || (0..PIECE_CLASSES).filter(|&class| piece_bytes(class) >= SMALLEST_COLD_PIECE);
+        let classes = || (0..PIECE_CLASSES).filter(|&class| piece_bytes(class) >= SMALLEST_LARGE_PIECE);
         for (arena, class) in self.arenas().flat_map(|arena| classes().map(move |class| (arena, class))) {
             loop {
                 let mut pieces = [None; MOST_MOVED];
-                let taken = arena.lock().take_cold_pieces(class, before, &mut pieces);
+                let taken = arena.lock().take_warm_large(class, before, &mut pieces);
                 if taken == 0 {
                     break;
                 }

@@ -21,8 +21,8 @@ pub(crate) struct Counts {
     pub pieces_out: u64,
     /// Of these, free pieces that are out only while their memory is given back.
     pub aside: u64,
-    /// Large free pieces whose memory is warm, in cut blocks.
-    pub cold_pieces: u64,
+    /// How many large free pieces there are whose memory is warm, in cut blocks.
+    pub warm_large: u64,
     pub rented: u64,
     pub returned: u64,
     pub stolen: u64,
@@ -46,7 +46,7 @@ impl Counts {
             cut: 0,
             pieces_out: 0,
             aside: 0,
-            cold_pieces: 0,
+            warm_large: 0,
             rented: 0,
             returned: 0,
             stolen: 0,
@@ -83,7 +83,7 @@ impl Counts {
 const UNTOLD: u64 = 1 << 30;
 
 /// Free pieces from this size on are given back alone, while their block stays in use.
-pub(crate) const SMALLEST_COLD_PIECE: usize = 16 << 10;
+pub(crate) const SMALLEST_LARGE_PIECE: usize = 16 << 10;
 
 /// What an arena's lock guards.
 pub(crate) struct Shelves {
@@ -225,13 +225,13 @@ impl Shelves {
         self.cuts[class].push_front(span, shelf);
         self.counts.cut += span.bytes() as u64;
         self.counts.pieces_out += (out * piece_bytes(class)) as u64;
-        self.count_cold(class, 0, warm);
+        self.count_warm_large(class, 0, warm);
     }
 
     /// Keeps count of large pieces that are free and warm: a block had `before`, and has `after` now.
-    fn count_cold(&mut self, class: usize, before: usize, after: usize) {
-        if piece_bytes(class) >= SMALLEST_COLD_PIECE {
-            self.counts.cold_pieces = self.counts.cold_pieces + after as u64 - before as u64;
+    fn count_warm_large(&mut self, class: usize, before: usize, after: usize) {
+        if piece_bytes(class) >= SMALLEST_LARGE_PIECE {
+            self.counts.warm_large = self.counts.warm_large + after as u64 - before as u64;
         }
     }
 
@@ -251,7 +251,7 @@ impl Shelves {
             if cut.free == 0 {
                 self.cuts[class].remove(span, shelf);
             }
-            self.count_cold(class, warm, cut.warm());
+            self.count_warm_large(class, warm, cut.warm());
         }
         self.counts.pieces_out += (taken * piece_bytes(class)) as u64;
         taken
@@ -276,7 +276,7 @@ impl Shelves {
             // Nearly full: the front of the list, so that emptier blocks may become whole again.
             self.cuts[class].push_front(span, shelf);
         }
-        self.count_cold(class, warm, cut.warm());
+        self.count_warm_large(class, warm, cut.warm());
         (cut.free == cut.pieces).then_some(span)
     }
 
@@ -290,7 +290,7 @@ impl Shelves {
         let cut = std::mem::replace(unsafe { span.cut() }, Cut::NONE);
         debug_assert!(cut.free == cut.pieces);
         let class = span.piece_class();
-        self.count_cold(class, cut.warm(), 0);
+        self.count_warm_large(class, cut.warm(), 0);
         span.zero.store(cut.zero == cut.pieces, Ordering::Relaxed);
         span.set_state(Use::Nothing);
         self.cuts[class].remove(span, shelf);
@@ -301,7 +301,7 @@ impl Shelves {
 
     /// Takes free pieces of a class out whose memory is warm and that lie in blocks not used since `before`. They count as
     /// `aside` until they are back.
-    pub fn take_cold_pieces(&mut self, class: usize, before: u64, into: &mut [Option<Piece>]) -> usize {
+    pub fn take_warm_large(&mut self, class: usize, before: u64, into: &mut [Option<Piece>]) -> usize {
         let mut taken = 0;
         let mut next = self.cuts[class].first.get();
         while let Some(span) = next {
@@ -321,7 +321,7 @@ impl Shelves {
             if cut.free == 0 {
                 self.cuts[class].remove(span, shelf);
             }
-            self.count_cold(class, warm, cut.warm());
+            self.count_warm_large(class, warm, cut.warm());
         }
         self.counts.pieces_out += (taken * piece_bytes(class)) as u64;
         self.counts.aside += (taken * piece_bytes(class)) as u64;
@@ -349,7 +349,7 @@ impl Shelves {
 
     /// Checks the cut blocks against the lists by class and the counts.
     fn check_cuts(&self, home: usize) -> Result<(), String> {
-        let (mut bytes, mut out, mut cold, mut with_free, mut listed) = (0, 0, 0, 0, 0);
+        let (mut bytes, mut out, mut warm, mut with_free, mut listed) = (0, 0, 0, 0, 0);
         for (span, cut) in self.cut_blocks() {
             let (class, piece) = (span.piece_class(), piece_bytes(span.piece_class()));
             if span.state() != Use::Cut || span.home() != home || span.class() == NO_CLASS {
@@ -360,7 +360,7 @@ impl Shelves {
             }
             bytes += span.bytes() as u64;
             out += ((cut.pieces - cut.free) * piece) as u64;
-            cold += if piece >= SMALLEST_COLD_PIECE { cut.warm() as u64 } else { 0 };
+            warm += if piece >= SMALLEST_LARGE_PIECE { cut.warm() as u64 } else { 0 };
             with_free += usize::from(cut.free > 0);
         }
         for (class, list) in self.cuts.iter().enumerate() {
@@ -374,9 +374,9 @@ impl Shelves {
             }
         }
         let counts = &self.counts;
-        if (bytes, out, cold) != (counts.cut, counts.pieces_out, counts.cold_pieces) || listed != with_free {
+        if (bytes, out, warm) != (counts.cut, counts.pieces_out, counts.warm_large) || listed != with_free {
             let listed = format!("{listed} of {with_free} listed");
-            return Err(format!("{bytes} bytes cut, {out} out, {cold} cold, {listed}, counted {counts:?}"));
+            return Err(format!("{bytes} bytes cut, {out} out, {warm} large pieces warm, {listed}, counted {counts:?}"));
         }
         Ok(())
     }

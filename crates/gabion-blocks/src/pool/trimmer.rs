@@ -78,7 +78,7 @@ impl Shared {
         let shelves_empty = || {
             self.arenas().all(|arena| {
                 let counts = arena.lock().counts;
-                counts.idle == 0 && counts.emptied == 0 && counts.cold_pieces == 0
+                counts.idle == 0 && counts.emptied == 0 && counts.warm_large == 0
             })
         };
         // Caches are visited only where nothing else keeps the trimmer on duty. And in this order at last: what moves
