@@ -14,8 +14,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::PAGE_BYTES;
 use crate::os::{Os, thread_time};
+use crate::{PAGE_BYTES, SYSTEM_PAGE};
 
 /// A huge page is worth this many times the first touch of the same bytes in small pages. What it saves in address
 /// translation is paid back within a few reads of each object; and on a virtual machine a first touch may be dear
@@ -26,7 +26,6 @@ const WORTH: u32 = 4;
 const REST: u32 = 32;
 const LONGEST_REST: u32 = 1024;
 
-const SMALL_PAGE: usize = 4096;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// The most that one call moves onto huge pages: some 10 ms of copying.
@@ -127,11 +126,11 @@ fn bound(os: &dyn Os) -> Option<Duration> {
         return Some(Duration::from_nanos(bound));
     }
     // No memory to measure with: not now, and nothing is remembered.
-    let base = os.map(PAGE_BYTES, SMALL_PAGE).ok()?;
+    let base = os.map(PAGE_BYTES, SYSTEM_PAGE).ok()?;
     let start = thread_time();
-    for page in 0..PAGE_BYTES / SMALL_PAGE {
+    for page in 0..PAGE_BYTES / SYSTEM_PAGE {
         // SAFETY: inside the mapping just made, which is ours alone and aligned to pages.
-        unsafe { base.add(page * SMALL_PAGE).cast::<AtomicU64>().as_ref() }.store(1, Ordering::Relaxed);
+        unsafe { base.add(page * SYSTEM_PAGE).cast::<AtomicU64>().as_ref() }.store(1, Ordering::Relaxed);
     }
     let took = thread_time().saturating_sub(start);
     // SAFETY: the range of the map above, not used again.

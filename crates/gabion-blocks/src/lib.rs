@@ -79,5 +79,8 @@ pub const PAGE_BYTES: usize = 64 << 10;
 /// A page of the system: what mappings of an exact size are rounded up to.
 pub(crate) const SYSTEM_PAGE: usize = 4096;
 
+/// The largest page that a system has: what is a multiple of it is whole pages of every kernel.
+pub(crate) const LARGEST_SYSTEM_PAGE: usize = 64 << 10;
+
 /// Pages in a block.
 pub const PAGES_PER_BLOCK: usize = BLOCK_BYTES / PAGE_BYTES;

@@ -65,7 +65,7 @@ mod tests {
     fn no_sum_of_pieces_wraps() {
         let bytes = 1_usize << 46;
         // Only where the system promises any address space.
-        let Ok(base) = crate::os::system().map(bytes, 4096) else { return };
+        let Ok(base) = crate::os::system().map(bytes, crate::SYSTEM_PAGE) else { return };
         // SAFETY: mapped, reads as zero, and stays until the pieces were counted.
         let piece = unsafe { std::slice::from_raw_parts(base.as_ptr(), bytes) };
         let mut pieces = vec![piece; (usize::MAX >> 46) + 1];

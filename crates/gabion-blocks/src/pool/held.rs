@@ -9,11 +9,9 @@ use super::seat;
 use super::shared::Shared;
 use super::size::{span_bytes, span_class};
 use super::span::Span;
+use crate::LARGEST_SYSTEM_PAGE;
 use crate::error::BlockError;
 use crate::sync::Ordering;
-
-/// What mappings beyond all classes are rounded up to: a page of every kernel.
-const OS_PAGE: usize = 64 << 10;
 
 /// Memory outside the pool's limits: a block, a run, or memory of an exact size. It goes back to the pool when dropped.
 pub struct Held {
@@ -25,7 +23,8 @@ impl Held {
     /// What memory for `len` bytes takes; the most there is for what is longer than any memory. As much again for what it
     /// returns.
     pub fn bytes_for(len: usize) -> usize {
-        let whole = || len.checked_next_multiple_of(OS_PAGE).unwrap_or(usize::MAX);
+        // Mappings beyond all classes.
+        let whole = || len.checked_next_multiple_of(LARGEST_SYSTEM_PAGE).unwrap_or(usize::MAX);
         span_class(len).map_or_else(whole, span_bytes)
     }
 
@@ -169,6 +168,7 @@ impl std::fmt::Debug for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SYSTEM_PAGE;
     use crate::os::Twin;
     use crate::pool::Settings;
 
@@ -233,9 +233,9 @@ mod tests {
         let twin: &'static Twin = Box::leak(Box::default());
         let pool = Pool::new(twin, Settings::unpooled()).unwrap();
         let machine = pool.shared().machine() as usize;
-        for len in [0, 1, 100, 4096, OS_PAGE + 1, (64 << 30) + 1] {
+        for len in [0, 1, 100, SYSTEM_PAGE, LARGEST_SYSTEM_PAGE + 1, (64 << 30) + 1] {
             let bytes = Held::bytes_for(len);
-            assert!(bytes > 0 && bytes >= len && bytes.is_multiple_of(4096) && Held::bytes_for(bytes) == bytes);
+            assert!(bytes > 0 && bytes >= len && bytes.is_multiple_of(SYSTEM_PAGE) && Held::bytes_for(bytes) == bytes);
             if len > machine {
                 continue;
             }
@@ -244,7 +244,7 @@ mod tests {
             // SAFETY: the last of its bytes, and nobody else has them.
             unsafe { held.base().add(bytes - 1).write(7) };
         }
-        for len in [machine + 1, 1 << 47, isize::MAX as usize + 1, usize::MAX - OS_PAGE, usize::MAX] {
+        for len in [machine + 1, 1 << 47, isize::MAX as usize + 1, usize::MAX - LARGEST_SYSTEM_PAGE, usize::MAX] {
             assert!(matches!(Held::take(&pool, len, false), Err(BlockError::NoMemory { .. })));
         }
         assert_eq!(twin.mapped(), 0);

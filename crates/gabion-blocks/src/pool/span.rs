@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::cut::Cut;
+use crate::SYSTEM_PAGE;
 use crate::inside;
 use crate::os::system;
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
@@ -330,7 +331,7 @@ pub(crate) fn new_record() -> Result<&'static Span, i32> {
             }
         }
         let count = SLAB_BYTES / size_of::<Span>();
-        let at = system().map(SLAB_BYTES, align_of::<Span>().max(4096))?.cast::<Span>();
+        let at = system().map(SLAB_BYTES, align_of::<Span>().max(SYSTEM_PAGE))?.cast::<Span>();
         // SAFETY: fresh memory for `count` aligned records that stays mapped for ever; each is written before the
         // slice is made.
         let slab: &'static [Span] = unsafe {
