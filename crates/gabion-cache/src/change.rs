@@ -318,9 +318,9 @@ impl<'a> Locked<'a> {
         self.with_group(before, partition, |group, links| group.queues.reweigh(links, links.node(id), weight));
         self.relocate(id, place, partition);
         if request.kept.is_some() {
-            self.discard_head(id)
+            self.discard_head(id);
         } else {
-            self.discard(id)
+            self.discard(id);
         }
         self.spared = None;
         if let Some(own) = &request.record.own {

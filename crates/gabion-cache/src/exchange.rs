@@ -6,6 +6,7 @@ use gabion_pile::{ReadBuf, RunIdentity};
 
 use crate::core::Core;
 use crate::entry::{Layout, contents};
+use crate::hash::KeyHash;
 use crate::key::{Image, LONGEST_KEY};
 use crate::locked::Locked;
 use crate::options::PutResult;
@@ -121,19 +122,12 @@ impl Core {
             let refuse = refused || record.is_dropped();
             let mut step =
                 if refuse { Step::Lacks(Lack::Room) } else { locked.put(&request(went.is_some()), effort.sure) };
-            if let (Step::Lacks(lack), None) = (&step, went) {
-                // It may be gone: its place was to be the new one's, or its end has come since it was looked at.
-                let left = locked.shard.find(&mut locked.state, locked.ground, image, hash);
-                if left.is_none() || matches!(lack, Lack::Room) {
-                    // The old value must not be taken for the new one. It also leaves room for another try.
-                    if let Some(id) = left {
-                        locked.remove_entry(id, None);
-                        record.counters.count(Figure::Removed);
-                    }
-                    (went, effort) = (kept, Effort::default());
-                    if !record.is_dropped() {
-                        step = locked.put(&request(true), false);
-                    }
+            if let (Step::Lacks(lack), None) = (&step, went)
+                && Self::takes_leave(&mut locked, record, (image, hash), matches!(lack, Lack::Room))
+            {
+                (went, effort) = (kept, Effort::default());
+                if !record.is_dropped() {
+                    step = locked.put(&request(true), false);
                 }
             }
             self.unlock(locked);
@@ -150,6 +144,21 @@ impl Core {
                 _ => return None,
             }
         }
+    }
+
+    /// Whether the old value is gone, after a put of the new one that found no room: its place was to be the new one's, or its end
+    /// has come since it was looked at. Where there is no other room to hope for (`last`), it goes now.
+    fn takes_leave(locked: &mut Locked<'_>, record: &Record, (image, hash): (&Image<'_>, KeyHash), last: bool) -> bool {
+        let left = locked.shard.find(&mut locked.state, locked.ground, image, hash);
+        if left.is_some() && !last {
+            return false;
+        }
+        // The old value must not be taken for the new one. It also leaves room for another try.
+        if let Some(id) = left {
+            locked.remove_entry(id, None);
+            record.counters.count(Figure::Removed);
+        }
+        true
     }
 
     /// The key's entry, if its value is the one and its time is not over.

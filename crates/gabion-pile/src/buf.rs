@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
-use gabion_blocks::{BlockError, make_room};
+use gabion_blocks::ending::Noted;
+use gabion_blocks::{BlockError, make_room, try_box};
 use gabion_heap::Loc;
 
 use crate::large::ChargedRun;
@@ -214,11 +215,16 @@ impl Default for ReadBuf {
 #[inline]
 pub fn with_read_buf<R>(read: impl FnOnce(&mut ReadBuf) -> R) -> R {
     // Boxed, so that a pointer is all that moves: a processor waits long for words that it has just written in other pieces.
-    thread_local!(static KEPT: Cell<Option<Box<ReadBuf>>> = const { Cell::new(None) });
-    // A thread that ends has no place left.
-    let mut buf = KEPT.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    thread_local! {
+        static KEPT: Cell<Option<Box<ReadBuf>>> = const { Cell::new(None) };
+        static NOTED: Noted = const { Noted::new() };
+    }
+    // A thread that ends has no place left, and one without memory has none yet.
+    let has_place = NOTED.with(Noted::can_be_noted);
+    let kept = if has_place { KEPT.try_with(Cell::take).ok().flatten() } else { None };
+    let Some(mut buf) = kept.or_else(|| try_box(ReadBuf::new()).ok()) else { return read(&mut ReadBuf::new()) };
     let result = read(&mut buf);
-    if buf.capacity() <= ReadBuf::MOST_KEPT {
+    if has_place && buf.capacity() <= ReadBuf::MOST_KEPT {
         buf.let_go();
         let _ = KEPT.try_with(|kept| kept.set(Some(buf)));
     }

@@ -376,7 +376,9 @@ impl Shelves {
         let counts = &self.counts;
         if (bytes, out, warm) != (counts.cut, counts.pieces_out, counts.warm_large) || listed != with_free {
             let listed = format!("{listed} of {with_free} listed");
-            return Err(format!("{bytes} bytes cut, {out} out, {warm} large pieces warm, {listed}, counted {counts:?}"));
+            return Err(format!(
+                "{bytes} bytes cut, {out} out, {warm} large pieces warm, {listed}, counted {counts:?}"
+            ));
         }
         Ok(())
     }
