@@ -19,32 +19,33 @@ pub(crate) fn weight(layout: Layout) -> u64 {
     layout.stored + INDEX_BYTES
 }
 
-/// Priorities that hold entries, by how many groups of entries in all shards do.
+/// Priorities that hold entries, by how many cohorts of entries in all shards do.
 #[derive(Debug)]
-pub(crate) struct Classes {
-    groups: Box<[AtomicU32]>,
+pub(crate) struct Priorities {
+    cohorts: Box<[AtomicU32]>,
     /// Priorities that were ever used, a bit each, so that few of the 256 need to be looked at.
     used: [AtomicU64; 4],
-    /// The lowest class of them.
+    /// The rank of the lowest of them.
     least: AtomicU32,
 }
 
-fn class(priority: i8) -> usize {
+/// How many priorities are lower.
+fn rank(priority: i8) -> usize {
     usize::from(priority.cast_unsigned() ^ 0x80)
 }
 
-impl Default for Classes {
+impl Default for Priorities {
     fn default() -> Self {
-        let groups = (0..256).map(|_| AtomicU32::new(0)).collect();
-        Self { groups, used: std::array::from_fn(|_| AtomicU64::new(0)), least: AtomicU32::new(u32::MAX) }
+        let cohorts = (0..256).map(|_| AtomicU32::new(0)).collect();
+        Self { cohorts, used: std::array::from_fn(|_| AtomicU64::new(0)), least: AtomicU32::new(u32::MAX) }
     }
 }
 
-impl Classes {
+impl Priorities {
     /// The lowest priority that holds entries, up to the given one.
     #[inline]
     pub fn lowest(&self, priority: i8) -> Option<i8> {
-        let last = class(priority);
+        let last = rank(priority);
         for (word, used) in self.used.iter().enumerate().take(last / 64 + 1) {
             // Relaxed throughout: figures that decide where to look; a lock is taken there.
             let mut left = used.load(Relaxed);
@@ -53,7 +54,7 @@ impl Classes {
                 if at > last {
                     return None;
                 }
-                if self.groups[at].load(Relaxed) > 0 {
+                if self.cohorts[at].load(Relaxed) > 0 {
                     return Some((at as u8 ^ 0x80).cast_signed());
                 }
                 left &= left - 1;
@@ -66,25 +67,25 @@ impl Classes {
     #[inline]
     pub fn is_lowest(&self, priority: i8) -> bool {
         // Relaxed: as in `lowest`.
-        self.least.load(Relaxed) >= class(priority) as u32 || self.lowest(priority) == Some(priority)
+        self.least.load(Relaxed) >= rank(priority) as u32 || self.lowest(priority) == Some(priority)
     }
 
-    /// A group got its first entry.
+    /// A cohort got its first entry.
     pub fn come(&self, priority: i8) {
-        let at = class(priority);
-        self.groups[at].fetch_add(1, Relaxed);
+        let at = rank(priority);
+        self.cohorts[at].fetch_add(1, Relaxed);
         self.used[at / 64].fetch_or(1 << (at % 64), Relaxed);
         self.least.fetch_min(at as u32, Relaxed);
     }
 
-    /// A group lost its last entry.
+    /// A cohort lost its last entry.
     pub fn go(&self, priority: i8) {
-        self.groups[class(priority)].fetch_sub(1, Relaxed);
+        self.cohorts[rank(priority)].fetch_sub(1, Relaxed);
     }
 
-    /// How many groups hold entries.
-    pub fn groups(&self) -> u64 {
-        self.groups.iter().map(|groups| u64::from(groups.load(Relaxed))).sum()
+    /// How many cohorts hold entries.
+    pub fn cohorts(&self) -> u64 {
+        self.cohorts.iter().map(|cohorts| u64::from(cohorts.load(Relaxed))).sum()
     }
 }
 
@@ -92,11 +93,11 @@ impl Classes {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub used: Budget,
-    pub classes: Classes,
+    pub priorities: Priorities,
 }
 
 impl Ledger {
     pub fn new(limit: u64) -> Self {
-        Self { used: Budget::new(limit), classes: Classes::default() }
+        Self { used: Budget::new(limit), priorities: Priorities::default() }
     }
 }

@@ -11,7 +11,7 @@ use crate::locked::Locked;
 use crate::pages::Unit;
 use crate::policy::{Id, Nodes, Policy};
 use crate::request::{Lack, Request, Step, When};
-use crate::shard::{State, group_in, partition_of};
+use crate::shard::{State, cohort_in, partition_of};
 use crate::stats::Figure;
 use crate::value::Value;
 
@@ -63,7 +63,7 @@ impl<'a> Locked<'a> {
             self.shard.sketches.note_put(self.state.stash.entries, request.hash.kept(), ahead);
         } else if found.is_none() && self.ground.policy == Policy::S3Fifo && self.take_ghost(request.hash.kept()) {
             let (policy, partition) = (self.ground.policy, request.partition());
-            group_in(&mut self.state.groups, policy, request.priority, partition).queues.know(request.hash.kept());
+            cohort_in(&mut self.state.cohorts, policy, request.priority, partition).queues.know(request.hash.kept());
         }
         if found.is_none() && self.trade(request, segment) {
             return Ok(Step::Inserted);
@@ -119,7 +119,7 @@ impl<'a> Locked<'a> {
             let State { stash, .. } = &*self.state;
             self.shard.segments.cell_of(stash, self.entry(id).kept(), Place::from_bits(id)).hit();
         }
-        self.with_group(about.priority, partition, |group, links| group.queues.touch(links, links.node(id)));
+        self.with_cohort(about.priority, partition, |cohort, links| cohort.queues.touch(links, links.node(id)));
     }
 
     /// The key's entry; one that has expired is removed. And the segment that the key's hash leads to.
@@ -164,11 +164,11 @@ impl<'a> Locked<'a> {
     /// Gives an entry whose payload was replaced the list of its new priority.
     fn settle(&mut self, request: &Request<'_>, id: Id, before: i8, partition: Option<u16>) {
         if before != request.priority {
-            self.with_group(before, partition, |group, links| group.queues.remove(links, links.node(id)));
-            self.with_group(request.priority, partition, |group, links| {
+            self.with_cohort(before, partition, |cohort, links| cohort.queues.remove(links, links.node(id)));
+            self.with_cohort(request.priority, partition, |cohort, links| {
                 let mut node = links.node(id);
                 links.set_hits(&mut node, 0);
-                group.queues.insert(links, node);
+                cohort.queues.insert(links, node);
             });
         }
     }
@@ -249,7 +249,7 @@ impl<'a> Locked<'a> {
                 Err(_) => self.state.shortage.note(stored, freed),
             }
         }
-        let lowest = ground.ledger.classes.lowest(request.priority);
+        let lowest = ground.ledger.priorities.lowest(request.priority);
         // Where the order is exact, nobody goes before his turn.
         if !ground.policy.is_exact() && lowest.is_some_and(|lowest| self.evict_like(request, lowest)) {
             // What lies in pieces is longer than any slot.
@@ -298,7 +298,9 @@ impl<'a> Locked<'a> {
     fn relocate(&mut self, id: Id, to: Place, partition: Option<u16>) {
         let entry = self.entry(id);
         let priority = entry.about().priority;
-        self.with_group(priority, partition, |group, links| group.queues.renumber(links, id, links.node(to.to_bits())));
+        self.with_cohort(priority, partition, |cohort, links| {
+            cohort.queues.renumber(links, id, links.node(to.to_bits()));
+        });
         let place = Place::from_bits(id);
         self.shard.segments.cell_of(&self.state.stash, entry.kept(), place).lead_to(to);
     }
@@ -315,7 +317,7 @@ impl<'a> Locked<'a> {
             self.unhang(id);
         }
         let to = place.to_bits();
-        self.with_group(before, partition, |group, links| group.queues.reweigh(links, links.node(id), weight));
+        self.with_cohort(before, partition, |cohort, links| cohort.queues.reweigh(links, links.node(id), weight));
         self.relocate(id, place, partition);
         if request.kept.is_some() {
             self.discard_head(id);
@@ -338,8 +340,8 @@ impl<'a> Locked<'a> {
         if request.due.is_some() {
             self.hang(id);
         }
-        self.with_group(request.priority, request.partition(), |group, links| {
-            group.queues.insert(links, links.node(id));
+        self.with_cohort(request.priority, request.partition(), |cohort, links| {
+            cohort.queues.insert(links, links.node(id));
         });
         request.record.counters.add_each([(Figure::Came, 1), (Figure::BytesIn, request.weight())]);
         Ok(())

@@ -6,7 +6,7 @@ use crate::ghosts::GHOST_BYTES;
 use crate::locked::Locked;
 use crate::policy::{Id, Nodes};
 use crate::request::{Lack, Request};
-use crate::shard::{Group, Held, Reason, partition_of};
+use crate::shard::{Cohort, Held, Reason, partition_of};
 
 /// Bytes of the largest slot.
 const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
@@ -46,13 +46,14 @@ impl Locked<'_> {
         self.charge_anyhow(request, found, sure)
     }
 
-    /// Evicts one entry where nothing else can be the answer: all entries of the shard are in one group, which has the bytes
+    /// Evicts one entry where nothing else can be the answer: all entries of the shard are in one cohort, which has the bytes
     /// that the put needs, and no priority is lower. False when that is not so.
     #[inline]
     fn swap_out(&mut self, priority: i8, needed: u64) -> bool {
-        let [group] = self.state.groups.as_slice() else { return false };
-        let lowest = group.priority <= priority && self.ground.ledger.classes.lowest(priority) == Some(group.priority);
-        let enough = group.partition.is_none() && group.queues.bytes() >= needed;
+        let [cohort] = self.state.cohorts.as_slice() else { return false };
+        let lowest =
+            cohort.priority <= priority && self.ground.ledger.priorities.lowest(priority) == Some(cohort.priority);
+        let enough = cohort.partition.is_none() && cohort.queues.bytes() >= needed;
         lowest && enough && self.evict_from(0)
     }
 
@@ -98,17 +99,17 @@ impl Locked<'_> {
 
     /// Bytes of the shard's entries up to a priority: of a table with a limit of its own, or of all.
     pub fn evictable(&self, priority: i8, only: Option<u16>) -> u64 {
-        let groups = self.state.groups.iter().filter(|group| group.priority <= priority);
-        groups.filter(|group| only.is_none() || group.partition == only).map(|group| self.bytes_to_go(group)).sum()
+        let cohorts = self.state.cohorts.iter().filter(|cohort| cohort.priority <= priority);
+        cohorts.filter(|cohort| only.is_none() || cohort.partition == only).map(|cohort| self.bytes_to_go(cohort)).sum()
     }
 
-    /// Bytes of a group's entries, except for the one that is spared.
+    /// Bytes of a cohort's entries, except for the one that is spared.
     #[inline]
-    fn bytes_to_go(&self, group: &Group) -> u64 {
-        let Some(id) = self.spared else { return group.queues.bytes() };
-        let of_group = (self.entry(id).about().priority, partition_of(self.ground, id));
-        let spared = of_group == (group.priority, group.partition);
-        group.queues.bytes() - if spared { self.weight(id) } else { 0 }
+    fn bytes_to_go(&self, cohort: &Cohort) -> u64 {
+        let Some(id) = self.spared else { return cohort.queues.bytes() };
+        let of_cohort = (self.entry(id).about().priority, partition_of(self.ground, id));
+        let spared = of_cohort == (cohort.priority, cohort.partition);
+        cohort.queues.bytes() - if spared { self.weight(id) } else { 0 }
     }
 
     /// Takes bytes that this shard has charged, or that nobody has.
@@ -152,7 +153,7 @@ impl Locked<'_> {
         let own = request.record.own.as_ref().filter(|_| table_only);
         let ledger: &Ledger = own.unwrap_or(&self.ground.ledger);
         let only = table_only.then_some(request.record.id);
-        let lowest = ledger.classes.lowest(request.priority);
+        let lowest = ledger.priorities.lowest(request.priority);
         if lowest.is_some_and(|priority| self.evict(priority, only)) || !table_only && self.forget() {
             return Ok(());
         }
@@ -196,32 +197,32 @@ impl Locked<'_> {
         self.earn(forgotten * GHOST_BYTES);
     }
 
-    /// Evicts one entry of a priority: of a table with a limit of its own, or of whichever group has most. False when
+    /// Evicts one entry of a priority: of a table with a limit of its own, or of whichever cohort has most. False when
     /// there is none here.
     pub fn evict(&mut self, priority: i8, only: Option<u16>) -> bool {
-        // Nearly always there is one group.
-        let found = match self.state.groups.as_slice() {
-            [group] if group.priority == priority && (only.is_none() || group.partition == only) => Some(0),
+        // Nearly always there is one cohort.
+        let found = match self.state.cohorts.as_slice() {
+            [cohort] if cohort.priority == priority && (only.is_none() || cohort.partition == only) => Some(0),
             _ => self.fullest(priority, only),
         };
         found.is_some_and(|at| self.evict_from(at))
     }
 
-    /// Evicts one entry of the group that stands at `at`.
+    /// Evicts one entry of the cohort that stands at `at`.
     #[inline(never)]
     fn evict_from(&mut self, at: usize) -> bool {
         let state = &*self.state;
         // The number of shards is a power of two.
         let share = |limit: u64| limit >> self.ground.shards.trailing_zeros();
         let all = share(self.ground.ledger.used.limit()).saturating_sub(self.ghost_bytes());
-        let capacity = match state.groups[at].partition {
+        let capacity = match state.cohorts[at].partition {
             Some(table) => state.records[table as usize].own.as_ref().map_or(0, |own| share(own.used.limit())),
             None => all,
         };
-        let evicted = self.with_group_at(at, |group, links| {
-            let node = group.queues.evict(links, capacity)?;
+        let evicted = self.with_cohort_at(at, |cohort, links| {
+            let node = cohort.queues.evict(links, capacity)?;
             // All tables and priorities have their ghosts in one queue.
-            let most = group.queues.ghosts(links.queue(node), all);
+            let most = cohort.queues.ghosts(links.queue(node), all);
             Some((node, most.map(|most| (links.hash(node), links.weight(node), most))))
         });
         let Some((node, ghost)) = evicted else { return false };
@@ -232,13 +233,13 @@ impl Locked<'_> {
         true
     }
 
-    /// The group of a priority that has most to give: of a table with a limit of its own, or of all.
+    /// The cohort of a priority that has most to give: of a table with a limit of its own, or of all.
     #[cold]
     fn fullest(&self, priority: i8, only: Option<u16>) -> Option<usize> {
         let (mut most, mut found) = (0, None);
-        for (at, group) in self.state.groups.iter().enumerate() {
-            if group.priority == priority && (only.is_none() || group.partition == only) {
-                let bytes = self.bytes_to_go(group);
+        for (at, cohort) in self.state.cohorts.iter().enumerate() {
+            if cohort.priority == priority && (only.is_none() || cohort.partition == only) {
+                let bytes = self.bytes_to_go(cohort);
                 if bytes > 0 && bytes >= most {
                     (most, found) = (bytes, Some(at));
                 }
@@ -249,14 +250,14 @@ impl Locked<'_> {
 
     /// Evicts one entry of a priority whose place in the pile is of the kind that the put needs, if one is about to go.
     pub fn evict_like(&mut self, request: &Request<'_>, priority: i8) -> bool {
-        let has = |group: &Group| group.priority == priority && group.queues.bytes() > 0;
-        (0..self.state.groups.len()).any(|at| has(&self.state.groups[at]) && self.evict_like_from(at, request))
+        let has = |cohort: &Cohort| cohort.priority == priority && cohort.queues.bytes() > 0;
+        (0..self.state.cohorts.len()).any(|at| has(&self.state.cohorts[at]) && self.evict_like_from(at, request))
     }
 
     #[inline]
     fn evict_like_from(&mut self, at: usize, request: &Request<'_>) -> bool {
         let fits = |node: Held<'_>, _| makes_place_for(node.entry, request);
-        let found = self.with_group_at(at, |group, links| group.queues.evict_like(links, fits));
+        let found = self.with_cohort_at(at, |cohort, links| cohort.queues.evict_like(links, fits));
         let Some(node) = found else { return false };
         self.let_go(node, Some(Reason::Evicted));
         true

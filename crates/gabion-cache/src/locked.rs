@@ -8,7 +8,7 @@ use gabion_pile::{Place, Pointer, ReadBuf};
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
 use crate::policy::{Id, Policy};
-use crate::shard::{Gone, Ground, Group, Held, Links, Reason, Shard, State, group_at, partition_of};
+use crate::shard::{Cohort, Gone, Ground, Held, Links, Reason, Shard, State, cohort_at, partition_of};
 use crate::stats::Figure;
 use crate::wheel::{Due, Hooks, Wheel};
 
@@ -48,36 +48,36 @@ impl<'a> Locked<'a> {
         self.entry(id).stored() + INDEX_BYTES
     }
 
-    /// Has a policy do something to the lists of an entry's group.
+    /// Has a policy do something to the lists of an entry's cohort.
     #[inline]
-    pub fn with_group<R>(
+    pub fn with_cohort<R>(
         &mut self,
         priority: i8,
         partition: Option<u16>,
-        act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R,
+        act: impl FnOnce(&mut Cohort, &mut Links<'a, '_>) -> R,
     ) -> R {
-        let at = group_at(&mut self.state.groups, self.ground.policy, priority, partition);
-        self.with_group_at(at, act)
+        let at = cohort_at(&mut self.state.cohorts, self.ground.policy, priority, partition);
+        self.with_cohort_at(at, act)
     }
 
-    /// As [`Locked::with_group`], for the group that stands at `at`.
+    /// As [`Locked::with_cohort`], for the cohort that stands at `at`.
     #[inline]
-    pub fn with_group_at<R>(&mut self, at: usize, act: impl FnOnce(&mut Group, &mut Links<'a, '_>) -> R) -> R {
-        let State { groups, stash, records, .. } = &mut *self.state;
-        let group = &mut groups[at];
-        let before = group.queues.is_empty();
-        let result = act(group, &mut Links::with(self.shard, self.ground, stash).sparing(self.spared));
-        let after = group.queues.is_empty();
+    pub fn with_cohort_at<R>(&mut self, at: usize, act: impl FnOnce(&mut Cohort, &mut Links<'a, '_>) -> R) -> R {
+        let State { cohorts, stash, records, .. } = &mut *self.state;
+        let cohort = &mut cohorts[at];
+        let before = cohort.queues.is_empty();
+        let result = act(cohort, &mut Links::with(self.shard, self.ground, stash).sparing(self.spared));
+        let after = cohort.queues.is_empty();
         if before != after {
-            let (priority, partition) = (group.priority, group.partition);
+            let (priority, partition) = (cohort.priority, cohort.partition);
             let own = partition.and_then(|table| records[usize::from(table)].own.as_ref());
             for ledger in own.into_iter().chain([&self.ground.ledger]) {
-                if after { ledger.classes.go(priority) } else { ledger.classes.come(priority) }
+                if after { ledger.priorities.go(priority) } else { ledger.priorities.come(priority) }
             }
-            // One group is quick to choose from, so those that are no more do not count among several. Where ghosts are
-            // remembered, a group without entries may know of a key that had one.
+            // One cohort is quick to choose from, so those that are no more do not count among several. Where ghosts are
+            // remembered, a cohort without entries may know of a key that had one.
             if after && self.ground.policy != Policy::S3Fifo {
-                groups.remove(at);
+                cohorts.remove(at);
             }
         }
         result
@@ -129,19 +129,19 @@ impl<'a> Locked<'a> {
     pub fn remove_entry(&mut self, id: Id, reason: Option<Reason>) {
         let (about, partition) = (self.entry(id).about(), partition_of(self.ground, id));
         let node = Held::new(&self.ground.pile, id);
-        self.with_group(about.priority, partition, |group, links| group.queues.remove(links, node));
+        self.with_cohort(about.priority, partition, |cohort, links| cohort.queues.remove(links, node));
         self.let_go(node, reason);
     }
 
     /// Forgets all entries of the shard; what they took in the pile, and what they are charged, is the caller's to give back.
     pub fn forget_all(&mut self) {
-        let State { stash, wheel, groups, records, .. } = &mut *self.state;
+        let State { stash, wheel, cohorts, records, .. } = &mut *self.state;
         self.shard.segments.clear(stash);
         self.shard.sketches.clear();
         wheel.take_all();
-        for group in groups.drain(..).filter(|group| !group.queues.is_empty()) {
-            let own = group.partition.and_then(|table| records[usize::from(table)].own.as_ref());
-            own.into_iter().chain([&self.ground.ledger]).for_each(|ledger| ledger.classes.go(group.priority));
+        for cohort in cohorts.drain(..).filter(|cohort| !cohort.queues.is_empty()) {
+            let own = cohort.partition.and_then(|table| records[usize::from(table)].own.as_ref());
+            own.into_iter().chain([&self.ground.ledger]).for_each(|ledger| ledger.priorities.go(cohort.priority));
         }
     }
 

@@ -9,7 +9,7 @@ use crate::key::Image;
 use crate::policy::{Nodes, Policy};
 use crate::read::{Changed, Found, read_at, read_brief};
 use crate::segments::Glimpse;
-use crate::shard::{Ground, Links, Shard, State, group_in, partition_of};
+use crate::shard::{Ground, Links, Shard, State, cohort_in, partition_of};
 use crate::wheel::Due;
 
 /// A key that is looked for.
@@ -215,10 +215,10 @@ impl Shard {
     fn move_up_locked(&self, ground: &Ground, state: &mut State, place: Place) {
         let id = place.to_bits();
         let (about, partition) = (Entry::at(&ground.pile, id).about(), partition_of(ground, id));
-        let State { groups, stash, .. } = state;
+        let State { cohorts, stash, .. } = state;
         let mut links = Links::with(self, ground, stash);
         let node = links.node(id);
-        group_in(groups, ground.policy, about.priority, partition).queues.touch(&mut links, node);
+        cohort_in(cohorts, ground.policy, about.priority, partition).queues.touch(&mut links, node);
     }
 }
 

@@ -149,7 +149,7 @@ impl Core {
     fn evict_some(&self, own: usize, request: &Request<'_>, effort: &mut Effort) {
         let (count, priority) = (self.shard_count(), request.priority);
         for shard in (0..count).map(|step| (own + step) % count) {
-            let Some(lowest) = self.ledger().classes.lowest(priority) else { return };
+            let Some(lowest) = self.ledger().priorities.lowest(priority) else { return };
             let mut locked = self.lock(shard);
             if shard == own {
                 locked.spare(request);

@@ -71,9 +71,9 @@ pub(crate) struct Shard {
 pub(crate) struct Aligned<T>(pub T);
 
 /// Entries of one priority that are evicted together.
-pub(crate) struct Group {
+pub(crate) struct Cohort {
     pub priority: i8,
-    /// The table, if it has a limit of its own; otherwise the group is of all tables without.
+    /// The table, if it has a limit of its own; otherwise the cohort is of all tables without.
     pub partition: Option<u16>,
     pub queues: Queues,
 }
@@ -115,7 +115,7 @@ impl Purposes {
     }
 }
 
-/// What the lock guards. The entries of all groups are the entries of the stash and the segments, each once.
+/// What the lock guards. The entries of all cohorts are the entries of the stash and the segments, each once.
 #[derive(Default)]
 pub(crate) struct State {
     pub stash: Stash,
@@ -125,7 +125,7 @@ pub(crate) struct State {
     pub shortage: Shortage,
     pub leases: Leases,
     /// Lowest priority first.
-    pub groups: Vec<Group>,
+    pub cohorts: Vec<Cohort>,
     pub records: Vec<Arc<Record>>,
     /// Entries that left since the lock was taken, when somebody listens.
     pub gone: Vec<Gone>,
@@ -201,34 +201,39 @@ fn has_rest_of(ground: &Ground, entry: Entry<'_>, image: &Image<'_>) -> bool {
     ground.pile.begins_with(pointer, image.key).is_ok_and(|own| own)
 }
 
-/// Which group of entries one is evicted with: its table's own, or the one of all tables without a limit.
+/// Which cohort of entries one is evicted with: its table's own, or the one of all tables without a limit.
 #[inline]
 pub(crate) fn partition_of(ground: &Ground, id: Id) -> Option<u16> {
     let entry = Entry::at(&ground.pile, id);
     entry.about().own.then(|| entry.prefix().1)
 }
 
-/// Where the group of a priority and partition stands, made when it is not there.
+/// Where the cohort of a priority and partition stands, made when it is not there.
 #[inline]
-pub(crate) fn group_at(groups: &mut Vec<Group>, policy: Policy, priority: i8, partition: Option<u16>) -> usize {
-    // Nearly always there is one group.
-    if let [group] = groups.as_slice()
-        && (group.priority, group.partition) == (priority, partition)
+pub(crate) fn cohort_at(cohorts: &mut Vec<Cohort>, policy: Policy, priority: i8, partition: Option<u16>) -> usize {
+    // Nearly always there is one cohort.
+    if let [cohort] = cohorts.as_slice()
+        && (cohort.priority, cohort.partition) == (priority, partition)
     {
         return 0;
     }
-    let place = |group: &Group| (group.priority, group.partition).cmp(&(priority, partition));
-    groups.binary_search_by(place).unwrap_or_else(|at| {
-        groups.insert(at, Group { priority, partition, queues: Queues::new(policy) });
+    let place = |cohort: &Cohort| (cohort.priority, cohort.partition).cmp(&(priority, partition));
+    cohorts.binary_search_by(place).unwrap_or_else(|at| {
+        cohorts.insert(at, Cohort { priority, partition, queues: Queues::new(policy) });
         at
     })
 }
 
-/// The group of a priority and partition, made when it is not there.
+/// The cohort of a priority and partition, made when it is not there.
 #[inline]
-pub(crate) fn group_in(groups: &mut Vec<Group>, policy: Policy, priority: i8, partition: Option<u16>) -> &mut Group {
-    let at = group_at(groups, policy, priority, partition);
-    &mut groups[at]
+pub(crate) fn cohort_in(
+    cohorts: &mut Vec<Cohort>,
+    policy: Policy,
+    priority: i8,
+    partition: Option<u16>,
+) -> &mut Cohort {
+    let at = cohort_at(cohorts, policy, priority, partition);
+    &mut cohorts[at]
 }
 
 /// The entries as the policies and the wheel see them. Under the lock.

@@ -26,9 +26,9 @@ pub(crate) struct Sketches {
     /// How many there are: [`Parts`].
     parts: AtomicU64,
     /// How often each sketch was halved.
-    epochs: Box<[AtomicU32]>,
+    eras: Box<[AtomicU32]>,
     /// How often all sketches of the shard were to be halved.
-    epoch: AtomicU32,
+    era: AtomicU32,
     /// Keys noted since.
     noted: AtomicU64,
     /// The latest hit, which is noted when the next one comes: 0, or what is kept of the hash and [`WAITS`].
@@ -54,10 +54,10 @@ impl Sketches {
     /// That there is no memory for the tables.
     pub fn new(pages: &Arc<Pages>, most_entries: u64) -> Result<Self, BlockError> {
         let strip = Strip::new(pages, (most_entries / (FULL / 3) + 2).min(1 << SEGMENT_BITS) as usize)?;
-        let epochs = zero_counts(strip.most())?;
+        let eras = zero_counts(strip.most())?;
         let zero = || AtomicU64::new(0);
         let (parts, noted, late, least, most) = (zero(), zero(), zero(), zero(), zero());
-        Ok(Self { strip, parts, epochs, epoch: AtomicU32::new(0), noted, late, least, most })
+        Ok(Self { strip, parts, eras, era: AtomicU32::new(0), noted, late, least, most })
     }
 
     /// Bytes of all sketches.
@@ -67,7 +67,7 @@ impl Sketches {
 
     /// Bytes of the tables that lead to the sketches.
     pub fn table_bytes(&self) -> u64 {
-        self.strip.table_bytes() + size_of_val(&*self.epochs) as u64
+        self.strip.table_bytes() + size_of_val(&*self.eras) as u64
     }
 
     #[inline]
@@ -85,7 +85,7 @@ impl Sketches {
     /// Changes when all counts are halved.
     #[inline]
     pub fn era(&self) -> u32 {
-        self.epoch.load(Relaxed)
+        self.era.load(Relaxed)
     }
 
     /// Asks for a key's counters ahead of their use.
@@ -141,7 +141,7 @@ impl Sketches {
     pub fn frequency(&self, kept: u64) -> u8 {
         let index = self.index(kept);
         let Some(words) = self.strip.get(index) else { return 0 };
-        let behind = self.epoch.load(Relaxed).wrapping_sub(self.epochs[index].load(Relaxed));
+        let behind = self.era.load(Relaxed).wrapping_sub(self.eras[index].load(Relaxed));
         sketch::estimate(words, kept) >> behind.min(7)
     }
 
@@ -152,7 +152,7 @@ impl Sketches {
         let noted = self.noted.load(Relaxed);
         if noted >= SAMPLE * entries.max(64) {
             self.noted.store(noted / 2, Relaxed);
-            self.epoch.store(self.epoch.load(Relaxed).wrapping_add(1), Relaxed);
+            self.era.store(self.era.load(Relaxed).wrapping_add(1), Relaxed);
         }
         let count = self.parts().count();
         if count == 0 || entries > self.most.load(Relaxed) || entries < self.least.load(Relaxed) {
@@ -168,12 +168,12 @@ impl Sketches {
     /// Brings a sketch up to date.
     #[inline(always)]
     fn age(&self, index: usize) {
-        let (now, then) = (self.epoch.load(Relaxed), self.epochs[index].load(Relaxed));
+        let (now, then) = (self.era.load(Relaxed), self.eras[index].load(Relaxed));
         if now != then
             && let Some(words) = self.strip.get(index)
         {
             sketch::halve(words, now.wrapping_sub(then));
-            self.epochs[index].store(now, Relaxed);
+            self.eras[index].store(now, Relaxed);
         }
     }
 
@@ -225,7 +225,7 @@ impl Sketches {
             if self.strip.put(count as usize, copy).is_err() {
                 return count;
             }
-            self.epochs[count as usize].store(self.epoch.load(Relaxed), Relaxed);
+            self.eras[count as usize].store(self.era.load(Relaxed), Relaxed);
             return count + 1;
         }
         let (last, into) = (count as usize - 1, partner(count - 1) as usize);

@@ -41,12 +41,12 @@ impl<'a> Locked<'a> {
             self.let_it_go(at, request, node);
             return false;
         }
-        let State { stash, groups, records, .. } = &mut *self.state;
+        let State { stash, cohorts, records, .. } = &mut *self.state;
         // A reader who comes between finds another key there, and so nothing.
         self.shard.segments.exchange(stash, spot, segment, request.hash.kept(), place);
         let weight = request.weight();
         let mut links = Links::with(self.shard, self.ground, stash);
-        groups[at].queues.insert_weighed(&mut links, node.anew(), weight);
+        cohorts[at].queues.insert_weighed(&mut links, node.anew(), weight);
         let came = [(Figure::Came, 1), (Figure::BytesIn, weight)];
         let went = [(Figure::Went, 1), (Figure::BytesOut, weight), (Figure::Evicted, 1)];
         if table == request.record.id {
@@ -58,7 +58,7 @@ impl<'a> Locked<'a> {
         true
     }
 
-    /// Where the group stands that one of has to go for the put, if that is the put's own: of a table with a limit of its own
+    /// Where the cohort stands that one of has to go for the put, if that is the put's own: of a table with a limit of its own
     /// that is short of bytes, or the only one that there is. And whether it is pages that are short, not bytes.
     #[inline(always)]
     fn market(&mut self, request: &Request<'_>) -> Option<(usize, bool)> {
@@ -66,15 +66,15 @@ impl<'a> Locked<'a> {
         // While the index is to grow, or there is room, nobody is in a hurry.
         let settled = !Segments::is_growing(&self.state.stash);
         if let Some(own) = &request.record.own {
-            let needs = own.used.used() + weight > own.used.limit() && own.classes.is_lowest(request.priority);
-            let group = (request.priority, request.partition());
-            let mut groups = self.state.groups.iter();
-            let at = groups.position(|at| (at.priority, at.partition) == group).filter(|_| needs && settled)?;
+            let needs = own.used.used() + weight > own.used.limit() && own.priorities.is_lowest(request.priority);
+            let cohort = (request.priority, request.partition());
+            let mut cohorts = self.state.cohorts.iter();
+            let at = cohorts.position(|at| (at.priority, at.partition) == cohort).filter(|_| needs && settled)?;
             return Some((at, false));
         }
-        let [group] = self.state.groups.as_slice() else { return None };
-        let alone = group.partition.is_none() && group.priority == request.priority;
-        if !alone || !self.ground.ledger.classes.is_lowest(request.priority) {
+        let [cohort] = self.state.cohorts.as_slice() else { return None };
+        let alone = cohort.partition.is_none() && cohort.priority == request.priority;
+        if !alone || !self.ground.ledger.priorities.is_lowest(request.priority) {
             return None;
         }
         let short = self.lacks_room(request.layout.stored);
@@ -96,23 +96,23 @@ impl<'a> Locked<'a> {
         weight <= self.state.credit || used.used() + (weight - self.state.credit) <= used.limit()
     }
 
-    /// Has a group's policy let go of an entry: of one whose slot the put could have, where there is no other; of any, where
+    /// Has a cohort's policy let go of an entry: of one whose slot the put could have, where there is no other; of any, where
     /// it is bytes that are short.
     #[inline(always)]
     fn who_goes(&mut self, at: usize, request: &Request<'_>, short: bool) -> Option<Held<'a>> {
-        let State { stash, groups, .. } = &mut *self.state;
+        let State { stash, cohorts, .. } = &mut *self.state;
         let mut links = Links::with(self.shard, self.ground, stash);
         let fits = |node: Held<'_>, weight| !short || weight == request.weight() && node.entry.rest().is_none();
-        groups[at].queues.evict_like(&mut links, fits)
+        cohorts[at].queues.evict_like(&mut links, fits)
     }
 
-    /// Removes an entry that the policy of the put's group has let go of.
+    /// Removes an entry that the policy of the put's cohort has let go of.
     #[cold]
     fn let_it_go(&mut self, at: usize, request: &Request<'_>, node: Held<'a>) {
-        let group = &self.state.groups[at];
-        if group.queues.is_empty() {
+        let cohort = &self.state.cohorts[at];
+        if cohort.queues.is_empty() {
             for ledger in request.record.own.iter().chain([&self.ground.ledger]) {
-                ledger.classes.go(group.priority);
+                ledger.priorities.go(cohort.priority);
             }
         }
         self.let_go(node, Some(Reason::Evicted));

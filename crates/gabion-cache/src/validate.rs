@@ -25,15 +25,15 @@ pub(crate) fn validate(core: &Core) -> Result<(), String> {
     for (shard, state) in shards.iter().zip(&states) {
         check_shard(ground, shard, state, &mut sum)?;
     }
-    let Sum { bytes, credit, ghosts, entries, objects, groups } = sum;
+    let Sum { bytes, credit, ghosts, entries, objects, cohorts } = sum;
     ground.pile.validate().map_err(|wrong| wrong.to_string())?;
     ensure(ground.pile.len() == objects, || format!("{} payloads, {objects} expected", ground.pile.len()))?;
     let used = ground.ledger.used.used();
     let charged = || format!("{used} bytes charged, entries weigh {bytes}, ghosts {ghosts}, {credit} in hand");
     ensure(used == bytes + credit + ghosts, charged)?;
     ensure(used <= core.limit(), || format!("{used} bytes of {} used", core.limit()))?;
-    let counted = ground.ledger.classes.groups();
-    ensure(counted == groups, || format!("{counted} groups counted, {groups} have entries"))?;
+    let counted = ground.ledger.priorities.cohorts();
+    ensure(counted == cohorts, || format!("{counted} cohorts counted, {cohorts} have entries"))?;
     let records = core.records();
     let sum = |figure: fn(&crate::stats::CacheStats) -> u64| -> u64 {
         records.iter().map(|record| figure(&record.stats(0))).sum()
@@ -60,8 +60,8 @@ struct Sum {
     entries: u64,
     /// Objects in the pile.
     objects: u64,
-    /// Groups with entries.
-    groups: u64,
+    /// Cohorts with entries.
+    cohorts: u64,
 }
 
 fn check_shard(ground: &Ground, shard: &Shard, state: &State, sum: &mut Sum) -> Result<(), String> {
@@ -74,12 +74,12 @@ fn check_shard(ground: &Ground, shard: &Shard, state: &State, sum: &mut Sum) -> 
         ensure(live.insert(place.to_bits()), || format!("two cells lead to {place:?}"))
     })?;
     let mut listed = HashSet::new();
-    for group in &state.groups {
-        sum.groups += u64::from(group.queues.bytes() > 0);
-        for id in group.queues.validate(&links)? {
+    for cohort in &state.cohorts {
+        sum.cohorts += u64::from(cohort.queues.bytes() > 0);
+        for id in cohort.queues.validate(&links)? {
             let partition = partition_of(ground, id);
-            let fits = (Entry::at(&ground.pile, id).about().priority, partition) == (group.priority, group.partition);
-            ensure(fits && listed.insert(id), || format!("entry {id} is in a wrong group"))?;
+            let fits = (Entry::at(&ground.pile, id).about().priority, partition) == (cohort.priority, cohort.partition);
+            ensure(fits && listed.insert(id), || format!("entry {id} is in a wrong cohort"))?;
         }
     }
     ensure(listed == live, || "the policies' entries are not the segments'".to_owned())?;

@@ -154,8 +154,8 @@ fn there_may_be_as_many_tables_as_there_are_numbers() {
     }
     assert!(cache.table("one more", TableOptions::default()).is_none());
     // The handles of dropped ones keep their numbers, and the name is another's.
-    for at in 0..100 {
-        assert!(cache.drop_table(&names[at]) && !cache.drop_table(&names[at]));
+    for name in &names[..100] {
+        assert!(cache.drop_table(name) && !cache.drop_table(name));
     }
     assert!(cache.table(&names[7], TableOptions::default()).is_none());
     tables[50] = None;

@@ -17,9 +17,9 @@ pub enum Kind {
     Chunks,
 }
 
-/// `epoch (32 bits) | class (8) | kind (2)`, changed by its shard's writer and compared by readers.
+/// `stamp (32 bits) | class (8) | kind (2)`, changed by its shard's writer and compared by readers.
 ///
-/// The *epoch* rises whenever something in the page that was pointed to from elsewhere becomes free, and whenever
+/// The *stamp* rises whenever something in the page that was pointed to from elsewhere becomes free, and whenever
 /// the page is put to another use: a reader that finds the same descriptor after its copy as before it has read
 /// bytes that were not reused meanwhile. It wraps after 2³² frees in one page within one copy, or while one long payload is left
 /// where it lies to be copied later; no reader is slow enough for that.
@@ -30,7 +30,7 @@ impl Descriptor {
     /// Numbers that a descriptor has room for as classes.
     pub const CLASS_NUMBERS: usize = 256;
     const CLASS_SHIFT: u32 = 2;
-    const EPOCH_SHIFT: u32 = 32;
+    const STAMP_SHIFT: u32 = 32;
 
     /// Where the descriptor of a page stands.
     #[inline]
@@ -66,21 +66,21 @@ impl Descriptor {
         (self.0 >> Self::CLASS_SHIFT) as usize % Self::CLASS_NUMBERS
     }
 
-    /// The same page in a new use and the next epoch.
+    /// The same page in a new use and the next stamp.
     pub(crate) fn turned(self, kind: Kind, class: usize) -> Self {
         let kind = match kind {
             Kind::Free => 0,
             Kind::Slots => 1,
             Kind::Chunks => 2,
         };
-        Self(self.next().0 >> Self::EPOCH_SHIFT << Self::EPOCH_SHIFT | (class as u64) << Self::CLASS_SHIFT | kind)
+        Self(self.next().0 >> Self::STAMP_SHIFT << Self::STAMP_SHIFT | (class as u64) << Self::CLASS_SHIFT | kind)
     }
 
-    /// The same page in the same use, one epoch on.
+    /// The same page in the same use, one stamp on.
     #[must_use]
     #[inline]
     pub fn next(self) -> Self {
-        Self(self.0.wrapping_add(1 << Self::EPOCH_SHIFT))
+        Self(self.0.wrapping_add(1 << Self::STAMP_SHIFT))
     }
 }
 

@@ -7,18 +7,18 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const ACTIVE: u16 = u16::MAX;
 
 /// Pages are sorted by quarters of fullness.
-pub(crate) const BUCKETS: usize = 4;
+pub(crate) const QUARTERS: usize = 4;
 
-/// The bucket of a page of which `taken` of `slots` are taken, not all: `⌊BUCKETS × taken / slots⌋` without a division.
+/// The quarter of a page of which `taken` of `slots` are taken, not all: `⌊QUARTERS × taken / slots⌋` without a division.
 #[inline]
-pub(crate) fn bucket(taken: u32, slots: u32) -> usize {
-    let parts = taken * BUCKETS as u32;
-    (1..BUCKETS as u32).map(|bound| usize::from(parts >= bound * slots)).sum()
+pub(crate) fn quarter(taken: u32, slots: u32) -> usize {
+    let parts = taken * QUARTERS as u32;
+    (1..QUARTERS as u32).map(|bound| usize::from(parts >= bound * slots)).sum()
 }
 
-/// The number of whole-free slots at which a page of `slots` slots leaves `bucket`: it is emptier then, or empty.
-fn leaves(bucket: usize, slots: u32) -> u32 {
-    let kept = (bucket as u32 * slots).div_ceil(BUCKETS as u32);
+/// The number of whole-free slots at which a page of `slots` slots leaves `quarter`: it is emptier then, or empty.
+fn leaves(quarter: usize, slots: u32) -> u32 {
+    let kept = (quarter as u32 * slots).div_ceil(QUARTERS as u32);
     (slots - kept + 1).min(slots)
 }
 
@@ -31,8 +31,8 @@ fn leaves(bucket: usize, slots: u32) -> u32 {
 pub(crate) struct PageMeta {
     /// Size class, or `None` for a page that is not in use.
     pub class: Option<u8>,
-    /// The fullness bucket that lists the page.
-    pub bucket: Option<u8>,
+    /// The quarter that lists the page.
+    pub quarter: Option<u8>,
     /// True while the page is listed for its annexes.
     pub listed_annex: bool,
     /// Slots of which nothing is taken.
@@ -49,7 +49,7 @@ pub(crate) struct PageMeta {
 impl PageMeta {
     pub const UNUSED: Self = Self {
         class: None,
-        bucket: None,
+        quarter: None,
         listed_annex: false,
         whole: 0,
         until: 1,
@@ -63,10 +63,10 @@ impl PageMeta {
         self.annex == self.retired && self.whole + u32::from(self.annex) == slots && self.until != ACTIVE
     }
 
-    /// What `until` is to be when the page is listed in `bucket`: no later than when the last slot that is not retired becomes
+    /// What `until` is to be when the page is listed in `quarter`: no later than when the last slot that is not retired becomes
     /// free. When all of them are already, whole slots are not what the page waits for.
-    pub fn listed_until(&self, bucket: usize, slots: u32) -> u16 {
-        leaves(bucket, slots).min(slots - u32::from(self.retired)).max(self.whole + 1) as u16
+    pub fn listed_until(&self, quarter: usize, slots: u32) -> u16 {
+        leaves(quarter, slots).min(slots - u32::from(self.retired)).max(self.whole + 1) as u16
     }
 }
 
@@ -86,14 +86,14 @@ pub(crate) enum List {
 /// The pages of one class.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shelf {
-    /// The page that allocations come from now; it stands in no bucket.
+    /// The page that allocations come from now; it stands on no list.
     pub active: u32,
     /// The bitmap word of the active page that `mask` was taken from.
     pub word: u16,
     /// Whole-free slots of that word that are still to be handed out.
     pub mask: u64,
-    /// Pages with whole-free slots, by fullness: the last bucket is the fullest.
-    pub buckets: [u32; BUCKETS],
+    /// Pages with whole-free slots, by fullness: the last quarter is the fullest.
+    pub quarters: [u32; QUARTERS],
     /// Pages with annexes.
     pub annexes: u32,
     /// Whether there was ever a page: one more is filled as that one was.
@@ -102,7 +102,7 @@ pub(crate) struct Shelf {
 
 impl Shelf {
     pub const EMPTY: Self =
-        Self { active: NONE, word: 0, mask: 0, buckets: [NONE; BUCKETS], annexes: NONE, grown: false };
+        Self { active: NONE, word: 0, mask: 0, quarters: [NONE; QUARTERS], annexes: NONE, grown: false };
 }
 
 /// Puts a page at the front of a list.
@@ -140,13 +140,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_quarters_of_fullness_and_a_page_leaves_its_own_in_time() {
+    fn a_page_is_listed_by_its_quarter_and_leaves_it_in_time() {
         for slots in 1..=8192 {
             for taken in (0..slots).step_by(1 + slots as usize / 60) {
-                let now = bucket(taken, slots);
-                assert_eq!(now, taken as usize * BUCKETS / slots as usize, "{taken} of {slots}");
+                let now = quarter(taken, slots);
+                assert_eq!(now, taken as usize * QUARTERS / slots as usize, "{taken} of {slots}");
                 // The first number of whole-free slots, from here on, at which the page belongs elsewhere.
-                let stays = |&whole: &u32| whole < slots && bucket(slots - whole, slots) == now;
+                let stays = |&whole: &u32| whole < slots && quarter(slots - whole, slots) == now;
                 let until = (slots - taken..=slots).find(|whole| !stays(whole)).unwrap();
                 assert!(taken == 0 || leaves(now, slots) == until, "{taken} of {slots}");
             }

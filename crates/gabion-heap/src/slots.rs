@@ -18,7 +18,7 @@ use crate::error::HeapError;
 use crate::ground::Ground;
 use crate::loc::Loc;
 use crate::page::{Page, PageSlot, Taken};
-use crate::shelf::{ACTIVE, BUCKETS, List, NONE, PageMeta, Shelf, bucket, link, unlink, walk};
+use crate::shelf::{ACTIVE, List, NONE, PageMeta, QUARTERS, Shelf, link, quarter, unlink, walk};
 
 /// A page of slots of which few are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Slots {
         }
         let meta = self.pages[id as usize];
         // A listed page is empty that much earlier now.
-        if meta.bucket.is_some() || meta.is_done(page.shape.slots.into()) {
+        if meta.quarter.is_some() || meta.is_done(page.shape.slots.into()) {
             self.relist_whole(ground, id, self.class_of(id));
         }
         Ok(())
@@ -252,11 +252,11 @@ impl Slots {
             }
             unreachable!("a page with whole-free slots has one in some word");
         }
-        let next = match (0..BUCKETS).rev().find(|&bucket| self.shelves[class].buckets[bucket] != NONE) {
-            Some(bucket) => {
-                let id = self.shelves[class].buckets[bucket];
-                unlink(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[bucket], id);
-                self.pages[id as usize].bucket = None;
+        let next = match (0..QUARTERS).rev().find(|&quarter| self.shelves[class].quarters[quarter] != NONE) {
+            Some(quarter) => {
+                let id = self.shelves[class].quarters[quarter];
+                unlink(&mut self.pages, List::Whole, &mut self.shelves[class].quarters[quarter], id);
+                self.pages[id as usize].quarter = None;
                 id
             }
             None => self.form_page(ground, class)?,
@@ -290,8 +290,8 @@ impl Slots {
         let meta = self.pages[id as usize];
         let slots = u32::from(geometry(class, id as usize % PAGES_PER_BLOCK).slots);
         debug_assert!(self.shelves[class].active != id);
-        if let Some(old) = meta.bucket {
-            unlink(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[old as usize], id);
+        if let Some(old) = meta.quarter {
+            unlink(&mut self.pages, List::Whole, &mut self.shelves[class].quarters[old as usize], id);
         }
         if meta.is_done(slots) {
             // Retired slots go with their page: none is formed where it was, because the block is worn out.
@@ -300,10 +300,10 @@ impl Slots {
             self.release_page(ground, id);
             return;
         }
-        let bucket = bucket(slots - meta.whole, slots);
-        self.pages[id as usize].bucket = Some(bucket as u8);
-        self.pages[id as usize].until = meta.listed_until(bucket, slots);
-        link(&mut self.pages, List::Whole, &mut self.shelves[class].buckets[bucket], id);
+        let quarter = quarter(slots - meta.whole, slots);
+        self.pages[id as usize].quarter = Some(quarter as u8);
+        self.pages[id as usize].until = meta.listed_until(quarter, slots);
+        link(&mut self.pages, List::Whole, &mut self.shelves[class].quarters[quarter], id);
     }
 
     /// Lists a page for its annexes, or takes it off the list.
@@ -355,7 +355,7 @@ impl Slots {
         let room = |class: usize| {
             let shelf = &self.shelves[class];
             let active = if shelf.active == NONE { 0 } else { self.pages[shelf.active as usize].whole as usize };
-            let lists = shelf.buckets.iter().flat_map(|&first| walk(&self.pages, List::Whole, first).take(ASKED));
+            let lists = shelf.quarters.iter().flat_map(|&first| walk(&self.pages, List::Whole, first).take(ASKED));
             active + lists.map(|id| self.pages[id as usize].whole as usize).sum::<usize>()
         };
         let of = |id: u32, class: usize| {
@@ -366,9 +366,9 @@ impl Slots {
         };
         // What is in the page must find room beside the page's own.
         let fits = |page: &SparsePage| !movable || room(page.class) >= usize::from(page.slots);
-        (0..BUCKETS).find_map(|bucket| {
+        (0..QUARTERS).find_map(|quarter| {
             let listed = |class: usize| {
-                let first = self.shelves[class].buckets[bucket];
+                let first = self.shelves[class].quarters[quarter];
                 walk(&self.pages, List::Whole, first).take(LOOKED_AT).map(move |id| of(id, class)).filter(fits)
             };
             (1..CLASSES).flat_map(listed).min_by_key(|page| (u32::from(page.taken) << 16) / u32::from(page.slots))

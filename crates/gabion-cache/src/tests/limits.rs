@@ -95,26 +95,26 @@ fn a_put_evicts_its_own_priority_and_below_lowest_first() {
     }
 }
 
-/// One other priority or table with a limit, once used, made all later puts look at several groups.
+/// One other priority or table with a limit, once used, made all later puts look at several cohorts.
 #[test]
-fn a_group_without_entries_is_none_to_choose_from() {
+fn a_cohort_without_entries_is_none_to_choose_from() {
     for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo] {
         let (cache, _) = cache(1 << 20, policy);
-        let groups = || cache.core().lock_only(0).state.groups.len();
+        let cohorts = || cache.core().lock_only(0).state.cohorts.len();
         let small = TableOptions { max_bytes: Some(1 << 16), ..TableOptions::default() };
         cache.put(b"first", b"", &priority(-1));
-        assert!(cache.remove(b"first") && groups() == 0);
+        assert!(cache.remove(b"first") && cohorts() == 0);
         for clear in [false, true] {
             cache.put(b"one", b"", &priority(0));
             cache.put(b"other", b"", &priority(3));
             cache.table("small", small).unwrap().put(b"third", b"", &priority(0));
-            assert_eq!(groups(), 3);
+            assert_eq!(cohorts(), 3);
             if clear {
                 cache.clear_all();
-                assert_eq!(groups(), 0);
+                assert_eq!(cohorts(), 0);
             } else {
                 assert!(cache.remove(b"other") && cache.drop_table("small"));
-                assert_eq!(groups(), 1);
+                assert_eq!(cohorts(), 1);
             }
             cache.validate().unwrap();
         }

@@ -55,13 +55,13 @@ impl Slots {
         let stray = words.into_iter().any(|word| (page.heads(word) | page.bodies(word)) & !page.shape.valid(word) != 0);
         ensure(!stray, || format!("page {id}: a bit beyond the last slot"))?;
         let active = self.shelves[meta.class.unwrap_or(0) as usize].active == id;
-        ensure((meta.bucket.is_some()) == (!active && meta.whole > 0), || {
+        ensure((meta.quarter.is_some()) == (!active && meta.whole > 0), || {
             format!("page {id}: listed wrongly: {meta:?}")
         })?;
-        let until = match meta.bucket {
+        let until = match meta.quarter {
             _ if active => ACTIVE,
             None => 1,
-            Some(bucket) => meta.listed_until(bucket.into(), page.shape.slots.into()),
+            Some(quarter) => meta.listed_until(quarter.into(), page.shape.slots.into()),
         };
         ensure(meta.until == until && meta.whole < until.into(), || {
             format!("page {id}: not listed anew in time: {meta:?}")
@@ -74,10 +74,10 @@ impl Slots {
 
     fn validate_shelf(&self, class: usize) -> Result<(), Invalid> {
         let shelf = &self.shelves[class];
-        let listed: Vec<u32> = shelf.buckets.iter().flat_map(|&first| walk(&self.pages, List::Whole, first)).collect();
+        let listed: Vec<u32> = shelf.quarters.iter().flat_map(|&first| walk(&self.pages, List::Whole, first)).collect();
         let annexes: Vec<u32> = walk(&self.pages, List::Annex, shelf.annexes).collect();
         let of_class = |meta: &PageMeta| meta.class == Some(class as u8);
-        let expected = self.pages.iter().filter(|meta| of_class(meta) && meta.bucket.is_some()).count();
+        let expected = self.pages.iter().filter(|meta| of_class(meta) && meta.quarter.is_some()).count();
         ensure(listed.len() == expected, || {
             format!("class {class}: {} pages listed, {expected} expected", listed.len())
         })?;

@@ -5,17 +5,17 @@ use crate::ffi::{self, PyObject};
 #[derive(Clone, Copy)]
 struct Cell {
     key: usize,
-    epoch: u64,
+    round: u64,
     at: usize,
 }
 
-/// An address-keyed table with open addressing, at most half full. `epoch` marks the cells of the present encoding, so
+/// An address-keyed table with open addressing, at most half full. `round` marks the cells of the present encoding, so
 /// that starting a new one costs nothing. Each object in it is held: an address cannot be given to another object
 /// while the encoding lasts.
 pub struct Memo {
     cells: Vec<Cell>,
     used: usize,
-    epoch: u64,
+    round: u64,
     held: Vec<*mut PyObject>,
     /// See [`Memo::reopen`].
     reopened: (usize, usize),
@@ -30,9 +30,9 @@ const KEPT_CELLS: usize = 1 << 14;
 impl Memo {
     pub fn new() -> Memo {
         Memo {
-            cells: vec![Cell { key: 0, epoch: 0, at: 0 }; 64],
+            cells: vec![Cell { key: 0, round: 0, at: 0 }; 64],
             used: 0,
-            epoch: 1,
+            round: 1,
             held: Vec::new(),
             reopened: (0, 0),
         }
@@ -44,7 +44,7 @@ impl Memo {
         let mut index = (key >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         loop {
             let cell = &self.cells[index & mask];
-            if cell.key == key || cell.epoch != self.epoch {
+            if cell.key == key || cell.round != self.round {
                 return index & mask;
             }
             index += 1;
@@ -55,7 +55,7 @@ impl Memo {
     #[inline]
     pub fn get(&self, obj: *mut PyObject) -> Option<usize> {
         let cell = &self.cells[self.find(obj as usize)];
-        (cell.epoch == self.epoch).then_some(cell.at)
+        (cell.round == self.round).then_some(cell.at)
     }
 
     /// Where the object starts if it was met before; else notes that it starts at `at`.
@@ -65,12 +65,12 @@ impl Memo {
     #[inline]
     pub unsafe fn get_or_insert(&mut self, obj: *mut PyObject, at: usize) -> Option<usize> {
         let index = self.find(obj as usize);
-        let epoch = self.epoch;
+        let round = self.round;
         let cell = &mut self.cells[index];
-        if cell.epoch == epoch {
+        if cell.round == round {
             return Some(cell.at);
         }
-        *cell = Cell { key: obj as usize, epoch, at };
+        *cell = Cell { key: obj as usize, round, at };
         // SAFETY: live by the caller's word.
         unsafe { ffi::Py_INCREF(obj) };
         self.held.push(obj);
@@ -84,7 +84,7 @@ impl Memo {
     /// Changes where an object that is in the memo starts.
     pub fn set(&mut self, obj: *mut PyObject, at: usize) {
         let index = self.find(obj as usize);
-        if self.cells[index].epoch == self.epoch {
+        if self.cells[index].round == self.round {
             self.cells[index].at = at;
         }
     }
@@ -111,10 +111,10 @@ impl Memo {
 
     #[cold]
     fn grow(&mut self) {
-        let empty = Cell { key: 0, epoch: 0, at: 0 };
+        let empty = Cell { key: 0, round: 0, at: 0 };
         let old = std::mem::take(&mut self.cells);
         self.cells = vec![empty; old.len() * 2];
-        for cell in old.into_iter().filter(|cell| cell.epoch == self.epoch) {
+        for cell in old.into_iter().filter(|cell| cell.round == self.round) {
             let index = self.find(cell.key);
             self.cells[index] = cell;
         }
@@ -127,9 +127,9 @@ impl Memo {
         }
         self.used = 0;
         self.reopened = (0, 0);
-        self.epoch += 1;
+        self.round += 1;
         if self.cells.len() > KEPT_CELLS {
-            self.cells = vec![Cell { key: 0, epoch: 0, at: 0 }; 64];
+            self.cells = vec![Cell { key: 0, round: 0, at: 0 }; 64];
         }
         while let Some(obj) = self.held.pop() {
             // SAFETY: `get_or_insert` took this reference.
