@@ -8,9 +8,9 @@
 //!
 //! Modules, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`, `inline`,
 //! `known`, `numpy`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known
-//! about classes), `apart`, `encode`, `datetime`, `encode_leaf`, `encode_container`, `encode_array`, `encode_object`, `reduce`
-//! (out), `decode_leaf`, `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `walk`, `decode_long` (one
-//! copy less), `fields` (parts of an object), `codec` (all of it, for owners), `python` (for tests).
+//! about classes), `apart`, `encode`, `datetime`, `quick`, `encode_leaf`, `encode_container`, `encode_array`, `encode_object`,
+//! `reduce` (out), `decode_leaf`, `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `walk`,
+//! `decode_long` (one copy less), `fields` (parts of an object), `codec` (all of it, for owners), `python` (for tests).
 //!
 //! What holds: a value's bytes start with its tag and say where it ends, without knowledge of what surrounds it; a
 //! reference leads to an earlier position; nothing in an encoding is an address.

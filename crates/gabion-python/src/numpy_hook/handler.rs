@@ -1,4 +1,4 @@
-//! The four functions that NumPy calls.
+//! The functions that NumPy calls: four for each of two handlers, which have `any_free` in common.
 //!
 //! They may run on any thread, raise nothing, and answer "no memory" by null. `context` is not NumPy's own: which
 //! functions are called and with which context cannot be changed in one step, so those in NumPy's handler ignore it.
@@ -141,7 +141,7 @@ unsafe fn free(memory: *mut c_void, bytes: usize) {
     unsafe { (numpy.free)(numpy.context, memory, bytes) }
 }
 
-// The eight functions below are called by NumPy, with its promises: sizes are right, memory is given up once and came
+// The seven functions below are called by NumPy, with its promises: sizes are right, memory is given up once and came
 // from the same handler.
 
 pub(super) unsafe extern "C" fn process_malloc(_context: *mut c_void, bytes: usize) -> *mut c_void {
