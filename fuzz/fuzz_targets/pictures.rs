@@ -89,7 +89,7 @@ pub fn try_input(format: Format, files: &[Vec<u8>], smaller: bool, input: &[u8])
     let options = OpenOptions {
         max_size: (smaller || how & 1 != 0).then_some((side, side)),
         mode: (how & 2 != 0).then_some(Mode::RGB),
-        partly: how & 4 != 0,
+        partial: how & 4 != 0,
         limits: LIMITS,
         ..OpenOptions::default()
     };

@@ -41,7 +41,7 @@ pub struct OpenOptions {
     pub profile: bool,
     /// Takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives nothing. Default: false, which
     /// makes it an error.
-    pub partly: bool,
+    pub partial: bool,
     /// How large it may be.
     pub limits: Limits,
 }
@@ -56,7 +56,7 @@ impl Default for OpenOptions {
             upright: true,
             exif: true,
             profile: true,
-            partly: false,
+            partial: false,
             limits: Limits::default(),
         }
     }
@@ -77,10 +77,8 @@ impl Image {
     /// [`ImageError::Io`] when it cannot be read, [`ImageError::Unsupported`] when it is no image that is known here,
     /// [`ImageError::Limit`] when it is too large, [`ImageError::Corrupt`] when it is damaged or cut off,
     /// [`ImageError::Memory`] when the pool has none.
-    pub fn open(pool: &Pool, path: &Path, options: &OpenOptions) -> Result<Self> {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
-        Self::decode(pool, read_all(pool, file, length, &options.limits)?.as_slice(), options)
+    pub fn open(pool: &Pool, path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        open(pool, path.as_ref(), options)
     }
 
     /// Reads an image from a reader, up to its end.
@@ -113,7 +111,7 @@ impl Image {
         let mut metadata = Metadata { exif: exif.cloned(), icc: icc.cloned() };
         metadata.fit(mode);
         let mut assembly = Assembly::new(pool, &header.layers, size, mode, options.resampling)?;
-        decode::run(&mut *decoder, pool, &mut assembly, options.partly)?;
+        decode::run(&mut *decoder, pool, &mut assembly, options.partial)?;
         drop(decoder);
         let mut image = assembly.into_image();
         image.set_format(format);
@@ -126,13 +124,23 @@ impl Image {
     ///
     /// # Errors
     /// As [`Image::encode`], and [`ImageError::Unsupported`] when the name tells no format.
-    pub fn save(&self, path: &Path, options: &SaveOptions) -> Result<()> {
-        let Some(format) = Format::of_path(path) else {
-            let name = path.display();
-            return Err(ImageError::not_written(format!("the name of {name} tells no image format")));
-        };
-        save_atomically(path, |out| self.encode(format, options, out))
+    pub fn save(&self, path: impl AsRef<Path>, options: &SaveOptions) -> Result<()> {
+        save(self, path.as_ref(), options)
     }
+}
+
+fn open(pool: &Pool, path: &Path, options: &OpenOptions) -> Result<Image> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    Image::decode(pool, read_all(pool, file, length, &options.limits)?.as_slice(), options)
+}
+
+fn save(image: &Image, path: &Path, options: &SaveOptions) -> Result<()> {
+    let Some(format) = Format::of_path(path) else {
+        let name = path.display();
+        return Err(ImageError::not_written(format!("the name of {name} tells no image format")));
+    };
+    save_atomically(path, |out| image.encode(format, options, out))
 }
 
 /// The size of the new image, as it lies in the file; the decoder is asked for no more than that needs.
@@ -205,6 +213,16 @@ impl Contents {
 /// # Errors
 /// As [`Image::open`] and [`Image::save`].
 pub fn thumbnail(
+    pool: &Pool,
+    source: impl AsRef<Path>,
+    target: impl AsRef<Path>,
+    open: &OpenOptions,
+    save: &SaveOptions,
+) -> Result<(u32, u32)> {
+    make_thumbnail(pool, source.as_ref(), target.as_ref(), open, save)
+}
+
+fn make_thumbnail(
     pool: &Pool,
     source: &Path,
     target: &Path,

@@ -37,8 +37,8 @@ impl Format {
     }
 
     /// The format that a file's extension names, in any case.
-    pub fn of_path(path: &Path) -> Option<Self> {
-        Self::of_name(path.extension()?.to_str()?)
+    pub fn of_path(path: impl AsRef<Path>) -> Option<Self> {
+        Self::of_name(path.as_ref().extension()?.to_str()?)
     }
 
     /// The format of this name or extension, in any case, with a dot or without: `"jpeg"`, `"JPG"`, `".webp"`.

@@ -16,7 +16,8 @@ use crate::error::Result;
 /// # Errors
 /// What `write` gives; [`ImageError::Io`](crate::ImageError::Io) when the file cannot be written, or its folder does not
 /// exist.
-pub fn save_atomically(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+pub fn save_atomically(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let path = path.as_ref();
     match Place::of(path)? {
         Place::Free(place) => aside(&place, None, write),
         Place::Taken(place, old) => aside(&place, Some(&old), write),

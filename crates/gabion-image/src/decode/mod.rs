@@ -101,13 +101,13 @@ pub(crate) fn begin<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Box<dyn Deco
     })
 }
 
-/// Has `decoder` give its rows to `assembly`. When it fails and `partly` is set, the rest is grey.
-pub(crate) fn run(decoder: &mut dyn Decode, pool: &Pool, assembly: &mut Assembly, partly: bool) -> Result<()> {
+/// Has `decoder` give its rows to `assembly`. When it fails and `partial` is set, the rest is grey.
+pub(crate) fn run(decoder: &mut dyn Decode, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
     let format = decoder.header().format;
     let done = guarded(format, || decoder.rows(pool, assembly))
         .and_then(|()| if assembly.is_complete() { Ok(()) } else { Err(ImageError::truncated(format)) });
     match done {
-        Err(ImageError::Corrupt { .. }) if partly && assembly.has_begun() => assembly.complete(),
+        Err(ImageError::Corrupt { .. }) if partial && assembly.has_begun() => assembly.complete(),
         done => done,
     }
 }

@@ -51,7 +51,7 @@ fn try_all_ways(pool: &Pool, bytes: &[u8], name: &str) -> Vec<Result<Image, Imag
     // Whatever a header claims, a test of a small file takes little.
     let limits = Limits { max_pixels: 1 << 20, max_bytes: 16 << 20 };
     let plain = OpenOptions { limits, ..OpenOptions::default() };
-    let ways = [plain, OpenOptions { partly: true, ..plain }, OpenOptions { max_size: Some((4, 4)), ..plain }];
+    let ways = [plain, OpenOptions { partial: true, ..plain }, OpenOptions { max_size: Some((4, 4)), ..plain }];
     ways.map(|options| {
         let result = Image::decode(pool, bytes, &options);
         if let Ok(image) = &result {
@@ -112,7 +112,7 @@ fn what_can_be_decoded_is_given_on_request() {
             continue;
         }
         for max_size in [None, Some((50, 50))] {
-            let options = OpenOptions { partly: true, max_size, ..OpenOptions::default() };
+            let options = OpenOptions { partial: true, max_size, ..OpenOptions::default() };
             let part = Image::decode(&pool, half, &options).unwrap();
             part.validate().unwrap();
             let row = part.row(part.height() / 8).unwrap().to_vec();
@@ -130,19 +130,19 @@ fn what_a_library_came_to_is_given_on_request() {
     let image = picture(&pool, Mode::RGB, 64, 60);
     let mut bmp = Vec::new();
     image.encode(Format::Bmp, &SaveOptions::default(), &mut bmp).unwrap();
-    let partly = OpenOptions { partly: true, ..OpenOptions::default() };
-    let part = Image::decode(&pool, &bmp[..bmp.len() / 2], &partly).unwrap();
+    let partial = OpenOptions { partial: true, ..OpenOptions::default() };
+    let part = Image::decode(&pool, &bmp[..bmp.len() / 2], &partial).unwrap();
     assert_eq!(part.row(59), image.row(59));
     assert!(part.row(0).unwrap().iter().all(|&sample| sample == 128));
     let gif = gif();
-    let part = Image::decode(&pool, &gif[..gif.len() - 4], &partly).unwrap();
+    let part = Image::decode(&pool, &gif[..gif.len() - 4], &partial).unwrap();
     assert_eq!(part.size(), (3, 2));
     // Nothing of it, and what is no picture yet.
-    assert!(Image::decode(&pool, &bmp[..54], &partly).is_err());
+    assert!(Image::decode(&pool, &bmp[..54], &partial).is_err());
     for lossless in [false, true] {
         let mut webp = Vec::new();
         image.encode(Format::WebP, &SaveOptions { lossless, ..SaveOptions::default() }, &mut webp).unwrap();
-        assert!(Image::decode(&pool, &webp[..webp.len() / 2], &partly).is_err());
+        assert!(Image::decode(&pool, &webp[..webp.len() / 2], &partial).is_err());
     }
 }
 
@@ -356,7 +356,7 @@ fn a_jpeg_whose_only_scan_lacks_components_takes_no_memory_that_is_not_counted()
     file.splice(at + 2..at + 14, scan);
     let open = |max_bytes: u64| {
         let limits = Limits { max_bytes, ..Limits::default() };
-        Image::decode(&pool, &file, &OpenOptions { limits, partly: true, ..OpenOptions::default() })
+        Image::decode(&pool, &file, &OpenOptions { limits, partial: true, ..OpenOptions::default() })
     };
     let coefficients = 64 * 48 * 3 * 2;
     let error = open(coefficients - 1).unwrap_err();

@@ -287,7 +287,7 @@ fn what_libjpeg_does_not_know_is_read_and_written_all_the_same() {
         file[at] = factors;
     }
     let open = |max_size| {
-        let options = OpenOptions { max_size, partly: true, ..OpenOptions::default() };
+        let options = OpenOptions { max_size, partial: true, ..OpenOptions::default() };
         Image::decode(&pool, &file, &options).unwrap().size()
     };
     assert_eq!([open(None), open(Some((40, 40))), open(Some((6, 6)))], [(96, 96), (40, 40), (6, 6)]);

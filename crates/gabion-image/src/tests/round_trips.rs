@@ -178,14 +178,14 @@ fn an_exif_block_may_be_too_long_for_jpeg() {
 fn a_thumbnail_is_made_from_file_to_file() {
     let (pool, folder) = (pool(), tempfile::tempdir().unwrap());
     let path = |name: &str| folder.path().join(name);
-    picture(&pool, Mode::RGBA, 300, 200).save(&path("a.png"), &SaveOptions::default()).unwrap();
+    picture(&pool, Mode::RGBA, 300, 200).save(path("a.png"), &SaveOptions::default()).unwrap();
     let options = OpenOptions::thumbnail(150, 150);
-    let size = thumbnail(&pool, &path("a.png"), &path("a.jpg"), &options, &SaveOptions::default()).unwrap();
-    let small = Image::open(&pool, &path("a.jpg"), &OpenOptions::default()).unwrap();
+    let size = thumbnail(&pool, path("a.png"), path("a.jpg"), &options, &SaveOptions::default()).unwrap();
+    let small = Image::open(&pool, path("a.jpg"), &OpenOptions::default()).unwrap();
     assert_eq!((size, small.size(), small.format()), ((150, 100), (150, 100), Some(Format::Jpeg)));
     let names = fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(names, 2, "nothing is left beside them");
-    let refused = thumbnail(&pool, &path("a.png"), &path("a.gif"), &options, &SaveOptions::default());
+    let refused = thumbnail(&pool, path("a.png"), path("a.gif"), &options, &SaveOptions::default());
     assert!(matches!(refused, Err(ImageError::Unsupported { .. })));
     drop(small);
     assert_eq!(pool.stats().in_use, 0);
@@ -206,7 +206,7 @@ fn a_failure_while_saving_leaves_the_old_file() {
     assert_eq!(fs::read(&path).unwrap(), before);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     assert!(matches!(image.save(folder.path(), &SaveOptions::default()), Err(ImageError::Unsupported { .. })));
-    assert!(matches!(image.save(&folder.path().join("no/a.png"), &SaveOptions::default()), Err(ImageError::Io(_))));
+    assert!(matches!(image.save(folder.path().join("no/a.png"), &SaveOptions::default()), Err(ImageError::Io(_))));
     let directory = folder.path().join("d.png");
     fs::create_dir(&directory).unwrap();
     assert!(matches!(image.save(&directory, &SaveOptions::default()), Err(ImageError::Io(_))));

@@ -94,7 +94,7 @@ impl Image {
             upright,
             exif: metadata,
             profile: metadata,
-            partly: partial,
+            partial,
             limits,
         };
         Self::made(py, Ok(source::open(source, &options)?))

@@ -24,11 +24,11 @@ pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_,
     }
 }
 
-/// The same for a file that was to be opened. `partly` says whether the caller takes what can be decoded of a damaged one.
+/// The same for a file that was to be opened. `partial` says whether the caller takes what can be decoded of a damaged one.
 #[cold]
-pub(super) fn unopened(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>, partly: bool) -> PyErr {
+pub(super) fn unopened(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>, partial: bool) -> PyErr {
     let ImageError::Corrupt { format, what } = &error else { return refused(py, error, name) };
-    let text = if partly {
+    let text = if partial {
         format!("not a sound {format} image: {what}, and nothing of it can be decoded; get the file anew")
     } else {
         format!("not a sound {format} image: {what}; get the file anew, or pass partial=True for what can be decoded")

@@ -25,7 +25,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
             return with_file(source, "rb", |file| from_file(file, options));
         }
         let image = detached(py, || Image::open(Pool::global(), &path, options));
-        return image.map_err(|error| unopened(py, error, Some(source), options.partly));
+        return image.map_err(|error| unopened(py, error, Some(source), options.partial));
     }
     // SAFETY: attached, a live object.
     if unsafe { ffi::PyObject_CheckBuffer(source.as_ptr()) } != 0 {
@@ -39,7 +39,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
             copy.as_slice()
         };
         return detached(py, || Image::decode(Pool::global(), bytes, options))
-            .map_err(|error| unopened(py, error, None, options.partly));
+            .map_err(|error| unopened(py, error, None, options.partial));
     }
     if !source.hasattr("read")? && !source.hasattr("readinto")? {
         let given = class_name(source);
@@ -58,7 +58,7 @@ fn from_file(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image
         Some(error) => Err(error),
         None => detached(py, || Image::decode(Pool::global(), bytes, options)),
     };
-    image.map_err(|error| unopened(py, error, name.as_ref().map(Bound::as_any), options.partly))
+    image.map_err(|error| unopened(py, error, name.as_ref().map(Bound::as_any), options.partial))
 }
 
 /// Why the bytes that a file gave are no image, if it did not stand at its beginning: who has just written it forgets that.
