@@ -244,9 +244,9 @@ mod tests {
     #[test]
     fn a_thread_keeps_its_buffer_up_to_a_size() {
         assert_eq!(kept(), 0);
-        with_read_buf(|buf| buf.take_room(5000).fill(1));
+        with_read_buf(|buf| buf.take_room(5000).unwrap().fill(1));
         assert_eq!(kept(), 8192);
-        with_read_buf(|buf| buf.take_room(ReadBuf::MOST_KEPT + 1).fill(1));
+        with_read_buf(|buf| buf.take_room(ReadBuf::MOST_KEPT + 1).unwrap().fill(1));
         assert_eq!(kept(), 0);
         let pile = Pile::new().unwrap();
         let pointer = pile.put(&vec![1; ReadBuf::MOST_KEPT], 0).unwrap();

@@ -173,7 +173,9 @@ fn views_are_refused_where_they_cannot_be_noted_and_a_pile_is_cleared_beside_the
 fn what_lists_runs_cannot_grow_and_the_run_is_given_back() {
     let (pile, payload) = (pile(), vec![7; (1 << 20) + 1]);
     let mut pointers = Vec::with_capacity(200);
-    // What a run itself needs is little.
+    // What slots and runs themselves need is there, or little.
+    let first = pile.put(&payload, 0).unwrap();
+    pile.remove(first).unwrap();
     let refused = with_less_than(400, || {
         loop {
             match pile.put(&payload, 0) {

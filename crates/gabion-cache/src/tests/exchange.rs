@@ -209,7 +209,10 @@ fn a_long_value_lies_where_its_former_one_lay() {
             assert_eq!(cache.put(b"k", &old, &PutOptions::default()), PutResult::Inserted);
             let mut others = 0_u32;
             while cache.total_stats().bytes < max_bytes - 200_000 {
-                assert_eq!(cache.put(&others.to_le_bytes(), &[1; 20_000], &PutOptions::default()), PutResult::Inserted);
+                assert_eq!(
+                    cache.put(&others.to_le_bytes(), &vec![1; 20_000], &PutOptions::default()),
+                    PutResult::Inserted
+                );
                 others += 1;
             }
             // A room of its own for a value of 40,000 bytes is not what the test is about.
@@ -248,8 +251,8 @@ fn who_reads_a_key_whose_value_changes_in_its_place_finds_one() {
             });
         }
         let mut old = vec![0; 900_000];
-        for at in 0..300 {
-            let new = vec![at as u8; 900_000];
+        for at in (0..=u8::MAX).cycle().take(300) {
+            let new = vec![at; 900_000];
             let replaced = if at % 2 == 0 {
                 cache.replace_if(b"k", Former::Bytes(&old), &new)
             } else {

@@ -358,11 +358,14 @@ fn a_touch_of_a_long_value_moves_nobody() {
             let clocked = Some(clock.clone() as Arc<_>);
             let options = CacheOptions { max_bytes: 16 << 20, policy, clock: clocked, ..CacheOptions::default() };
             let cache = Cache::with_options(&options).unwrap();
-            let value: Vec<u8> = (0..size).map(|at| at as u8).collect();
+            let value: Vec<u8> = (0..=u8::MAX).cycle().take(size).collect();
             assert_eq!(cache.put(&key, &value, &PutOptions::default()), PutResult::Inserted);
             let mut others = 0_u32;
             while cache.total_stats().bytes < (16 << 20) - 200_000 {
-                assert_eq!(cache.put(&others.to_le_bytes(), &[1; 20_000], &PutOptions::default()), PutResult::Inserted);
+                assert_eq!(
+                    cache.put(&others.to_le_bytes(), &vec![1; 20_000], &PutOptions::default()),
+                    PutResult::Inserted
+                );
                 others += 1;
             }
             let before = cache.total_stats();

@@ -132,7 +132,7 @@ fn an_exif_block_may_be_introduced_as_in_jpeg() {
 fn an_exif_block_may_stand_behind_the_pixels() {
     let pool = pool();
     let mut file = encoded(&turned(&pool, b""), Format::Png, &SaveOptions::default());
-    let open = |file: &[u8]| Image::decode(&pool, file, &OpenOptions { partly: true, ..OpenOptions::default() });
+    let open = |file: &[u8]| Image::decode(&pool, file, &OpenOptions { partial: true, ..OpenOptions::default() });
     let before = open(&file).unwrap();
     let at = file.windows(4).position(|name| name == b"eXIf").unwrap() - 4;
     let length = 12 + usize::from(file[at + 3]);
