@@ -24,6 +24,9 @@ use crate::value::Value;
 
 /// A cache bounded in bytes: its default table, and more tables that share its limit.
 ///
+/// It derefs to the default table, so that keys are put and got in the cache itself. What is said of the cache as a whole,
+/// [`Cache::clear`] and [`Cache::stats`], is of all its tables; [`Cache::default_table`] is for that one alone.
+///
 /// All methods take `&self` and may be called from any thread at any time. A clone is another handle of the same cache.
 /// See the [crate's documentation](crate).
 #[derive(Clone)]
@@ -81,6 +84,11 @@ impl Cache {
         Some(Table { record, ..self.table.clone() })
     }
 
+    /// The table that the cache derefs to; its name is empty.
+    pub fn default_table(&self) -> &Table {
+        &self.table
+    }
+
     /// All tables, the default one first.
     pub fn tables(&self) -> Vec<Table> {
         self.table.core.tables().into_iter().map(|record| Table { record, ..self.table.clone() }).collect()
@@ -95,7 +103,7 @@ impl Cache {
 
     /// Removes all entries of all tables. Returns how many. In time that goes with the memory that they take, not with their
     /// number; puts and removals wait meanwhile, gets do not.
-    pub fn clear_all(&self) -> u64 {
+    pub fn clear(&self) -> u64 {
         let removed = self.table.core.clear(None);
         self.table.core.forget_ghosts();
         removed
@@ -113,7 +121,7 @@ impl Cache {
     }
 
     /// The figures of all tables, summed, and of the memory that they share.
-    pub fn total_stats(&self) -> CacheStats {
+    pub fn stats(&self) -> CacheStats {
         self.table.core.stats()
     }
 
@@ -141,7 +149,7 @@ impl Cache {
 impl Deref for Cache {
     type Target = Table;
 
-    /// The default table.
+    /// The default table, as [`Cache::default_table`].
     fn deref(&self) -> &Table {
         &self.table
     }
@@ -441,7 +449,7 @@ impl Table {
         self.core.keys(&self.record, take);
     }
 
-    /// Removes all entries of the table. Returns how many. While no other table has entries, as [`Cache::clear_all`] does;
+    /// Removes all entries of the table. Returns how many. While no other table has entries, as [`Cache::clear`] does;
     /// otherwise one by one, in time that goes with the entries of all tables.
     pub fn clear(&self) -> u64 {
         self.core.clear(Some(&self.record))
@@ -465,7 +473,7 @@ impl Table {
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("stats", &self.total_stats()).finish_non_exhaustive()
+        f.debug_struct("Cache").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
 

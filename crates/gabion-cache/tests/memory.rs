@@ -24,7 +24,7 @@ fn fill(policy: Policy) {
     for n in 0..250_000_u32 {
         cache.put(&n.to_le_bytes(), &[7; 8], &PutOptions::default());
     }
-    let (grown, stats) = (resident().saturating_sub(before), cache.total_stats());
+    let (grown, stats) = (resident().saturating_sub(before), cache.stats());
     assert!(stats.reserved_bytes <= LIMIT && stats.bytes > LIMIT / 2, "{stats:?}");
     assert!(grown <= LIMIT + BESIDE, "{policy:?} grew by {grown}: {stats:?}");
     // What it says is there.

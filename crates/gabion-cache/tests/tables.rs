@@ -59,7 +59,7 @@ fn numbers_are_used_again_when_no_handle_is_left() {
         table(&cache, &name).put(b"k", b"v", &PutOptions::default());
         assert!(cache.drop_table(&name));
     }
-    assert_eq!((cache.total_stats().inserted, cache.total_stats().entries), (70_000, 0));
+    assert_eq!((cache.stats().inserted, cache.stats().entries), (70_000, 0));
     cache.validate().unwrap();
 }
 

@@ -418,6 +418,23 @@ fn a_reserve_is_room_that_a_full_pile_still_has() {
 }
 
 #[test]
+fn the_limit_can_be_set() {
+    let pile = Pile::with_options(PileOptions { max_bytes: Some(1 << 20), shards: Some(2), os: None }).unwrap();
+    while pile.put(&[1; 900], 0).is_ok() {}
+    pile.set_max_bytes(Some(2 << 20));
+    let pointer = pile.put(&[2; 900], 0).unwrap();
+    pile.set_max_bytes(Some(64 << 10));
+    assert!(pile.stats().reserved_bytes > pile.max_bytes());
+    assert!(pile.put(&[3; 100_000], 0).is_err());
+    assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), [2; 900]);
+    pile.validate().unwrap();
+    pile.set_max_bytes(None);
+    assert_eq!(pile.max_bytes(), Pile::new().unwrap().max_bytes());
+    pile.put(&[3; 100_000], 0).unwrap();
+    pile.validate().unwrap();
+}
+
+#[test]
 fn a_reserve_moves_with_its_object_when_a_view_holds_the_old_place() {
     let options = PileOptions { max_bytes: Some(256 << 10), shards: Some(1), os: None };
     let pile = Arc::new(Pile::with_options(options).unwrap());

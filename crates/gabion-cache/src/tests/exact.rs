@@ -124,7 +124,7 @@ fn each_mode_gives_what_a_plain_one_does_whichever_thread_asks() {
                 });
             }
         });
-        let stats = cache.total_stats();
+        let stats = cache.stats();
         assert!(stats.hits > 1000 && stats.evicted > 1000, "{stats:?}");
         cache.validate().unwrap();
     }
@@ -154,7 +154,7 @@ fn nobody_goes_before_his_turn_however_short_the_pages() {
                     let first = turns.iter().position(|key| cache.contains(&key.to_le_bytes())).unwrap();
                     turns.drain(..first);
                     assert_eq!(turns.len() as u64, cache.len(), "{policy:?}: somebody in the middle went");
-                    assert!(cache.total_stats().reserved_bytes <= 8 << 20);
+                    assert!(cache.stats().reserved_bytes <= 8 << 20);
                 }
             }
             cache.validate().unwrap();

@@ -70,7 +70,7 @@ fn others_make_room_for_a_step() {
         assert_eq!(get(&cache, [0]), Some(vec![2; 5000]));
         cache.validate().unwrap();
         // Of its own priority it is alone: its old value gives the room.
-        cache.clear_all();
+        cache.clear();
         cache.put(b"k", &[3; 3000], &priority(-1));
         (0..9_u8).for_each(|n| assert_eq!(cache.put(&[n], &[n; 300], &priority(0)), PutResult::Inserted));
         assert_eq!(cache.replace_if(b"k", &[3; 3000], &[4; 2900]), Some(PutResult::Replaced));

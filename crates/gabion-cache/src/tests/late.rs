@@ -54,7 +54,7 @@ fn tell_late(change: fn(&Cache, u32)) {
 #[test]
 fn nothing_that_was_cleared_is_moved_up() {
     tell_late(|cache, _| {
-        cache.clear_all();
+        cache.clear();
     });
 }
 

@@ -21,14 +21,14 @@ fn every_change_of_a_key_ends_its_lease() {
         ("refused put", |cache| _ = cache.put(b"k", &vec![0; 2 << 20], &PutOptions::default())),
         ("remove", |cache| _ = cache.remove(b"k")),
         ("pop", |cache| _ = cache.pop(b"k", &mut crate::ReadBuf::new())),
-        ("clear", |cache| _ = cache.clear()),
-        ("clear all", |cache| _ = cache.clear_all()),
+        ("clear", |cache| _ = cache.default_table().clear()),
+        ("clear all", |cache| _ = cache.clear()),
         ("another lease", |cache| _ = cache.lease(b"k")),
     ];
     for (what, change) in changes {
         // With another table's entry the table is cleared one by one.
         for other in [false, true] {
-            cache.clear_all();
+            cache.clear();
             if other {
                 cache.table("other", TableOptions::default()).unwrap().put(b"k", b"", &PutOptions::default());
             }
@@ -76,7 +76,7 @@ fn what_others_do_and_time_end_no_lease() {
 fn what_is_made_of_older_facts_is_not_kept() {
     let cache = Cache::new(1 << 20).unwrap();
     for change in [|cache: &Cache| _ = cache.remove(b"k"), |cache: &Cache| _ = cache.put(b"k", b"new", &ttl(60.0))] {
-        cache.clear_all();
+        cache.clear();
         let make = |value: &'static [u8], meanwhile: &dyn Fn()| {
             cache.get_or_put(b"k", &PutOptions { ttl: Span::Never, ..PutOptions::default() }, || {
                 meanwhile();

@@ -16,12 +16,12 @@ fn a_full_cache_evicts_and_never_fails() {
             let size = [20, 75, 300, 1000, 5000][n as usize % 5];
             assert_ne!(cache.put(&n.to_le_bytes(), &vec![1; size], &priority(0)), PutResult::Rejected, "{n}");
             if n % 1000 == 0 {
-                let stats = cache.total_stats();
+                let stats = cache.stats();
                 assert!(stats.bytes <= limit && stats.reserved_bytes <= limit, "{stats:?}");
             }
         }
         cache.validate().unwrap();
-        let stats = cache.total_stats();
+        let stats = cache.stats();
         assert!(stats.bytes > limit * 7 / 10, "{stats:?}");
     }
 }
@@ -39,7 +39,7 @@ fn sizes_may_change_as_they_like() {
             assert_eq!(get(&cache, key.to_le_bytes()), Some(value));
         }
         cache.validate().unwrap();
-        let stats = cache.total_stats();
+        let stats = cache.stats();
         assert!(stats.reserved_bytes <= limit && stats.bytes * 2 > limit, "{size}: {stats:?}");
     }
 }
@@ -110,7 +110,7 @@ fn a_cohort_without_entries_is_none_to_choose_from() {
             cache.table("small", small).unwrap().put(b"third", b"", &priority(0));
             assert_eq!(cohorts(), 3);
             if clear {
-                cache.clear_all();
+                cache.clear();
                 assert_eq!(cohorts(), 0);
             } else {
                 assert!(cache.remove(b"other") && cache.drop_table("small"));
@@ -137,7 +137,7 @@ fn a_table_keeps_to_its_own_limit_within_the_caches() {
     assert_eq!(get(&wide, 5_u32.to_le_bytes()), Some(vec![1; 50]));
     assert_eq!(get(&cache, 5_u32.to_le_bytes()), None);
     assert_eq!(small.put(b"k", &vec![0; 1 << 20], &priority(0)), PutResult::Rejected);
-    let total = cache.total_stats();
+    let total = cache.stats();
     assert_eq!((total.entries, total.inserted), (1000 + small.len(), 2000));
     cache.validate().unwrap();
     assert_eq!((small.clear(), wide.len()), (total.entries - 1000, 1000));
@@ -162,7 +162,7 @@ fn listeners_hear_of_each_entry_that_leaves_by_itself() {
     assert_eq!(*heard.lock().unwrap(), evicted);
     cache.remove(&20_u32.to_le_bytes());
     cache.put(&21_u32.to_le_bytes(), &[9; 50], &PutOptions::default());
-    cache.clear_all();
+    cache.clear();
     assert_eq!(heard.lock().unwrap().len(), 10);
     cache.put(b"end", b"value", &ttl(1.0));
     clock.advance(std::time::Duration::from_secs(2));
@@ -191,7 +191,7 @@ fn sixteen_threads_never_exceed_the_limit() {
                 for n in 0..4000_u64 {
                     let size = 1_usize << (4 + (n * 7 + thread) % 13);
                     cache.put(&(n * 16 + thread).to_le_bytes(), &vec![0; size], &priority((n % 3) as i8));
-                    let stats = cache.total_stats();
+                    let stats = cache.stats();
                     most.fetch_max(stats.bytes.max(stats.reserved_bytes), Ordering::Relaxed);
                 }
             });
@@ -239,7 +239,7 @@ fn numbers_of_dropped_tables_are_used_again() {
         assert!(cache.drop_table("t"));
         assert!(get(&table, b"k").is_none());
     }
-    assert_eq!((get(&first, b"k"), cache.total_stats().inserted), (Some(b"first".to_vec()), 8));
+    assert_eq!((get(&first, b"k"), cache.stats().inserted), (Some(b"first".to_vec()), 8));
     cache.validate().unwrap();
 }
 
@@ -262,12 +262,12 @@ fn a_small_cache_is_small() {
                 let result = cache.put(&key.to_le_bytes(), &vec![3; size], &priority(0));
                 assert!(result == PutResult::Inserted || weight(4, size) > limit, "{size} of {limit}: {result:?}");
                 if key % 50 == 0 {
-                    let stats = cache.total_stats();
+                    let stats = cache.stats();
                     assert!(stats.bytes <= limit && stats.reserved_bytes <= most_memory, "{stats:?}");
                 }
             }
             cache.validate().unwrap();
-            let stats = cache.total_stats();
+            let stats = cache.stats();
             // A page for each size class is half empty on average.
             let least = if limit <= 1 << 20 { limit * 8 / 10 } else { limit / 8 };
             assert!(policy == Policy::S3Fifo || stats.bytes >= least, "{policy:?}, {limit}: {stats:?}");
@@ -276,7 +276,7 @@ fn a_small_cache_is_small() {
     // One value takes a page, and the index what it needs.
     let cache = Cache::new(1 << 20).unwrap();
     cache.put(b"k", b"v", &priority(0));
-    let stats = cache.total_stats();
+    let stats = cache.stats();
     assert!(stats.reserved_bytes < 96 << 10 && stats.index_bytes < 24 << 10, "{stats:?}");
 }
 
@@ -301,7 +301,7 @@ fn ghosts_are_within_the_limit() {
     for n in 0..300_000_u32 {
         assert_eq!(cache.put(&n.to_le_bytes(), b"", &priority(0)), PutResult::Inserted);
     }
-    let stats = cache.total_stats();
+    let stats = cache.stats();
     let ghosts = (limit - stats.bytes) / 24;
     assert!(ghosts >= stats.entries / 10 && stats.reserved_bytes <= limit, "{stats:?}");
     cache.validate().unwrap();
@@ -312,8 +312,8 @@ fn ghosts_are_within_the_limit() {
     let kept = cache.len();
     assert_eq!(cache.put(b"low", b"", &priority(0)), PutResult::Inserted);
     assert_eq!(cache.len(), kept + 1);
-    cache.clear_all();
-    assert_eq!((cache.total_stats().bytes, cache.len()), (0, 0));
+    cache.clear();
+    assert_eq!((cache.stats().bytes, cache.len()), (0, 0));
     cache.validate().unwrap();
     // All of it can be had again.
     assert_eq!(cache.put(b"large", &vec![0; limit as usize / 2], &priority(0)), PutResult::Inserted);
@@ -328,7 +328,7 @@ fn a_limit_may_be_larger_than_any_memory() {
         cache.put(b"k", b"value", &PutOptions::default());
         assert_eq!(get(&cache, b"k"), Some(b"value".to_vec()));
         let machine = gabion_blocks::limits::read().physical;
-        assert!(cache.total_stats().reserved_bytes < (8 << 20) + machine / 64, "{policy:?}: {:?}", cache.total_stats());
+        assert!(cache.stats().reserved_bytes < (8 << 20) + machine / 64, "{policy:?}: {:?}", cache.stats());
         cache.validate().unwrap();
     }
 }
@@ -382,7 +382,7 @@ fn what_came_and_went_is_what_there_is() {
                 }
                 _ => _ = place.put(&key, &value, &priority((random % 3) as i8)),
             }
-            let all = cache.total_stats();
+            let all = cache.stats();
             assert_eq!(all.inserted, all.entries + all.removed + all.evicted + all.expired, "seed {seed}: {all:?}");
         }
         cache.validate().unwrap();

@@ -185,7 +185,7 @@ fn check_each(policy: Policy, ops: impl Iterator<Item = Op>, every: usize) -> Re
             }
             Op::Clear => {
                 let there = cache.len();
-                prop_assert_eq!((cache.clear_all(), cache.len()), (there, 0));
+                prop_assert_eq!((cache.clear(), cache.len()), (there, 0));
                 naive.entries.clear();
             }
         }
@@ -197,7 +197,7 @@ fn check_each(policy: Policy, ops: impl Iterator<Item = Op>, every: usize) -> Re
                 step
             );
         }
-        prop_assert!(cache.total_stats().bytes <= limit);
+        prop_assert!(cache.stats().bytes <= limit);
         if step % every == 0 {
             cache.validate().map_err(TestCaseError::fail)?;
         }
@@ -248,7 +248,7 @@ fn an_index_that_grows_and_shrinks_loses_nothing() {
             }
             assert_eq!((cache.len(), get(&cache, key(count))), (u64::from(count), None));
         }
-        let stats = cache.total_stats();
+        let stats = cache.stats();
         assert!(stats.index_bytes - cache.core().parts().0.fixed <= 12 << 16, "{stats:?}");
     }
 }

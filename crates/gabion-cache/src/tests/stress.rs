@@ -65,7 +65,7 @@ fn readers_see_whole_values_and_never_older_ones_than_before() {
                             if random.next().is_multiple_of(8) {
                                 cache.remove(&key.to_le_bytes());
                             } else if random.next().is_multiple_of(10_000) {
-                                cache.clear_all();
+                                cache.clear();
                             } else {
                                 let result = cache.put(&key.to_le_bytes(), &value(key, version), &priority(0));
                                 assert_ne!(result, PutResult::Rejected);

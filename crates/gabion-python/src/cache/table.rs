@@ -55,7 +55,7 @@ impl CacheTable {
         let settings = CacheOptions { max_bytes, policy, shards, table, ..CacheOptions::default() };
         let cache = Cache::with_options(&settings).map_err(|error| crate::pile::not_made(py, "cache", &error))?;
         let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
-        let table = (*cache).clone();
+        let table = cache.default_table().clone();
         let store = Arc::new(Store { cache, heard: AtomicBool::new(false) });
         let shared = Shared { store, codec, closed, watched, callback: Mutex::new(None) };
         self.begin(py, Inner { shared: Arc::new(shared), table, root: None })
@@ -314,7 +314,7 @@ impl CacheTable {
 
     fn _clear_all(&self, py: Python<'_>) -> PyResult<u64> {
         let shared = &self.open(py)?.shared;
-        Ok(shared.apart(py, || shared.store.cache.clear_all()))
+        Ok(shared.apart(py, || shared.store.cache.clear()))
     }
 
     #[pyo3(signature = (name, /))]
@@ -333,7 +333,7 @@ impl CacheTable {
     }
 
     fn _total_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {
-        Ok(cache_stats(&self.open(py)?.shared.store.cache.total_stats()))
+        Ok(cache_stats(&self.open(py)?.shared.store.cache.stats()))
     }
 
     #[pyo3(signature = (callback, /))]
@@ -356,7 +356,7 @@ impl CacheTable {
     fn _close(&self, py: Python<'_>) {
         let Some(Inner { shared, .. }) = self.inner() else { return };
         if !shared.closed.swap(true, Ordering::AcqRel) {
-            shared.apart(py, || shared.store.cache.clear_all());
+            shared.apart(py, || shared.store.cache.clear());
         }
     }
 
