@@ -428,6 +428,16 @@ def test_one_file_onto_itself(tmp_path: Path) -> None:
     assert path.read_bytes() == SMALL
 
 
+def test_any_object_onto_itself(tmp_path: Path) -> None:
+    class Memory(io.BytesIO):
+        pass
+
+    with (tmp_path / "file").open("w+b") as file, temporary(SMALL) as other:
+        for one in (Memory(SMALL), file, other):
+            with pytest.raises(ValueError, match="the same file"):
+                streams.copy(one, one)
+
+
 def test_ctrl_c_between_files_in_memory() -> None:
     """Files written in C never come back to the interpreter's loop; copy() looks for signals itself."""
 

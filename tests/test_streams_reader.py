@@ -1,5 +1,6 @@
 """gabion.streams.Reader beside io.BufferedReader, and where it has to be better."""
 
+import array
 import copy
 import errno
 import fcntl
@@ -129,6 +130,29 @@ def test_large_targets_are_filled_without_a_detour() -> None:
     assert seen[0] is target
     assert target[: len(LINES)] == LINES
     seen.clear()
+
+
+def test_targets_of_wider_items_are_filled_by_the_byte() -> None:
+    class Plain(io.RawIOBase):
+        def readinto(self, target: Any) -> int:
+            part = bytes(range(256))[: len(target)]
+            target[: len(part)] = part
+            return len(part)
+
+    target = array.array("I", [0]) * 100
+    assert streams.Reader(Plain(), chunk=64).readinto(target) == 400
+    assert target.tobytes() == (bytes(range(256)) * 2)[:400]
+
+
+def test_a_buffered_pipe_gives_what_it_has() -> None:
+    """Whoever answers a peer would wait for ever for a full chunk."""
+    read, write = os.pipe()
+    with open(read, "rb") as pipe, open(write, "wb", buffering=0) as peer:
+        reader = streams.Reader(pipe)
+        peer.write(b"one\ntwo")
+        assert (reader.readline(), reader.read1()) == (b"one\n", b"two")
+        peer.write(b"three")
+        assert reader.read(5) == b"three"
 
 
 def test_targets_that_do_not_do() -> None:

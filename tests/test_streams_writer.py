@@ -385,3 +385,20 @@ def test_short_writes_of_everything_with_bytes() -> None:
                 call()
         writer.flush()
         assert file.getvalue() == b"abcdefgh" + b"i" * 99 + b"j" * 100
+
+
+def test_a_file_that_counts_items_gets_bytes() -> None:
+    """Its len() of an array of four-byte items was taken for so many bytes, and the rest came once more."""
+
+    class Counting(io.RawIOBase):
+        got = b""
+
+        def write(self, data: Any) -> int:
+            self.got += bytes(data)
+            return len(data)
+
+    file, data = Counting(), array.array("I", range(100))
+    writer = streams.Writer(file, chunk=64)
+    assert writer.write(data) == 400
+    writer.flush()
+    assert file.got == data.tobytes()

@@ -108,8 +108,10 @@ fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
         use std::os::unix::fs::{MetadataExt, fchown};
         let new = file.metadata()?;
         if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-            // Only the superuser may; others own what they write.
-            let _ = fchown(file, Some(old.uid()), Some(old.gid()));
+            // Only the superuser may; others own what they write, and may give it to groups that they are in.
+            if fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+                let _ = fchown(file, None, Some(old.gid()));
+            }
         }
     }
     file.set_permissions(old.permissions())

@@ -38,10 +38,10 @@ pub(super) fn copy(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, chunk: Option
     let sink = Sink::new("dst", dst)?;
     refuse_closed("src", src)?;
     refuse_closed("dst", dst)?;
+    if src.is(dst) {
+        return Err(refusal::same_file(py));
+    }
     if let Some(held) = Held::of(src)? {
-        if src.is(dst) {
-            return Err(refusal::same_file(py));
-        }
         return from_memory(py, held, &sink, length);
     }
     let mut window = Window::rent(py, length)?;

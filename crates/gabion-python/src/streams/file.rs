@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyMemoryView, PyString, PyType};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyType};
 
 use super::bytes::{Content, items};
 use super::chunk::Window;
@@ -205,7 +205,7 @@ impl Sink {
     pub(crate) fn write_object(&self, object: &Bound<'_, PyAny>, length: usize, done: &mut usize) -> PyResult<Wrote> {
         let py = object.py();
         while *done < length {
-            let rest = if *done == 0 { object.clone() } else { behind(object, *done)? };
+            let rest = if *done == 0 { plain_bytes(object)? } else { behind(object, *done)? };
             match self.write_once(&rest, length - *done) {
                 Ok(Some(count)) => *done += count,
                 Ok(None) => return Ok(Wrote::NotNow),
@@ -229,6 +229,12 @@ impl Sink {
             count => Ok(Some(count)),
         }
     }
+}
+
+/// The object itself where its length is in bytes, else a view of its bytes: a file may tell what it took or filled by `len()`.
+pub(super) fn plain_bytes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let plain = object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyByteArray>();
+    if plain { Ok(object.clone()) } else { behind(object, 0) }
 }
 
 /// A view of an object's bytes from `start` on.

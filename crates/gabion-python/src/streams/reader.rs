@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::bytes::{Content, Growing, bytes_of};
 use super::chunk;
 use super::descriptor::Rest;
-use super::file::{Source, call_if_there, says};
+use super::file::{Source, call_if_there, plain_bytes, says};
 use super::refusal;
 use super::turn::{Inside, Turn};
 use crate::ffi;
@@ -83,7 +83,7 @@ impl Reader {
                     py.check_signals()?;
                     // The file moves on past what is in the window.
                     state.forget();
-                    state.source(py)?.read_to(target, content.len())?
+                    state.source(py)?.read_to(&plain_bytes(target)?, content.len())?
                 } else {
                     state.fill(py, self.chunk)?
                 };
@@ -166,7 +166,7 @@ impl Reader {
     #[pyo3(signature = (file, *, chunk = None), text_signature = "(file, *, chunk='256 KiB')")]
     fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let chunk = chunk::length(chunk)?;
-        let ahead = Ahead::of(Source::new("file", file, false)?);
+        let ahead = Ahead::of(Source::new("file", file, true)?);
         Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Reader", ahead) })
     }
 
