@@ -164,6 +164,6 @@ fn there_may_be_as_many_tables_as_there_are_numbers() {
     assert!(cache.table("one more", TableOptions::default()).is_none());
     assert_eq!(get(&table(&cache, &names[7]), b"k"), Some(b"new".to_vec()));
     assert_eq!(get(tables[200].as_ref().unwrap(), b"k"), Some(200_usize.to_le_bytes().to_vec()));
-    assert_eq!((cache.tables().len(), cache.total_stats().entries), (usize::from(u16::MAX) - 98, 65_436));
+    assert_eq!((cache.tables().len(), cache.stats().entries), (usize::from(u16::MAX) - 98, 65_436));
     cache.validate().unwrap();
 }

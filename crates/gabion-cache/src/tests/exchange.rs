@@ -208,7 +208,7 @@ fn a_long_value_lies_where_its_former_one_lay() {
             let mut old = vec![0; size];
             assert_eq!(cache.put(b"k", &old, &PutOptions::default()), PutResult::Inserted);
             let mut others = 0_u32;
-            while cache.total_stats().bytes < max_bytes - 200_000 {
+            while cache.stats().bytes < max_bytes - 200_000 {
                 assert_eq!(
                     cache.put(&others.to_le_bytes(), &vec![1; 20_000], &PutOptions::default()),
                     PutResult::Inserted
@@ -216,7 +216,7 @@ fn a_long_value_lies_where_its_former_one_lay() {
                 others += 1;
             }
             // A room of its own for a value of 40,000 bytes is not what the test is about.
-            let fill = vec![2; (max_bytes - cache.total_stats().bytes) as usize - 30_000];
+            let fill = vec![2; (max_bytes - cache.stats().bytes) as usize - 30_000];
             assert_eq!(cache.put(b"fill", &fill, &priority(1)), PutResult::Inserted);
             for (at, length) in [size, size, size - 500, size - 9000].into_iter().enumerate() {
                 let new = vec![at as u8 + 1; length];
@@ -224,7 +224,7 @@ fn a_long_value_lies_where_its_former_one_lay() {
                 assert_eq!(changed, Some(PutResult::Replaced), "{policy:?} {size} {at}");
                 assert_eq!(cache.put(b"k", &new, &ttl(60.0)), PutResult::Replaced, "{policy:?} {size} {at}");
                 old = new;
-                let stats = cache.total_stats();
+                let stats = cache.stats();
                 assert_eq!((stats.evicted, stats.entries), (0, u64::from(others) + 2), "{policy:?} {size} {at}");
                 assert!(get(&cache, b"k").as_ref() == Some(&old));
             }

@@ -442,14 +442,14 @@ fn what_other_shards_have_in_hand_is_room() {
     let cache = Cache::with_room(&options, 32 << 20).unwrap();
     let keys = (0_u32..).take_while(|n| {
         cache.put(&n.to_le_bytes(), &[1; 900], &priority(1));
-        cache.total_stats().evicted == 0
+        cache.stats().evicted == 0
     });
     let keys: Vec<_> = keys.collect();
     let removed = keys.iter().filter(|n| cache.remove(&n.to_le_bytes())).take(40).count();
     assert_eq!(removed, 40);
-    let before = cache.total_stats();
+    let before = cache.stats();
     let room = before.max_bytes - before.bytes;
     assert_eq!(cache.put(b"low", &vec![0; room as usize - 200], &priority(0)), PutResult::Inserted, "{room} bytes");
-    assert_eq!(cache.total_stats().evicted, before.evicted);
+    assert_eq!(cache.stats().evicted, before.evicted);
     cache.validate().unwrap();
 }

@@ -16,7 +16,7 @@ fn chance(mut state: u64) -> impl FnMut(u64) -> u64 {
 /// Fills a cache that reads through with skewed requests for values of 10 to 100 KB, or of `size`.
 fn fill(cache: &Cache, size: Option<usize>, mut each: impl FnMut(u64)) {
     let (mut below, value) = (chance(0x9E37_79B9_97F4_A7C1), vec![7; 100_000]);
-    let keys = cache.total_stats().max_bytes / 10_000;
+    let keys = cache.stats().max_bytes / 10_000;
     let mut buf = ReadBuf::new();
     for _ in 0..6 * keys {
         let key = (below(keys) * below(keys) / keys).to_le_bytes();

@@ -361,16 +361,16 @@ fn a_touch_of_a_long_value_moves_nobody() {
             let value: Vec<u8> = (0..=u8::MAX).cycle().take(size).collect();
             assert_eq!(cache.put(&key, &value, &PutOptions::default()), PutResult::Inserted);
             let mut others = 0_u32;
-            while cache.total_stats().bytes < (16 << 20) - 200_000 {
+            while cache.stats().bytes < (16 << 20) - 200_000 {
                 assert_eq!(
                     cache.put(&others.to_le_bytes(), &vec![1; 20_000], &PutOptions::default()),
                     PutResult::Inserted
                 );
                 others += 1;
             }
-            let before = cache.total_stats();
+            let before = cache.stats();
             assert!(cache.touch(&key, Span::Of(seconds(60.0))) && cache.touch(&key, Span::Of(seconds(50.0))));
-            let after = cache.total_stats();
+            let after = cache.stats();
             assert_eq!((after.evicted, after.bytes - before.bytes), (0, 24), "{policy:?} {size}");
             assert_eq!(get(&cache, &key).as_ref(), Some(&value));
             cache.validate().unwrap();
