@@ -425,12 +425,12 @@ fn the_limit_can_be_set() {
     let pointer = pile.put(&[2; 900], 0).unwrap();
     pile.set_max_bytes(Some(64 << 10));
     assert!(pile.stats().reserved_bytes > pile.max_bytes());
-    assert!(pile.put(&[3; 100_000], 0).is_err());
+    assert!(pile.put(&vec![3; 100_000], 0).is_err());
     assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), [2; 900]);
     pile.validate().unwrap();
     pile.set_max_bytes(None);
     assert_eq!(pile.max_bytes(), Pile::new().unwrap().max_bytes());
-    pile.put(&[3; 100_000], 0).unwrap();
+    pile.put(&vec![3; 100_000], 0).unwrap();
     pile.validate().unwrap();
 }
 

@@ -31,7 +31,7 @@ fn a_cleared_cache_is_as_good_as_new() {
                 fill(table, 500);
             }
             // The cache's own figures are of all tables, and the default one has its own.
-            assert_eq!(cache.stats().entries, cache.tables().iter().map(|table| table.len()).sum::<u64>());
+            assert_eq!(cache.stats().entries, cache.tables().iter().map(Table::len).sum::<u64>());
             assert_eq!(cache.default_table().stats().entries, cache.len());
             // One by one: the others stay.
             let (of_table, others) = (tables[0].len(), cache.len());
