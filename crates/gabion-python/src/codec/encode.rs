@@ -33,9 +33,12 @@
 //! | memo | meaning | when it is met |
 //! |---|---|---|
 //! | nothing | not met, or never to be met again | becomes `UNDER_CONSTRUCTION` |
-//! | `UNDER_CONSTRUCTION` | its values are being written | `restart`, or with `exact` a second round; refused if it has no form for that |
-//! | `UNDER_CONSTRUCTION + 1` | the second round | refused: nothing on the way is noted, so there is no end |
-//! | less | it begins there, and is complete | a reference |
+//! | `UNDER_CONSTRUCTION` | its values are being written | `restart`, or with `exact` another round |
+//! | a position | it begins there, and is complete | a reference |
+//!
+//! A round needs something new: it is refused where the one before noted no container that can be referred to, as then all goes on in
+//! the same way without end ([`Memo::begin_round`]). `t = (l, m)`, `l = [t]`, `m = [t]` takes three: the second refers to `l`, and
+//! notes `m`; the third refers to both. Kinds that have no form for a second round are written by their reducers, after a `restart`.
 //!
 //! `t = ([t],)` with `exact`; the top of the stack is on the right. (Without, the list's count is 2, and the second `t` restarts.)
 //! ```text
@@ -54,7 +57,7 @@ use pyo3::prelude::*;
 
 use super::apart::{Apart, Owner};
 use super::known::Known;
-use super::memo::{Memo, UNDER_CONSTRUCTION};
+use super::memo::{Endless, MOST_ROUNDS, Memo, UNDER_CONSTRUCTION};
 use super::object::{Own, Raise, Raised, class_name, referenced_at_most, refuse};
 use super::plan::Kind;
 use super::registry::Registry;
@@ -96,10 +99,45 @@ pub const IN_PLACE: isize = 1;
 
 /// The scratch of this thread, or a new one when an encoding on this thread is using it (a reducer that encodes).
 #[cold]
-#[expect(clippy::unnecessary_box_returns, reason = "the box is what the thread keeps")]
 fn take_scratch() -> Box<Scratch> {
     let kept = SCRATCH.try_with(Cell::take).ok().flatten();
     kept.unwrap_or_else(|| Box::new(Scratch { todo: Vec::new(), memo: Memo::new(), targets: Vec::new() }))
+}
+
+/// Whether an encoding that failed is to start again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    No,
+    /// With `exact`: user code is about to run, or a value leads back to what is made of it.
+    Exact,
+    /// With `by_reducers` as well: that is a value which needs it.
+    ByReducers,
+}
+
+/// What [`Encoder::construct`] found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// The object was complete before: a reference is written.
+    Before,
+    /// Its values are to be written.
+    First,
+    /// As `First`, in the midst of its own values.
+    Again,
+}
+
+/// Raises the error of an object whose values lead back to it with no end.
+#[cold]
+fn refuse_round(obj: *mut PyObject, endless: &Endless) -> Raised {
+    let class = class_name(obj);
+    refuse(&match endless {
+        Endless::NothingNew => {
+            format!("cannot store an object of class {class}: the values it is constructed from contain itself")
+        }
+        Endless::TooMany => format!(
+            "cannot store an object of class {class}: the values it is constructed from contain it more than {MOST_ROUNDS} times, \
+             each within the one before; have a list hold them"
+        ),
+    })
 }
 
 /// One encoding.
@@ -116,8 +154,9 @@ pub struct Encoder<'a, 'py> {
     pub root: *mut PyObject,
     /// Every object goes into the memo, however few references it has: user code runs and may show it again.
     pub exact: bool,
-    /// User code is about to run and `exact` is not set: start again.
-    pub restart: bool,
+    /// Values that have no form for a second round are written by their reducers.
+    pub by_reducers: bool,
+    pub restart: Restart,
     /// It was good to be `exact`.
     pub needed_exact: bool,
     scratch: Option<Box<Scratch>>,
@@ -150,7 +189,7 @@ pub unsafe fn encode(
     let base = out.len();
     // SAFETY: live by the caller's word.
     let class = unsafe { ffi::Py_TYPE(obj) };
-    let mut exact = registry.begins_exact(class);
+    let (mut exact, mut by_reducers) = (registry.begins_exact(class), false);
     loop {
         let mut encoder = Encoder {
             py,
@@ -161,7 +200,8 @@ pub unsafe fn encode(
             base,
             root: std::ptr::null_mut(),
             exact,
-            restart: false,
+            by_reducers,
+            restart: Restart::No,
             needed_exact: false,
             scratch: None,
         };
@@ -182,11 +222,12 @@ pub unsafe fn encode(
         if let Some(apart) = &mut apart {
             apart.clear();
         }
-        if !restart {
+        if restart == Restart::No {
             return Err(Raised);
         }
         registry.begin_exact(class);
         exact = true;
+        by_reducers |= restart == Restart::ByReducers;
     }
 }
 
@@ -337,17 +378,25 @@ impl Encoder<'_, '_> {
             return false;
         }
         // SAFETY: live by the caller's word.
-        match unsafe { self.scratch().memo.get_or_insert(obj, at) } {
-            Some(before) if before >= UNDER_CONSTRUCTION => {
+        let found = unsafe { self.scratch().memo.get_or_insert(obj, at) };
+        match found {
+            Some(UNDER_CONSTRUCTION) => {
                 // Its attributes had it constructed (see `reduce_after_all`), and may not any more.
-                self.scratch().memo.reopen(obj, before, at);
+                self.scratch().memo.reopen(obj, at);
                 false
             }
             Some(start) => {
                 self.reference(start);
                 true
             }
-            None => false,
+            None => {
+                // What leads on to others is known to the collector.
+                // SAFETY: live by the caller's word.
+                if unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(obj), ffi::Py_TPFLAGS_HAVE_GC) != 0 } {
+                    self.scratch().memo.count_container();
+                }
+                false
+            }
         }
     }
 
@@ -359,44 +408,38 @@ impl Encoder<'_, '_> {
     }
 
     /// Starts an object that can only be made from its finished values (a tuple, a frozenset, what a reducer took
-    /// apart), which may be referred to; true when it was met before and a reference is written.
+    /// apart), which may be referred to.
     ///
-    /// When a value leads back to it, it is written a second time there, as pickle does: on that round every list, dict
-    /// and object on the way is in the memo, so it ends. That needs a memo of everything, so without one the encoding
-    /// starts again. A third round means that nothing on the way is in the memo, and that there is no end.
+    /// When a value leads back to it, it is written once more there, as pickle does: on that round what was noted on the way is
+    /// referred to, so it ends, or comes further (see the head of this file). That needs a memo of everything, so without one the
+    /// encoding starts again.
     ///
-    /// `twice` is false for values whose encoding has no such second form.
+    /// `again` is false for values whose encoding has no form for a second round.
     ///
     /// # Safety
     /// `obj` is held by the stack or by the caller of `encode`.
-    pub unsafe fn construct(&mut self, obj: *mut PyObject, twice: bool) -> Raise<bool> {
+    pub unsafe fn construct(&mut self, obj: *mut PyObject, again: bool) -> Raise<Begun> {
         let start = self.position();
         // SAFETY: held by the caller.
-        match unsafe { self.scratch().memo.get_or_insert(obj, UNDER_CONSTRUCTION) } {
-            None => {}
-            Some(at) if at < UNDER_CONSTRUCTION => {
+        let begun = match unsafe { self.scratch().memo.get_or_insert(obj, UNDER_CONSTRUCTION) } {
+            None => Begun::First,
+            Some(at) if at != UNDER_CONSTRUCTION => {
                 self.reference(at);
-                return Ok(true);
+                return Ok(Begun::Before);
             }
-            Some(_) if twice && !self.exact => {
-                self.restart = true;
+            Some(_) if !again || !self.exact => {
+                self.restart = if again { Restart::Exact } else { Restart::ByReducers };
                 return Err(Raised);
             }
-            Some(at) if twice && at == UNDER_CONSTRUCTION => {
-                self.needed_exact = true;
-                self.scratch().memo.set(obj, at + 1);
-            }
             Some(_) => {
-                // SAFETY: held by the caller.
-                let class = unsafe { class_name(obj) };
-                return Err(refuse(&format!(
-                    "cannot store an object of class {class}: the values it is constructed from contain itself"
-                )));
+                self.needed_exact = true;
+                self.scratch().memo.begin_round(obj).map_err(|endless| refuse_round(obj, &endless))?;
+                Begun::Again
             }
-        }
+        };
         // SAFETY: held by the caller.
         unsafe { self.complete_later(obj, start) };
-        Ok(false)
+        Ok(begun)
     }
 
     /// Has an object noted that starts there, when the values are written that it is made from.
@@ -414,7 +457,7 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// As [`Encoder::construct`].
     #[cold]
-    pub unsafe fn construct_after_all(&mut self, obj: *mut PyObject) -> Raise<bool> {
+    pub unsafe fn construct_after_all(&mut self, obj: *mut PyObject) -> Raise<Begun> {
         if self.root == obj {
             self.root = std::ptr::null_mut();
         } else if !self.scratch().memo.close_again(obj) && self.scratch().memo.get(obj).is_some() {
@@ -422,17 +465,17 @@ impl Encoder<'_, '_> {
             self.scratch().memo.set(obj, UNDER_CONSTRUCTION);
             // SAFETY: as the caller promised.
             unsafe { self.complete_later(obj, start) };
-            return Ok(false);
+            return Ok(Begun::First);
         }
         // SAFETY: as the caller promised.
         unsafe { self.construct(obj, true) }
     }
 
-    /// The values are written from which an object is made. If one of them led back to it, it was written there a second
-    /// time: then that one counts, and this one becomes a reference to it.
+    /// The values are written from which an object is made. If one of them led back to it, it was written there once more:
+    /// then the innermost counts, and this one becomes a reference to it.
     fn complete(&mut self, obj: *mut PyObject, start: usize) {
         match self.scratch().memo.get(obj) {
-            Some(earlier) if earlier < UNDER_CONSTRUCTION => {
+            Some(earlier) if earlier != UNDER_CONSTRUCTION => {
                 let at = self.base + self.apart.as_ref().map_or(start, |apart| apart.index(start));
                 match self.out[at] {
                     tags::FROZENSET => self.out[at] = tags::FROZENSET_AGAIN,

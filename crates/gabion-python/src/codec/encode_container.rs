@@ -4,7 +4,7 @@ use std::{ptr, slice};
 
 use gabion_blocks::prefetch;
 
-use super::encode::{Encoder, FROM_STACK, IN_PLACE};
+use super::encode::{Begun, Encoder, FROM_STACK, IN_PLACE};
 use super::object::{Own, Raise, Section, referenced_at_most};
 use super::{tags, writer};
 use crate::ffi::{self, PyObject};
@@ -72,11 +72,22 @@ impl Encoder<'_, '_> {
                 self.header(tags::TUPLE_SHORT, tags::TUPLE_SHORT_MAX, tags::TUPLE, len);
                 return self.sequence(items);
             }
-            if self.construct(obj, true)? {
+            let begun = self.construct(obj, true)?;
+            if begun == Begun::Before {
                 return Ok(());
             }
             writer::tag_varint(self.out, tags::TUPLE_SHARED, len);
-            self.sequence(items)
+            if begun == Begun::Again { self.one_by_one(obj) } else { self.sequence(items) }
+        }
+    }
+
+    /// What a tuple or frozenset holds, in its second and further rounds: what waits needs no room on the stack for each of them.
+    #[cold]
+    unsafe fn one_by_one(&mut self, obj: *mut PyObject) -> Raise<()> {
+        // SAFETY: an exact tuple or frozenset, held; a new reference or null with an error.
+        unsafe {
+            let items = Own::take(ffi::PyObject_GetIter(obj))?;
+            self.next_items(items)
         }
     }
 
@@ -90,7 +101,7 @@ impl Encoder<'_, '_> {
             if ffi::PyTuple_GET_SIZE(obj) as usize != len {
                 return self.reduce(obj, limit, false);
             }
-            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, true)? {
+            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, true)? == Begun::Before {
                 return Ok(());
             }
             writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize);
@@ -163,10 +174,15 @@ impl Encoder<'_, '_> {
     pub unsafe fn frozenset(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
         // SAFETY: an exact frozenset, held.
         unsafe {
-            if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, true)? {
-                return Ok(());
+            let shared = self.exact || !referenced_at_most(obj, limit);
+            match if shared { self.construct(obj, true)? } else { Begun::First } {
+                Begun::Before => Ok(()),
+                Begun::First => self.elements(obj, tags::FROZENSET),
+                Begun::Again => {
+                    writer::tag_varint(self.out, tags::FROZENSET, ffi::PySet_Size(obj) as usize);
+                    self.one_by_one(obj)
+                }
             }
-            self.elements(obj, tags::FROZENSET)
         }
     }
 

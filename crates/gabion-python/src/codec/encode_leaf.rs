@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::apart::{LARGE, LEAST, Owner, View};
-use super::encode::{Encoder, IN_PLACE};
+use super::encode::{Begun, Encoder, IN_PLACE};
 use super::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
 use super::plan::Kind;
 use super::quick;
@@ -185,7 +185,10 @@ impl Encoder<'_, '_> {
         unsafe {
             let holds_others = matches!(kind, Kind::DateTime | Kind::Time | Kind::TimeZone | Kind::Range | Kind::Slice);
             if holds_others {
-                if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, false)? {
+                if self.by_reducers {
+                    return self.reduce(obj, limit, false);
+                }
+                if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, false)? == Begun::Before {
                     return Ok(());
                 }
             } else if self.met(obj, limit) {

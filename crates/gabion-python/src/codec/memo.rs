@@ -1,5 +1,7 @@
 //! Which objects this encoding has already met, and where.
 
+use std::collections::HashMap;
+
 use crate::ffi::{self, PyObject};
 
 #[derive(Clone, Copy)]
@@ -17,12 +19,34 @@ pub struct Memo {
     used: usize,
     round: u64,
     held: Vec<*mut PyObject>,
+    /// Containers among them that can be referred to from their first byte on. Such a one ends a cycle that it is a part of.
+    noted: usize,
+    /// Of each object under construction whose values led back to it: its rounds.
+    rounds: HashMap<usize, Rounds>,
     /// See [`Memo::reopen`].
-    reopened: (usize, usize),
+    reopened: usize,
 }
 
-/// Positions from here on stand for an object that is made from values being written, once or several times nested.
-pub const UNDER_CONSTRUCTION: usize = usize::MAX - 3;
+/// Stands for an object that is made from values being written.
+pub const UNDER_CONSTRUCTION: usize = usize::MAX;
+
+/// The rounds in which an object is being written, each nested in the one before.
+struct Rounds {
+    count: usize,
+    /// [`Memo::noted`] when the last began.
+    noted: usize,
+}
+
+/// Why an object under construction has no further round.
+pub enum Endless {
+    /// The last one went by nothing that was not met before: the next would go the same way.
+    NothingNew,
+    TooMany,
+}
+
+/// Rounds of one object. Each may write all that the object is made from, so they are not without limit: pickle, which recurses,
+/// gives up after a few hundred.
+pub const MOST_ROUNDS: usize = 1000;
 
 /// A table larger than this is given back after the encoding that needed it.
 const KEPT_CELLS: usize = 1 << 14;
@@ -34,7 +58,9 @@ impl Memo {
             used: 0,
             round: 1,
             held: Vec::new(),
-            reopened: (0, 0),
+            noted: 0,
+            rounds: HashMap::new(),
+            reopened: 0,
         }
     }
 
@@ -81,6 +107,31 @@ impl Memo {
         None
     }
 
+    /// Counts a container that was just noted, and can be referred to from where it begins.
+    #[inline(always)]
+    pub fn count_container(&mut self) {
+        self.noted += 1;
+    }
+
+    /// Begins another round of an object under construction: a value that it is made from led back to it.
+    ///
+    /// What is under construction on the way is walked again, in the same order, up to the same value; what was noted on the way is
+    /// referred to. So a round that noted no container is followed by one that is its like, without end. And as the rounds of an object
+    /// are nested in each other, it is written once for each, and never again when it is complete.
+    #[cold]
+    pub fn begin_round(&mut self, obj: *mut PyObject) -> Result<(), Endless> {
+        let noted = self.noted;
+        let rounds = self.rounds.entry(obj as usize).or_insert(Rounds { count: 1, noted: usize::MAX });
+        if rounds.noted == noted {
+            return Err(Endless::NothingNew);
+        }
+        if rounds.count == MOST_ROUNDS {
+            return Err(Endless::TooMany);
+        }
+        *rounds = Rounds { count: rounds.count + 1, noted };
+        Ok(())
+    }
+
     /// Changes where an object that is in the memo starts.
     pub fn set(&mut self, obj: *mut PyObject, at: usize) {
         let index = self.find(obj as usize);
@@ -92,8 +143,8 @@ impl Memo {
     /// An object under construction is written at `at` once more, by its attributes. Whoever finds out that it has to be
     /// constructed there, too, asks for [`Memo::close_again`].
     #[cold]
-    pub fn reopen(&mut self, obj: *mut PyObject, before: usize, at: usize) {
-        self.reopened = (obj as usize, before);
+    pub fn reopen(&mut self, obj: *mut PyObject, at: usize) {
+        self.reopened = obj as usize;
         self.set(obj, at);
     }
 
@@ -101,10 +152,9 @@ impl Memo {
     /// reopened; false if it was not.
     #[cold]
     pub fn close_again(&mut self, obj: *mut PyObject) -> bool {
-        let (reopened, before) = std::mem::take(&mut self.reopened);
-        let again = reopened == obj as usize;
+        let again = std::mem::take(&mut self.reopened) == obj as usize;
         if again {
-            self.set(obj, before);
+            self.set(obj, UNDER_CONSTRUCTION);
         }
         again
     }
@@ -126,7 +176,9 @@ impl Memo {
             return;
         }
         self.used = 0;
-        self.reopened = (0, 0);
+        self.reopened = 0;
+        self.noted = 0;
+        self.rounds.clear();
         self.round += 1;
         if self.cells.len() > KEPT_CELLS {
             self.cells = vec![Cell { key: 0, round: 0, at: 0 }; 64];

@@ -1,6 +1,6 @@
 //! Encoding through `__reduce_ex__`, for whatever has no form of its own.
 
-use super::encode::{Encoder, Todo};
+use super::encode::{Begun, Encoder, Restart, Todo};
 use super::object::{Own, Raise, Raised, refuse, too_large};
 use super::{global, tags, writer};
 use crate::ffi::{self, PyObject};
@@ -16,13 +16,15 @@ impl Encoder<'_, '_> {
     pub unsafe fn reduce(&mut self, obj: *mut PyObject, limit: isize, user_code: bool) -> Raise<()> {
         if user_code && !self.exact {
             // What the code returns may be objects that were passed by without a note, because nobody else held them.
-            self.restart = true;
+            self.restart = Restart::Exact;
             return Err(Raised);
         }
         self.needed_exact |= user_code;
         // SAFETY: as the caller promised.
         unsafe {
-            if (self.exact || !super::object::referenced_at_most(obj, limit)) && self.construct(obj, true)? {
+            if (self.exact || !super::object::referenced_at_most(obj, limit))
+                && self.construct(obj, true)? == Begun::Before
+            {
                 return Ok(());
             }
             self.reduce_noted(obj)
@@ -36,12 +38,17 @@ impl Encoder<'_, '_> {
     #[cold]
     pub unsafe fn reduce_after_all(&mut self, obj: *mut PyObject) -> Raise<()> {
         if !self.exact {
-            self.restart = true;
+            self.restart = Restart::Exact;
             return Err(Raised);
         }
         self.needed_exact = true;
         // SAFETY: as the caller promised.
-        unsafe { if self.construct_after_all(obj)? { Ok(()) } else { self.reduce_noted(obj) } }
+        unsafe {
+            match self.construct_after_all(obj)? {
+                Begun::Before => Ok(()),
+                Begun::First | Begun::Again => self.reduce_noted(obj),
+            }
+        }
     }
 
     /// As [`Encoder::reduce`], for an object that was noted already where it had to be.
