@@ -1,8 +1,10 @@
 """Classes that vanish, are defined anew or are patched between put and get."""
 
 import copyreg
+import mmap
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +119,46 @@ def test_a_reducer_registered_and_taken_back(pile: gabion.Pile, monkeypatch: pyt
     monkeypatch.undo()
     assert pile.get(pile.put([Slotted(7)])) == [Slotted(7)]
     assert pile.get(first) == Slotted(1)
+
+
+def test_a_reducer_of_one_class_in_place_of_anothers(pile: gabion.Pile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reduced(thing: Slotted | Plain) -> Any:
+        return (list, ((type(thing).__name__,),))
+
+    def put() -> Any:
+        return pile.get(pile.put([Slotted(7), Plain(a=1)]))
+
+    monkeypatch.setitem(copyreg.dispatch_table, Slotted, reduced)
+    for _ in range(2):
+        assert put() == [["Slotted"], Plain(a=1)]
+        monkeypatch.delitem(copyreg.dispatch_table, Slotted)
+        monkeypatch.setitem(copyreg.dispatch_table, Plain, reduced)
+        assert put() == [Slotted(7), ["Plain"]]
+        monkeypatch.delitem(copyreg.dispatch_table, Plain)
+        monkeypatch.setitem(copyreg.dispatch_table, Slotted, reduced)
+
+
+def test_reducers_that_come_and_go_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    pile = gabion.Pile()
+    things = [Slotted(1), Plain(a=1), (1, 2), {3}, Mine()]
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            with monkeypatch.context() as patch:
+                patch.setitem(copyreg.dispatch_table, Slotted, lambda thing: (list, ()))
+                assert pile.pop(pile.put(things))[0] == []
+            assert pile.pop(pile.put(things))[0] == Slotted(1)
+
+    rounds(200)
+    before = rss()
+    rounds(4000)
+    # The plans alone would be some 5 KB each time.
+    assert rss() - before < 4 << 20
+
+
+def rss() -> int:
+    """What the process takes of memory, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def test_class_assignment_on_instances(pile: gabion.Pile) -> None:

@@ -59,7 +59,7 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
         let inspect = Inspect::new(registry, known, class);
         let kind = match inspect.special()? {
             Some(kind) => kind,
-            None => Kind::Reduce { user_code: inspect.runs_user_code() },
+            None => Kind::Reduce { user_code: inspect.runs_user_code()? },
         };
         Ok(Plan::new(held, version, kind, inspect.found.into_inner().unwrap_or_else(Found::nowhere)))
     }
@@ -180,6 +180,14 @@ unsafe fn built_in(known: &Known, class: *mut PyTypeObject) -> Option<Kind> {
         })
     }
 }
+
+/// Heirs of these have no items that a reducer asks them for by iteration.
+const NEVER_ITERATED: std::ffi::c_ulong = ffi::Py_TPFLAGS_TUPLE_SUBCLASS
+    | ffi::Py_TPFLAGS_UNICODE_SUBCLASS
+    | ffi::Py_TPFLAGS_BYTES_SUBCLASS
+    | ffi::Py_TPFLAGS_LONG_SUBCLASS
+    | ffi::Py_TPFLAGS_BASE_EXC_SUBCLASS
+    | ffi::Py_TPFLAGS_DICT_SUBCLASS;
 
 unsafe extern "C" {
     static mut PyPickleBuffer_Type: PyTypeObject;
@@ -526,18 +534,37 @@ impl<'a> Inspect<'a> {
         found.is_some_and(|found| unsafe { ffi::Py_TYPE(found.ptr()) == &raw mut ffi::PyGetSetDescr_Type })
     }
 
-    /// Whether `__reduce_ex__` of this class runs Python code.
-    fn runs_user_code(&self) -> bool {
-        let names = &self.known.names;
-        let native = |name: &Own| {
-            // SAFETY: what was found is held.
-            let is_native = |found: Own| unsafe { ffi::Py_TYPE(found.ptr()) == &raw mut ffi::PyMethodDescr_Type };
-            self.lookup(name).is_none_or(is_native)
-        };
+    /// Whether `__reduce_ex__` of this class runs Python code: as its own, or as what the interpreter's reducers call. They ask
+    /// lists, sets and deques for `__iter__`, dicts for `items`, all for `__dict__` and slots, time zones for `__getinitargs__`.
+    fn runs_user_code(&self) -> Raise<bool> {
+        let (known, names) = (self.known, &self.known.names);
         // SAFETY: live class.
-        let ordinary =
-            unsafe { (*self.class()).tp_getattro } == Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc);
-        let methods = [&names.reduce_ex, &names.reduce, &names.getstate, &names.getnewargs, &names.getnewargs_ex];
-        !(ordinary && methods.into_iter().all(native))
+        let (getattr, flags) = unsafe { ((*self.class()).tp_getattro, ffi::PyType_GetFlags(self.class())) };
+        if getattr != Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc) {
+            return Ok(true);
+        }
+        let own = |name: &Own, native: &[*mut PyTypeObject]| {
+            // SAFETY: what was found is held.
+            self.lookup(name).is_some_and(|found| unsafe { !native.contains(&ffi::Py_TYPE(found.ptr())) })
+        };
+        let methods = [&raw mut ffi::PyMethodDescr_Type, &raw mut ffi::PyWrapperDescr_Type];
+        let parts = [&raw mut ffi::PyGetSetDescr_Type, &raw mut ffi::PyMemberDescr_Type];
+        let called = [&names.reduce_ex, &names.reduce, &names.getstate, &names.getnewargs, &names.getnewargs_ex];
+        let is = |kinds: std::ffi::c_ulong| flags & kinds != 0;
+        let own_iteration = own(&names.iter, &methods) && !is(NEVER_ITERATED);
+        let own_items = is(ffi::Py_TPFLAGS_DICT_SUBCLASS) && own(&names.items, &methods);
+        if own_iteration
+            || own_items
+            || called.into_iter().chain([&names.getinitargs]).any(|name| own(name, &methods))
+            || [&names.dict, &names.class].into_iter().any(|name| own(name, &parts))
+        {
+            return Ok(true);
+        }
+        // Slots are for `object.__getstate__` to ask for. Classes that are not made at run time have none.
+        if !is(ffi::Py_TPFLAGS_HEAPTYPE) || !self.is_default(&names.getstate, &known.object_getstate) {
+            return Ok(false);
+        }
+        let Some(slots) = self.slot_names()? else { return Ok(true) };
+        Ok(slots.iter().any(|name| own(name, &parts)))
     }
 }

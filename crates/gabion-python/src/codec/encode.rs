@@ -126,9 +126,13 @@ pub enum Begun {
 }
 
 /// Raises the error of an object whose values lead back to it with no end.
+///
+/// # Safety
+/// `obj` is held.
 #[cold]
-fn refuse_round(obj: *mut PyObject, endless: &Endless) -> Raised {
-    let class = class_name(obj);
+unsafe fn refuse_round(obj: *mut PyObject, endless: &Endless) -> Raised {
+    // SAFETY: as the caller promised.
+    let class = unsafe { class_name(obj) };
     refuse(&match endless {
         Endless::NothingNew => {
             format!("cannot store an object of class {class}: the values it is constructed from contain itself")
@@ -433,7 +437,8 @@ impl Encoder<'_, '_> {
             }
             Some(_) => {
                 self.needed_exact = true;
-                self.scratch().memo.begin_round(obj).map_err(|endless| refuse_round(obj, &endless))?;
+                // SAFETY: held by the caller.
+                self.scratch().memo.begin_round(obj).map_err(|endless| unsafe { refuse_round(obj, &endless) })?;
                 Begun::Again
             }
         };

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::inline;
 use super::object::{Own, Raise, Raised, import, intern};
+use super::{inline, seen};
 use crate::ffi::{self, PyObject};
 use crate::once::Importing;
 
@@ -28,6 +28,9 @@ names! {
     setstate = c"__setstate__",
     getnewargs = c"__getnewargs__",
     getnewargs_ex = c"__getnewargs_ex__",
+    getinitargs = c"__getinitargs__",
+    iter = c"__iter__",
+    items = c"items",
     dict = c"__dict__",
     class = c"__class__",
     new = c"__new__",
@@ -102,9 +105,11 @@ impl Known {
         let enum_class = import(c"enum", c"Enum")?;
         // SAFETY: `enum_class` is held.
         let enum_reduce_ex = unsafe { super::object::attribute(enum_class.ptr(), c"__reduce_ex__")? };
+        let dispatch_table = import(c"copyreg", c"dispatch_table")?;
+        seen::watch_all(&dispatch_table);
         Ok(Known {
             names: Names::new()?,
-            dispatch_table: import(c"copyreg", c"dispatch_table")?,
+            dispatch_table,
             // SAFETY: the empty tuple, a new reference.
             no_arguments: unsafe { Own::take(ffi::PyTuple_New(0))? },
             slot_names: import(c"copyreg", c"_slotnames")?,
@@ -123,17 +128,16 @@ impl Known {
         })
     }
 
-    /// Reducers registered with `copyreg`.
+    /// A number that is another one after a reducer was registered with `copyreg`, or taken back.
     #[inline(always)]
     pub fn reducers(&self) -> isize {
         let table = self.dispatch_table.ptr();
-        // SAFETY: held by `self`; a module could have put another mapping there, whose size is then not watched.
+        // SAFETY: held by `self`; a module could have put another mapping there, which is then not watched.
         unsafe {
             if ffi::PyDict_CheckExact(table) == 0 {
                 return -2;
             }
-            // The size alone, without the function call of `PyDict_Size`.
-            (*table.cast::<ffi::PyDictObject>()).ma_used
+            seen::changes(table.cast())
         }
     }
 

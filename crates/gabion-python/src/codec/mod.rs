@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Modules, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`, `inline`,
-//! `known`, `numpy`, `seen`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known
+//! `seen`, `known`, `numpy`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known
 //! about classes), `apart`, `encode`, `datetime`, `quick`, `encode_leaf`, `encode_container`, `encode_array`, `encode_object`,
 //! `reduce` (out), `decode_leaf`, `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `walk`,
 //! `decode_long` (one copy less), `fields` (parts of an object), `codec` (all of it, for owners), `python` (for tests).
@@ -27,9 +27,9 @@ mod writer;
 mod reader;
 mod table;
 mod inline;
+mod seen;
 mod known;
 mod numpy;
-mod seen;
 mod found;
 mod global;
 mod layout;

@@ -12,6 +12,9 @@ use crate::ffi::{self, PyTypeObject};
 /// A plan that holds whatever happens to the class.
 pub const ANY_VERSION: u32 = u32::MAX;
 
+/// A plan that holds no more, until it is renewed. No class has this version, nor the one above.
+pub const NO_VERSION: u32 = u32::MAX - 1;
+
 /// Sets of attribute names remembered per class; further ones are stored with their names inline.
 const MAX_SHAPES: usize = 16;
 
@@ -29,18 +32,18 @@ impl Plan {
         Plan { class, version: AtomicU32::new(version), kind, found }
     }
 
-    /// Lets a plan hold for the version of a newer one of the same class, if that says the same; false if not. May run code
-    /// of the class's.
-    pub fn renewed_by(&self, newer: &Plan) -> bool {
-        let same = self.kind.is(&newer.kind) && self.found.is(&newer.found);
-        if same {
-            if let Kind::Attributes(attributes) = &self.kind {
-                attributes.shapes().for_each(look_for_setters);
-            }
-            // Relaxed: see `Registry::plan`.
-            self.version.store(newer.version.load(Ordering::Relaxed), Ordering::Relaxed);
+    /// Whether two plans of one class say the same, perhaps of different versions of it.
+    pub fn is(&self, other: &Plan) -> bool {
+        self.kind.is(&other.kind) && self.found.is(&other.found)
+    }
+
+    /// Lets a plan hold for the version of a newer one that says the same. May run code of the class's.
+    pub fn renew(&self, newer: &Plan) {
+        if let Kind::Attributes(attributes) = &self.kind {
+            attributes.shapes().for_each(look_for_setters);
         }
-        same
+        // Relaxed: see `Registry::plan`.
+        self.version.store(newer.version.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 

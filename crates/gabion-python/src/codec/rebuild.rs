@@ -10,7 +10,6 @@ use crate::ffi::{self, PyObject};
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
     /// Gives the object its next part.
     pub fn rebuild(&mut self, mut rebuild: Box<Rebuild>, value: Own) -> Raise<Option<Own>> {
-        self.hide();
         match rebuild.stage {
             Stage::Callable => {
                 rebuild.callable = Some(value);
@@ -89,7 +88,10 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                     } else if self.reader.peek()? == tags::END {
                         self.reader.at += 1;
                         let items = std::mem::take(&mut rebuild.items);
-                        self.extend(rebuild.object()?, items)?;
+                        // Without items pickle asks for neither method: the object may not have them, or may not be ready.
+                        if !items.is_empty() {
+                            self.extend(rebuild.object()?, items)?;
+                        }
                         Stage::Key
                     } else if let Some(item) = self.leaf_part()? {
                         rebuild.items.push(item);

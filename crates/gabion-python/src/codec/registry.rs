@@ -11,7 +11,7 @@
 //!   plain_at   of a layout     the version at which setting the attributes ran  when one is set, or read by `fields`
 //!                              no code of the class's; of slots alone, at
 //!                              which their names led to them
-//!   reducers   of the registry how many `copyreg` had                           once for each put
+//!   reducers   of the registry the state of `copyreg` (`known`)                 once for each put
 //!
 //!   what happens               is told by   the next put                        the next get
 //!   the class or a base gets   version      analyses the class; where it        sets what `plain_at` is too old for in
@@ -25,7 +25,7 @@
 //!                                                                               name, and notes astray
 //!   another name of the same   seen,        follows the name, to the same as    as the put
 //!   module is bound            before 3.12  before, and goes on
-//!   `copyreg.pickle()`         reducers     forgets all plans                   nothing: the encoding says how to build
+//!   `copyreg.pickle()`         reducers     analyses all classes again          nothing: the encoding says how to build
 //! ```
 
 use std::collections::HashMap;
@@ -64,8 +64,9 @@ fn place(id: u32) -> (usize, usize) {
 #[derive(Default)]
 struct Writer {
     // Boxed so that readers' pointers stay valid while the lists grow; nothing is removed before `clear`.
+    /// All that were made for a class, by its address: it is held by each of them.
     #[allow(clippy::vec_box)]
-    plans: Vec<Box<Plan>>,
+    plans: HashMap<usize, Vec<Box<Plan>>>,
     #[allow(clippy::vec_box)]
     entries: Vec<Box<Entry>>,
     chunks: Vec<Box<[AtomicPtr<Entry>]>>,
@@ -82,7 +83,7 @@ pub struct Registry {
     plans: Table<Plan>,
     globals: Table<Entry>,
     entries: Entries,
-    /// Size of `copyreg.dispatch_table` when the plans were made.
+    /// [`Known::reducers`] when the plans were made.
     reducers: AtomicIsize,
     /// The class of the whole that had to be begun again last, because code ran within it; 0 for none. Compared only.
     exact: AtomicUsize,
@@ -179,21 +180,23 @@ impl Registry {
         self.exact.store(class as usize, Ordering::Relaxed); // Relaxed: as above.
     }
 
-    /// Drops all plans when a reducer was registered with `copyreg` since they were made.
+    /// Has no plan hold any more when a reducer was registered with `copyreg` since they were made.
     #[inline(always)]
     pub fn check_reducers(&self, known: &Known) {
-        let size = known.reducers();
+        let reducers = known.reducers();
         // Relaxed: a hint; whoever registered the reducer did so before on this thread or gets no promise.
-        if self.reducers.load(Ordering::Relaxed) != size {
-            self.forget_plans(size);
+        if self.reducers.load(Ordering::Relaxed) != reducers {
+            self.forget_plans(reducers);
         }
     }
 
     #[cold]
-    fn forget_plans(&self, size: isize) {
-        let mut writer = self.lock();
-        writer.retired_plans.push(self.plans.clear());
-        self.reducers.store(size, Ordering::Relaxed); // Relaxed: as in `check_reducers`.
+    fn forget_plans(&self, reducers: isize) {
+        // They stay, and are renewed by what says the same: a program may register a reducer and take it back again and again.
+        for plan in self.lock().plans.values().flatten() {
+            plan.version.store(plan::NO_VERSION, Ordering::Relaxed); // Relaxed: see `plan`.
+        }
+        self.reducers.store(reducers, Ordering::Relaxed); // Relaxed: as in `check_reducers`.
     }
 
     /// The plan for instances of `class`, if it holds for the class as it is now, and the class's name leads to it.
@@ -211,22 +214,30 @@ impl Registry {
         (version == plan::ANY_VERSION || holds()).then_some(plan)
     }
 
-    /// Keeps a plan, in place of the one before. Where that was the same, it is that one which holds from now on: a class that
-    /// is modified again and again, by a counter of its instances say, takes no more memory each time.
+    /// Keeps a plan, in place of the one before. Where an earlier one was the same, it is that one which holds from now on: a class
+    /// that is modified again and again, by a counter of its instances say, takes no more memory each time.
     pub fn add_plan(&self, class: *mut PyTypeObject, plan: Plan) -> &Plan {
-        // SAFETY: as in `plan`.
-        if let Some(before) = unsafe { self.plans.get(class as usize).as_ref() }
-            && before.renewed_by(&plan)
-        {
-            return before;
+        let key = class as usize;
+        let same = self.lock().plans.get(&key).and_then(|plans| {
+            let same = plans.iter().find(|before| before.is(&plan));
+            same.map(|before| std::ptr::from_ref(&**before))
+        });
+        let raw = if let Some(before) = same {
+            // SAFETY: boxed and kept by the writer as long as the registry lives. Not under its lock, as code may run.
+            unsafe { (*before).renew(&plan) };
+            before
+        } else {
+            let plan = Box::new(plan);
+            let raw = std::ptr::from_ref(&*plan);
+            self.lock().plans.entry(key).or_default().push(plan);
+            raw
+        };
+        if self.plans.get(key).cast_const() != raw {
+            let mut writer = self.lock();
+            let retired = self.plans.insert(key, raw.cast_mut());
+            writer.retired_plans.extend(retired);
         }
-        let mut plan = Box::new(plan);
-        let raw: *mut Plan = &raw mut *plan;
-        let mut writer = self.lock();
-        writer.plans.push(plan);
-        let retired = self.plans.insert(class as usize, raw);
-        writer.retired_plans.extend(retired);
-        // SAFETY: boxed and kept by the writer, so it stays where it is.
+        // SAFETY: as above, so it stays where it is.
         unsafe { &*raw }
     }
 
@@ -338,7 +349,7 @@ impl Registry {
 
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let writer = self.lock();
-        writer.plans.iter().try_for_each(|plan| {
+        writer.plans.values().flatten().try_for_each(|plan| {
             visit.call(as_py(&plan.class))?;
             plan.found.visit(visit)
         })?;

@@ -4,13 +4,13 @@
 //! with which everything that was looked up is compared. Before, each dict has a number of its own, which moves on with every
 //! change. What follows from it: see the tables at the head of `registry`.
 
-pub use state::{Seen, watch};
+pub use state::{Seen, changes, watch, watch_all};
 
 #[cfg(Py_3_12)]
 mod state {
     use std::ffi::c_int;
     use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, Ordering};
 
     use super::super::object::Own;
     use crate::ffi::{self, PyObject};
@@ -20,6 +20,10 @@ mod state {
     /// A bit for each name that is known, by its hash: changes of others cost no more than a look here.
     static NAMES: [AtomicU64; 1 << 10] = [const { AtomicU64::new(0) }; 1 << 10];
     static WATCHER: OnceLock<Option<c_int>> = OnceLock::new();
+    /// The dict of which each change counts, whatever the name; null where nobody watches it.
+    static ALL_OF: AtomicPtr<PyObject> = AtomicPtr::new(std::ptr::null_mut());
+    /// Its changes so far.
+    static CHANGES: AtomicIsize = AtomicIsize::new(0);
 
     /// The number that stood when names were looked up last; 0 for never.
     pub struct Seen(AtomicU64);
@@ -59,17 +63,48 @@ mod state {
         }
     }
 
-    /// Has changes of this name in this dict told.
-    pub fn watch(dict: &Own, name: &Own) {
+    fn watcher() -> Option<c_int> {
         // SAFETY: attached, as all of the codec; errors are dropped.
-        let watcher = WATCHER.get_or_init(|| unsafe {
+        *WATCHER.get_or_init(|| unsafe {
             let watcher = ffi::PyDict_AddWatcher(changed);
             if watcher < 0 {
                 ffi::PyErr_Clear();
             }
             (watcher >= 0).then_some(watcher)
-        });
-        let Some(watcher) = *watcher else { return };
+        })
+    }
+
+    /// Has all changes of one dict counted, which is never freed.
+    pub fn watch_all(dict: &Own) {
+        let Some(watcher) = watcher() else { return };
+        // SAFETY: held; what is no dict is refused with an error, which is dropped.
+        unsafe {
+            if ffi::PyDict_Watch(watcher, dict.ptr()) < 0 {
+                ffi::PyErr_Clear();
+            } else {
+                ALL_OF.store(dict.ptr(), Ordering::Relaxed); // Relaxed: compared only, and changes follow on this thread.
+            }
+        }
+    }
+
+    /// A number that moves on with each change of the dict of [`watch_all`]; where no watcher was free, its size.
+    ///
+    /// # Safety
+    /// That dict, an exact one, live.
+    #[inline(always)]
+    pub unsafe fn changes(dict: *mut ffi::PyDictObject) -> isize {
+        // Relaxed, both: a racing change is seen before or after, like a racing call of any method.
+        if ALL_OF.load(Ordering::Relaxed) == dict.cast() {
+            return CHANGES.load(Ordering::Relaxed);
+        }
+        // The size alone, without the function call of `PyDict_Size`.
+        // SAFETY: live by the caller's word.
+        unsafe { (*dict).ma_used }
+    }
+
+    /// Has changes of this name in this dict told.
+    pub fn watch(dict: &Own, name: &Own) {
+        let Some(watcher) = watcher() else { return };
         // SAFETY: a dict and a string, both held.
         unsafe {
             let (word, bit) = place(ffi::PyObject_Hash(name.ptr()) as u64);
@@ -85,7 +120,12 @@ mod state {
     }
 
     /// Called by the interpreter before each change of a dict that is watched.
-    unsafe extern "C" fn changed(_what: c_int, _dict: *mut PyObject, key: *mut PyObject, _new: *mut PyObject) -> c_int {
+    unsafe extern "C" fn changed(_what: c_int, dict: *mut PyObject, key: *mut PyObject, _new: *mut PyObject) -> c_int {
+        // Relaxed, both: see `changes`.
+        if dict == ALL_OF.load(Ordering::Relaxed) {
+            CHANGES.fetch_add(1, Ordering::Relaxed);
+            return 0;
+        }
         // SAFETY: a live key or null; a string's hash runs no code.
         let may_be_ours = unsafe {
             key.is_null() || ffi::PyUnicode_CheckExact(key) == 0 || {
@@ -173,4 +213,17 @@ mod state {
 
     /// Each dict has its number anyway.
     pub fn watch(_dict: &Own, _name: &Own) {}
+
+    /// As `watch`.
+    pub fn watch_all(_dict: &Own) {}
+
+    /// A number that is another one after each change of a dict.
+    ///
+    /// # Safety
+    /// An exact dict, live.
+    #[inline(always)]
+    pub unsafe fn changes(dict: *mut ffi::PyDictObject) -> isize {
+        // SAFETY: live by the caller's word.
+        unsafe { (*dict).ma_version_tag as isize }
+    }
 }
