@@ -217,6 +217,34 @@ def test_a_named_tuple_comes_back_by_position(pile: gabion.Pile, module: ModuleT
         pile.get(pointer)
 
 
+def test_fields_are_those_of_what_get_builds(pile: gabion.Pile, module: ModuleType) -> None:
+    """Also before the first `get` finds out that the name leads to another class."""
+    pair, plain, slotted = pointers = [pile.put(walk(module, name)("Ada", 1)) for name in ("Pair", "Plain", "Slotted")]
+    exec("class Pair(typing.NamedTuple):\n    first: str\n    number: int\n", module.__dict__)
+    for name in ("Plain", "Slotted"):
+        exec(f"class {name}:\n    name = property(lambda self: 'made', lambda self, name: None)", module.__dict__)
+    for _ in range(2):
+        assert pile.fields(pair, "first", "number") == ("Ada", 1)
+        with pytest.raises(AttributeError):
+            pile.fields(pair, "name")
+        for pointer in (plain, slotted):
+            assert pile.fields(pointer, "name", "visits") == ("made", 1)
+        found = pile.get_many(pointers)
+        assert (found[0].first, found[1].name, found[2].name) == ("Ada", "made", "made")
+
+
+def test_fields_of_what_cannot_be_built_any_more(pile: gabion.Pile, module: ModuleType) -> None:
+    pointers = [pile.put(walk(module, name)("Ada", 1)) for name in ("Pair", "Plain", "Slotted")]
+    exec("class Pair(typing.NamedTuple):\n    name: str\n", module.__dict__)
+    for name in ("Plain", "Slotted"):
+        exec(f"class {name}:\n    __slots__ = ('name',)", module.__dict__)
+    for _ in range(2):
+        for pointer in pointers:
+            assert pile.fields(pointer, "name", "visits") == ("Ada", 1)
+            with pytest.raises(gabion.CodecError):
+                pile.get(pointer)
+
+
 @pytest.mark.parametrize("slots", ["()", "('visits',)", "('extra', 'visits')"])
 def test_slots_that_become_attributes(pile: gabion.Pile, module: ModuleType, slots: str) -> None:
     whole, part = module.Slotted("Ada", 1), object.__new__(module.Slotted)

@@ -13,7 +13,7 @@ use super::reader::Reader;
 use super::registry::Registry;
 use super::walk::skip;
 use super::{analyse, plan, tags};
-use crate::errors::type_error;
+use crate::errors::{Errors, type_error};
 use crate::ffi;
 
 /// Where the raw buffer of a bytes-like payload lies in its encoding.
@@ -187,8 +187,26 @@ impl<'py> Search<'_, 'py> {
         Ok(complete.then(|| wanted.into_iter().map(|wanted| wanted.value).collect::<Option<Vec<_>>>()).flatten())
     }
 
+    /// What `get` would build an instance of; where the class was defined anew without room for the fields, the one before: they
+    /// can still be read.
+    fn entry(&self, id: u32) -> Raise<Option<&Entry>> {
+        let found = self.maker().entry(id);
+        // SAFETY: where there is an error, it is set; the class that it is compared with is held.
+        let refused = |errors: &Errors| unsafe { ffi::PyErr_ExceptionMatches(errors.codec.as_ptr()) != 0 };
+        if found.is_ok() || !Errors::get(self.py).is_ok_and(refused) {
+            return found;
+        }
+        // SAFETY: attached.
+        unsafe { ffi::PyErr_Clear() };
+        Ok(self.registry.entry(id))
+    }
+
+    fn maker(&self) -> Maker<'_, '_> {
+        Maker { py: self.py, known: self.known, registry: self.registry, ready: None }
+    }
+
     fn object(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
-        let Some(Entry::Object(layout)) = self.registry.entry(id) else { return Ok(false) };
+        let Some(Entry::Object(layout)) = self.entry(id)? else { return Ok(false) };
         if !self.plain(layout) {
             return Ok(false);
         }
@@ -201,7 +219,7 @@ impl<'py> Search<'_, 'py> {
     }
 
     fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
-        let Some(Entry::NamedTuple { class, len, .. }) = self.registry.entry(id) else { return Ok(false) };
+        let Some(Entry::NamedTuple { class, len, .. }) = self.entry(id)? else { return Ok(false) };
         // SAFETY: held by the registry; the tuple of names is held while its items are compared.
         unsafe {
             let fields = Own::take(ffi::PyObject_GetAttr(class.ptr(), self.known.names.fields.ptr()))?;
@@ -267,8 +285,7 @@ impl<'py> Search<'_, 'py> {
 
     /// Builds the value that lies there.
     fn part(&self, start: usize, end: usize) -> Raise<Own> {
-        let Search { py, known, registry, bytes } = *self;
-        decode_part(Maker { py, known, registry, ready: None }, &bytes[..end], start)
+        decode_part(self.maker(), &self.bytes[..end], start)
     }
 }
 
