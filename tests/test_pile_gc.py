@@ -196,6 +196,84 @@ def test_references_to_half_built_objects_are_harmless(pile: gabion.Pile) -> Non
         assert found[0].note[1] is found[0] is found[1][1]
 
 
+PEEKING = """
+    import enum, gabion, gc, sys
+    armed, seen, kept = False, [], None
+    def look():
+        global kept
+        if not armed:
+            return
+        found = gc.get_objects()
+        for one in found:
+            if type(one) in (list, tuple, Named) and len(one) == 7:
+                seen.append(len(list(one)))
+        kept = [one for one in found if type(one) is frozenset]
+    class Member(enum.Enum):
+        A = 1
+        B = 2
+        def __hash__(self): look(); return 5
+    class Meta(type):
+        def __hash__(self): look(); return 6
+        def __eq__(self, other): return self is other
+    class Class(metaclass=Meta): pass
+    class Key:
+        def __hash__(self): look(); return 7
+        def __eq__(self, other): return True
+    class Plain: pass
+    from typing import NamedTuple
+    Named = NamedTuple("Named", [(name, object) for name in "abcdefg"])
+    odd = Plain()
+    odd.__dict__[Key()] = 1
+    collected = [[i] for i in range(3000)]
+"""
+
+
+@pytest.mark.parametrize("shape", ["[*values]", "(*values,)", "Named(*values)"])
+@pytest.mark.parametrize(
+    "held",
+    [
+        "{Member.A, Member.B}",
+        "frozenset(Member)",
+        "frozenset([Class, Member.A, 5])",
+        "{Member.A: 1}",
+        "{Class}",
+        "{(1, Key())}",
+        "odd",
+        "gone.Gone()",
+        "collected",
+    ],
+)
+def test_code_that_sees_all_objects_sees_none_unfinished(script: Callable[..., str], shape: str, held: str) -> None:
+    script(
+        PEEKING
+        + f"""
+    held = {held if held != "gone.Gone()" else "None"}
+    if {"gone" in held}:
+        import types
+        gone = sys.modules["gone"] = types.ModuleType("gone")
+        exec("class Gone: pass", gone.__dict__)
+        held = gone.Gone()
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                look() if name == "gone" else None
+        sys.meta_path.insert(0, Finder())
+    values = [-12345, "text", held, 4.5, [5], 6, 7]
+    pile = gabion.Pile()
+    pointer = pile.put({shape})
+    sys.modules.pop("gone", None)
+    gc.callbacks.append(lambda phase, info: look() if {held == "collected"} else None)
+    gc.collect()
+    armed = True
+    found = pile.get(pointer)
+    armed = False
+    gc.collect()
+    assert gc.is_tracked(found)
+    assert (len(found), found[0], found[6]) == (7, -12345, 7)
+    assert all(length == 7 for length in seen)
+    """
+    )
+
+
 EXIT = {
     "live piles, views and iterators": """
         import gabion

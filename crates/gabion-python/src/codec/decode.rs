@@ -20,8 +20,6 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
     pub reader: Reader<'a>,
     /// The first few without memory of their own: most values are not deeper.
     frames: SmallVec<[Frame<'a>; 4]>,
-    /// How many of them, from the first on, the collector does not know of: see [`Decoder::hide`].
-    hidden: usize,
     targets: Vec<usize>,
     met: Vec<Option<Own>>,
     /// Index of the next target, and its position.
@@ -101,16 +99,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     fn new(maker: Maker<'a, 'py>, bytes: &'a [u8], targets: Vec<usize>) -> Self {
         let next_at = targets.first().copied().unwrap_or(usize::MAX);
         let met = targets.iter().map(|_| None).collect();
-        Decoder {
-            maker,
-            reader: Reader::new(bytes, 1),
-            frames: SmallVec::new(),
-            hidden: 0,
-            targets,
-            met,
-            next: 0,
-            next_at,
-        }
+        Decoder { maker, reader: Reader::new(bytes, 1), frames: SmallVec::new(), targets, met, next: 0, next_at }
     }
 
     fn run(&mut self) -> Raise<Own> {
@@ -126,48 +115,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                 }
                 return Ok(value);
             };
-            if self.frames.len() < self.hidden {
-                self.show(&frame);
-            }
             done = self.resume(frame, value)?;
-        }
-    }
-
-    /// Takes what waits for values out of the collector's sight, before code runs that may ask the collector for all objects: a
-    /// list or a tuple has places with no object in them, and a frozenset is filled only while nobody else holds it.
-    #[inline(always)]
-    pub fn hide(&mut self) {
-        if self.hidden < self.frames.len() {
-            self.hide_rest();
-        }
-    }
-
-    #[inline(never)]
-    fn hide_rest(&mut self) {
-        for container in self.frames[self.hidden..].iter().filter_map(Frame::unfinished::<REFS>) {
-            // SAFETY: held by its frame; a container that the collector knows.
-            unsafe { ffi::PyObject_GC_UnTrack(container.ptr().cast()) };
-        }
-        self.hidden = self.frames.len();
-    }
-
-    /// Ends what [`Decoder::hide`] began, for the frame that was just the last.
-    #[inline(never)]
-    fn show(&mut self, frame: &Frame<'_>) {
-        self.hidden = self.frames.len();
-        if let Some(container) = frame.unfinished::<REFS>() {
-            // SAFETY: held by its frame; it was hidden, and nobody shows it but this.
-            unsafe { ffi::PyObject_GC_Track(container.ptr().cast()) };
-        }
-    }
-
-    /// As [`Decoder::hide`], if code may run where this is hashed and compared.
-    #[inline(always)]
-    fn hide_from_key(&mut self, key: &Own) {
-        // SAFETY: the key is held by the caller.
-        let plain = unsafe { ffi::PyUnicode_CheckExact(key.ptr()) != 0 || ffi::PyLong_CheckExact(key.ptr()) != 0 };
-        if !plain {
-            self.hide();
         }
     }
 
@@ -305,7 +253,6 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             Frame::Dict { dict, left, key } => match key {
                 None => self.fill_dict(dict, left, Some(value)),
                 Some(key) => {
-                    self.hide_from_key(&key);
                     put_pair(&dict, &key, &value)?;
                     self.fill_dict(dict, left - 1, None)
                 }
@@ -315,7 +262,6 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                     self.note(place, &value);
                     return Ok(Some(value));
                 }
-                self.hide_from_key(&value);
                 put_element(&set, &value)?;
                 self.fill_set(set, left - 1, place, again)
             }
@@ -323,9 +269,6 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                 values.push(value);
                 if values.len() < want {
                     return Ok(self.wait(Frame::Gather { tag, values, want, packed, bytes, place }));
-                }
-                if tag == tags::RANGE {
-                    self.hide();
                 }
                 let made = combine(tag, &values, packed, &bytes)?;
                 self.note(place, &made);
@@ -346,6 +289,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         self.reader.claim(len)?;
         // SAFETY: a new reference or null with an error.
         let list = unsafe { Own::take(ffi::PyList_New(if REFS { 0 } else { len as isize }))? };
+        if !REFS && len > 0 {
+            hide(&list);
+        }
         self.note(place, &list);
         self.fill_list(list, 0, len)
     }
@@ -358,6 +304,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             }
             next += 1;
         }
+        if !REFS && len > 0 {
+            show(&list);
+        }
         Ok(Some(list))
     }
 
@@ -365,6 +314,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         self.reader.claim(len)?;
         // SAFETY: a new reference or null with an error.
         let tuple = unsafe { Own::take(ffi::PyTuple_New(len as isize))? };
+        if len > 0 {
+            hide(&tuple);
+        }
         self.fill_tuple(tuple, 0, len, place, again)
     }
 
@@ -382,6 +334,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         unsafe {
             (*tuple.ptr().cast::<ffi::PyTupleObject>()).ob_hash = -1;
         }
+        if *len > 0 {
+            hide(&tuple);
+        }
         self.fill_tuple(tuple, 0, *len, place, again)
     }
 
@@ -395,6 +350,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         }
         if again {
             return Ok(self.wait(Frame::Tuple { tuple, next, len, place, again }));
+        }
+        if len > 0 {
+            show(&tuple);
         }
         self.note(place, &tuple);
         Ok(Some(tuple))
@@ -414,7 +372,6 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             key = match key {
                 None => Some(found),
                 Some(key) => {
-                    self.hide_from_key(&key);
                     put_pair(&dict, &key, &found)?;
                     left -= 1;
                     None
@@ -435,10 +392,13 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                 ffi::PyFrozenSet_New(std::ptr::null_mut())
             })?
         };
-        if tag == tags::SET {
+        let place = if tag == tags::SET {
             self.note(place, &set);
-        }
-        let place = if tag == tags::SET { NOWHERE } else { place };
+            NOWHERE
+        } else {
+            hide(&set);
+            place
+        };
         self.fill_set(set, len, place, tag == tags::FROZENSET_AGAIN)
     }
 
@@ -453,9 +413,29 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         if again {
             return Ok(self.wait(Frame::Set { set, left, place, again }));
         }
+        // SAFETY: the set is held here.
+        if unsafe { ffi::PyFrozenSet_CheckExact(set.ptr()) != 0 } {
+            show(&set);
+        }
         self.note(place, &set);
         Ok(Some(set))
     }
+}
+
+/// Takes a new container out of the collector's sight: a list or a tuple has places with no object in them, and a frozenset is filled
+/// only while nobody else holds it. Of the collector anybody may ask all objects, and code runs in the midst of a decoding: that of
+/// keys and reducers, of modules that are imported, of finalizers in a collection that any new object starts.
+#[inline(always)]
+fn hide(container: &Own) {
+    // SAFETY: held; a container of a kind that the collector knows, and nobody has seen.
+    unsafe { ffi::PyObject_GC_UnTrack(container.ptr().cast()) };
+}
+
+/// Ends what [`hide`] began: the container is complete. One that never is goes without the collector.
+#[inline(always)]
+fn show(container: &Own) {
+    // SAFETY: held; it was hidden, and nobody shows it but this.
+    unsafe { ffi::PyObject_GC_Track(container.ptr().cast()) };
 }
 
 #[inline(always)]

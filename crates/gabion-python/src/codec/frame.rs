@@ -3,7 +3,6 @@
 use super::layout::Layout;
 use super::object::{Own, Raise};
 use super::reader::damaged;
-use crate::ffi;
 
 /// A container whose values are being read.
 pub enum Frame<'a> {
@@ -18,17 +17,6 @@ pub enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// What nobody may see before it is complete. With references, lists grow as they are filled.
-    pub fn unfinished<const REFS: bool>(&self) -> Option<&Own> {
-        match self {
-            Frame::List { list, .. } => (!REFS).then_some(list),
-            Frame::Tuple { tuple, .. } => Some(tuple),
-            // SAFETY: the set is held by this frame.
-            Frame::Set { set, .. } => unsafe { ffi::PyFrozenSet_CheckExact(set.ptr()) != 0 }.then_some(set),
-            _ => None,
-        }
-    }
-
     /// A reduced object of which nothing is read yet.
     pub fn rebuild(tag: u8, parts: u8, place: Place) -> Self {
         Frame::Rebuild(Box::new(Rebuild::new(tag, parts, place)))
