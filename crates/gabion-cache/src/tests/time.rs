@@ -357,15 +357,13 @@ fn a_touch_of_a_long_value_moves_nobody() {
             let clock = Arc::new(ManualClock::default());
             let clocked = Some(clock.clone() as Arc<_>);
             let options = CacheOptions { max_bytes: 16 << 20, policy, clock: clocked, ..CacheOptions::default() };
-            let cache = Cache::with_options(&options).unwrap();
+            let cache = Cache::with_room(&options, 20 << 20).unwrap();
             let value: Vec<u8> = (0..=u8::MAX).cycle().take(size).collect();
             assert_eq!(cache.put(&key, &value, &PutOptions::default()), PutResult::Inserted);
             let mut others = 0_u32;
             while cache.stats().bytes < (16 << 20) - 200_000 {
-                assert_eq!(
-                    cache.put(&others.to_le_bytes(), &vec![1; 20_000], &PutOptions::default()),
-                    PutResult::Inserted
-                );
+                assert_eq!(cache.put(&others.to_le_bytes(), &[1; 10_000], &PutOptions::default()), PutResult::Inserted);
+                assert_eq!(cache.stats().evicted, 0);
                 others += 1;
             }
             let before = cache.stats();

@@ -7,17 +7,17 @@ use crate::ffi::{self, PyObject};
 #[derive(Clone, Copy)]
 struct Cell {
     key: usize,
-    round: u64,
+    turn: u64,
     at: usize,
 }
 
-/// An address-keyed table with open addressing, at most half full. `round` marks the cells of the present encoding, so
+/// An address-keyed table with open addressing, at most half full. `turn` marks the cells of the present encoding, so
 /// that starting a new one costs nothing. Each object in it is held: an address cannot be given to another object
 /// while the encoding lasts.
 pub struct Memo {
     cells: Vec<Cell>,
     used: usize,
-    round: u64,
+    turn: u64,
     held: Vec<*mut PyObject>,
     /// Containers among them that can be referred to from their first byte on. Such a one ends a cycle that it is a part of.
     noted: usize,
@@ -54,9 +54,9 @@ const KEPT_CELLS: usize = 1 << 14;
 impl Memo {
     pub fn new() -> Memo {
         Memo {
-            cells: vec![Cell { key: 0, round: 0, at: 0 }; 64],
+            cells: vec![Cell { key: 0, turn: 0, at: 0 }; 64],
             used: 0,
-            round: 1,
+            turn: 1,
             held: Vec::new(),
             noted: 0,
             rounds: HashMap::new(),
@@ -70,7 +70,7 @@ impl Memo {
         let mut index = (key >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         loop {
             let cell = &self.cells[index & mask];
-            if cell.key == key || cell.round != self.round {
+            if cell.key == key || cell.turn != self.turn {
                 return index & mask;
             }
             index += 1;
@@ -81,7 +81,7 @@ impl Memo {
     #[inline]
     pub fn get(&self, obj: *mut PyObject) -> Option<usize> {
         let cell = &self.cells[self.find(obj as usize)];
-        (cell.round == self.round).then_some(cell.at)
+        (cell.turn == self.turn).then_some(cell.at)
     }
 
     /// Where the object starts if it was met before; else notes that it starts at `at`.
@@ -91,12 +91,12 @@ impl Memo {
     #[inline]
     pub unsafe fn get_or_insert(&mut self, obj: *mut PyObject, at: usize) -> Option<usize> {
         let index = self.find(obj as usize);
-        let round = self.round;
+        let turn = self.turn;
         let cell = &mut self.cells[index];
-        if cell.round == round {
+        if cell.turn == turn {
             return Some(cell.at);
         }
-        *cell = Cell { key: obj as usize, round, at };
+        *cell = Cell { key: obj as usize, turn, at };
         // SAFETY: live by the caller's word.
         unsafe { ffi::Py_INCREF(obj) };
         self.held.push(obj);
@@ -135,7 +135,7 @@ impl Memo {
     /// Changes where an object that is in the memo starts.
     pub fn set(&mut self, obj: *mut PyObject, at: usize) {
         let index = self.find(obj as usize);
-        if self.cells[index].round == self.round {
+        if self.cells[index].turn == self.turn {
             self.cells[index].at = at;
         }
     }
@@ -161,10 +161,10 @@ impl Memo {
 
     #[cold]
     fn grow(&mut self) {
-        let empty = Cell { key: 0, round: 0, at: 0 };
+        let empty = Cell { key: 0, turn: 0, at: 0 };
         let old = std::mem::take(&mut self.cells);
         self.cells = vec![empty; old.len() * 2];
-        for cell in old.into_iter().filter(|cell| cell.round == self.round) {
+        for cell in old.into_iter().filter(|cell| cell.turn == self.turn) {
             let index = self.find(cell.key);
             self.cells[index] = cell;
         }
@@ -179,9 +179,9 @@ impl Memo {
         self.reopened = 0;
         self.noted = 0;
         self.rounds.clear();
-        self.round += 1;
+        self.turn += 1;
         if self.cells.len() > KEPT_CELLS {
-            self.cells = vec![Cell { key: 0, round: 0, at: 0 }; 64];
+            self.cells = vec![Cell { key: 0, turn: 0, at: 0 }; 64];
         }
         while let Some(obj) = self.held.pop() {
             // SAFETY: `get_or_insert` took this reference.
