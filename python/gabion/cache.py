@@ -395,9 +395,9 @@ class Cache(Table[_K, _V]):
     whatever a Pile can store; each get builds a new object. ``cache[key] = value`` keeps nothing, without telling, when
     there is no room; put() tells.
 
-    An entry costs its encoded key and value, 25 bytes, rounding, and 24 bytes of the index; one of more than 1 KiB about
-    40 bytes more. A time limit costs another 24 bytes, 8 more if its put was given a ``ttl``, and 8 more if it stands
-    beside an idle time. Gets and puts take time linear in the value, however many entries there are.
+    An entry costs its encoded key and value, 25 bytes, rounding, and 24 bytes of the index; one of more than 1 KiB
+    about 40 bytes more. A time limit costs another 24 bytes, 8 more if its put was given a ``ttl``, and 8 more if it
+    stands beside an idle time. Gets and puts take time linear in the value, however many entries there are.
 
     Raises ValueError or TypeError for settings that make no sense, MemoryError where there is no memory for a new one.
     Other calls raise KeyError when there is no value (``cache[key]``, ``del``, and pop() without a default), TypeError

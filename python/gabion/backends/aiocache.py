@@ -34,8 +34,9 @@ def _seconds(ttl: float | None) -> float:
     return max(ttl, 0.0) if ttl else float("inf")
 
 
-# Notes that there was no room for a value, for the call of add() or multi_set() that it is of: aiocache's own return True
-# whatever _add() and _multi_set() return. A list, which tasks that aiocache starts for a timeout share with their caller.
+# Notes that there was no room for a value, for the call of add() or multi_set() that it is of: aiocache's own return
+# True whatever _add() and _multi_set() return. A list, which tasks that aiocache starts for a timeout share with their
+# caller.
 _refusals: ContextVar[list[str] | None] = ContextVar("gabion_aiocache_refusals", default=None)
 
 
