@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pyo3::prelude::*;
+
 use super::analyse::{self, Room};
 use super::found::Found;
 use super::global::repr;
@@ -12,6 +14,7 @@ use super::object::{Own, Raise, Raised, refuse};
 use super::plan::{Kind, look_for_setters};
 use super::reader::damaged;
 use super::registry::Registry;
+use crate::errors::Errors;
 use crate::ffi;
 
 /// The entry of a number, after the name of what it stands for was looked up again. Where the name leads to nothing, or to
@@ -22,33 +25,68 @@ use crate::ffi;
 #[cold]
 pub fn renewed<'a>(registry: &'a Registry, known: &Known, id: u32) -> Raise<&'a Entry> {
     let entry = registry.entry(id).ok_or_else(|| damaged("an unknown class or function"))?;
-    let Some((object, found)) = entry.about().1.now(|object| entry.takes(object))? else { return Ok(entry) };
-    let new = match entry {
-        same if same.about().0.ptr() == object.ptr() => same.found_at(found),
-        Entry::Object(layout) => Entry::Object(filled(registry, known, layout, object, found)?),
-        Entry::NamedTuple { id, len, .. } => {
-            // SAFETY: a live class, held.
-            match &unsafe { analyse::plan(registry, known, object.ptr().cast())? }.kind {
-                Kind::NamedTuple { len: new, .. } if new == len => {
-                    Entry::NamedTuple { id: *id, class: object, len: *len, found }
+    let mut tries = 1;
+    loop {
+        let Some((object, found)) = entry.about().1.now(|object| entry.takes(object))? else { return Ok(entry) };
+        match entry.made_of(registry, known, object.clone(), found) {
+            Err(Raised) if tries < MOST_TRIES && entry.has_moved_on(&object) => tries += 1,
+            new => return Ok(registry.replace(id, new?)),
+        }
+    }
+}
+
+/// How often a name is looked up where it leads to yet another class by the time that the one before was looked at.
+const MOST_TRIES: usize = 8;
+
+impl Entry {
+    /// The entry of what the name leads to now.
+    fn made_of(&self, registry: &Registry, known: &Known, object: Own, found: Found) -> Raise<Entry> {
+        Ok(match self {
+            same if same.about().0.ptr() == object.ptr() => same.found_at(found),
+            Entry::Object(layout) => Entry::Object(filled(registry, known, layout, object, found)?),
+            Entry::NamedTuple { id, len, .. } => {
+                // SAFETY: a live class, held.
+                match &unsafe { analyse::plan(registry, known, object.ptr().cast())? }.kind {
+                    Kind::NamedTuple { len: new, .. } if new == len => {
+                        Entry::NamedTuple { id: *id, class: object, len: *len, found }
+                    }
+                    _ => return Err(refuse(&format!("{} {len} items of the stored ones", unlike(&object)))),
                 }
-                _ => return Err(refuse(&format!("{} {len} items of the stored ones", unlike(&object)))),
             }
+            Entry::Enum { id, .. } => {
+                // SAFETY: as above.
+                let plan = unsafe { analyse::plan(registry, known, object.ptr().cast())? };
+                let Kind::Enum(new) = &plan.kind else {
+                    return Err(refuse(&format!("{} members of the stored ones", unlike(&object))));
+                };
+                let Some(Entry::Enum { members, .. }) = registry.entry(*new) else {
+                    return Err(damaged("an unknown enum"));
+                };
+                Entry::Enum { id: *id, class: object, members: members.clone(), found }
+            }
+            Entry::Global { id, .. } => Entry::Global { id: *id, object, found },
+        })
+    }
+
+    /// Whether the name leads to another object than this one by now, after an error of the codec's, which is dropped then.
+    fn has_moved_on(&self, tried: &Own) -> bool {
+        // SAFETY: called by code of the interpreter's, which is attached.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: attached, with an error set; the class is held.
+        let ours = |errors: &Errors| unsafe { ffi::PyErr_ExceptionMatches(errors.codec.as_ptr()) != 0 };
+        if !Errors::get(py).is_ok_and(ours) {
+            return false;
         }
-        Entry::Enum { id, .. } => {
-            // SAFETY: as above.
-            let plan = unsafe { analyse::plan(registry, known, object.ptr().cast())? };
-            let Kind::Enum(new) = &plan.kind else {
-                return Err(refuse(&format!("{} members of the stored ones", unlike(&object))));
-            };
-            let Some(Entry::Enum { members, .. }) = registry.entry(*new) else {
-                return Err(damaged("an unknown enum"));
-            };
-            Entry::Enum { id: *id, class: object, members: members.clone(), found }
+        let error = PyErr::fetch(py);
+        match self.about().1.now(|object| self.takes(object)) {
+            Ok(Some((other, _))) if other.ptr() != tried.ptr() => true,
+            Ok(_) => {
+                error.restore(py);
+                false
+            }
+            Err(Raised) => false,
         }
-        Entry::Global { id, .. } => Entry::Global { id: *id, object, found },
-    };
-    Ok(registry.replace(id, new))
+    }
 }
 
 impl Entry {
