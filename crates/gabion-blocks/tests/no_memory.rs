@@ -1,42 +1,13 @@
 //! The pool where malloc has nothing left: what was taken goes back, a thread's first call is served, and the process goes on.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gabion_blocks::ending::malloc_has;
+use gabion_blocks::os::Scarce;
 use gabion_blocks::{BlockError, BlockSet, Pool, Request, Settings, system, try_room};
-
-thread_local! {
-    /// Whether this thread gets memory. Without a destructor, so that an allocator may ask.
-    static REFUSED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The system's allocator, until it is told to refuse.
-struct Scarce;
-
-// SAFETY: every call is the system's, or is refused as an allocator may refuse.
-unsafe impl GlobalAlloc for Scarce {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's duty is the same, here and below.
-        if REFUSED.get() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
 static SCARCE: Scarce = Scarce;
-
-fn without_memory<R>(act: impl FnOnce() -> R) -> R {
-    REFUSED.set(true);
-    let done = act();
-    REFUSED.set(false);
-    done
-}
 
 /// One test at a time: what one gives back is room for another.
 fn alone() -> MutexGuard<'static, ()> {
@@ -60,11 +31,11 @@ fn blocks_and_their_owners_are_struck_out() {
     }
     let first = sets[0].map().unwrap().0;
     // SAFETY: nobody uses the block.
-    without_memory(|| unsafe { sets[0].give_back(first) });
+    Scarce::without_memory(|| unsafe { sets[0].give_back(first) });
     // The list itself was the test's.
-    without_memory(|| sets.into_iter().for_each(drop));
+    Scarce::without_memory(|| sets.into_iter().for_each(drop));
     pool.validate().unwrap();
-    assert!(without_memory(|| BlockSet::new(&pool, 0)).is_ok(), "the numbers are there again");
+    assert!(Scarce::without_memory(|| BlockSet::new(&pool, 0)).is_ok(), "the numbers are there again");
 }
 
 #[test]
@@ -72,11 +43,11 @@ fn buffers_go_back_whether_or_not_a_trimmer_can_begin() {
     let _alone = alone();
     let pool = pool();
     let buffers = [5000, 3 << 20, 40 << 20].map(|bytes| pool.rent(&Request::new(bytes)).unwrap());
-    without_memory(|| buffers.into_iter().for_each(drop));
+    Scarce::without_memory(|| buffers.into_iter().for_each(drop));
     pool.validate().unwrap();
     assert_eq!(pool.stats().in_use, 0);
     drop(pool.rent(&Request::new(5000)).unwrap());
-    without_memory(|| pool.trim(true));
+    Scarce::without_memory(|| pool.trim(true));
     pool.validate().unwrap();
 }
 
@@ -87,14 +58,14 @@ fn a_thread_without_a_cache_is_served() {
     let lent = pool.rent(&Request::new(5000)).unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| {
-            let (one, other) = without_memory(|| {
+            let (one, other) = Scarce::without_memory(|| {
                 drop(lent);
                 let one = pool.rent(&Request::new(5000));
                 (one, pool.rent(&Request::new(3 << 20)))
             });
             drop((one.unwrap(), other.unwrap()));
             // It has one from now on.
-            assert!(without_memory(|| pool.rent(&Request::new(5000))).is_ok());
+            assert!(Scarce::without_memory(|| pool.rent(&Request::new(5000))).is_ok());
         });
         first.join().unwrap();
     });
@@ -104,7 +75,7 @@ fn a_thread_without_a_cache_is_served() {
 
 #[test]
 fn room_is_refused() {
-    let refused = without_memory(|| (try_room::<[u64; 100]>().err(), malloc_has(1)));
+    let refused = Scarce::without_memory(|| (try_room::<[u64; 100]>().err(), malloc_has(1)));
     assert_eq!(refused, (Some(BlockError::Refused { asked: 800, errno: libc::ENOMEM }), false));
     assert!(malloc_has(1) && *try_room().map(|room| Box::write(room, 7)).unwrap() == 7);
 }

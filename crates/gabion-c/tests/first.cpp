@@ -1,5 +1,6 @@
 // The first use of gabion.hpp: beside a fork, and while there is no memory for the slots of the process.
 #include <gabion.hpp>
+#include "check.h"
 
 #include <atomic>
 #include <chrono>
@@ -11,14 +12,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            std::fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error());  \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
 
 namespace {
 

@@ -1,6 +1,7 @@
 /* A process of which malloc has nothing left: what it has of gabion goes back, and a thread's first call is refused, or served, and
  * never ends the process. Each case in a child of its own. */
 #include <gabion.h>
+#include "check.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -8,14 +9,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error());      \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
 
 enum { SMALL = 100000, MIDDLE = 30 };
 

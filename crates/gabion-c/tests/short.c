@@ -1,18 +1,11 @@
 /* Slots of a process that gets no more memory: new ones are refused, and those that there are go back without any. */
 #include <gabion.h>
+#include "check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error());      \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 /* Less than the tables of new slots, more than anything else here needs. */
 enum { PIECE = 100000 };

@@ -1,19 +1,13 @@
 /* Every function of gabion.h, used rightly and wrongly. Ends with 0, or at the first check that fails.
  * With the argument "few" it hands fewer objects over between threads, for tools that make everything slow. */
 #include <gabion.h>
+#include "check.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error());      \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 #define OK(call) CHECK((call) == GABION_OK)
 
 enum { MANY = 20000 };

@@ -1,5 +1,6 @@
 // gabion.hpp with containers, std::pmr, and classes. Ends with 0, or at the first check that fails.
 #include <gabion.hpp>
+#include "check.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,14 +14,6 @@
 #include <thread>
 #include <unordered_map>
 #include <vector>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            std::fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error()); \
-            std::exit(1);                                                                                              \
-        }                                                                                                              \
-    } while (0)
 
 namespace {
 

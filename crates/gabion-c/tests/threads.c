@@ -1,5 +1,6 @@
 /* What gabion takes of a thread: little of its stack, and little memory for as long as the thread has little. */
 #include <gabion.h>
+#include "check.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -8,14 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #condition, gabion_last_error());      \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
 
 enum { STACK = 40 << 10, THREADS = 32, MOST_KIB = 200 };
 

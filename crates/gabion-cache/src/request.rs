@@ -55,7 +55,7 @@ impl Request<'_> {
         crate::budget::weight(self.layout)
     }
 
-    /// What it weighs, but for what stays where it lies.
+    /// What it weighs, except for what stays where it lies.
     pub fn fresh(&self) -> u64 {
         self.weight() - self.kept.map_or(0, |(_, weight)| weight)
     }

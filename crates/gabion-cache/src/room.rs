@@ -2,7 +2,8 @@
 //!
 //! Bytes that entries leave are free at once, pages only when nothing is left in them. So when there is no page for a put,
 //! a page with few entries is emptied into the free slots of others. Where there are not enough of those, entries are evicted
-//! first: the put costs about a page, however large the cache.
+//! first. Among short entries such a put costs about a page, however large the cache; among those of more than 1 KiB, whose
+//! values lie in chunks, as many go as it takes until there is a page in which none lies.
 
 use std::sync::atomic::Ordering::Relaxed;
 

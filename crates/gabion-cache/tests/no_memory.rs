@@ -1,40 +1,10 @@
 //! A cache where malloc has nothing left: what is read is refused, and not taken for missing; what is there stays.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use gabion_blocks::os::Scarce;
 use gabion_cache::{Cache, PutOptions, PutResult, ReadBuf};
-
-thread_local! {
-    /// Whether this thread gets memory. Without a destructor, so that an allocator may ask.
-    static REFUSED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The system's allocator, until it is told to refuse.
-struct Scarce;
-
-// SAFETY: every call is the system's, or is refused as an allocator may refuse.
-unsafe impl GlobalAlloc for Scarce {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's duty is the same, here and below.
-        if REFUSED.get() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
 static SCARCE: Scarce = Scarce;
-
-fn without_memory<R>(act: impl FnOnce() -> R) -> R {
-    REFUSED.set(true);
-    let done = act();
-    REFUSED.set(false);
-    done
-}
 
 #[test]
 fn a_value_that_there_is_no_memory_for_is_refused_and_not_missing() {
@@ -43,7 +13,7 @@ fn a_value_that_there_is_no_memory_for_is_refused_and_not_missing() {
     for (key, length) in keys.iter().flat_map(|key| [0, 1, 900, 5000, 300_000].map(|length| (key, length))) {
         let (value, mut buf) = (vec![7; length], ReadBuf::new());
         cache.put(key, &value, &PutOptions::default());
-        without_memory(|| {
+        Scarce::without_memory(|| {
             let lacks = |buf: &mut ReadBuf| {
                 let told = (cache.get(key, buf).is_some(), buf.refusal().is_some());
                 assert!(told == (false, true) || (told == (true, false) && length == 0), "{told:?}, {length} bytes");
@@ -65,6 +35,6 @@ fn a_value_that_there_is_no_memory_for_is_refused_and_not_missing() {
     // A long key is found without memory, so that it has one entry and not two.
     let key = &keys[1];
     assert_eq!(cache.put(key, b"other", &PutOptions::default()), PutResult::Replaced);
-    assert!(without_memory(|| cache.remove(key)) && !cache.contains(key));
+    assert!(Scarce::without_memory(|| cache.remove(key)) && !cache.contains(key));
     cache.validate().unwrap();
 }

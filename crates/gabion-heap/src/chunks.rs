@@ -182,7 +182,8 @@ impl Chunks {
         (block.word(chunk.word().wrapping_sub(1)).load(Relaxed) & LENGTH) as usize
     }
 
-    /// Takes a chunk with room for `words` words. The returned place is the word after the tag. Constant time.
+    /// Takes a chunk with room for `words` words. The returned place is the word after the tag. Constant
+    /// time, as long as the budget has the pages.
     ///
     /// # Errors
     /// [`HeapError::Blocks`] when the budget or the system does not give another page.
@@ -221,7 +222,7 @@ impl Chunks {
         Ok((chosen.block, self.cut(ground, &chosen)))
     }
 
-    /// As [`Chunks::take`], if that needs no memory that was not touched yet. Otherwise nothing is changed.
+    /// As [`Chunks::take`], if that needs no page that is not charged yet. Otherwise nothing is changed.
     #[inline]
     pub fn take_ready<'a>(&mut self, ground: Ground<'a>, words: usize) -> Option<(Block<'a>, Loc)> {
         if words > MOST_WORDS {

@@ -14,9 +14,9 @@ use crate::slots::{BlockPages, Freed, Slots, SparsePage, Unsettled};
 pub struct HeapCounts {
     /// Pages of slots in use.
     pub slot_pages: u64,
-    /// Pages of chunk blocks that have been touched.
+    /// Pages of chunk blocks that are charged.
     pub chunk_pages: u64,
-    /// Words in free chunks, within touched pages and beyond.
+    /// Words in free chunks, within charged pages and beyond.
     pub free_chunk_words: u64,
     /// Blocks that belong to this heap.
     pub blocks: u64,
@@ -36,7 +36,8 @@ impl Heap {
         Self { slots: Slots::new(shard, head), chunks: Chunks::new(shard) }
     }
 
-    /// Takes a whole slot of `class`: head and body. Constant time, except for the first use of a page.
+    /// Takes a whole slot of `class`: head and body. Constant time, except for the first use of a page; where the budget has none,
+    /// chunks give up theirs in which nothing is left.
     ///
     /// # Errors
     /// [`HeapError::Blocks`] when the budget or the system does not give another page.
@@ -115,7 +116,7 @@ impl Heap {
         self.slots.settle(ground, page);
     }
 
-    /// Takes a chunk of at least `words` words. Constant time.
+    /// Takes a chunk of at least `words` words. Constant time, as long as the budget has a page for it.
     ///
     /// # Errors
     /// As [`Heap::take_slot`].

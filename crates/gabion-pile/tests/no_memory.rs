@@ -1,46 +1,12 @@
 //! A pile where malloc has nothing left: what it needs for its own lists is refused, and the process goes on.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use std::sync::Arc;
 
+use gabion_blocks::os::Scarce;
 use gabion_pile::{Pile, PileError, PileOptions, Pointer, ReadBuf, Reading};
-
-thread_local! {
-    /// From how many bytes on this thread gets no memory. Without a destructor, so that an allocator may ask.
-    static REFUSED: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-/// The system's allocator, until it is told to refuse.
-struct Scarce;
-
-// SAFETY: every call is the system's, or is refused as an allocator may refuse.
-unsafe impl GlobalAlloc for Scarce {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's duty is the same, here and below.
-        if layout.size() >= REFUSED.get() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
 static SCARCE: Scarce = Scarce;
-
-fn without_memory<R>(act: impl FnOnce() -> R) -> R {
-    with_less_than(1, act)
-}
-
-fn with_less_than<R>(bytes: usize, act: impl FnOnce() -> R) -> R {
-    REFUSED.set(bytes);
-    let done = act();
-    REFUSED.set(usize::MAX);
-    done
-}
 
 /// A pile. What the pool makes once for the process, and once for each thread, is there then: the pool does not do without.
 fn pile() -> Pile {
@@ -56,7 +22,7 @@ fn pile() -> Pile {
 fn fill(pile: &Pile, payload: &[u8]) -> usize {
     let mut pointers: Vec<Pointer> = Vec::with_capacity(200_000);
     pile.put(payload, 0).unwrap();
-    let refused = without_memory(|| {
+    let refused = Scarce::without_memory(|| {
         loop {
             match pile.put(payload, 0) {
                 Ok(pointer) if pointers.len() < pointers.capacity() => pointers.push(pointer),
@@ -92,7 +58,7 @@ fn compact_gives_back_what_is_empty_without_memory() {
         pile.remove(pointer).unwrap();
     }
     let before = pile.stats().reserved_bytes;
-    without_memory(|| pile.compact());
+    Scarce::without_memory(|| pile.compact());
     assert!(pile.stats().reserved_bytes < before);
     pile.validate().unwrap();
     let mut buf = ReadBuf::new();
@@ -109,7 +75,7 @@ fn a_read_without_memory_is_refused_and_the_next_one_works() {
             PileError::Memory { payload, .. } => assert_eq!(payload, length as u64),
             other => panic!("{other}"),
         };
-        without_memory(|| {
+        Scarce::without_memory(|| {
             refused(pile.read(pointer, &mut buf).unwrap_err());
             assert!(buf.refusal().is_some() && buf.payload().is_empty() && buf.copied(0).is_empty());
             refused(pile.pop(pointer, &mut buf).unwrap_err());
@@ -119,7 +85,7 @@ fn a_read_without_memory_is_refused_and_the_next_one_works() {
         assert_eq!(pile.read(pointer, &mut buf).unwrap(), payload);
         assert!(buf.refusal().is_none());
         // It has the memory now.
-        assert_eq!(without_memory(|| pile.pop(pointer, &mut buf).map(<[u8]>::len)).unwrap(), length);
+        assert_eq!(Scarce::without_memory(|| pile.pop(pointer, &mut buf).map(<[u8]>::len)).unwrap(), length);
     }
     pile.validate().unwrap();
 }
@@ -130,7 +96,7 @@ fn a_long_payload_has_its_beginning_read_and_is_appended_where_there_is_memory()
     let pointer = pile.put(&vec![7; 100_000], 0).unwrap();
     let Reading::Long(long) = pile.read_or_find(pointer, &mut buf).unwrap() else { panic!("it is long") };
     let mut copied = Vec::new();
-    assert!(!without_memory(|| long.append(0, 100_000, &mut copied)) && copied.is_empty());
+    assert!(!Scarce::without_memory(|| long.append(0, 100_000, &mut copied)) && copied.is_empty());
     assert!(long.append(0, 100_000, &mut copied) && copied == vec![7; 100_000]);
 }
 
@@ -140,7 +106,7 @@ fn pointers_are_listed_without_memory() {
     let mut put: Vec<_> = (0..70_000).map(|n| pile.put(&vec![1; n % 1000], 0).unwrap()).collect();
     put.extend((0..5000).map(|_| pile.put(b"", 0).unwrap()));
     let mut found = Vec::with_capacity(put.len());
-    without_memory(|| found.extend(pile.pointers()));
+    Scarce::without_memory(|| found.extend(pile.pointers()));
     put.sort_unstable_by_key(|pointer| pointer.to_bits());
     found.sort_unstable_by_key(|pointer| pointer.to_bits());
     assert_eq!(found, put);
@@ -152,7 +118,7 @@ fn views_are_refused_where_they_cannot_be_noted_and_a_pile_is_cleared_beside_the
     let lengths = (0..5000).map(|n| [40, 5000][n % 2]).chain([2 << 20; 3]);
     let pointers: Vec<_> = lengths.map(|length| pile.put(&vec![7; length], 0).unwrap()).collect();
     let mut views = Vec::with_capacity(pointers.len());
-    let refused = without_memory(|| {
+    let refused = Scarce::without_memory(|| {
         pointers.iter().find_map(|&pointer| match pile.view(pointer) {
             Ok(view) => {
                 views.push(view);
@@ -164,7 +130,7 @@ fn views_are_refused_where_they_cannot_be_noted_and_a_pile_is_cleared_beside_the
     assert!(matches!(refused, Some(PileError::Memory { payload: 40, .. })), "{refused:?}");
     pile.validate().unwrap();
     views.push(pile.view(pointers[1]).unwrap());
-    without_memory(|| pile.clear());
+    Scarce::without_memory(|| pile.clear());
     pile.validate().unwrap();
     assert_eq!((pile.len(), &views[0][..]), (0, &[7; 5000][..]));
 }
@@ -176,7 +142,7 @@ fn what_lists_runs_cannot_grow_and_the_run_is_given_back() {
     // What slots and runs themselves need is there, or little.
     let first = pile.put(&payload, 0).unwrap();
     pile.remove(first).unwrap();
-    let refused = with_less_than(400, || {
+    let refused = Scarce::with_less_than(400, || {
         loop {
             match pile.put(&payload, 0) {
                 Ok(pointer) if pointers.len() < pointers.capacity() => pointers.push(pointer),
@@ -187,7 +153,7 @@ fn what_lists_runs_cannot_grow_and_the_run_is_given_back() {
     assert!(matches!(refused, Err(PileError::Memory { .. })) && pointers.len() > 9, "{refused:?}, {pointers:?}");
     pile.validate().unwrap();
     assert_eq!(pile.stats().large_objects, pointers.len() as u64);
-    without_memory(|| {
+    Scarce::without_memory(|| {
         for &pointer in &pointers {
             pile.remove(pointer).unwrap();
         }
@@ -200,5 +166,5 @@ fn what_lists_runs_cannot_grow_and_the_run_is_given_back() {
 fn a_pile_that_there_is_no_memory_for_is_not_made() {
     let options = PileOptions { shards: Some(16), ..PileOptions::default() };
     drop(pile());
-    assert!(with_less_than(1000, || Pile::with_options(options)).is_err());
+    assert!(Scarce::with_less_than(1000, || Pile::with_options(options)).is_err());
 }

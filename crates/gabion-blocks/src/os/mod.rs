@@ -11,7 +11,7 @@
 //! | `stock`, `unix`, `language` | address space in stock, and Unix; what stands for it in Miri |
 //! | `at_fork` | what is called around a fork |
 //! | `calls` | the calls on the real one, for all of gabion |
-//! | `twin` | the one that refuses |
+//! | `twin`, `scarce` | a system and a malloc that refuse |
 
 mod door;
 
@@ -35,9 +35,14 @@ mod calls;
 #[cfg(feature = "twin")]
 mod twin;
 
+#[cfg(feature = "twin")]
+mod scarce;
+
 pub use at_fork::AtFork;
 pub(crate) use calls::{can_fence_heavily, heavy_fence, light_fence, thread_time, watch_first_thread};
 pub use calls::{first_thread_has_ended, out_of_signals_reach, steady_time, steady_time_roughly, system};
 pub use door::Os;
+#[cfg(feature = "twin")]
+pub use scarce::Scarce;
 #[cfg(feature = "twin")]
 pub use twin::Twin;

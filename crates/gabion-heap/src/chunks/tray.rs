@@ -5,7 +5,7 @@
 //! a while: marked so that nobody joins it or frees it again, and entered in a table of its own, which stays in the cache.
 //!
 //! It must hardly cost memory. So a chunk is kept only where there is nothing to join it with, except for the first few; and what is
-//! kept is joined when its neighbour is freed, before a page is touched for the first time, before another block is mapped, and
+//! kept is joined when its neighbour is freed, before a page is charged, before another block is mapped, and
 //! when a second block has no chunk in use.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

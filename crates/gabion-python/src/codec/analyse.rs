@@ -298,9 +298,10 @@ impl<'a> Inspect<'a> {
 
     /// The class of NumPy's arrays, and those of their items.
     fn of_numpy(&self) -> Raise<Option<Kind>> {
-        // SAFETY: live class, static string inside it; codec functions run attached.
-        let (name, py) =
-            unsafe { (std::ffi::CStr::from_ptr((*self.class()).tp_name), pyo3::Python::assume_attached()) };
+        // SAFETY: live class, static string inside it.
+        let name = unsafe { std::ffi::CStr::from_ptr((*self.class()).tp_name) };
+        // SAFETY: codec functions run attached.
+        let py = unsafe { pyo3::Python::assume_attached() };
         if !name.to_bytes().starts_with(b"numpy.") {
             return Ok(None);
         }
