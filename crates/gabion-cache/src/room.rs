@@ -2,13 +2,13 @@
 //!
 //! Bytes that entries leave are free at once, pages only when nothing is left in them. So when there is no page for a put,
 //! a page with few entries is emptied into the free slots of others. Where there are not enough of those, entries are evicted
-//! first. Among short entries such a put costs about a page, however large the cache; among those of more than 1 KiB, whose
-//! values lie in chunks, as many go as it takes until there is a page in which none lies.
+//! first. So such a put costs about a page, however large the cache, and the same is so among entries of more than 1 KiB, whose
+//! values lie in chunks: the pile moves those.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::{BlockError, PAGE_BYTES};
-use gabion_pile::{Place, SparsePage};
+use gabion_pile::{Place, SLOT_PAYLOAD, SparsePage};
 
 use crate::budget::Ledger;
 use crate::core::Core;
@@ -29,10 +29,14 @@ pub(crate) struct Effort {
     pub pages: u64,
     /// What stood in the sparsest page was worth more than the page: the rest of long values lies elsewhere.
     pub heavy: bool,
+    /// Pages that long values were moved out of since entries were evicted.
+    pub cleared: u32,
 }
 
-/// Entries that are evicted at one time when there are no pages: slots of the right class may be among them.
+/// Entries that are evicted at one time when there are no pages, up to a page's worth: slots of the right class may be among them.
 const BATCH: usize = 16;
+/// How many pages are cleared of long values for one put, before entries are evicted: one for its slot, and one for the index.
+const MOST_CLEARED: u32 = 2;
 /// A page of which no more than so many hundredths are taken is emptied before entries of other kinds are evicted.
 const MOST_MOVED: u32 = 75;
 
@@ -97,7 +101,7 @@ impl Core {
             return false;
         }
         // What other pages have room for costs no entry.
-        if self.move_sparse(effort) {
+        if self.move_sparse(effort) || self.clear_page(request, effort) {
             return true;
         }
         // A page's worth of evictions for each page, and as much as the put itself takes.
@@ -117,6 +121,15 @@ impl Core {
         let before = effort.evicted;
         self.evict_some(shard, request, effort);
         effort.evicted > before || self.shrink_index() > 0
+    }
+
+    /// Has the pile move long values out of a page, for a put that takes but slots and a unit of the index: room for a long value is
+    /// left by those that go.
+    fn clear_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
+        let is_short = request.layout.rest.is_none_or(|rest| rest <= SLOT_PAYLOAD);
+        let clears = is_short && effort.cleared < MOST_CLEARED && self.pile().clear_page();
+        effort.cleared += u32::from(clears);
+        clears
     }
 
     /// Gives back what the index keeps for keys that are not there. Returns how many parts and ghosts that is.
@@ -156,10 +169,17 @@ impl Core {
                 locked.spare(request);
             }
             let before = locked.evictable(priority, None);
-            let evicted = (0..BATCH).take_while(|_| locked.evict(lowest, None)).count();
-            effort.evicted += before - locked.evictable(priority, None);
+            let mut gone = 0;
+            for _ in 0..BATCH {
+                if gone >= PAGE_BYTES as u64 || !locked.evict(lowest, None) {
+                    break;
+                }
+                gone = before - locked.evictable(priority, None);
+            }
+            effort.evicted += gone;
+            effort.cleared = 0;
             self.unlock(locked);
-            if evicted > 0 {
+            if gone > 0 {
                 return;
             }
         }

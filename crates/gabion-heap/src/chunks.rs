@@ -21,6 +21,7 @@
 mod bins;
 mod tray;
 mod charge;
+mod clearing;
 mod blocks;
 mod validate;
 
@@ -38,6 +39,7 @@ use crate::ground::Ground;
 use crate::loc::Loc;
 use bins::{Bins, whole_bin};
 use charge::Part;
+pub use clearing::ChunkPage;
 use tray::Tray;
 
 const FIRST: usize = BLOCK_HEADER_WORDS + 1;

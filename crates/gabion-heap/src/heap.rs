@@ -2,7 +2,7 @@
 
 use gabion_blocks::Block;
 
-use crate::chunks::Chunks;
+use crate::chunks::{ChunkPage, Chunks};
 use crate::error::{HeapError, Invalid};
 use crate::ground::Ground;
 use crate::loc::Loc;
@@ -130,6 +130,33 @@ impl Heap {
     /// [`HeapError::NotTaken`] on a double free.
     pub fn free_chunk(&mut self, ground: Ground<'_>, chunk: Loc) -> Result<(), HeapError> {
         self.chunks.free(ground, chunk)
+    }
+
+    /// As [`Heap::take_chunk`], of what is charged already and does not stand in a page's way. `None` when there is none. Constant
+    /// time.
+    pub fn take_chunk_beside<'a>(
+        &mut self,
+        ground: Ground<'a>,
+        words: usize,
+        page: &ChunkPage,
+    ) -> Option<(Block<'a>, Loc)> {
+        self.chunks.take_beside(ground, words, page)
+    }
+
+    /// A page of chunks that is given up once few of them are moved: see [`Heap::next_in_way`] and [`Heap::give_idle`]. `movable`
+    /// says whether a chunk may be. Constant time.
+    pub fn crowded_page(&self, ground: Ground<'_>, movable: impl Fn(Block<'_>, Loc) -> bool) -> Option<ChunkPage> {
+        self.chunks.crowded_page(ground, movable)
+    }
+
+    /// The first chunk in a page's way behind the `last` one that was moved.
+    pub fn next_in_way(ground: Ground<'_>, page: &ChunkPage, last: Option<Loc>) -> Option<Loc> {
+        Chunks::next_in_way(ground, page, last)
+    }
+
+    /// Gives up the pages of chunks in which nothing is left. Returns bytes.
+    pub fn give_idle(&mut self, ground: Ground<'_>) -> u64 {
+        self.chunks.give_idle(ground)
     }
 
     /// Words that a chunk can hold.

@@ -49,7 +49,7 @@ mod heap;
 #[cfg(test)]
 mod tests;
 
-pub use chunks::{Chunks, Found};
+pub use chunks::{ChunkPage, Chunks, Found};
 pub use class::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
 pub use descriptor::{Descriptor, Kind, OWNER_WORD};
 pub use error::{HeapError, Invalid};

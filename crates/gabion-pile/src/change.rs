@@ -78,6 +78,11 @@ impl<'a> Guest<'a> {
         Self { block, at, kind, header: guest_header(kind, at) }
     }
 
+    /// What lies in a chunk.
+    pub fn of_chunk(block: Block<'a>, at: Loc) -> Self {
+        Self { block, at, kind: Kind::Chunks, header: guest_header(Kind::Chunks, at) }
+    }
+
     pub fn read_header(&self) -> GuestHeader {
         GuestHeader(self.block.word(self.header).load(Relaxed))
     }

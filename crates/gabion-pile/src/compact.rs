@@ -1,4 +1,4 @@
-//! Compaction: what has moved out comes home, what is empty goes back.
+//! Compaction: what has moved out comes home, long payloads move together, what is empty goes back.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,11 +13,12 @@ use crate::slot::Slot;
 use crate::word::{State, Word};
 
 impl Pile {
-    /// Brings payloads that moved out of their slots back where they fit again, and gives all empty pages and blocks
-    /// back to the system. Returns bytes given back. Pointers stay valid: a slot never moves, so a page with a live
-    /// slot stays.
+    /// Brings payloads that moved out of their slots back where they fit again, moves payloads of more than 1016 bytes into what
+    /// is free between others, and gives all empty pages and blocks back to the system. Returns bytes given back. Pointers
+    /// and views stay valid: a slot never moves, so a page with a live slot stays, and so does what a view looks at.
     ///
     /// Linear in the pile; locks one shard for one page at a time, and for the giving back.
+    /// Copies as much as 256 KiB under a lock.
     pub fn compact(&self) -> u64 {
         let mut bytes = 0;
         for shard in self.shards() {
@@ -29,6 +30,9 @@ impl Pile {
                     self.compact_page(&mut locked, number, page, class, &mut payload);
                 }
             }
+            // Writers may fill pages meanwhile: no more are cleared than there are now.
+            let most = shard.lock().heap.counts().chunk_pages;
+            let _ = (0..most).find(|_| shard.lock().clear_page(self.ground(), &mut payload) == 0);
             bytes += shard.lock().heap.trim(self.ground());
         }
         bytes

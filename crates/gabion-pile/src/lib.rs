@@ -42,7 +42,7 @@
 //! | `stats`, `pile` | figures; the calls |
 //! | `long`, `read` | long payloads, copied once; reading without a lock |
 //! | `place`, `brief`, `handover` | for owners that keep an index of their own |
-//! | `iterate`, `compact`, `validate`, `view` | walks, compaction, the check of all equations, views |
+//! | `iterate`, `clearing`, `compact`, `validate`, `view` | walks, pages cleared for other uses, compaction, the check of all equations, views |
 
 #![deny(unsafe_code)]
 
@@ -81,6 +81,8 @@ mod brief;
 mod handover;
 
 mod iterate;
+
+mod clearing;
 
 mod compact;
 

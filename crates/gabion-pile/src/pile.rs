@@ -289,6 +289,10 @@ impl Pile {
                 self.release_warm();
                 put(own).or_else(|| others.clone().find_map(put))
             })
+            .or_else(|| {
+                let cleared = capacity <= SLOT_PAYLOAD && self.clear_page();
+                if cleared { put(own).or_else(|| others.clone().find_map(put)) } else { None }
+            })
             .ok_or_else(|| PileError::memory(payload.length, error))
     }
 

@@ -73,17 +73,26 @@ impl Bins {
     /// The chunks of a bin and of all behind it, with their lengths.
     pub fn from<'a>(&'a self, ground: Ground<'a>, bin: usize) -> impl Iterator<Item = (Loc, usize)> + 'a {
         let next_bin = move |bin: &usize| self.first_filled(*bin + 1);
-        std::iter::successors(self.first_filled(bin), next_bin).flat_map(move |bin| {
-            let place = |link: u64| link.checked_sub(1).map(Loc::from_bits);
-            std::iter::successors(place(self.first[bin]), move |at| {
-                let (block, word) = led_to(ground, at.bits() + 1);
-                place(block.word(word + NEXT).load(Relaxed))
-            })
-            .map(move |at| {
-                let (block, word) = led_to(ground, at.bits() + 1);
-                (at, (block.word(word).load(Relaxed) & LENGTH) as usize)
-            })
-        })
+        std::iter::successors(self.first_filled(bin), next_bin).flat_map(move |bin| self.chunks_of(ground, bin))
+    }
+
+    /// All chunks with their lengths, those of the longest sizes first.
+    pub fn longest<'a>(&'a self, ground: Ground<'a>) -> impl Iterator<Item = (Loc, usize)> + 'a {
+        let filled = |bin: &usize| self.filled[bin / 64] >> (bin % 64) & 1 == 1;
+        (0..BINS).rev().filter(filled).flat_map(move |bin| self.chunks_of(ground, bin))
+    }
+
+    fn chunks_of<'a>(&self, ground: Ground<'a>, bin: usize) -> impl Iterator<Item = (Loc, usize)> + use<'a> {
+        let place = |link: u64| link.checked_sub(1).map(Loc::from_bits);
+        let next = move |at: &Loc| {
+            let (block, word) = led_to(ground, at.bits() + 1);
+            place(block.word(word + NEXT).load(Relaxed))
+        };
+        let with_length = move |at: Loc| {
+            let (block, word) = led_to(ground, at.bits() + 1);
+            (at, (block.word(word).load(Relaxed) & LENGTH) as usize)
+        };
+        std::iter::successors(place(self.first[bin]), next).map(with_length)
     }
 
     fn first_filled(&self, from: usize) -> Option<usize> {

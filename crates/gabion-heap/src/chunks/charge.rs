@@ -22,9 +22,9 @@ use crate::ground::Ground;
 use crate::loc::Loc;
 
 /// Words of tag and links.
-const HEAD_WORDS: usize = LEAST_WORDS - 1;
+pub(super) const HEAD_WORDS: usize = LEAST_WORDS - 1;
 /// How many free chunks are looked at for one whose pages are all charged.
-const LOOKED_AT: usize = 64;
+pub(super) const LOOKED_AT: usize = 64;
 
 /// The part of a free chunk that is taken.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ impl<'a> Part<'a> {
 
 /// The pages of a block that words `from..to` lie in, a bit each. There is a word.
 #[inline]
-fn pages_with(from: usize, to: usize) -> u64 {
+pub(super) fn pages_with(from: usize, to: usize) -> u64 {
     let (first, last) = (from / WORDS_PER_PAGE, (to - 1) / WORDS_PER_PAGE);
     u64::MAX << first & u64::MAX >> (PAGES_PER_BLOCK - 1 - last)
 }

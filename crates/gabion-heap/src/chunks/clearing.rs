@@ -1,0 +1,113 @@
+//! Pages of chunks that can be cleared by moving little.
+//!
+//! A page is given up when it lies wholly inside of a free chunk. Among chunks of many pages' total, freed here and there, hardly
+//! any does by itself: so somebody who needs a page moves the few chunks that stand in its way into what is free elsewhere.
+//!
+//! ```text
+//! page        1           2           3
+//!        ──── used │ free ─────── │ used │ free ───    cleared by moving the second chunk
+//!                         └─ all of it, and a word or three around it, has to be free ─┘
+//! ```
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::{Block, PAGES_PER_BLOCK, WORDS_PER_PAGE};
+
+use super::bins::bin_of;
+use super::charge::{HEAD_WORDS, LOOKED_AT, Part, pages_with};
+use super::{Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, ROOM_ALIGN, USED, length_for, ordinal_of};
+use crate::ground::Ground;
+use crate::loc::Loc;
+
+/// No more is moved for a page than so many words: where chunks are longer, one that is freed leaves whole pages.
+const MOST_MOVED: usize = 4 * WORDS_PER_PAGE;
+/// How many long free chunks are looked at, with the blocks that they lie in.
+const BLOCKS: usize = 4;
+
+/// A page of chunks, and the used ones that stand in the way of giving it up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkPage {
+    /// The block's number.
+    pub number: u32,
+    /// Which page of the block it is.
+    pub page: usize,
+    /// Words of the chunks in its way.
+    pub words: usize,
+}
+
+impl ChunkPage {
+    /// The first word that has to be free, and the word behind the last.
+    fn span(&self) -> (usize, usize) {
+        (self.page * WORDS_PER_PAGE - HEAD_WORDS, (self.page + 1) * WORDS_PER_PAGE + 1)
+    }
+
+    /// Whether `length` words from word `at` on stand in its way.
+    fn has(&self, at: usize, length: usize) -> bool {
+        let (first, end) = self.span();
+        at < end && first < at + length
+    }
+}
+
+/// The pages in whose way `length` words from word `at` on stand.
+fn pages_blocked(at: usize, length: usize) -> std::ops::RangeInclusive<usize> {
+    (at - 1) / WORDS_PER_PAGE..=((at + length + HEAD_WORDS - 1) / WORDS_PER_PAGE).min(PAGES_PER_BLOCK - 1)
+}
+
+/// The tags of a block from one on: where each stands, and what it says.
+fn tags(block: Block<'_>, from: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
+    let tag = move |at: usize| (at < END).then(|| (at, block.word(at).load(Relaxed)));
+    std::iter::successors(tag(from), move |&(at, last)| tag(at + ((last & LENGTH) as usize).max(ROOM_ALIGN)))
+}
+
+impl Chunks {
+    /// A page that is given up once few words are moved, as far as the blocks of the longest free chunks show. `movable` says
+    /// whether a used chunk may be. `None` when there is none. Constant time.
+    pub fn crowded_page(&self, ground: Ground<'_>, movable: impl Fn(Block<'_>, Loc) -> bool) -> Option<ChunkPage> {
+        let charged = |block: Block<'_>| self.blocks[ordinal_of(block)].charged;
+        let block_of = |(free, length): (Loc, usize)| {
+            let block = ground.blocks.block(free.number()).expect("a block of this heap");
+            (pages_with(free.word(), free.word() + length) & charged(block) != 0).then_some(block)
+        };
+        let blocks = self.bins.longest(ground).take(LOOKED_AT).filter_map(block_of).take(BLOCKS);
+        let best = blocks.filter_map(|block| Self::cheapest_page(block, charged(block), &movable));
+        best.min_by_key(|page| page.words).filter(|page| page.words <= MOST_MOVED)
+    }
+
+    /// The page of a block in whose way least words stand.
+    fn cheapest_page(block: Block<'_>, charged: u64, movable: impl Fn(Block<'_>, Loc) -> bool) -> Option<ChunkPage> {
+        let mut words = [0_usize; PAGES_PER_BLOCK];
+        for (at, tag) in tags(block, FIRST).filter(|(_, tag)| tag & USED != 0) {
+            let length = (tag & LENGTH) as usize;
+            let stays = tag & LEFT != 0 || !movable(block, Loc::new(block.number(), at + 1));
+            for page in pages_blocked(at, length) {
+                words[page] = if stays { usize::MAX } else { words[page].saturating_add(length) };
+            }
+        }
+        // The first page has the block's header, the last its end; what has nothing in its way is given up without this.
+        let pages = (1..PAGES_PER_BLOCK - 1).filter(|&page| charged >> page & 1 == 1 && words[page] > 0);
+        let page = pages.min_by_key(|&page| words[page]).filter(|&page| words[page] < usize::MAX)?;
+        Some(ChunkPage { number: block.number(), page, words: words[page] })
+    }
+
+    /// The first used chunk in a page's way that begins behind `last`, if there is one. Linear in the block's chunks up to there.
+    pub fn next_in_way(ground: Ground<'_>, page: &ChunkPage, last: Option<Loc>) -> Option<Loc> {
+        let block = ground.blocks.block(page.number)?;
+        let behind = last.map_or(0, Loc::word);
+        let mut ahead = tags(block, FIRST).take_while(|&(at, _)| at < page.span().1);
+        let (at, _) =
+            ahead.find(|&(at, tag)| at + 1 > behind && tag & USED != 0 && page.has(at, (tag & LENGTH) as usize))?;
+        Some(Loc::new(page.number, at + 1))
+    }
+
+    /// As [`Chunks::take`], of what is charged already and does not stand in a page's way. `None`, and nothing is changed, when
+    /// there is none.
+    pub fn take_beside<'a>(&mut self, ground: Ground<'a>, words: usize, page: &ChunkPage) -> Option<(Block<'a>, Loc)> {
+        let length = length_for(words);
+        let parts = self.bins.from(ground, bin_of(length)).map(|(free, _)| Part::of(ground, free, length, ROOM_ALIGN));
+        let beside = |part: &Part<'_>| {
+            part.free.number() != page.number || !page.has(part.free.word(), part.length + LEAST_WORDS)
+        };
+        let part = parts.take(LOOKED_AT).find(|part| self.is_ready(part) && beside(part))?;
+        Some((part.block, self.cut(ground, &part)))
+    }
+}

@@ -1,0 +1,173 @@
+//! Pages for other uses, out of what is free here and there between long payloads.
+//!
+//! A long payload may lie anywhere, because its slot says where. So where many are freed and none of them leaves a whole page
+//! empty, a page is cleared: the few payloads that stand in its way move into what is free elsewhere.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use gabion_blocks::{Block, make_room};
+use gabion_heap::{ChunkPage, Ground, Heap, Kind, Loc};
+
+use crate::change::{Guest, publish};
+use crate::pile::Pile;
+use crate::protocol::reuse;
+use crate::shard::Inner;
+use crate::slot::guest_header;
+use crate::word::{GuestHeader, State, Word};
+
+impl Pile {
+    /// Gives a page of 64 KiB back to the budget, if moving a few long payloads clears one. Pointers and views stay valid.
+    /// Copies 256 KiB at most, in constant time; locks one shard after the other.
+    pub fn clear_page(&self) -> bool {
+        let mut payload = Vec::new();
+        self.shards().iter().any(|shard| shard.lock().clear_page(self.ground(), &mut payload) > 0)
+    }
+}
+
+impl Inner {
+    /// Gives up a page of chunks by moving what stands in its way. Returns bytes: nothing when there is no such page, or
+    /// no room for all of what stands there. `payload` is where a copy is kept meanwhile.
+    pub fn clear_page(&mut self, ground: Ground<'_>, payload: &mut Vec<u8>) -> u64 {
+        let movable = |block: Block<'_>, chunk: Loc| !Guest::of_chunk(block, chunk).read_header().is_pinned();
+        let Some(page) = self.heap.crowded_page(ground, movable) else { return 0 };
+        let mut last = None;
+        while let Some(chunk) = Heap::next_in_way(ground, &page, last) {
+            if !self.move_chunk(ground, chunk, &page, payload) {
+                return 0;
+            }
+            last = Some(chunk);
+        }
+        self.heap.give_idle(ground)
+    }
+
+    /// Moves a payload into another chunk, out of a page's way; false when there is no room for it.
+    fn move_chunk(&mut self, ground: Ground<'_>, chunk: Loc, page: &ChunkPage, payload: &mut Vec<u8>) -> bool {
+        let guest = Guest::find(ground, chunk);
+        let (length, owner) = (guest.read_header().length(), guest.read_header().owner());
+        let slot = ground.blocks.block(owner.number()).expect("a payload names a slot of its pile");
+        let word = Word(slot.word(owner.word()).load(Relaxed));
+        let State::Away { reserved, .. } = word.state() else { unreachable!("a payload that is away is its slot's") };
+        // A reserve moves with its object.
+        let words = if reserved { Heap::chunk_words(guest.block, chunk) } else { 1 + length.div_ceil(8) };
+        if make_room(payload, length.saturating_sub(payload.len())).is_err() {
+            return false;
+        }
+        payload.resize(length, 0);
+        guest.block.read(guest.header + 1, payload);
+        let Some((block, at)) = self.heap.take_chunk_beside(ground, words, page) else { return false };
+        let header = guest_header(Kind::Chunks, at);
+        reuse((&block, header + 1), payload, (&block, header, GuestHeader::new(length, owner).0));
+        publish(&slot, owner.word(), Word::away(word.generation(), at, reserved).0);
+        self.free_body(ground, guest.pinned());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use crate::{Pile, PileOptions, Pointer, ReadBuf};
+
+    /// What a payload of this number holds: 2 to 60 KB.
+    fn payload(number: usize) -> Vec<u8> {
+        let length = 2000 + number * 7919 % 58_000;
+        (0..length).map(|at| (at / 8 + number) as u8).collect()
+    }
+
+    fn pile(max_bytes: u64) -> Arc<Pile> {
+        let options = PileOptions { shards: Some(1), max_bytes: Some(max_bytes), ..PileOptions::default() };
+        Arc::new(Pile::with_options(options).unwrap())
+    }
+
+    fn check(pile: &Pile, live: &[(usize, Pointer)]) {
+        let mut buf = ReadBuf::new();
+        for &(number, pointer) in live {
+            assert_eq!(pile.read(pointer, &mut buf).unwrap(), payload(number), "number {number}");
+        }
+        pile.validate().unwrap();
+    }
+
+    fn fill(pile: &Pile) -> Vec<(usize, Pointer)> {
+        (0..).map_while(|number| Some((number, pile.put(&payload(number), 0).ok()?))).collect()
+    }
+
+    /// A pile that was full of long payloads had no page for a short one, however many of them were removed here and there.
+    #[test]
+    fn a_short_payload_finds_a_page_among_long_ones() {
+        let pile = pile(16 << 20);
+        let mut live = fill(&pile);
+        assert!(pile.put(&[7; 40], 0).is_err(), "the pile is full");
+        for short in [40, 100, 300, 700, 1000] {
+            for _ in 0..8 {
+                let (_, pointer) = live.remove(short * 31 % live.len());
+                pile.remove(pointer).unwrap();
+            }
+            let pointer = pile.put(&vec![7; short], 0).unwrap();
+            assert_eq!(pile.size_of(pointer).unwrap(), short);
+            check(&pile, &live);
+        }
+        assert!(pile.stats().reserved_bytes <= 16 << 20);
+    }
+
+    #[test]
+    fn what_a_view_looks_at_and_what_was_reserved_stays() {
+        let pile = pile(16 << 20);
+        let mut live = fill(&pile);
+        let views: Vec<_> = live.iter().step_by(9).map(|&(number, at)| (number, pile.view(at).unwrap())).collect();
+        let removed = live.iter().filter(|(number, _)| number % 3 > 0);
+        removed.for_each(|&(_, pointer)| pile.remove(pointer).unwrap());
+        live.retain(|(number, _)| number % 3 == 0);
+        let reserves: Vec<_> = (0..20).map(|_| pile.put(b"short", 30_000).unwrap()).collect();
+        pile.compact();
+        check(&pile, &live);
+        assert!(views.iter().all(|(number, view)| **view == payload(*number)));
+        drop(views);
+        pile.compact();
+        check(&pile, &live);
+        let stats = pile.stats();
+        let taken = stats.used_bytes + 20 * 30_000;
+        assert!(stats.reserved_bytes * 5 < taken * 6, "{stats:?}");
+        let before = pile.stats().reserved_bytes;
+        let filled = vec![9; 30_000];
+        for pointer in reserves {
+            pile.replace(pointer, &filled).unwrap();
+        }
+        assert_eq!(pile.stats().reserved_bytes, before);
+        check(&pile, &live);
+    }
+
+    #[test]
+    fn readers_see_whole_payloads_while_they_move() {
+        let pile = pile(32 << 20);
+        let mut live = fill(&pile);
+        let (stays, goes) = live.split_at(live.len() / 2);
+        let (stays, done) = (stays.to_vec(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Relaxed) {
+                        let mut buf = ReadBuf::new();
+                        for &(number, pointer) in stays.iter().step_by(7) {
+                            assert!(pile.read(pointer, &mut buf).unwrap() == payload(number), "number {number}");
+                        }
+                    }
+                });
+            }
+            let mut goes = goes.to_vec();
+            for round in 0..40 {
+                for _ in 0..goes.len() / 2 {
+                    let (_, pointer) = goes.swap_remove(round * 37 % goes.len());
+                    pile.remove(pointer).unwrap();
+                }
+                pile.compact();
+                goes.extend((0..).map_while(|at| Some((at, pile.put(&payload(at + round), 0).ok()?))));
+            }
+            done.store(true, Relaxed);
+        });
+        live.truncate(stays.len());
+        check(&pile, &live);
+    }
+}
