@@ -232,6 +232,8 @@ def test_a_loop_that_stands_still_for_a_thread_that_needs_it(cache: Cache) -> No
     def in_thread() -> Any:
         entered.set()
         ready.wait(HANGS)
+        # The loop's thread waits by now, or is about to.
+        assert eventually(lambda: any(flight.awaited for flight in cache._flights.flying.values()))
         time.sleep(0.05)
         try:
             return cache.get_or_put("task's", lambda: "inner")

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import sys
 import threading
 from collections import namedtuple
@@ -48,7 +49,12 @@ def drawn(args, kwargs):
 
 
 # How long it takes is no matter: the machine may stand still for a moment.
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+    derandomize=not os.environ.get("GABION_LONG"),
+)
 @given(CALLS, CALLS)
 def test_calls_have_equal_keys_exactly_when_their_arguments_are_equal(one, other):
     keys = [cache._call_key(*call) for call in (one, other)]

@@ -244,12 +244,12 @@ def test_a_current_folder_that_is_gone(pictures: Path, tmp_path: Path) -> None:
     call = f"gabion.cli.main(['thumbnails', {str(pictures)!r}, 'out'])"
     code = f"import os; os.rmdir({str(tmp_path / 'gone')!r}); import gabion.cli; exit({call})"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path / "gone", capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], cwd=tmp_path / "gone", capture_output=True, text=True, timeout=HANGS
     )
     assert (done.returncode, done.stderr) == (2, "gabion: the current folder: No such file or directory\n")
 
 
 def test_a_closed_standard_output(pictures: Path, tmp_path: Path) -> None:
     command = f'"{sys.executable}" -m gabion thumbnails "{pictures}" "{tmp_path}/small" >&-'
-    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=HANGS)
     assert (done.returncode, done.stderr) == (0, "")

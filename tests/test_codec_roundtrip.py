@@ -21,6 +21,8 @@ many = settings(
     max_examples=20000 if LONG else 200,
     deadline=None,
     suppress_health_check=list(HealthCheck),
+    database=None,
+    derandomize=not LONG,
 )
 
 

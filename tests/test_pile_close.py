@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from model import Plain
+from patience import HANGS
 
 import gabion
 
@@ -99,13 +100,13 @@ def test_closing_beside_calls_of_other_threads(monkeypatch: pytest.MonkeyPatch) 
     for thread in threads:
         thread.start()
     for _ in threads:
-        assert inside.acquire(timeout=20)
+        assert inside.acquire(timeout=HANGS)
     pile.close()
     gc.collect()
     assert dies() is not None
     go_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(HANGS)
     assert sorted(results, key=str) == sorted([1, gabion.ClosedError], key=str)
     del globals()["Made"], work, threads, thread
     value.clear()

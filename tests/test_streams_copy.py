@@ -1,5 +1,6 @@
 """gabion.streams.copy: every kind of file, every way in which one can fail."""
 
+import contextlib
 import errno
 import io
 import os
@@ -140,7 +141,8 @@ def test_pipes_and_sockets() -> None:
     assert target.getvalue() == DATA
 
 
-def test_a_pipe_is_passed_on_as_it_comes() -> None:
+@pytest.mark.parametrize("readers", [0, 1, 2])
+def test_a_pipe_is_passed_on_as_it_comes(readers: int) -> None:
     read_end, write_end = os.pipe()
     came = threading.Event()
 
@@ -150,7 +152,10 @@ def test_a_pipe_is_passed_on_as_it_comes() -> None:
             came.set()
             return len(data)
 
-    with os.fdopen(read_end, "rb") as src:
+    with contextlib.ExitStack() as files:
+        src: Any = files.enter_context(os.fdopen(read_end, "rb"))
+        for _ in range(readers):
+            src = files.enter_context(streams.Reader(src))
         copier = threading.Thread(target=streams.copy, args=(src, Target()))
         copier.start()
         os.write(write_end, b"now")

@@ -7,6 +7,7 @@ import pytest
 HEAD = """
 import ctypes, gc, resource, time
 import gabion, gabion.memory
+from patience import eventually
 from pool_books import check_books
 MIB, PR_SET_THP_DISABLE = 1 << 20, 41
 # With huge pages a first fill has few faults as well, and none of it could be told from a second one.
@@ -21,10 +22,7 @@ def rss():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * 4096
 def wait_until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert eventually(condition)
 """
 
 pytestmark = pytest.mark.skipif("not __import__('sys').platform.startswith('linux')", reason="counts Linux's faults")

@@ -311,6 +311,14 @@ uint64_t gabion_pile_len(const gabion_pile *pile);
  * a while, or at once by gabion_pool_trim(true). */
 gabion_status gabion_pile_clear(gabion_pile *pile);
 
+/* Brings objects back that outgrew their place, those of 1 KiB to 1 MiB closer together, and gives what is empty back to the
+ * system at once: *out bytes, unless it is NULL. Pointers stay valid. Takes time in proportion to the pile. */
+gabion_status gabion_pile_compact(gabion_pile *pile, uint64_t *out);
+
+/* Sets the most that the pile may take, as gabion_pile_new. What is stored beyond it stays; only further growth is
+ * refused. */
+gabion_status gabion_pile_set_max_bytes(gabion_pile *pile, uint64_t max_bytes);
+
 /* Figures of a pile. Bytes unless said otherwise; reserved_bytes = used_bytes + overhead_bytes. */
 typedef struct gabion_pile_figures {
     uint64_t objects;        /* by number */

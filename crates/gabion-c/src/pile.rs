@@ -204,6 +204,36 @@ pub unsafe extern "C" fn gabion_pile_clear(pile: *mut PileHandle) -> Status {
     })
 }
 
+/// Gives back what is free between objects.
+///
+/// # Safety
+/// `pile` is a handle, `out` room for a number or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_compact(pile: *mut PileHandle, out: *mut u64) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        let bytes = unsafe { Handle::look(pile) }?.compact();
+        if out.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller's duty is the same.
+        unsafe { text::write(out, bytes, "out") }
+    })
+}
+
+/// Sets the pile's limit.
+///
+/// # Safety
+/// `pile` is a handle or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_set_max_bytes(pile: *mut PileHandle, max_bytes: u64) -> Status {
+    call(|| {
+        // SAFETY: the caller's duty is the same.
+        unsafe { Handle::look(pile) }?.set_max_bytes((max_bytes > 0).then_some(max_bytes));
+        Ok(())
+    })
+}
+
 /// The pile's figures.
 ///
 /// # Safety

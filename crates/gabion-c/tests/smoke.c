@@ -350,7 +350,7 @@ static void check_pool(void) {
 
 static void check_pile(void) {
     gabion_pile *pile, *tight;
-    uint64_t pointer, other = 7;
+    uint64_t pointer, other = 7, bytes = 0;
     size_t length = 0;
     char buffer[64], *large = malloc(3 << 20);
     gabion_pile_figures figures;
@@ -408,6 +408,18 @@ static void check_pile(void) {
     while (gabion_pile_put(tight, buffer, sizeof buffer, 0, &other) == GABION_OK) {
     }
     CHECK(gabion_pile_put(tight, buffer, sizeof buffer, 0, &other) == GABION_LIMIT && gabion_pile_len(tight) > 10000);
+    OK(gabion_pile_set_max_bytes(tight, 2 << 20));
+    OK(gabion_pile_put(tight, buffer, sizeof buffer, 0, &other));
+    OK(gabion_pile_set_max_bytes(tight, 1));
+    OK(gabion_pile_stats(tight, &figures));
+    CHECK(figures.max_bytes == 1 && gabion_pile_contains(tight, other));
+    OK(gabion_pile_clear(tight));
+    OK(gabion_pile_compact(tight, &bytes));
+    OK(gabion_pile_compact(tight, NULL));
+    OK(gabion_pile_stats(tight, &figures));
+    CHECK(figures.reserved_bytes == 0);
+    CHECK(gabion_pile_compact(NULL, &bytes) == GABION_BAD_HANDLE);
+    CHECK(gabion_pile_set_max_bytes(NULL, 1) == GABION_BAD_HANDLE);
     OK(gabion_pile_delete(tight));
 }
 

@@ -6,6 +6,7 @@ use super::chunk::{self, Window};
 use super::descriptor::Pair;
 use super::file::{Sink, Source, Wrote, position, refuse_closed};
 use super::held::{Held, read_over};
+use super::reader::gives_soon;
 use super::refusal;
 
 /// Copy a binary file to another, from where src stands to its end; returns the number of bytes.
@@ -13,8 +14,8 @@ use super::refusal;
 /// The bytes go through one chunk of the pool, which src fills (readinto(), else read()) and dst is given as a read-only
 /// memoryview, so that no operation allocates memory, however long the file. Of an io.BytesIO, dst is given what is there,
 /// without the detour. From a regular file of open() to another, to a pipe, or to a socket's file, the system copies by
-/// itself. chunk is the number of bytes at a time, "1 MiB" at most. A buffered file gives what it has rather than waiting
-/// for a full chunk, so that a pipe is passed on as it comes.
+/// itself. chunk is the number of bytes at a time, "1 MiB" at most. A buffered file, or a Reader, gives what it has rather
+/// than waiting for a full chunk, so that a pipe is passed on as it comes.
 ///
 /// Neither file is closed or flushed at the end, but both stand behind the bytes that were copied, as after reads and
 /// writes.
@@ -34,7 +35,7 @@ use super::refusal;
 pub(super) fn copy(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
     let py = src.py();
     let length = chunk::length(chunk)?;
-    let source = Source::new("src", src, true)?;
+    let source = Source::new("src", src, gives_soon(src)?)?;
     let sink = Sink::new("dst", dst)?;
     refuse_closed("src", src)?;
     refuse_closed("dst", dst)?;

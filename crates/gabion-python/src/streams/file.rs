@@ -19,6 +19,7 @@ struct Classes {
     raw: Py<PyType>,
     text: Py<PyType>,
     buffered: [Py<PyType>; 2],
+    file: Py<PyType>,
     /// Neither text nor raw; to find that out from their bases takes longer than many a read.
     known: [Py<PyType>; 4],
 }
@@ -32,7 +33,8 @@ impl Classes {
             let buffered = [class("BufferedReader")?, class("BufferedRandom")?];
             let known =
                 [class("BufferedReader")?, class("BufferedRandom")?, class("BufferedWriter")?, class("BytesIO")?];
-            Ok(Self { raw: class("RawIOBase")?, text: class("TextIOBase")?, buffered, known })
+            let (raw, text, file) = (class("RawIOBase")?, class("TextIOBase")?, class("FileIO")?);
+            Ok(Self { raw, text, buffered, file, known })
         })
     }
 
@@ -59,6 +61,20 @@ fn refuse_text(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
         return Err(refusal::type_error(file.py(), &text));
     }
     Ok(())
+}
+
+/// Whether a file is one of the buffered ones of open(), whose `readinto1` gives what there is instead of waiting for all that was
+/// asked for.
+pub(super) fn gives_what_it_has(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = file.py();
+    Ok(Classes::get(py)?.buffered.iter().any(|class| file.get_type().is(class.bind(py))))
+}
+
+/// Whether a file is one of open(), buffered or not, so that its bytes are the system's.
+pub(super) fn is_of_system(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = file.py();
+    let is_file = |file: &Bound<'_, PyAny>| PyResult::Ok(file.get_type().is(Classes::get(py)?.file.bind(py)));
+    Ok(is_file(file)? || gives_what_it_has(file)? && is_file(&file.getattr(intern!(py, "raw"))?)?)
 }
 
 /// The count that a file's method returned, from 0 to `most`.
@@ -92,13 +108,11 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads by `readinto` where the file has it, else by `read`. With `soon`, a buffered file gives what it has
-    /// instead of waiting for a full chunk.
+    /// Reads by `readinto` where the file has it, else by `read`. With `soon`, by `readinto1`: see [`gives_what_it_has`].
     pub(super) fn new(name: &str, file: &Bound<'_, PyAny>, soon: bool) -> PyResult<Self> {
         let py = file.py();
         refuse_text(name, file)?;
-        let buffered = soon && Classes::get(py)?.buffered.iter().any(|class| file.get_type().is(class.bind(py)));
-        let into = if buffered { intern!(py, "readinto1") } else { intern!(py, "readinto") };
+        let into = if soon { intern!(py, "readinto1") } else { intern!(py, "readinto") };
         if let Some(read) = method(file, into)? {
             return Ok(Self { read: read.unbind(), into: true });
         }

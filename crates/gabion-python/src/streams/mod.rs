@@ -43,8 +43,6 @@ mod descriptor;
 
 mod held;
 
-mod copy;
-
 mod whole;
 
 mod spool;
@@ -52,6 +50,8 @@ mod spool;
 mod ahead;
 
 mod reader;
+
+mod copy;
 
 mod writer;
 

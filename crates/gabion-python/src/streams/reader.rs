@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::bytes::{Content, Growing, bytes_of};
 use super::chunk;
 use super::descriptor::Rest;
-use super::file::{Source, call_if_there, plain_bytes, says};
+use super::file::{Source, call_if_there, gives_what_it_has, plain_bytes, says};
 use super::refusal;
 use super::turn::{Inside, Turn};
 use crate::ffi;
@@ -48,6 +48,11 @@ const PEEK: usize = 8 << 10;
 /// A size as the methods of files take it: None and negative numbers stand for "all".
 pub(super) fn wanted(size: Option<isize>) -> usize {
     size.and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX)
+}
+
+/// Whether a file's `readinto1` gives what there is: that of the buffered files of open(), and that of a Reader.
+pub(super) fn gives_soon(file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(file.is_exact_instance_of::<Reader>() || gives_what_it_has(file)?)
 }
 
 /// The length of a `bytes`.
@@ -166,7 +171,7 @@ impl Reader {
     #[pyo3(signature = (file, *, chunk = None), text_signature = "(file, *, chunk='256 KiB')")]
     fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let chunk = chunk::length(chunk)?;
-        let ahead = Ahead::of(Source::new("file", file, true)?);
+        let ahead = Ahead::of(Source::new("file", file, gives_soon(file)?)?);
         Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Reader", ahead) })
     }
 

@@ -1,16 +1,15 @@
 //! A file's bytes, all of them, in memory of the pool.
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::bytes::Content;
 use super::chunk::Window;
-use super::file::{Source, position, refuse_closed};
+use super::file::{Source, is_of_system, position, refuse_closed};
 use super::held::Held;
 use super::refusal;
 use crate::errors::{Errors, exception};
 
-/// What is taken at first where a file does not say how long it is, or says that it has nothing, as those of /proc do.
+/// What is taken at first where a file is not asked how long it is, or says that it has nothing, as those of /proc do.
 const FIRST: usize = 256 << 10;
 
 /// A file's bytes.
@@ -39,7 +38,7 @@ pub(crate) struct Gathered {
 ///
 /// # Errors
 /// What the file raises; BlockingIOError when it has nothing now; LimitError when it is longer than `most`, before memory
-/// is taken for it where it says how long it is; what the pool refuses.
+/// is taken for it where it is one of open(); what the pool refuses.
 pub(crate) fn whole<'py>(name: &str, file: &Bound<'py, PyAny>, most: u64) -> PyResult<Whole<'py>> {
     let source = Source::new(name, file, false)?;
     refuse_closed(name, file)?;
@@ -126,22 +125,15 @@ fn refuse_long(py: Python<'_>, length: usize, most: u64) -> PyResult<()> {
     Err(exception(Errors::get(py)?.limit.bind(py), &text))
 }
 
-/// How many bytes lie before the file's end, where it can say. The file stands where it stood.
-///
-/// # Errors
-/// Where the file went to its end and does not go back; an interrupt.
+/// How many bytes lie before the end of a file of open(). `None` of any other: that of an archive decompresses all that is
+/// before its end to get there, and may be of any length.
 fn length(file: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-    let Some(at) = position(file) else { return Ok(None) };
-    let gone = file.call_method1("seek", (0, 2));
-    let has_gone = gone.is_ok();
-    // Not of what seek() returns, which is nothing in many a file.
-    let end = gone.and_then(|_| file.call_method0("tell")?.extract::<u64>());
-    let back = file.call_method1("seek", (at,));
-    match end {
-        Err(error) if !error.is_instance_of::<PyException>(file.py()) => return Err(error),
-        _ if has_gone => back.map(drop)?,
-        // One that goes nowhere stands where it stood.
-        _ => {}
+    if !is_of_system(file)? {
+        return Ok(None);
     }
-    Ok(end.ok().and_then(|end| usize::try_from(end.checked_sub(at)?).ok()))
+    let Some(at) = position(file) else { return Ok(None) };
+    // What cannot go there, as a terminal, stands where it stood.
+    let Ok(end) = file.call_method1("seek", (0, 2)) else { return Ok(None) };
+    file.call_method1("seek", (at,))?;
+    Ok(usize::try_from(end.extract::<u64>()?.saturating_sub(at)).ok())
 }

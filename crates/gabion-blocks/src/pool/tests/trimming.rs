@@ -291,18 +291,21 @@ fn under_pressure_everything_idle_goes() {
 fn the_trimmer_works_by_itself_and_ends() {
     let twin: &'static Twin = Box::leak(Box::default());
     let mut settings = quiet();
-    settings.trim_period = Duration::from_millis(40);
+    settings.trim_period = PERIOD;
     let pool = Pool::with_root(twin, settings, "/nonexistent-root".into()).unwrap();
     let running = || !pool.shared().trimmer.duty.vacant();
+    let set_period = |period| pool.configure(&Change { trim_period: Some(period), ..Change::default() }).unwrap();
     assert!(!running(), "nothing is idle yet");
     for _ in 0..2 {
+        set_period(PERIOD);
         burst(&pool);
         assert!(running());
+        set_period(Duration::from_millis(40));
         assert!(eventually(|| !running()), "{:?}", pool.stats());
         assert_eq!((pool.stats().idle, twin.mapped()), (0, 0));
     }
     // A longer period is taken up at once, and so is the end of the pool.
-    pool.configure(&Change { trim_period: Some(PERIOD), ..Change::default() }).unwrap();
+    set_period(PERIOD);
     burst(&pool);
     close(pool, twin);
 }
