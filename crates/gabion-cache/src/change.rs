@@ -259,7 +259,7 @@ impl<'a> Locked<'a> {
                 return Ok(pointer);
             }
         }
-        pile.put_pieces(payload, 0).map_err(|error| match error {
+        pile.put_beside(payload).map_err(|error| match error {
             PileError::Memory { cause, .. } => Lack::Pages(cause),
             _ => Lack::Room,
         })
@@ -277,7 +277,7 @@ impl<'a> Locked<'a> {
     pub fn move_out(&mut self, id: Id, fits: impl Fn(Place) -> bool) -> bool {
         let (entry, partition) = (self.entry(id), partition_of(self.ground, id));
         let pile = &self.ground.pile;
-        let Ok(pointer) = pile.put(&entry.bytes(), 0) else { return false };
+        let Ok(pointer) = pile.put_beside(&[&entry.bytes()]) else { return false };
         let to = pointer.to_place();
         if !fits(to) {
             let _ = pile.remove(pointer);

@@ -5,7 +5,7 @@
 //! first. So such a put costs about a page, however large the cache, and the same is so among entries of more than 1 KiB, whose
 //! values lie in chunks: the pile moves those.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use gabion_blocks::{BlockError, PAGE_BYTES};
 use gabion_pile::{Place, SLOT_PAYLOAD, SparsePage};
@@ -128,7 +128,11 @@ impl Core {
     fn clear_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
         let is_short = request.layout.rest.is_none_or(|rest| rest <= SLOT_PAYLOAD);
         let clears = is_short && effort.cleared < MOST_CLEARED && self.pile().clear_page();
-        effort.cleared += u32::from(clears);
+        if clears {
+            effort.cleared += 1;
+            // Release: whoever sees that more was freed finds it.
+            self.parts().0.freed.0.fetch_add(1, Release);
+        }
         clears
     }
 

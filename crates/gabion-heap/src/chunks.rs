@@ -37,7 +37,7 @@ use crate::descriptor::ORDINAL_WORD;
 use crate::error::HeapError;
 use crate::ground::Ground;
 use crate::loc::Loc;
-use bins::{Bins, whole_bin};
+use bins::{Bins, least_of_bin, whole_bin};
 use charge::Part;
 pub use clearing::ChunkPage;
 use tray::Tray;
@@ -176,6 +176,11 @@ impl Chunks {
     #[inline]
     pub fn room(block: Block<'_>, chunk: Loc) -> usize {
         Self::length(block, chunk).saturating_sub(1)
+    }
+
+    /// Words that a used chunk was asked to hold at least: some get a remainder beside that is too small for a chunk.
+    pub fn asked(block: Block<'_>, chunk: Loc) -> usize {
+        least_of_bin(Self::length(block, chunk).max(LEAST_WORDS)) - 1
     }
 
     /// What the word in front of a chunk's room says of its length.

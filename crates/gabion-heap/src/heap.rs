@@ -132,15 +132,16 @@ impl Heap {
         self.chunks.free(ground, chunk)
     }
 
-    /// As [`Heap::take_chunk`], of what is charged already and does not stand in a page's way. `None` when there is none. Constant
-    /// time.
+    /// As [`Heap::take_chunk`], of what does not stand in a page's way and is charged already, or takes `most_new` pages more. `None`
+    /// when there is none. Constant time.
     pub fn take_chunk_beside<'a>(
         &mut self,
         ground: Ground<'a>,
         words: usize,
         page: &ChunkPage,
+        most_new: u32,
     ) -> Option<(Block<'a>, Loc)> {
-        self.chunks.take_beside(ground, words, page)
+        self.chunks.take_beside(ground, words, page, most_new)
     }
 
     /// A page of chunks that is given up once few of them are moved: see [`Heap::next_in_way`] and [`Heap::give_idle`]. `movable`
@@ -162,6 +163,11 @@ impl Heap {
     /// Words that a chunk can hold.
     pub fn chunk_words(block: Block<'_>, chunk: Loc) -> usize {
         Chunks::room(block, chunk)
+    }
+
+    /// Words that a chunk was asked to hold at least.
+    pub fn asked_words(block: Block<'_>, chunk: Loc) -> usize {
+        Chunks::asked(block, chunk)
     }
 
     /// Gives up what is kept warm for the next taker, so that its budget can serve another purpose.

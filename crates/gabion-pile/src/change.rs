@@ -394,7 +394,10 @@ impl Inner {
         Guest::find(ground, at).disturb();
         let freed = match body {
             Pinned::Body(at) => self.heap.free_slot(ground, at, false, true),
-            Pinned::Chunk(at) => self.heap.free_chunk(ground, at),
+            Pinned::Chunk(at) => {
+                self.crowded = false;
+                self.heap.free_chunk(ground, at)
+            }
         };
         freed.expect("the word said that it is taken");
     }

@@ -2,15 +2,18 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::make_room;
+use gabion_blocks::{PAGE_BYTES, make_room};
 use gabion_heap::slots_in_page;
 
 use crate::change::{Guest, Payload};
 use crate::pile::Pile;
 use crate::pointer::Pointer;
-use crate::shard::Inner;
+use crate::shard::{Inner, Shard};
 use crate::slot::Slot;
 use crate::word::{State, Word};
+
+/// A compaction ends when it has cleared so many pages one after the other, and others were taken for what was in them.
+const VAIN: u32 = 16;
 
 impl Pile {
     /// Brings payloads that moved out of their slots back where they fit again, moves payloads of more than 1016 bytes into what
@@ -30,12 +33,34 @@ impl Pile {
                     self.compact_page(&mut locked, number, page, class, &mut payload);
                 }
             }
-            // Writers may fill pages meanwhile: no more are cleared than there are now.
-            let most = shard.lock().heap.counts().chunk_pages;
-            let _ = (0..most).find(|_| shard.lock().clear_page(self.ground(), &mut payload) == 0);
-            bytes += shard.lock().heap.trim(self.ground());
+            bytes += self.close_ranks(shard, &mut payload);
         }
         bytes
+    }
+
+    /// Moves long payloads closer together and gives all empty pages back to the system. Returns bytes.
+    fn close_ranks(&self, shard: &Shard, payload: &mut Vec<u8>) -> u64 {
+        let ground = self.ground();
+        let before = shard.lock().heap.counts().chunk_pages;
+        let (mut least, mut vain) = (before, 0);
+        // Writers may fill pages meanwhile: no more are cleared than there are now.
+        for _ in 0..before {
+            let mut locked = shard.lock();
+            // Where nothing that is charged has room, what is moved first takes a page that others may share.
+            let mut clears = |most_new| locked.move_out_of_page(ground, payload, most_new);
+            if vain == VAIN || !clears(0) && !clears(1) {
+                break;
+            }
+            locked.heap.give_idle(ground);
+            let now = locked.heap.counts().chunk_pages;
+            vain = if now < least { 0 } else { vain + 1 };
+            least = least.min(now);
+        }
+        let mut locked = shard.lock();
+        let bytes = locked.heap.trim(ground);
+        // What was cleared is warm until now and counted, or went back at once where the pool keeps nothing.
+        let cleared = before.saturating_sub(locked.heap.counts().chunk_pages);
+        bytes.max(cleared * PAGE_BYTES as u64)
     }
 
     /// The pages of a shard that has payloads away. None where there is no memory for the list: what has moved out stays out,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gabion_blocks::{
-    BlockError, BlockSet, Budget, Os, Pool, Settings, generation_floor, limits, make_room, raise_generation_floor,
-    total_len,
+    BlockError, BlockSet, Budget, Os, PAGE_BYTES, Pool, Settings, generation_floor, limits, make_room,
+    raise_generation_floor, total_len,
 };
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
@@ -172,7 +172,7 @@ impl Pile {
     /// Calls `act` with a payload as it is stored: what goes into a slot in one piece, what goes into a chunk as it lies, and
     /// what is longer in a run, which is mapped and filled before any lock is taken.
     #[inline]
-    fn with_payload<R>(
+    pub(crate) fn with_payload<R>(
         &self,
         pieces: &[&[u8]],
         act: impl FnOnce(Payload<'_>) -> Result<R, PileError>,
@@ -262,6 +262,15 @@ impl Pile {
     fn put_payload(&self, payload: Payload<'_>, reserve: usize) -> Result<Pointer, PileError> {
         // A run has no room beside its payload.
         let capacity = payload.length.saturating_add(reserve).min(payload.length.max(CHUNK_PAYLOAD));
+        self.put_unmoved(payload, capacity).or_else(|full| {
+            let cleared = capacity <= CLEARED_FOR && self.clear_page();
+            if cleared { self.put_unmoved(payload, capacity) } else { Err(full) }
+        })
+    }
+
+    /// Puts a payload where there is room, without moving others.
+    #[inline]
+    pub(crate) fn put_unmoved(&self, payload: Payload<'_>, capacity: usize) -> Result<Pointer, PileError> {
         let own = self.own_shard();
         // The lock is let go before another shard is tried: two full shards must not wait for each other.
         let put = self.shards[own].lock().put(self.ground(), payload, capacity);
@@ -288,10 +297,6 @@ impl Pile {
             .or_else(|| {
                 self.release_warm();
                 put(own).or_else(|| others.clone().find_map(put))
-            })
-            .or_else(|| {
-                let cleared = capacity <= SLOT_PAYLOAD && self.clear_page();
-                if cleared { put(own).or_else(|| others.clone().find_map(put)) } else { None }
             })
             .ok_or_else(|| PileError::memory(payload.length, error))
     }
@@ -340,7 +345,11 @@ impl Pile {
             return Ok(());
         }
         self.release_warm();
-        self.try_replace(pointer, payload)?.map_err(|error| PileError::memory(payload.length, error))
+        let mut replaced = self.try_replace(pointer, payload)?;
+        if replaced.is_err() && payload.length <= CLEARED_FOR && self.clear_page() {
+            replaced = self.try_replace(pointer, payload)?;
+        }
+        replaced.map_err(|error| PileError::memory(payload.length, error))
     }
 
     #[inline]
@@ -504,6 +513,9 @@ impl Pile {
         stats
     }
 }
+
+/// The longest payload that a cleared page is sure to have room for: all of the page but what stands at its ends.
+const CLEARED_FOR: usize = PAGE_BYTES - 1024;
 
 /// A limit as [`PileOptions`] has it, in bytes.
 fn limit_of(max_bytes: Option<u64>) -> u64 {

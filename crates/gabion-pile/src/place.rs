@@ -13,6 +13,7 @@ use gabion_blocks::{Block, WORDS_PER_BLOCK};
 use gabion_heap::{Descriptor, Kind, Loc, slots_in_page};
 
 use crate::buf::ReadBuf;
+use crate::error::PileError;
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::protocol::unchanged_while;
@@ -237,6 +238,15 @@ impl Pile {
 }
 
 impl IndexedPile {
+    /// As [`Pile::put_pieces`], but nothing is moved to make room for it: an owner with a lock of its own calls
+    /// [`Pile::clear_page`] when it has let go of that.
+    ///
+    /// # Errors
+    /// As [`Pile::put`].
+    pub fn put_beside(&self, pieces: &[&[u8]]) -> Result<Pointer, PileError> {
+        self.with_payload(pieces, |payload| self.put_unmoved(payload, payload.length))
+    }
+
     /// A page with few objects, for an owner that wants it emptied; `movable`: one whose objects have room in other pages.
     /// Constant time; locks one shard after the other.
     pub fn sparse_page(&self, movable: bool) -> Option<SparsePage> {

@@ -27,6 +27,8 @@ pub(crate) struct Inner {
     pub used_bytes: u64,
     /// Objects whose payload lies in another slot or in a chunk.
     pub moved: u64,
+    /// No page could be cleared of chunks, and none was freed since.
+    pub crowded: bool,
     version: u32,
 }
 
@@ -34,7 +36,7 @@ impl Shard {
     pub fn new(number: u32) -> Self {
         let heap = Heap::new(number, |floor| Word::free(floor).0);
         let (large, pins) = (LargeTable::default(), Pins::default());
-        let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, version: 0 };
+        let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, crowded: false, version: 0 };
         Self { inner: Biased::new(inner), objects: AtomicU64::new(0) }
     }
 

@@ -34,6 +34,12 @@ pub(super) fn whole_bin(words: usize) -> usize {
     words.next_multiple_of(step.max(2))
 }
 
+/// The greatest of those sizes that is no more than `words`.
+pub(super) fn least_of_bin(words: usize) -> usize {
+    let step = (1_usize << words.ilog2()) / STEPS;
+    words - words % step.max(2)
+}
+
 /// The block and the word that a link leads to.
 fn led_to(ground: Ground<'_>, link: u64) -> (Block<'_>, usize) {
     let place = Loc::from_bits(link - 1);

@@ -100,7 +100,13 @@ impl Chunks {
     /// Whether a part can be taken without a page that is not charged.
     #[inline]
     pub(super) fn is_ready(&self, part: &Part<'_>) -> bool {
-        (part.pages() | part.reach()) & !self.blocks[ordinal_of(part.block)].charged == 0
+        self.new_pages(part) == 0
+    }
+
+    /// How many pages that a part is written to are not charged.
+    #[inline]
+    pub(super) fn new_pages(&self, part: &Part<'_>) -> u32 {
+        ((part.pages() | part.reach()) & !self.blocks[ordinal_of(part.block)].charged).count_ones()
     }
 
     /// Charges the pages of a part that are not charged yet; [`Chunks::open`] enters them.

@@ -21,8 +21,10 @@ use crate::loc::Loc;
 
 /// No more is moved for a page than so many words: where chunks are longer, one that is freed leaves whole pages.
 const MOST_MOVED: usize = 4 * WORDS_PER_PAGE;
-/// How many long free chunks are looked at, with the blocks that they lie in.
+/// In how many blocks the page is sought that needs least to be moved.
 const BLOCKS: usize = 4;
+/// How many blocks are looked through for those.
+const LOOKED_THROUGH: usize = 16;
 
 /// A page of chunks, and the used ones that stand in the way of giving it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub struct ChunkPage {
     pub page: usize,
     /// Words of the chunks in its way.
     pub words: usize,
+    /// Where a tag stands, in front of all that is in its way.
+    first: usize,
 }
 
 impl ChunkPage {
@@ -61,19 +65,30 @@ fn tags(block: Block<'_>, from: usize) -> impl Iterator<Item = (usize, u64)> + '
 
 impl Chunks {
     /// A page that is given up once few words are moved, as far as the blocks of the longest free chunks show. `movable` says
-    /// whether a used chunk may be. `None` when there is none. Constant time.
+    /// whether a used chunk may be. `None` when there is none. Looks through 16 blocks at most.
     pub fn crowded_page(&self, ground: Ground<'_>, movable: impl Fn(Block<'_>, Loc) -> bool) -> Option<ChunkPage> {
-        let charged = |block: Block<'_>| self.blocks[ordinal_of(block)].charged;
-        let block_of = |(free, length): (Loc, usize)| {
+        let (mut seen, mut looked, mut found) = ([0; LOOKED_THROUGH], 0, 0);
+        let mut best: Option<ChunkPage> = None;
+        for (free, length) in self.bins.longest(ground).take(LOOKED_AT) {
             let block = ground.blocks.block(free.number()).expect("a block of this heap");
-            (pages_with(free.word(), free.word() + length) & charged(block) != 0).then_some(block)
-        };
-        let blocks = self.bins.longest(ground).take(LOOKED_AT).filter_map(block_of).take(BLOCKS);
-        let best = blocks.filter_map(|block| Self::cheapest_page(block, charged(block), &movable));
-        best.min_by_key(|page| page.words).filter(|page| page.words <= MOST_MOVED)
+            let charged = self.blocks[ordinal_of(block)].charged;
+            let is_charged = pages_with(free.word(), free.word() + length) & charged != 0;
+            if !is_charged || seen[..looked].contains(&block.number()) {
+                continue;
+            }
+            if looked == LOOKED_THROUGH || found == BLOCKS {
+                break;
+            }
+            seen[looked] = block.number();
+            looked += 1;
+            let page = Self::cheapest_page(block, charged, &movable);
+            found += usize::from(page.is_some());
+            best = best.into_iter().chain(page).min_by_key(|page| page.words);
+        }
+        best.filter(|page| page.words as u64 <= self.bins.words())
     }
 
-    /// The page of a block in whose way least words stand.
+    /// The page of a block in whose way least words stand, if those are not too many.
     fn cheapest_page(block: Block<'_>, charged: u64, movable: impl Fn(Block<'_>, Loc) -> bool) -> Option<ChunkPage> {
         let mut words = [0_usize; PAGES_PER_BLOCK];
         for (at, tag) in tags(block, FIRST).filter(|(_, tag)| tag & USED != 0) {
@@ -85,29 +100,41 @@ impl Chunks {
         }
         // The first page has the block's header, the last its end; what has nothing in its way is given up without this.
         let pages = (1..PAGES_PER_BLOCK - 1).filter(|&page| charged >> page & 1 == 1 && words[page] > 0);
-        let page = pages.min_by_key(|&page| words[page]).filter(|&page| words[page] < usize::MAX)?;
-        Some(ChunkPage { number: block.number(), page, words: words[page] })
+        let page = pages.min_by_key(|&page| words[page]).filter(|&page| words[page] <= MOST_MOVED)?;
+        let mut page = ChunkPage { number: block.number(), page, words: words[page], first: FIRST };
+        page.first = tags(block, FIRST).map(|(at, _)| at).take_while(|&at| at <= page.span().0).last().unwrap_or(FIRST);
+        Some(page)
     }
 
-    /// The first used chunk in a page's way that begins behind `last`, if there is one. Linear in the block's chunks up to there.
+    /// The first used chunk in a page's way that begins behind `last`, if there is one. The tags from its first on stay where they
+    /// are, as long as nothing but these chunks is freed.
     pub fn next_in_way(ground: Ground<'_>, page: &ChunkPage, last: Option<Loc>) -> Option<Loc> {
         let block = ground.blocks.block(page.number)?;
         let behind = last.map_or(0, Loc::word);
-        let mut ahead = tags(block, FIRST).take_while(|&(at, _)| at < page.span().1);
+        let mut ahead = tags(block, page.first).take_while(|&(at, _)| at < page.span().1);
         let (at, _) =
             ahead.find(|&(at, tag)| at + 1 > behind && tag & USED != 0 && page.has(at, (tag & LENGTH) as usize))?;
         Some(Loc::new(page.number, at + 1))
     }
 
-    /// As [`Chunks::take`], of what is charged already and does not stand in a page's way. `None`, and nothing is changed, when
-    /// there is none.
-    pub fn take_beside<'a>(&mut self, ground: Ground<'a>, words: usize, page: &ChunkPage) -> Option<(Block<'a>, Loc)> {
+    /// As [`Chunks::take`], of what does not stand in a page's way and is charged already, or takes `most_new` pages more. `None`,
+    /// and nothing is changed, when there is none, or the budget has none.
+    pub fn take_beside<'a>(
+        &mut self,
+        ground: Ground<'a>,
+        words: usize,
+        page: &ChunkPage,
+        most_new: u32,
+    ) -> Option<(Block<'a>, Loc)> {
         let length = length_for(words);
-        let parts = self.bins.from(ground, bin_of(length)).map(|(free, _)| Part::of(ground, free, length, ROOM_ALIGN));
         let beside = |part: &Part<'_>| {
             part.free.number() != page.number || !page.has(part.free.word(), part.length + LEAST_WORDS)
         };
-        let part = parts.take(LOOKED_AT).find(|part| self.is_ready(part) && beside(part))?;
+        let parts = self.bins.from(ground, bin_of(length)).map(|(free, _)| Part::of(ground, free, length, ROOM_ALIGN));
+        let parts = parts.filter(beside).map(|part| (self.new_pages(&part), part)).take(LOOKED_AT);
+        // The shortest that is ready, or that takes least.
+        let (_, part) = parts.filter(|&(new, _)| new <= most_new).min_by_key(|&(new, _)| new)?;
+        self.pay(ground, &part).ok()?;
         Some((part.block, self.cut(ground, &part)))
     }
 }
