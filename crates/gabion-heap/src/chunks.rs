@@ -16,7 +16,8 @@
 //! The owner works alone, except for one thing: any thread may *leave* a used chunk (`LEFT`), which the owner then takes
 //! back. So tags of used chunks change by atomic steps only.
 //! Owners whose blocks nobody reads keep what they free on a *tray* for a while (`KEPT`): see `tray`; how a free chunk is
-//! found in constant time: see `bins`.
+//! found in constant time: see `bins`; which pages count in the budget, and how one comes free among chunks: see `charge` and
+//! `clearing`.
 
 mod bins;
 mod tray;
