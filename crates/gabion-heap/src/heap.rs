@@ -144,10 +144,15 @@ impl Heap {
         self.chunks.take_beside(ground, words, page, most_new)
     }
 
-    /// A page of chunks that is given up once few of them are moved: see [`Heap::next_in_way`] and [`Heap::give_idle`]. `movable`
-    /// says whether a chunk may be. Constant time.
-    pub fn crowded_page(&self, ground: Ground<'_>, movable: impl Fn(Block<'_>, Loc) -> bool) -> Option<ChunkPage> {
-        self.chunks.crowded_page(ground, movable)
+    /// A page of chunks that is given up once few words of them are moved, but more than `beyond`: see [`Heap::next_in_way`] and
+    /// [`Heap::rest_chunks`]. `movable` says whether a chunk may be. Looks through 16 blocks at most.
+    pub fn crowded_page(
+        &self,
+        ground: Ground<'_>,
+        beyond: usize,
+        movable: impl Fn(Block<'_>, Loc) -> bool,
+    ) -> Option<ChunkPage> {
+        self.chunks.crowded_page(ground, beyond, movable)
     }
 
     /// The first chunk in a page's way behind the `last` one that was moved.
@@ -155,9 +160,9 @@ impl Heap {
         Chunks::next_in_way(ground, page, last)
     }
 
-    /// Gives up the pages of chunks in which nothing is left. Returns bytes.
-    pub fn give_idle(&mut self, ground: Ground<'_>) -> u64 {
-        self.chunks.give_idle(ground)
+    /// Gives up the pages and blocks of chunks in which nothing is left.
+    pub fn rest_chunks(&mut self, ground: Ground<'_>) {
+        self.chunks.rest(ground);
     }
 
     /// Words that a chunk can hold.

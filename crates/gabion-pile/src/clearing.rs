@@ -32,25 +32,30 @@ impl Inner {
             return 0;
         }
         let before = self.heap.counts().chunk_pages;
-        self.move_out_of_page(ground, payload, 0);
-        self.heap.give_idle(ground);
-        // A block whose last chunk has moved out is given up whole.
+        if let Some(page) = self.crowded_page(ground, 0) {
+            self.empty_page(ground, &page, payload, 0);
+        }
+        self.heap.rest_chunks(ground);
         let given = before - self.heap.counts().chunk_pages;
         self.crowded = given == 0;
         given * PAGE_BYTES as u64
     }
 
-    /// Moves what stands in the way of giving up a page, into pages that are charged or `most_new` others each. False when there is
-    /// no such page, or not room for all.
-    pub fn move_out_of_page(&mut self, ground: Ground<'_>, payload: &mut Vec<u8>, most_new: u32) -> bool {
+    /// The page of chunks in whose way least words stand, but more than `beyond`.
+    pub fn crowded_page(&self, ground: Ground<'_>, beyond: usize) -> Option<ChunkPage> {
         let movable = |block: Block<'_>, chunk: Loc| !Guest::of_chunk(block, chunk).read_header().is_pinned();
-        let Some(page) = self.heap.crowded_page(ground, movable) else { return false };
-        let mut chunk = Heap::next_in_way(ground, &page, None);
+        self.heap.crowded_page(ground, beyond, movable)
+    }
+
+    /// Moves what stands in the way of giving up a page, into pages that are charged or `most_new` others each. False when there is
+    /// not room for all.
+    pub fn empty_page(&mut self, ground: Ground<'_>, page: &ChunkPage, payload: &mut Vec<u8>, most_new: u32) -> bool {
+        let mut chunk = Heap::next_in_way(ground, page, None);
         while let Some(moves) = chunk {
-            if !self.move_chunk(ground, moves, (&page, most_new), payload) {
+            if !self.move_chunk(ground, moves, (page, most_new), payload) {
                 return false;
             }
-            chunk = Heap::next_in_way(ground, &page, Some(moves));
+            chunk = Heap::next_in_way(ground, page, Some(moves));
         }
         true
     }
@@ -197,6 +202,33 @@ mod tests {
         pile.replace(short, &[2; 500]).unwrap();
         assert_eq!(pile.size_of(short).unwrap(), 500);
         pile.validate().unwrap();
+    }
+
+    #[test]
+    fn what_is_left_of_many_is_packed() {
+        let mut below = {
+            let mut state = 88_172_645_463_325_252_u64;
+            move |end: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state % end
+            }
+        };
+        for (least, more) in [(1100, 2900), (30_000, 1), (2000, 58_000), (100_000, 300_000)] {
+            let pile = pile(1 << 30);
+            let mut length = || least + below(more) as usize;
+            let count = (50 << 20) / (least + more as usize / 2);
+            let mut all: Vec<_> = (0..count).map(|_| pile.put(&vec![1; length()], 0).unwrap()).collect();
+            while all.len() > count / 4 {
+                let pointer = all.swap_remove(below(all.len() as u64) as usize);
+                pile.remove(pointer).unwrap();
+            }
+            pile.compact();
+            let stats = pile.stats();
+            assert!(stats.reserved_bytes * 10 < stats.used_bytes * 14, "{least}: {stats:?}");
+            pile.validate().unwrap();
+        }
     }
 
     #[test]

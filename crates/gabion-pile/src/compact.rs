@@ -12,8 +12,8 @@ use crate::shard::{Inner, Shard};
 use crate::slot::Slot;
 use crate::word::{State, Word};
 
-/// A compaction ends when it has cleared so many pages one after the other, and others were taken for what was in them.
-const VAIN: u32 = 16;
+/// A compaction ends after so many pages one after the other that could not be cleared, or for which others were taken.
+const VAIN: u32 = 32;
 
 impl Pile {
     /// Brings payloads that moved out of their slots back where they fit again, moves payloads of more than 1016 bytes into what
@@ -42,17 +42,17 @@ impl Pile {
     fn close_ranks(&self, shard: &Shard, payload: &mut Vec<u8>) -> u64 {
         let ground = self.ground();
         let before = shard.lock().heap.counts().chunk_pages;
-        let (mut least, mut vain) = (before, 0);
-        // Writers may fill pages meanwhile: no more are cleared than there are now.
+        let (mut least, mut vain, mut beyond) = (before, 0, 0);
+        // Writers may fill pages meanwhile: no more are looked at than there are now.
         for _ in 0..before {
             let mut locked = shard.lock();
+            let Some(page) = locked.crowded_page(ground, beyond).filter(|_| vain < VAIN) else { break };
             // Where nothing that is charged has room, what is moved first takes a page that others may share.
-            let mut clears = |most_new| locked.move_out_of_page(ground, payload, most_new);
-            if vain == VAIN || !clears(0) && !clears(1) {
-                break;
-            }
-            locked.heap.give_idle(ground);
+            let emptied = [0, 1].iter().any(|&most_new| locked.empty_page(ground, &page, payload, most_new));
+            locked.heap.rest_chunks(ground);
             let now = locked.heap.counts().chunk_pages;
+            // What has no room elsewhere stays: on to what is in the way of others.
+            beyond = if emptied { beyond } else { page.words };
             vain = if now < least { 0 } else { vain + 1 };
             least = least.min(now);
         }

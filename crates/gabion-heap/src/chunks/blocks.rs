@@ -12,7 +12,7 @@ use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 
 /// The pages with a block's first tag and its last one.
-const ENDS: u64 = 1 | 1 << (PAGES_PER_BLOCK - 1);
+pub(super) const ENDS: u64 = 1 | 1 << (PAGES_PER_BLOCK - 1);
 
 /// Whether a block has no used chunk.
 fn is_empty(block: &Block<'_>) -> bool {

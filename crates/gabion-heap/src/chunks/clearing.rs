@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_blocks::{Block, PAGES_PER_BLOCK, WORDS_PER_PAGE};
 
 use super::bins::bin_of;
+use super::blocks::ENDS;
 use super::charge::{HEAD_WORDS, LOOKED_AT, Part, pages_with};
 use super::{Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, ROOM_ALIGN, USED, length_for, ordinal_of};
 use crate::ground::Ground;
@@ -23,16 +24,18 @@ use crate::loc::Loc;
 const MOST_MOVED: usize = 4 * WORDS_PER_PAGE;
 /// In how many blocks the page is sought that needs least to be moved.
 const BLOCKS: usize = 4;
+/// How many long free chunks lead to blocks. Many of them lie in one.
+const LONGEST: usize = 512;
 /// How many blocks are looked through for those.
 const LOOKED_THROUGH: usize = 16;
 
-/// A page of chunks, and the used ones that stand in the way of giving it up.
+/// A page of chunks, or a block, and the used ones that stand in the way of giving it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkPage {
     /// The block's number.
     pub number: u32,
-    /// Which page of the block it is.
-    pub page: usize,
+    /// Which page of the block it is. `None`: nothing lies but in the first and the last, which are given up with the block.
+    pub page: Option<usize>,
     /// Words of the chunks in its way.
     pub words: usize,
     /// Where a tag stands, in front of all that is in its way.
@@ -42,7 +45,10 @@ pub struct ChunkPage {
 impl ChunkPage {
     /// The first word that has to be free, and the word behind the last.
     fn span(&self) -> (usize, usize) {
-        (self.page * WORDS_PER_PAGE - HEAD_WORDS, (self.page + 1) * WORDS_PER_PAGE + 1)
+        match self.page {
+            Some(page) => (page * WORDS_PER_PAGE - HEAD_WORDS, (page + 1) * WORDS_PER_PAGE + 1),
+            None => (FIRST, END),
+        }
     }
 
     /// Whether `length` words from word `at` on stand in its way.
@@ -64,12 +70,17 @@ fn tags(block: Block<'_>, from: usize) -> impl Iterator<Item = (usize, u64)> + '
 }
 
 impl Chunks {
-    /// A page that is given up once few words are moved, as far as the blocks of the longest free chunks show. `movable` says
-    /// whether a used chunk may be. `None` when there is none. Looks through 16 blocks at most.
-    pub fn crowded_page(&self, ground: Ground<'_>, movable: impl Fn(Block<'_>, Loc) -> bool) -> Option<ChunkPage> {
+    /// A page that is given up once few words are moved, but more than `beyond`, as far as the blocks of the longest free chunks
+    /// show. `movable` says whether a used chunk may be. `None` when there is none. Looks through 16 blocks at most.
+    pub fn crowded_page(
+        &self,
+        ground: Ground<'_>,
+        beyond: usize,
+        movable: impl Fn(Block<'_>, Loc) -> bool,
+    ) -> Option<ChunkPage> {
         let (mut seen, mut looked, mut found) = ([0; LOOKED_THROUGH], 0, 0);
         let mut best: Option<ChunkPage> = None;
-        for (free, length) in self.bins.longest(ground).take(LOOKED_AT) {
+        for (free, length) in self.bins.longest(ground).take(LONGEST) {
             let block = ground.blocks.block(free.number()).expect("a block of this heap");
             let charged = self.blocks[ordinal_of(block)].charged;
             let is_charged = pages_with(free.word(), free.word() + length) & charged != 0;
@@ -81,7 +92,7 @@ impl Chunks {
             }
             seen[looked] = block.number();
             looked += 1;
-            let page = Self::cheapest_page(block, charged, &movable);
+            let page = Self::cheapest_page(block, charged, beyond, &movable);
             found += usize::from(page.is_some());
             best = best.into_iter().chain(page).min_by_key(|page| page.words);
         }
@@ -89,7 +100,12 @@ impl Chunks {
     }
 
     /// The page of a block in whose way least words stand, if those are not too many.
-    fn cheapest_page(block: Block<'_>, charged: u64, movable: impl Fn(Block<'_>, Loc) -> bool) -> Option<ChunkPage> {
+    fn cheapest_page(
+        block: Block<'_>,
+        charged: u64,
+        beyond: usize,
+        movable: impl Fn(Block<'_>, Loc) -> bool,
+    ) -> Option<ChunkPage> {
         let mut words = [0_usize; PAGES_PER_BLOCK];
         for (at, tag) in tags(block, FIRST).filter(|(_, tag)| tag & USED != 0) {
             let length = (tag & LENGTH) as usize;
@@ -98,10 +114,16 @@ impl Chunks {
                 words[page] = if stays { usize::MAX } else { words[page].saturating_add(length) };
             }
         }
-        // The first page has the block's header, the last its end; what has nothing in its way is given up without this.
-        let pages = (1..PAGES_PER_BLOCK - 1).filter(|&page| charged >> page & 1 == 1 && words[page] > 0);
-        let page = pages.min_by_key(|&page| words[page]).filter(|&page| words[page] <= MOST_MOVED)?;
-        let mut page = ChunkPage { number: block.number(), page, words: words[page], first: FIRST };
+        let found = if charged & !ENDS == 0 {
+            (None, words[0].saturating_add(words[PAGES_PER_BLOCK - 1]))
+        } else {
+            // What has nothing in its way is given up without this.
+            let pages = (1..PAGES_PER_BLOCK - 1).filter(|&page| charged >> page & 1 == 1 && words[page] > beyond);
+            let page = pages.min_by_key(|&page| words[page])?;
+            (Some(page), words[page])
+        };
+        let (page, words) = Some(found).filter(|&(_, words)| words > beyond && words <= MOST_MOVED)?;
+        let mut page = ChunkPage { number: block.number(), page, words, first: FIRST };
         page.first = tags(block, FIRST).map(|(at, _)| at).take_while(|&at| at <= page.span().0).last().unwrap_or(FIRST);
         Some(page)
     }
