@@ -22,8 +22,8 @@
 mod bins;
 mod tray;
 mod charge;
-mod clearing;
 mod blocks;
+mod clearing;
 mod validate;
 
 #[cfg(test)]
