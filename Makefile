@@ -63,12 +63,12 @@ lint-python: $(VENV)/.extension $(VENV)/.check  ## the part of lint for Python
 	$(bin)/mypy
 	$(if $(wildcard python/gabion/_native.pyi),$(bin)/stubtest gabion._native --allowlist tests/stubtest_allowed.txt --ignore-unused-allowlist)
 
-# Checks at every free keep the fast paths of slots from running, so slots are tested once more without. JPEG has another way
-# where there is no NASM. The benchmark of caches has no tests, and peers that take long to build.
 # The same cases at every run; `make long`, and cargo by hand, draw new ones.
 test-rust: export GABION_SEED ?= 88172645463325252
 test-rust: export PROPTEST_RNG_SEED ?= 88172645463325252
 
+# Checks at every free keep the fast paths of slots from running, so slots are tested once more without. JPEG has another way
+# where there is no NASM. The benchmark of caches has no tests, and peers that take long to build.
 .PHONY: test-rust
 test-rust: $(VENV)/.nasm  ## the Rust tests
 	cargo test --quiet --locked $(tested)

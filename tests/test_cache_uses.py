@@ -122,7 +122,7 @@ def test_calls_for_many_keys_let_signals_in(cache: Cache) -> None:
         for call in (lambda: cache.get_many(keys * 40), lambda: cache.remove_many(keys * 40)):
             # The shortest of some: the system may look at such timers a hundred times a second only.
             shares = []
-            while len(shares) < 10 and min(shares, default=1) >= 0.6:
+            for _ in range(3):
                 began = time.process_time()
                 call()
                 whole = time.process_time() - began
@@ -264,7 +264,7 @@ def test_a_large_value_changes_in_its_place() -> None:
     cache = Cache("32 MiB")
     cache["large"] = bytes(18 << 20)
     number = 0
-    while cache.stats().bytes < 30 << 20:
+    while cache.stats().bytes < 31 << 20:
         cache[number] = bytes(50_000)
         number += 1
     cache.change("large", lambda value: value[:-1] + b"x")

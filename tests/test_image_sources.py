@@ -68,6 +68,7 @@ def test_a_file_whose_seek_returns_nothing(before: bytes) -> None:
     with pytest.raises(gabion.LimitError, match=r"the file has 60[0-9]* bytes or more, 1024 allowed"):
         file.seek(len(before))
         Image.open(file, max_bytes=1024)
+    assert file.tell() == len(before)
 
 
 class NoWay(Remote):

@@ -37,6 +37,8 @@ pub(crate) struct Effort {
 const BATCH: usize = 16;
 /// How many pages are cleared of long values for one put, before entries are evicted: one for its slot, and one for the index.
 const MOST_CLEARED: u32 = 2;
+/// How many pages' worth of entries go for a long value before others are moved for it.
+const MANY_PAGES: u64 = 16;
 /// A page of which no more than so many hundredths are taken is emptied before entries of other kinds are evicted.
 const MOST_MOVED: u32 = 75;
 
@@ -123,11 +125,12 @@ impl Core {
         effort.evicted > before || self.shrink_index() > 0
     }
 
-    /// Has the pile move long values out of a page, for a put that takes but slots and a unit of the index: room for a long value is
-    /// left by those that go.
+    /// Has the pile move long values out of a page, for a put that takes but slots and a unit of the index. Room for a long value is
+    /// left by those that go, unless many have gone and none of them left enough in one piece.
     fn clear_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
         let is_short = request.layout.rest.is_none_or(|rest| rest <= SLOT_PAYLOAD);
-        let clears = is_short && effort.cleared < MOST_CLEARED && self.pile().clear_page();
+        let in_vain = effort.evicted > MANY_PAGES * PAGE_BYTES as u64 + request.fresh();
+        let clears = (is_short || in_vain) && effort.cleared < MOST_CLEARED && self.pile().clear_page();
         if clears {
             effort.cleared += 1;
             // Release: whoever sees that more was freed finds it.

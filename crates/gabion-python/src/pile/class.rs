@@ -229,8 +229,8 @@ impl Pile {
     }
 
     /// Move objects that outgrew their slot back where they fit again, those of 1 KiB to 1 MiB closer together, and give empty
-    /// memory back to the system. Pointers and views stay valid. Returns how many bytes were given back. Takes time linear in the pile; other threads can go
-    /// on meanwhile.
+    /// memory back to the system. Pointers and views stay valid. Returns how many bytes were given back. Takes time linear in the
+    /// pile; other threads can go on meanwhile.
     fn compact(&self, py: Python<'_>) -> PyResult<Figure> {
         let pile = self.open(py)?;
         Ok(Figure(detached(py, || pile.compact())))

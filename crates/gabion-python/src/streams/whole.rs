@@ -1,5 +1,6 @@
 //! A file's bytes, all of them, in memory of the pool.
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::bytes::Content;
@@ -71,7 +72,11 @@ fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathe
     let mut whole = Gathered { window: Window::rent(py, room)?, length: 0 };
     while let Some(read) = whole.read(py, source)? {
         whole.length += read;
-        refuse_long(py, whole.length, most)?;
+        refuse_long(py, whole.length, most).inspect_err(|_| {
+            // It stands where it stood, if it can.
+            let began = position(file).and_then(|at| at.checked_sub(whole.length as u64));
+            let _ = began.map(|at| file.call_method1("seek", (at,)));
+        })?;
     }
     if whole.window.is_kept() {
         whole.window = whole.moved(py, whole.length)?;
@@ -132,8 +137,12 @@ fn length(file: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         return Ok(None);
     }
     let Some(at) = position(file) else { return Ok(None) };
-    // What cannot go there, as a terminal, stands where it stood.
-    let Ok(end) = file.call_method1("seek", (0, 2)) else { return Ok(None) };
+    let end = match file.call_method1("seek", (0, 2)) {
+        Ok(end) => end,
+        // What cannot go there, as a terminal, stands where it stood.
+        Err(error) if error.is_instance_of::<PyException>(file.py()) => return Ok(None),
+        Err(error) => return Err(error),
+    };
     file.call_method1("seek", (at,))?;
     Ok(usize::try_from(end.extract::<u64>()?.saturating_sub(at)).ok())
 }
