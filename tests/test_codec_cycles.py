@@ -180,6 +180,53 @@ def test_the_work_of_many_that_lead_back_is_bounded(codec):
     assert all(held[0] is back for held in back[-50:])
 
 
+class Ledger:
+    """Is made from what holds it, and notes all that it is given afterwards."""
+
+    setter = ()
+
+    def __init__(self, holder):
+        self.holder, self.log = holder, []
+
+    def extend(self, items):
+        self.log += items
+
+    def append(self, item):
+        self.log.append(item)
+
+    def __setitem__(self, key, value):
+        self.log.append((key, value))
+
+    def __setstate__(self, state):
+        self.log.append(state)
+
+    def __reduce__(self):
+        return type(self), (self.holder,), ["state"], iter([1, [2]]), iter([("a", [3]), ([4], 5)]), *self.setter
+
+
+def set_state(ledger, state):
+    ledger.log.append(("set", state))
+
+
+class LedgerWithSetter(Ledger):
+    setter = (set_state,)
+
+
+@pytest.mark.parametrize("cls", [Ledger, LedgerWithSetter])
+def test_what_follows_the_arguments_comes_once(codec, cls):
+    """As in pickle: the innermost round has it, and those around it have nothing more to give."""
+    ledger = cls([])
+    ledger.holder.append(ledger)
+    for value in (ledger, [ledger], ledger.holder, [ledger, ledger.holder]):
+        expected = pickle.loads(pickle.dumps(value, 5))
+        back = codec.decode(codec.encode(value))
+        cases.assert_same(back, expected)
+    back = codec.decode(codec.encode(ledger))
+    assert back.holder[0] is back
+    last = ("set", ["state"]) if cls.setter else ["state"]
+    assert back.log == [1, [2], ("a", [3]), ([4], 5), last]
+
+
 class Zone(dt.tzinfo):
     def __init__(self):
         self.seen = []

@@ -79,6 +79,26 @@ def test_patterns_and_files(photos: Path, tmp_path: Path) -> None:
         assert (image.size, image.format) == ((150, 100), "WebP")
 
 
+@pytest.mark.parametrize(
+    ("given", "wide", "high"),
+    [
+        ([], (150, 100), (100, 150)),
+        (["--width", "60"], (60, 40), (40, 60)),
+        (["--height", "60"], (90, 60), (40, 60)),
+        (["--width", "80", "--height", "30"], (45, 30), (20, 30)),
+    ],
+)
+def test_one_side_may_be_left_to_the_shape(
+    tmp_path: Path, given: list[str], wide: tuple[int, int], high: tuple[int, int]
+) -> None:
+    gradient("RGB", (300, 200)).save(tmp_path / "wide.png")
+    gradient("RGB", (200, 300)).save(tmp_path / "high.png")
+    assert main(["thumbnails", str(tmp_path / "*.png"), str(tmp_path / "small"), *given]) == 0
+    for name, size in (("wide", wide), ("high", high)):
+        with Image.open(tmp_path / "small" / f"{name}.png") as image:
+            assert image.size == size
+
+
 def test_profiles_are_kept_and_exif_blocks_are_not(tmp_path: Path) -> None:
     Pillow = pytest.importorskip("PIL.Image")
     profile = bytes(16) + b"RGB " + bytes(16) + b"acsp" + bytes(92)

@@ -1,7 +1,5 @@
 //! A put into a shard, under its lock.
 
-use std::sync::atomic::Ordering::Acquire;
-
 use gabion_blocks::BlockError;
 use gabion_pile::{PileError, Place, Pointer, SLOT_PAYLOAD};
 
@@ -222,9 +220,7 @@ impl<'a> Locked<'a> {
             Value::Pieces(pieces) if key.is_empty() => self.put_payload(request, pieces, length),
             Value::Pieces(pieces) => self.put_payload(request, &[&[key], pieces].concat(), length),
         }?;
-        self.put_head(request, (pointer, stored(length))).inspect_err(|_| {
-            let _ = self.ground.pile.remove(pointer);
-        })
+        self.put_head(request, (pointer, stored(length))).inspect_err(|_| self.discard_object(pointer))
     }
 
     /// Puts the payload that leads to a second object.
@@ -242,8 +238,7 @@ impl<'a> Locked<'a> {
         let (ground, stored) = (self.ground, stored(length));
         let pile = &ground.pile;
         if !self.lacks_room(stored) {
-            // Acquire: what was freed until then is there to be found.
-            let freed = ground.freed.0.load(Acquire);
+            let freed = ground.freed();
             match pile.try_put_pieces(payload) {
                 Ok(pointer) => return Ok(pointer),
                 Err(_) => self.state.shortage.note(stored, freed),
@@ -280,7 +275,7 @@ impl<'a> Locked<'a> {
         let Ok(pointer) = pile.put_beside(&[&entry.bytes()]) else { return false };
         let to = pointer.to_place();
         if !fits(to) {
-            let _ = pile.remove(pointer);
+            self.discard_object(pointer);
             return false;
         }
         if entry.due().is_some() {
@@ -289,7 +284,7 @@ impl<'a> Locked<'a> {
         }
         self.relocate(id, to, partition);
         if let Some(pointer) = pile.pointer_at(Place::from_bits(id)) {
-            let _ = pile.remove(pointer);
+            self.discard_object(pointer);
         }
         true
     }

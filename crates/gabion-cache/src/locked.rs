@@ -1,6 +1,5 @@
 //! A locked shard: its lists, its wheel, and entries that leave it.
 
-use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, MutexGuard};
 
 use gabion_pile::{Place, Pointer, ReadBuf};
@@ -202,8 +201,7 @@ impl<'a> Locked<'a> {
     /// Removes one object from the pile, if it is there.
     pub fn discard_object(&self, pointer: Pointer) {
         let _ = self.ground.pile.remove(pointer);
-        // Release: whoever sees that more was freed finds it.
-        self.ground.freed.0.fetch_add(1, Release);
+        self.ground.note_freed();
     }
 
     /// Removes entries whose time is over, looking at `steps` entries and buckets at most. Returns how many went, and

@@ -5,7 +5,7 @@
 //! first. So such a put costs about a page, however large the cache, and the same is so among entries of more than 1 KiB, whose
 //! values lie in chunks: the pile moves those.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::{BlockError, PAGE_BYTES};
 use gabion_pile::{Place, SLOT_PAYLOAD, SparsePage};
@@ -133,8 +133,7 @@ impl Core {
         let clears = (is_short || in_vain) && effort.cleared < MOST_CLEARED && self.pile().clear_page();
         if clears {
             effort.cleared += 1;
-            // Release: whoever sees that more was freed finds it.
-            self.parts().0.freed.0.fetch_add(1, Release);
+            self.parts().0.note_freed();
         }
         clears
     }

@@ -1,6 +1,7 @@
 //! A shard: the part of the keys that one lock guards.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
@@ -32,7 +33,7 @@ pub(crate) struct Ground {
     pub shards: u64,
     /// Bytes of memory that are taken for as long as the cache is there.
     pub fixed: u64,
-    /// How often anything was removed from the pile.
+    /// How often anything was removed from the pile, or moved in it.
     pub freed: Aligned<AtomicU64>,
     /// Bytes that a shard may keep charged and unused.
     pub most_credit: u64,
@@ -40,6 +41,20 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
+    /// Notes that the pile may have room that it had not: whatever removes an object or moves it says so.
+    #[inline]
+    pub fn note_freed(&self) {
+        // Release: whoever sees that more was freed finds it.
+        self.freed.0.fetch_add(1, Release);
+    }
+
+    /// How often that was noted; what was freed until then is there to be found.
+    #[inline]
+    pub fn freed(&self) -> u64 {
+        // Acquire: pairs with the release in `note_freed`.
+        self.freed.0.load(Acquire)
+    }
+
     /// Whether there is memory for an entry, if it is all that the cache holds.
     pub fn may_hold(&self, layout: Layout) -> bool {
         let page = PAGE_BYTES as u64;

@@ -1,7 +1,5 @@
 //! A put into the place of the entry that goes for it: what nearly every put into a full cache comes to, in one go.
 
-use std::sync::atomic::Ordering::Acquire;
-
 use gabion_pile::Place;
 
 use crate::entry::Entry;
@@ -84,8 +82,7 @@ impl<'a> Locked<'a> {
     /// Whether it is known that the pile has no room for a payload of a slot's size.
     #[inline]
     pub fn lacks_room(&mut self, stored: u64) -> bool {
-        // Acquire: what was freed until then is there to be found.
-        let freed = self.ground.freed.0.load(Acquire);
+        let freed = self.ground.freed();
         self.state.shortage.knows(stored, freed)
     }
 

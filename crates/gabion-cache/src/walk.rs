@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering::Release;
 
 use gabion_pile::{Place, ReadBuf};
 
@@ -85,8 +84,7 @@ impl Core {
         }
         let (ground, _) = self.parts();
         ground.pile.clear();
-        // Release: whoever sees that more was freed finds it.
-        ground.freed.0.fetch_add(1, Release);
+        ground.note_freed();
         let removed = records.all.iter().map(|record| {
             // Under all locks nothing comes or goes.
             let (entries, bytes) = (record.counters.entries(), record.counters.bytes());

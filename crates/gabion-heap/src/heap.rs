@@ -160,6 +160,11 @@ impl Heap {
         Chunks::next_in_way(ground, page, last)
     }
 
+    /// Gives up a page of chunks, or a block, that was cleared.
+    pub fn give_up(&mut self, ground: Ground<'_>, page: &ChunkPage) {
+        self.chunks.give_up(ground, page);
+    }
+
     /// Gives up the pages and blocks of chunks in which nothing is left.
     pub fn rest_chunks(&mut self, ground: Ground<'_>) {
         self.chunks.rest(ground);

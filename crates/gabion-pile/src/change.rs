@@ -312,7 +312,9 @@ impl Inner {
             return false;
         }
         let at = slot.at.word();
-        let commit = Word::inline(word.generation(), payload.length, false, self.next_version());
+        // A reserve that was to move on with its object, and found no room elsewhere, is as large as the slot at least.
+        let reserved = matches!(word.state(), State::Away { reserved: true, .. });
+        let commit = Word::inline(word.generation(), payload.length, reserved, self.next_version());
         reuse((&slot.block, at + 1), payload.whole, (&slot.block, at, commit.0));
         true
     }
@@ -410,5 +412,44 @@ impl Inner {
             State::Large { index, .. } => self.large.get(index).map_or(0, |run| run.bytes().len()),
             State::Free | State::Busy => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{Pile, PileOptions};
+
+    /// An object that came home for want of room elsewhere was taken for one that had reserved nothing, and lost its room with
+    /// the next payload that moved it.
+    #[test]
+    fn a_reserve_is_kept_by_what_comes_home_for_want_of_room() {
+        let options = PileOptions { shards: Some(1), max_bytes: Some(4 << 20), ..PileOptions::default() };
+        let pile = Arc::new(Pile::with_options(options).unwrap());
+        // Nothing of any size has room then.
+        let fill = || {
+            let size = |size: usize| std::iter::repeat_with(move || size);
+            let all = (1..130).flat_map(|words| size(8 * words).map_while(|size| pile.put(&vec![0; size], 0).ok()));
+            all.collect::<Vec<_>>()
+        };
+        let reserved = pile.put(&[1; 10], 900).unwrap();
+        let view = pile.view(reserved).unwrap();
+        pile.replace(reserved, &[2; 20]).unwrap();
+        drop(view);
+        // At home again is room; where it lies now, a view looks at it.
+        let view = pile.view(reserved).unwrap();
+        let others = fill();
+        pile.replace(reserved, &[3; 30]).unwrap();
+        drop(view);
+        others.into_iter().for_each(|other| pile.remove(other).unwrap());
+        pile.replace(reserved, &[4; 30]).unwrap();
+        // What a slot's own payload left is let to others that move.
+        let small: Vec<_> = (0..100).map(|_| pile.put(&[6; 40], 0).unwrap()).collect();
+        small.into_iter().for_each(|small| pile.replace(small, &[7; 900]).unwrap());
+        fill();
+        pile.replace(reserved, &[5; 900]).unwrap();
+        assert_eq!(*pile.view(reserved).unwrap(), [5; 900]);
+        pile.validate().unwrap();
     }
 }

@@ -48,8 +48,12 @@ impl Pile {
             let mut locked = shard.lock();
             let Some(page) = locked.crowded_page(ground, beyond).filter(|_| vain < VAIN) else { break };
             // Where nothing that is charged has room, what is moved first takes a page that others may share.
-            let emptied = [0, 1].iter().any(|&most_new| locked.empty_page(ground, &page, payload, most_new));
-            locked.heap.rest_chunks(ground);
+            // Not after one that took pages in vain.
+            let most_new = u32::from(locked.heap.counts().chunk_pages <= least);
+            let emptied = (0..=most_new).any(|most_new| locked.empty_page(ground, &page, payload, most_new));
+            if emptied {
+                locked.heap.give_up(ground, &page);
+            }
             let now = locked.heap.counts().chunk_pages;
             // What has no room elsewhere stays: on to what is in the way of others.
             beyond = if emptied { beyond } else { page.words };

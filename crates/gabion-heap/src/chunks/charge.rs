@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_blocks::{Block, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE};
 
 use super::bins::bin_of;
-use super::{Chunks, LEAST_REMAINDER, LEAST_WORDS, LENGTH, ordinal_of};
+use super::{ChunkBlock, Chunks, LEAST_REMAINDER, LEAST_WORDS, LENGTH, ordinal_of};
 use crate::error::HeapError;
 use crate::ground::Ground;
 use crate::loc::Loc;
@@ -169,20 +169,23 @@ impl Chunks {
                 break;
             }
             let block = ground.blocks.block(free.number()).expect("a block of this heap");
-            let entry = &mut self.blocks[ordinal_of(block)];
-            let pages = pages_inside(free.word(), length) & entry.charged;
-            if pages == 0 {
-                continue;
-            }
-            entry.charged &= !pages;
-            entry.reached &= !pages;
-            let count = u64::from(pages.count_ones());
-            self.charged_pages -= count;
-            self.idle_pages -= count;
-            given += bytes_of(pages);
-            ground.budget.give(bytes_of(pages));
-            ground.blocks.release(entry.number, pages, 0, ground.budget.room());
+            let pages = give_inside(ground, &mut self.blocks[ordinal_of(block)], free.word(), length);
+            self.charged_pages -= pages;
+            self.idle_pages -= pages;
+            given += pages * PAGE_BYTES as u64;
         }
         given
     }
+}
+
+/// Gives up the pages of a block that lie wholly inside of a free chunk. Returns how many, for the caller to count out.
+pub(super) fn give_inside(ground: Ground<'_>, entry: &mut ChunkBlock, at: usize, length: usize) -> u64 {
+    let pages = pages_inside(at, length) & entry.charged;
+    if pages != 0 {
+        entry.charged &= !pages;
+        entry.reached &= !pages;
+        ground.budget.give(bytes_of(pages));
+        ground.blocks.release(entry.number, pages, 0, ground.budget.room());
+    }
+    u64::from(pages.count_ones())
 }

@@ -15,8 +15,8 @@ use gabion_blocks::{Block, PAGES_PER_BLOCK, WORDS_PER_PAGE};
 
 use super::bins::bin_of;
 use super::blocks::ENDS;
-use super::charge::{HEAD_WORDS, LOOKED_AT, Part, pages_with};
-use super::{Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, ROOM_ALIGN, USED, length_for, ordinal_of};
+use super::charge::{HEAD_WORDS, LOOKED_AT, Part, give_inside, pages_with};
+use super::{Chunks, END, FIRST, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, ROOM_ALIGN, USED, length_for, ordinal_of};
 use crate::ground::Ground;
 use crate::loc::Loc;
 
@@ -38,7 +38,7 @@ pub struct ChunkPage {
     pub page: Option<usize>,
     /// Words of the chunks in its way.
     pub words: usize,
-    /// Where a tag stands, in front of all that is in its way.
+    /// Where a tag stands, in front of all that is in its way, and stays whatever moves.
     first: usize,
 }
 
@@ -124,12 +124,21 @@ impl Chunks {
         };
         let (page, words) = Some(found).filter(|&(_, words)| words > beyond && words <= MOST_MOVED)?;
         let mut page = ChunkPage { number: block.number(), page, words, first: FIRST };
-        page.first = tags(block, FIRST).map(|(at, _)| at).take_while(|&at| at <= page.span().0).last().unwrap_or(FIRST);
+        page.first = Self::lasting_tag(block, page.span().0);
         Some(page)
     }
 
-    /// The first used chunk in a page's way that begins behind `last`, if there is one. The tags from its first on stay where they
-    /// are, as long as nothing but these chunks is freed.
+    /// The last tag up to a word that stays one although what begins behind it, or reaches beyond the word, is freed and taken
+    /// anew.
+    fn lasting_tag(block: Block<'_>, word: usize) -> usize {
+        let (at, tag) = tags(block, FIRST).take_while(|&(at, _)| at <= word).last().unwrap_or((FIRST, 0));
+        // Once it is freed it is a part of the free chunk in front of it, and what is taken of that writes over its tag. In front
+        // of that one is a chunk that is used, and stays.
+        if tag & PREVIOUS_FREE == 0 { at } else { at - block.word(at - 1).load(Relaxed) as usize }
+    }
+
+    /// The first used chunk in a page's way that begins behind `last`, if there is one. Whatever was moved of them, and wherever
+    /// to, tags lead on from the page's first.
     pub fn next_in_way(ground: Ground<'_>, page: &ChunkPage, last: Option<Loc>) -> Option<Loc> {
         let block = ground.blocks.block(page.number)?;
         let behind = last.map_or(0, Loc::word);
@@ -137,6 +146,22 @@ impl Chunks {
         let (at, _) =
             ahead.find(|&(at, tag)| at + 1 > behind && tag & USED != 0 && page.has(at, (tag & LENGTH) as usize))?;
         Some(Loc::new(page.number, at + 1))
+    }
+
+    /// Gives up a page, or a block, that was cleared, with what else is free around it.
+    pub fn give_up(&mut self, ground: Ground<'_>, page: &ChunkPage) {
+        let Some(block) = ground.blocks.block(page.number) else { return };
+        let ordinal = ordinal_of(block);
+        if self.blocks[ordinal].live == 0 {
+            // It may have been given up when the last of it went.
+            return if self.blocks[ordinal].spare { () } else { self.release_block(ground, block) };
+        }
+        let ahead = tags(block, page.first).take_while(|&(at, _)| at < page.span().1);
+        for (at, tag) in ahead.filter(|(_, tag)| tag & USED == 0) {
+            let pages = give_inside(ground, &mut self.blocks[ordinal], at, (tag & LENGTH) as usize);
+            self.charged_pages -= pages;
+            self.idle_pages -= pages;
+        }
     }
 
     /// As [`Chunks::take`], of what does not stand in a page's way and is charged already, or takes `most_new` pages more. `None`,

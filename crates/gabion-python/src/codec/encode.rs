@@ -486,12 +486,26 @@ impl Encoder<'_, '_> {
                     tags::FROZENSET => self.out[at] = tags::FROZENSET_AGAIN,
                     tags::TUPLE_SHARED => self.out[at] = tags::TUPLE_AGAIN,
                     tags::NAMED_TUPLE => self.out[at] = tags::NAMED_TUPLE_AGAIN,
-                    _ => self.out[at + 1] |= tags::PART_AGAIN,
+                    _ => self.drop_rest(at + 1),
                 }
                 self.reference(earlier);
             }
             _ => self.scratch().memo.set(obj, start),
         }
+    }
+
+    /// The innermost round has written what follows a reducer's arguments; what this one has of it is not asked for any more,
+    /// as in pickle. `at` is where it says which parts there are; they lie on top of the stack.
+    fn drop_rest(&mut self, at: usize) {
+        let parts = std::mem::replace(&mut self.out[at], tags::PART_AGAIN);
+        let entries = |part: u8, entries: usize| if parts & part == 0 { 0 } else { entries };
+        // Items and pairs have an end each.
+        let dropped = entries(tags::PART_LIST, 2)
+            + entries(tags::PART_DICT, 2)
+            + entries(tags::PART_STATE, 1)
+            + entries(tags::PART_SETTER, 1);
+        let todo = &mut self.scratch().todo;
+        todo.truncate(todo.len().saturating_sub(dropped));
     }
 
     /// Writes a value that is not a leaf; what it holds that is no leaf goes onto the stack.

@@ -16,6 +16,10 @@ from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import plan, work
 from gabion.cli.thumbnails.work import How, Outcome
 
+# At most so wide and high, unless one of them is said.
+SIDE = 150
+# A side that is left to the picture's shape.
+ANY_SIDE = (1 << 31) - 1
 # Below that, the pool's own granularity leaves no room for a photograph.
 LEAST_MEMORY = 64 << 20
 # Failed files that are named before the rest is only counted.
@@ -36,9 +40,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "sources", nargs="+", type=_name, metavar="SRC", help="a file, a folder, or a pattern in quotes"
     )
     parser.add_argument("target", type=_place, metavar="DST", help="a folder; or a file, for one picture")
-    parser.add_argument(
-        "--width", type=_side, default=150, metavar="N", help="at most N pixels wide (default: %(default)s)"
-    )
+    wide = f"at most N pixels wide (default: {SIDE}; with --height alone, as the shape gives)"
+    parser.add_argument("--width", type=_side, metavar="N", help=wide)
     parser.add_argument("--height", type=_side, metavar="N", help="at most N pixels high (default: the width)")
     formats = ["same", *plan.FORMATS]
     parser.add_argument("--format", choices=formats, default="same", help="of the thumbnails (default: %(default)s)")
@@ -71,7 +74,7 @@ def _place(text: str) -> Path:
 
 
 def _side(text: str) -> int:
-    return _whole(text, (1 << 31) - 1, "a whole number of 1 or more is needed")
+    return _whole(text, ANY_SIDE, "a whole number of 1 or more is needed")
 
 
 def _quality(text: str) -> int:
@@ -106,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     planned = plan.make(options.sources, options.target, options.format, options.recursive, options.force)
     if planned.jobs:
         _make_folder(options.target.parent if plan.is_single(options.sources, options.target) else options.target)
-    how = How(options.width, options.height or options.width, options.quality, options.max_pixels, options.profile)
+    how = How(*_sides(options.width, options.height), options.quality, options.max_pixels, options.profile)
     threads = options.jobs or len(os.sched_getaffinity(0))
     outcome = Outcome(skipped=planned.skipped, failed=list(planned.refused), unread=planned.unread)
     try:
@@ -126,6 +129,13 @@ def run(options: argparse.Namespace) -> int:
         console.print(f"{_counts(outcome)}, in {outcome.seconds:,.1f} s", soft_wrap=True)
     _tell_failed(outcome)
     return 1 if outcome.failed else 0
+
+
+def _sides(width: int | None, height: int | None) -> tuple[int, int]:
+    """The box that thumbnails fit into."""
+    if width is None:
+        return (SIDE, SIDE) if height is None else (ANY_SIDE, height)
+    return width, height or width
 
 
 def _make_folder(folder: Path) -> None:
