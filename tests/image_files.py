@@ -2,6 +2,7 @@
 
 import io
 import random
+from pathlib import Path
 
 import gabion
 
@@ -56,3 +57,9 @@ def far_apart(one: bytes, other: bytes) -> float:
     """The mean difference of two strings of bytes."""
     assert len(one) == len(other)
     return sum(abs(a - b) for a, b in zip(one, other, strict=True)) / len(one)
+
+
+def made(folder: Path) -> dict[str, tuple[int, int]]:
+    """Each file below a folder and the size of its picture."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): gabion.Image.open(path).size for path in files}

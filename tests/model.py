@@ -112,7 +112,7 @@ def check_equations(pile: gabion.Pile) -> None:
     stats = pile.stats()
     assert stats.reserved_bytes == stats.used_bytes + stats.overhead_bytes
     assert stats.objects == len(pile)
-    assert stats.moved_objects <= stats.objects
-    assert stats.large_objects <= stats.moved_objects or stats.large_objects <= stats.objects
+    assert stats.away_objects <= stats.objects
+    assert stats.large_objects <= stats.away_objects or stats.large_objects <= stats.objects
     assert stats.reserved_bytes <= stats.max_bytes
     assert stats.used_bytes == sum(pile.size_of(pointer) for pointer in pile)

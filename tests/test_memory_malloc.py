@@ -106,3 +106,5 @@ def test_what_is_no_threshold_is_refused() -> None:
 @glibc
 def test_text_is_a_size() -> None:
     memory.trim_malloc(keep="1 MiB")
+    with pytest.raises(ValueError, match=r"keep=.*: malloc's threshold is below 2 GiB"):
+        memory.trim_malloc(keep="2 GiB")

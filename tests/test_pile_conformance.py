@@ -39,7 +39,7 @@ def test_a_new_pile_is_empty_and_its_figures_are_zero() -> None:
     limit, figures = stats.max_bytes, stats.as_dict()
     assert limit > 0
     assert figures.pop("max_bytes") == limit
-    assert not any(figures[name] for name in ("objects", "used_bytes", "moved_objects", "large_objects", "types"))
+    assert not any(figures[name] for name in ("objects", "used_bytes", "away_objects", "large_objects", "types"))
 
 
 def test_one_object_and_two_objects(pile: gabion.Pile) -> None:
@@ -169,7 +169,7 @@ def test_moving_out_and_back(pile: gabion.Pile, make: Any) -> None:
             check_equations(pile)
     pile.replace(small, make(50))
     pile.compact()
-    assert pile.stats().moved_objects <= 1, "small is back in its own place"
+    assert pile.stats().away_objects <= 1, "small is back in its own place"
     assert pile.stats().used_bytes < 2500
     pile.replace(small, make(5000))
     pile.remove(small)

@@ -440,7 +440,7 @@ def test_the_examples_in_the_documentation_run() -> None:
 
 def test_stats_add_up(pile: gabion.Pile) -> None:
     empty = pile.stats()
-    assert (empty.objects, empty.used_bytes, empty.moved_objects, empty.large_objects) == (0, 0, 0, 0)
+    assert (empty.objects, empty.used_bytes, empty.away_objects, empty.large_objects) == (0, 0, 0, 0)
     assert empty.reserved_bytes == empty.used_bytes + empty.overhead_bytes
     pointers = [pile.put(Plain(a=i, b="x" * (i % 3000))) for i in range(2000)]
     check_equations(pile)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from image_files import gradient, noise
+from image_files import gradient, made, noise
 from patience import HANGS, eventually
 
 from gabion import Image
 from gabion.cli import main
+from gabion.cli.thumbnails import work
 
 COMMAND = [sys.executable, "-m", "gabion", "thumbnails"]
 
@@ -34,12 +35,6 @@ def photos(tmp_path: Path) -> Path:
     gradient("CMYK", (500, 100)).save(folder / "below" / "deep" / "two.tif")
     (folder / "notes.txt").write_text("no picture")
     return folder
-
-
-def made(folder: Path) -> dict[str, tuple[int, int]]:
-    """Each file below a folder and the size of its picture."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): Image.open(path).size for path in files}
 
 
 def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -79,24 +74,38 @@ def test_patterns_and_files(photos: Path, tmp_path: Path) -> None:
         assert (image.size, image.format) == ((150, 100), "WebP")
 
 
-@pytest.mark.parametrize(
-    ("given", "wide", "high"),
-    [
-        ([], (150, 100), (100, 150)),
-        (["--width", "60"], (60, 40), (40, 60)),
-        (["--height", "60"], (90, 60), (40, 60)),
-        (["--width", "80", "--height", "30"], (45, 30), (20, 30)),
-    ],
-)
-def test_one_side_may_be_left_to_the_shape(
-    tmp_path: Path, given: list[str], wide: tuple[int, int], high: tuple[int, int]
+def test_no_more_threads_are_told_in_one_line(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gradient("RGB", (300, 200)).save(tmp_path / "wide.png")
-    gradient("RGB", (200, 300)).save(tmp_path / "high.png")
-    assert main(["thumbnails", str(tmp_path / "*.png"), str(tmp_path / "small"), *given]) == 0
-    for name, size in (("wide", wide), ("high", high)):
-        with Image.open(tmp_path / "small" / f"{name}.png") as image:
-            assert image.size == size
+    def submit(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(work.ThreadPoolExecutor, "submit", submit)
+    assert main(["thumbnails", str(photos), str(tmp_path / "small")]) == 2
+    assert capsys.readouterr().err.endswith("gabion: can't start new thread: use fewer, by --jobs\n")
+
+
+def test_a_second_interrupt_ends_what_hangs(tmp_path: Path) -> None:
+    """A read from a server that is gone never ends, and no signal but SIGKILL ended the command then."""
+    gradient("RGB", (30, 20)).save(tmp_path / "a.png")
+    program = (
+        "import sys, time; from gabion.cli import main; from gabion.cli.thumbnails import work;"
+        "work.thumbnail = lambda job, how: time.sleep(3600); sys.exit(main(sys.argv[1:]))"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", program, "thumbnails", str(tmp_path / "a.png"), str(tmp_path / "small")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert eventually(lambda: (tmp_path / "small").is_dir())
+    time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    assert running.stdout is not None
+    assert "stopping when 1 more" in running.stdout.readline()
+    time.sleep(2)
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(HANGS) == 128 + signal.SIGTERM
+    running.stdout.close()
 
 
 def test_profiles_are_kept_and_exif_blocks_are_not(tmp_path: Path) -> None:

@@ -119,6 +119,18 @@ impl Image {
         if options.upright { image.upright_by(orientation) } else { Ok(image) }
     }
 
+    /// The size that a file's picture has when it is opened upright, without decoding it.
+    ///
+    /// # Errors
+    /// As [`Image::open`], but for what only decoding finds damaged.
+    pub fn size_in(pool: &Pool, path: impl AsRef<Path>, limits: &Limits) -> Result<(u32, u32)> {
+        let contents = contents_of(pool, path.as_ref(), limits)?;
+        let decoder = decode::begin(contents.as_slice(), limits)?;
+        let header = decoder.header();
+        let (width, height) = (header.width, header.height);
+        Ok(if header.orientation.exchanges_sides() { (height, width) } else { (width, height) })
+    }
+
     /// Saves the image to a file; its name tells the format. An earlier file stays whole until the new one is complete; links
     /// stay, pipes and devices are written to: see [`save_atomically`].
     ///
@@ -130,9 +142,13 @@ impl Image {
 }
 
 fn open(pool: &Pool, path: &Path, options: &OpenOptions) -> Result<Image> {
+    Image::decode(pool, contents_of(pool, path, &options.limits)?.as_slice(), options)
+}
+
+fn contents_of(pool: &Pool, path: &Path, limits: &Limits) -> Result<Contents> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
-    Image::decode(pool, read_all(pool, file, length, &options.limits)?.as_slice(), options)
+    read_all(pool, file, length, limits)
 }
 
 fn save(image: &Image, path: &Path, options: &SaveOptions) -> Result<()> {

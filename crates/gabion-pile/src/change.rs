@@ -29,6 +29,13 @@ fn sits_well(payload: usize, capacity: usize, reserved: bool) -> bool {
     payload <= capacity && (reserved || capacity - payload <= 64 || payload * 4 >= capacity * 3)
 }
 
+/// Whether a payload has found another place than its object's old one.
+#[derive(PartialEq)]
+enum Stored {
+    Elsewhere,
+    Nowhere,
+}
+
 /// What is to be stored: the bytes, and the run that they already lie in when they are too long for anything else.
 #[derive(Clone, Copy)]
 pub(crate) struct Payload<'a> {
@@ -204,12 +211,7 @@ impl Inner {
             State::Away { at, reserved } => self.replace_away(ground, slot, word, payload, at, reserved)?,
             State::Large { index } => {
                 if !self.come_home(ground, slot, word, payload, false) {
-                    let moved = self.move_out(ground, slot.at, word.generation(), payload, payload.length);
-                    match moved {
-                        Ok(away) => publish(&slot.block, slot.at.word(), away.0),
-                        Err(_) if self.come_home(ground, slot, word, payload, true) => {}
-                        Err(error) => return Err(error),
-                    }
+                    self.relocate(ground, (slot, word), payload, payload.length, false)?;
                 }
                 old = self.large.free(index);
             }
@@ -231,19 +233,14 @@ impl Inner {
         if pinned || !sits_well(length, capacity, reserved) {
             // A reserve moves with its object.
             let room = if reserved { length.max(capacity) } else { length };
-            match self.move_out(ground, slot.at, word.generation(), payload, room) {
-                Ok(away) => {
-                    publish(&slot.block, at, away.0);
-                    if pinned {
-                        self.pins.orphan(Pinned::Body(slot.at));
-                    } else {
-                        self.heap.free_slot(ground, slot.at, false, true)?;
-                    }
-                    return Ok(());
+            let fits = !pinned && length <= capacity;
+            if self.relocate(ground, (slot, word), payload, room, fits)? == Stored::Elsewhere {
+                if pinned {
+                    self.pins.orphan(Pinned::Body(slot.at));
+                } else {
+                    self.heap.free_slot(ground, slot.at, false, true)?;
                 }
-                Err(error) if pinned || length > capacity => return Err(error),
-                // No room elsewhere: it fits here, if not well.
-                Err(_) => {}
+                return Ok(());
             }
         }
         let commit = Word::inline(word.generation(), length, reserved, self.next_version());
@@ -271,18 +268,10 @@ impl Inner {
         // What has got a run stays there: the run was charged for it, and the chunk may be short of the few bytes more.
         if pinned || payload.run.is_some() || !sits_well(length, capacity, reserved) {
             let room = if reserved { length.max(capacity) } else { length };
-            match self.move_out(ground, slot.at, word.generation(), payload, room) {
-                Ok(away) => {
-                    publish(&slot.block, slot.at.word(), away.0);
-                    self.free_guest(ground, at);
-                    return Ok(());
-                }
-                Err(_) if self.come_home(ground, slot, word, payload, true) => {
-                    self.free_guest(ground, at);
-                    return Ok(());
-                }
-                Err(error) if pinned || length > capacity => return Err(error),
-                Err(_) => {}
+            let fits = !pinned && length <= capacity;
+            if self.relocate(ground, (slot, word), payload, room, fits)? == Stored::Elsewhere {
+                self.free_guest(ground, at);
+                return Ok(());
             }
         }
         let busy = Word::busy(word.generation());
@@ -293,6 +282,26 @@ impl Inner {
         payload.reuse((&guest.block, guest.header + 1), (&guest.block, guest.header, commit.0));
         publish(&slot.block, slot.at.word(), word.0);
         Ok(())
+    }
+
+    /// Stores a payload anywhere but where the object's old one lies: outside the slot, with `room` for so many bytes, or at home where
+    /// there is none, if not well. The old place is the caller's to free. Where neither has room, one that `fits` its old place
+    /// may stay.
+    fn relocate(
+        &mut self,
+        ground: Ground<'_>,
+        (slot, word): (&Slot<'_>, Word),
+        payload: Payload<'_>,
+        room: usize,
+        fits: bool,
+    ) -> Result<Stored, HeapError> {
+        match self.move_out(ground, slot.at, word.generation(), payload, room) {
+            Ok(away) => publish(&slot.block, slot.at.word(), away.0),
+            Err(_) if self.come_home(ground, slot, word, payload, true) => {}
+            Err(_) if fits => return Ok(Stored::Nowhere),
+            Err(error) => return Err(error),
+        }
+        Ok(Stored::Elsewhere)
     }
 
     /// Writes the payload into the slot's own body, if it sits well there and the body is not let. The place that the

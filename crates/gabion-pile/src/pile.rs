@@ -504,7 +504,7 @@ impl Pile {
             stats.objects += locked.objects;
             stats.used_bytes += locked.used_bytes;
             stats.blocks += counts.blocks;
-            stats.moved_objects += locked.moved;
+            stats.away_objects += locked.moved;
             stats.large_objects += locked.large.count;
         }
         stats.reserved_bytes = self.budget.used();

@@ -16,8 +16,8 @@ pub struct PileStats {
     pub max_bytes: u64,
     /// Blocks of 4 MiB mapped, runs not counted.
     pub blocks: u64,
-    /// Objects whose payload lies outside their own slot (over 1 KiB, or outgrown), runs not counted.
-    pub moved_objects: u64,
+    /// Objects whose payload is away: it lies outside their own slot (over 1 KiB, or outgrown), runs not counted.
+    pub away_objects: u64,
     /// Objects over 1 MiB, each in a run of its own.
     pub large_objects: u64,
     /// Shards that writers share.

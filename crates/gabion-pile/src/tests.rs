@@ -353,7 +353,7 @@ fn an_object_that_moved_out_comes_home() {
             pile.replace(pointer, &vec![2; length]).unwrap();
         }
         pile.validate().unwrap();
-        assert_eq!(pile.stats().moved_objects, if length == 500 { 0 } else { 1000 });
+        assert_eq!(pile.stats().away_objects, if length == 500 { 0 } else { 1000 });
         assert_eq!(pile.stats().used_bytes, 1000 * length as u64);
     }
     pile.compact();

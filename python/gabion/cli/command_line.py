@@ -2,9 +2,11 @@
 
 import argparse
 import io
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,6 +17,8 @@ from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.tour import command as tour
 
+# Seconds after an interrupt in which another one is the same impatience.
+PATIENCE = 2.0
 EXAMPLES = """\
 examples:
   gabion tour --quick                                 see what it does, in a few seconds
@@ -85,13 +89,21 @@ def run(argv: list[str] | None = None) -> int:
 def _ended_in_order() -> Iterator[None]:
     """Has other signals that end a program interrupt it as Ctrl-C does: temporary files go, and its own processes.
 
-    Only the first one counts. Whoever presses Ctrl-C again would tear the end in order apart.
+    Whoever presses Ctrl-C again at once would tear the end in order apart, so the next seconds' signals count for
+    nothing. A later one ends the process on the spot: what it waits for may never come, such as a file of a server
+    that is gone.
     """
     before: dict[int, Any] = {}
 
     def stop(number: int, _: FrameType | None) -> None:
+        began = time.monotonic()
+
+        def end(number: int, _: FrameType | None) -> None:
+            if time.monotonic() - began > PATIENCE:
+                os._exit(128 + number)
+
         for one in before:
-            signal.signal(one, signal.SIG_IGN)
+            signal.signal(one, end)
         before.clear()  # and nothing more is to be set back: the process ends
         raise KeyboardInterrupt(number)
 

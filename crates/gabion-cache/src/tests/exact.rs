@@ -89,7 +89,7 @@ fn keys(cache: &Cache, count: usize) -> Vec<u32> {
 }
 
 #[test]
-fn each_mode_gives_what_a_plain_one_does_whichever_thread_asks() {
+fn each_policy_gives_what_a_plain_one_does_whichever_thread_asks() {
     const SIZES: [usize; 5] = [8, 30, 75, 200, 470];
     for policy in [Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
         let limit = 150_000;

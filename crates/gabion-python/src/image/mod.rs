@@ -59,5 +59,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     make_class::<view::Part>(m);
     make_class::<view::Rows>(m);
     m.add_function(wrap_pyfunction!(thumbnail::_thumbnail, m)?)?;
+    m.add_function(wrap_pyfunction!(thumbnail::_image_size, m)?)?;
+    m.add_function(wrap_pyfunction!(thumbnail::_processors, m)?)?;
     m.add_function(wrap_pyfunction!(thumbnail::_image_formats, m)?)
 }

@@ -44,6 +44,19 @@ pub(super) fn _thumbnail(
     }
 }
 
+/// Width and height of a file's picture, upright, without decoding it; for the command line.
+#[pyfunction]
+pub(super) fn _image_size(py: Python<'_>, path: PathBuf) -> PyResult<(u32, u32)> {
+    let size = detached(py, || Image::size_in(Pool::global(), &path, &Limits::default()));
+    size.or_else(|error| Err(refusal::refused(py, error, Some(path.as_os_str().into_pyobject(py)?.as_any()))))
+}
+
+/// How many processors this process may keep busy, by its affinity and by its control group; for the command line.
+#[pyfunction]
+pub(super) fn _processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The formats that can be opened or saved, each with its extension and whether it can be saved; for the command line.
 #[pyfunction]
 pub(super) fn _image_formats() -> Vec<(&'static str, &'static str, bool)> {

@@ -23,7 +23,7 @@ figures! {
         /// Blocks of 4 MiB mapped.
         blocks,
         /// Objects that lie outside their own slot, because they outgrew it or are over 1 KiB, their reserve included.
-        moved_objects,
+        away_objects,
         /// Objects over 1 MiB.
         large_objects,
     } and {

@@ -32,7 +32,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "Make a thumbnail of every picture in files, folders, or patterns such as 'photos/**/*.jpg'."
         " Pictures are decoded no larger than needed. A thumbnail gets its name only when it is complete, and one that"
         " is newer than its picture is not made again, so a run may be stopped and continued with the same command."
-        " Of formats that cannot be read, such as HEIC, folders' pictures are counted only."
+        " A larger picture that has a thumbnail's name stays unless there is --force."
+        " Of formats that cannot be read, such as HEIC, folders' pictures are counted only; hidden files are left out."
         " Thumbnails stand upright and have the picture's ICC profile, but not its EXIF block."
     )
     parser = commands.add_parser("thumbnails", help="make thumbnails of many pictures", description=about)
@@ -106,16 +107,23 @@ def run(options: argparse.Namespace) -> int:
     console = Console(stderr=options.json, highlight=False, markup=False, emoji=False)  # names are printed as they are
     if options.max_memory:
         gabion.memory.configure(total_limit=options.max_memory)
-    planned = plan.make(options.sources, options.target, options.format, options.recursive, options.force)
+    box = _box(options.width, options.height)
+    planned = plan.make(
+        options.sources, options.target, options.format, box, recursive=options.recursive, force=options.force
+    )
     if planned.jobs:
         _make_folder(options.target.parent if plan.is_single(options.sources, options.target) else options.target)
-    how = How(*_sides(options.width, options.height), options.quality, options.max_pixels, options.profile)
-    threads = options.jobs or len(os.sched_getaffinity(0))
+    how = How(*box, options.quality, options.max_pixels, options.profile)
+    threads = options.jobs or _native._processors()
     outcome = Outcome(skipped=planned.skipped, failed=list(planned.refused), unread=planned.unread)
+
+    def tell(count: int) -> None:
+        console.print(f"stopping when {count:,} more are made; interrupt once more to stop at once", soft_wrap=True)
+
     try:
         with _bars(console) as bars:
             task = bars.add_task("thumbnails", total=len(planned.jobs))
-            work.run(planned.jobs, how, threads, outcome, lambda: bars.advance(task))
+            work.run(planned.jobs, how, threads, outcome, lambda: bars.advance(task), tell)
     except KeyboardInterrupt:
         console.print(f"stopped: {_counts(outcome)}; the same command continues", soft_wrap=True)
         if options.json:
@@ -131,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
     return 1 if outcome.failed else 0
 
 
-def _sides(width: int | None, height: int | None) -> tuple[int, int]:
+def _box(width: int | None, height: int | None) -> tuple[int, int]:
     """The box that thumbnails fit into."""
     if width is None:
         return (SIDE, SIDE) if height is None else (ANY_SIDE, height)

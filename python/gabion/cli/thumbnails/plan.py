@@ -58,8 +58,11 @@ class Plan:
     unread: Counter[str] = field(default_factory=Counter)
 
 
-def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force: bool) -> Plan:
-    """Find the pictures and give each its target. CommandError when there is none, or no place for them."""
+def make(
+    sources: Iterable[str], target: Path, kind: str, box: tuple[int, int], *, recursive: bool, force: bool
+) -> Plan:
+    """Find the pictures and give each its target. CommandError when there is none, or no place for them. What is larger
+    than `box`, a width and a height, is no thumbnail of an earlier run, and stays unless there is `force`."""
     sources = list(sources)
     unseen = [why for source in sources if (why := unreachable(source))]
     if len(unseen) == len(sources):
@@ -69,6 +72,9 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
     if is_single(sources, target):
         if kind not in ("same", ENDINGS[target.suffix.lower()]):
             raise CommandError(f"{target}: is no name of {kind}; name it {FORMATS[kind]}, or leave out --format")
+        if not force and (size := larger(target, box)) and not target.samefile(sources[0]):
+            # Two names of pictures, as a pattern gives them to who forgot the folder.
+            raise CommandError(f"{target}: is a picture of {size}, and no thumbnail; name a folder, or use --force")
         pairs = iter([(Path(sources[0]), target)])
     else:
         if target.suffix.lower() in UNWRITTEN and not target.is_dir():
@@ -91,7 +97,7 @@ def make(sources: Iterable[str], target: Path, kind: str, recursive: bool, force
             apart = kind != "same" and renamed(Path(picture.name), "same") != renamed(Path(other.name), "same")
             hint = "use --format same" if apart else "give it another DST"
             plan.refused.append((picture, f"its thumbnail would have the name of that of {other}; {hint}"))
-    plan.jobs = [job for job in plan.jobs if not found.refuses(job, plan)]
+    plan.jobs = [job for job in plan.jobs if not (found.refuses(job, plan) or (not force and spares(job, box, plan)))]
     if not (plan.jobs or plan.skipped or plan.refused):
         place = os.path.realpath(target)
         if any(Path(os.path.realpath(source)).is_relative_to(place) for source in sources):
@@ -161,6 +167,24 @@ def newer(target: Path, source: os.stat_result) -> bool:
     return stat.S_ISREG(there.st_mode) and there.st_size > 0 and there.st_mtime_ns > source.st_mtime_ns
 
 
+def larger(target: Path, box: tuple[int, int]) -> str:
+    """The size of the picture that is there, where it is larger than a thumbnail would be; else empty."""
+    try:
+        size = _native._image_size(target)
+    except (OSError, ValueError, MemoryError):
+        return ""  # nothing is there, or no picture
+    return f"{size[0]} × {size[1]} pixels" if size[0] > box[0] or size[1] > box[1] else ""
+
+
+def spares(job: Job, box: tuple[int, int], plan: Plan) -> bool:
+    """Whether the job's target is a larger picture; says so in the plan then."""
+    size = larger(job.target, box)
+    if size:
+        there = f"{job.target}, a picture of {size}"
+        plan.refused.append((job.source, f"its thumbnail would replace {there}; name another folder, or use --force"))
+    return bool(size)
+
+
 def is_single(sources: list[str], target: Path) -> bool:
     """One picture, and a target that names a file."""
     return len(sources) == 1 and Path(sources[0]).is_file() and target.suffix.lower() in WRITTEN and not target.is_dir()
@@ -203,8 +227,8 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
         return
     if is_folder:
         for folder, folders, files in os.walk(path, onerror=unread):
-            folders[:] = sorted(folders) if recursive else []
-            for name in files:
+            folders[:] = sorted(filter(shows, folders)) if recursive else []
+            for name in filter(shows, files):
                 ending = Path(name).suffix.lower()
                 if ending in ENDINGS:
                     file = Path(folder, name)
@@ -240,9 +264,14 @@ def pattern(parts: Sequence[str]) -> str:
     return "/".join([*plain, "*"] if plain[-1] == "**" else plain)
 
 
+def shows(name: str) -> bool:
+    """Whether a name is none of those that are hidden: trash, other programs' own thumbnails."""
+    return not name.startswith(".")
+
+
 def hidden(below: Path, parts: Sequence[str]) -> bool:
     """Whether a name begins with a dot, which nobody has asked for."""
-    return any(part.startswith(".") for part in below.parts) and not any(part.startswith(".") for part in parts)
+    return all(map(shows, parts)) and not all(map(shows, below.parts))
 
 
 def renamed(below: Path, kind: str) -> Path:

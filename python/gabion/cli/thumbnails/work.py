@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gabion import _native
+from gabion.cli.failure import CommandError
 from gabion.cli.thumbnails.plan import Job
 
 # Jobs that wait for a thread, for each thread: enough that none is idle, few enough to end soon.
 WAITING = 4
+# Seconds that an interrupt waits for what is just being made before it says so.
+QUIET = 1.0
 
 
 @dataclass(slots=True)
@@ -53,9 +56,17 @@ def thumbnail(job: Job, how: How) -> int:
     return job.source.stat().st_size
 
 
-def run(jobs: Iterable[Job], how: How, threads: int, outcome: Outcome, step: Callable[[], None]) -> None:
+def run(
+    jobs: Iterable[Job],
+    how: How,
+    threads: int,
+    outcome: Outcome,
+    step: Callable[[], None],
+    tell: Callable[[int], None],
+) -> None:
     """Do all jobs, and note in `outcome` what came of each. What does not fit into memory beside others is tried again
-    alone, when they are done. An interrupt waits for the files that are just being made."""
+    alone, when they are done. An interrupt waits for the files that are just being made, and `tell`s how many if that
+    takes long. CommandError where the system gives no threads."""
     began = time.perf_counter()
     alone: list[Job] = []
     todo = iter(jobs)
@@ -64,7 +75,7 @@ def run(jobs: Iterable[Job], how: How, threads: int, outcome: Outcome, step: Cal
         try:
             while True:
                 while len(running) < threads * WAITING and (job := next(todo, None)) is not None:
-                    running[pool.submit(thumbnail, job, how)] = job
+                    running[_submitted(pool, job, how)] = job
                 if not running:
                     break
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -76,7 +87,11 @@ def run(jobs: Iterable[Job], how: How, threads: int, outcome: Outcome, step: Cal
                         note(job, future, outcome)
                         step()
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            _, late = wait(running, QUIET)
+            if late:
+                tell(len(late))
+            pool.shutdown()
             for future, job in running.items():
                 if not future.cancelled():
                     note(job, future, outcome)
@@ -84,7 +99,14 @@ def run(jobs: Iterable[Job], how: How, threads: int, outcome: Outcome, step: Cal
         finally:
             outcome.seconds += time.perf_counter() - began
     if alone:
-        run(alone, how, 1, outcome, step)
+        run(alone, how, 1, outcome, step, tell)
+
+
+def _submitted(pool: ThreadPoolExecutor, job: Job, how: How) -> "Future[int]":
+    try:
+        return pool.submit(thumbnail, job, how)
+    except RuntimeError as error:  # a limit of the system's on threads
+        raise CommandError(f"{error}: use fewer, by --jobs") from None
 
 
 def note(job: Job, future: Future[int], outcome: Outcome) -> None:

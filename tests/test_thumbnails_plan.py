@@ -1,0 +1,66 @@
+"""Which pictures `gabion thumbnails` makes thumbnails of, how large, and what it leaves alone."""
+
+import os
+from pathlib import Path
+
+import pytest
+from image_files import gradient, made
+
+from gabion import Image
+from gabion.cli import main
+
+
+@pytest.mark.parametrize(
+    ("given", "wide", "high"),
+    [
+        ([], (150, 100), (100, 150)),
+        (["--width", "60"], (60, 40), (40, 60)),
+        (["--height", "60"], (90, 60), (40, 60)),
+        (["--width", "80", "--height", "30"], (45, 30), (20, 30)),
+    ],
+)
+def test_one_side_may_be_left_to_the_shape(
+    tmp_path: Path, given: list[str], wide: tuple[int, int], high: tuple[int, int]
+) -> None:
+    gradient("RGB", (300, 200)).save(tmp_path / "wide.png")
+    gradient("RGB", (200, 300)).save(tmp_path / "high.png")
+    assert main(["thumbnails", str(tmp_path / "*.png"), str(tmp_path / "small"), *given]) == 0
+    for name, size in (("wide", wide), ("high", high)):
+        with Image.open(tmp_path / "small" / f"{name}.png") as image:
+            assert image.size == size
+
+
+def test_a_picture_of_ones_own_is_no_thumbnail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who forgot the folder behind a pattern of two pictures lost the second one."""
+    first, second = tmp_path / "a.jpg", tmp_path / "b.jpg"
+    for path in (first, second):
+        gradient("RGB", (300, 200)).save(path)
+    before = second.read_bytes()
+    for age in (10**9, 4 * 10**9):
+        os.utime(second, (age, age))
+        assert main(["thumbnails", str(first), str(second)]) == 2
+        error = capsys.readouterr().err
+        assert "is a picture of 300 × 200 pixels, and no thumbnail; name a folder, or use --force" in error
+        assert second.read_bytes() == before
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    second.rename(backup / "a.jpg")
+    os.utime(backup / "a.jpg", (10**9, 10**9))
+    assert main(["thumbnails", str(first), str(backup)]) == 1
+    assert f"would replace {backup / 'a.jpg'}, a picture of 300 × 200 pixels" in capsys.readouterr().err
+    assert (backup / "a.jpg").read_bytes() == before
+    # What a run has made, it makes anew when its picture has changed.
+    assert main(["thumbnails", str(first), str(backup), "--force"]) == 0
+    os.utime(backup / "a.jpg", (10**9, 10**9))
+    assert main(["thumbnails", str(first), str(backup)]) == 0
+
+
+def test_folders_are_looked_through_without_what_is_hidden(tmp_path: Path) -> None:
+    for name in ("a.png", "._a.png", ".trash/b.png", "shown/c.png", "shown/.thumbnails/d.png"):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        gradient("RGB", (30, 20)).save(tmp_path / "photos" / name)
+    assert main(["thumbnails", "-r", str(tmp_path / "photos"), str(tmp_path / "small")]) == 0
+    assert set(made(tmp_path / "small")) == {"a.png", "shown/c.png"}
+    # Who names one of them wants it.
+    assert main(["thumbnails", str(tmp_path / "photos" / ".trash"), str(tmp_path / "trash")]) == 0
+    assert set(made(tmp_path / "trash")) == {"b.png"}
