@@ -9,7 +9,7 @@ use crate::huge::{self, HUGE_PAGE};
 use crate::os::Os;
 use crate::pool::{
     HEADER_BYTES, Held, Pool, bytes_of, claim_pages, decommit_pages, emptied_pages, empty_pages, give_emptied_back,
-    note_holes, note_no_holes, note_small, was_whole,
+    note_holes, note_no_holes, note_small, place_of, was_whole,
 };
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::{BLOCK_BYTES, PAGE_BYTES, PAGES_PER_BLOCK};
@@ -122,6 +122,7 @@ impl BlockSet {
             self.owner.strike(number);
             return Err(error);
         }
+        span.note_place(blocks.len());
         blocks.push((number, span));
         Ok((number, zero))
     }
@@ -144,17 +145,22 @@ impl BlockSet {
     }
 
     /// Gives a block back to the pool; its number may be another's from now on. Does nothing when it is not in this set.
-    /// Takes time in proportion to the number of blocks that came after it.
+    /// Constant time, and that of the pool.
     ///
     /// # Safety
     /// Nobody uses the block any more, by a [`Block`] or by its address, and no [`UnitTable`](crate::UnitTable) leads there.
     pub unsafe fn give_back(&self, number: u32) {
         let held = {
             let mut blocks = lock(&self.blocks);
-            let Some(place) = blocks.iter().rposition(|block| block.0 == number) else { return };
+            let Some(place) = self.base(number).and_then(place_of) else { return };
+            debug_assert!(blocks[place].0 == number, "a block stands at its place");
             // Struck out first: nobody finds a block that is the pool's again.
             self.owner.strike(number);
-            blocks.swap_remove(place).1
+            let (_, held) = blocks.swap_remove(place);
+            if let Some((_, moved)) = blocks.get(place) {
+                moved.note_place(place);
+            }
+            held
         };
         drop(held);
     }

@@ -28,6 +28,11 @@ impl Held {
         span_class(len).map_or_else(whole, span_bytes)
     }
 
+    /// Whether the machine could ever serve `len` bytes, with all that is mapped given back.
+    pub fn can_be_had(pool: &Pool, len: usize) -> bool {
+        len as u64 <= pool.shared().machine()
+    }
+
     /// Takes a span for `len` bytes, of [`Held::bytes_for`] so many, and says whether it reads as zero; with `zero`, it does.
     ///
     /// # Errors
@@ -48,7 +53,7 @@ impl Held {
     fn take_as(pool: &Pool, len: usize, zero: bool, roomy: bool) -> Result<(Self, bool), BlockError> {
         let shared = pool.shared();
         // The system would promise it and could not keep its word.
-        if len as u64 > shared.machine() {
+        if !Self::can_be_had(pool, len) {
             return Err(shared.no_memory(len as u64, libc::ENOMEM));
         }
         let span = shared.hold(Self::bytes_for(len), zero, roomy)?;
@@ -69,6 +74,11 @@ impl Held {
         self.shared.note_first(self.span, hands_on);
     }
 
+    /// Notes where its owner keeps it.
+    pub fn note_place(&self, place: usize) {
+        self.span.place.store(place, Ordering::Relaxed);
+    }
+
     /// Its first byte, at a multiple of 4 MiB. Nobody else has the memory while this value lives.
     pub fn base(&self) -> NonNull<u8> {
         self.span.base()
@@ -78,6 +88,11 @@ impl Held {
     pub fn bytes(&self) -> usize {
         self.span.bytes()
     }
+}
+
+/// Where the owner of a held block keeps it, as was noted last.
+pub(crate) fn place_of(base: NonNull<u8>) -> Option<usize> {
+    addresses::find(base.as_ptr()).map(|span| span.place.load(Ordering::Relaxed))
 }
 
 /// Notes that part of a held block's memory is not there: given back to the system, or never touched. True when that was

@@ -112,7 +112,7 @@ pub use group::Group;
 pub use held::Held;
 pub(crate) use held::{
     claim_pages, decommit_pages, emptied_pages, empty_pages, give_emptied_back, note_holes, note_no_holes, note_small,
-    was_whole,
+    place_of, was_whole,
 };
 pub use pool::Pool;
 pub use settings::{Change, GroupRequest, MOST_ARENAS, Request, Settings};

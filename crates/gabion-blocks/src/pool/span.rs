@@ -60,6 +60,8 @@ pub(crate) struct Span {
     pub emptied: AtomicU64,
     /// Those of them that a thread is giving back to the system at this moment.
     pub leaving: AtomicU64,
+    /// Of a held block: where its owner keeps it, under the owner's lock.
+    pub place: AtomicUsize,
     /// True when the block was the first of a set, and serves as such again.
     pub first: AtomicBool,
     /// True while it waits for that: it is held, and no set has it.
@@ -102,6 +104,7 @@ impl Span {
             given_up: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
             leaving: AtomicU64::new(0),
+            place: AtomicUsize::new(0),
             first: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             lent_small: AtomicU32::new(0),

@@ -232,6 +232,47 @@ fn a_block_that_is_given_back_is_gone_and_the_others_stay() {
 }
 
 #[test]
+fn blocks_are_given_back_in_any_order() {
+    let twin: &'static Twin = Box::leak(Box::default());
+    let set = BlockSet::new(&unpooled(twin), 1).unwrap();
+    let (mut numbers, mut random) = (Vec::new(), 1_u64);
+    for step in 0..400 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if step < 200 && random >> 62 != 0 {
+            numbers.push(set.map().unwrap().0);
+        } else if !numbers.is_empty() {
+            let number = numbers.swap_remove((random >> 33) as usize % numbers.len());
+            // SAFETY: nobody uses the block.
+            unsafe { set.give_back(number) };
+            assert!(set.block(number).is_none());
+        }
+        let (mut left, mut all) = (set.numbers(), numbers.clone());
+        left.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(left, all);
+        assert!(left.iter().all(|&number| set.block(number).is_some()));
+    }
+    assert_eq!((set.len(), twin.mapped()), (numbers.len(), (numbers.len() * BLOCK_BYTES) as u64));
+}
+
+/// Each took a look at all blocks that had come after it.
+#[test]
+fn a_block_is_given_back_wherever_it_stands() {
+    let twin: &'static Twin = Box::leak(Box::default());
+    let set = BlockSet::new(&unpooled(twin), 0).unwrap();
+    let numbers: Vec<_> = (0..300).map(|_| set.map().unwrap().0).collect();
+    for (index, &number) in numbers.iter().enumerate() {
+        let place = place_of(set.base(number).unwrap()).unwrap();
+        assert_eq!(lock(&set.blocks)[place].0, number);
+        if index % 3 == 0 {
+            // SAFETY: nobody uses the block.
+            unsafe { set.give_back(number) };
+        }
+    }
+    assert_eq!(set.len(), 200);
+}
+
+#[test]
 fn a_set_draws_on_none_of_the_pools_limits() {
     let mut settings = Settings::unpooled();
     (settings.total_limit, settings.allocation_limit) = (0, 0);
