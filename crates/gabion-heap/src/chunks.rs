@@ -210,6 +210,24 @@ impl Chunks {
         words: usize,
         align: usize,
     ) -> Result<(Block<'a>, Loc), HeapError> {
+        if let Some(taken) = self.take_within(ground, words, align)? {
+            return Ok(taken);
+        }
+        self.add_block(ground)?;
+        let taken = self.take_within(ground, words, align)?;
+        Ok(taken.expect("a fresh block has room for every chunk"))
+    }
+
+    /// As [`Chunks::take_aligned`], from the blocks that there are; `None` where it would add one.
+    ///
+    /// # Errors
+    /// As [`Chunks::take_aligned`].
+    pub fn take_within<'a>(
+        &mut self,
+        ground: Ground<'a>,
+        words: usize,
+        align: usize,
+    ) -> Result<Option<(Block<'a>, Loc)>, HeapError> {
         debug_assert!(align.is_power_of_two() && align >= ROOM_ALIGN);
         if words.saturating_add(align - ROOM_ALIGN) > MOST_WORDS {
             let (asked, limit) = ((words as u64).saturating_mul(8), MOST_WORDS as u64 * 8);
@@ -219,15 +237,16 @@ impl Chunks {
         if align <= ROOM_ALIGN
             && let Some(kept) = self.take_kept(ground, length)
         {
-            return Ok(kept);
+            return Ok(Some(kept));
         }
         let search = search_for(length, align);
         let part = |free: Loc| Part::of(ground, free, length, align);
-        let mut chosen = part(self.find(ground, search)?);
+        let Some(free) = self.find(ground, search) else { return Ok(None) };
+        let mut chosen = part(free);
         if let Err(full) = self.pay(ground, &chosen) {
             chosen = self.within_budget(ground, search, chosen, part).ok_or(full)?;
         }
-        Ok((chosen.block, self.cut(ground, &chosen)))
+        Ok(Some((chosen.block, self.cut(ground, &chosen))))
     }
 
     /// As [`Chunks::take`], if that needs no page that is not charged yet. Otherwise nothing is changed.
@@ -295,8 +314,8 @@ impl Chunks {
         true
     }
 
-    /// A free chunk of at least `search` words. Adds a block where there is none.
-    fn find(&mut self, ground: Ground<'_>, search: usize) -> Result<Loc, HeapError> {
+    /// A free chunk of at least `search` words.
+    fn find(&mut self, ground: Ground<'_>, search: usize) -> Option<Loc> {
         let mut found = self.bins.first_fit(search);
         // Rather than memory that is not charged, what waits on the tray for other sizes.
         let is_ready = |free| self.is_ready(&Part::of(ground, free, search, ROOM_ALIGN));
@@ -304,11 +323,7 @@ impl Chunks {
             self.empty_tray(ground);
             found = self.bins.first_fit(search);
         }
-        if let Some(free) = found {
-            return Ok(free);
-        }
-        self.add_block(ground)?;
-        Ok(self.bins.first_fit(search).expect("a fresh block has room for every chunk"))
+        found
     }
 
     /// Frees a chunk: keeps it whole for the next of its size, or joins it with free neighbours. Constant time, but once in

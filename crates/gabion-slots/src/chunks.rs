@@ -48,8 +48,16 @@ impl Shared {
         }
         // SAFETY: just seen to be there; the arena's own, and nothing below comes back here.
         let chunks = unsafe { &mut *row.chunks.get() };
-        let words = layout.size().div_ceil(8);
-        let taken = chunks.take_aligned(self.ground(affinity), words, align / 8);
+        let (ground, words) = (self.ground(affinity), layout.size().div_ceil(8));
+        let taken = match chunks.take_within(ground, words, align / 8) {
+            Ok(None) => {
+                // What was freed of ended threads may be blocks of which the next one can be. This arena is none of theirs.
+                self.tidy(Arena::has_letters);
+                chunks.take_aligned(ground, words, align / 8)
+            }
+            Ok(Some(taken)) => Ok(taken),
+            Err(error) => Err(error),
+        };
         let (block, at) = taken.map_err(|error| match error {
             HeapError::Blocks(error) => refusal(affinity, error),
             other => unreachable!("taking a chunk says only that there is no memory, not {other}"),

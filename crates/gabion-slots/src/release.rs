@@ -1,13 +1,15 @@
 //! Giving back: everything of an affinity at once, and what is empty.
 
+use std::alloc::Layout;
 use std::ops::Range;
 
-use gabion_blocks::{BLOCK_BYTES, PAGE_BYTES, make_room};
+use gabion_blocks::{BLOCK_BYTES, Held, PAGE_BYTES, make_room};
 use gabion_heap::{Loc, shard_of};
 
 use crate::affinity::Affinity;
 use crate::arena::{Arena, Row};
 use crate::chunks::post_chunk;
+use crate::error::SlotsError;
 use crate::letters;
 use crate::record::{ALL_PAGES, Header, link};
 use crate::shared::{Large, Shared, State};
@@ -67,6 +69,16 @@ impl Shared {
             bytes
         };
         self.adopt_all(worthwhile).into_iter().map(trim).sum()
+    }
+
+    /// Whether a request that was refused may be served once memory was given back: not if it is for more than the affinity's budget
+    /// or the machine ever has.
+    pub fn may_pass(&self, layout: Layout, error: SlotsError) -> bool {
+        match error {
+            SlotsError::Budget { asked, limit, .. } => asked <= limit,
+            SlotsError::NoMemory(_) => Held::can_be_had(&self.pool, layout.size()),
+            _ => false,
+        }
     }
 
     /// Takes in what was freed of threads that have ended: nobody else looks for it until more memory is needed.

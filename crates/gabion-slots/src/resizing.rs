@@ -15,7 +15,7 @@ use crate::tier::{Tier, class_of, slot_bytes, tier};
 
 impl Slots {
     /// Makes an object larger or smaller; it may move. In place where it fits and would not waste half, and where a chunk of
-    /// this thread's has enough free room behind it.
+    /// this thread's has enough free room behind it; what is no slot, and would waste half, where there is no memory for less.
     ///
     /// # Safety
     /// As [`Slots::free_sized`] with `old`. When the result is not an error, `at` is freed.
@@ -67,29 +67,38 @@ impl Slots {
         // SAFETY: the caller's duty.
         let room = unsafe { self.room_of(at) }?;
         // Whoever frees by the new layout infers from it what kind of memory it is, so what stays has to be of that kind.
-        let (stays, roomy) = match (self.shared.territory.at(at.addr().get()), tier(new, mask)) {
-            _ if !at.addr().get().is_multiple_of(new.align()) => (false, new),
-            (Area::Pages, Tier::Slot) => (room == slot_bytes(class_of(new, mask)), new),
+        let (place, roomy) = match (self.shared.territory.at(at.addr().get()), tier(new, mask)) {
+            _ if !at.addr().get().is_multiple_of(new.align()) => (Place::Unfit, new),
+            (Area::Pages, Tier::Slot) if room == slot_bytes(class_of(new, mask)) => (Place::Good, new),
             (Area::Chunks, Tier::Chunk { .. }) if new.size() > room => {
                 let _inside = inside::enter();
                 let grown = seat::with_arena(&self.shared, |mine| {
                     // SAFETY: the caller's duty; just found to be in use.
                     unsafe { self.shared.grow_chunk(mine, at, new.size()) }
                 });
-                (grown.unwrap_or(false), new)
+                (if grown.unwrap_or(false) { Place::Good } else { Place::Unfit }, new)
             }
-            (Area::Chunks, Tier::Chunk { .. }) => (new.size() >= room / 2, new),
-            (Area::Large, Tier::Large) => {
-                // No alignment above a block's is had, even where the address happens to have it.
-                let fits = new.size() <= room && new.align() <= BLOCK_BYTES;
-                (fits && new.size() >= room / 2, headroom(new, room))
+            (Area::Chunks, Tier::Chunk { .. }) => (Place::of_room(new, room), new),
+            // No alignment above a block's is had, even where the address happens to have it.
+            (Area::Large, Tier::Large) if new.size() <= room && new.align() <= BLOCK_BYTES => {
+                (Place::of_room(new, room), new)
             }
-            _ => (false, new),
+            (Area::Large, Tier::Large) => (Place::Unfit, headroom(new, room)),
+            _ => (Place::Unfit, new),
         };
-        if stays {
+        if place == Place::Good {
             return Ok(at);
         }
-        let moved = self.alloc(affinity, roomy).or_else(|_| self.alloc(affinity, new))?;
+        let mut moved = self.alloc(affinity, roomy);
+        if moved.is_err() && roomy != new {
+            moved = self.alloc(affinity, new);
+        }
+        let moved = match moved {
+            Ok(moved) => moved,
+            // An object that gets smaller need not fail for want of memory.
+            Err(_) if place == Place::Wide => return Ok(at),
+            Err(error) => return Err(error),
+        };
         let used = old.map_or(room, |old| old.size().min(room));
         // SAFETY: both have room for so many bytes at least, and they do not overlap.
         unsafe { moved.copy_from_nonoverlapping(at, used.min(new.size())) };
@@ -106,6 +115,24 @@ impl Slots {
             return Err(error.into());
         }
         Ok(moved)
+    }
+}
+
+/// What the place where an object is would be for its new layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// As good as another.
+    Good,
+    /// Good enough where there is no other: more than half of it would be empty.
+    Wide,
+    /// Too small, or of another kind.
+    Unfit,
+}
+
+impl Place {
+    /// One of the right kind with `room` bytes, which are enough.
+    fn of_room(new: Layout, room: usize) -> Self {
+        if new.size() >= room / 2 { Self::Good } else { Self::Wide }
     }
 }
 

@@ -188,7 +188,7 @@ impl Slots {
     fn alloc_slowly(&self, affinity: Affinity, layout: Layout, zero: bool) -> Result<NonNull<u8>, SlotsError> {
         let _inside = inside::enter();
         let error = match self.alloc_by_tier(affinity, layout, zero) {
-            Err(error @ (SlotsError::Budget { .. } | SlotsError::NoMemory(_))) => error,
+            Err(error) if self.shared.may_pass(layout, error) => error,
             done => return done,
         };
         // What ended threads keep warm may be all that is missing.
@@ -298,7 +298,8 @@ impl Slots {
     /// As [`Slots::free`]; affinity and layout are those of the allocation.
     ///
     /// # Errors
-    /// As [`Slots::free`]; in the checked build [`FreeError::WrongAffinity`] and [`FreeError::WrongSize`].
+    /// As [`Slots::free`]; [`FreeError::WrongSize`] for a slot with the layout of something larger, and in the checked build for any
+    /// that differs; there also [`FreeError::WrongAffinity`].
     #[inline]
     pub unsafe fn free_sized(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
         // SAFETY: the caller's duty, here and below.

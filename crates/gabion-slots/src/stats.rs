@@ -38,7 +38,8 @@ pub struct AffinityStats {
     pub large_bytes: u64,
     /// What counts in its budget: whole blocks of slots, pages of chunks once they were touched, large objects.
     pub mapped_bytes: u64,
-    /// Slots that were freed twice by different threads, found out when the second free reached the slot's owner.
+    /// Slots that were freed twice by different threads, found out when the second free reached the slot's owner:
+    /// not where the slot was handed out again before that.
     pub late_double_frees: u64,
 }
 

@@ -1,8 +1,9 @@
 //! The check of all equations.
 //!
 //! ```text
-//! of each page     slots = used + bits set in `free`; no bit of `left` is set in `free`, none beyond the slots in either;
-//!                  unless it is active, used = spare + threshold
+//! of each page     slots = used + bits set in `free`; no bit beyond the slots is set in `free`; no bit of `left` is set there, and
+//!                  none beyond the slots in `left`, unless it was freed twice and waits to be read; unless it is active,
+//!                  used = spare + threshold
 //! of each page     standing, threshold and list belong together; active exactly when its shelf stands at it
 //! of each block    pages in use have a record with the arena's word; with free pages it is listed or kept warm
 //! of each row      the lists hold its pages with that standing, each once, and its blocks with free pages
@@ -17,7 +18,7 @@ use crate::affinity::Affinity;
 use crate::arena::{Arena, Row, Shelf};
 use crate::record::{ALL_PAGES, Header, Page, Standing, link};
 use crate::shared::{Shared, State};
-use crate::sync::{Ordering::Relaxed, lock};
+use crate::sync::{Ordering::Acquire, Ordering::Relaxed, lock};
 use crate::territory::Area;
 
 /// What one page says about itself.
@@ -82,7 +83,7 @@ impl Shared {
                 with_room.insert(name);
             }
             for page in (1..PAGES_PER_BLOCK).filter(|page| free >> page & 1 == 0) {
-                pages.push(validate_page(arena, row, header.page(page))?);
+                pages.push(self.validate_page(arena, row, header.page(page))?);
             }
             (before, name) = (name, header.next.load(Relaxed));
         }
@@ -138,28 +139,37 @@ impl Shared {
         }
         Ok(())
     }
-}
 
-fn validate_page(arena: &Arena, row: &Row, page: Page<'_>) -> Result<Seen, Invalid> {
-    let (name, class, standing) = (page.name(), page.class(), page.standing());
-    let (used, slots) = (page.used(), page.slots());
-    let what = || format!("page {name} of class {class}, {used} of {slots} used, standing {}", standing.0);
-    ensure(page.owner() == arena.word, || format!("{}: another owner's", what()))?;
-    let mut free = 0;
-    for (index, pair) in page.pairs().enumerate() {
-        let (own, others) = (pair.free.load(Relaxed), pair.left.load(Relaxed));
-        let sound = (own | others) & !page.valid(index) == 0 && own & others == 0;
-        ensure(sound, || format!("{}: {own:x} {others:x}", what()))?;
-        free += own.count_ones();
+    fn validate_page(&self, arena: &Arena, row: &Row, page: Page<'_>) -> Result<Seen, Invalid> {
+        let (name, class, standing) = (page.name(), page.class(), page.standing());
+        let (used, slots) = (page.used(), page.slots());
+        let what = || format!("page {name} of class {class}, {used} of {slots} used, standing {}", standing.0);
+        ensure(page.owner() == arena.word, || format!("{}: another owner's", what()))?;
+        let mut free = 0;
+        for (index, pair) in page.pairs().enumerate() {
+            // Acquire: who sees what another thread has left sees that it names the block.
+            let (own, others) = (pair.free.load(Relaxed), pair.left.load(Acquire));
+            let beyond = !page.valid(index);
+            let sound = own & beyond == 0 && (others & (own | beyond) == 0 || self.has_letter(page));
+            ensure(sound, || format!("{}: {own:x} {others:x}", what()))?;
+            free += own.count_ones();
+        }
+        ensure(used + free == slots, || format!("{}: {free} free", what()))?;
+        let active = row.shelves[class].active().is_some_and(|active| active == page);
+        ensure(active == (standing == Standing::ACTIVE), what)?;
+        if active {
+            return Ok(Seen { name, class, standing: standing.0 });
+        }
+        ensure(page.counted() == used.cast_signed(), || format!("{}: {} counted", what(), page.counted()))?;
+        ensure(used > 0 && page.keeps_standing(), what)?;
+        ensure(standing == Standing::FULL || standing == Standing::listed(used, slots), what)?;
+        Ok(Seen { name, class, standing: standing.0 })
     }
-    ensure(used + free == slots, || format!("{}: {free} free", what()))?;
-    let active = row.shelves[class].active().is_some_and(|active| active == page);
-    ensure(active == (standing == Standing::ACTIVE), what)?;
-    if active {
-        return Ok(Seen { name, class, standing: standing.0 });
+
+    /// Whether a letter says that something was left in a page. What that is, freed twice or not, is looked at when it is read.
+    fn has_letter(&self, page: Page<'_>) -> bool {
+        // Whoever has left something and is still to say so names the block until then.
+        self.await_hazards(page.header.base().addr().get());
+        page.header.mail.pages.load(Relaxed) >> page.index() & 1 == 1
     }
-    ensure(page.counted() == used.cast_signed(), || format!("{}: {} counted", what(), page.counted()))?;
-    ensure(used > 0 && page.keeps_standing(), what)?;
-    ensure(standing == Standing::FULL || standing == Standing::listed(used, slots), what)?;
-    Ok(Seen { name, class, standing: standing.0 })
 }

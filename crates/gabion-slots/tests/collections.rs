@@ -32,6 +32,29 @@ fn vectors_grow_and_shrink() {
     slots.validate().unwrap();
 }
 
+/// A vector takes a refusal to shrink for the end of all memory.
+#[test]
+fn vectors_shrink_where_there_is_no_memory_for_less() {
+    let slots = Slots::new(Pool::global()).unwrap();
+    for (blocks, len, count, left, rest) in [(1, 1_000_000, 4, 300_000, 0), (2, 3 << 20, 2, 5 << 18, 1 << 20)] {
+        slots.configure(Affinity::DATA, AffinitySettings { max_blocks: Some(blocks), ..Default::default() }).unwrap();
+        let data = slots.within(Affinity::DATA);
+        let mut all: std::vec::Vec<_> =
+            (0..count).map(|_| Vec::<u8, Within<'_>>::with_capacity_in(len, data)).collect();
+        let rest = Vec::<u8, Within<'_>>::with_capacity_in(rest, data);
+        for values in &mut all {
+            values.extend((0..left).map(|n| n as u8));
+            values.shrink_to_fit();
+            assert!(values.capacity() >= left && values.iter().enumerate().all(|(n, &value)| value == n as u8));
+        }
+        slots.validate().unwrap();
+        drop((all, rest));
+        assert_eq!(live(&slots), 0);
+        slots.trim();
+        slots.validate().unwrap();
+    }
+}
+
 #[test]
 fn boxes_of_values_and_of_trait_objects() {
     let slots = Slots::new(Pool::global()).unwrap();

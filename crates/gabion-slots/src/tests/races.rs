@@ -13,7 +13,9 @@ use gabion_blocks::os::Twin;
 use gabion_blocks::{Pool, Settings};
 
 use super::{Shared, freed_elsewhere, give, give_all, layout, on_twin, take};
-use crate::{Affinity, AffinitySettings, FreeError, MOST_AFFINITIES, Slots};
+use crate::record::{Page, link};
+use crate::sync::Ordering::Relaxed;
+use crate::{Affinity, AffinitySettings, FreeError, MOST_AFFINITIES, Slots, letters, seat};
 
 const A: Affinity = Affinity::NODES;
 
@@ -113,6 +115,38 @@ fn a_slot_that_its_owner_frees_as_well_is_freed_once_though_its_block_is_gone() 
     slots.validate().unwrap();
     // Found by one of the two, or counted when nobody was left to tell.
     assert_eq!(u64::from(second.is_err()) + slots.stats().total().late_double_frees, 1);
+}
+
+#[test]
+fn a_second_free_that_waits_to_be_read_breaks_no_equation() {
+    let (slots, _twin) = on_twin();
+    let (kept, at) = (take(&slots, A, 64), take(&slots, A, 64));
+    let (go, other) = freed_elsewhere(&slots, at, Slots::flush);
+    let second = try_free(&slots, at);
+    go.send(()).unwrap();
+    other.join().unwrap();
+    slots.validate().unwrap();
+    // As it comes about in the checked build as well, which leaves each free at its owner at once.
+    // SAFETY: a slot of this arena's, whose page stays for the sake of what is kept.
+    let page = unsafe { Page::around(at) };
+    let index = page.index_of(at).unwrap();
+    // SAFETY: the index is one of the page's.
+    let pair = unsafe { page.pair_of(index) };
+    let mine = seat::existing(&slots.shared).unwrap();
+    slots.shared.read_letters(mine);
+    let mail = &page.header.mail;
+    letters::leave(pair.left, 1 << (index % 64), &mail.pages, page.index() as u32, || {
+        mine.letters.slots.put(link(mail.number.load(Relaxed)), &mail.next);
+    });
+    slots.validate().unwrap();
+    slots.shared.read_letters(mine);
+    assert_eq!(u64::from(second.is_err()) + slots.stats().total().late_double_frees, 2);
+    // What nobody says is found.
+    pair.left.fetch_or(1 << (index % 64), Relaxed);
+    slots.validate().unwrap_err();
+    pair.left.store(0, Relaxed);
+    slots.validate().unwrap();
+    give(&slots, kept);
 }
 
 #[test]

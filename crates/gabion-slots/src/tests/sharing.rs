@@ -145,6 +145,23 @@ fn blocks_of_ended_threads_come_back_before_others_are_mapped() {
     slots.validate().unwrap();
 }
 
+/// Of chunks, too, and before so many were freed that whoever frees them looks for it.
+#[test]
+fn chunks_of_ended_threads_come_back_before_a_block_is_mapped() {
+    let (slots, twin) = on_twin();
+    let (size, mine) = (100_000, take(&slots, Affinity::DATA, 64));
+    let places = elsewhere(&slots, move |slots| many(slots, 40, size));
+    let full = twin.mapped();
+    give_all(&slots, places);
+    let again = many(&slots, 40, size);
+    assert_eq!((twin.mapped(), slots.stats().total().live_objects), (full, 41));
+    slots.validate().unwrap();
+    give_all(&slots, again);
+    give(&slots, mine);
+    slots.validate().unwrap();
+    drop_last(slots, twin);
+}
+
 #[test]
 fn a_release_forgets_what_is_still_on_its_way() {
     let (slots, twin) = on_twin();

@@ -6,7 +6,7 @@ use gabion_blocks::os::Twin;
 use gabion_blocks::{Pool, Settings};
 
 use super::{MIB, Shared, drop_last, give, give_all, layout, resize, take};
-use crate::{Affinity, Slots};
+use crate::{Affinity, AffinitySettings, Slots};
 
 const A: Affinity = Affinity::OBJECTS;
 
@@ -41,6 +41,36 @@ fn a_batch_of_chunks_that_comes_again_costs_no_memory_anew() {
     slots.trim();
     assert_eq!((slots.stats().total().mapped_bytes, slots.stats().total().blocks), (0, 0));
     slots.validate().unwrap();
+}
+
+#[test]
+fn a_request_that_nothing_could_serve_leaves_what_is_warm() {
+    let (slots, _twin) = on_warm_twin();
+    let use_some = |slots: &Slots| {
+        for size in [48, 4000] {
+            give_all(slots, (0..100).map(|_| take(slots, A, size)).collect());
+        }
+    };
+    use_some(&slots);
+    let others = slots.clone();
+    thread::spawn(move || use_some(&others)).join().unwrap();
+    let (small, large) = (take(&slots, A, 40_000), take(&slots, A, 3 * MIB));
+    let kept = slots.stats().total().mapped_bytes;
+    let all_of_it = |at, old, bytes| {
+        slots.alloc(A, layout(bytes)).unwrap_err();
+        slots.alloc_zeroed(A, layout(bytes)).unwrap_err();
+        resize(&slots, A, at, (old, bytes), true).unwrap_err();
+        assert_eq!(slots.stats().total().mapped_bytes, kept, "{bytes} bytes");
+    };
+    for bytes in [1 << 46, 1 << 50, isize::MAX as usize - 7] {
+        all_of_it(small, 40_000, bytes);
+        all_of_it(large, 3 * MIB, bytes);
+    }
+    slots.configure(A, AffinitySettings { alignment: 8, max_blocks: Some(8) }).unwrap();
+    all_of_it(small, 40_000, 33 * MIB);
+    all_of_it(large, 3 * MIB, 33 * MIB);
+    give_all(&slots, vec![small, large]);
+    assert!(slots.trim() > 0 && slots.stats().total().mapped_bytes == 0);
 }
 
 #[test]
