@@ -59,12 +59,13 @@ enum {
     GABION_LIMIT = 2,          /* a limit or budget forbids it */
     GABION_TIMED_OUT = 3,      /* no room came free in time */
     GABION_BAD_ARGUMENT = 4,   /* an argument makes no sense */
-    GABION_BAD_HANDLE = 5,     /* the handle is NULL, deleted, or of another kind */
+    GABION_BAD_HANDLE = 5,     /* the handle is NULL, deleted, or of another kind or copy of the library */
     GABION_BAD_POINTER = 6,    /* nothing live begins at this pointer */
     GABION_FOREIGN = 7,        /* the memory does not belong here */
     GABION_DOUBLE_FREE = 8,    /* it is free already */
     GABION_WRONG_AFFINITY = 9, /* it has another affinity; told by checked builds */
-    GABION_WRONG_SIZE = 10,    /* it has another size or alignment; told by checked builds */
+    GABION_WRONG_SIZE = 10,    /* it has another size or alignment; told by checked builds, and by all builds of a slot that
+                                * is freed as more than 1 KiB */
     GABION_TOO_SMALL = 11,     /* the buffer is too small; the needed size was told */
     GABION_INVALID = 12,       /* the books are broken: memory was overwritten */
     GABION_INTERNAL = 13       /* a fault of the library itself */
@@ -136,8 +137,8 @@ gabion_status gabion_slots_alloc_zeroed(gabion_slots *slots, uint32_t affinity, 
 /* Gives an object another size. It may move to *out, with its contents up to the smaller size; the old pointer is gone
  * then. When the call fails, the object is as it was. object may be NULL: then it allocates.
  * affinity must be the object's own; alignment as in gabion_slots_alloc. An object stays where it is within a size class of
- * slots, and within a chunk, or memory of its own, that would not become half empty; a chunk of the same thread grows into
- * what is free behind it. What is larger and grows by less than half gets room for a quarter more, so that few of many
+ * slots, and within a chunk, or memory of its own, that would not become half empty, or where there is no memory for less; a
+ * chunk of the same thread grows into what is free behind it. What is larger and grows by less than half gets room for a quarter more, so that few of many
  * small steps move it. Constant time, and a copy when it moves.
  * An object that is free already, or none, is refused as by gabion_slots_free. */
 gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void *object, size_t size, size_t alignment,
@@ -145,16 +146,18 @@ gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void 
 
 /* Frees an object of these slots, whichever thread allocated it. NULL does nothing. Constant time.
  * GABION_DOUBLE_FREE, GABION_BAD_POINTER (nothing was handed out there) and GABION_FOREIGN say what is wrong as far as
- * it shows; nothing is changed then. What two threads free twice at nearly the same time shows later, and is counted in
- * late_double_frees.
+ * it shows; nothing is changed then. What two threads free twice shows later, when both frees have reached the owner, and is
+ * counted in late_double_frees; unless its place was handed out again before that: then the later free is taken for one of
+ * the new object.
  * GABION_NO_MEMORY when this is the thread's first call on these slots and there is no memory for its books: the object
  * stays allocated then, to be freed again later. */
 gabion_status gabion_slots_free(gabion_slots *slots, void *object);
 
 /* The same for whoever knows what was asked for: affinity, size and alignment are those of the allocation, or of the last
  * reallocation. A little faster. GABION_NO_MEMORY as above. Checked builds compare and report GABION_WRONG_AFFINITY and
- * GABION_WRONG_SIZE. Any other build takes a size up to 1 KiB at its word: a pointer that is not of these slots is not
- * found then, and memory that is not the library's may be read and written. */
+ * GABION_WRONG_SIZE; any other build says the latter only of a slot that is freed as more than 1 KiB. It takes a size up to
+ * 1 KiB at its word: a pointer that is not of these slots is not found then, and memory that is not the library's may be
+ * read and written. */
 gabion_status gabion_slots_free_sized(gabion_slots *slots, uint32_t affinity, void *object, size_t size,
                                       size_t alignment);
 
@@ -188,7 +191,7 @@ typedef struct gabion_slots_figures {
     uint64_t large_objects;     /* objects with memory of their own, by number */
     uint64_t large_bytes;       /* what these take */
     uint64_t mapped_bytes;      /* all that the affinity holds: live_bytes + free_bytes + wasted_bytes */
-    uint64_t late_double_frees; /* double frees by two threads, seen when the second one reached the owner; by number */
+    uint64_t late_double_frees; /* double frees by two threads that showed when the second one reached the owner; by number */
 } gabion_slots_figures;
 
 /* How many affinities there are; their numbers are 0 up to that. Constant time. */

@@ -8,7 +8,8 @@
 // Exceptions are thrown only where C++ asks for them: std::bad_alloc by what allocates. Deallocation and destructors
 // never throw; what is wrong with a free is told by the checked build of the library and by gabion_last_error().
 // Compiles with -fno-exceptions, where what would throw calls std::abort() (the try_ functions and new (std::nothrow)
-// return nullptr as ever), and with -fno-rtti, where a memory_resource equals itself only.
+// return nullptr as ever), and with -fno-rtti, where a memory_resource equals itself only. Parts of one program may differ
+// in both; a memory_resource goes from one such part to another as a std::pmr::memory_resource.
 // Everything may be used from any thread, as in gabion.h.
 #ifndef GABION_HPP
 #define GABION_HPP
@@ -29,6 +30,29 @@
 #include <memory_resource>
 #endif
 
+// Functions and variables of this header are each library's own (hidden): of two libraries that each contain a copy of gabion,
+// each finds its own copy. Not so the types, or all classes with one of them as a base or a member would have to be hidden, too.
+// What ends the program where it cannot throw has another name than what throws, because of two functions of one name the
+// linker keeps either.
+#if !defined(__GNUC__) || defined(_WIN32)
+#define GABION_OWN
+#elif defined(__cpp_exceptions)
+#define GABION_OWN __attribute__((visibility("hidden")))
+#else
+#define GABION_OWN __attribute__((visibility("hidden"), abi_tag("no_exceptions")))
+#endif
+
+// The same for a class whose functions are found by a table: a name for each choice of the two features.
+#if !defined(__GNUC__) || (defined(__cpp_exceptions) && defined(__cpp_rtti))
+#define GABION_OWN_CLASS
+#elif defined(__cpp_exceptions)
+#define GABION_OWN_CLASS __attribute__((abi_tag("no_rtti")))
+#elif defined(__cpp_rtti)
+#define GABION_OWN_CLASS __attribute__((abi_tag("no_exceptions")))
+#else
+#define GABION_OWN_CLASS __attribute__((abi_tag("no_exceptions", "no_rtti")))
+#endif
+
 namespace gabion {
 
 // The kinds that objects are packed by. slots::make_affinity makes more.
@@ -42,7 +66,7 @@ enum class affinity : std::uint32_t {
 namespace detail {
 
 // Throws, or ends the program where nothing can be thrown.
-template <class Error> [[noreturn]] inline void fail() {
+template <class Error> [[noreturn]] GABION_OWN inline void fail() {
 #ifdef __cpp_exceptions
     throw Error();
 #else
@@ -52,10 +76,10 @@ template <class Error> [[noreturn]] inline void fail() {
 
 // The slots of the process, once they were found. No static of a function: its guard would be held for ever in a child that is
 // forked while another thread is at its first use.
-inline std::atomic<gabion_slots *> found{nullptr};
+GABION_OWN inline std::atomic<gabion_slots *> found{nullptr};
 
 // The slots of the process; nullptr as long as there is no memory for them.
-inline gabion_slots *find_global() noexcept {
+GABION_OWN inline gabion_slots *find_global() noexcept {
     gabion_slots *const handle = gabion_slots_global();
     if (handle != nullptr) {
         // Release: whoever finds the handle finds what is behind it. It is the same for every thread.
@@ -65,12 +89,12 @@ inline gabion_slots *find_global() noexcept {
 }
 
 // The same, looked up once.
-inline gabion_slots *global() noexcept {
+GABION_OWN inline gabion_slots *global() noexcept {
     gabion_slots *const handle = found.load(std::memory_order_acquire);
     return handle != nullptr ? handle : find_global();
 }
 
-inline void *allocate(gabion_slots *slots, affinity kind, std::size_t size, std::size_t alignment) {
+GABION_OWN inline void *allocate(gabion_slots *slots, affinity kind, std::size_t size, std::size_t alignment) {
     void *memory = nullptr;
     if (gabion_slots_alloc(slots, static_cast<std::uint32_t>(kind), size, alignment, &memory) != GABION_OK) {
         fail<std::bad_alloc>();
@@ -78,14 +102,15 @@ inline void *allocate(gabion_slots *slots, affinity kind, std::size_t size, std:
     return memory;
 }
 
-inline void *try_allocate(gabion_slots *slots, affinity kind, std::size_t size, std::size_t alignment) noexcept {
+GABION_OWN inline void *try_allocate(gabion_slots *slots, affinity kind, std::size_t size,
+                                     std::size_t alignment) noexcept {
     void *memory = nullptr;
     return gabion_slots_alloc(slots, static_cast<std::uint32_t>(kind), size, alignment, &memory) == GABION_OK ? memory
                                                                                                               : nullptr;
 }
 
-inline void deallocate(gabion_slots *slots, affinity kind, void *memory, std::size_t size,
-                       std::size_t alignment) noexcept {
+GABION_OWN inline void deallocate(gabion_slots *slots, affinity kind, void *memory, std::size_t size,
+                                  std::size_t alignment) noexcept {
     static_cast<void>(gabion_slots_free_sized(slots, static_cast<std::uint32_t>(kind), memory, size, alignment));
 }
 
@@ -94,7 +119,7 @@ inline constexpr std::size_t natural = 0;
 
 // The alignment to ask for: the natural one where that is enough, because it is served faster. Every object is aligned
 // to 8, and one whose size is a multiple of 16 to 16; but no bytes are served as one is.
-constexpr std::size_t asked(std::size_t size, std::size_t alignment) noexcept {
+GABION_OWN constexpr std::size_t asked(std::size_t size, std::size_t alignment) noexcept {
     return alignment <= 8 || (alignment == 16 && size % 16 == 0 && size != 0) ? natural : alignment;
 }
 
@@ -104,7 +129,7 @@ constexpr std::size_t asked(std::size_t size, std::size_t alignment) noexcept {
 class slots {
   public:
     // Makes slots. They must outlive what is allocated in them. Throws std::bad_alloc.
-    slots() {
+    GABION_OWN slots() {
         if (gabion_slots_new(&handle_) != GABION_OK) {
             detail::fail<std::bad_alloc>();
         }
@@ -112,25 +137,37 @@ class slots {
 
     // The slots of the process. Never destroyed, so that the destructors of other statics may use them. Where there was no
     // memory for them, each call tries again.
-    static slots &global() noexcept;
+    GABION_OWN static slots &global() noexcept;
 
-    slots(slots &&other) noexcept : handle_(other.handle()) { other.handle_ = nullptr; }
-    slots &operator=(slots &&other) noexcept {
-        std::swap(handle_, other.handle_);
+    // Takes the slots over. Those of the process get one more name by this.
+    GABION_OWN slots(slots &&other) noexcept
+        : handle_(std::exchange(other.handle_, nullptr)), of_process_(other.of_process_) {
+        other.of_process_ = other.fixed_;
+    }
+    // The same, and gives back what this had before. What global() gives stays what it is: slots that are moved there end.
+    GABION_OWN slots &operator=(slots &&other) noexcept {
+        slots taken(std::move(other));
+        if (!fixed_) {
+            std::swap(handle_, taken.handle_);
+            std::swap(of_process_, taken.of_process_);
+        }
         return *this;
     }
     slots(const slots &) = delete;
     slots &operator=(const slots &) = delete;
 
-    // Gives back all memory; what is still allocated is gone. The slots of the process refuse.
-    ~slots() { static_cast<void>(gabion_slots_delete(handle_)); }
+    // Gives back all memory; what is still allocated is gone. The slots of the process stay.
+    GABION_OWN ~slots() { static_cast<void>(gabion_slots_delete(handle_)); }
 
     // For the functions of gabion.h. Stays this object's.
-    gabion_slots *handle() const noexcept { return this == &global() ? detail::global() : handle_; }
+    GABION_OWN gabion_slots *handle() const noexcept { return of_process_ ? detail::global() : handle_; }
+
+    // Whether these are the slots of the process, by whatever name.
+    GABION_OWN bool is_global() const noexcept { return of_process_; }
 
     // Makes or finds an affinity; see gabion_slots_affinity.
-    gabion_status make_affinity(const char *name, affinity &out, std::size_t alignment = 0,
-                                std::uint64_t max_blocks = GABION_NO_LIMIT) noexcept {
+    GABION_OWN gabion_status make_affinity(const char *name, affinity &out, std::size_t alignment = 0,
+                                           std::uint64_t max_blocks = GABION_NO_LIMIT) noexcept {
         std::uint32_t number = 0;
         const gabion_status status = gabion_slots_affinity(handle(), name, alignment, max_blocks, &number);
         if (status == GABION_OK) {
@@ -140,41 +177,44 @@ class slots {
     }
 
     // Allocates. Throws std::bad_alloc.
-    void *allocate(affinity kind, std::size_t size, std::size_t alignment = 0) {
+    GABION_OWN void *allocate(affinity kind, std::size_t size, std::size_t alignment = 0) {
         return detail::allocate(handle(), kind, size, alignment);
     }
 
     // Allocates, or returns nullptr.
-    void *try_allocate(affinity kind, std::size_t size, std::size_t alignment = 0) noexcept {
+    GABION_OWN void *try_allocate(affinity kind, std::size_t size, std::size_t alignment = 0) noexcept {
         return detail::try_allocate(handle(), kind, size, alignment);
     }
 
     // Frees what was allocated here.
-    gabion_status deallocate(void *memory) noexcept { return gabion_slots_free(handle(), memory); }
+    GABION_OWN gabion_status deallocate(void *memory) noexcept { return gabion_slots_free(handle(), memory); }
 
     // The same, a little faster, for whoever knows what was asked for.
-    gabion_status deallocate(affinity kind, void *memory, std::size_t size, std::size_t alignment = 0) noexcept {
+    GABION_OWN gabion_status deallocate(affinity kind, void *memory, std::size_t size,
+                                        std::size_t alignment = 0) noexcept {
         return gabion_slots_free_sized(handle(), static_cast<std::uint32_t>(kind), memory, size, alignment);
     }
 
     // Frees everything of one affinity; see gabion_slots_release. Returns bytes.
-    std::uint64_t release(affinity kind) noexcept {
+    GABION_OWN std::uint64_t release(affinity kind) noexcept {
         std::uint64_t bytes = 0;
         static_cast<void>(gabion_slots_release(handle(), static_cast<std::uint32_t>(kind), &bytes));
         return bytes;
     }
 
     // Gives empty blocks back. Returns bytes.
-    std::uint64_t trim() noexcept { return gabion_slots_trim(handle()); }
+    GABION_OWN std::uint64_t trim() noexcept { return gabion_slots_trim(handle()); }
 
     // The figures of one affinity; all zero when there is none of that number.
-    gabion_slots_figures stats(affinity kind) const noexcept { return figures(static_cast<std::uint32_t>(kind)); }
+    GABION_OWN gabion_slots_figures stats(affinity kind) const noexcept {
+        return figures(static_cast<std::uint32_t>(kind));
+    }
 
     // The figures of all affinities together.
-    gabion_slots_figures stats() const noexcept { return figures(GABION_ALL_AFFINITIES); }
+    GABION_OWN gabion_slots_figures stats() const noexcept { return figures(GABION_ALL_AFFINITIES); }
 
     // The figures as a table.
-    std::string report() const {
+    GABION_OWN std::string report() const {
         std::string text;
         std::size_t needed = 0;
         // Once more when another thread has made the table longer meanwhile.
@@ -186,26 +226,30 @@ class slots {
     }
 
   private:
-    // Those of the process, which are known by where they stand.
+    // Those of the process, by the name that stays.
     struct of_process {};
-    explicit constexpr slots(of_process) noexcept {}
+    GABION_OWN explicit constexpr slots(of_process) noexcept : of_process_(true), fixed_(true) {}
 
     union undestroyed;
-    static undestroyed process_;
+    GABION_OWN static undestroyed process_;
 
-    gabion_slots_figures figures(std::uint32_t kind) const noexcept {
+    GABION_OWN gabion_slots_figures figures(std::uint32_t kind) const noexcept {
         gabion_slots_figures figures{};
         static_cast<void>(gabion_slots_stats(handle(), kind, &figures));
         return figures;
     }
 
+    // Null as well when these are the slots of the process, which are looked up each time: there may be no memory for them yet.
     gabion_slots *handle_ = nullptr;
+    bool of_process_ = false;
+    // True for what global() gives.
+    bool fixed_ = false;
 };
 
 // Made by the compiler, not at the first use, and destroyed by nobody.
 union slots::undestroyed {
-    constexpr undestroyed() noexcept : it(of_process{}) {}
-    ~undestroyed() {}
+    GABION_OWN constexpr undestroyed() noexcept : it(of_process{}) {}
+    GABION_OWN ~undestroyed() {}
     slots it;
 };
 inline slots::undestroyed slots::process_;
@@ -213,20 +257,23 @@ inline slots &slots::global() noexcept { return process_.it; }
 
 #if defined(__cpp_lib_memory_resource) || __has_include(<memory_resource>)
 // One affinity of some slots as a std::pmr::memory_resource. The slots must outlive it.
-class memory_resource final : public std::pmr::memory_resource {
+class GABION_OWN_CLASS memory_resource final : public std::pmr::memory_resource {
   public:
-    explicit memory_resource(affinity kind = affinity::objects) noexcept : kind_(kind) {}
-    explicit memory_resource(slots &owner, affinity kind = affinity::objects) noexcept
-        : slots_(owner.handle()), kind_(kind) {}
+    // Of the slots of the process.
+    GABION_OWN explicit memory_resource(affinity kind = affinity::objects) noexcept
+        : slots_(nullptr), kind_(kind), of_process_(true) {}
+    // Of what the owner has now. Where that was moved away, it serves nothing.
+    GABION_OWN explicit memory_resource(slots &owner, affinity kind = affinity::objects) noexcept
+        : slots_(owner.is_global() ? nullptr : owner.handle()), kind_(kind), of_process_(owner.is_global()) {}
 
   private:
-    void *do_allocate(std::size_t bytes, std::size_t alignment) override {
+    GABION_OWN void *do_allocate(std::size_t bytes, std::size_t alignment) override {
         return detail::allocate(handle(), kind_, bytes, detail::asked(bytes, alignment));
     }
-    void do_deallocate(void *memory, std::size_t bytes, std::size_t alignment) override {
+    GABION_OWN void do_deallocate(void *memory, std::size_t bytes, std::size_t alignment) override {
         detail::deallocate(handle(), kind_, memory, bytes, detail::asked(bytes, alignment));
     }
-    bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
+    GABION_OWN bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override {
 #ifdef __cpp_rtti
         const auto *same = dynamic_cast<const memory_resource *>(&other);
         return same != nullptr && same->handle() == handle() && same->kind_ == kind_;
@@ -237,11 +284,11 @@ class memory_resource final : public std::pmr::memory_resource {
     }
 
     // Not looked up once for all: there may have been no memory for them then.
-    gabion_slots *handle() const noexcept { return slots_ != nullptr ? slots_ : detail::global(); }
+    GABION_OWN gabion_slots *handle() const noexcept { return of_process_ ? detail::global() : slots_; }
 
-    // Those of the process, if null.
-    gabion_slots *slots_ = nullptr;
+    gabion_slots *slots_;
     affinity kind_;
+    bool of_process_;
 };
 #endif
 
@@ -254,73 +301,77 @@ template <class T, affinity Kind = affinity::objects> class allocator {
     template <class U> struct rebind { using other = allocator<U, Kind>; };
 
     allocator() noexcept = default;
-    template <class U> allocator(const allocator<U, Kind> &) noexcept {}
+    template <class U> GABION_OWN allocator(const allocator<U, Kind> &) noexcept {}
 
-    T *allocate(std::size_t count) {
+    GABION_OWN T *allocate(std::size_t count) {
         if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
             detail::fail<std::bad_array_new_length>();
         }
         return static_cast<T *>(detail::allocate(detail::global(), Kind, count * sizeof(T), alignment(count)));
     }
-    void deallocate(T *memory, std::size_t count) noexcept {
+    GABION_OWN void deallocate(T *memory, std::size_t count) noexcept {
         detail::deallocate(detail::global(), Kind, memory, count * sizeof(T), alignment(count));
     }
 
-    template <class U> bool operator==(const allocator<U, Kind> &) const noexcept { return true; }
-    template <class U> bool operator!=(const allocator<U, Kind> &) const noexcept { return false; }
+    template <class U> GABION_OWN bool operator==(const allocator<U, Kind> &) const noexcept { return true; }
+    template <class U> GABION_OWN bool operator!=(const allocator<U, Kind> &) const noexcept { return false; }
 
   private:
     // A multiple of T's size is a multiple of T's alignment, unless it is 0.
-    static constexpr std::size_t alignment(std::size_t count) noexcept {
+    GABION_OWN static constexpr std::size_t alignment(std::size_t count) noexcept {
         return detail::asked(count * alignof(T), alignof(T));
     }
 };
 
 namespace detail {
 
-inline void undo(void *memory) noexcept { static_cast<void>(gabion_slots_free(global(), memory)); }
+GABION_OWN inline void undo(void *memory) noexcept { static_cast<void>(gabion_slots_free(global(), memory)); }
 
 } // namespace detail
 
 // The forms of new, and of the deletes that go with them, that both classes below have. In each class anew, because
 // what a class declares hides all others, and because compilers want new and delete side by side.
 #define GABION_NEWS                                                                                                    \
-    static void *operator new(std::size_t size) {                                                                      \
+    GABION_OWN static void *operator new(std::size_t size) {                                                           \
         return detail::allocate(detail::global(), Kind, size, detail::natural);                                        \
     }                                                                                                                  \
-    static void *operator new(std::size_t size, std::align_val_t alignment) {                                          \
+    GABION_OWN static void *operator new(std::size_t size, std::align_val_t alignment) {                               \
         return detail::allocate(detail::global(), Kind, size, static_cast<std::size_t>(alignment));                    \
     }                                                                                                                  \
-    static void *operator new(std::size_t size, const std::nothrow_t &) noexcept {                                     \
+    GABION_OWN static void *operator new(std::size_t size, const std::nothrow_t &) noexcept {                          \
         return detail::try_allocate(detail::global(), Kind, size, detail::natural);                                    \
     }                                                                                                                  \
-    static void *operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept {         \
+    GABION_OWN static void *operator new(std::size_t size, std::align_val_t alignment,                                 \
+                                         const std::nothrow_t &) noexcept {                                            \
         return detail::try_allocate(detail::global(), Kind, size, static_cast<std::size_t>(alignment));                \
     }                                                                                                                  \
-    static void *operator new(std::size_t, void *place) noexcept { return place; }                                     \
-    static void *operator new[](std::size_t size) { return operator new(size); }                                       \
-    static void *operator new[](std::size_t size, std::align_val_t alignment) { return operator new(size, alignment); } \
-    static void *operator new[](std::size_t size, const std::nothrow_t &nothrow) noexcept {                            \
+    GABION_OWN static void *operator new(std::size_t, void *place) noexcept { return place; }                          \
+    GABION_OWN static void *operator new[](std::size_t size) { return operator new(size); }                            \
+    GABION_OWN static void *operator new[](std::size_t size, std::align_val_t alignment) {                             \
+        return operator new(size, alignment);                                                                          \
+    }                                                                                                                  \
+    GABION_OWN static void *operator new[](std::size_t size, const std::nothrow_t &nothrow) noexcept {                 \
         return operator new(size, nothrow);                                                                            \
     }                                                                                                                  \
-    static void *operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t &nothrow) noexcept { \
+    GABION_OWN static void *operator new[](std::size_t size, std::align_val_t alignment,                               \
+                                           const std::nothrow_t &nothrow) noexcept {                                   \
         return operator new(size, alignment, nothrow);                                                                 \
     }                                                                                                                  \
-    static void *operator new[](std::size_t, void *place) noexcept { return place; }                                   \
+    GABION_OWN static void *operator new[](std::size_t, void *place) noexcept { return place; }                        \
     /* When a constructor throws. */                                                                                   \
-    static void operator delete(void *memory, const std::nothrow_t &) noexcept { detail::undo(memory); }               \
-    static void operator delete(void *memory, std::align_val_t, const std::nothrow_t &) noexcept {                     \
+    GABION_OWN static void operator delete(void *memory, const std::nothrow_t &) noexcept { detail::undo(memory); }    \
+    GABION_OWN static void operator delete(void *memory, std::align_val_t, const std::nothrow_t &) noexcept {          \
         detail::undo(memory);                                                                                          \
     }                                                                                                                  \
-    static void operator delete(void *, void *) noexcept {}                                                            \
-    static void operator delete[](void *memory, const std::nothrow_t &) noexcept { detail::undo(memory); }             \
-    static void operator delete[](void *memory, std::align_val_t, const std::nothrow_t &) noexcept {                   \
+    GABION_OWN static void operator delete(void *, void *) noexcept {}                                                 \
+    GABION_OWN static void operator delete[](void *memory, const std::nothrow_t &) noexcept { detail::undo(memory); }  \
+    GABION_OWN static void operator delete[](void *memory, std::align_val_t, const std::nothrow_t &) noexcept {        \
         detail::undo(memory);                                                                                          \
     }                                                                                                                  \
-    static void operator delete[](void *, void *) noexcept {}                                                          \
+    GABION_OWN static void operator delete[](void *, void *) noexcept {}                                               \
     /* The length of an array is in its memory, not in its type. */                                                    \
-    static void operator delete[](void *memory) noexcept { detail::undo(memory); }                                     \
-    static void operator delete[](void *memory, std::align_val_t) noexcept { detail::undo(memory); }
+    GABION_OWN static void operator delete[](void *memory) noexcept { detail::undo(memory); }                          \
+    GABION_OWN static void operator delete[](void *memory, std::align_val_t) noexcept { detail::undo(memory); }
 
 // A base class whose heirs are allocated in the slots of the process by new, and freed by delete with the size that the
 // compiler knows. Heirs that are deleted through a base need a virtual destructor, as always in C++.
@@ -328,21 +379,24 @@ inline void undo(void *memory) noexcept { static_cast<void>(gabion_slots_free(gl
 // above that of every new are freed without the size in both: when a constructor throws, GCC calls the unsized form alone.)
 template <affinity Kind = affinity::objects> struct in_slots {
     GABION_NEWS
-    static void operator delete(void *memory, std::size_t size) noexcept {
+    GABION_OWN static void operator delete(void *memory, std::size_t size) noexcept {
         detail::deallocate(detail::global(), Kind, memory, size, detail::natural);
     }
-    static void operator delete(void *memory, std::align_val_t) noexcept { detail::undo(memory); }
+    GABION_OWN static void operator delete(void *memory, std::align_val_t) noexcept { detail::undo(memory); }
 };
 
 // The same for classes whose deletes do not know the size: it is found by the address.
 template <affinity Kind = affinity::objects> struct in_slots_unsized {
     GABION_NEWS
-    static void operator delete(void *memory) noexcept { detail::undo(memory); }
-    static void operator delete(void *memory, std::align_val_t) noexcept { detail::undo(memory); }
+    GABION_OWN static void operator delete(void *memory) noexcept { detail::undo(memory); }
+    GABION_OWN static void operator delete(void *memory, std::align_val_t) noexcept { detail::undo(memory); }
 };
 
 #undef GABION_NEWS
 
 } // namespace gabion
+
+#undef GABION_OWN
+#undef GABION_OWN_CLASS
 
 #endif

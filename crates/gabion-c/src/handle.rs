@@ -1,5 +1,7 @@
 //! Handles: what a caller holds of something that lives here.
 
+use std::ptr;
+
 use crate::status::{Failure, Status};
 
 /// Something that callers hold by its address. A mark in front says what it is, so that a null, deleted or mistaken
@@ -12,21 +14,32 @@ pub struct Handle<T> {
     value: T,
 }
 
+/// A kind of handles, whose mark is where its static stands. Of several copies of this library in one process, each in a library
+/// of somebody else's, each has statics of its own: so it refuses what another copy gave. Eight letters, for all to differ.
+#[derive(Debug)]
+pub struct Kind(pub [u8; 8]);
+
 /// What can be held.
 pub trait Held: Sized {
-    /// The mark of its handles: eight letters.
-    const MARK: u64;
+    /// The kind of its handles.
+    const KIND: &'static Kind;
     /// What to call it.
     const NAME: &str;
 }
 
-/// The mark of a handle that was deleted.
+/// The mark of a handle that was deleted: nothing stands there.
 const DELETED: u64 = u64::from_le_bytes(*b"gone for");
 
 impl<T: Held> Handle<T> {
     /// A handle, to be kept in one place from now on.
     pub fn new(value: T) -> Self {
-        Self { mark: T::MARK, value }
+        Self { mark: Self::mark(), value }
+    }
+
+    /// What stands in front of handles of this kind, made by this copy of the library.
+    #[inline(always)]
+    fn mark() -> u64 {
+        ptr::from_ref(T::KIND).addr() as u64
     }
 
     /// Moves a value behind a handle and gives its address away.
@@ -60,7 +73,7 @@ impl<T: Held> Handle<T> {
         let mark = unsafe { handle.cast::<u64>().read_unaligned() };
         // One branch for both: this is on the way of every call.
         let misplaced = (handle.addr() % align_of::<Self>()) as u64;
-        if (mark ^ T::MARK) | misplaced != 0 {
+        if (mark ^ Self::mark()) | misplaced != 0 {
             return None;
         }
         // SAFETY: the mark says that it is a live handle, which nobody deletes meanwhile (caller's duty).
@@ -95,7 +108,9 @@ fn refused<T: Held>(address: usize) -> Failure {
         0 => Failure::new(Status::BAD_HANDLE, format_args!("the {name} is NULL: pass what gabion_{name}_new gave")),
         _ => Failure::new(
             Status::BAD_HANDLE,
-            format_args!("{address:#x} is no {name}: it was deleted, or is something else"),
+            format_args!(
+                "{address:#x} is no {name}: it was deleted, is something else, or of another copy of the library"
+            ),
         ),
     }
 }
@@ -106,13 +121,15 @@ mod tests {
 
     #[derive(Debug)]
     struct Number(u8);
+    static NUMBERS: Kind = Kind(*b"a number");
     impl Held for Number {
-        const MARK: u64 = 1;
+        const KIND: &'static Kind = &NUMBERS;
         const NAME: &str = "number";
     }
     struct Other;
+    static OTHERS: Kind = Kind(*b"a number");
     impl Held for Other {
-        const MARK: u64 = 2;
+        const KIND: &'static Kind = &OTHERS;
         const NAME: &str = "other";
     }
 

@@ -4,12 +4,14 @@ use std::ffi::c_void;
 
 use gabion_pile::{Pile, PileOptions, Pointer, with_read_buf};
 
-use crate::handle::{Handle, Held};
+use crate::handle::{Handle, Held, Kind};
 use crate::status::{Failure, Status, call, value};
 use crate::text;
 
+static KIND: Kind = Kind(*b"gab pile");
+
 impl Held for Pile {
-    const MARK: u64 = u64::from_le_bytes(*b"gab pile");
+    const KIND: &'static Kind = &KIND;
     const NAME: &str = "pile";
 }
 

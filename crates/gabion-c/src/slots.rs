@@ -8,12 +8,14 @@ use std::sync::OnceLock;
 use gabion_blocks::{BLOCK_BYTES, Pool};
 use gabion_slots::{Affinity, AffinitySettings, AffinityStats, Slots};
 
-use crate::handle::{Handle, Held};
+use crate::handle::{Handle, Held, Kind};
 use crate::status::{Failure, Status, call, value};
 use crate::text;
 
+static KIND: Kind = Kind(*b"gabslots");
+
 impl Held for Slots {
-    const MARK: u64 = u64::from_le_bytes(*b"gabslots");
+    const KIND: &'static Kind = &KIND;
     const NAME: &str = "slots";
 }
 

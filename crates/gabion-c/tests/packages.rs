@@ -91,19 +91,48 @@ endforeach()
     }
 }
 
-#[test]
-fn an_installation_may_be_staged_and_have_another_folder() {
-    let stage = folder("stage");
-    let script = toolchain::crate_folder().join("../../scripts/install-c");
+/// Installs once more below `prefix`.
+fn install_in(prefix: &Path, built: &Path, variables: &[(&str, &Path)]) {
     let libraries = installation().join("lib");
     // The libraries under the names that cargo gives them.
-    let built = folder("built");
     for (from, to) in [("libgabion.a", "libgabion_c.a"), ("libgabion.so", "libgabion_c.so")] {
         std::fs::copy(libraries.join(from), built.join(to)).unwrap();
     }
-    let mut command = Command::new(script);
-    command.env("DESTDIR", &stage).env("LIBDIR", "lib/there").arg("/opt/gabion").arg(built);
-    run(&mut command);
+    let mut command = Command::new(toolchain::crate_folder().join("../../scripts/install-c"));
+    run(command.envs(variables.iter().copied()).arg(prefix).arg(built));
+}
+
+/// As where `/lib` is a link to `/usr/lib`.
+#[test]
+#[cfg(unix)]
+fn an_installation_is_found_by_way_of_a_link() {
+    if !has("cmake") {
+        return;
+    }
+    let (root, project) = (folder("merged"), project("merged-project"));
+    install_in(&root.join("usr"), &folder("merged-built"), &[]);
+    std::os::unix::fs::symlink("usr/lib", root.join("lib")).unwrap();
+    let lists = "cmake_minimum_required(VERSION 3.13)
+project(stranger C)
+find_package(gabion 0.1 REQUIRED)
+message(STATUS \"found by ${gabion_DIR}\")
+add_executable(program program.c)
+target_link_libraries(program gabion::gabion)
+";
+    std::fs::write(project.join("CMakeLists.txt"), lists).unwrap();
+    let mut cmake = Command::new("cmake");
+    cmake.arg("-S").arg(&project).arg("-B").arg(project.join("build"));
+    let said = run(cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", root.display())));
+    assert!(said.contains(&format!("found by {}", root.join("lib/cmake/gabion").display())), "{said}");
+    run(Command::new("cmake").arg("--build").arg(project.join("build")));
+    prints_the_version(&project.join("build/program"));
+}
+
+#[test]
+fn an_installation_may_be_staged_and_have_another_folder() {
+    let stage = folder("stage");
+    let variables = [("DESTDIR", stage.as_path()), ("LIBDIR", Path::new("lib/there"))];
+    install_in(Path::new("/opt/gabion"), &folder("built"), &variables);
     let prefix = stage.join("opt/gabion");
     assert!(prefix.join("include/gabion.hpp").exists() && prefix.join("lib/there/libgabion.so").exists());
     if has("pkg-config") {

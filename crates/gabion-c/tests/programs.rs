@@ -5,7 +5,7 @@ mod toolchain;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use toolchain::{Language, Linked, compile, compile_alone, crate_folder, has, run};
+use toolchain::{Language, Linked, compile, compile_alone, compile_library, compile_parts, crate_folder, has, run};
 
 fn source(name: &str) -> PathBuf {
     crate_folder().join("tests").join(name)
@@ -90,6 +90,31 @@ fn a_library_that_is_closed_stays() {
     let program = compile_alone(&source("closing.c"));
     let library = toolchain::installation().join("lib").join(format!("libgabion.{}", std::env::consts::DLL_EXTENSION));
     assert_eq!(run(Command::new(program).arg(library)), "all well\n");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn libraries_with_a_copy_each() {
+    if Language::Cpp.is_there() {
+        let program = compile_alone(&source("copies.c"));
+        for flags in [&["-O0"][..], &["-O2", "-std=c++20"]] {
+            let one = compile_library(&source("copy.cpp"), flags);
+            let two = one.with_file_name("other.so");
+            std::fs::copy(&one, &two).unwrap();
+            assert_eq!(run(Command::new(&program).arg(one).arg(two)), "all well\n");
+        }
+    }
+}
+
+#[test]
+fn parts_with_and_without_exceptions_in_one_program() {
+    if Language::Cpp.is_there() {
+        let source = source("parts.cpp");
+        let (with, without): (&[&str], &[&str]) = (&["-O0"], &["-O0", "-fno-exceptions", "-fno-rtti"]);
+        for (name, flags) in [("parts-without-first", [without, with]), ("parts-with-first", [with, without])] {
+            runs_well(&compile_parts(name, &flags.map(|flags| (source.as_path(), flags))));
+        }
+    }
 }
 
 #[test]

@@ -218,6 +218,60 @@ void check_slots() {
     own.trim();
 }
 
+// Slots that end give their memory back; how many blocks all of them hold.
+std::uint64_t held() {
+    gabion_pool_figures figures{};
+    CHECK(gabion_pool_stats(&figures) == GABION_OK);
+    return figures.held;
+}
+
+void check_moves() {
+    auto &process = gabion::slots::global();
+    CHECK(process.is_global() && process.deallocate(process.allocate(affinity::data, 8)) == GABION_OK);
+    const std::uint64_t before = held();
+    {
+        // What is moved to takes over, and what it had ends at once.
+        gabion::slots one, two;
+        one.allocate(affinity::nodes, 24);
+        two.allocate(affinity::nodes, 24);
+        gabion_slots *const first = one.handle();
+        two = std::move(one);
+        CHECK(two.handle() == first && one.handle() == nullptr && !one.is_global());
+        CHECK(two.stats().live_objects == 1 && held() == before + (4u << 20));
+        gabion::slots &same = two;
+        two = std::move(same);
+        CHECK(two.handle() == first);
+
+        // The slots of the process get another name, and keep their own.
+        two = std::move(process);
+        CHECK(two.is_global() && two.handle() == gabion_slots_global() && held() == before);
+        CHECK(process.is_global() && process.handle() == gabion_slots_global());
+        CHECK(process.deallocate(two.allocate(affinity::data, 8)) == GABION_OK);
+        gabion::slots three{std::move(two)};
+        CHECK(three.is_global() && !two.is_global() && two.handle() == nullptr);
+        three = gabion::slots();
+        CHECK(!three.is_global() && three.handle() != nullptr && three.handle() != gabion_slots_global());
+
+        // They stay what they are, and what is moved there ends.
+        three.allocate(affinity::nodes, 24);
+        process = std::move(three);
+        CHECK(process.is_global() && process.handle() == gabion_slots_global());
+        CHECK(three.handle() == nullptr && held() == before);
+        CHECK(three.try_allocate(affinity::nodes, 24) == nullptr);
+    }
+    CHECK(process.deallocate(process.allocate(affinity::data, 8)) == GABION_OK && held() == before);
+
+    // A resource of nobody's slots is not one of the process's.
+    gabion::slots gone, taken{std::move(gone)};
+    gabion::memory_resource none{gone, affinity::data}, data{affinity::data};
+    const std::uint64_t live_before = live(affinity::data);
+    CHECK(throws<std::bad_alloc>([&] { none.deallocate(none.allocate(24), 24); }));
+    CHECK(live(affinity::data) == live_before && none != data);
+#ifdef __cpp_rtti
+    CHECK((data == gabion::memory_resource{process, affinity::data}));
+#endif
+}
+
 // Destroyed after main has returned, and after everything that was made later.
 struct last {
     ~last() {
@@ -238,6 +292,7 @@ int main() {
     check_allocator();
     check_resource();
     check_slots();
+    check_moves();
     late_root = tree(2);
     late.resize(1000, 'x');
     std::puts("all well");

@@ -109,7 +109,7 @@ pub fn compile(language: Language, linked: Linked, source: &Path, flags: &[&str]
     let mut command = compiler(language);
     command.args(flags).arg(source).arg("-o").arg(&program);
     match linked {
-        Linked::Static => command.arg(libraries.join("libgabion.a")).args(["-pthread", "-ldl", "-lm"]),
+        Linked::Static => command.args(static_library()),
         Linked::Shared => {
             let search = format!("-Wl,-rpath,{}", libraries.display());
             command.arg("-L").arg(&libraries).args(["-lgabion", "-pthread", &search])
@@ -117,6 +117,36 @@ pub fn compile(language: Language, linked: Linked, source: &Path, flags: &[&str]
     };
     run(&mut command);
     program
+}
+
+/// What a link with the static library ends with.
+fn static_library() -> impl IntoIterator<Item = PathBuf> {
+    [installation().join("lib/libgabion.a"), "-pthread".into(), "-ldl".into(), "-lm".into()]
+}
+
+/// Compiles a program in C++ of parts, each of one source with flags of its own, which the linker sees in this order. Returns its
+/// path.
+pub fn compile_parts(name: &str, parts: &[(&Path, &[&str])]) -> PathBuf {
+    let folder = folder(name);
+    let mut link = compiler(Language::Cpp);
+    for (index, (source, flags)) in parts.iter().enumerate() {
+        let object = folder.join(format!("part{index}.o"));
+        run(compiler(Language::Cpp).args(*flags).arg("-c").arg(source).arg("-o").arg(&object));
+        link.arg(object);
+    }
+    let program = folder.join(name);
+    run(link.arg("-o").arg(&program).args(static_library()));
+    program
+}
+
+/// Compiles a shared library in C++ that contains the static one. Returns its path.
+pub fn compile_library(source: &Path, flags: &[&str]) -> PathBuf {
+    let name = source.file_stem().unwrap().to_str().unwrap();
+    let library = folder(&format!("{name}-library{}", flags.concat())).join(format!("{name}.so"));
+    let mut command = compiler(Language::Cpp);
+    command.args(["-shared", "-fPIC", "-Wl,-z,nodelete"]).args(flags).arg(source).arg("-o").arg(&library);
+    run(command.args(static_library()));
+    library
 }
 
 /// Compiles a program in C that finds the library by itself, or does without. Returns its path.
