@@ -55,7 +55,7 @@
 //! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2`; `Slots` are one themselves |
 //! | [`SlotBox`] | one value in a slot, owned |
 //! | [`Global`] | slots under a whole program, chosen at run time |
-//! | [`blocks`], [`cache`] | the whole rooms: the 4 MiB blocks that everything is built from; clocks, flights and more of caches |
+//! | [`blocks`], [`pile`], [`slots`], [`cache`] | the whole rooms: the 4 MiB blocks that everything is built from; piles for owners with an index of their own; clocks, flights and more of caches |
 
 #![forbid(unsafe_code)]
 
@@ -71,9 +71,12 @@ pub use gabion_cache::{
     Cache, CacheOptions, CacheStats, Deadlock, Departure, Lease, Listener, Policy, PutOptions, PutResult, Reason, Span,
     Table, TableOptions,
 };
+pub use gabion_pile as pile;
 pub use gabion_pile::{
-    Cursor, Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, View,
+    Cursor, Long, Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, Reading,
+    RunIdentity, View, with_read_buf,
 };
+pub use gabion_slots as slots;
 pub use gabion_slots::{
     Affinity, AffinitySettings, AffinityStats, Backing, FreeError, Global, Invalid, MOST_AFFINITIES, Report, SlotBox,
     Slots, SlotsError, SlotsStats, Within, WithinGlobal,
