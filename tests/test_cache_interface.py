@@ -92,6 +92,22 @@ class OwnUuid(UUID):
     pass
 
 
+class Tenants(UUID):
+    """A UUID that is another one for another tenant."""
+
+    __slots__ = ("tenant",)
+
+    def __init__(self, text, tenant):
+        super().__init__(text)
+        object.__setattr__(self, "tenant", tenant)
+
+    def __eq__(self, other):
+        return isinstance(other, Tenants) and (self.int, self.tenant) == (other.int, other.tenant)
+
+    def __hash__(self):
+        return hash((self.int, self.tenant))
+
+
 KEYS = [
     "", "text", "ünïcode \U0001f40d", "\ud800 lone", b"", b"text", 0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1,
     2**127 - 1, 2**127, -(2**127), -(2**127) - 1, 2**128 - 1, 2**128, -(2**128), 255 << 64, -(255 << 64), -(1 << 64),
@@ -120,6 +136,19 @@ def test_equal_keys_are_one_key(cache):
     cache[one] = "uuid"
     assert cache[UUID(str(one))] == "uuid"
     assert cache[OwnUuid(str(one))] == "uuid"
+
+
+def test_a_uuid_that_compares_in_a_way_of_its_own_is_no_key(cache):
+    """Its methods were looked up by the same code as those of UUID, and it was taken for the plain one."""
+    one = uuid4()
+    cache[one] = "uuid"
+    cache[(one, 1)] = "tuple"
+    mine = Tenants(str(one), "mine")
+    for key in (mine, (mine, 1), ((mine,), 1)):
+        for call in (cache.get, cache.__contains__, cache.discard):
+            with pytest.raises(TypeError, match="Tenants, which compares in a way of its own"):
+                call(key)
+    assert (cache[one], cache[(one, 1)]) == ("uuid", "tuple")
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,9 @@ def test_what_compares_in_a_way_of_its_own_is_no_key():
         return str(value)
 
     own_uuid = type("OwnUUID", (UUID,), {"__eq__": Version.__eq__})
-    for value in (Money(1.5, "EUR"), Version((1, 2)), (Money(2, "EUR"),), own_uuid(int=7)):
+    hashed = type("HashedUUID", (UUID,), {"__eq__": Version.__eq__, "__hash__": Version.__hash__})
+    uuids = own_uuid(int=7), hashed(int=7), (hashed(int=7),)
+    for value in (Money(1.5, "EUR"), Version((1, 2)), (Money(2, "EUR"),), *uuids):
         with pytest.raises(TypeError, match="key="):
             shown(value)
     assert shown(Plain(1.5)) == shown(1.5) == "1.5"

@@ -183,7 +183,7 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
     // With its module, where that says more: NumPy's bool is no bool.
     let class = key.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let bases = [py.get_type::<PyString>(), py.get_type::<PyInt>(), py.get_type::<PyBytes>(), py.get_type::<PyTuple>()];
-    let own = bases.iter().any(|base| key.is_instance(base).unwrap_or(false));
+    let own = bases.iter().chain([uuid_class(py)?]).any(|base| key.is_instance(base).unwrap_or(false));
     let own = if own { ", which compares in a way of its own" } else { "" };
     let found = if depth > 0 { "a tuple with an item of type " } else { "" };
     let text = format!(
@@ -247,11 +247,13 @@ fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
         if ffi::PyType_IsSubtype(own, of_base) == 0 {
             return false;
         }
-        // By their addresses: the same code does the same.
+        // By their addresses: the same code does the same. Not where the base was written in Python, as UUID was: there the code is
+        // that which looks the methods up, whatever they are.
+        let is_native = ffi::PyType_GetFlags(of_base) & ffi::Py_TPFLAGS_HEAPTYPE == 0;
         let does = |class: *mut ffi::PyTypeObject| {
             ((*class).tp_hash.map(|hash| hash as usize), (*class).tp_richcompare.map(|compare| compare as usize))
         };
-        if does(own) == does(of_base) {
+        if is_native && does(own) == does(of_base) {
             return true;
         }
     }
