@@ -12,7 +12,7 @@ use gabion_pile::{Place, SLOT_PAYLOAD, SparsePage};
 
 use crate::budget::Ledger;
 use crate::core::Core;
-use crate::entry::key_at;
+use crate::entry::{Entry, key_at};
 use crate::key::Image;
 use crate::locked::Locked;
 use crate::request::{Lack, Request};
@@ -29,6 +29,10 @@ pub(crate) struct Effort {
     pub pages: u64,
     /// What stood in the sparsest page was worth more than the page: the rest of long values lies elsewhere.
     pub heavy: bool,
+    /// A place each of pages that were passed over: something has to stay there, or others have to go first.
+    pub passed: Vec<Place>,
+    /// The priority whose turn it was then.
+    pub turn: Option<i8>,
     /// Pages that long values were moved out of since entries were evicted.
     pub cleared: u32,
 }
@@ -39,6 +43,8 @@ const BATCH: usize = 16;
 const MOST_CLEARED: u32 = 2;
 /// How many pages' worth of entries go for a long value before others are moved for it.
 const MANY_PAGES: u64 = 16;
+/// How many pages are passed over for one put.
+const MOST_PASSED: usize = 16;
 /// A page of which no more than so many hundredths are taken is emptied before entries of other kinds are evicted.
 const MOST_MOVED: u32 = 75;
 
@@ -109,20 +115,35 @@ impl Core {
         // A page's worth of evictions for each page, and as much as the put itself takes.
         let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.fresh();
         // Where the order is exact, nobody goes because of where he lies.
-        if enough
-            && !effort.heavy
-            && !self.parts().0.policy.is_exact()
-            && let Some(sparse) = self.pile().sparse_page(false)
-        {
-            if self.empty_page(&sparse, Some(request)) {
-                effort.pages += 1;
-                return true;
-            }
-            effort.heavy = true;
+        if enough && !self.parts().0.policy.is_exact() && self.evict_page(request, effort) {
+            return true;
         }
         let before = effort.evicted;
         self.evict_some(shard, request, effort);
         effort.evicted > before || self.shrink_index() > 0
+    }
+
+    /// Empties the sparsest page that only those are evicted from whose turn it is by their priority. False when there is none,
+    /// or its entries are worth more than a page.
+    fn evict_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
+        let turn = self.ledger().priorities.lowest(request.priority);
+        if effort.turn != turn {
+            (effort.turn, effort.passed) = (turn, Vec::new());
+        }
+        while !effort.heavy && effort.passed.len() < MOST_PASSED {
+            let Some(sparse) = self.pile().sparse_page(false, &effort.passed) else { return false };
+            let places = self.pile().places_in(&sparse);
+            // It serves another class by now.
+            let Some(&first) = places.first() else { return false };
+            let mut gone = 0;
+            if self.empty_page(&sparse, &places, Some((request, &mut gone))) {
+                effort.pages += 1;
+                return true;
+            }
+            effort.heavy = gone > 0;
+            effort.passed.push(first);
+        }
+        false
     }
 
     /// Has the pile move long values out of a page, for a put that takes but slots and a unit of the index. Room for a long value is
@@ -160,8 +181,8 @@ impl Core {
 
     /// Empties a page that is sparse enough, if other pages have room for what is in it.
     fn move_sparse(&self, effort: &mut Effort) -> bool {
-        let sparse = self.pile().sparse_page(true).filter(|sparse| sparse.percent() <= MOST_MOVED);
-        let moved = sparse.is_some_and(|sparse| self.empty_page(&sparse, None));
+        let sparse = self.pile().sparse_page(true, &[]).filter(|sparse| sparse.percent() <= MOST_MOVED);
+        let moved = sparse.is_some_and(|sparse| self.empty_page(&sparse, &self.pile().places_in(&sparse), None));
         effort.pages += u64::from(moved);
         moved
     }
@@ -191,19 +212,33 @@ impl Core {
         }
     }
 
-    /// Moves the entries of a page to other pages; where there is no room for one, it is evicted if a put is given that may
-    /// do so, up to what the put and the page weigh: all values that are not short may have their heads in one page. False when
-    /// something stays.
-    fn empty_page(&self, page: &SparsePage, request: Option<&Request<'_>>) -> bool {
-        let places = self.pile().places_in(page);
-        let (mut gone, most) = (0, request.map_or(u64::MAX, |of| of.fresh() + PAGE_BYTES as u64));
-        let mut empties = |place| gone <= most && self.move_entry(page, place, request, &mut gone);
-        !places.is_empty() && places.into_iter().all(&mut empties)
+    /// Moves the entries of a page, which lie at `places`, to other pages; where there is no room for one, it is evicted if a put
+    /// is given and it is its turn by its priority, up to what the put and the page weigh: all values that are not short may have
+    /// their heads in one page. Counts what has gone. False when something stays.
+    fn empty_page(&self, page: &SparsePage, places: &[Place], mut evicts: Option<(&Request<'_>, &mut u64)>) -> bool {
+        let goes_first = evicts.as_ref().map(|(of, _)| {
+            let mut locked = self.lock_only(self.shard(of.hash));
+            locked.spare(of);
+            (self.ledger().priorities.lowest(of.priority), locked.spared)
+        });
+        // Read without a lock, and a guess. Those who may not go come first: where one of them has to stay, nobody goes in vain.
+        let may_go = |&&place: &&Place| {
+            let priority = Some(self.priority_at(place));
+            goes_first.is_some_and(|(lowest, own)| priority == lowest && own != Some(place.to_bits()))
+        };
+        let (last, first): (Vec<&Place>, Vec<&Place>) = places.iter().partition(may_go);
+        let mut moves = |&place: &Place| self.move_entry(page, place, &mut evicts);
+        !places.is_empty() && first.into_iter().chain(last).all(&mut moves)
     }
 
-    /// Moves the entry at a place out of a page, or evicts it and counts what has `gone`; false when something else lies there,
-    /// or it has to stay.
-    fn move_entry(&self, page: &SparsePage, place: Place, request: Option<&Request<'_>>, gone: &mut u64) -> bool {
+    /// The priority of the entry at a place of the pile, if there is one.
+    fn priority_at(&self, place: Place) -> i8 {
+        Entry::at(self.pile(), place.to_bits()).about().priority
+    }
+
+    /// Moves the entry at a place out of a page, or evicts it and counts what has gone; false when something else lies there, or
+    /// it has to stay.
+    fn move_entry(&self, page: &SparsePage, place: Place, evicts: &mut Option<(&Request<'_>, &mut u64)>) -> bool {
         // Whose it is, is told by its key, which says the shard. What was read without a lock is a guess.
         let Some(glance) = self.pile().glance(place) else { return false };
         let Some((table, key)) = key_at(self.pile(), &glance) else { return false };
@@ -213,21 +248,22 @@ impl Core {
         let image = Image::new(table, &key);
         let hash = self.hash(&image);
         let mut locked = self.lock_only(self.shard(hash));
-        let found = locked.shard.find(&mut locked.state, locked.ground, &image, hash);
-        if found != Some(place.to_bits()) {
+        let id = place.to_bits();
+        if locked.shard.find(&mut locked.state, locked.ground, &image, hash) != Some(id) {
             return false;
         }
-        let moved = locked.move_out(place.to_bits(), |to| !page.has(to)) || {
-            let priority = locked.entry(place.to_bits()).about().priority;
-            let is_own = |of: &Request<'_>| (of.record.id, of.image.key) == (table, &*key);
-            let may_go = request.is_some_and(|of| priority <= of.priority && !(of.spare && is_own(of)));
-            if may_go {
-                *gone += locked.entry(place.to_bits()).stored();
-                locked.remove_entry(place.to_bits(), Some(Reason::Evicted));
+        let mut goes = locked.move_out(id, |to| !page.has(to));
+        if !goes && let Some((of, gone)) = evicts {
+            let is_own = (of.record.id, of.image.key) == (table, &*key);
+            // Of the priorities that there are now: the last of a lower one may just have gone.
+            let next = self.ledger().priorities.lowest(of.priority) == Some(locked.entry(id).about().priority);
+            goes = next && !is_own && **gone <= of.fresh() + PAGE_BYTES as u64;
+            if goes {
+                **gone += locked.entry(id).stored();
+                locked.remove_entry(id, Some(Reason::Evicted));
             }
-            may_go
-        };
+        }
         self.unlock(locked);
-        moved
+        goes
     }
 }

@@ -214,10 +214,10 @@ impl Heap {
         self.slots.block_pages(ordinal)
     }
 
-    /// A page of slots of which few are taken, if there is one beside those that are being filled; `movable`: and for
-    /// what is in it there is room in other pages. Constant time.
-    pub fn sparse_page(&self, movable: bool) -> Option<SparsePage> {
-        self.slots.sparse_page(movable)
+    /// A page of slots of which few are taken, if there is one beside those that are being filled and do not `suit`;
+    /// `movable`: and for what is in it there is room in other pages. Constant time.
+    pub fn sparse_page(&self, movable: bool, suit: impl Fn(&SparsePage) -> bool) -> Option<SparsePage> {
+        self.slots.sparse_page(movable, suit)
     }
 
     /// The numbers of all blocks that hold slots.

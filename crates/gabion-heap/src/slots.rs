@@ -348,8 +348,9 @@ impl Slots {
     }
 
     /// A page with few slots taken, among the first of each list, from the emptiest quarter on. Pages of class 0 are left
-    /// out, and those that are being filled. `movable`: only where other pages have room for what is in it.
-    pub fn sparse_page(&self, movable: bool) -> Option<SparsePage> {
+    /// out, those that are being filled, and those that do not `suit`. `movable`: only where other pages have room for what
+    /// is in it.
+    pub fn sparse_page(&self, movable: bool, suit: impl Fn(&SparsePage) -> bool) -> Option<SparsePage> {
         const LOOKED_AT: usize = 4;
         const ASKED: usize = 64;
         let room = |class: usize| {
@@ -365,7 +366,7 @@ impl Slots {
             SparsePage { number, page, class, taken: slots - whole as u16, slots }
         };
         // What is in the page must find room beside the page's own.
-        let fits = |page: &SparsePage| !movable || room(page.class) >= usize::from(page.slots);
+        let fits = |page: &SparsePage| suit(page) && (!movable || room(page.class) >= usize::from(page.slots));
         (0..QUARTERS).find_map(|quarter| {
             let listed = |class: usize| {
                 let first = self.shelves[class].quarters[quarter];

@@ -248,11 +248,14 @@ impl IndexedPile {
     }
 
     /// A page with few objects, for an owner that wants it emptied; `movable`: one whose objects have room in other pages.
-    /// Constant time; locks one shard after the other.
-    pub fn sparse_page(&self, movable: bool) -> Option<SparsePage> {
+    /// None that has one of the places `but`. Constant time; locks one shard after the other.
+    pub fn sparse_page(&self, movable: bool, but: &[Place]) -> Option<SparsePage> {
         let shards = self.shards().iter().enumerate();
-        let pages = shards
-            .filter_map(|(shard, locked)| Some(SparsePage { shard, page: locked.lock().heap.sparse_page(movable)? }));
+        let pages = shards.filter_map(|(shard, locked)| {
+            let suits =
+                |&page: &gabion_heap::SparsePage| !but.iter().any(|&place| SparsePage { shard, page }.has(place));
+            Some(SparsePage { shard, page: locked.lock().heap.sparse_page(movable, suits)? })
+        });
         pages.min_by_key(SparsePage::percent)
     }
 

@@ -1,9 +1,9 @@
-//! What a put costs the others in a cache of values over 1 KiB.
+//! What a put costs the others where pages are short, most of all in a cache of values over 1 KiB.
 
 use std::time::Duration;
 
 use super::{cache, priority, ttl};
-use crate::{Cache, Policy, PutResult, ReadBuf};
+use crate::{Cache, CacheOptions, Policy, PutResult, ReadBuf};
 
 /// Numbers below a bound, one after another.
 fn chance(mut state: u64) -> impl FnMut(u64) -> u64 {
@@ -73,6 +73,46 @@ fn small_puts_among_long_values_cost_few_of_them() {
         }
         clock.advance(Duration::from_secs(61));
         cache.expire();
+        cache.validate().unwrap();
+    }
+}
+
+/// Whoever lay in the sparsest page went, whatever his priority, while thousands of a lower one were there.
+#[test]
+fn where_pages_are_short_the_lowest_priority_goes_first() {
+    for (seed, count) in (1..=12).zip((204_u32..).step_by(6)) {
+        let options = CacheOptions { max_bytes: 8 << 20, shards: Some(1), ..CacheOptions::default() };
+        let cache = Cache::with_options(&options).unwrap();
+        let mut below = chance(seed * 0x9E37_79B9);
+        // Of a size that nobody else has, so that there is nowhere to move to.
+        for key in 0..count {
+            cache.put(&key.to_le_bytes(), &[5; 900], &priority(5));
+        }
+        let kept: Vec<_> = (0..count).step_by(count as usize / 4).take(4).collect();
+        for key in (0..count).filter(|key| !kept.contains(key)) {
+            cache.remove(&key.to_le_bytes());
+        }
+        let mut key = count;
+        while cache.stats().evicted < 2000 {
+            key += 1;
+            let size = 30 + below(750) as usize;
+            assert_eq!(cache.put(&key.to_le_bytes(), &vec![0; size], &priority(0)), PutResult::Inserted);
+        }
+        let alive = || kept.iter().filter(|key| cache.contains(&key.to_le_bytes())).count();
+        assert_eq!(alive(), 4);
+        let before = cache.stats();
+        let size = 1500 + below(58_500) as usize;
+        assert_eq!(cache.put(b"long", &vec![2; size], &priority(5)), PutResult::Inserted);
+        let evicted = cache.stats().evicted - before.evicted;
+        assert_eq!(alive(), 4, "seed {seed}: for {size} bytes, of {} below", cache.len());
+        assert!(evicted < 2000, "seed {seed}: for {size} bytes {evicted} of {} went", before.entries);
+        cache.validate().unwrap();
+        // When nobody else is left, they go.
+        for size in (30..780).step_by(25).cycle().take(40_000) {
+            key += 1;
+            cache.put(&key.to_le_bytes(), &vec![6; size], &priority(6));
+        }
+        assert_eq!(alive(), 0, "seed {seed}");
         cache.validate().unwrap();
     }
 }
