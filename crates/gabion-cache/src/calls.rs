@@ -120,7 +120,7 @@ impl Core {
     }
 
     #[inline(always)]
-    fn request<'a>(
+    pub fn request<'a>(
         &'a self,
         record: &'a Record,
         image: &'a Image<'a>,
@@ -132,8 +132,8 @@ impl Core {
         let (due, times) = self.times(record, options);
         let layout = Layout::new(image, value.len(), due.is_some(), times);
         let (clock, priority) = (self.clock(), options.priority);
-        let (spare, kept, met) = (false, None, cell::Cell::default());
-        Request { record, image, hash, value, layout, due, times, priority, when, spare, kept, clock, met }
+        let (kept, met, taken) = (None, cell::Cell::default(), cell::Cell::default());
+        Request { record, image, hash, value, layout, due, times, priority, when, kept, clock, met, taken }
     }
 
     #[inline]
@@ -153,12 +153,19 @@ impl Core {
 
     /// Goes on with a put that did not come to its end at the first try.
     #[cold]
-    fn store_with_effort<'a>(
+    fn store_with_effort(&self, request: &Request<'_>, locked: Locked<'_>, step: Step) -> Option<PutResult> {
+        let told = self.store_anyhow(request, locked, step);
+        request.count(told.map(|(_, figure)| figure));
+        told.map(|(result, _)| result)
+    }
+
+    /// Makes room for a put and tries again, until it is stored or refused. `None`: it is not to be done.
+    fn store_anyhow<'a>(
         &'a self,
         request: &Request<'_>,
         mut locked: Locked<'a>,
         mut step: Step,
-    ) -> Option<PutResult> {
+    ) -> Option<(PutResult, Figure)> {
         let shard = self.shard(request.hash);
         let mut effort = Effort::default();
         loop {
@@ -171,20 +178,18 @@ impl Core {
                 // Its old value is not what the caller wants to be found. It also leaves room for another try.
                 let removed = self.remove_locked(&mut locked, request.image, request.hash);
                 request.met.set(false);
-                let tried_with_it = removed.is_some();
                 self.unlock(locked);
-                if removed == Some(true) {
+                if removed == Some(true) && request.taken.replace(true) {
+                    // That of another, who has put it since.
                     request.record.counters.count(Figure::Removed);
                 }
-                if !tried_with_it || request.record.is_dropped() {
-                    request.record.counters.count(Figure::Rejected);
-                    return Some(PutResult::Rejected);
+                if removed.is_none() || request.record.is_dropped() {
+                    return Some((PutResult::Rejected, Figure::Rejected));
                 }
                 effort = Effort::default();
-            } else if let Some((result, figure)) = step.told() {
-                request.record.counters.count(figure);
+            } else if let Some(told) = step.told() {
                 self.unlock(locked);
-                return Some(result);
+                return Some(told);
             } else {
                 self.unlock(locked);
                 let Step::Lacks(lack) = step else { return None };
@@ -368,7 +373,7 @@ impl Core {
             Some((_, weight)) => Layout::headed(inline, weight, times),
             None => Layout::new(image, value.len(), true, times),
         };
-        Request { times, layout, kept, spare: true, ..request }
+        Request { layout, times, kept, ..request }
     }
 
     /// Restarts an entry's time where its payload has a place for it; false where it has none.

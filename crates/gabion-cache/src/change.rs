@@ -19,6 +19,7 @@ impl<'a> Locked<'a> {
     pub fn put(&mut self, request: &Request<'_>, sure: bool) -> Step {
         self.wanted = request.layout.rest.is_none().then_some(request.layout.stored);
         let step = match self.put_with(request, sure).unwrap_or_else(Step::Lacks) {
+            Step::Inserted if request.taken.take() => Step::Replaced,
             Step::Inserted if request.met.get() => Step::Renewed,
             step => step,
         };
@@ -39,7 +40,7 @@ impl<'a> Locked<'a> {
         // Memory answers while the key is looked for.
         let ahead = self.shard.sketches.ahead(request.hash.kept());
         let (found, segment) = self.find_live(request);
-        self.spared = found.filter(|_| request.spare);
+        self.spared = found;
         if let Some(id) = found {
             if request.when == When::Absent {
                 return Ok(Step::Unwanted);
@@ -49,8 +50,8 @@ impl<'a> Locked<'a> {
             if self.overwrite(request, id) {
                 return Ok(Step::Replaced);
             }
-            // Used now, so that it is the last to make room for its own new value.
             self.touch(id);
+            self.promote(request, id);
         } else if request.when == When::Touched {
             return Ok(Step::Unwanted);
         } else {
@@ -70,14 +71,14 @@ impl<'a> Locked<'a> {
         let (Some(id), Err(_)) = (hollow, &step) else { return step };
         self.spared = None;
         self.remove_entry(id, None);
-        request.record.counters.count(Figure::Removed);
+        request.taken.set(true);
         // What is left of it leaves room, too.
         self.charge_and_store(request, None, sure)
     }
 
     #[inline]
     fn charge_and_store(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<Step, Lack> {
-        self.charge(request, found, sure)?;
+        self.charge(request, sure)?;
         self.store(request, found).inspect_err(|_| self.uncharge(request))
     }
 
@@ -94,7 +95,6 @@ impl<'a> Locked<'a> {
         let found_without = entry.begins_with(request.image) == Some(request.image.len());
         let goes = length > SLOT_PAYLOAD && weight >= stored(length) && tight && found_without;
         if goes {
-            self.spared = Some(id);
             self.discard_object(pointer);
         }
         goes
@@ -159,7 +159,16 @@ impl<'a> Locked<'a> {
         true
     }
 
-    /// Gives an entry whose payload was replaced the list of its new priority.
+    /// Gives the key's entry the priority of its new value ahead of that. It makes no room, and is not to be the only one of the
+    /// lowest priority, whose turn it would be.
+    fn promote(&mut self, request: &Request<'_>, id: Id) {
+        let (entry, partition) = (self.entry(id), partition_of(self.ground, id));
+        let before = entry.about().priority;
+        entry.set_priority(request.priority);
+        self.settle(request, id, before, partition);
+    }
+
+    /// Gives an entry that has another priority by now the list of that.
     fn settle(&mut self, request: &Request<'_>, id: Id, before: i8, partition: Option<u16>) {
         if before != request.priority {
             self.with_cohort(before, partition, |cohort, links| cohort.queues.remove(links, links.node(id)));
@@ -174,8 +183,6 @@ impl<'a> Locked<'a> {
     /// Puts the payload into the pile and the entry into the index.
     fn store(&mut self, request: &Request<'_>, found: Option<Id>) -> Result<Step, Lack> {
         let place = self.put_entry(request)?;
-        // What made room may have been the key's own old entry.
-        let found = found.and_then(|_| self.shard.find(&mut self.state, self.ground, request.image, request.hash));
         if let Some(id) = found {
             self.swap(request, id, place);
             return Ok(Step::Replaced);
@@ -303,7 +310,7 @@ impl<'a> Locked<'a> {
     /// Gives a key another entry in place of its old one. Readers see the old value or the new.
     fn swap(&mut self, request: &Request<'_>, id: Id, place: Place) {
         let (entry, new) = (self.entry(id), self.entry(place.to_bits()));
-        let (before, partition) = (entry.about().priority, partition_of(self.ground, id));
+        let (priority, partition) = (entry.about().priority, partition_of(self.ground, id));
         let (old_weight, weight, carried) = (self.weight(id), request.weight(), self.carried(request));
         let (newer, older) = entry.links();
         new.set_links(newer, older);
@@ -312,7 +319,7 @@ impl<'a> Locked<'a> {
             self.unhang(id);
         }
         let to = place.to_bits();
-        self.with_cohort(before, partition, |cohort, links| cohort.queues.reweigh(links, links.node(id), weight));
+        self.with_cohort(priority, partition, |cohort, links| cohort.queues.reweigh(links, links.node(id), weight));
         self.relocate(id, place, partition);
         if request.kept.is_some() {
             self.discard_head(id);
@@ -326,7 +333,6 @@ impl<'a> Locked<'a> {
         request.record.counters.add_each([(Figure::BytesOut, old_weight), (Figure::BytesIn, weight)]);
         self.earn(old_weight - carried);
         self.take_hooks(to, None);
-        self.settle(request, to, before, partition);
     }
 
     fn insert(&mut self, request: &Request<'_>, place: Place) -> Result<(), BlockError> {

@@ -4,7 +4,7 @@ use crate::budget::{INDEX_BYTES, Ledger};
 use crate::entry::{Entry, stored};
 use crate::ghosts::GHOST_BYTES;
 use crate::locked::Locked;
-use crate::policy::{Id, Nodes};
+use crate::policy::Nodes;
 use crate::request::{Lack, Request};
 use crate::shard::{Cohort, Held, Reason, partition_of};
 
@@ -12,11 +12,9 @@ use crate::shard::{Cohort, Held, Reason, partition_of};
 const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
 
 impl Locked<'_> {
-    /// Keeps the key's entry from being evicted, if the put wants that.
+    /// Keeps the key's entry from being evicted: it stays until the new one is there, and makes no room for it but its own.
     pub fn spare(&mut self, request: &Request<'_>) {
-        if request.spare {
-            self.spared = self.shard.find(&mut self.state, self.ground, request.image, request.hash);
-        }
+        self.spared = self.shard.find(&mut self.state, self.ground, request.image, request.hash);
     }
 
     /// Bytes of a put that the key's spared entry is charged already.
@@ -26,24 +24,15 @@ impl Locked<'_> {
 
     /// Charges what the put weighs to the table and the cache, making room for it.
     #[inline]
-    pub fn charge(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<(), Lack> {
-        if request.record.own.is_none() && self.spared.is_none() {
-            let weight = request.weight();
-            if self.draw(weight) {
+    pub fn charge(&mut self, request: &Request<'_>, sure: bool) -> Result<(), Lack> {
+        if request.record.own.is_none() {
+            let weight = request.weight() - self.carried(request);
+            // Nearly always one entry makes room for one of its kind.
+            if self.draw(weight) || self.swap_out(request.priority, weight) && self.draw(weight) {
                 return Ok(());
             }
-            // Nearly always one entry makes room for one of its kind.
-            if self.swap_out(request.priority, weight) {
-                if self.draw(weight) {
-                    return Ok(());
-                }
-                // It may have been the key's own.
-                let found =
-                    found.and_then(|_| self.shard.find(&mut self.state, self.ground, request.image, request.hash));
-                return self.charge_anyhow(request, found, sure);
-            }
         }
-        self.charge_anyhow(request, found, sure)
+        self.charge_anyhow(request, sure)
     }
 
     /// Evicts one entry where nothing else can be the answer: all entries of the shard are in one cohort, which has the bytes
@@ -53,12 +42,12 @@ impl Locked<'_> {
         let [cohort] = self.state.cohorts.as_slice() else { return false };
         let lowest =
             cohort.priority <= priority && self.ground.ledger.priorities.lowest(priority) == Some(cohort.priority);
-        let enough = cohort.partition.is_none() && cohort.queues.bytes() >= needed;
+        let enough = cohort.partition.is_none() && self.bytes_to_go(cohort) >= needed;
         lowest && enough && self.evict_from(0)
     }
 
     #[inline(never)]
-    fn charge_anyhow(&mut self, request: &Request<'_>, found: Option<Id>, sure: bool) -> Result<(), Lack> {
+    fn charge_anyhow(&mut self, request: &Request<'_>, sure: bool) -> Result<(), Lack> {
         let weight = request.weight() - self.carried(request);
         let own = request.record.own.as_ref();
         if own.is_none_or(|own| own.used.take(weight).is_ok()) {
@@ -74,12 +63,9 @@ impl Locked<'_> {
         if too_large(&self.ground.ledger) || own.is_some_and(too_large) || !self.ground.may_hold(request.layout) {
             return Err(Lack::Room);
         }
-        // An entry of higher priority can be replaced, though not evicted.
-        let replaced = found.filter(|&id| self.entry(id).about().priority > request.priority);
-        let needed = weight.saturating_sub(replaced.map_or(0, |id| self.weight(id)));
         let ghosts = if own.is_none() { self.ghost_bytes() } else { 0 };
-        if !sure && self.evictable(request.priority, request.partition()) + ghosts < needed {
-            return Err(Lack::Unsure(needed));
+        if !sure && self.evictable(request.priority, request.partition()) + ghosts < weight {
+            return Err(Lack::Unsure(weight));
         }
         if let Some(own) = own {
             while own.used.take(weight).is_err() {

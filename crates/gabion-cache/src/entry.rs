@@ -323,6 +323,10 @@ impl<'a> Entry<'a> {
         self.set(NEWER, 3 << QUEUE_SHIFT, u64::from(queue) << QUEUE_SHIFT);
     }
 
+    pub fn set_priority(self, priority: i8) {
+        self.set(NEWER, 0xFF << PRIORITY_SHIFT, u64::from(priority.cast_unsigned()) << PRIORITY_SHIFT);
+    }
+
     /// Bytes of the entry and its rest, as the pile rounds them.
     #[inline(always)]
     pub fn stored(self) -> u64 {

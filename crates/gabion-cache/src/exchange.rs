@@ -5,17 +5,18 @@ use std::cell::Cell;
 use gabion_pile::{ReadBuf, RunIdentity};
 
 use crate::core::Core;
-use crate::entry::{Layout, contents};
+use crate::entry::{Layout, Times, contents};
 use crate::hash::KeyHash;
 use crate::key::{Image, LONGEST_KEY};
 use crate::locked::Locked;
-use crate::options::PutResult;
+use crate::options::{PutOptions, PutResult};
 use crate::policy::Id;
 use crate::record::Record;
 use crate::request::{Lack, Request, Step, When};
 use crate::room::Effort;
 use crate::stats::Figure;
 use crate::value::Value;
+use crate::wheel::Due;
 
 /// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from. What it takes may be made into this: `&[u8]`,
 /// `&[u8; N]`, `&Vec<u8>`, and what [`ReadBuf::let_go_of_run`] gives.
@@ -72,6 +73,9 @@ impl Former<'_> {
     }
 }
 
+/// What stays of a key's entry when its value becomes another one.
+type Kept = (Option<Due>, Times, i8);
+
 impl Core {
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
     /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
@@ -83,80 +87,79 @@ impl Core {
             return None;
         }
         let image = Image::new(record.id, key);
-        let hash = self.hash(&image);
-        let shard = self.shard(hash);
-        let (mut effort, mut refused, mut went) = (Effort::default(), false, None);
+        let sought = (&image, self.hash(&image));
+        let shard = self.shard(sought.1);
+        // When the old value went, to make room or because its time was over, this is what it leaves.
+        let (mut went, mut taken) = (None, false);
+        let (mut effort, mut refused) = (Effort::default(), false);
         loop {
             let mut locked = self.lock(shard);
             self.introduce(&mut locked, record);
             let kept = went.or_else(|| {
-                let id = self.find_former(&mut locked, record, (&image, hash), old)?;
+                let id = self.find_former(&mut locked, record, sought, old)?;
                 let entry = locked.entry(id);
                 Some((entry.due(), entry.times(), entry.about().priority))
             });
-            let Some((due, times, priority)) = kept else {
+            let Some(kept) = kept else {
                 self.unlock(locked);
                 return None;
             };
-            let layout = Layout::new(&image, new.len(), due.is_some(), times);
-            let (image, clock) = (&image, self.clock());
-            // Where the old value went to make room, others may put theirs, which is newer.
-            let request = |gone: bool| {
-                let (when, met) = (if gone { When::Absent } else { When::Always }, Cell::new(false));
-                Request {
-                    record,
-                    image,
-                    hash,
-                    value: new,
-                    layout,
-                    due,
-                    times,
-                    priority,
-                    when,
-                    spare: !gone,
-                    kept: None,
-                    clock,
-                    met,
-                }
-            };
-            let refuse = refused || record.is_dropped();
-            let mut step =
-                if refuse { Step::Lacks(Lack::Room) } else { locked.put(&request(went.is_some()), effort.sure) };
-            if let (Step::Lacks(lack), None) = (&step, went)
-                && Self::takes_leave(&mut locked, record, (image, hash), matches!(lack, Lack::Room))
-            {
-                (went, effort) = (kept, Effort::default());
-                if !record.is_dropped() {
-                    step = locked.put(&request(true), false);
-                }
-            }
+            let when = if went.is_some() { When::Absent } else { When::Always };
+            let mut request = Request { taken: Cell::new(taken), ..self.stepped(record, sought, new, kept, when) };
+            let step = Self::try_step(&mut locked, &mut request, refused, &mut effort);
             self.unlock(locked);
-            if let Some((_, figure)) = step.told() {
-                record.counters.count(figure);
-                return Some(PutResult::Replaced);
-            }
-            match step {
-                Step::Lacks(Lack::Room) => {
-                    record.counters.count(Figure::Rejected);
-                    return Some(PutResult::Rejected);
+            went = (request.when == When::Absent).then_some(kept);
+            let told = match step {
+                Step::Lacks(Lack::Room) => Some((PutResult::Rejected, Figure::Rejected)),
+                Step::Lacks(lack) => {
+                    refused = !self.make_way(shard, &request, &lack, &mut effort);
+                    taken = request.taken.get();
+                    continue;
                 }
-                Step::Lacks(lack) => refused = !self.make_way(shard, &request(went.is_some()), &lack, &mut effort),
-                _ => return None,
-            }
+                step => step.told().map(|(_, figure)| (PutResult::Replaced, figure)),
+            };
+            request.count(told.map(|(_, figure)| figure));
+            return told.map(|(result, _)| result);
         }
+    }
+
+    /// A put of a value that takes the place of one with that end and priority.
+    fn stepped<'a>(
+        &'a self,
+        record: &'a Record,
+        (image, hash): (&'a Image<'a>, KeyHash),
+        value: Value<'a>,
+        (due, times, priority): Kept,
+        when: When,
+    ) -> Request<'a> {
+        let request = self.request(record, image, hash, value, &PutOptions::default(), when);
+        Request { layout: Layout::new(image, value.len(), due.is_some(), times), due, times, priority, ..request }
+    }
+
+    /// Tries once. If the old value has gone after that, the new one is to be put only while there is no other: those whom
+    /// others put meanwhile are newer.
+    fn try_step(locked: &mut Locked<'_>, request: &mut Request<'_>, refused: bool, effort: &mut Effort) -> Step {
+        let refuse = refused || request.record.is_dropped();
+        let step = if refuse { Step::Lacks(Lack::Room) } else { locked.put(request, effort.sure) };
+        let Step::Lacks(lack) = &step else { return step };
+        if request.when == When::Absent || !Self::takes_leave(locked, request, matches!(lack, Lack::Room)) {
+            return step;
+        }
+        (request.when, *effort) = (When::Absent, Effort::default());
+        if request.record.is_dropped() { step } else { locked.put(request, false) }
     }
 
     /// Whether the old value is gone, after a put of the new one that found no room: its place was to be the new one's, or its end
     /// has come since it was looked at. Where there is no other room to hope for (`last`), it goes now.
-    fn takes_leave(locked: &mut Locked<'_>, record: &Record, (image, hash): (&Image<'_>, KeyHash), last: bool) -> bool {
-        let left = locked.shard.find(&mut locked.state, locked.ground, image, hash);
+    fn takes_leave(locked: &mut Locked<'_>, request: &Request<'_>, last: bool) -> bool {
+        let left = locked.shard.find(&mut locked.state, locked.ground, request.image, request.hash);
         if left.is_some() && !last {
             return false;
         }
         // The old value must not be taken for the new one. It also leaves room for another try.
         if let Some(id) = left {
             locked.remove_entry(id, None);
-            record.counters.count(Figure::Removed);
+            request.taken.set(true);
         }
         true
     }
@@ -166,7 +169,7 @@ impl Core {
         &self,
         locked: &mut Locked<'_>,
         record: &Record,
-        (image, hash): (&Image<'_>, crate::hash::KeyHash),
+        (image, hash): (&Image<'_>, KeyHash),
         old: &Former<'_>,
     ) -> Option<Id> {
         let id = locked.shard.find(&mut locked.state, locked.ground, image, hash)?;

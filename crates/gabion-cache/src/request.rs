@@ -40,13 +40,14 @@ pub(crate) struct Request<'a> {
     pub times: Times,
     pub priority: i8,
     pub when: When,
-    /// The key's entry stays until the new one is there, and makes no room for it but its own.
-    pub spare: bool,
     /// Pointer and weight of the entry's second object, where the new entry takes it over.
     pub kept: Option<(Pointer, u64)>,
     pub clock: &'a Arc<dyn Clock>,
     /// The key had a value when it was looked for. It may be gone by the time that there is room for the new one.
     pub met: Cell<bool>,
+    /// The key's value was removed to make room for the new one. If that is stored it was replaced, otherwise removed: it is
+    /// counted then.
+    pub taken: Cell<bool>,
 }
 
 impl Request<'_> {
@@ -58,6 +59,12 @@ impl Request<'_> {
     /// What it weighs, except for what stays where it lies.
     pub fn fresh(&self) -> u64 {
         self.weight() - self.kept.map_or(0, |(_, weight)| weight)
+    }
+
+    /// Counts how it ended, and the key's value that was removed for it in vain.
+    pub fn count(&self, figure: Option<Figure>) {
+        let taken = self.taken.take().then_some(Figure::Removed);
+        taken.into_iter().chain(figure).for_each(|figure| self.record.counters.count(figure));
     }
 
     #[inline]
@@ -109,7 +116,7 @@ impl Request<'_> {
 pub(crate) enum Step {
     Inserted,
     Replaced,
-    /// The key had a value, which made room for the new one.
+    /// The key had a value, which has left since: it ended, or made room for another put.
     Renewed,
     /// It is not to be done: see [`When`].
     Unwanted,
@@ -124,7 +131,7 @@ impl Step {
         match self {
             Self::Inserted => Some((PutResult::Inserted, Figure::Inserted)),
             Self::Replaced => Some((PutResult::Replaced, Figure::Replaced)),
-            // The old value is counted as evicted.
+            // The old value is counted as evicted or expired.
             Self::Renewed => Some((PutResult::Replaced, Figure::Inserted)),
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! Steps from one value to the next.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{cache, get, priority, ttl, weight};
@@ -261,5 +261,53 @@ fn who_reads_a_key_whose_value_changes_in_its_place_finds_one() {
         done.store(true, Relaxed);
     });
     assert_eq!((cache.stats().evicted, cache.stats().removed), (0, 0));
+    cache.validate().unwrap();
+}
+
+/// The old value was evicted for its own new one: listeners heard of a key that was there, and the figures of an insertion.
+#[test]
+fn a_value_that_is_replaced_is_not_evicted() {
+    for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {
+        // Each time the new value is longer; the key is among the oldest, of a lower priority, or of a higher one.
+        for (before, after) in [(0, 0), (-3, 0), (5, 0)] {
+            let (cache, _) = cache(64 << 10, policy);
+            let heard = Arc::new(Mutex::new(Vec::new()));
+            let told = Arc::clone(&heard);
+            cache.on_departure(Some(Arc::new(move |gone| told.lock().unwrap().push(gone.key.to_vec()))));
+            cache.put(b"k", &[0; 100], &priority(before));
+            let mut others = 0_u32;
+            while cache.stats().bytes < 63 << 10 {
+                cache.put(&others.to_le_bytes(), &[1; 200], &priority(0));
+                others += 1;
+            }
+            let figures = cache.stats();
+            for length in [300, 900, 5000, 20_000, 40_000] {
+                let replaced = cache.put(b"k", &vec![2; length], &priority(after));
+                assert_eq!(replaced, PutResult::Replaced, "{policy:?}, {before}: {length}");
+                assert_eq!(get(&cache, b"k"), Some(vec![2; length]));
+                cache.validate().unwrap();
+            }
+            let (now, heard) = (cache.stats(), heard.lock().unwrap());
+            assert!(heard.iter().all(|key| key != b"k"), "{policy:?}, {before}: it was told to be gone");
+            assert_eq!(now.evicted - figures.evicted, heard.len() as u64, "{policy:?}, {before}");
+            assert_eq!(now.replaced - figures.replaced, 5, "{policy:?}, {before}");
+            assert_eq!((now.inserted, now.removed), (figures.inserted, figures.removed), "{policy:?}, {before}");
+            cache.on_departure(None);
+        }
+    }
+}
+
+/// Where there is no room beside it, the old value goes first, and that is a replacement, too.
+#[test]
+fn a_value_that_goes_for_its_own_new_one_is_replaced() {
+    let (cache, _) = cache(10 << 20, Policy::Sketch);
+    assert_eq!(cache.put(b"k", &vec![0; 4 << 20], &PutOptions::default()), PutResult::Inserted);
+    assert_eq!(cache.put(b"k", &vec![1; 8 << 20], &PutOptions::default()), PutResult::Replaced);
+    assert_eq!(get(&cache, b"k"), Some(vec![1; 8 << 20]));
+    let figures = cache.stats();
+    assert_eq!((figures.inserted, figures.replaced, figures.removed, figures.evicted), (1, 1, 0, 0));
+    assert_eq!(cache.put(b"k", &vec![2; 11 << 20], &PutOptions::default()), PutResult::Rejected);
+    let figures = cache.stats();
+    assert_eq!((figures.replaced, figures.removed, figures.rejected, figures.entries), (1, 1, 1, 0));
     cache.validate().unwrap();
 }

@@ -104,22 +104,17 @@ impl Naive {
                 return PutResult::Replaced;
             }
         }
-        let evictable: u64 = self.entries.iter().filter(|entry| entry.2 <= priority).map(weight_of).sum();
-        let own = self.at(key).map(|at| &self.entries[at]).filter(|entry| entry.2 > priority).map_or(0, weight_of);
-        if self.limit - self.used() + evictable + own < new {
-            if let Some(at) = self.at(key) {
-                self.entries.remove(at);
-                return self.put(key, value, priority);
-            }
+        // Its own old value stays until the new one is there, whatever its priority, and others make room for the difference.
+        let may_go = |entry: &&(u8, Vec<u8>, i8)| entry.0 != key && entry.2 <= priority;
+        let evictable: u64 = self.entries.iter().filter(may_go).map(weight_of).sum();
+        let own = self.at(key).map_or(0, |at| weight_of(&self.entries[at]));
+        if self.limit - self.used() + own + evictable < new {
+            self.entries.retain(|entry| entry.0 != key);
             return PutResult::Rejected;
         }
-        while self.used() + new > self.limit {
-            let Some(lowest) = self.entries.iter().map(|entry| entry.2).filter(|&p| p <= priority).min() else {
-                // Only its own old value, of a higher priority, is in the way.
-                self.entries.remove(self.at(key).unwrap());
-                return self.put(key, value, priority);
-            };
-            let at = self.entries.iter().position(|entry| entry.2 == lowest).unwrap();
+        while self.used() - own + new > self.limit {
+            let lowest = self.entries.iter().filter(may_go).map(|entry| entry.2).min().unwrap();
+            let at = self.entries.iter().position(|entry| entry.0 != key && entry.2 == lowest).unwrap();
             self.entries.remove(at);
         }
         match self.at(key) {
