@@ -69,6 +69,17 @@ def test_django(script: Any) -> None:
                 assert not named, "an option of another spelling went unseen"
         assert cache.stats().entries == 1
 
+        # A size can be written in several ways.
+        settings.CACHES["odd"] = {"BACKEND": backend, "LOCATION": "one", "OPTIONS": {"MAX_BYTES": 8 << 20}}
+        assert CacheHandler()["odd"]._cache is cache._cache
+
+        # What is set while the callable runs is newer than what it returns.
+        assert cache.get_or_set("newer", lambda: cache.set("newer", "set") or "made") == "set" == cache.get("newer")
+        assert cache.get_or_set("gone", lambda: cache.clear() or "made") == "made"
+        assert cache.get_or_set("gone", None) == cache.get_or_set("gone", "other") == None
+        assert "gone" in cache
+        cache.clear()
+
         calls = []
         cache.set("n", 0)
         def work():
@@ -88,6 +99,46 @@ def test_django(script: Any) -> None:
             await cache.aclear()
             assert threading.active_count() == threads and await cache.aget("n") is None
         asyncio.run(main())
+        """
+    )
+
+
+def test_django_settings_that_tests_override(script: Any) -> None:
+    """A location had the settings of whoever came first for as long as the process ran."""
+    pytest.importorskip("django")
+    script(
+        """
+        from django.conf import settings
+        backend = "gabion.backends.django.GabionCache"
+        def caches_of(*sizes):
+            options = [{"OPTIONS": {"MAX_BYTES": size}} if size else {} for size in sizes]
+            return {
+                "default" if not number else f"c{number}": {"BACKEND": backend, "LOCATION": "one", **each}
+                for number, each in enumerate(options)
+            }
+        settings.configure(CACHES=caches_of(None))
+        from django.core.cache import cache, caches
+        from django.core.exceptions import ImproperlyConfigured
+        from django.test import override_settings
+
+        cache.set("k", 1)
+        assert cache.stats().max_bytes == 64 << 20
+        with override_settings(CACHES=caches_of("8 MiB", 8 << 20)):
+            assert (cache.stats().max_bytes, cache.get("k")) == (8 << 20, None)
+            cache.set("k", 2)
+            assert caches["c1"].get("k") == 2
+            with override_settings(CACHES=caches_of(None, "9 MiB")):
+                assert cache.stats().max_bytes == 64 << 20
+                try:
+                    caches["c1"]
+                except ImproperlyConfigured as error:
+                    assert "'one'" in str(error)
+                else:
+                    raise AssertionError("a contradiction went unseen")
+        assert (cache.stats().max_bytes, cache.get("k")) == (64 << 20, None)
+        cache.set("k", 3)
+        with override_settings(CACHES=caches_of(64 << 20)):
+            assert cache.get("k") == 3
         """
     )
 

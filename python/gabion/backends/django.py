@@ -21,24 +21,41 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pickle import PickleError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from django.conf import settings
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 from gabion import Cache, CacheStats, CodecError
 
 if TYPE_CHECKING:
     from gabion._native import _Policy
 
+    # A limit and a policy, as they are written, and as they are meant.
+    _Written: TypeAlias = tuple[int | str, _Policy]
+    _Settings: TypeAlias = tuple[int, str]
+
 __all__ = ["GabionCache"]
 
 _OPTIONS = ("MAX_BYTES", "POLICY")
 # Django's own, which every cache may be given.
 _IGNORED = ("MAX_ENTRIES", "CULL_FREQUENCY")
-_stores: dict[str, tuple[tuple[Any, ...], Cache]] = {}
+
+
+class _Store(NamedTuple):
+    """The cache of a location, for the back ends of all threads, each of which has its own."""
+
+    written: _Written
+    settings: _Settings
+    cache: Cache
+
+
+_stores: dict[str, _Store] = {}
 # Taken again by the same thread where the collector runs code of others meanwhile.
 _making = threading.RLock()
 
@@ -52,18 +69,48 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _store(location: str, max_bytes: int | str, policy: _Policy) -> Cache:
-    """Return the cache of a location, made when there is none."""
-    settings = (max_bytes, policy)
+def _made(location: str, written: _Written) -> tuple[_Settings, Cache]:
+    """Make a cache. Its settings are those of another whose size is written in another way."""
+    size, policy = written
+    cache = Cache(size, name=location, policy=policy)
+    return (cache.max_bytes, policy), cache
+
+
+def _written(options: Mapping[str, Any]) -> _Written:
+    return options.get("MAX_BYTES", "64 MiB"), options.get("POLICY", "default")
+
+
+def _store(location: str, written: _Written) -> Cache:
+    """Return the cache of a location, made when there is none, and anew when Django's settings are others by now."""
     with _making:
-        if location not in _stores:
-            _stores[location] = settings, Cache(max_bytes, name=location, policy=policy)
-        given, cache = _stores[location]
-    if given != settings:
-        raise ImproperlyConfigured(
-            f"two caches with the LOCATION {location!r} have different OPTIONS: {given}, {settings}"
-        )
-    return cache
+        store = _stores.get(location)
+        if store is None or store.written != written:
+            wanted, cache = _made(location, written)
+            if store is not None and store.settings == wanted:
+                cache = store.cache
+            elif store is not None:
+                present = _present(location)
+                if store.settings in present or wanted not in present:
+                    raise ImproperlyConfigured(
+                        f"two caches with the LOCATION {location!r} have different OPTIONS: {store.written}, {written}"
+                    )
+            store = _stores[location] = _Store(written, wanted, cache)
+        return store.cache
+
+
+def _present(location: str) -> list[_Settings]:
+    """What Django's settings, which tests may override, now say of the caches of a location."""
+    if not settings.configured:
+        return []
+    there = [each for each in settings.CACHES.values() if each.get("LOCATION", "") == location]
+    return [_made(location, _written(each.get("OPTIONS", {})))[0] for each in there if _is_ours(each["BACKEND"])]
+
+
+def _is_ours(backend: str) -> bool:
+    with suppress(ImportError):
+        found = import_string(backend)
+        return isinstance(found, type) and issubclass(found, GabionCache)
+    return False
 
 
 class GabionCache(BaseCache):
@@ -78,7 +125,7 @@ class GabionCache(BaseCache):
                 raise ImproperlyConfigured(
                     f"{type(self).__name__} has no option {option!r} in OPTIONS; there are {' and '.join(_OPTIONS)}"
                 )
-        self._cache = _store(name, options.get("MAX_BYTES", "64 MiB"), options.get("POLICY", "default"))
+        self._cache = _store(name, _written(options))
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is DEFAULT_TIMEOUT:
@@ -114,11 +161,22 @@ class GabionCache(BaseCache):
         return self.make_and_validate_key(key, version=version) in self._cache
 
     def get_or_set(self, key: Any, default: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> Any:
-        """Return the key's value, or the default stored; a callable runs once, however many threads ask."""
-        factory: Callable[[], Any] = (lambda: default()) if callable(default) else (lambda: default)
+        """Return the key's value, or the default stored; a callable runs once, however many threads ask.
+
+        If another value is set under the key while the callable runs, that is what is returned.
+        """
+        made = False
+
+        def factory() -> Any:
+            nonlocal made
+            made = True
+            return default() if callable(default) else default
+
         key = self.make_and_validate_key(key, version=version)
         with _PickleErrors():
-            return self._cache.get_or_put(key, factory, ttl=self._seconds(timeout))
+            value = self._cache.get_or_put(key, factory, ttl=self._seconds(timeout))
+        # What was set while the callable ran is newer, and was kept in its place.
+        return self._cache._look(key, value) if made else value
 
     def get_many(self, keys: Iterable[Any], version: int | None = None) -> dict[Any, Any]:
         """Return the values of those keys that have one, by the keys as they were given."""
