@@ -126,6 +126,43 @@ def test_a_function_that_goes_at_the_key_itself(cache: gabion.Cache) -> None:
         cache.incr("n")
 
 
+def test_what_is_returned_was_stored_though_another_value_came_and_went() -> None:
+    """A value that was there for a moment passed for one without room, and the sum was returned and kept nowhere."""
+
+    class Meddled(gabion.Cache):
+        def add(self, key: Any, *arguments: Any, **keywords: Any) -> bool:
+            self.put(key, 100)
+            try:
+                return super().add(key, *arguments, **keywords)
+            finally:
+                self.discard(key)
+
+    with Meddled("1 MiB") as cache:
+        assert (cache.incr("n"), cache.get("n")) == (1, 1)
+        assert (cache.change("m", lambda value: value + 1, 5), cache.get("m")) == (6, 6)
+
+
+def test_an_addition_says_why_it_was_none(cache: gabion.Cache) -> None:
+    assert (cache._add("k", 1, ttl=60), cache._add("k", 2), cache["k"]) == (True, None, 1)
+    assert cache._add("large", bytes(2 << 20)) is False
+    assert "large" not in cache
+
+
+def test_many_threads_count_what_others_discard(cache: gabion.Cache) -> None:
+    """Each sum that was returned stood under the key: those that were returned as 1 began anew after a discard."""
+    discarded: list[int] = []
+    began: list[int] = []
+
+    def count() -> None:
+        began.extend(1 for _ in range(500) if cache.incr("n") == 1)
+
+    def discard() -> None:
+        discarded.extend(1 for _ in range(500) if cache.discard("n"))
+
+    run(count, count, count, discard)
+    assert len(began) - len(discarded) in (0, 1)
+
+
 def test_a_change_counts_as_a_put_and_ends_the_lease_of_a_factory(cache: gabion.Cache) -> None:
     cache["n"] = 1
     cache.incr("n")

@@ -516,6 +516,9 @@ class CacheTable(Generic[_K, _V]):
     def add(
         self, key: _K, value: _V, /, *, ttl: _Age = None, idle: _Age = None, expires_at: _End = None, priority: int = 0
     ) -> bool: ...
+    def _add(
+        self, key: _K, value: _V, /, *, ttl: _Age = None, idle: _Age = None, expires_at: _End = None, priority: int = 0
+    ) -> bool | None: ...
     @overload
     def pop(self, key: _K, /) -> _V: ...
     @overload

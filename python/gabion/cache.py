@@ -228,8 +228,8 @@ class Table(Maker[_K, _V]):
             if default is MISSING:
                 raise KeyError(key)
             made = function(default)
-            added = self.add(key, made, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority)
-            if added or key not in self:
+            # None: another value came between, and may be gone again.
+            if self._add(key, made, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority) is not None:
                 return made
         return changed  # type: ignore[no-any-return]
 

@@ -107,11 +107,10 @@ class GabionCache(BaseCache):
         return await _unless_refused(super().multi_set(*arguments, **keywords))
 
     async def _add(self, key: str, value: Any, ttl: float | None = None, _conn: Any = None) -> bool:
-        if self._cache.add(key, value, ttl=_seconds(ttl)):
-            return True
-        if key in self._cache:
+        added = self._cache._add(key, value, ttl=_seconds(ttl))
+        if added is None:
             raise ValueError(f"Key {key} already exists, use .set to update the value")
-        return _refuse()
+        return added or _refuse()
 
     async def add(self, *arguments: Any, **keywords: Any) -> bool:
         """Store a value where there is none, or else raise ValueError. Return whether there was room for it."""

@@ -18,7 +18,7 @@ use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, un
 use crate::once::intern;
 use crate::pile::scratch::with_encoded;
 
-static METHODS: [Method; 7] = [
+static METHODS: [Method; 8] = [
     Method::with_keywords(
         c"get",
         get,
@@ -53,6 +53,12 @@ stored; the earlier value stays then.\n",
         add,
         c"add($self, key, value, /, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
 Store value only if the key has none; keywords are those of put(). Returns whether it was stored.\n",
+    ),
+    Method::with_keywords(
+        c"_add",
+        try_add,
+        c"_add($self, key, value, /, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
+As add(), but where the key has a value this is None, and False only where there was no room.\n",
     ),
     Method::with_keywords(
         c"get_or_put",
@@ -254,15 +260,38 @@ unsafe extern "C" fn add(
     names: *mut PyObject,
 ) -> *mut PyObject {
     let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
-        let [key, value] = args else {
-            return Err(wrong_count(py, "add(key, value, *, ttl, idle, expires_at, priority)", args.len()));
-        };
-        let options = options::of_put(py, "add", &keywords)?;
-        let result = this.open(py)?.store(key, value, &options, true)?;
-        Ok(truth(py, matches!(result, Some(PutResult::Inserted | PutResult::Replaced))))
+        Ok(truth(py, added(py, this, args, &keywords)? == Some(true)))
     };
     // SAFETY: called by the interpreter.
     unsafe { call_with_keywords(slf, args, count, names, work) }
+}
+
+unsafe extern "C" fn try_add(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
+        Ok(added(py, this, args, &keywords)?.map_or_else(|| none(py), |added| truth(py, added)))
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call_with_keywords(slf, args, count, names, work) }
+}
+
+/// Whether there was room for a value of a key that had none; `None` where the key has one.
+fn added<'py>(
+    py: Python<'py>,
+    this: &CacheTable,
+    args: &[Bound<'py, PyAny>],
+    keywords: &Keywords<'_, 'py>,
+) -> PyResult<Option<bool>> {
+    let [key, value] = args else {
+        return Err(wrong_count(py, "add(key, value, *, ttl, idle, expires_at, priority)", args.len()));
+    };
+    let options = options::of_put(py, "add", keywords)?;
+    let result = this.open(py)?.store(key, value, &options, true)?;
+    Ok(result.map(|result| result != PutResult::Rejected))
 }
 
 unsafe extern "C" fn discard(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
