@@ -184,6 +184,38 @@ def test_pop_does_not_lose_what_cannot_be_built(cache: Cache) -> None:
     assert "k" not in cache
 
 
+class Meddling:
+    """Puts another value in its place when it is built, one that cannot be."""
+
+    cache: Cache
+
+    def __reduce__(self) -> Any:
+        return _put_unbuildable, ()
+
+
+def _put_unbuildable() -> str:
+    Unbuildable.broken = False
+    Meddling.cache.put("k", Unbuildable(), ttl=60, priority=3)
+    Unbuildable.broken = True
+    return "built"
+
+
+def test_what_comes_between_and_cannot_be_built_stays_as_it_is(cache: Cache) -> None:
+    """It was removed and put again, without its times and its priority."""
+    Meddling.cache = cache
+    cache["k"] = Meddling()
+    try:
+        with pytest.raises(gabion.CodecError):
+            cache.pop("k")
+        figures = cache.stats()
+        assert (figures.inserted, figures.replaced, figures.removed) == (1, 1, 0)
+        assert "k" in cache
+    finally:
+        Unbuildable.broken = False
+        del Meddling.cache
+    assert type(cache.pop("k")) is Unbuildable
+
+
 def test_one_of_many_pops_gets_the_value(cache: Cache) -> None:
     got: list[int] = []
     numbers = range(2000)

@@ -378,6 +378,22 @@ impl Table {
         self.core.remove(&self.record, key)
     }
 
+    /// Removes a key's value while it is `old`: of several threads that remove the same value, one does. False when it is
+    /// another by now, or there is none.
+    ///
+    /// ```
+    /// use gabion_cache::{Cache, PutOptions};
+    ///
+    /// let cache = Cache::new(64 << 20)?;
+    /// cache.put(b"stone", b"4 MiB", &PutOptions::default());
+    /// assert!(!cache.remove_if(b"stone", b"2 MiB"));
+    /// assert!(cache.remove_if(b"stone", b"4 MiB") && !cache.contains(b"stone"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove_if<'o>(&self, key: &[u8], old: impl Into<Former<'o>>) -> bool {
+        self.core.remove_if(&self.record, key, &old.into())
+    }
+
     /// Gets and removes in one step: of several threads that pop the same key, one gets the value. It stays where
     /// there is no memory for `buf` to grow.
     pub fn pop<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {

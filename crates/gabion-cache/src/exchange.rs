@@ -18,7 +18,8 @@ use crate::stats::Figure;
 use crate::value::Value;
 use crate::wheel::Due;
 
-/// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from. What it takes may be made into this: `&[u8]`,
+/// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from, and the one that
+/// [`Table::remove_if`](crate::Table::remove_if) is to remove. What they take may be made into this: `&[u8]`,
 /// `&[u8; N]`, `&Vec<u8>`, and what [`ReadBuf::let_go_of_run`] gives.
 ///
 /// ```
@@ -121,6 +122,26 @@ impl Core {
             request.count(told.map(|(_, figure)| figure));
             return told.map(|(result, _)| result);
         }
+    }
+
+    /// Removes a key's value while it is `old`. False: it is another by now, or there is none, and nothing is changed.
+    pub fn remove_if(&self, record: &Record, key: &[u8], old: &Former<'_>) -> bool {
+        if key.len() > LONGEST_KEY {
+            return false;
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        let mut locked = self.lock(self.shard(hash));
+        let found = self.find_former(&mut locked, record, (&image, hash), old);
+        if let Some(id) = found {
+            locked.state.leases.end_key(hash.0);
+            locked.remove_entry(id, None);
+        }
+        self.unlock(locked);
+        if found.is_some() {
+            record.counters.count(Figure::Removed);
+        }
+        found.is_some()
     }
 
     /// A put of a value that takes the place of one with that end and priority.

@@ -22,6 +22,27 @@ fn a_value_is_replaced_only_while_it_is_the_one() {
 }
 
 #[test]
+fn a_value_is_removed_only_while_it_is_the_one() {
+    let (cache, clock) = cache(16 << 20, Policy::Sketch);
+    assert!(!cache.remove_if(b"k", b""));
+    for value in [vec![1; 20], vec![2; 5000], vec![3; 2 << 20]] {
+        cache.put(b"k", &value, &ttl(5.0));
+        let lease = cache.lease(b"k");
+        assert!(!cache.remove_if(b"k", b"other") && !cache.remove_if(b"l", &value) && lease.holds());
+        assert_eq!(get(&cache, b"k"), Some(value.clone()));
+        assert!(cache.remove_if(b"k", &value) && !lease.holds());
+        assert!(!cache.remove_if(b"k", &value) && !cache.contains(b"k"));
+        // Its end is its own, and over is over.
+        cache.put(b"k", &value, &ttl(5.0));
+        clock.advance(Duration::from_secs(6));
+        assert!(!cache.remove_if(b"k", &value));
+        cache.validate().unwrap();
+    }
+    let figures = cache.stats();
+    assert_eq!((figures.removed, figures.inserted - figures.expired), (3, 3));
+}
+
+#[test]
 fn end_idle_time_and_priority_stay() {
     let (cache, clock) = cache(1 << 20, Policy::Sketch);
     let idle = PutOptions { idle: Span::Of(Duration::from_secs(10)), ..ttl(25.0) };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use gabion_blocks::BlockError;
-use gabion_cache::{Long, PutOptions, PutResult, ReadBuf, Reading, Table, Value};
+use gabion_cache::{Former, Long, PutOptions, PutResult, ReadBuf, Reading, Table, Value};
 use gabion_pile::with_read_buf;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -168,19 +168,23 @@ impl Inner {
         let (table, codec) = (&self.table, &self.shared.codec);
         key::with(key, |key| {
             with_read_buf(|buf| {
-                // Built before it is removed, so that a value that cannot be built is not lost.
-                let seen = table.peek(key, buf);
-                let built = seen.map(|value| codec.decode(py, value)).transpose()?;
-                let mut taken = ReadBuf::new();
-                let Some(value) = table.pop(key, &mut taken) else { return nothing(py, &taken) };
-                if built.is_some() && seen == Some(value) {
-                    return Ok(built);
+                loop {
+                    // Built before it is removed, so that a value that cannot be built stays as it was.
+                    if let Some(value) = table.get(key, buf) {
+                        let (built, length) = (codec.decode(py, value)?, value.len());
+                        if table.remove_if(key, former(buf, length)) {
+                            return Ok(Some(built));
+                        }
+                        // Another value came between.
+                        continue;
+                    }
+                    nothing::<()>(py, buf)?;
+                    // As a removal would: what is made of older facts is not to be stored behind it.
+                    drop(table.lease(key));
+                    if !table.contains(key) {
+                        return Ok(None);
+                    }
                 }
-                // Another value came between.
-                let object = codec.decode(py, value).inspect_err(|_| {
-                    table.add(key, value, &PutOptions::default());
-                })?;
-                Ok(Some(object))
             })
         })
     }
@@ -251,6 +255,15 @@ impl Inner {
         } else {
             sweeper::watch(Arc::downgrade(&self.shared.store));
         }
+    }
+}
+
+/// A value of a length that was read into a buffer, for whoever goes on from it. A long one counts in the cache's memory as long
+/// as the buffer holds it, and there may not be room for it and another: the buffer lets it go.
+pub(super) fn former(buf: &mut ReadBuf, length: usize) -> Former<'_> {
+    match buf.let_go_of_run() {
+        Some(run) => Former::Run(run),
+        None => Former::Bytes(&buf.payload()[buf.payload().len() - length..]),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gabion_cache::{Cache, CacheOptions, Departure, Former, PutOptions, ReadBuf, Span, TableOptions};
+use gabion_cache::{Cache, CacheOptions, Departure, PutOptions, ReadBuf, Span, TableOptions};
 use pyo3::exceptions::{PyAssertionError, PyOverflowError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use super::flights::{self, CacheLease};
 use super::making::Making;
 use super::shared::{Shared, Store};
-use super::state::{CacheTable, Inner, missing, nothing, set_results};
+use super::state::{CacheTable, Inner, former, missing, nothing, set_results};
 use super::stats::{CacheStats, cache_stats};
 use super::{arguments, key, many, options};
 use crate::codec::Codec;
@@ -196,11 +196,7 @@ impl CacheTable {
                     let new = ffi::PyObject_CallOneArg(function.as_ptr(), value.as_ptr());
                     Bound::from_owned_ptr_or_err(py, new)?
                 };
-                // A long one counts in the cache's memory as long as the buffer holds it, and there may not be room for both.
-                let former = match buf.let_go_of_run() {
-                    Some(run) => Former::Run(run),
-                    None => Former::Bytes(&buf.payload()[buf.payload().len() - length..]),
-                };
+                let former = former(&mut buf, length);
                 let changed = inner.encoded(&new, |new| Ok(table.replace_if(name, former.clone(), new)))?;
                 if changed.is_some() {
                     return Ok(new.unbind());
