@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -46,6 +47,19 @@ def test_a_chain_of_factories_is_no_circle(cache: Cache) -> None:
         assert cache.get_or_put(("k2", turn), lambda: "own") in ("a", "late", "own")
         waiter.join(HANGS)
         assert len(answers) == 1
+
+
+def test_an_executor_that_is_handed_the_context_is_the_factory(cache: Cache) -> None:
+    """Without it, nobody knows whom the thread works for: the two wait for each other."""
+    with ThreadPoolExecutor(1) as executor:
+
+        def factory() -> Any:
+            context = contextvars.copy_context()
+            return executor.submit(context.run, cache.get_or_put, "k", lambda: "inner").result(HANGS)
+
+        with pytest.raises(RuntimeError, match="asks for the key itself"):
+            cache.get_or_put("k", factory)
+    assert "k" not in cache
 
 
 def test_waiters_try_themselves_when_the_factory_raises(cache: Cache) -> None:

@@ -13,6 +13,7 @@
 
 The cache belongs to the process, as Django's own local-memory cache does, and is bounded in bytes instead of entries:
 ``MAX_ENTRIES`` and ``CULL_FREQUENCY`` have no meaning. Any other name in OPTIONS is ``ImproperlyConfigured``.
+Where tests override the settings with other OPTIONS for a location, it is a new, empty cache from then on.
 ``get_or_set`` runs a callable once per key, however many threads ask; the asynchronous methods answer at once, without
 a thread. ``caches["default"].stats()`` gives hits, misses, bytes and the other figures of ``gabion.Cache.stats()``.
 """

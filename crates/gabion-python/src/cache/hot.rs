@@ -74,7 +74,9 @@ With a coroutine function as factory this returns a coroutine to be awaited, and
 threads. Both kinds of callers may wait for each other's factories.\n\n\
 Raises RuntimeError instead of waiting for ever: for a factory that asks for its own key, factories that wait\n\
 for each other, and a plain call on the thread whose event loop runs the key's factory. What a factory starts\n\
-with asyncio counts as the factory: its tasks, and what it hands to asyncio.to_thread().\n\n\
+with asyncio counts as the factory: its tasks, and what it hands to asyncio.to_thread(). Other threads do not, unless\n\
+they run in its context: if a factory waits for one that asks for the key, both wait for ever. Hand an executor\n\
+contextvars.copy_context().run and the function, or wait with a timeout.\n\n\
 >>> import gabion\n\
 >>> cache = gabion.Cache('64 MiB')\n\
 >>> cache.get_or_put('report', lambda: ['slow', 'query'], ttl=60)\n\
