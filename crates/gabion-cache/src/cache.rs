@@ -51,7 +51,9 @@ impl Cache {
     /// A cache of at most `max_bytes`, with the default options.
     ///
     /// # Errors
-    /// [`BlockError::Exhausted`] when four million caches are alive.
+    /// [`BlockError::Exhausted`] when four million caches are alive, or the numbers of blocks are used up; what the system says when
+    /// it has no memory for the tables that lead to the index, as [`BlockError::Refused`]; and [`BlockError::Limit`] where those
+    /// tables alone would take more than the cache may.
     pub fn new(max_bytes: u64) -> Result<Self, BlockError> {
         Self::with_options(&CacheOptions { max_bytes, ..CacheOptions::default() })
     }
@@ -449,14 +451,9 @@ impl Table {
         }
     }
 
-    /// The key under which [`Table::flights`] knows a key of this table.
-    pub fn flight_key(&self, key: &[u8]) -> Vec<u8> {
+    /// The key under which flights, which are the whole cache's, know a key of this table.
+    fn flight_key(&self, key: &[u8]) -> Vec<u8> {
         [&self.record.id.to_le_bytes(), key].concat()
-    }
-
-    /// The factories that run for the cache's keys, for bindings whose factories are not closures.
-    pub fn flights(&self) -> &Arc<Flights> {
-        &self.flights
     }
 
     /// Calls `take` with the keys, some at a time, beside running writers. Each key that is there from beginning to end is

@@ -9,7 +9,7 @@ use foldhash::quality::RandomState;
 
 use crate::lease::Lease;
 
-/// Why [`Flights::begin`] does not let a caller wait.
+/// Why a caller of [`Table::get_or_put`](crate::Table::get_or_put) is not let wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Deadlock {
@@ -32,11 +32,11 @@ impl fmt::Display for Deadlock {
 
 impl std::error::Error for Deadlock {}
 
-/// What runs factories: a thread, or a task of an event loop. Numbers are the caller's.
-pub type Runner = u64;
+/// A thread that runs factories, by a number of its own.
+pub(crate) type Runner = u64;
 
 /// A number for the calling thread as a [`Runner`].
-pub fn this_thread() -> Runner {
+pub(crate) fn this_thread() -> Runner {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static NUMBER: Runner = NEXT.fetch_add(1, Ordering::Relaxed));
     NUMBER.with(|number| *number)
@@ -72,7 +72,7 @@ enum Landing {
 
 /// The factories that run now.
 #[derive(Debug, Default)]
-pub struct Flights {
+pub(crate) struct Flights {
     inner: Mutex<Inner>,
 }
 
@@ -86,7 +86,7 @@ struct Inner {
 
 /// What [`Flights::begin`] says.
 #[derive(Debug)]
-pub enum Begin<'a> {
+pub(crate) enum Begin<'a> {
     /// The caller runs the factory, and says how it ended.
     Run(Ticket<'a>),
     /// Another runs it; wait.
@@ -156,7 +156,7 @@ impl Flights {
 /// The right to make a key's value. Dropped without [`Ticket::land`], it lets the next caller try.
 #[derive(Debug)]
 #[must_use = "dropped, it lets the next caller make the value"]
-pub struct Ticket<'a> {
+pub(crate) struct Ticket<'a> {
     flights: &'a Flights,
     key: Arc<[u8]>,
     /// There until it has ended.
@@ -200,7 +200,7 @@ impl Drop for Ticket<'_> {
 
 /// A place among those who wait for a value.
 #[derive(Debug)]
-pub struct Waiting<'a> {
+pub(crate) struct Waiting<'a> {
     flights: &'a Flights,
     key: Arc<[u8]>,
     flight: Arc<Flight>,

@@ -167,7 +167,7 @@ pub use cache::{Cache, Table};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use core::{Departure, Listener};
 pub use exchange::Former;
-pub use flight::{Begin, Deadlock, Flights, Runner, Ticket, Waiting, this_thread};
+pub use flight::Deadlock;
 pub use gabion_pile::{Long, ReadBuf, Reading, RunIdentity};
 pub use lease::Lease;
 pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};

@@ -55,7 +55,7 @@
 //! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2`; `Slots` are one themselves |
 //! | [`SlotBox`] | one value in a slot, owned |
 //! | [`Global`] | slots under a whole program, chosen at run time |
-//! | [`blocks`], [`pile`], [`slots`], [`cache`] | the whole rooms: the 4 MiB blocks that everything is built from; piles for owners with an index of their own; clocks, flights and more of caches |
+//! | [`blocks`], [`pile`], [`slots`], [`cache`] | the whole rooms: the 4 MiB blocks that everything is built from; piles for owners with an index of their own; clocks and more of caches |
 
 #![forbid(unsafe_code)]
 
