@@ -22,8 +22,7 @@ impl Core {
     pub fn foresee(&self, table: u16, key: &[u8]) -> Foreseen {
         // A long key takes longer to hash than memory to answer.
         let hash = Image::short(table, key).map_or(KeyHash(0), |image| self.hash(&image));
-        let (_, shards) = self.parts();
-        shards[self.shard(hash)].segments.prefetch(hash.kept());
+        self.shards()[self.shard(hash)].segments.prefetch(hash.kept());
         Foreseen(hash)
     }
 
@@ -31,7 +30,7 @@ impl Core {
     #[inline]
     pub fn foresee_put(&self, table: u16, key: &[u8]) {
         let Foreseen(hash) = self.foresee(table, key);
-        let (ground, shards) = self.parts();
+        let (ground, shards) = (self.ground(), self.shards());
         if ground.policy == Policy::Sketch {
             shards[self.shard(hash)].sketches.prefetch(hash.kept());
         }
@@ -40,7 +39,7 @@ impl Core {
     /// Asks for the entry that the index leads to.
     #[inline]
     pub fn foresee_entry(&self, Foreseen(hash): Foreseen) {
-        let (ground, shards) = self.parts();
+        let (ground, shards) = (self.ground(), self.shards());
         shards[self.shard(hash)].foresee_entry(ground, hash);
     }
 }

@@ -9,7 +9,7 @@ use crate::bucket::Cell;
 use crate::core::Core;
 use crate::entry::{Entry, Layout, Times, contents};
 use crate::hash::KeyHash;
-use crate::key::{Image, LONGEST_KEY};
+use crate::key::Image;
 use crate::leases::ENDED;
 use crate::locked::Locked;
 use crate::lookup::{Look, Sought};
@@ -29,19 +29,19 @@ impl Core {
     #[inline(always)]
     pub fn look(&self, image: &Image<'_>, buf: &mut ReadBuf) -> Look<'_> {
         let hash = self.hash(image);
-        let (ground, shards) = self.parts();
+        let (ground, shards) = (self.ground(), self.shards());
         shards[self.shard(hash)].look(ground, image, hash, buf)
     }
 
     /// Whether an entry with this end surely lives on, without more ado.
     #[inline(always)]
     pub fn lives_long(&self, due: Due) -> bool {
-        due == Due::NONE || self.parts().0.lives_long(due)
+        due == Due::NONE || self.ground().lives_long(due)
     }
 
     /// Where the value begins that a look has found, after its time and its use were seen to.
     pub fn read_found(&self, record: &Record, key: &[u8], found: Found, cell: Cell<'_>) -> Option<usize> {
-        let (ground, shards) = self.parts();
+        let (ground, shards) = (self.ground(), self.shards());
         let hash = self.hash(&Image::new(record.id, key));
         let offset = shards[self.shard(hash)].found(ground, hash, found, cell, true, || self.now());
         record.counters.count(if offset.is_some() { Figure::Hits } else { Figure::Misses });
@@ -51,13 +51,9 @@ impl Core {
     /// Reads a value into `buf`, however long the search: where it begins there.
     pub fn read(&self, record: &Record, key: &[u8], used: bool, buf: &mut ReadBuf) -> Option<usize> {
         buf.let_go();
-        if key.len() > LONGEST_KEY || record.is_dropped() {
-            return None;
-        }
-        let image = Image::new(record.id, key);
-        let hash = self.hash(&image);
-        let (ground, shards) = self.parts();
-        let offset = shards[self.shard(hash)].read(Sought { ground, image: &image, hash }, used, buf, || self.now());
+        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let sought = Sought { ground: self.ground(), image: &image, hash };
+        let offset = self.shards()[shard].read(sought, used, buf, || self.now());
         if used {
             record.counters.count(if offset.is_some() { Figure::Hits } else { Figure::Misses });
         }
@@ -110,12 +106,10 @@ impl Core {
         if let Some(whole) = value.joined() {
             return self.put(record, key, Value::Whole(&whole), options, when);
         }
-        if key.len() > LONGEST_KEY {
+        let Some((image, hash, _)) = self.sought(record, key) else {
             record.counters.count(Figure::Rejected);
             return Some(PutResult::Rejected);
-        }
-        let image = Image::new(record.id, key);
-        let hash = self.hash(&image);
+        };
         self.store(&self.request(record, &image, hash, value, options, when))
     }
 
@@ -247,22 +241,15 @@ impl Core {
 
     /// Whether a key has a value. Copies nothing.
     pub fn contains(&self, record: &Record, key: &[u8]) -> bool {
-        if key.len() > LONGEST_KEY || record.is_dropped() {
-            return false;
-        }
-        let image = Image::new(record.id, key);
-        let hash = self.hash(&image);
-        let (ground, shards) = self.parts();
-        shards[self.shard(hash)].contains(Sought { ground, image: &image, hash }, || self.now())
+        let sought = self.sought(record, key).filter(|_| !record.is_dropped());
+        let Some((image, hash, shard)) = sought else { return false };
+        self.shards()[shard].contains(Sought { ground: self.ground(), image: &image, hash }, || self.now())
     }
 
     pub fn remove(&self, record: &Record, key: &[u8]) -> bool {
-        if key.len() > LONGEST_KEY || record.is_dropped() {
-            return false;
-        }
-        let image = Image::new(record.id, key);
-        let hash = self.hash(&image);
-        let mut locked = self.lock(self.shard(hash));
+        let sought = self.sought(record, key).filter(|_| !record.is_dropped());
+        let Some((image, hash, shard)) = sought else { return false };
+        let mut locked = self.lock(shard);
         locked.state.leases.end_key(hash.0);
         let removed = self.remove_locked(&mut locked, &image, hash) == Some(true);
         self.unlock(locked);
@@ -275,14 +262,10 @@ impl Core {
     /// Removes an entry and leaves its value in `buf`: where it begins.
     pub fn pop(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<usize> {
         buf.let_go();
-        if key.len() > LONGEST_KEY || record.is_dropped() {
-            return None;
-        }
-        let image = Image::new(record.id, key);
-        let hash = self.hash(&image);
-        let mut locked = self.lock(self.shard(hash));
+        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let mut locked = self.lock(shard);
         locked.state.leases.end_key(hash.0);
-        let opened = locked.shard.open(&locked.state, Sought { ground: self.parts().0, image: &image, hash }, buf);
+        let opened = locked.shard.open(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf);
         let opened = opened.map(|(cell, found)| (cell.place().to_bits(), found.offset));
         let found = opened.and_then(|(id, offset)| {
             let over = self.is_over(&locked, id);
@@ -301,16 +284,12 @@ impl Core {
     /// without a time to live, keeps the end that it has if no `ttl` is given. False when there is no such value, or (where it
     /// had no end) no room to note one: then it stays as it was.
     pub fn touch(&self, record: &Record, key: &[u8], ttl: Span) -> bool {
-        if key.len() > LONGEST_KEY {
-            return false;
-        }
-        let image = Image::new(record.id, key);
-        let hash = self.hash(&image);
-        let (shard, mut effort) = (self.shard(hash), Effort::default());
+        let Some((image, hash, shard)) = self.sought(record, key) else { return false };
+        let mut effort = Effort::default();
         loop {
             let mut locked = self.lock(shard);
             self.introduce(&mut locked, record);
-            let found = locked.shard.find(&mut locked.state, self.parts().0, &image, hash);
+            let found = locked.shard.find(&mut locked.state, self.ground(), &image, hash);
             let Some(id) = found.filter(|_| !record.is_dropped()) else {
                 self.unlock(locked);
                 return false;

@@ -11,7 +11,7 @@ use gabion_pile::{IndexedPile, Pile, PileOptions};
 use crate::budget::{INDEX_BYTES, Ledger};
 use crate::clock::{Clock, SystemClock, now, roughly};
 use crate::hash::{KeyHash, KeyHasher};
-use crate::key::Image;
+use crate::key::{Image, LONGEST_KEY};
 use crate::locked::Locked;
 use crate::options::{CacheOptions, TableOptions};
 use crate::record::{DEFAULT, Handle, Record, Records};
@@ -316,8 +316,25 @@ impl Core {
         stats
     }
 
+    /// What all shards stand on.
     #[inline]
-    pub fn parts(&self) -> (&Ground, &[Shard]) {
-        (&self.ground, &self.shards)
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    #[inline]
+    pub fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// The image of a key, where it leads, and the number of its shard. `None` for one that is too long for any.
+    #[inline(always)]
+    pub fn sought<'a>(&self, record: &Record, key: &'a [u8]) -> Option<(Image<'a>, KeyHash, usize)> {
+        if key.len() > LONGEST_KEY {
+            return None;
+        }
+        let image = Image::new(record.id, key);
+        let hash = self.hash(&image);
+        Some((image, hash, self.shard(hash)))
     }
 }

@@ -7,7 +7,7 @@ use gabion_pile::{ReadBuf, RunIdentity};
 use crate::core::Core;
 use crate::entry::{Layout, Times, contents};
 use crate::hash::KeyHash;
-use crate::key::{Image, LONGEST_KEY};
+use crate::key::Image;
 use crate::locked::Locked;
 use crate::options::{PutOptions, PutResult};
 use crate::policy::Id;
@@ -84,12 +84,8 @@ impl Core {
         if let Some(whole) = new.joined() {
             return self.replace_if(record, key, old, Value::Whole(&whole));
         }
-        if key.len() > LONGEST_KEY {
-            return None;
-        }
-        let image = Image::new(record.id, key);
-        let sought = (&image, self.hash(&image));
-        let shard = self.shard(sought.1);
+        let (image, hash, shard) = self.sought(record, key)?;
+        let sought = (&image, hash);
         // When the old value went, to make room or because its time was over, this is what it leaves.
         let (mut went, mut taken) = (None, false);
         let (mut effort, mut refused) = (Effort::default(), false);
@@ -126,12 +122,8 @@ impl Core {
 
     /// Removes a key's value while it is `old`. False: it is another by now, or there is none, and nothing is changed.
     pub fn remove_if(&self, record: &Record, key: &[u8], old: &Former<'_>) -> bool {
-        if key.len() > LONGEST_KEY {
-            return false;
-        }
-        let image = Image::new(record.id, key);
-        let hash = self.hash(&image);
-        let mut locked = self.lock(self.shard(hash));
+        let Some((image, hash, shard)) = self.sought(record, key) else { return false };
+        let mut locked = self.lock(shard);
         let found = self.find_former(&mut locked, record, (&image, hash), old);
         if let Some(id) = found {
             locked.state.leases.end_key(hash.0);

@@ -105,7 +105,7 @@ impl Core {
     /// Frees pages, or slots of the class that a put needs, by evicting and by moving entries.
     fn make_pages(&self, shard: usize, request: &Request<'_>, cause: &BlockError, effort: &mut Effort) -> bool {
         // Where the system itself has no memory, evicting the whole cache would not be the answer.
-        if !matches!(cause, BlockError::Limit { .. }) || !self.parts().0.may_hold(request.layout) {
+        if !matches!(cause, BlockError::Limit { .. }) || !self.ground().may_hold(request.layout) {
             return false;
         }
         // What other pages have room for costs no entry.
@@ -115,7 +115,7 @@ impl Core {
         // A page's worth of evictions for each page, and as much as the put itself takes.
         let enough = effort.evicted >= (effort.pages + 1) * PAGE_BYTES as u64 + request.fresh();
         // Where the order is exact, nobody goes because of where he lies.
-        if enough && !self.parts().0.policy.is_exact() && self.evict_page(request, effort) {
+        if enough && !self.ground().policy.is_exact() && self.evict_page(request, effort) {
             return true;
         }
         let before = effort.evicted;
@@ -154,7 +154,7 @@ impl Core {
         let clears = (is_short || in_vain) && effort.cleared < MOST_CLEARED && self.pile().clear_page();
         if clears {
             effort.cleared += 1;
-            self.parts().0.note_freed();
+            self.ground().note_freed();
         }
         clears
     }

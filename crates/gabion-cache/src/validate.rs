@@ -18,7 +18,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 /// Every entry is found by its hash, hangs in one policy, hangs in the wheel if it has an end, and has a key; what is
 /// charged is the sum of what entries weigh, and what shards have in hand.
 pub(crate) fn validate(core: &Core) -> Result<(), String> {
-    let (ground, shards) = core.parts();
+    let (ground, shards) = (core.ground(), core.shards());
     let mut sum = Sum::default();
     // All locks at one time, in their order: what expires is removed by a thread that nobody asks to wait.
     let states: Vec<_> = shards.iter().map(Shard::lock).collect();

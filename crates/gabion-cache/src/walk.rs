@@ -82,7 +82,7 @@ impl Core {
             locked.state.leases.end_all(record.map(|record| record.id));
             locked.forget_all();
         }
-        let (ground, _) = self.parts();
+        let ground = self.ground();
         ground.pile.clear();
         ground.note_freed();
         let removed = records.all.iter().map(|record| {

@@ -20,7 +20,7 @@ fn hash(cache: &Cache, key: u32) -> KeyHash {
 
 /// Puts keys, and looks them up as a get does before it tells the policy.
 fn looked_up(cache: &Cache, keys: u32) -> Vec<(KeyHash, Found, Cell<'_>)> {
-    let (mut buf, (ground, shards)) = (ReadBuf::new(), cache.core().parts());
+    let (ground, shards, mut buf) = (cache.core().ground(), cache.core().shards(), ReadBuf::new());
     for key in 0..keys {
         cache.put(&key.to_le_bytes(), &[7; 50], &priority(0));
     }
@@ -42,7 +42,7 @@ fn tell_late(change: fn(&Cache, u32)) {
     let seen = looked_up(&cache, KEYS);
     assert!(seen.len() > KEYS as usize / 2);
     change(&cache, KEYS);
-    let (ground, shards) = cache.core().parts();
+    let (ground, shards) = (cache.core().ground(), cache.core().shards());
     let standing = seen.iter().filter(|(_, _, cell)| cell.stands()).count();
     assert_eq!(standing, 0, "cells stand whose entries are gone");
     for (hash, found, cell) in seen {
@@ -76,7 +76,7 @@ fn what_others_put_where_an_entry_was_is_not_taken_for_it() {
     for key in 0..KEYS {
         cache.put(&key.to_le_bytes(), &[7; 50], &priority(0));
     }
-    let (ground, shards) = cache.core().parts();
+    let (ground, shards) = (cache.core().ground(), cache.core().shards());
     // Readers that know where to look, and have not looked yet.
     let first = |key| match shards[0].segments.first(hash(&cache, key).kept()) {
         Glimpse::Cell(cell) => Some((key, cell)),

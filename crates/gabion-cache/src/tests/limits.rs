@@ -393,7 +393,7 @@ fn what_came_and_went_is_what_there_is() {
 fn what_finds_no_place_in_the_index_gets_one_that_becomes_free() {
     let options = CacheOptions { max_bytes: 64 << 20, shards: Some(1), ..CacheOptions::default() };
     let cache = Cache::with_options(&options).unwrap();
-    let stashed = || cache.core().parts().1[0].lock().stash.len();
+    let stashed = || cache.core().shards()[0].lock().stash.len();
     // As full as segments get before they are split.
     let entries = FULL * 64 - 1;
     let key = |number: u64| number.to_le_bytes();

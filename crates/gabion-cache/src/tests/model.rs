@@ -244,7 +244,7 @@ fn an_index_that_grows_and_shrinks_loses_nothing() {
             assert_eq!((cache.len(), get(&cache, key(count))), (u64::from(count), None));
         }
         let stats = cache.stats();
-        assert!(stats.index_bytes - cache.core().parts().0.fixed <= 12 << 16, "{stats:?}");
+        assert!(stats.index_bytes - cache.core().ground().fixed <= 12 << 16, "{stats:?}");
     }
 }
 
