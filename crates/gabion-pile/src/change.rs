@@ -451,11 +451,15 @@ mod tests {
         let others = fill();
         pile.replace(reserved, &[3; 30]).unwrap();
         drop(view);
-        others.into_iter().for_each(|other| pile.remove(other).unwrap());
+        for other in others {
+            pile.remove(other).unwrap();
+        }
         pile.replace(reserved, &[4; 30]).unwrap();
         // What a slot's own payload left is let to others that move.
         let small: Vec<_> = (0..100).map(|_| pile.put(&[6; 40], 0).unwrap()).collect();
-        small.into_iter().for_each(|small| pile.replace(small, &[7; 900]).unwrap());
+        for small in small {
+            pile.replace(small, &[7; 900]).unwrap();
+        }
         fill();
         pile.replace(reserved, &[5; 900]).unwrap();
         assert_eq!(*pile.view(reserved).unwrap(), [5; 900]);

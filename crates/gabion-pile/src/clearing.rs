@@ -298,7 +298,7 @@ mod tests {
         let mut below = chance((seed * 2 + 1).wrapping_mul(0x9E37_79B9_97F4_A7C1));
         // Words that could be tags of chunks in use or free, of many lengths, each payload's own.
         let bytes = |stamp: u64, length: usize| {
-            let word = |at: usize| 0xFFFF_FFFF_FE00_0000 | (stamp & 1) << 20 | (stamp * 2 + at as u64 % 4 * 2) % 4096;
+            let word = |at: usize| 0xFFFF_FFFF_FE00_0000 | (stamp & 1) << 20 | ((stamp * 2 + at as u64 % 4 * 2) % 4096);
             (0..length.div_ceil(8)).flat_map(|at| word(at).to_le_bytes()).take(length).collect::<Vec<u8>>()
         };
         for round in 0..3 {

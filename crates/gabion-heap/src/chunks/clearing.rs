@@ -154,7 +154,10 @@ impl Chunks {
         let ordinal = ordinal_of(block);
         if self.blocks[ordinal].live == 0 {
             // It may have been given up when the last of it went.
-            return if self.blocks[ordinal].spare { () } else { self.release_block(ground, block) };
+            if !self.blocks[ordinal].spare {
+                self.release_block(ground, block);
+            }
+            return;
         }
         let ahead = tags(block, page.first).take_while(|&(at, _)| at < page.span().1);
         for (at, tag) in ahead.filter(|(_, tag)| tag & USED == 0) {
