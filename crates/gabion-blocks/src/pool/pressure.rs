@@ -11,7 +11,8 @@ use crate::limits;
 /// What the system tells of memory. Sizes are bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Readings {
-    /// Share of the last ten seconds, in percent, in which some task of our cgroup stalled for want of memory.
+    /// Share of the last ten seconds, in percent, in which some task of our cgroup, or of the nearest above it that says so,
+    /// stalled for want of memory.
     pub cgroup_stall: Option<f64>,
     /// The same for the machine.
     pub machine_stall: Option<f64>,
@@ -59,9 +60,10 @@ impl Readings {
                 limits::Version::Two => (root.join("sys/fs/cgroup"), &V2),
             };
             let own = top.join(group.path);
-            if readings.cgroup_stall.is_none() && own != top {
-                readings.cgroup_stall = stall(&text(&own.join("memory.pressure")));
-            }
+            // In a container our own cgroup may be the top of all that is seen, and a folder may have no such file of its own.
+            readings.cgroup_stall = readings.cgroup_stall.or_else(|| {
+                limits::ancestors(&top, own.clone()).find_map(|folder| stall(&text(&folder.join("memory.pressure"))))
+            });
             readings.levels.extend(limits::ancestors(&top, own).filter_map(|folder| files.level(&folder, physical)));
         }
         readings
@@ -141,6 +143,19 @@ mod tests {
         assert!(verdict("v2-full", &level("670000", "600000")));
         assert!(!verdict("v2-unlimited", &level("670000", "max")));
         assert!(!verdict("v2-beyond", &level("670000000", "600000000")), "a limit beyond the machine's memory");
+    }
+
+    #[test]
+    fn a_container_that_sees_its_own_cgroup_as_the_top() {
+        let (group, machine) = (("proc/self/cgroup", "0::/\n"), "proc/pressure/memory");
+        let top = "sys/fs/cgroup/memory.pressure";
+        assert!(!verdict("top-calm", &[group, (top, CALM), (machine, STALLED)]), "a neighbour's stall is not ours");
+        assert!(verdict("top-stall", &[group, (top, STALLED), (machine, CALM)]));
+        // A folder that this process does not see, or that has no such file: the nearest above it speaks.
+        let group = ("proc/self/cgroup", "0::/a/b/c\n");
+        assert!(!verdict("unseen-calm", &[group, (top, CALM), (machine, STALLED)]));
+        let above = ("sys/fs/cgroup/a/b/memory.pressure", STALLED);
+        assert!(verdict("above-stall", &[group, above, (top, CALM), (machine, CALM)]));
     }
 
     #[test]
