@@ -334,6 +334,30 @@ def test_a_signal_ends_a_wait_when_its_handler_raises(rent: Callable[..., Any]) 
     rent(12 * MIB, timeout=0).release()
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+def test_the_handler_of_a_signal_waits_before_what_it_interrupts() -> None:
+    """It queued behind the wait that stood still for it, in the same thread."""
+    memory.configure(total_limit=room(64))
+    held, took = memory.rent(40 * MIB), []
+
+    def handler(*_: Any) -> None:
+        begin = time.monotonic()
+        memory.rent(MIB, timeout=HANGS).release()
+        took.append(time.monotonic() - begin)
+
+    old = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(gabion.LimitError, match=r"not enough came back within 300ms"):
+            memory.rent(30 * MIB, timeout=0.3)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert len(took) == 1
+    assert took[0] < HANGS / 2
+    held.release()
+
+
 # --- no memory ------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ptr;
 
 thread_local! {
     /// How many [`Inside`]s this thread has. Without a destructor, so that it works until the thread's last instruction.
@@ -31,6 +32,11 @@ pub fn enter() -> Inside {
 #[inline]
 pub fn is_inside() -> bool {
     DEPTH.with(Cell::get) > 0
+}
+
+/// A number that no other thread has while this one lives.
+pub(crate) fn this_thread() -> usize {
+    DEPTH.with(|depth| ptr::from_ref(depth).addr())
 }
 
 impl Drop for Inside {

@@ -150,7 +150,9 @@ impl Room {
 
     /// Waits for `bytes`. The checker's clock stands still: a wake-up that is lost is a deadlock, which it reports.
     fn wait_for(&self, bytes: u64) -> u64 {
-        let waiter = self.admission.queue_up();
+        // Each thread has a stack of its own.
+        let here = 0_u8;
+        let waiter = self.admission.queue_up(ptr::from_ref(&here).addr());
         loop {
             let (seen, first) = waiter.look();
             if first && self.ledger.take(bytes, LIMIT).is_ok() {
@@ -451,7 +453,7 @@ fn nothing_is_kept_in_a_cache_while_somebody_waits() {
         let waiting = thread::spawn(move || {
             let (admission, cache, given) = &*other;
             // It waits until the end.
-            std::mem::forget(admission.queue_up());
+            std::mem::forget(admission.queue_up(1));
             let found = std::mem::take(&mut *cache.visit());
             given.fetch_add(found, SeqCst);
             found

@@ -1,5 +1,8 @@
 //! Waiting for room: in order of arrival, without a lost wake-up, and without a lock held.
 //!
+//! A thread that waits may be led to wait once more, by what it does while it is asked whether to go on. It goes before its own
+//! earlier wait, which does not go on until then.
+//!
 //! Whoever waits says so first and looks for room afterwards; whoever makes room makes it first and looks for waiters
 //! afterwards. With a sequentially consistent fence between the two steps on both sides, at least one sees the other
 //! (after Dekker). `tests/loom.rs` tries every interleaving.
@@ -22,10 +25,17 @@ struct Queue {
     /// Rises with every return while somebody waits.
     events: u64,
     next_ticket: u64,
-    /// Tickets of those who wait, in order of arrival.
-    tickets: Vec<u64>,
+    /// Tickets of those who wait, in the order in which they are served.
+    tickets: Vec<Ticket>,
     /// How many forks led to this process. Who began to wait before the last of them is not counted here.
     forks: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ticket {
+    number: u64,
+    /// Whose it is.
+    thread: usize,
 }
 
 impl Admission {
@@ -57,14 +67,16 @@ impl Admission {
         self.changed.notify_all();
     }
 
-    /// Begins to wait, at the end of the queue.
-    pub fn queue_up(&self) -> Waiter<'_> {
+    /// Begins to wait, at the end of the queue; if `thread` waits already, before that.
+    pub fn queue_up(&self, thread: usize) -> Waiter<'_> {
         let (ticket, forks) = {
             let mut queue = lock(&self.queue);
             queue.next_ticket += 1;
-            let ticket = queue.next_ticket;
-            queue.tickets.push(ticket);
-            (ticket, queue.forks)
+            let number = queue.next_ticket;
+            let own = queue.tickets.iter().position(|ticket| ticket.thread == thread);
+            let place = own.unwrap_or(queue.tickets.len());
+            queue.tickets.insert(place, Ticket { number, thread });
+            (number, queue.forks)
         };
         self.begin(Some(ticket), forks)
     }
@@ -114,7 +126,7 @@ impl Waiter<'_> {
     pub fn look(&self) -> (u64, bool) {
         let queue = lock(&self.admission.queue);
         let alone = self.ticket.is_none() || self.forks != queue.forks;
-        (queue.events, alone || queue.tickets.first().copied() == self.ticket)
+        (queue.events, alone || queue.tickets.first().map(|ticket| ticket.number) == self.ticket)
     }
 
     /// Sleeps until something has happened since `seen`, or for `most`.
@@ -135,7 +147,7 @@ impl Drop for Waiter<'_> {
         }
         self.admission.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Some(ticket) = self.ticket {
-            queue.tickets.retain(|&other| other != ticket);
+            queue.tickets.retain(|other| other.number != ticket);
             // It may be the next one's turn now.
             queue.events += 1;
             drop(queue);

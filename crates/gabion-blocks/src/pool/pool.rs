@@ -189,7 +189,8 @@ impl Pool {
         if asked <= limit { self.shared.no_memory(asked, libc::ENOMEM) } else { BlockError::TooLarge { asked, limit } }
     }
 
-    /// Who would wait goes behind those who wait already. Not for what can never be served: all others would wait behind it.
+    /// Who would wait goes behind those who wait already; what `keep_waiting` leads to, as the handler of a signal does, before the
+    /// wait that it is asked in. Not for what can never be served: all others would wait behind it.
     #[cold]
     fn admit_patiently<T>(
         &self,
@@ -208,7 +209,7 @@ impl Pool {
         }
         let start = Instant::now();
         let inside = inside::enter();
-        let waiter = admission.queue_up();
+        let waiter = admission.queue_up(inside::this_thread());
         drop(inside);
         count(&self.shared.tallies.waited, 1);
         loop {

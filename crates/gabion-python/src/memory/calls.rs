@@ -24,8 +24,8 @@ use crate::{size, time};
 /// rent_group() gives memory in blocks.
 ///
 /// timeout (seconds, text such as "5 min", or a timedelta) lets the call wait for room when configure(total_limit=...)
-/// leaves none. Waiting calls are served in order of arrival, so a small request may stand behind a large one; calls
-/// without a timeout do not queue. Other threads run meanwhile, and signals such as Ctrl-C are handled; the thread itself
+/// leaves none. Waiting calls are served in order of arrival, so a small request may stand behind a large one; one that a
+/// signal's handler makes goes before the one that it interrupts, and calls without a timeout do not queue. Other threads run meanwhile, and signals such as Ctrl-C are handled; the thread itself
 /// stands still, with an event loop or greenlets that it runs. By default, and with 0, the call does not wait.
 ///
 /// Raises LimitError when a limit does not allow it (nothing is touched then), MemoryError when the system is out of

@@ -311,6 +311,55 @@ fn who_waits_behind_another_is_told_so() {
     close(pool, twin);
 }
 
+/// What is asked whether to go on may be the handler of a signal. It waited behind the wait that stood still for it.
+#[test]
+fn who_waits_within_a_wait_goes_before_it() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 64 << 20);
+    let held = rent(&pool, 40 * MIB);
+    let mut served = 0;
+    let short = Request { timeout: Some(Duration::from_millis(120)), ..Request::new(30 * MIB) };
+    let error = pool.rent_while(&short, &mut || {
+        let start = Instant::now();
+        // The second one waits within the first one, which waits in vain.
+        let large = Request { timeout: Some(Duration::from_millis(60)), ..Request::new(30 * MIB) };
+        let refused = pool.rent_while(&large, &mut || {
+            served += pool.rent(&patient(MIB)).unwrap().len();
+            true
+        });
+        assert!(matches!(refused, Err(BlockError::TimedOut { behind: false, .. })));
+        assert!(start.elapsed() < LONG / 2);
+        true
+    });
+    assert!(matches!(error, Err(BlockError::TimedOut { behind: false, .. })));
+    assert!(served >= 2 * MIB);
+    drop(held);
+    assert_eq!(pool.rent(&patient(64 * MIB)).unwrap().len(), 64 * MIB);
+    close(pool, twin);
+}
+
+/// It stands where its thread stood: who waited before that is served first.
+#[test]
+fn a_wait_within_a_wait_overtakes_nobody_else() {
+    let (pool, twin) = pool_with(|settings| settings.total_limit = 64 << 20);
+    let held = rent(&pool, 40 * MIB);
+    std::thread::scope(|scope| {
+        let large = scope.spawn(|| pool.rent(&patient(40 * MIB)).unwrap().len());
+        while pool.stats().waited == 0 {
+            std::thread::yield_now();
+        }
+        let short = Request { timeout: Some(Duration::from_millis(60)), ..Request::new(8 * MIB) };
+        let refused = pool.rent_while(&short, &mut || {
+            let inner = Request { timeout: Some(Duration::from_millis(30)), ..Request::new(MIB) };
+            assert!(matches!(pool.rent(&inner), Err(BlockError::TimedOut { behind: true, .. })));
+            true
+        });
+        assert!(matches!(refused, Err(BlockError::TimedOut { behind: true, .. })));
+        drop(held);
+        assert_eq!(large.join().unwrap(), 40 * MIB);
+    });
+    close(pool, twin);
+}
+
 #[test]
 fn a_higher_limit_wakes_who_waits() {
     let (pool, twin) = pool_with(|settings| settings.total_limit = 4 << 20);
