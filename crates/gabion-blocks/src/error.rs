@@ -27,6 +27,13 @@ pub enum BlockError {
         /// The most that one request may ask for.
         limit: u64,
     },
+    /// One request asked for more than this machine has. The system might promise it, and could not keep its word.
+    Machine {
+        /// What was asked for.
+        asked: u64,
+        /// The machine's memory and swap.
+        limit: u64,
+    },
     /// The pool's total limit leaves no room, and too little is idle in whole blocks, which alone can be given back.
     Total {
         /// What was asked for.
@@ -66,7 +73,7 @@ pub enum BlockError {
         /// The system's error number (`errno`).
         errno: i32,
     },
-    /// The operating system refused to map memory.
+    /// There is no memory for gabion's own bookkeeping, which `malloc` gives.
     Refused {
         /// Bytes asked for.
         asked: u64,
@@ -149,6 +156,9 @@ impl fmt::Display for BlockError {
                     "{asked} bytes asked for, {limit} allowed in one request: ask for less or raise allocation_limit"
                 )
             }
+            Self::Machine { asked, limit } => {
+                write!(f, "{asked} bytes asked for, more than this machine's memory and swap ({limit}): ask for less")
+            }
             Self::Total { asked, limit, .. } if asked > limit => {
                 write!(f, "{asked} bytes asked for, more than total_limit ({limit}): ask for less or raise total_limit")
             }
@@ -184,7 +194,8 @@ impl fmt::Display for BlockError {
             ),
             Self::Refused { asked, errno } => write!(
                 f,
-                "the operating system refused to map {asked} bytes (errno {errno}): free memory or lower the load"
+                "the operating system has no memory for {asked} bytes of bookkeeping (errno {errno}): free memory or lower \
+                 the load"
             ),
             Self::Exhausted { what } => {
                 write!(f, "all {what} of this process are taken: drop what is no longer used")

@@ -158,7 +158,10 @@ impl Failure {
 impl From<BlockError> for Failure {
     fn from(error: BlockError) -> Self {
         let status = match error {
-            BlockError::Limit { .. } | BlockError::TooLarge { .. } | BlockError::Total { .. } => Status::LIMIT,
+            BlockError::Limit { .. }
+            | BlockError::TooLarge { .. }
+            | BlockError::Machine { .. }
+            | BlockError::Total { .. } => Status::LIMIT,
             BlockError::TimedOut { .. } | BlockError::Interrupted => Status::TIMED_OUT,
             BlockError::Setting { .. } => Status::BAD_ARGUMENT,
             _ => Status::NO_MEMORY,

@@ -93,8 +93,8 @@ impl Pool {
     /// block up to 4 MiB, and at most an eighth more beyond that; five eighths where a fresh mapping would push idle ones out.
     ///
     /// # Errors
-    /// [`BlockError::TooLarge`], [`BlockError::Total`] or [`BlockError::TimedOut`] when a limit forbids it, before anything
-    /// is touched; [`BlockError::NoMemory`] when the system has none, after all idle memory was given back.
+    /// [`BlockError::TooLarge`], [`BlockError::Machine`], [`BlockError::Total`] or [`BlockError::TimedOut`] when a limit forbids
+    /// it, before anything is touched; [`BlockError::NoMemory`] when the system has none, after all idle memory was given back.
     #[inline(always)]
     pub fn rent(&self, request: &Request) -> Result<Buffer, BlockError> {
         match self.rent_own(request) {
@@ -185,8 +185,11 @@ impl Pool {
     #[cold]
     fn too_large(&self, asked: u64) -> BlockError {
         let limit = self.settings().allocation_limit;
-        // Within the limit, but beyond the machine: the system would promise it and could not keep its word.
-        if asked <= limit { self.shared.no_memory(asked, libc::ENOMEM) } else { BlockError::TooLarge { asked, limit } }
+        if asked > limit {
+            BlockError::TooLarge { asked, limit }
+        } else {
+            BlockError::Machine { asked, limit: self.shared.machine() }
+        }
     }
 
     /// Who would wait goes behind those who wait already; what `keep_waiting` leads to, as the handler of a signal does, before the

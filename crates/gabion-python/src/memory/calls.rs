@@ -28,8 +28,8 @@ use crate::{size, time};
 /// signal's handler makes goes before the one that it interrupts, and calls without a timeout do not queue. Other threads run meanwhile, and signals such as Ctrl-C are handled; the thread itself
 /// stands still, with an event loop or greenlets that it runs. By default, and with 0, the call does not wait.
 ///
-/// Raises LimitError when a limit does not allow it (nothing is touched then), MemoryError when the system is out of
-/// memory and giving back the pool's own idle memory did not help, TypeError or ValueError when nbytes is not a size.
+/// Raises LimitError when a limit, or the machine's memory and swap, does not allow it (nothing is touched then),
+/// MemoryError when the system is out of memory and giving back the pool's own idle memory did not help, TypeError or ValueError when nbytes is not a size.
 ///
 /// Constant time when warm, about a microsecond; clearing takes time linear in nbytes.
 ///

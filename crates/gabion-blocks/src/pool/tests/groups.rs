@@ -117,8 +117,8 @@ fn nonsense_is_refused() {
     let (pool, twin) = pool();
     assert!(matches!(group(&pool, 100, Some(0)), Err(BlockError::Setting { .. })));
     for bytes in [1 << 46, usize::MAX] {
-        assert!(matches!(group(&pool, bytes, None), Err(BlockError::NoMemory { .. })));
-        assert!(matches!(group(&pool, bytes, Some(bytes)), Err(BlockError::NoMemory { .. })));
+        assert!(matches!(group(&pool, bytes, None), Err(BlockError::Machine { .. })));
+        assert!(matches!(group(&pool, bytes, Some(bytes)), Err(BlockError::Machine { .. })));
     }
     assert_eq!(twin.maps(), 0);
     close(pool, twin);

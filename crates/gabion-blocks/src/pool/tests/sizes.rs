@@ -187,7 +187,11 @@ fn absurd_sizes_are_refused() {
     let (pool, twin) = pool();
     // More than any machine has: refused although the system would promise it.
     for bytes in [usize::MAX, usize::MAX / 2, 1 << 47, 1 << 46] {
-        assert!(matches!(pool.rent(&Request::new(bytes)), Err(BlockError::NoMemory { .. })));
+        let error = pool.rent(&Request::new(bytes)).unwrap_err();
+        let machine = BlockError::Machine { asked: bytes as u64, limit: pool.shared().machine() };
+        assert_eq!(error, machine);
+        let text = format!("{bytes} bytes asked for, more than this machine's memory and swap (");
+        assert!(error.to_string().starts_with(&text), "{error}");
         assert!(pool.rent_warm(&Request::new(bytes)).is_none());
     }
     assert_eq!((pool.stats().refused, twin.maps()), (4, 0));
