@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from image_files import HELD, encoded, far_apart, gradient, noise
+from peak_memory import peak_of
 from stream_files import Keeping, OnlyRead, OnlyWrite, Scripted, Short
 
 import gabion
@@ -283,11 +284,33 @@ def test_what_exceeds_the_callers_limit_is_not_called_damaged(format: str, max_b
 
 def test_endless_files_end_at_the_limit() -> None:
     class Endless:
+        given = 0
+        room = 0
+
         def readinto(self, buffer: memoryview) -> int:
+            self.room = max(self.room, self.given + len(buffer))
+            self.given += len(buffer)
             return len(buffer)
 
+    file = Endless()
     with pytest.raises(LimitError, match="bytes or more, 10000000 allowed"):
-        Image.open(Endless(), max_bytes=10_000_000)
+        Image.open(file, max_bytes=10_000_000)
+    assert file.room == 10_000_001, "no more room than shows that it is too long"
+
+
+def test_a_file_that_gives_up_early_takes_little() -> None:
+    """A GIF of 16,000 × 16,000 pixels, which is within the default limits, and nothing of it."""
+    size = struct.pack("<HH", 16_000, 16_000)
+    codes = (bytes([255]) + b"\xff" * 255) * 400
+    head = b"GIF89a" + size + b"\xf7\0\0" + bytes(3 * 256)
+    file = head + b",\0\0\0\0" + size + b"\0\x08" + codes + b"\0;"
+
+    def fail() -> None:
+        with pytest.raises(ImageError, match="not a sound GIF image"):
+            Image.open(file)
+
+    # Huge pages of which a little is touched count in full.
+    assert peak_of(fail) < 32 << 20
 
 
 # --- damage ---------------------------------------------------------------------------------------

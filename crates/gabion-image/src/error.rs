@@ -91,6 +91,9 @@ impl fmt::Display for ImageError {
             Self::Limit { unit: unit @ "pixels a side", asked, limit } => {
                 write!(f, "the image has {asked} {unit}, and an image has {limit} at most: make it smaller")
             }
+            Self::Limit { unit: unit @ ("bytes" | "bytes or more"), asked, limit } => {
+                write!(f, "the image takes {asked} {unit}, {limit} allowed: raise the limit if its source is trusted")
+            }
             Self::Limit { unit, asked, limit } => {
                 write!(f, "the image has {asked} {unit}, {limit} allowed: raise the limit if its source is trusted")
             }

@@ -13,7 +13,7 @@ use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
 use crate::limits::{Limits, pixel_bytes};
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, Orientation};
 use crate::mode::Mode;
 use crate::resample::Resampling;
 use crate::resize::fit;
@@ -103,8 +103,11 @@ impl Image {
         }
         let header = decoder.header();
         let mode = options.mode.unwrap_or_else(|| header.layers.mode());
-        options.limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
         let (format, orientation) = (header.format, header.orientation);
+        let pixels = pixel_bytes(mode, size.0, size.1);
+        // A picture is turned into another one, when nothing of the decoder is left.
+        let turned = if options.upright && orientation != Orientation::Upright { pixels } else { 0 };
+        options.limits.check_bytes(pixels.saturating_add(decoder.beside().max(turned)))?;
         let Metadata { exif, icc } = &header.metadata;
         let exif = exif.as_ref().filter(|_| options.exif);
         let icc = icc.as_ref().filter(|_| options.profile);
@@ -188,21 +191,25 @@ const FAST_UP_TO: usize = 4 << 20;
 /// All bytes of a reader, in memory of the pool. `expected` is a guess.
 fn read_all(pool: &Pool, mut reader: impl Read, expected: u64, limits: &Limits) -> Result<Contents> {
     limits.check_bytes(expected)?;
+    // A byte more shows that there is too much.
+    let most = usize::try_from(limits.max_bytes).map_or(usize::MAX, |most| most.saturating_add(1));
     // One byte more than expected, so that the end is seen without growing.
-    let first = usize::try_from(expected).map_or(FIRST_BYTES, |bytes| (bytes + 1).max(FIRST_BYTES));
+    let first = usize::try_from(expected).map_or(FIRST_BYTES, |bytes| (bytes + 1).max(FIRST_BYTES)).min(most);
     let mut buffer = pool.rent(&Request::new(first))?;
     let mut length = 0;
     loop {
         match reader.read(&mut buffer.as_mut_slice()[length..]) {
             Ok(0) => return Ok(Contents { buffer, length }),
-            Ok(count) => length += count,
+            Ok(count) => {
+                length += count;
+                limits.check_bytes(length as u64)?;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }
         if length == buffer.len() {
-            limits.check_bytes(length as u64 + 1)?;
             let times = if length <= FAST_UP_TO { 4 } else { 2 };
-            let mut larger = pool.rent(&Request::new(length * times))?;
+            let mut larger = pool.rent(&Request::new(length.saturating_mul(times).min(most)))?;
             larger.as_mut_slice()[..length].copy_from_slice(buffer.as_slice());
             buffer = larger;
         }

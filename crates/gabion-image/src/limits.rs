@@ -8,7 +8,8 @@ use crate::mode::Mode;
 pub struct Limits {
     /// Pixels of the picture in the file. Default: 2²⁸, which is 268 megapixels.
     pub max_pixels: u64,
-    /// Bytes that one call may take for pixels, decoded coefficients and the file's own bytes. Default: 2 GiB.
+    /// Bytes that one call may take for the new image and for what is decoded as a whole beside it: pixels, coefficients, another
+    /// image if it has to be turned. The file's own bytes may be as many. Default: 2 GiB.
     pub max_bytes: u64,
 }
 

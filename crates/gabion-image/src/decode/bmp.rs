@@ -6,7 +6,7 @@ use gabion_blocks::Pool;
 use image::codecs::bmp::BmpDecoder;
 use image::{ColorType, ImageDecoder, ImageError as Fault};
 
-use super::whole::{Halfway, rows_of_whole};
+use super::whole::rows_of_whole;
 use super::{Decode, Header};
 use crate::assembly::Assembly;
 use crate::convert::{Converter, each, swap_red_and_blue};
@@ -93,7 +93,6 @@ impl<'a> Bmp<'a> {
                 ));
             }
         };
-        limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
         let header = Header::of_pixels(Format::Bmp, size, mode, Metadata::default());
         Ok(Self { decoder: Some(decoder), plain: Plain::of(bytes, size, mode), header })
     }
@@ -129,7 +128,12 @@ impl Decode for Bmp<'_> {
         &self.header
     }
 
-    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+    fn beside(&self) -> u64 {
+        let Header { width, height, .. } = self.header;
+        if self.plain.is_none() { pixel_bytes(self.header.layers.mode(), width, height) } else { 0 }
+    }
+
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
         if let Some(plain) = &self.plain {
             return plain.rows(assembly);
         }
@@ -137,7 +141,7 @@ impl Decode for Bmp<'_> {
         let Some(decoder) = self.decoder.take() else {
             return Err(ImageError::setting("rows are given once"));
         };
-        rows_of_whole(pool, assembly, row_bytes, self.header.height as usize, Halfway::Pixels, |whole| {
+        rows_of_whole(pool, assembly, (row_bytes, self.header.height as usize), partial, |whole| {
             decoder.read_image(whole).map_err(fault)
         })
     }
@@ -162,7 +166,7 @@ mod tests {
             let pool = Pool::global();
             let how = crate::resample::Resampling::default();
             let mut assembly = Assembly::new(pool, &bmp.header.layers, size, mode, how).unwrap();
-            bmp.rows(pool, &mut assembly).unwrap();
+            bmp.rows(pool, &mut assembly, false).unwrap();
             let image = assembly.into_image();
             Some(image.rows().flatten().copied().collect())
         };

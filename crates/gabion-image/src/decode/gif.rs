@@ -9,14 +9,17 @@ use super::{Decode, Header};
 use crate::assembly::{Assembly, GREY};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
-use crate::limits::{Limits, pixel_bytes};
+use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::mode::Mode;
 
 pub struct Gif<'a> {
+    bytes: &'a [u8],
+    limits: Limits,
     decoder: Decoder<Cursor<&'a [u8]>>,
     header: Header,
     place: Place,
+    colors: Box<[[u8; 4]; 256]>,
 }
 
 /// Where the picture lies on its canvas, in pixels.
@@ -45,13 +48,12 @@ impl Place {
 impl<'a> Gif<'a> {
     pub fn begin(bytes: &'a [u8], limits: &Limits) -> Result<Self> {
         let mut options = DecodeOptions::new();
-        options.set_color_output(ColorOutput::RGBA);
+        options.set_color_output(ColorOutput::Indexed);
         let bound = limits.max_bytes.max(1).try_into().unwrap_or(std::num::NonZeroU64::MAX);
         options.set_memory_limit(MemoryLimit::Bytes(bound));
         let mut decoder = options.read_info(Cursor::new(bytes)).map_err(fault)?;
         let size = (decoder.width().into(), decoder.height().into());
         limits.check_size(size.0, size.1)?;
-        limits.check_bytes(pixel_bytes(Mode::RGBA, size.0, size.1))?;
         let metadata = Metadata { exif: None, icc: decoder.icc_profile().map(<[u8]>::to_vec) };
         let header = Header::of_pixels(Format::Gif, size, Mode::RGBA, metadata);
         let Some(frame) = decoder.next_frame_info().map_err(fault)? else {
@@ -59,7 +61,6 @@ impl<'a> Gif<'a> {
         };
         // It may claim to be larger than its canvas.
         limits.check_size(frame.width.into(), frame.height.into())?;
-        limits.check_bytes(pixel_bytes(Mode::RGBA, frame.width.into(), frame.height.into()))?;
         // A code of twelve bits is 4,096 pixels at most, so what is shorter has been cut off, or is a bomb. Said before
         // there is an image for it: memory that is only asked for may cost a huge page in each block.
         if u64::from(frame.width) * u64::from(frame.height) / 2731 > bytes.len() as u64 {
@@ -67,9 +68,37 @@ impl<'a> Gif<'a> {
         }
         let (left, top) = (usize::from(frame.left), frame.top.into());
         let (width, height, interlaced) = (frame.width.into(), frame.height.into(), frame.interlaced);
-        let place = Place { left, top, width, height, interlaced };
-        Ok(Self { decoder, header, place })
+        let (place, transparent) = (Place { left, top, width, height, interlaced }, frame.transparent);
+        let colors = colors(decoder.palette().map_err(fault)?, transparent);
+        Ok(Self { bytes, limits: *limits, decoder, header, place, colors })
     }
+
+    /// Reads all of the picture as it is stored, a number of the palette for each pixel. In one piece: where the library has to
+    /// put interlaced rows in their order, it gives up at a row that ends within a code.
+    fn read(&mut self, pixels: &mut [u8]) -> Result<()> {
+        if self.decoder.fill_buffer(pixels).map_err(fault)? { Ok(()) } else { Err(ImageError::truncated(Format::Gif)) }
+    }
+
+    /// Reads a damaged picture once more, after it was read over zeros, and says how many pixels come of it. A zero may be a
+    /// pixel, too, and is one where it comes over something else.
+    fn read_again(&self, pixels: &mut [u8]) -> Result<usize> {
+        let behind_last =
+            |pixels: &[u8], other: u8| pixels.iter().rposition(|&pixel| pixel != other).map_or(0, |at| at + 1);
+        let sure = behind_last(pixels, 0);
+        pixels[sure..].fill(1);
+        // It ends as it did.
+        let _ = Self::begin(self.bytes, &self.limits)?.read(pixels);
+        Ok(sure.max(behind_last(pixels, 1)))
+    }
+}
+
+/// The pixels that the numbers of a palette stand for. What is not in it is grey.
+fn colors(palette: &[u8], transparent: Option<u8>) -> Box<[[u8; 4]; 256]> {
+    let mut colors = Box::new([[GREY; 4]; 256]);
+    for (number, (color, &[red, green, blue])) in (0..=u8::MAX).zip(colors.iter_mut().zip(palette.as_chunks::<3>().0)) {
+        *color = [red, green, blue, if transparent == Some(number) { 0 } else { 255 }];
+    }
+    colors
 }
 
 fn fault(error: DecodingError) -> ImageError {
@@ -81,23 +110,33 @@ impl Decode for Gif<'_> {
         &self.header
     }
 
+    fn beside(&self) -> u64 {
+        self.place.width as u64 * u64::from(self.place.height)
+    }
+
     /// The picture may cover a part of the canvas; the rest is transparent.
-    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
-        let (left, width) = (self.place.left * 4, self.place.width * 4);
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
+        let (left, width) = (self.place.left, self.place.width);
         let (top, bottom) = (self.place.top, self.place.top + self.place.height);
-        let mut picture = pool.rent(&Request::new(self.decoder.buffer_size()))?;
-        picture.as_mut_slice().fill(GREY);
-        // All rows as they are stored, in one piece. Where the library has to put interlaced rows in their order, it gives
-        // up at a row that ends within a code.
-        let done = self.decoder.fill_buffer(picture.as_mut_slice()).map_err(fault);
-        let done = done.and_then(|whole| if whole { Ok(()) } else { Err(ImageError::truncated(Format::Gif)) });
+        // Of fresh memory, which is zero, a file that gives up early touches little.
+        let mut picture = pool.rent(&Request::new(width * self.place.height as usize).clean())?;
+        let done = self.read(picture.as_mut_slice());
+        let came = match &done {
+            Ok(()) => picture.len(),
+            Err(_) if partial => self.read_again(picture.as_mut_slice())?,
+            Err(_) => return done,
+        };
         for y in 0..self.header.height {
             let inside = (top..bottom).contains(&y).then(|| self.place.stored(y - top) as usize * width);
-            let row = inside.and_then(|start| picture.as_slice().get(start..start + width));
             assembly.take(0, |out| {
                 out.fill(0);
-                if let (Some(row), Some(out)) = (row, out.get_mut(left..)) {
-                    out.iter_mut().zip(row).for_each(|(out, &sample)| *out = sample);
+                if let (Some(start), Some(out)) = (inside, out.as_chunks_mut().0.get_mut(left..)) {
+                    let shown = out.len().min(width);
+                    let (there, missing) = out[..shown].split_at_mut(came.saturating_sub(start).min(shown));
+                    for (out, &number) in there.iter_mut().zip(&picture.as_slice()[start.min(came)..]) {
+                        *out = self.colors[usize::from(number)];
+                    }
+                    missing.fill([GREY; 4]);
                 }
                 Ok(())
             })?;
@@ -132,6 +171,39 @@ mod tests {
         encoder.write_frame(&frame).unwrap();
         drop(encoder);
         bytes
+    }
+
+    /// What the library itself makes of a file: all pixels, those that do not come grey; nothing without a header.
+    fn of_library(file: &[u8]) -> Option<Vec<u8>> {
+        let mut options = DecodeOptions::new();
+        options.set_color_output(ColorOutput::RGBA);
+        let mut decoder = options.read_info(Cursor::new(file)).ok()?;
+        decoder.next_frame_info().ok()??;
+        let mut pixels = vec![GREY; decoder.buffer_size()];
+        let _ = decoder.fill_buffer(&mut pixels);
+        Some(pixels)
+    }
+
+    #[test]
+    fn of_a_damaged_picture_exactly_what_comes_is_given() {
+        let pool = Pool::new(system(), Settings::default()).unwrap();
+        let partial = OpenOptions { partial: true, ..OpenOptions::default() };
+        let kinds = [
+            |_, _| 0,
+            |_, _| 1,
+            |x: usize, y: usize| ((x / 5 + y) % 2) as u8,
+            |x: usize, y: usize| (x * 31 + y * 7 + x * y) as u8,
+        ];
+        for pixel in kinds {
+            let (file, mut given) = (file(40, 30, pixel, false), 0);
+            for end in 0..file.len() {
+                let part = Image::decode(&pool, &file[..end], &partial).ok();
+                let part: Option<Vec<u8>> = part.map(|part| part.rows().flatten().copied().collect());
+                assert!(part == of_library(&file[..end]), "{end} of {}", file.len());
+                given += usize::from(part.is_some());
+            }
+            assert!(given > 10, "{given}");
+        }
     }
 
     /// Of one colour most of all: there a code is as long as several rows.

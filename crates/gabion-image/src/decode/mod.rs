@@ -76,8 +76,14 @@ pub(crate) trait Decode {
     /// Says that colours are not wanted. A decoder that can do without them changes what its header says of the layers.
     fn drop_colors(&mut self) {}
 
-    /// Gives the rows of all layers.
-    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()>;
+    /// Bytes that are held beside the new image while rows are given: a picture that comes as a whole, coefficients. To be asked
+    /// once all wishes are said.
+    fn beside(&self) -> u64 {
+        0
+    }
+
+    /// Gives the rows of all layers. Of a damaged picture, what came of it need not be given unless `partial` is set.
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()>;
 }
 
 /// Reads the header of `bytes`. The first bytes say which format it is.
@@ -104,7 +110,7 @@ pub(crate) fn begin<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Box<dyn Deco
 /// Has `decoder` give its rows to `assembly`. When it fails and `partial` is set, the rest is grey.
 pub(crate) fn run(decoder: &mut dyn Decode, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
     let format = decoder.header().format;
-    let done = guarded(format, || decoder.rows(pool, assembly))
+    let done = guarded(format, || decoder.rows(pool, assembly, partial))
         .and_then(|()| if assembly.is_complete() { Ok(()) } else { Err(ImageError::truncated(format)) });
     match done {
         Err(ImageError::Corrupt { .. }) if partial && assembly.has_begun() => assembly.complete(),

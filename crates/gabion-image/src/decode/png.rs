@@ -5,7 +5,7 @@ use std::io::Cursor;
 use ::png::{BitDepth, ColorType, Decoder, DecodingError, Limits as Bound, Reader, Transformations};
 use gabion_blocks::Pool;
 
-use super::whole::{Halfway, rows_of_whole};
+use super::whole::rows_of_whole;
 use super::{Decode, Header};
 use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
@@ -37,10 +37,10 @@ impl<'a> Png<'a> {
         decoder.set_ignore_text_chunk(true);
         let info = decoder.read_header_info().map_err(fault)?;
         let size = (info.width, info.height);
-        let (interlaced, row) = (info.interlaced, info.raw_row_length());
+        let row = info.raw_row_length();
         limits.check_size(size.0, size.1)?;
         // Compressed bytes become 1032 times as many at most, so what is shorter has been cut off, or is a bomb.
-        if row as u64 * u64::from(size.1) / 1032 > bytes.len() as u64 {
+        if (row as u64).saturating_mul(size.1.into()) / 1032 > bytes.len() as u64 {
             return Err(ImageError::truncated(Format::Png));
         }
         // From here on it takes some rows, and metadata, which are compressed.
@@ -63,9 +63,6 @@ impl<'a> Png<'a> {
         };
         if depth != BitDepth::Eight {
             return Err(ImageError::corrupt(Format::Png, "its samples have no known depth"));
-        }
-        if interlaced {
-            limits.check_bytes(pixel_bytes(mode, size.0, size.1))?;
         }
         let info = reader.info();
         let exif = info.exif_metadata.as_deref().or_else(|| late_exif(bytes));
@@ -105,11 +102,16 @@ impl Decode for Png<'_> {
         &self.header
     }
 
-    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+    fn beside(&self) -> u64 {
+        let Header { width, height, .. } = self.header;
+        if self.reader.info().interlaced { pixel_bytes(self.header.layers.mode(), width, height) } else { 0 }
+    }
+
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
         let Header { width, height, .. } = self.header;
         let row_bytes = width as usize * self.header.layers.mode().channels();
         if self.reader.info().interlaced {
-            return rows_of_whole(pool, assembly, row_bytes, height as usize, Halfway::Pixels, |whole| {
+            return rows_of_whole(pool, assembly, (row_bytes, height as usize), partial, |whole| {
                 self.reader.next_frame(whole).map_err(fault).map(drop)
             });
         }

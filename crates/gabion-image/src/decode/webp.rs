@@ -9,7 +9,7 @@ use ::webp::Decoder as Lossy;
 use gabion_blocks::Pool;
 use image_webp::{DecodingError, WebPDecoder};
 
-use super::whole::{Halfway, rows_of_whole};
+use super::whole::rows_of_whole;
 use super::{Decode, Header};
 use crate::assembly::Assembly;
 use crate::error::{ImageError, Result};
@@ -88,14 +88,20 @@ impl Decode for WebP<'_> {
         &self.header
     }
 
-    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+    /// The picture. As long as the library takes something beside it, which `begin` has counted, nothing of the new image is touched.
+    fn beside(&self) -> u64 {
+        pixel_bytes(self.header.layers.mode(), self.header.width, self.header.height)
+    }
+
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, _partial: bool) -> Result<()> {
         let row_bytes = self.header.width as usize * self.header.layers.mode().channels();
         if self.lossy_rows(pool, assembly, row_bytes)? {
             return Ok(());
         }
         let _room = room_beside(pool, self.beside)?;
-        // It predicts pixels once all of them are there, and gives those of lossy pictures in the end.
-        rows_of_whole(pool, assembly, row_bytes, self.header.height as usize, Halfway::Nothing, |whole| {
+        // It predicts pixels once all of them are there, and gives those of lossy pictures in the end: of a part, nothing is
+        // as it is to be.
+        rows_of_whole(pool, assembly, (row_bytes, self.header.height as usize), false, |whole| {
             self.decoder.read_image(whole).map_err(fault)
         })
     }
@@ -116,7 +122,7 @@ mod tests {
         let (size, mode) = ((webp.header.width, webp.header.height), webp.header.layers.mode());
         let pool = Pool::global();
         let mut assembly = Assembly::new(pool, &webp.header.layers, size, mode, Resampling::default())?;
-        webp.rows(pool, &mut assembly)?;
+        webp.rows(pool, &mut assembly, false)?;
         assembly.into_image().to_bytes()
     }
 

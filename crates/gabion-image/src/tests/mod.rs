@@ -4,6 +4,8 @@ mod tiff;
 
 mod damage;
 
+mod limits;
+
 mod geometry;
 
 mod jpeg;

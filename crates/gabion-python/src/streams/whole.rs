@@ -70,7 +70,7 @@ fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathe
     refuse_long(py, length.unwrap_or(0), most)?;
     let room = length.filter(|length| *length > 0).map_or(FIRST, |length| length.saturating_add(1));
     let mut whole = Gathered { window: Window::rent(py, room)?, length: 0 };
-    while let Some(read) = whole.read(py, source)? {
+    while let Some(read) = whole.read(py, source, most)? {
         whole.length += read;
         refuse_long(py, whole.length, most).inspect_err(|_| {
             // It stands where it stood, if it can.
@@ -90,16 +90,18 @@ impl Gathered {
         unsafe { std::slice::from_raw_parts(self.window.start(), self.length) }
     }
 
-    /// One read; None at the end.
-    fn read(&mut self, py: Python<'_>, source: &Source) -> PyResult<Option<usize>> {
+    /// One read of a file that is to have `most` bytes at most; None at the end.
+    fn read(&mut self, py: Python<'_>, source: &Source, most: u64) -> PyResult<Option<usize>> {
         py.check_signals()?;
         if self.length == self.window.len() {
-            self.window = self.moved(py, self.length.saturating_mul(2))?;
+            // A byte more shows that there is too much.
+            let enough = usize::try_from(most).map_or(usize::MAX, |most| most.saturating_add(1));
+            self.window = self.moved(py, self.length.saturating_mul(2).min(enough))?;
         }
-        let most = self.window.len() - self.length;
+        let room = self.window.len() - self.length;
         let read = if source.reads_into() {
             let rest = self.window.rest(py, self.length)?;
-            source.read_to(&rest, most)?
+            source.read_to(&rest, room)?
         } else {
             source.read_at(py, &mut self.window, self.length)?
         };

@@ -139,11 +139,13 @@ impl Decode for Jpeg<'_> {
         }
     }
 
-    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+    fn beside(&self) -> u64 {
         // The library that gives planes keeps what came of the scans before beside the one at hand.
-        let beside = coefficient_bytes(&self.frame) * if self.planes { 2 } else { 1 };
-        self.limits.check_bytes(beside)?;
-        let _room = room_beside(pool, beside)?;
+        coefficient_bytes(&self.frame).saturating_mul(if self.planes { 2 } else { 1 })
+    }
+
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, _partial: bool) -> Result<()> {
+        let _room = room_beside(pool, self.beside())?;
         if self.planes {
             let size = (self.frame.width, self.frame.height);
             let spaced =

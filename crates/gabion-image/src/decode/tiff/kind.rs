@@ -97,7 +97,7 @@ pub fn refuse_short(decoder: &mut Decoder<Bytes<'_>>, size: (u32, u32), depth: u
         u64::from(size.1) / 8
     } else {
         // A code of LZW is 4,096 bytes at most, and nothing else gets shorter.
-        pixels * u64::from(depth.min(8)) / 8 / 2731
+        pixels.saturating_mul(depth.min(8).into()) / 8 / 2731
     };
     if least > length as u64 { Err(ImageError::truncated(Format::Tiff)) } else { Ok(()) }
 }

@@ -11,7 +11,7 @@ use crate::assembly::{Assembly, GREY};
 use crate::decode::{Decode, Header};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
-use crate::limits::{Limits, pixel_bytes};
+use crate::limits::Limits;
 use crate::metadata::{Metadata, Orientation};
 
 /// Rows that a tile may have below the picture, where the library reads them, too.
@@ -21,6 +21,7 @@ pub struct Tiff<'a> {
     decoder: Decoder<Bytes<'a>>,
     header: Header,
     pixels: Pixels,
+    cut: Cut,
     /// As many as there are samples where each has chunks of its own, else 1.
     planes: usize,
     /// Whether what was read of a chunk is right before all of it is there.
@@ -60,10 +61,10 @@ impl<'a> Tiff<'a> {
         let Some(mode) = mode.filter(|_| numbers == Numbers::Whole) else {
             return Err(ImageError::unsupported(Format::Tiff, described(color, numbers, has_palette)));
         };
-        limits.check_bytes(pixel_bytes(mode, size.0, size.1).saturating_mul(samples.bytes() as u64))?;
         let mut bound = Bound::default();
-        let bytes = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
-        (bound.decoding_buffer_size, bound.intermediate_buffer_size) = (bytes, bytes);
+        bound.decoding_buffer_size = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
+        // How long a chunk may be that is compressed: it stays in the file, which may be cut off.
+        bound.intermediate_buffer_size = usize::MAX;
         let mut decoder = decoder.with_limits(bound);
         let icc = decoder.find_tag(Tag::IccProfile).ok().flatten().and_then(|tag| tag.into_u8_vec().ok());
         let orientation = Orientation::of_value(tag(&mut decoder, Tag::Orientation, 1));
@@ -77,7 +78,20 @@ impl<'a> Tiff<'a> {
         let channels = usize::from(color.num_samples());
         let planes = if separate { channels } else { 1 };
         let pixels = Pixels { samples, channels, mode, premultiplied: extra == Extra::Premultiplied };
-        Ok(Self { decoder, header, pixels, planes, plain })
+        let cut = Cut::of(&decoder, size, &pixels)?;
+        Ok(Self { decoder, header, pixels, cut, planes, plain })
+    }
+
+    /// Bytes of a row of chunks as rows, and of one chunk where they have to be put together.
+    fn held(&self) -> (usize, usize) {
+        let (cut, height) = (&self.cut, self.header.height as usize);
+        let chunk = cut.chunk.0 * cut.chunk.1.min(height + BEYOND) * cut.pixel / self.planes;
+        (cut.row * cut.chunk.1.min(height), if self.is_direct() { 0 } else { chunk })
+    }
+
+    /// Whether a chunk is rows of the picture.
+    fn is_direct(&self) -> bool {
+        self.cut.across == 1 && self.planes == 1
     }
 }
 
@@ -86,19 +100,29 @@ impl Decode for Tiff<'_> {
         &self.header
     }
 
-    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
-        let cut = self.cut()?;
-        let height = self.header.height as usize;
-        let mut band = pool.rent(&Request::new(cut.row * cut.chunk.1.min(height)))?;
-        let direct = cut.across == 1 && self.planes == 1;
-        let chunk = cut.chunk.0 * cut.chunk.1.min(height + BEYOND) * cut.pixel / self.planes;
-        let mut chunk = pool.rent(&Request::new(if direct { 0 } else { chunk }))?;
+    fn beside(&self) -> u64 {
+        let (band, chunk) = self.held();
+        band as u64 + chunk as u64
+    }
+
+    fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
+        let (cut, height, direct) = (self.cut, self.header.height as usize, self.is_direct());
+        let partial = partial && self.plain;
+        // Zero or grey, so that it never shows what was there before: of fresh memory, which is zero, a file that gives up early
+        // touches little.
+        let [mut band, mut chunk] = {
+            let (band, chunk) = self.held();
+            let rent = |bytes| pool.rent(&Request { clean: !partial, ..Request::new(bytes) });
+            [rent(band)?, rent(chunk)?]
+        };
         for (number, top) in (0..height).step_by(cut.chunk.1).enumerate() {
             let out = &mut band.as_mut_slice()[..cut.row * cut.chunk.1.min(height - top)];
-            out.fill(GREY);
+            if partial {
+                out.fill(GREY);
+            }
             let first = number * cut.across;
-            let done = if direct { self.read(first, out) } else { self.read_all(&cut, first, &mut chunk, out) };
-            if done.is_ok() || self.plain && out.iter().any(|&sample| sample != GREY) {
+            let done = if direct { self.read(first, out) } else { self.read_all(first, &mut chunk, out, partial) };
+            if done.is_ok() || partial && out.iter().any(|&sample| sample != GREY) {
                 out.chunks_exact_mut(cut.row).try_for_each(|row| self.pixels.hand_on(assembly, row))?;
             }
             done?;
@@ -107,25 +131,27 @@ impl Decode for Tiff<'_> {
     }
 }
 
-impl Tiff<'_> {
-    fn cut(&self) -> Result<Cut> {
-        let (width, height) = (self.header.width as usize, self.header.height as usize);
-        let (wide, high) = self.decoder.chunk_dimensions();
+impl Cut {
+    fn of(decoder: &Decoder<Bytes<'_>>, (width, height): (u32, u32), pixels: &Pixels) -> Result<Self> {
+        let (width, height) = (width as usize, height as usize);
+        let (wide, high) = decoder.chunk_dimensions();
         if wide == 0 || high == 0 {
             return Err(ImageError::corrupt(Format::Tiff, "its strips or tiles have no size"));
         }
         // A tile may be larger than the picture, and what is beyond it is not read.
-        let in_a_byte = self.pixels.samples.in_a_byte();
+        let in_a_byte = pixels.samples.in_a_byte();
         let across = width.div_ceil(wide as usize);
         if across > 1 && !(wide as usize).is_multiple_of(in_a_byte) {
             return Err(ImageError::corrupt(Format::Tiff, "its tiles do not end with a byte"));
         }
         let chunk = ((wide as usize).min(width).div_ceil(in_a_byte), high as usize);
-        let pixel = self.pixels.channels * self.pixels.samples.bytes();
+        let pixel = pixels.channels * pixels.samples.bytes();
         let row = width.div_ceil(in_a_byte) * pixel;
-        Ok(Cut { chunk, across, plane: across * height.div_ceil(chunk.1), in_a_byte, pixel, row })
+        Ok(Self { chunk, across, plane: across * height.div_ceil(chunk.1), in_a_byte, pixel, row })
     }
+}
 
+impl Tiff<'_> {
     /// Reads a chunk.
     fn read(&mut self, number: usize, out: &mut [u8]) -> Result<()> {
         let number = u32::try_from(number).map_err(|error| ImageError::corrupt(Format::Tiff, error))?;
@@ -133,8 +159,8 @@ impl Tiff<'_> {
     }
 
     /// Reads a row of chunks, of all planes, side by side into `out`.
-    fn read_all(&mut self, cut: &Cut, first: usize, chunk: &mut Buffer, out: &mut [u8]) -> Result<()> {
-        let bytes = cut.pixel / self.planes;
+    fn read_all(&mut self, first: usize, chunk: &mut Buffer, out: &mut [u8], partial: bool) -> Result<()> {
+        let (cut, bytes) = (self.cut, self.cut.pixel / self.planes);
         for (plane, column) in (0..self.planes).flat_map(|plane| (0..cut.across).map(move |column| (plane, column))) {
             let number = plane * cut.plane + first + column;
             // The library leaves the padding out, but not that below later planes.
@@ -143,7 +169,9 @@ impl Tiff<'_> {
             let Some(chunk) = chunk.as_mut_slice().get_mut(..wide * high as usize) else {
                 return Err(ImageError::corrupt(Format::Tiff, "its tiles do not fit together"));
             };
-            chunk.fill(GREY);
+            if partial {
+                chunk.fill(GREY);
+            }
             let done = self.read(number, chunk);
             for (row, to) in chunk.chunks_exact(wide.max(1)).zip(out.chunks_exact_mut(cut.row)) {
                 let to = &mut to[column * cut.chunk.0 * cut.pixel..];
