@@ -108,15 +108,17 @@ def test_tracked_memory_is_a_leak_until_its_last_view_is_gone() -> None:
 
 
 @pytest.mark.usefixtures("balance")
-def test_an_address_that_was_read_keeps_the_memory_until_the_object_is_gone() -> None:
+def test_an_array_interface_keeps_the_memory_until_it_is_gone() -> None:
     live = memory.stats().live
     with contextlib.suppress(Mine), memory.rent(100) as buffer:
         view = memoryview(buffer)
-        _ = buffer.__array_interface__
+        interface = buffer.__array_interface__
         raise Mine
     view.release()
     assert memory.stats().live == live + 1
-    del buffer, view
+    with pytest.raises(gabion.ClosedError):
+        _ = buffer.__array_interface__
+    del interface
     assert memory.stats().live == live
 
 

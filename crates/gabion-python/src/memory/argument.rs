@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use super::refusal::{type_error, value_error};
-use crate::errors::{exception, shown};
+use crate::errors::{class_name, exception, shown};
 
 /// How many arenas: a power of two, of NumPy's too.
 pub(super) fn arenas(value: &Bound<'_, PyAny>) -> PyResult<usize> {
@@ -41,16 +41,35 @@ pub(super) fn not_there(what: &str, index: &Bound<'_, PyAny>, of: &str, count: u
 
 /// The row that `y` names, of `rows` that `of` has; a negative one counts from the end.
 pub(crate) fn row(y: &Bound<'_, PyAny>, rows: usize, of: &str) -> PyResult<usize> {
-    let py = y.py();
-    let number = match y.extract::<isize>() {
-        Ok(number) if number < 0 => number.checked_add_unsigned(rows),
+    place("row", y, rows, of)
+}
+
+/// Which one of `count` an index names, as [`row`].
+pub(super) fn place(what: &str, index: &Bound<'_, PyAny>, count: usize, of: &str) -> PyResult<usize> {
+    let py = index.py();
+    let number = match index.extract::<isize>() {
+        Ok(number) if number < 0 => number.checked_add_unsigned(count),
         Ok(number) => Some(number),
-        // An int, beyond all the rows that a machine has.
+        // An int, beyond all that a machine has.
         Err(error) if error.is_instance_of::<PyOverflowError>(py) => None,
         Err(error) => return Err(error),
     };
     number
         .and_then(|number| usize::try_from(number).ok())
-        .filter(|number| *number < rows)
-        .ok_or_else(|| not_there("row", y, of, rows))
+        .filter(|number| *number < count)
+        .ok_or_else(|| not_there(what, index, of, count))
+}
+
+/// A byte, as an int.
+pub(super) fn byte(value: &Bound<'_, PyAny>) -> PyResult<u8> {
+    let py = value.py();
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(py) {
+            value_error(py, &format!("{}: a byte is an int from 0 to 255", shown(value)))
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            type_error(py, &format!("a byte is an int from 0 to 255, not {}", class_name(value)))
+        } else {
+            error
+        }
+    })
 }

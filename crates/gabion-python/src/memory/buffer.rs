@@ -8,6 +8,7 @@ use gabion_blocks::pool::Request;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use super::items::{self, Content, Items};
 use super::lease::{Hold, Lease, Memory, Place, Refused};
 use super::{arrow, dlpack, refusal, tracking, waiting};
 use crate::detached::detached;
@@ -16,7 +17,8 @@ use crate::ffi;
 
 /// Rented memory: contiguous, writable bytes outside the heap of Python and of malloc.
 ///
-/// Made by rent(), or as one block of a Group. It speaks the buffer protocol (memoryview(buffer), numpy.frombuffer(),
+/// Made by rent(), or as one block of a Group. buffer[7] is an int and buffer[2:5] a copy, bytes; both can be assigned to, a
+/// slice only as many bytes as it has. It speaks the buffer protocol (memoryview(buffer), numpy.frombuffer(),
 /// file.readinto()), DLPack (numpy.from_dlpack(), torch.from_dlpack()), __array_interface__ and the Arrow C data
 /// interface (pyarrow.array(), as uint8), always without a copy.
 ///
@@ -32,12 +34,10 @@ use crate::ffi;
 ///
 /// >>> import gabion.memory
 /// >>> with gabion.memory.rent(16, clean=True) as buffer:
-/// ...     view = memoryview(buffer)
-/// ...     view[:5] = b"stone"
-/// ...     bytes(view[:6])
-/// ...     view.release()
-/// b'stone\x00'
-#[pyclass(frozen, weakref, module = "gabion.memory")]
+/// ...     buffer[:5] = b"stone"
+/// ...     buffer[0], buffer[:6]
+/// (115, b'stone\x00')
+#[pyclass(frozen, weakref, sequence, module = "gabion.memory")]
 pub(super) struct Buffer {
     lease: Arc<Lease>,
     place: Place,
@@ -46,7 +46,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// The buffer of a piece of memory that was just rented.
+    /// The buffer of memory that was just rented.
     pub(super) fn new(py: Python<'_>, memory: gabion_blocks::pool::Buffer) -> PyResult<Self> {
         let place = Place::of(&memory);
         let record = tracking::record(py, "Buffer", place.length)?;
@@ -86,8 +86,8 @@ impl Buffer {
         let request = Request::new(source.length);
         let copy = waiting::patiently(py, |pool, go_on| {
             let copy = pool.rent_while(&request, go_on)?;
-            // SAFETY: the source is alive (`held`) and `length` bytes long, as is the fresh copy; they are two pieces
-            // of memory. Other threads may write into the source meanwhile, as into every buffer of Python's.
+            // SAFETY: the source is alive (`held`) and `length` bytes long, as is the fresh copy; nothing is in
+            // both. Other threads may write into the source meanwhile, as into every buffer of Python's.
             unsafe { source.copy_to(copy.as_ptr()) };
             Ok(copy)
         })?;
@@ -109,9 +109,7 @@ fn give_back(py: Python<'_>, memory: Option<Memory>) {
 impl Buffer {
     /// Give the memory back to the pool. Releasing twice does nothing.
     ///
-    /// Raises BufferError, and changes nothing, while views of the memory are alive. Where the address was read by way
-    /// of __array_interface__, whose users keep the Buffer object alive but do not say when they are done, the memory
-    /// goes back with the object.
+    /// Raises BufferError, and changes nothing, while views of the memory are alive.
     ///
     /// >>> import gabion.memory
     /// >>> buffer = gabion.memory.rent("1 MiB")
@@ -155,6 +153,34 @@ impl Buffer {
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(self.open(py)?.length)
+    }
+
+    fn __getitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let items = Items::of(key, self.place.length)?;
+        // Last, because an `__index__` may have released it.
+        let _held = self.hold(py)?;
+        // SAFETY: alive (`_held`), and items of its length.
+        unsafe { items::read(py, self.place, items) }
+    }
+
+    fn __setitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let items = Items::of(key, self.place.length)?;
+        let content = Content::of(value, items)?;
+        let _held = self.hold(py)?;
+        // SAFETY: as above; the content was read for these items.
+        unsafe { items::write(self.place, items, &content) };
+        Ok(())
+    }
+
+    fn __delitem__(&self, py: Python<'_>, _key: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(refusal::type_error(py, "a buffer keeps its length: its bytes can be written, not deleted"))
+    }
+
+    /// Its bytes, as ints.
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.get().open(slf.py())?;
+        // SAFETY: attached, a live object; a new reference or null with an error set.
+        unsafe { Bound::from_owned_ptr_or_err(slf.py(), ffi::PySeqIter_New(slf.as_ptr())) }
     }
 
     /// A buffer is true, even one of 0 bytes.
@@ -210,15 +236,18 @@ impl Buffer {
         self.lease.end_export();
     }
 
-    /// A dict after version 3 of NumPy's array interface: one dimension of uint8, writable.
+    /// A dict after version 3 of NumPy's array interface: one dimension of uint8, writable. Its data is a memoryview, which
+    /// keeps the memory: for the dict, and for the arrays that are made of it.
     #[getter]
-    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.lease.escape().map_err(|refused| self.refused(py, refused))?;
+    fn __array_interface__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let py = slf.py();
+        // SAFETY: attached; a new reference or null with an error set.
+        let data = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(slf.as_ptr()))? };
         let dict = PyDict::new(py);
         dict.set_item("version", 3)?;
         dict.set_item("typestr", "|u1")?;
-        dict.set_item("shape", (self.place.length,))?;
-        dict.set_item("data", (self.place.start.addr().get(), false))?;
+        dict.set_item("shape", (slf.get().place.length,))?;
+        dict.set_item("data", data)?;
         Ok(dict)
     }
 

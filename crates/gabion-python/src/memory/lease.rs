@@ -1,8 +1,8 @@
-//! One piece of rented memory: who uses it, and when it goes back.
+//! Rented memory, a buffer or a group: who uses it, and when it goes back.
 //!
-//! The state is one word: `RELEASED | ESCAPED | exports`. An *export* is a consumer that says when it is done: a buffer
+//! The state is one word: `RELEASED | exports`. An *export* is a consumer that says when it is done: a buffer
 //! view, a DLPack tensor, an Arrow array. Equations:
-//! - memory is present  ⇔  not RELEASED, or ESCAPED, or exports > 0;
+//! - memory is present  ⇔  not RELEASED, or exports > 0;
 //! - RELEASED is set once; it is never cleared, and no export begins after it. Once it is set, `exports` becomes 0 once;
 //! - the memory goes back exactly once: by the release, by the end of the last export after it, or with the last holder of
 //!   the lease.
@@ -18,10 +18,7 @@ use super::tracking;
 
 /// The memory was released by hand: nothing may be exported any more.
 const RELEASED: usize = 1 << (usize::BITS - 1);
-/// The address was given to somebody who does not say when he is done, but keeps the Python object alive. A release
-/// ends the use from Python; the memory itself waits for the object's end.
-const ESCAPED: usize = 1 << (usize::BITS - 2);
-const EXPORTS: usize = ESCAPED - 1;
+const EXPORTS: usize = RELEASED - 1;
 
 /// Why a lease does not do what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,26 +107,16 @@ impl Lease {
         let before = self.state.fetch_sub(1, Ordering::Release);
         debug_assert!(before & EXPORTS > 0);
         if before & (RELEASED | EXPORTS) == RELEASED | 1 {
-            drop(self.end(before));
-        }
-    }
-
-    /// Marks the address as known to somebody who does not count.
-    pub(super) fn escape(&self) -> Result<(), Refused> {
-        let mark = |state| if state & RELEASED == 0 { Some(state | ESCAPED) } else { None };
-        // Relaxed: only release() reads the mark, by a later operation on the same word.
-        match self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Refused::Released),
+            drop(self.end());
         }
     }
 
     /// Ends the use from Python. Gives the memory to the caller, to be dropped where that suits; nothing when it was
-    /// released before or when it must wait for the object's end.
+    /// released before.
     pub(super) fn release(&self) -> Result<Option<Memory>, Refused> {
         let end = |state| if state & (RELEASED | EXPORTS) == 0 { Some(state | RELEASED) } else { None };
         match self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, end) {
-            Ok(before) => Ok(self.end(before)),
+            Ok(_) => Ok(self.end()),
             Err(state) if state & RELEASED != 0 => Ok(None),
             Err(state) => Err(Refused::Exported(state & EXPORTS)),
         }
@@ -139,18 +126,15 @@ impl Lease {
     pub(super) fn leave(&self) -> Option<Memory> {
         // Relaxed: see `end`, whoever comes there.
         let before = self.state.fetch_or(RELEASED, Ordering::Relaxed);
-        if before & (RELEASED | EXPORTS) == 0 { self.end(before) } else { None }
+        if before & (RELEASED | EXPORTS) == 0 { self.end() } else { None }
     }
 
-    /// What comes when the lease is released and without exports, which is once. `state`: the one before that.
-    fn end(&self, state: usize) -> Option<Memory> {
+    /// What comes when the lease is released and without exports, which is once.
+    fn end(&self) -> Option<Memory> {
         // Acquire: the uses of all exports (their end_export is a Release) come before the memory goes back.
         fence(Ordering::Acquire);
         if let Some(record) = &self.record {
             record.strike();
-        }
-        if state & ESCAPED != 0 {
-            return None;
         }
         // SAFETY: RELEASED is set once and no export begins after it, so that one call alone has brought about RELEASED
         // without exports; drop() needs the only reference, and `self` is one.

@@ -12,8 +12,9 @@
 //! | `refusal` | what the pool can refuse with, and how Python is told |
 //! | `argument` | counts and rows as callers write them |
 //! | `tracking` | where memory was rented, while somebody wants to know |
-//! | `lease` | one piece of rented memory: exports, release, end |
+//! | `lease` | one buffer or group: exports, release, end |
 //! | `waiting` | renting without holding the interpreter, interruptible |
+//! | `items` | bytes and slices of a buffer, as of a `bytearray` |
 //! | `dlpack` | bytes as a DLPack capsule |
 //! | `arrow` | bytes as Arrow C data |
 //! | `buffer` | `gabion.memory.Buffer` |
@@ -34,6 +35,8 @@ mod tracking;
 mod lease;
 
 mod waiting;
+
+mod items;
 
 pub(crate) mod dlpack;
 
