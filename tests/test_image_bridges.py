@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import io
 import random
 import sys
 from typing import Any
@@ -285,6 +286,13 @@ def test_pillow_shares_what_it_keeps_alike(mode: str) -> None:
     ("mode", "info", "expected"),
     [
         ("1", {}, "L"),
+        ("1", {"transparency": 0}, "LA"),
+        ("L", {"transparency": 0}, "LA"),
+        ("L", {"transparency": None}, "L"),
+        ("RGB", {"transparency": (0, 0, 0)}, "RGBA"),
+        ("LA", {"transparency": 0}, "LA"),
+        ("RGBA", {"transparency": 0}, "RGBA"),
+        ("CMYK", {"transparency": 0}, "CMYK"),
         ("P", {}, "RGB"),
         ("P", {"transparency": 0}, "RGBA"),
         ("I", {}, "RGB"),
@@ -300,6 +308,41 @@ def test_other_modes_of_pillow(mode: str, info: dict[str, Any], expected: str) -
     pillow = pytest.importorskip("PIL.Image").new(mode, (5, 4))
     pillow.info.update(info)
     assert Image.from_pillow(pillow).mode == expected
+
+
+@pytest.mark.parametrize(("mode", "clear", "expected"), [("L", 7, "LA"), ("RGB", (1, 2, 3), "RGBA")])
+def test_a_transparent_colour_of_a_file_is_one_of_pillows(mode: str, clear: Any, expected: str) -> None:
+    Pillow = pytest.importorskip("PIL.Image")
+    picture, file = Pillow.new(mode, (4, 3), 9 if mode == "L" else (9, 8, 7)), io.BytesIO()
+    picture.putpixel((1, 2), clear)
+    picture.save(file, "PNG", transparency=clear)
+    image = Image.open(file.getvalue())
+    again = Image.from_pillow(Pillow.open(io.BytesIO(file.getvalue())))
+    assert again.mode == image.mode == expected
+    assert again.to_bytes() == image.to_bytes()
+    assert again.to_bytes().count(0) == 1
+
+
+# --- notebooks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_notebook_shows(mode: str) -> None:
+    for size, shown in (((20, 10), (20, 10)), ((1024, 300), (512, 150)), ((3, 2000), (1, 512))):
+        image = noise(mode, size)
+        png = image._repr_png_()
+        assert type(png) is bytes
+        again = Image.open(png)
+        assert (again.format, again.size) == ("PNG", shown)
+        assert again.mode == ("RGB" if mode == "CMYK" else mode)
+        if shown == size:
+            assert again.to_bytes() == image.convert(again.mode).to_bytes()
+        assert image.size == size
+        view = image.row(0)
+        assert image._repr_png_() == png
+        del view
+        image.close()
+        assert image._repr_png_() is None
 
 
 @pytest.mark.parametrize("mode", ["I;16", "I;16L", "I;16B", "I;16N"])

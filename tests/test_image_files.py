@@ -144,11 +144,25 @@ def test_wrong_options(options: dict[str, Any], error: type[Exception], told: st
 
 def test_names_that_tell_nothing(tmp_path: Path) -> None:
     image = noise("RGB", (5, 4))
+
+    class Named(io.BytesIO):
+        def __init__(self, name: object) -> None:
+            self.name = name
+
+    endings = r"end it in one of \.jpg, \.png, \.webp, \.tif, \.bmp, or pass the format"
     for name in ("image", "image.txt", "image.gif"):
-        with pytest.raises(ImageError, match="tells no format that can be written: pass format="):
-            image.save(tmp_path / name)
-    with pytest.raises(ImageError, match="no name that tells the format"):
-        image.save(io.BytesIO())
+        for target in (tmp_path / name, Named(name)):
+            told = rf'{name}" tells no format that can be written: {endings}'
+            if name.endswith(".gif"):
+                told = r'image\.gif" tells GIF, which can be read, but not written; JPEG, PNG, WebP, TIFF and BMP are written'
+            with pytest.raises(ImageError, match=told):
+                image.save(target)
+    for file in (io.BytesIO(), Named(7)):
+        with pytest.raises(ImageError, match="no name that tells the format: pass format="):
+            image.save(file)
+    named = Named("image.gif")
+    image.save(named, format="PNG")
+    assert Image.open(named.getvalue()).format == "PNG"
     with pytest.raises(TypeError, match=r"Image.save\(\) takes a path or a binary file with write\(\), not int"):
         image.save(5, format="PNG")
     with pytest.raises(TypeError, match="file is a text file"):

@@ -138,3 +138,14 @@ def test_what_pillow_has_that_does_not_fit() -> None:
         image = Image.from_pillow(picture)
         assert (image.exif, image.icc_profile) == (None, None)
         assert image.to_pillow().info == {}
+
+
+def test_what_a_notebook_shows_tells_no_place() -> None:
+    picture = pytest.importorskip("PIL.Image").new("RGB", (4, 3))
+    picture.info.update(exif=b"Exif\0\0" + exif(6), icc_profile=profile(b"RGB "))
+    image = Image.from_pillow(picture)
+    assert image.exif == exif(6)
+    shown = Image.open(image._repr_png_())
+    assert shown.size == (4, 3)
+    assert shown.exif is None
+    assert shown.icc_profile == profile(b"RGB ")

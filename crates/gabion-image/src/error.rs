@@ -67,7 +67,7 @@ impl ImageError {
         Self::Unsupported { what: what.to_string() }
     }
 
-    /// A format that is not written, or a name that tells none.
+    /// A format that is not written.
     pub(crate) fn not_written(what: impl fmt::Display) -> Self {
         Self::Unsupported { what: format!("{what}; JPEG, PNG, WebP, TIFF and BMP are written") }
     }

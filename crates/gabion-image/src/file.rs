@@ -9,7 +9,7 @@ use gabion_blocks::{Buffer, Pool, Request};
 use crate::assembly::Assembly;
 use crate::decode::{self, Decode};
 use crate::encode::SaveOptions;
-use crate::error::{ImageError, Result};
+use crate::error::Result;
 use crate::format::Format;
 use crate::image::Image;
 use crate::limits::{Limits, pixel_bytes};
@@ -74,9 +74,9 @@ impl Image {
     /// Reads an image from a file. Its first bytes tell the format, not its name.
     ///
     /// # Errors
-    /// [`ImageError::Io`] when it cannot be read, [`ImageError::Unsupported`] when it is no image that is known here,
-    /// [`ImageError::Limit`] when it is too large, [`ImageError::Corrupt`] when it is damaged or cut off,
-    /// [`ImageError::Memory`] when the pool has none.
+    /// [`Io`](crate::ImageError::Io) when it cannot be read, [`Unsupported`](crate::ImageError::Unsupported) when it is no image
+    /// that is known here, [`Limit`](crate::ImageError::Limit) when it is too large, [`Corrupt`](crate::ImageError::Corrupt) when
+    /// it is damaged or cut off, [`Memory`](crate::ImageError::Memory) when the pool has none.
     pub fn open(pool: &Pool, path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         open(pool, path.as_ref(), options)
     }
@@ -138,7 +138,7 @@ impl Image {
     /// stay, pipes and devices are written to: see [`save_atomically`].
     ///
     /// # Errors
-    /// As [`Image::encode`], and [`ImageError::Unsupported`] when the name tells no format.
+    /// As [`Image::encode`] and [`Format::to_write`].
     pub fn save(&self, path: impl AsRef<Path>, options: &SaveOptions) -> Result<()> {
         save(self, path.as_ref(), options)
     }
@@ -155,10 +155,7 @@ fn contents_of(pool: &Pool, path: &Path, limits: &Limits) -> Result<Contents> {
 }
 
 fn save(image: &Image, path: &Path, options: &SaveOptions) -> Result<()> {
-    let Some(format) = Format::of_path(path) else {
-        let name = path.display();
-        return Err(ImageError::not_written(format!("the name of {name} tells no image format")));
-    };
+    let format = Format::to_write(path)?;
     save_atomically(path, |out| image.encode(format, options, out))
 }
 
@@ -252,10 +249,7 @@ fn make_thumbnail(
     open: &OpenOptions,
     save: &SaveOptions,
 ) -> Result<(u32, u32)> {
-    let Some(format) = Format::of_path(target).filter(|format| format.can_write()) else {
-        let name = target.display();
-        return Err(ImageError::not_written(format!("the name of {name} tells no format that can be written")));
-    };
+    let format = Format::to_write(target)?;
     let image = Image::open(pool, source, open)?.held_by(format)?;
     save_atomically(target, |out| image.encode(format, save, out))?;
     Ok(image.size())
@@ -266,7 +260,7 @@ impl Image {
     /// it must.
     ///
     /// # Errors
-    /// [`ImageError::Memory`] when the pool has none.
+    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
     pub fn held_by(self, format: Format) -> Result<Self> {
         match (format, self.mode()) {
             (Format::Jpeg, Mode::LA | Mode::RGBA) => self.over_white(),

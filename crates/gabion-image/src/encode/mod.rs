@@ -31,12 +31,40 @@ mod tiff;
 mod bmp;
 
 use std::io::Write;
+use std::path::Path;
 
 use self::check::{check, metadata};
 pub use self::options::{Compression, SaveOptions, Subsampling};
 use crate::error::{ImageError, Result};
 use crate::format::Format;
 use crate::image::Image;
+
+impl Format {
+    /// The format that a file's name tells, if it can be written.
+    ///
+    /// # Errors
+    /// [`ImageError::Unsupported`] when the name tells none, or one that can be read only. It says which ones there are.
+    pub fn to_write(path: impl AsRef<Path>) -> Result<Self> {
+        let name = path.as_ref().display().to_string();
+        match Self::of_path(path) {
+            Some(format) if format.can_write() => Ok(format),
+            Some(format) => {
+                Err(ImageError::not_written(format!("the name {name:?} tells {format}, which {READ_ONLY}")))
+            }
+            None => {
+                let written = Self::ALL.into_iter().filter(|format| format.can_write());
+                let endings: Vec<_> = written.map(|format| format!(".{}", format.extension())).collect();
+                Err(ImageError::unknown(format!(
+                    "the name {name:?} tells no format that can be written: end it in one of {}, or pass the format",
+                    endings.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+/// What is said of GIF.
+const READ_ONLY: &str = "can be read, but not written";
 
 impl Image {
     /// Writes the image in this format.
@@ -53,7 +81,7 @@ impl Image {
             Format::WebP => webp::write(self, options, out),
             Format::Tiff => tiff::write(self, options, out),
             Format::Bmp => bmp::write(self, out),
-            Format::Gif => Err(ImageError::not_written("GIF can be read, but not written")),
+            Format::Gif => Err(ImageError::not_written(format!("{format} {READ_ONLY}"))),
         }
     }
 }

@@ -148,8 +148,8 @@ impl Image {
         Self::made(array.py(), Ok(source::array(array, mode)?))
     }
 
-    /// Make an image of a copy of a Pillow image. Modes that are none here are converted: to RGBA those with
-    /// transparency, to L those of 1 bit, to RGB the others. Of greys with 16 bits the upper eight are taken, as from a file.
+    /// Make an image of a copy of a Pillow image. A transparent colour in image.info, as files have it, becomes alpha: LA or
+    /// RGBA. Other modes that are none here are converted: to L those of 1 bit, to RGB the others. Of greys with 16 bits the upper eight are taken, as from a file.
     ///
     /// The EXIF block in image.info comes along, and the ICC profile if it fits the mode. Pixels stay where Pillow has them,
     /// as with open(upright=False): who sees a saved file turns it as its block says. To turn them here, and to forget what
@@ -497,6 +497,11 @@ impl Image {
         let (width, height) = picture.size;
         let from = picture.format.map_or(String::new(), |format| format!(", from {format}"));
         format!("<gabion.Image {} {width} × {height}{from}>", picture.mode)
+    }
+
+    /// What a notebook shows: a PNG of the picture, 512 pixels on its longer side at most; None when closed.
+    fn _repr_png_<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.peek().map(|picture| target::png(py, &picture)).transpose()
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {

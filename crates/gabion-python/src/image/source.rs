@@ -265,8 +265,8 @@ unsafe fn copy_row(from: Strided, y: usize, row: &mut [u8]) {
 /// Bytes that are asked of Pillow at a time.
 const STRIP: usize = 1 << 20;
 
-/// A copy of a Pillow image. Modes that are none here are converted: with transparency to RGBA, 1-bit ones to L, others to
-/// RGB. Of greys with 16 bits the upper eight are taken, as from a file; Pillow's own conversion would make white of all
+/// A copy of a Pillow image. One that keeps its transparency beside its pixels gets an alpha of it. Other modes that are none
+/// here are converted: 1-bit ones to L, others to RGB. Of greys with 16 bits the upper eight are taken, as from a file; Pillow's own conversion would make white of all
 /// that is above 255.
 pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     let py = picture.py();
@@ -283,19 +283,20 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         _ => (1, 0),
     };
     let original = picture;
-    let (mode, picture) = if let Some(mode) = Mode::of_name(&name).or((deep == 2).then_some(Mode::L)) {
-        (mode, picture.clone())
-    } else {
-        let transparent = picture.getattr("info")?.contains("transparency")?;
-        let mode = match name.as_str() {
-            "1" => Mode::L,
-            "La" => Mode::LA,
-            "PA" | "RGBa" => Mode::RGBA,
-            _ if transparent => Mode::RGBA,
-            _ => Mode::RGB,
-        };
-        (mode, picture.call_method1("convert", (mode.name(),))?)
+    let transparent = !picture.getattr("info")?.call_method1("get", ("transparency",))?.is_none();
+    let known = Mode::of_name(&name).or((deep == 2).then_some(Mode::L));
+    let mode = match (name.as_str(), known) {
+        ("1" | "L", _) if transparent => Mode::LA,
+        ("RGB", _) if transparent => Mode::RGBA,
+        (_, Some(mode)) => mode,
+        ("1", None) => Mode::L,
+        ("La", None) => Mode::LA,
+        ("PA" | "RGBa", None) => Mode::RGBA,
+        (_, None) if transparent => Mode::RGBA,
+        (_, None) => Mode::RGB,
     };
+    let picture =
+        if known == Some(mode) { picture.clone() } else { picture.call_method1("convert", (mode.name(),))? };
     let (width, height): (u32, u32) = picture.getattr("size")?.extract()?;
     let blank = || Image::new(Pool::global(), mode, width, height, &vec![0; mode.channels()]);
     let mut image = detached(py, blank).map_err(|error| refused(py, error, None))?;

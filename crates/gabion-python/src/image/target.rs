@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gabion_image::{Format, SaveOptions, save_atomically};
+use gabion_image::{Format, Resampling, SaveOptions, save_atomically};
 use pyo3::exceptions::PyModuleNotFoundError;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyNone, PyTuple};
@@ -53,11 +53,7 @@ pub(super) fn save(
 ) -> PyResult<()> {
     let py = target.py();
     if let Some(path) = source::path(target)? {
-        let Some(format) = format.or_else(|| named(&path)) else {
-            let text =
-                format!("the name {:?} tells no format that can be written: pass format=", path.display().to_string());
-            return Err(image_error(py, &text));
-        };
+        let format = named(py, format, &path)?;
         if source::is_special(py, &path) {
             return source::with_file(target, "wb", |file| {
                 pour(py, &Sink::new("file", file)?, picture, format, options)
@@ -73,8 +69,9 @@ pub(super) fn save(
     }
     let sink = Sink::new("file", target)?;
     let name = target.getattr_opt("name")?.and_then(|name| name.extract::<String>().ok());
-    let Some(format) = format.or_else(|| named(Path::new(name.as_deref()?))) else {
-        return Err(image_error(py, "this file has no name that tells the format: pass format="));
+    let format = match (format, &name) {
+        (None, None) => return Err(image_error(py, "this file has no name that tells the format: pass format=")),
+        (format, name) => named(py, format, Path::new(name.as_deref().unwrap_or_default()))?,
     };
     pour(py, &sink, picture, format, options)
 }
@@ -87,9 +84,29 @@ fn pour(py: Python<'_>, sink: &Sink, picture: &Picture, format: Format, options:
     }
 }
 
-/// The format that a name tells, if it can be written.
-fn named(path: &Path) -> Option<Format> {
-    Format::of_path(path).filter(|format| format.can_write())
+/// The format that was passed, or else the one that a name tells.
+fn named(py: Python<'_>, format: Option<Format>, path: &Path) -> PyResult<Format> {
+    format.map_or_else(|| Format::to_write(path), Ok).map_err(|error| refused(py, error, None))
+}
+
+/// The longest side of what a notebook shows.
+const SHOWN: u32 = 512;
+
+/// A PNG for notebooks. Of the metadata it has the profile, without which colours may look different.
+pub(super) fn png<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<'py, PyBytes>> {
+    let file = detached(py, || {
+        let small = picture.settled(|image| image.thumbnail(SHOWN, SHOWN, Resampling::default()))?;
+        let mut small = small.held_by(Format::Png)?;
+        small.metadata_mut().exif = None;
+        let mut file = Vec::new();
+        small.encode(Format::Png, &SaveOptions::default(), &mut file)?;
+        Ok(file)
+    });
+    let file = file.map_err(|error| refused(py, error, None))?;
+    PyBytes::new_with(py, file.len(), |bytes| {
+        bytes.copy_from_slice(&file);
+        Ok(())
+    })
 }
 
 /// A Pillow image, with EXIF block and ICC profile where Pillow keeps those of files.

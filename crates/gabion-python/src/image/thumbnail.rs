@@ -28,10 +28,7 @@ pub(super) fn _thumbnail(
     limits.max_pixels = max_pixels.unwrap_or(limits.max_pixels);
     let open = OpenOptions { limits, profile, ..OpenOptions::thumbnail(width, height) };
     let save = SaveOptions { quality, ..SaveOptions::default() };
-    let format = Format::of_path(&target).filter(|format| format.can_write());
-    let Some(format) = format else {
-        return Err(refusal::image_error(py, "the name of the target tells no format that can be written"));
-    };
+    let format = Format::to_write(&target).map_err(|error| refusal::refused(py, error, None))?;
     let about = |path: &Path| path.as_os_str().into_pyobject(py);
     let opened = detached(py, || Image::open(Pool::global(), &source, &open)?.held_by(format));
     let image = match opened {
