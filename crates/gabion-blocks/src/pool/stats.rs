@@ -17,7 +17,7 @@ pub struct PoolStats {
     pub peak: u64,
     /// Bytes of `idle` that lie in threads' own caches.
     pub cached: u64,
-    /// Bytes lent to block sets and runs (piles), or waiting for the next set; they count apart from all the others.
+    /// Bytes lent to the block sets and runs of piles, caches and slots, or waiting for the next set; they count apart from all the others.
     pub held: u64,
     /// Bytes of `held` that nothing is in, and that are warm: their pile comes first, and what it does not take back goes back to
     /// the system as `idle` does.

@@ -20,7 +20,7 @@ use crate::{size, time};
 /// clean=True makes all bytes zero; otherwise they are whatever an earlier user of this process left. Fresh memory is
 /// known to be zero and not cleared again.
 ///
-/// contiguous=False says that one piece is not needed. A Buffer is always one piece, so this changes nothing;
+/// contiguous=False says that the bytes need not lie side by side. Those of a Buffer always do, so this changes nothing;
 /// rent_group() gives memory in blocks.
 ///
 /// timeout (seconds, text such as "5 min", or a timedelta) lets the call wait for room when configure(total_limit=...)
@@ -60,11 +60,11 @@ fn rent(
 
 /// Rent memory in blocks of up to 4 MiB; returns a Group.
 ///
-/// This is for images and tables: large, worked on row by row, and not worth one contiguous piece. Blocks that the pool
+/// This is for images and tables: large, worked on row by row, and not worth contiguous memory. Blocks that the pool
 /// has warm are used, and only the missing ones are mapped.
 ///
 /// row_bytes is the length of a row in bytes: no row is cut by the end of a block, and Group.row(y) shows one. A row
-/// longer than a block gets a piece of its own.
+/// longer than a block gets a run of its own: contiguous memory as long as it is.
 ///
 /// nbytes, clean, timeout and the errors are as with rent().
 ///

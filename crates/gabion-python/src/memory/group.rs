@@ -16,7 +16,7 @@ use crate::errors::on_its_way;
 use crate::ffi;
 use crate::once::once;
 
-/// Rented memory in several blocks, each contiguous: for what is too large to be worth one piece, and is worked on
+/// Rented memory in several blocks, each contiguous: for what is too large to be worth a run, and is worked on
 /// block by block or row by row.
 ///
 /// Made by rent_group(). A group is a sequence of its blocks: len(), iteration, indexing; each is a Buffer, all but

@@ -25,14 +25,14 @@ figures! {
         peak,
         /// Bytes of `idle` that lie in threads' own caches.
         cached,
-        /// Bytes lent to piles and caches, or waiting for the next one; they count apart from all the others.
+        /// Bytes lent to piles, caches and slots, or waiting for the next of them; they count apart from all the others.
         held,
-        /// Bytes of `held` that are empty and warm: what piles and caches take next comes from there, and the rest goes back to
+        /// Bytes of `held` that are empty and warm: what piles, caches and slots take next comes from there, and the rest goes back to
         /// the system when `idle` memory would.
         held_idle,
-        /// Pieces of memory that are alive: a buffer is one, and each block of a group.
+        /// Buffers that are alive, each block of a group among them.
         live,
-        /// Pieces of memory asked for.
+        /// Buffers asked for, each block of a group among them.
         requests,
         /// Served from a thread's own cache.
         hits_cache,
@@ -40,7 +40,7 @@ figures! {
         hits_piece,
         /// Served by an idle block.
         hits_block,
-        /// Served by an idle run, which is what more than 4 MiB in one piece is.
+        /// Served by an idle run: contiguous memory of more than 4 MiB.
         hits_run,
         /// Mappings made.
         fresh,
@@ -74,9 +74,9 @@ figures! {
     /// One arena's part in MemoryStats.
     #[pyclass(frozen, get_all, module = "gabion.memory")]
     pub(super) struct ArenaStats from pool::ArenaStats {
-        /// Pieces of memory lent through this arena.
+        /// Buffers lent through this arena, each block of a group among them.
         rented,
-        /// Pieces that came back through it.
+        /// Buffers that came back through it.
         returned,
         /// Idle memory taken from other arenas.
         stolen,
