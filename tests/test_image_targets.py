@@ -1,7 +1,9 @@
-"""What gabion.Image.save() does to what is there already: links, pipes, devices, other people's files."""
+"""What gabion.Image.save() does to what is there already: links, pipes, devices, others' files; and what names tell."""
 
 import errno
+import io
 import os
+import re
 import signal
 import stat
 import threading
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from image_files import encoded, noise
 
-from gabion import Image
+from gabion import Image, ImageError
 
 pytestmark = pytest.mark.usefixtures("balance")
 
@@ -120,3 +122,30 @@ def test_a_pipe_that_is_left_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BrokenPipeError):
         noise("RGB", (900, 700)).save(pipe, compression="none")
     reader.join()
+
+
+class Named(io.BytesIO):
+    def __init__(self, name: object) -> None:
+        super().__init__()
+        self.name = name
+
+
+def test_names_that_tell_nothing(tmp_path: Path) -> None:
+    image = noise("RGB", (5, 4))
+    nothing = "tells no format that can be written: end it in one of .jpg, .png, .webp, .tif, .bmp, or pass the format"
+    gif = "tells GIF, which can be read, but not written; JPEG, PNG, WebP, TIFF and BMP are written"
+    for name, told in (("image", nothing), ("image.txt", nothing), ("image.gif", gif)):
+        for target in (tmp_path / name, Named(name)):
+            with pytest.raises(ImageError, match=re.escape(f'{name}" {told}')):
+                image.save(target)
+    for file in (io.BytesIO(), Named(7)):
+        with pytest.raises(ImageError, match="no name that tells the format: pass format="):
+            image.save(file)
+    named = Named("image.gif")
+    image.save(named, format="PNG")
+    assert Image.open(named.getvalue()).format == "PNG"
+    with pytest.raises(TypeError, match=r"Image.save\(\) takes a path or a binary file with write\(\), not int"):
+        image.save(5, format="PNG")
+    with pytest.raises(TypeError, match="file is a text file"):
+        image.save(io.StringIO(), format="PNG")
+    assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import gabion
 import gabion.memory as memory
 
 numpy = pytest.importorskip("numpy")
@@ -22,9 +21,9 @@ def filled(size: int = 1000) -> memory.Buffer:
 
 
 class OnlyInterface:
-    """Hides the buffer protocol, which NumPy would prefer, and the buffer. On the instance: some interpreters never let go
-    of what a class refers to."""
+    """Hides the buffer, and its buffer protocol, which NumPy would prefer."""
 
+    # On the instance, because some interpreters never let go of what a class refers to.
     def __init__(self, interface: dict[str, Any]) -> None:
         self.__array_interface__ = interface
 

@@ -52,7 +52,7 @@ fn interlaced(image: &Image) -> Vec<u8> {
 fn gif(width: u16, height: u16) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = ::gif::Encoder::new(&mut file, width, height, &[0; 3 * 256]).unwrap();
-    let pixels: Vec<u8> = (0..u32::from(width) * u32::from(height)).map(|i| (i * 31 >> 3) as u8).collect();
+    let pixels: Vec<u8> = (0..u32::from(width) * u32::from(height)).map(|i| (i * 31 / 8) as u8).collect();
     encoder.write_frame(&::gif::Frame::from_indexed_pixels(width, height, pixels, None)).unwrap();
     drop(encoder);
     file
