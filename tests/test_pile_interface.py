@@ -114,7 +114,7 @@ def test_arguments_are_counted_and_named() -> None:
         wrong: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
             ("put", (), {}), ("put", (1, 2), {}), ("put", (), {"obj": 1}), ("put", (1,), {"reserved": 1}),
             ("put", (1,), {"reserve": 0, "more": 1}), ("get", (), {}), ("get", (pointer, 1, 2), {}),
-            ("get", (pointer,), {"default": 1}), ("get", (), {"ptr": pointer}), ("replace", (pointer,), {}),
+            ("get", (pointer, 1), {"default": 1}), ("get", (), {"ptr": pointer}), ("replace", (pointer,), {}),
             ("replace", (pointer, 1, 2), {}), ("replace", (pointer,), {"obj": 1}), ("remove", (), {}),
             ("remove", (pointer, 1), {}), ("pop", (), {}), ("pop", (pointer, 1, 2), {}), ("discard", (), {}),
             ("discard", (pointer, 1), {}), ("size_of", (), {}), ("put_many", (), {}), ("put_many", ([], []), {}),
@@ -416,9 +416,11 @@ def test_defaults_in_the_signatures() -> None:
 
     assert of("put").parameters["reserve"].default == 0
     assert of("put").parameters["reserve"].kind is inspect.Parameter.KEYWORD_ONLY
-    # One object or none: what stands for none when it is left out is no object at all.
-    for name in ("get", "pop", "get_many"):
-        assert str(of(name)).endswith(", /, *default)")
+    # By its place or by name, as with a cache. What stands for it when it is left out is no object at all.
+    for owner, names in ((gabion.Pile, ("get", "pop", "get_many")), (gabion.Cache, ("pop",))):
+        for name in names:
+            default = inspect.signature(getattr(owner, name)).parameters["default"]
+            assert (default.default, default.kind) == (..., inspect.Parameter.POSITIONAL_OR_KEYWORD)
     assert inspect.signature(gabion.Pile).parameters["max_bytes"].default is None
     assert inspect.signature(gabion.Pile).parameters["max_bytes"].kind is inspect.Parameter.KEYWORD_ONLY
 

@@ -117,18 +117,18 @@ def test_a_repr_says_what_a_thing_is_and_not_where(refusing: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "least"),
+    ("make", "things", "least"),
     [
-        (lambda size: gabion.Cache(size), 4096),
-        (lambda size: gabion.Cache("1 MiB").table("t", max_bytes=size), 4096),
-        (lambda size: gabion.Pile(max_bytes=size), 65_536),
+        (lambda size: gabion.Cache(size), "entries", 4096),
+        (lambda size: gabion.Cache("1 MiB").table("t", max_bytes=size), "entries", 4096),
+        (lambda size: gabion.Pile(max_bytes=size), "objects", 65_536),
     ],
     ids=["cache", "table", "pile"],
 )
-def test_a_limit_that_must_be_a_mistake(make: Callable[[Any], Any], least: int) -> None:
+def test_a_limit_that_must_be_a_mistake(make: Callable[[Any], Any], things: str, least: int) -> None:
     """Who writes 128 means entries, or MiB."""
     for size in (1, 128, 2000, least - 1, "128", "2 KiB"):
-        told = rf"^max_bytes={size!r}: it counts bytes, and what is put first takes {least}; write .*\"64 MiB\"$"
+        told = rf'^max_bytes={size!r} counts bytes, not {things}: the least is {least}; write a size such as "64 MiB"$'
         with pytest.raises(ValueError, match=told):
             make(size)
     make(least)

@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
+from gabion._arguments import check_name, given_of_put, pairs_of, takes_reason
 from gabion._flights import MISSING, Flights
 from gabion._making import Maker, is_asynchronous
 from gabion._memoize import memoized
@@ -159,13 +160,15 @@ class Table(Maker[_K, _V]):
         """
         self._check()
         given: Any = mapping
-        pairs: Iterable[tuple[Any, Any]] = given
+        pairs: Iterable[tuple[Any, Any]]
         if isinstance(given, (Mapping, Table)):
             pairs = given.items()
         elif hasattr(given, "keys"):
             names = given.keys()
             pairs = ((name, given[name]) for name in names)
-        as_put = _given(ttl, idle, expires_at, priority)
+        else:
+            pairs = pairs_of(given)
+        as_put = given_of_put(ttl, idle, expires_at, priority)
         put, rejected, stored = partial(self.put, **as_put) if as_put else self.put, PutResult.REJECTED, 0
         for key, value in pairs:
             if put(key, value) is not rejected:
@@ -224,6 +227,8 @@ class Table(Maker[_K, _V]):
         >>> cache.change("visitors", lambda seen: [*seen, "Grace"], [])
         ['Ada', 'Grace']
         """
+        if not callable(function):
+            raise TypeError(f"change() takes a function of the value that is there, not {type(function).__qualname__}")
         while (changed := self._change(key, function, MISSING)) is MISSING:
             if default is MISSING:
                 raise KeyError(key)
@@ -275,7 +280,7 @@ class Table(Maker[_K, _V]):
         priority: int = 0,
     ) -> Any:
         """What get_or_put() does when its factory is anything but a plain function, or comes by name."""
-        as_put = _given(ttl, idle, expires_at, priority)
+        as_put = given_of_put(ttl, idle, expires_at, priority)
         if as_put:
             # Before the factory runs, which may take long.
             self._check_put(ttl, idle, expires_at, priority)
@@ -329,9 +334,14 @@ class Table(Maker[_K, _V]):
             return self.memoize(key=key, idle=idle, expires_at=expires_at, priority=priority)(ttl)
         # Now, at the function's definition: not at its first call, which may come late.
         self._check_put(ttl, idle, expires_at, priority)
-        as_put = _given(ttl, idle, expires_at, priority)
+        if key is not None and not callable(key):
+            given = type(key).__qualname__
+            raise TypeError(f"memoize(key=...) takes a function of the same arguments that returns a key, not {given}")
+        as_put = given_of_put(ttl, idle, expires_at, priority)
 
         def wrap(function: Callable[..., Any]) -> Any:
+            if not callable(function):
+                raise TypeError(f"memoize() keeps the results of a function, not of {type(function).__qualname__}")
             table = self._table_for(function)
             made = memoized(table, function, key, as_put)
             weakref.finalize(made, _drop_memoized, weakref.ref(self._root), table().name).atexit = False
@@ -471,11 +481,10 @@ class Cache(Table[_K, _V]):
         type checkers.
         """
         self._check()
+        check_name(name)
         with self._lock:
             table = self._tables.get(name)
             if table is None or table.closed:
-                if not isinstance(name, str):
-                    raise TypeError(f"a table's name is a str, not {type(name).__qualname__}")
                 if not name:
                     raise ValueError("a table needs a name; the cache itself is the one without")
                 table = Table.__new__(Table)
@@ -492,6 +501,7 @@ class Cache(Table[_K, _V]):
     def drop_table(self, name: str) -> bool:
         """Drop a table with all that is in it; who still holds it gets ClosedError. Return whether there was one."""
         self._check()
+        check_name(name)
         with self._lock:
             self._tables.pop(name, None)
         return self._drop_table(name)
@@ -530,7 +540,7 @@ class Cache(Table[_K, _V]):
             raise TypeError(f"on_evict takes a function of key and value, or None, not {callback!r}")
         elif is_asynchronous(callback):
             raise TypeError("on_evict takes a plain function: nobody would await what a coroutine function returns")
-        elif _takes_reason(callback):
+        elif takes_reason(callback):
             self._on_evict(callback)
         else:
             self._on_evict(lambda key, value, reason: callback(key, value))
@@ -556,30 +566,6 @@ def _drop_memoized(root: weakref.ref[Cache], name: str) -> None:
     if cache is not None and not cache.closed:
         with suppress(ClosedError):  # just now, by another thread
             cache._drop_table(name)
-
-
-def _given(ttl: object, idle: object, expires_at: object, priority: int) -> dict[str, Any]:
-    """Return the keywords of a put that are not as they are by default."""
-    as_put = {"ttl": ttl, "idle": idle, "expires_at": expires_at}
-    given: dict[str, Any] = {name: value for name, value in as_put.items() if value is not None}
-    if priority != 0:
-        given["priority"] = priority
-    return given
-
-
-def _takes_reason(callback: Callable[..., object]) -> bool:
-    from inspect import Parameter, signature
-
-    try:
-        found = list(signature(callback).parameters.values())
-    except ValueError:
-        # Written in C, and does not tell.
-        return True
-    if any(each.kind is Parameter.VAR_POSITIONAL for each in found):
-        return True
-    by_place = [each for each in found if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
-    # One with a default may well be the callback's own: def gone(key, value, log=log).
-    return len(by_place) > 2 and (by_place[2].default is Parameter.empty or by_place[2].name == "reason")
 
 
 # By their identity: a subclass may compare in a way of its own, and have no hash.

@@ -10,6 +10,9 @@ the limits that it is given.
 ...     view[:5] = b"stone"
 ...     view.release()
 
+Sizes are ints (bytes), or text of a number and a unit: B, KiB to PiB of 1024, kB to PB of 1000. "4 GB" is 4,000,000,000
+bytes, "4 GiB" 4,294,967,296.
+
 Functions: rent(), rent_group(), configure(), stats(), trim(), trim_malloc(), track().
 Classes: Buffer, Group, MemoryStats, ArenaStats, Leak, Leaks, Call.
 """

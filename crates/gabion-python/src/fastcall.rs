@@ -169,6 +169,43 @@ impl<'py> Keywords<'_, 'py> {
     }
 }
 
+/// The arguments of a call that takes one thing, and a default by its place or by name. `usage` is for whoever passes others.
+///
+/// # Errors
+/// `TypeError` for any others.
+#[inline]
+pub(crate) fn one_and_default<'a, 'py>(
+    py: Python<'py>,
+    (function, usage): (&str, &str),
+    args: &'a [Bound<'py, PyAny>],
+    keywords: &Keywords<'a, 'py>,
+) -> PyResult<(&'a Bound<'py, PyAny>, Option<&'a Bound<'py, PyAny>>)> {
+    let (one, default) = match args {
+        [one] => (one, None),
+        [one, default] => (one, Some(default)),
+        _ => return Err(wrong_count(py, usage, args.len())),
+    };
+    if keywords.is_empty() {
+        return Ok((one, default));
+    }
+    Ok((one, Some(default_of(py, function, keywords, default.is_some())?)))
+}
+
+/// The one keyword, where some are given.
+#[cold]
+fn default_of<'a, 'py>(
+    py: Python<'py>,
+    function: &str,
+    keywords: &Keywords<'a, 'py>,
+    given: bool,
+) -> PyResult<&'a Bound<'py, PyAny>> {
+    keywords.each(|name, _| if name == "default" { Ok(()) } else { Err(unexpected(py, function, name, "default")) })?;
+    match keywords.values {
+        [default] if !given => Ok(default),
+        _ => Err(type_error(py, &format!("{function}() takes default once"))),
+    }
+}
+
 /// The error of a call with too few or too many arguments.
 #[cold]
 pub(crate) fn wrong_count(py: Python<'_>, usage: &str, given: usize) -> PyErr {

@@ -13,6 +13,7 @@
 //! | `fastcall` | methods without the cost of a call |
 //! | `result` | results whose making may fail for lack of memory |
 //! | `figures` | what the calls named `stats` return |
+//! | `argument` | flags, whole numbers, functions, iterables as callers write them |
 //! | `size` | sizes as callers write them: 4096, "4 GiB" |
 //! | `time` | times as callers write them: 0.5, "5 min", a timedelta |
 //! | `codec` | any picklable graph of Python objects to bytes and back |
@@ -59,6 +60,8 @@ mod fastcall;
 mod result;
 
 mod figures;
+
+mod argument;
 
 mod size;
 

@@ -1,10 +1,10 @@
 //! Sizes as callers write them: whole bytes, or text such as `"4 GiB"`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString};
+use pyo3::types::PyString;
 
+use crate::argument::index;
 use crate::errors::{class_name, shown, type_error, value_error};
-use crate::ffi;
 
 /// Unit names and what they stand for, longest first within a letter.
 const UNITS: [(&str, u64); 13] = [
@@ -26,11 +26,7 @@ const UNITS: [(&str, u64); 13] = [
 /// Reads a size argument called `name`: a whole number, NumPy's too, or text of a number and a unit (B, KiB to PiB, kB to
 /// PB).
 pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    // SAFETY: attached, the value is alive.
-    let whole = unsafe { ffi::PyIndex_Check(value.as_ptr()) } != 0 && !value.is_instance_of::<PyBool>();
-    if whole {
-        // SAFETY: attached; a new reference or null with an error set.
-        let number = unsafe { Bound::from_owned_ptr_or_err(value.py(), ffi::PyNumber_Index(value.as_ptr()))? };
+    if let Some(number) = index(value)? {
         return number.extract().map_err(|_| refused(name, value));
     }
     let Ok(text) = value.cast::<PyString>() else {
@@ -41,13 +37,13 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     bytes(text.to_str()?).ok_or_else(|| refused(name, value))
 }
 
-/// As [`parse`], for a limit. One below `least`, which is what holding anything takes, is meant as a count, or as a number
-/// of MiB. 0 is for the caller to judge.
-pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>, least: usize) -> PyResult<u64> {
+/// As [`parse`], for a limit on what holds `things`. One below `least`, which is what holding anything takes, is meant as a count
+/// of them, or as a number of MiB. 0 is for the caller to judge.
+pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>, things: &str, least: usize) -> PyResult<u64> {
     let bytes = parse(name, value)?;
     if bytes != 0 && bytes < least as u64 {
         let text = format!(
-            "{name}={}: it counts bytes, and what is put first takes {least}; write a size such as \"64 MiB\"",
+            "{name}={} counts bytes, not {things}: the least is {least}; write a size such as \"64 MiB\"",
             shown(value)
         );
         return Err(value_error(value.py(), &text));
@@ -65,7 +61,10 @@ pub(crate) fn length(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
 }
 
 fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
-    let text = format!("{name}={}: not a size; pass bytes (0 or more) or text such as \"4 GiB\"", shown(value));
+    let text = format!(
+        "{name}={}: not a size; pass bytes (0 or more) or text such as \"4 GiB\" (B, KiB to PiB of 1024, or kB to PB of 1000)",
+        shown(value)
+    );
     value_error(value.py(), &text)
 }
 

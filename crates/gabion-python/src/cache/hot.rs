@@ -13,8 +13,7 @@ use pyo3::types::{PyTuple, PyType};
 
 use super::state::{CacheTable, missing, result_of};
 use super::{arguments, key, making, options};
-use crate::errors::type_error;
-use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
+use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, one_and_default, wrong_count};
 use crate::once::intern;
 use crate::pile::scratch::with_encoded;
 
@@ -119,52 +118,14 @@ unsafe extern "C" fn get(
     names: *mut PyObject,
 ) -> *mut PyObject {
     let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
-        let (key, default) = key_and_default(py, ("get", "get(key, default=None)"), args, &keywords)?;
+        let (key, default) = one_and_default(py, ("get", "get(key, default=None)"), args, &keywords)?;
         Ok(match this.open(py)?.build(py, key)? {
             Some(object) => object.into_ptr(),
-            None => default.map_or_else(|| none(py), Bound::into_ptr),
+            None => default.map_or_else(|| none(py), |default| default.clone().into_ptr()),
         })
     };
     // SAFETY: called by the interpreter.
     unsafe { call_with_keywords(slf, args, count, names, work) }
-}
-
-/// The arguments of get() and pop(): a key, and a default by its place or by name. `usage` is for whoever passes others.
-#[inline]
-fn key_and_default<'a, 'py>(
-    py: Python<'py>,
-    (function, usage): (&str, &str),
-    args: &'a [Bound<'py, PyAny>],
-    keywords: &Keywords<'_, 'py>,
-) -> PyResult<(&'a Bound<'py, PyAny>, Option<Bound<'py, PyAny>>)> {
-    let (key, default) = match args {
-        [key] => (key, None),
-        [key, default] => (key, Some(default.clone())),
-        _ => return Err(wrong_count(py, usage, args.len())),
-    };
-    if keywords.is_empty() {
-        return Ok((key, default));
-    }
-    Ok((key, Some(default_of(py, function, keywords, default.is_some())?)))
-}
-
-/// The one keyword of get() and pop().
-#[cold]
-fn default_of<'py>(
-    py: Python<'py>,
-    function: &str,
-    keywords: &Keywords<'_, 'py>,
-    given: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let mut default = None;
-    keywords.each(|name, value| {
-        if name != "default" {
-            return Err(unexpected(py, function, name, "default"));
-        }
-        default = Some(value.clone());
-        Ok(())
-    })?;
-    default.filter(|_| !given).ok_or_else(|| type_error(py, &format!("{function}() takes default once")))
 }
 
 unsafe extern "C" fn get_or_put(
@@ -226,10 +187,10 @@ unsafe extern "C" fn pop(
     names: *mut PyObject,
 ) -> *mut PyObject {
     let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
-        let (key, default) = key_and_default(py, ("pop", "pop(key[, default])"), args, &keywords)?;
+        let (key, default) = one_and_default(py, ("pop", "pop(key, default=...)"), args, &keywords)?;
         match (this.open(py)?.take(py, key)?, default) {
             (Some(object), _) => Ok(object.into_ptr()),
-            (None, Some(default)) => Ok(default.into_ptr()),
+            (None, Some(default)) => Ok(default.clone().into_ptr()),
             (None, None) => Err(missing(key)),
         }
     };

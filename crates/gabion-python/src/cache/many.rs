@@ -4,16 +4,22 @@ use std::collections::VecDeque;
 
 use gabion_cache::Foreseen;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyIterator};
 
 use super::key;
 use super::state::CacheTable;
+use crate::argument::not_iterable;
 use crate::meanwhile::Meanwhile;
 
 /// How many keys ahead the index is asked for, and how many ahead entries: each enough to cover a memory access with the
 /// building of values.
 const AHEAD: usize = 16;
 const ENTRIES_AHEAD: usize = 8;
+
+/// Goes through keys.
+fn each<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    keys.try_iter().map_err(|error| not_iterable(error, keys, "keys are passed as an iterable of them"))
+}
 
 /// `Table.get_many`
 pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
@@ -27,7 +33,7 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
         found.set_item(key, value)?;
         meanwhile.step(py, length)
     };
-    for key in keys.try_iter()? {
+    for key in each(keys)? {
         let key = key?;
         let foreseen = key::with_short(&key, |bytes| table.foresee(bytes));
         waiting.push_back((key, foreseen));
@@ -54,7 +60,7 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
 pub(super) fn remove(this: &CacheTable, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
     let (py, mut removed, mut meanwhile) = (keys.py(), 0, Meanwhile::new());
     this.open(py)?;
-    for key in keys.try_iter()? {
+    for key in each(keys)? {
         removed += u64::from(this.open(py)?.remove(&key?)?);
         meanwhile.step(py, 0)?;
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use gabion_cache::{Policy, PutOptions, Span};
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
+use crate::argument::whole;
 use crate::errors::{shown, type_error, value_error};
 use crate::fastcall::{Keywords, unexpected};
 use crate::time;
@@ -31,17 +31,7 @@ pub(super) fn of_table(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult
 }
 
 pub(super) fn priority(value: &Bound<'_, PyAny>) -> PyResult<i8> {
-    let py = value.py();
-    value.extract().map_err(|error: PyErr| {
-        let text = || format!("priority={}: pass a whole number from -128 to 127", shown(value));
-        if error.is_instance_of::<PyOverflowError>(py) {
-            value_error(py, &text())
-        } else if error.is_instance_of::<PyTypeError>(py) {
-            type_error(py, &text())
-        } else {
-            error
-        }
-    })
+    Ok(whole("priority", value, -128..=127, " from -128 to 127")? as i8)
 }
 
 /// What a put's keywords say.
@@ -86,15 +76,14 @@ pub(super) fn is_timed(options: &PutOptions) -> bool {
     options.ttl != Span::Table || options.idle != Span::Table || options.expires_at.is_some()
 }
 
-pub(super) fn policy(py: Python<'_>, policy: &str) -> PyResult<Policy> {
-    match policy {
+pub(super) fn policy(value: &Bound<'_, PyAny>) -> PyResult<Policy> {
+    let text = || format!("policy={}: pass 'default', 'lru', 'fifo' or 's3fifo'", shown(value));
+    let Ok(name) = value.cast::<PyString>() else { return Err(type_error(value.py(), &text())) };
+    match name.to_str()? {
         "default" => Ok(Policy::Sketch),
         "lru" => Ok(Policy::Lru),
         "fifo" => Ok(Policy::Fifo),
         "s3fifo" => Ok(Policy::S3Fifo),
-        other => {
-            let text = format!("policy={other:?}: pass 'default', 'lru', 'fifo' or 's3fifo'");
-            Err(value_error(py, &text))
-        }
+        _ => Err(value_error(value.py(), &text())),
     }
 }

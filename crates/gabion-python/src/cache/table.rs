@@ -45,13 +45,13 @@ impl CacheTable {
         max_bytes: &Bound<'_, PyAny>,
         ttl: Option<&Bound<'_, PyAny>>,
         idle: Option<&Bound<'_, PyAny>>,
-        policy: &str,
+        policy: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let max_bytes = size::limit("max_bytes", max_bytes, LEAST)?;
+        let max_bytes = size::limit("max_bytes", max_bytes, "entries", LEAST)?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
         let codec = Codec::new(py, None)?;
         let table = TableOptions { max_bytes: None, ttl, idle };
-        let (policy, shards) = (options::policy(py, policy)?, crate::pile::shards(py)?);
+        let (policy, shards) = (options::policy(policy)?, crate::pile::shards(py)?);
         let settings = CacheOptions { max_bytes, policy, shards, table, ..CacheOptions::default() };
         let cache = Cache::with_options(&settings).map_err(|error| crate::pile::not_made(py, "cache", &error))?;
         let (closed, watched) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -72,7 +72,7 @@ impl CacheTable {
     ) -> PyResult<()> {
         let py = cache.py();
         let above = cache.get().open(py)?;
-        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, LEAST)).transpose()?;
+        let max_bytes = max_bytes.map(|value| size::limit("max_bytes", value, "entries", LEAST)).transpose()?;
         let (ttl, idle) = (options::of_table("ttl", ttl)?, options::of_table("idle", idle)?);
         let table = above.shared.store.cache.table(name, TableOptions { max_bytes, ttl, idle });
         let too_many = "a cache has at most 65535 tables at one time, dropped ones that are still held included: drop those \

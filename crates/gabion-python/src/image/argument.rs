@@ -5,7 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
 use super::refusal::{image_error, type_error, value_error};
+use crate::argument::{Given, index};
 use crate::errors::{class_name, shown};
+
+pub(super) use crate::argument::flag;
 
 /// Words of a list, as an error names them.
 fn quoted(words: impl Iterator<Item = &'static str>) -> String {
@@ -60,23 +63,11 @@ pub(super) fn subsampling(value: &Bound<'_, PyAny>) -> PyResult<Subsampling> {
 
 /// How good a lossy format is to be.
 pub(super) fn quality(value: &Bound<'_, PyAny>) -> PyResult<u8> {
-    let number = if value.is_exact_instance_of::<PyInt>() {
-        // One that is too large for a machine's integer is as wrong as 0.
-        value.extract().ok()
-    } else {
-        u8::try_from(whole("quality", value)?).ok()
-    };
-    number
+    // One that is too large for a machine's integer is as wrong as 0.
+    read("quality", value)?
+        .and_then(|number| u8::try_from(number).ok())
         .filter(|quality| (1..=100).contains(quality))
         .ok_or_else(|| value_error(value.py(), &format!("quality={}: pass 1 to 100", shown(value))))
-}
-
-/// Yes or no. A word is refused: `"no"` would count as yes.
-pub(super) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    value.extract().or_else(|_| match value.extract::<u8>() {
-        Ok(number @ (0 | 1)) => Ok(number == 1),
-        _ => Err(type_error(value.py(), &format!("{name}={}: pass True or False", shown(value)))),
-    })
 }
 
 /// How many pixels an image may have.
@@ -87,52 +78,50 @@ pub(super) fn pixels(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
-/// How to resample: a filter's name, and how far plain means are good enough before it (None: not at all).
-pub(super) fn resampling(py: Python<'_>, name: Option<&Bound<'_, PyAny>>, gap: Option<f64>) -> PyResult<Resampling> {
-    let gap = gap.unwrap_or(f64::INFINITY);
-    if gap.is_nan() || gap < 1.0 {
-        let text = format!("reducing_gap={gap}: pass a number from 1.0 on, or None for the filter alone");
-        return Err(value_error(py, &text));
-    }
+/// How to resample: a filter's name, and how far plain means are good enough before it (None: not at all); `usual` where that was
+/// left out.
+pub(super) fn resampling(name: Option<&Bound<'_, PyAny>>, gap: &Given<'_>, usual: Option<f64>) -> PyResult<Resampling> {
+    let gap = gap.value().map_or(Ok(usual), reducing_gap)?.unwrap_or(f64::INFINITY);
     Ok(Resampling { filter: name.map_or(Ok(Filter::default()), filter)?, gap })
 }
 
-/// A whole number of anything that has one (also NumPy's, and a float such as 2.0), but not a bool.
+fn reducing_gap(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let text = || format!("reducing_gap={}: pass a number from 1.0 on, or None for the filter alone", shown(value));
+    let number = value.extract::<f64>().ok().filter(|_| !value.is_instance_of::<PyBool>());
+    let number = number.ok_or_else(|| type_error(value.py(), &text()))?;
+    if number >= 1.0 { Ok(Some(number)) } else { Err(value_error(value.py(), &text())) }
+}
+
+/// A measure of an image: a whole number, as everywhere, or a float that is one, because measures are often computed.
 fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    read(name, value)?
+        .ok_or_else(|| value_error(value.py(), &format!("{name}: {} is beyond every image", shown(value))))
+}
+
+/// As [`whole`]; `None` for one that is beyond a machine's integers, and so beyond every image.
+fn read(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    let py = value.py();
     if let Ok(float) = value.cast::<PyFloat>() {
-        return whole_float(name, value.py(), float.value());
-    }
-    let wrong = value.is_instance_of::<PyBool>();
-    match value.extract::<i64>() {
-        Ok(number) if !wrong => Ok(number),
-        // Too large for a machine's integer, which is too large for every image.
-        Err(_) if value.is_instance_of::<PyInt>() => {
-            Err(value_error(value.py(), &format!("{name}: {value} is beyond every image")))
+        let number = float.value();
+        if !number.is_finite() || number.fract() != 0.0 {
+            return Err(type_error(py, &format!("{name}: a whole number is needed, not {number}: round it")));
         }
-        _ => {
-            let given = class_name(value);
-            Err(type_error(value.py(), &format!("{name}: a whole number is needed, not {given}")))
-        }
+        // Larger ones are whole, too, but not exact.
+        return Ok((number.abs() <= (1u64 << 53) as f64).then_some(number as i64));
     }
+    let text = || format!("{name}: a whole number is needed, not {}", class_name(value));
+    let number = index(value)?.ok_or_else(|| type_error(py, &text()))?;
+    Ok(number.extract().ok())
 }
 
 /// Whether a value is a number, and not several: NumPy's, too, whose arrays of one element would also do as a number.
 fn is_one_number(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyInt>()
         || value.is_instance_of::<PyFloat>()
-        || value.len().is_err() && value.extract::<i64>().is_ok()
-}
-
-/// The whole number that a float is.
-fn whole_float(name: &str, py: Python<'_>, value: f64) -> PyResult<i64> {
-    if !value.is_finite() || value.fract() != 0.0 {
-        return Err(type_error(py, &format!("{name}: a whole number is needed, not {value}: round it")));
-    }
-    // Floats beyond are whole, and larger than every image.
-    if value.abs() > (1u64 << 53) as f64 {
-        return Err(value_error(py, &format!("{name}: {value} is beyond every image")));
-    }
-    Ok(value as i64)
+        || value.len().is_err() && !matches!(index(value), Ok(None))
 }
 
 /// As many whole numbers as `N`.

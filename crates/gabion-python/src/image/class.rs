@@ -12,12 +12,16 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use super::state::{BRIEF, Image};
 use super::view::{self, Rows};
 use super::{argument, export, refusal, source, target};
+use crate::argument::{Given, function};
 use crate::detached::{detached, detached_if};
 use crate::errors::exception;
 use crate::ffi;
 use crate::memory::{Place, row_index};
 use crate::pile::gate;
 use crate::streams::Content;
+
+/// How far down `open` and `thumbnail` average a picture before they filter it.
+const AVERAGED: Option<f64> = Some(2.0);
 
 #[pymethods]
 impl Image {
@@ -58,23 +62,24 @@ impl Image {
     #[staticmethod]
     #[pyo3(
         signature = (
-            source, *, max_size = None, mode = None, filter = None, reducing_gap = Some(2.0), scaled = true,
-            upright = true, metadata = true, partial = false, max_pixels = None, max_bytes = None
+            source, *, max_size = None, mode = None, filter = None, reducing_gap = Given::Absent,
+            scaled = Given::Absent, upright = Given::Absent, metadata = Given::Absent, partial = Given::Absent,
+            max_pixels = None, max_bytes = None
         ),
         text_signature = "(source, *, max_size=None, mode=None, filter='lanczos3', reducing_gap=2.0, scaled=True, \
                           upright=True, metadata=True, partial=False, max_pixels=None, max_bytes=None)"
     )]
-    #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords of Python's")]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
     fn open(
         source: &Bound<'_, PyAny>,
         max_size: Option<&Bound<'_, PyAny>>,
         mode: Option<&Bound<'_, PyAny>>,
         filter: Option<&Bound<'_, PyAny>>,
-        reducing_gap: Option<f64>,
-        scaled: bool,
-        upright: bool,
-        metadata: bool,
-        partial: bool,
+        reducing_gap: Given<'_>,
+        scaled: Given<'_>,
+        upright: Given<'_>,
+        metadata: Given<'_>,
+        partial: Given<'_>,
         max_pixels: Option<&Bound<'_, PyAny>>,
         max_bytes: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -86,15 +91,16 @@ impl Image {
         if let Some(most) = max_bytes {
             limits.max_bytes = crate::size::parse("max_bytes", most)?;
         }
+        let metadata = metadata.flag("metadata", true)?;
         let options = OpenOptions {
             max_size: max_size.map(|most| argument::most("max_size", most)).transpose()?,
             mode: mode.map(argument::mode).transpose()?,
-            resampling: argument::resampling(py, filter, reducing_gap)?,
-            scaled,
-            upright,
+            resampling: argument::resampling(filter, &reducing_gap, AVERAGED)?,
+            scaled: scaled.flag("scaled", true)?,
+            upright: upright.flag("upright", true)?,
             exif: metadata,
             profile: metadata,
-            partial,
+            partial: partial.flag("partial", false)?,
             limits,
         };
         Self::made(py, Ok(source::open(source, &options)?))
@@ -109,17 +115,18 @@ impl Image {
     /// b'\x01\x02\x03\xff\x01\x02\x03\xff'
     #[staticmethod]
     #[pyo3(
-        signature = (mode, size, color = None, *, contiguous = false),
+        signature = (mode, size, color = None, *, contiguous = Given::Absent),
         text_signature = "(mode, size, color=0, *, contiguous=False)"
     )]
     fn new(
         mode: &Bound<'_, PyAny>,
         size: &Bound<'_, PyAny>,
         color: Option<&Bound<'_, PyAny>>,
-        contiguous: bool,
+        contiguous: Given<'_>,
     ) -> PyResult<Self> {
         let py = mode.py();
         let mode = argument::mode(mode)?;
+        let contiguous = contiguous.flag("contiguous", false)?;
         let (width, height) = argument::size("size", size)?;
         let color = color.map_or_else(|| Ok(vec![0; mode.channels()]), |color| argument::color(mode, color))?;
         let bytes = u64::from(width) * u64::from(height) * mode.channels() as u64;
@@ -235,18 +242,18 @@ impl Image {
     /// >>> gabion.Image.new("RGB", (640, 480)).resize((64, 48), filter="box")
     /// <gabion.Image RGB 64 × 48>
     #[pyo3(
-        signature = (size, *, filter = None, reducing_gap = None),
+        signature = (size, *, filter = None, reducing_gap = Given::Absent),
         text_signature = "($self, size, *, filter='lanczos3', reducing_gap=None)"
     )]
     fn resize(
         &self,
         size: &Bound<'_, PyAny>,
         filter: Option<&Bound<'_, PyAny>>,
-        reducing_gap: Option<f64>,
+        reducing_gap: Given<'_>,
     ) -> PyResult<Self> {
         let py = size.py();
         let (width, height) = argument::size("size", size)?;
-        let how = argument::resampling(py, filter, reducing_gap)?;
+        let how = argument::resampling(filter, &reducing_gap, None)?;
         self.map(py, |image| image.resize(width, height, how))
     }
 
@@ -259,18 +266,18 @@ impl Image {
     /// >>> gabion.Image.new("L", (300, 200)).thumbnail((30, 30)).size
     /// (30, 20)
     #[pyo3(
-        signature = (size, *, filter = None, reducing_gap = Some(2.0)),
+        signature = (size, *, filter = None, reducing_gap = Given::Absent),
         text_signature = "($self, size, *, filter='lanczos3', reducing_gap=2.0)"
     )]
     fn thumbnail<'py>(
         slf: Bound<'py, Self>,
         size: &Bound<'py, PyAny>,
         filter: Option<&Bound<'py, PyAny>>,
-        reducing_gap: Option<f64>,
+        reducing_gap: Given<'_>,
     ) -> PyResult<Bound<'py, Self>> {
         let py = size.py();
         let (width, height) = argument::most("size", size)?;
-        let how = argument::resampling(py, filter, reducing_gap)?;
+        let how = argument::resampling(filter, &reducing_gap, AVERAGED)?;
         slf.get().replace(py, true, |image| {
             let larger = image.width() > width || image.height() > height;
             larger.then(|| image.thumbnail(width, height, how)).transpose()
@@ -297,7 +304,8 @@ impl Image {
     }
 
     /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; by 90 and 270, width and height
-    /// change places. Other multiples of 90 are taken modulo 360: -90 is 270. Raises ValueError for other angles.
+    /// change places. Other multiples of 90 are taken modulo 360: -90 is 270. A float that is whole is taken, too: 90.0. Raises
+    /// ValueError for other angles, TypeError for what is no whole number.
     #[pyo3(signature = (degrees, /))]
     fn rotate(&self, degrees: &Bound<'_, PyAny>) -> PyResult<Self> {
         let turn = argument::turn(degrees)?;
@@ -388,6 +396,7 @@ impl Image {
     #[pyo3(signature = (r#fn, /))]
     fn process_rows(&self, r#fn: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = r#fn.py();
+        function(r#fn, "process_rows() takes a function of a row's number and its bytes")?;
         let picture = self.shown(py)?;
         for y in 0..picture.size.1 as usize {
             // Closed or made smaller by the function itself, or by another thread.
@@ -534,8 +543,9 @@ impl Image {
         &self,
         py: Python<'py>,
         dtype: Option<&Bound<'py, PyAny>>,
-        copy: Option<bool>,
+        copy: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let copy = copy.map(|copy| argument::flag("copy", copy)).transpose()?;
         target::array(py, &self.shown(py)?, dtype, copy)
     }
 
@@ -553,8 +563,9 @@ impl Image {
         stream: Option<&Bound<'_, PyAny>>,
         max_version: Option<(u32, u32)>,
         dl_device: Option<(i32, i32)>,
-        copy: Option<bool>,
+        copy: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
+        let copy = copy.map(|copy| argument::flag("copy", copy)).transpose()?;
         if stream.is_some() {
             let text = "an image is memory of the CPU, which has no streams: pass stream=None";
             return Err(refusal::buffer_error(py, text));

@@ -8,8 +8,10 @@ use super::buffer::Buffer;
 use super::group::Group;
 use super::stats::{MemoryStats, memory_stats};
 use super::{argument, refusal, waiting};
+use crate::argument::{Given, flag};
 use crate::detached::detached;
-use crate::errors::{exception, shown, type_error};
+use crate::errors::exception;
+use crate::figures::Figure;
 use crate::{size, time};
 
 /// Rent contiguous, writable memory from the process-wide pool; returns a Buffer.
@@ -39,16 +41,20 @@ use crate::{size, time};
 /// (65536, 0)
 /// >>> buffer.release()
 #[pyfunction]
-#[pyo3(signature = (nbytes, *, clean = false, contiguous = true, timeout = None))]
+#[pyo3(
+    signature = (nbytes, *, clean = Given::Absent, contiguous = Given::Absent, timeout = None),
+    text_signature = "(nbytes, *, clean=False, contiguous=True, timeout=None)"
+)]
 fn rent(
     py: Python<'_>,
     nbytes: &Bound<'_, PyAny>,
-    clean: bool,
-    contiguous: bool,
+    clean: Given<'_>,
+    contiguous: Given<'_>,
     timeout: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Buffer> {
-    let _ = contiguous; // a buffer always is
     let bytes = size::length("nbytes", nbytes)?;
+    let clean = clean.flag("clean", false)?;
+    contiguous.flag("contiguous", true)?; // a buffer always is
     let timeout = timeout.map(|value| time::duration("timeout", value)).transpose()?;
     let request = Request { bytes, clean, timeout };
     let memory = match Pool::global().rent_warm(&request) {
@@ -74,15 +80,19 @@ fn rent(
 /// [4194304, 4194304, 1048576]
 /// >>> group.release()
 #[pyfunction]
-#[pyo3(signature = (nbytes, *, row_bytes = None, clean = false, timeout = None))]
+#[pyo3(
+    signature = (nbytes, *, row_bytes = None, clean = Given::Absent, timeout = None),
+    text_signature = "(nbytes, *, row_bytes=None, clean=False, timeout=None)"
+)]
 fn rent_group(
     py: Python<'_>,
     nbytes: &Bound<'_, PyAny>,
     row_bytes: Option<&Bound<'_, PyAny>>,
-    clean: bool,
+    clean: Given<'_>,
     timeout: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Group> {
     let bytes = size::length("nbytes", nbytes)?;
+    let clean = clean.flag("clean", false)?;
     let row_bytes = row_bytes.map(|value| size::length("row_bytes", value)).transpose()?;
     if row_bytes == Some(0) {
         return Err(refusal::value_error(
@@ -192,11 +202,7 @@ fn configure(
         trim_period: trim_period.read(default.trim_period, |value| time::duration("trim_period", value))?,
         allocation_limit: allocation_limit.limit("allocation_limit")?,
         total_limit: total_limit.limit("total_limit")?,
-        trim_malloc: trim_malloc.read(default.trim_malloc, |value| {
-            value
-                .extract()
-                .map_err(|_| type_error(py, &format!("trim_malloc must be True or False, not {}", shown(value))))
-        })?,
+        trim_malloc: trim_malloc.read(default.trim_malloc, |value| flag("trim_malloc", value))?,
     };
     detached(py, || {
         Pool::global().configure(&change)?;
@@ -225,9 +231,10 @@ fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
 /// back. Larger free pieces of such blocks stay mapped, without memory, and count as idle. The pool does the former by
 /// itself, too.
 #[pyfunction]
-#[pyo3(signature = (all = false))]
-fn trim(py: Python<'_>, all: bool) -> u64 {
-    detached(py, || Pool::global().trim(all))
+#[pyo3(signature = (all = Given::Absent), text_signature = "(all=False)")]
+fn trim(py: Python<'_>, all: Given<'_>) -> PyResult<Figure> {
+    let all = all.flag("all", false)?;
+    Ok(Figure(detached(py, || Pool::global().trim(all))))
 }
 
 /// A size as the package's own Python code reads it.

@@ -12,11 +12,12 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::gate::detached;
 use super::iterator::{Gives, PileIterator};
-use super::refusal::{Failure, Fallback, or_default};
+use super::refusal::{Failure, or_default};
 use super::state::Pile;
 use super::stats::PileStats;
 use super::view::PileView;
 use super::{many, number, refusal};
+use crate::argument::Given;
 use crate::codec::Codec;
 use crate::errors::{exception, value_error};
 use crate::figures::Figure;
@@ -43,7 +44,7 @@ const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
 /// A `max_bytes` as callers write it; `None` for the default.
 fn limit(max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
     let Some(value) = max_bytes else { return Ok(None) };
-    let bytes = size::limit("max_bytes", value, PAGE_BYTES)?;
+    let bytes = size::limit("max_bytes", value, "objects", PAGE_BYTES)?;
     if bytes == 0 {
         // Elsewhere 0 is no limit. Here it would be a pile that every put fails on.
         let text = "max_bytes=0: such a pile could hold nothing; leave max_bytes out, or pass None, for as much as this process \
@@ -85,8 +86,8 @@ impl Pile {
     /// >>> pile = gabion.Pile()
     /// >>> pile.pop(pile.put("once"))
     /// 'once'
-    #[pyo3(signature = (ptr, default = Fallback::Absent, /), text_signature = "($self, ptr, /, *default)")]
-    fn pop(&self, ptr: &Bound<'_, PyAny>, default: Fallback<'_>) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (ptr, /, default = Given::Absent), text_signature = "($self, ptr, /, default=...)")]
+    fn pop(&self, ptr: &Bound<'_, PyAny>, default: Given<'_>) -> PyResult<Py<PyAny>> {
         let py = ptr.py();
         let pop = || -> Result<Py<PyAny>, Failure> {
             let pointer = number::pointer(ptr)?;
@@ -100,7 +101,7 @@ impl Pile {
             })
         };
         self.open(py)?;
-        or_default(py, pop(), default.object())
+        or_default(py, pop(), default.value().map(|default| default.clone().unbind()))
     }
 
     /// Remove the object if the pointer is live. Returns whether it was; never raises PointerError.
@@ -175,9 +176,9 @@ impl Pile {
     /// random, because memory is prefetched. With a default, that takes the place of objects whose pointers are not
     /// live; without, the first such pointer raises PointerError. Raises CodecError when an object cannot be built.
     /// ptrs is an array('Q'), a NumPy array of uint64, or an iterable of ints.
-    #[pyo3(signature = (ptrs, default = Fallback::Absent, /), text_signature = "($self, ptrs, /, *default)")]
-    fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Fallback<'py>) -> PyResult<Bound<'py, PyList>> {
-        many::get_many(self, ptrs, default)
+    #[pyo3(signature = (ptrs, /, default = Given::Absent), text_signature = "($self, ptrs, /, default=...)")]
+    fn get_many<'py>(&self, ptrs: &Bound<'py, PyAny>, default: Given<'py>) -> PyResult<Bound<'py, PyList>> {
+        many::get_many(self, ptrs, default.value())
     }
 
     /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are ignored.

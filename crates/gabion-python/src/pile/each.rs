@@ -2,14 +2,16 @@
 
 use pyo3::prelude::*;
 
+use crate::argument::not_iterable;
 use crate::codec::Own;
 use crate::ffi;
 use crate::meanwhile::Meanwhile;
 
-/// An iterable's iterator.
-pub(super) fn iterator(iterable: &Bound<'_, PyAny>) -> PyResult<Own> {
+/// An iterable's iterator. `passed` is for whoever passes something else: see [`not_iterable`].
+pub(super) fn iterator(iterable: &Bound<'_, PyAny>, passed: &str) -> PyResult<Own> {
     // SAFETY: attached; held by the caller; a new reference, or null with an error set.
-    unsafe { Own::take(ffi::PyObject_GetIter(iterable.as_ptr())).map_err(|_| PyErr::fetch(iterable.py())) }
+    let iterator = unsafe { Own::take(ffi::PyObject_GetIter(iterable.as_ptr())) };
+    iterator.map_err(|_| not_iterable(PyErr::fetch(iterable.py()), iterable, passed))
 }
 
 /// Calls `take` with each item of an iterator, until there is none left or an error is raised. `take` says how many bytes it

@@ -11,7 +11,9 @@ use super::number;
 use super::refusal::{Failure, or_default};
 use super::state::Pile;
 use crate::codec::Apart;
-use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, unexpected, wrong_count};
+use crate::fastcall::{
+    self, Keywords, Method, call, call_with_keywords, none, one_and_default, unexpected, wrong_count,
+};
 use crate::size;
 
 static METHODS: [Method; 5] = [
@@ -33,10 +35,10 @@ the system has none; the pile is unchanged then. Takes time linear in the size o
 >>> pile.get(pointer)\n\
 [1, 'two', {3.0}]\n",
     ),
-    Method::fast(
+    Method::with_keywords(
         c"get",
         get,
-        c"get($self, ptr, /, *default)\n--\n\n\
+        c"get($self, ptr, /, default=...)\n--\n\n\
 Build and return the object behind a pointer: equal to what was put, and new at every call.\n\n\
 With a default, that is returned when the pointer is not live. Without, PointerError says what is wrong: the object\n\
 was removed, the pointer is another pile's, or no pile's. Takes no lock and time linear in the object.\n\n\
@@ -134,13 +136,14 @@ fn reserve(py: Python<'_>, keywords: &Keywords<'_, '_>) -> PyResult<usize> {
     Ok(reserve)
 }
 
-unsafe extern "C" fn get(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
-    let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
-        let (ptr, default) = match args {
-            [ptr] => (ptr, None),
-            [ptr, default] => (ptr, Some(default)),
-            _ => return Err(wrong_count(py, "get(ptr[, default])", args.len())),
-        };
+unsafe extern "C" fn get(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
+        let (ptr, default) = one_and_default(py, ("get", "get(ptr, default=...)"), args, &keywords)?;
         this.open(py)?;
         match number::pointer(ptr).and_then(|pointer| this.build(py, pointer)) {
             Ok(object) => Ok(object.into_ptr()),
@@ -148,7 +151,7 @@ unsafe extern "C" fn get(slf: *mut PyObject, args: *mut *mut PyObject, count: is
         }
     };
     // SAFETY: called by the interpreter.
-    unsafe { call(slf, args, count, work) }
+    unsafe { call_with_keywords(slf, args, count, names, work) }
 }
 
 unsafe extern "C" fn fields(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {

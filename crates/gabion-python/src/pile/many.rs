@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 
 use super::each::{announced, each, iterator};
 use super::number;
-use super::refusal::{Failure, Fallback, or_default};
+use super::refusal::{Failure, or_default};
 use super::state::Pile;
 use crate::codec::Apart;
 use crate::ffi;
@@ -27,7 +27,8 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
     this.open(py)?;
     let mut pointers: Vec<Pointer> = Vec::with_capacity(announced(iterable)?.min(ROOM_AHEAD));
     let mut meanwhile = Meanwhile::new();
-    let stored = each(py, &iterator(iterable)?, &mut meanwhile, |object| {
+    let objects = iterator(iterable, "objects are passed as an iterable of them")?;
+    let stored = each(py, &objects, &mut meanwhile, |object| {
         let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
             let put =
                 if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(encoding), 0) };
@@ -68,7 +69,7 @@ fn undo(this: &Pile, py: Python<'_>, pointers: &[Pointer], mut error: PyErr) -> 
 pub(super) fn get_many<'py>(
     this: &Pile,
     ptrs: &Bound<'py, PyAny>,
-    default: Fallback<'py>,
+    default: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = ptrs.py();
     let pointers = number::pointers(ptrs)?;
@@ -87,7 +88,8 @@ pub(super) fn get_many<'py>(
             Err(number) => Err(Failure::Impossible(number.clone_ref(py))),
         };
         if object.is_err() {
-            object = or_default(py, object, default.object().map(|object| (object, 0))).map_err(Failure::Raised);
+            let default = default.map(|default| (default.clone().unbind(), 0));
+            object = or_default(py, object, default).map_err(Failure::Raised);
         }
         let (object, bytes) = object.map_err(|failure| failure.raise(py))?;
         // SAFETY: the list is new and nobody else's, the index below its length, the reference is given away.

@@ -2,13 +2,11 @@
 
 use gabion_pile::Pointer;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::each::{each, iterator};
 use super::refusal::{self, Failure};
 use crate::codec::{small_int, two_digit_int};
-use crate::errors::class_name;
 use crate::ffi;
 use crate::meanwhile::Meanwhile;
 
@@ -60,14 +58,7 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Result<Pointer
         return Ok(buffer.to_vec(values.py())?.into_iter().map(|bits| Ok(Pointer::from_bits(bits))).collect());
     }
     let py = values.py();
-    let iterator = iterator(values).map_err(|error| {
-        if !error.is_instance_of::<PyTypeError>(py) {
-            return error;
-        }
-        let given = class_name(values);
-        let text = format!("pointers are passed as an array('Q') or another iterable of ints, not {given}");
-        refusal::type_error(py, &text)
-    })?;
+    let iterator = iterator(values, "pointers are passed as an array('Q') or another iterable of ints")?;
     let mut many = Vec::new();
     each(py, &iterator, &mut Meanwhile::new(), |value| {
         // SAFETY: a live object, borrowed over the call.

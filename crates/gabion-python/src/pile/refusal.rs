@@ -1,7 +1,5 @@
 //! What a call on a pile can fail with, and how Python is told.
 
-use std::convert::Infallible;
-
 use gabion_blocks::BlockError;
 use gabion_pile::PileError;
 use pyo3::prelude::*;
@@ -76,30 +74,6 @@ fn over_limit(payload: u64, asked: u64, used: u64, limit: u64) -> String {
             "no room for an object of {payload} bytes: it takes {asked} bytes more, and {used} of max_bytes={limit} are \
              in use: remove objects, or raise pile.max_bytes"
         )
-    }
-}
-
-/// The default that a call was given. `None` is one like any other, so `Option` will not do.
-pub(super) enum Fallback<'py> {
-    Absent,
-    Given(Bound<'py, PyAny>),
-}
-
-impl<'py> FromPyObject<'_, 'py> for Fallback<'py> {
-    type Error = Infallible;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self, Infallible> {
-        Ok(Self::Given(object.to_owned()))
-    }
-}
-
-impl Fallback<'_> {
-    /// The object to return, if there is one.
-    pub fn object(&self) -> Option<Py<PyAny>> {
-        match self {
-            Self::Absent => None,
-            Self::Given(object) => Some(object.clone().unbind()),
-        }
     }
 }
 

@@ -1,0 +1,97 @@
+//! Arguments of the plain kinds as callers write them: flags, whole numbers, functions, iterables. Sizes and times have modules of
+//! their own. What is refused is told in one form: the argument, what was given for it, what to pass.
+
+use std::convert::Infallible;
+use std::ops::RangeInclusive;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+use crate::errors::{class_name, shown, type_error, value_error};
+use crate::ffi;
+
+/// What was given for an argument that may be left out, where `None` is a value like any other, so that `Option` will not do.
+pub(crate) enum Given<'py> {
+    Absent,
+    Value(Bound<'py, PyAny>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Given<'py> {
+    type Error = Infallible;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self, Infallible> {
+        Ok(Self::Value(object.to_owned()))
+    }
+}
+
+impl<'py> Given<'py> {
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<&Bound<'py, PyAny>> {
+        match self {
+            Self::Absent => None,
+            Self::Value(value) => Some(value),
+        }
+    }
+
+    /// The flag called `name`; `default` where it was left out.
+    pub fn flag(&self, name: &str, default: bool) -> PyResult<bool> {
+        self.value().map_or(Ok(default), |value| flag(name, value))
+    }
+}
+
+/// Yes or no: a bool, NumPy's too, or 0 and 1. A word is refused: `"no"` would count as yes.
+pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if let Ok(answer) = value.extract() {
+        return Ok(answer);
+    }
+    match index(value)?.map(|number| number.extract::<u8>()) {
+        Some(Ok(number @ (0 | 1))) => Ok(number == 1),
+        _ => Err(type_error(value.py(), &format!("{name}={}: pass True or False", shown(value)))),
+    }
+}
+
+/// The int that a value is, or that it stands for without loss (`__index__`: NumPy's integers). `None` for everything else, floats
+/// and bools among it: a bool is an answer, and stands where a number is meant by mistake only.
+pub(crate) fn index<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = value.py();
+    // SAFETY: attached; the call is defined for every object.
+    if value.is_instance_of::<PyBool>() || unsafe { ffi::PyIndex_Check(value.as_ptr()) } == 0 {
+        return Ok(None);
+    }
+    // SAFETY: attached; the value is alive; a new reference or null with an error set.
+    match unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Index(value.as_ptr())) } {
+        Ok(number) => Ok(Some(number)),
+        // So say arrays of several.
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a whole number called `name`: see [`index`].
+///
+/// # Errors
+/// `TypeError` for what is none, `ValueError` for one outside of the range; both say which are `allowed`.
+pub(crate) fn whole(name: &str, value: &Bound<'_, PyAny>, range: RangeInclusive<i64>, allowed: &str) -> PyResult<i64> {
+    let text = || format!("{name}={}: pass a whole number{allowed}", shown(value));
+    let Some(number) = index(value)? else { return Err(type_error(value.py(), &text())) };
+    // One beyond 64 bits is beyond every range.
+    let number = number.extract().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| value_error(value.py(), &text()))
+}
+
+/// Refuses what cannot be called. `passed` says which function is passed for what.
+pub(crate) fn function(value: &Bound<'_, PyAny>, passed: &str) -> PyResult<()> {
+    if value.is_callable() { Ok(()) } else { Err(other_was_passed(value, passed)) }
+}
+
+/// In place of the interpreter's own error for what is not iterable. `passed` says what is passed, and as what.
+#[cold]
+pub(crate) fn not_iterable(error: PyErr, value: &Bound<'_, PyAny>, passed: &str) -> PyErr {
+    if error.is_instance_of::<PyTypeError>(value.py()) { other_was_passed(value, passed) } else { error }
+}
+
+#[cold]
+fn other_was_passed(value: &Bound<'_, PyAny>, passed: &str) -> PyErr {
+    type_error(value.py(), &format!("{passed}, not {}", class_name(value)))
+}

@@ -1,0 +1,54 @@
+"""What the calls of a cache are given, as far as Python looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def check_name(name: object) -> None:
+    """Refuse what is no table's name."""
+    if not isinstance(name, str):
+        raise TypeError(f"a table's name is a str, not {type(name).__qualname__}")
+
+
+def pairs_of(given: Any) -> Iterator[tuple[Any, Any]]:
+    """Go through what is put at one time, where it is no mapping."""
+    passed = "what is put is passed as a mapping, or as pairs of a key and a value"
+    try:
+        items = iter(given)
+    except TypeError:
+        raise TypeError(f"{passed}, not {type(given).__qualname__}") from None
+    for item in items:
+        try:
+            key, value = item
+        except TypeError as error:
+            raise TypeError(f"{passed}, not as {type(given).__qualname__} of {type(item).__qualname__}") from error
+        except ValueError as error:
+            raise ValueError(f"{passed}: {error}") from error
+        yield key, value
+
+
+def given_of_put(ttl: object, idle: object, expires_at: object, priority: int) -> dict[str, Any]:
+    """Return the keywords of a put that are not as they are by default."""
+    as_put = {"ttl": ttl, "idle": idle, "expires_at": expires_at}
+    given: dict[str, Any] = {name: value for name, value in as_put.items() if value is not None}
+    if priority != 0:
+        given["priority"] = priority
+    return given
+
+
+def takes_reason(callback: Callable[..., object]) -> bool:
+    """Whether a callback of on_evict() is also given the reason."""
+    from inspect import Parameter, signature
+
+    try:
+        found = list(signature(callback).parameters.values())
+    except ValueError:
+        # Written in C, and does not tell.
+        return True
+    if any(each.kind is Parameter.VAR_POSITIONAL for each in found):
+        return True
+    by_place = [each for each in found if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    # One with a default may well be the callback's own: def gone(key, value, log=log).
+    return len(by_place) > 2 and (by_place[2].default is Parameter.empty or by_place[2].name == "reason")
