@@ -34,10 +34,11 @@ figures! {
         bytes,
         /// The most that `bytes` may become: the table's own limit, or the cache's.
         max_bytes,
-        /// Memory that the entries lie in, index included, in pages of 64 KiB and for the index in 4 KiB. Never more than
-        /// max_bytes; below 8 MiB, than 5 MiB more, or 8 MiB. Tables share it: 0 in a table's figures.
+        /// Memory that the entries lie in, in pages of 64 KiB, and the index. At most max_bytes; where that is below 8 MiB, at
+        /// most 5 MiB more, and at most 8 MiB in all. Tables share it: 0 in a table's figures.
         reserved_bytes,
-        /// The index's part of reserved_bytes. Tables share it: 0 in a table's figures.
+        /// The index's part of reserved_bytes: units of 4 KiB, and some KiB that are there from the beginning. Tables share it: 0
+        /// in a table's figures.
         index_bytes,
     } and {
         /// Hits as a share of all gets: 0.0 to 1.0, and 0.0 before the first one.
