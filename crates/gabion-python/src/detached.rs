@@ -42,14 +42,16 @@ impl Drop for Detached {
     }
 }
 
-/// Runs `work` detached. `Send` keeps what belongs to the interpreter out of it.
-pub(crate) fn detached<R: Send>(_py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+/// Runs `work` detached, and lets other threads fork meanwhile: a lock that it holds then stays locked in the child for ever. So this
+/// is for work on what nobody else can reach yet or any more, for what sees to forks itself, as the pool does, and for waiting;
+/// [`through_gate`](crate::gate::through_gate) for all else. `Send` keeps what belongs to the interpreter out of it.
+pub(crate) fn detached_ungated<R: Send>(_py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
     // SAFETY: attached (`_py`), and `work` has nothing of the interpreter's.
     let _away = unsafe { Detached::begin() };
     work()
 }
 
-/// As [`detached`] where `long` says that it is worth it, else with the interpreter in hand.
-pub(crate) fn detached_if<R: Send>(py: Python<'_>, long: bool, work: impl FnOnce() -> R + Send) -> R {
-    if long { detached(py, work) } else { work() }
+/// As [`detached_ungated`] where `long` says that it is worth it, else with the interpreter in hand.
+pub(crate) fn detached_ungated_if<R: Send>(py: Python<'_>, long: bool, work: impl FnOnce() -> R + Send) -> R {
+    if long { detached_ungated(py, work) } else { work() }
 }

@@ -6,6 +6,7 @@
 //! | `guards` | the same for what PyO3 calls, put there by the linker |
 //! | `detached` | work without the interpreter |
 //! | `once` | what is asked of the interpreter once |
+//! | `gate` | between long work and `os.fork` |
 //! | `errors` | the exception classes, one tree under `gabion.GabionError` |
 //! | `meanwhile` | what others want of the interpreter while a long loop runs |
 //! | `immortal` | objects that all threads hand out |
@@ -17,6 +18,7 @@
 //! | `size` | sizes as callers write them: 4096, "4 GiB" |
 //! | `time` | times as callers write them: 0.5, "5 min", a timedelta |
 //! | `codec` | any picklable graph of Python objects to bytes and back |
+//! | `scratch` | buffers that a thread reuses from call to call |
 //! | `pile` | `gabion.Pile` |
 //! | `cache` | what `gabion.Cache` and its tables stand on |
 //! | `memory` | `gabion.memory`: buffers and groups from the pool |
@@ -47,6 +49,8 @@ mod detached;
 
 mod once;
 
+mod gate;
+
 mod errors;
 
 mod meanwhile;
@@ -68,6 +72,8 @@ mod size;
 mod time;
 
 mod codec;
+
+mod scratch;
 
 mod pile;
 
@@ -94,6 +100,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     errors::register(m)?;
     codec::register(m)?;
+    gate::register(m)?;
     pile::register(m)?;
     cache::register(m)?;
     memory::register(m)?;

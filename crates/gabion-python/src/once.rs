@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 
-use crate::detached::detached;
+use crate::detached::detached_ungated;
 
 /// Threads that are importing something here. Relaxed everywhere: a number alone, and nobody follows it to anything else.
 static IMPORTING: AtomicUsize = AtomicUsize::new(0);
@@ -64,7 +64,7 @@ pub(crate) fn others_imported(py: Python<'_>) -> bool {
         if !others_import() {
             return true;
         }
-        detached(py, || std::thread::sleep(MOMENT));
+        detached_ungated(py, || std::thread::sleep(MOMENT));
     }
     false
 }

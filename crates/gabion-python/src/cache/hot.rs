@@ -15,7 +15,7 @@ use super::state::{CacheTable, missing, result_of};
 use super::{arguments, key, making, options};
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, one_and_default, wrong_count};
 use crate::once::intern;
-use crate::pile::scratch::with_encoded;
+use crate::scratch::with_encoded;
 
 static METHODS: [Method; 8] = [
     Method::with_keywords(

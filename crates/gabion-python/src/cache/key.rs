@@ -18,7 +18,7 @@ use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyTuple, PyType};
 use crate::codec::{is_ascii, small_int};
 use crate::errors::{type_error, value_error};
 use crate::once::{self, intern};
-use crate::pile::scratch::with_key;
+use crate::scratch::with_key;
 
 const BYTES: u8 = 0xFF;
 const SHORT: u8 = 0xFE;

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::key;
 use crate::codec::Codec;
 use crate::ffi;
-use crate::pile::gate::detached;
+use crate::gate::through_gate;
 
 thread_local! {
     /// This thread is between letting the interpreter go and having it back, or never has it.
@@ -50,7 +50,7 @@ impl Shared {
             return work();
         }
         APART.set(true);
-        let result = detached(py, work);
+        let result = through_gate(py, work);
         APART.set(false);
         result
     }

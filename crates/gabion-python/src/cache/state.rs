@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::{key, options, sweeper};
 use crate::errors::{exception, own_error, type_error};
 use crate::immortal::immortalize;
-use crate::pile::scratch::with_encoded_apart;
+use crate::scratch::with_encoded_apart;
 
 /// The members of gabion.PutResult, in the order of [`PutResult`].
 static RESULTS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::shared::{Store, stay_apart};
-use crate::pile::gate;
+use crate::gate;
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -18,9 +18,9 @@ use super::{arguments, key, many, options};
 use crate::codec::Codec;
 use crate::errors::exception;
 use crate::ffi;
+use crate::gate::through_gate;
 use crate::meanwhile::Meanwhile;
-use crate::pile::gate::detached;
-use crate::pile::scratch::with_key;
+use crate::scratch::with_key;
 use crate::{size, time};
 
 /// A limit that is less was meant as a count: the index alone takes as much for the first entry.
@@ -370,7 +370,8 @@ impl CacheTable {
     /// Check every equation of the cache's structure; raises AssertionError with the first that does not hold. For tests.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
         let store = &self.open(py)?.shared.store;
-        detached(py, || store.cache.validate()).map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong))
+        through_gate(py, || store.cache.validate())
+            .map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -13,11 +13,11 @@ use super::state::{BRIEF, Image};
 use super::view::{self, Rows};
 use super::{argument, export, refusal, source, target};
 use crate::argument::{Given, function};
-use crate::detached::{detached, detached_if};
+use crate::detached::{detached_ungated, detached_ungated_if};
 use crate::errors::exception;
 use crate::ffi;
+use crate::gate::through_gate;
 use crate::memory::{Place, row_index};
-use crate::pile::gate;
 use crate::streams::Content;
 
 /// How far down `open` and `thumbnail` average a picture before they filter it.
@@ -130,7 +130,7 @@ impl Image {
         let (width, height) = argument::size("size", size)?;
         let color = color.map_or_else(|| Ok(vec![0; mode.channels()]), |color| argument::color(mode, color))?;
         let bytes = u64::from(width) * u64::from(height) * mode.channels() as u64;
-        let image = detached_if(py, bytes > BRIEF, || {
+        let image = detached_ungated_if(py, bytes > BRIEF, || {
             let mut image = gabion_image::Image::new(Pool::global(), mode, width, height, &color)?;
             if contiguous {
                 image.make_contiguous()?;
@@ -339,7 +339,7 @@ impl Image {
         };
         let (x, y) = at.map_or(Ok((0, 0)), |at| argument::place("at", at))?;
         let other = other.get();
-        gate::detached(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py))
+        through_gate(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py))
     }
 
     /// A second image with the same pixels and metadata.
@@ -431,7 +431,7 @@ impl Image {
             let bytes = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length as isize);
             let bytes = Bound::from_owned_ptr_or_err(py, bytes)?.cast_into_unchecked::<PyBytes>();
             let to = Place { start: NonNull::new_unchecked(ffi::PyBytes_AsString(bytes.as_ptr()).cast()), length };
-            gate::detached(py, || picture.copy_to(&picture.read(), to));
+            through_gate(py, || picture.copy_to(&picture.read(), to));
             Ok(bytes)
         }
     }
@@ -478,7 +478,7 @@ impl Image {
     /// does nothing.
     fn close(&self, py: Python<'_>) {
         let picture = self.take();
-        detached(py, || drop(picture));
+        detached_ungated(py, || drop(picture));
     }
 
     /// True after close().

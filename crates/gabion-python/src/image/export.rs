@@ -7,8 +7,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::picture::{Picture, Shown};
 use super::refusal;
+use crate::gate::through_gate;
 use crate::memory::{arrow, dlpack};
-use crate::pile::gate::detached;
 
 /// The device: the CPU.
 pub(super) const DEVICE: (i32, i32) = (dlpack::CPU, 0);
@@ -41,7 +41,7 @@ pub(super) fn tensor(
 
 /// A copy of a picture, in one piece.
 pub(super) fn in_one_piece(py: Python<'_>, picture: &Arc<Picture>) -> PyResult<Shown> {
-    let copy = detached(py, || picture.copy_of(&picture.read(), true).map(Picture::new));
+    let copy = through_gate(py, || picture.copy_of(&picture.read(), true).map(Picture::new));
     let copy = copy.map_err(|error| refusal::refused(py, error, None))?;
     copy.note(py)?;
     Ok(Shown::of(copy))

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use super::argument;
 use super::refusal::{image_error, refused, type_error, unopened};
-use crate::detached::detached;
+use crate::detached::detached_ungated;
 use crate::errors::class_name;
 use crate::ffi;
 use crate::streams;
@@ -24,7 +24,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
         if is_special(py, &path) {
             return with_file(source, "rb", |file| from_file(file, options));
         }
-        let image = detached(py, || Image::open(Pool::global(), &path, options));
+        let image = detached_ungated(py, || Image::open(Pool::global(), &path, options));
         return image.map_err(|error| unopened(py, error, Some(source), options.partial));
     }
     // SAFETY: attached, a live object.
@@ -38,7 +38,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
             copy = streams::copy_of(py, &content, options.limits.max_bytes)?;
             copy.as_slice()
         };
-        return detached(py, || Image::decode(Pool::global(), bytes, options))
+        return detached_ungated(py, || Image::decode(Pool::global(), bytes, options))
             .map_err(|error| unopened(py, error, None, options.partial));
     }
     if !source.hasattr("read")? && !source.hasattr("readinto")? {
@@ -56,7 +56,7 @@ fn from_file(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image
     let bytes = whole.as_slice();
     let image = match started_late(source, bytes) {
         Some(error) => Err(error),
-        None => detached(py, || Image::decode(Pool::global(), bytes, options)),
+        None => detached_ungated(py, || Image::decode(Pool::global(), bytes, options)),
     };
     image.map_err(|error| unopened(py, error, name.as_ref().map(Bound::as_any), options.partial))
 }
@@ -95,7 +95,7 @@ pub(super) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
 
 /// Whether there is something that is neither a file nor a folder, such as a pipe or a device.
 pub(super) fn is_special(py: Python<'_>, path: &Path) -> bool {
-    detached(py, || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()))
+    detached_ungated(py, || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()))
 }
 
 /// Has `work` use a path as a file of Python's, which signals interrupt: a pipe may have nobody at its other end for ever.
@@ -231,7 +231,7 @@ pub(super) fn array(object: &Bound<'_, PyAny>, mode: Option<Mode>) -> PyResult<I
     };
     let side = |side: usize| argument::side(py, "array", i64::try_from(side).unwrap_or(i64::MAX));
     let (width, height) = (side(width)?, side(height)?);
-    let image = detached(py, move || {
+    let image = detached_ungated(py, move || {
         let mut image = Image::new(Pool::global(), mode, width, height, &vec![0; channels])?;
         // SAFETY: the array is held by its view; it is as large as the image.
         image.rows_mut().enumerate().for_each(|(y, row)| unsafe { copy_row(from, y, row) });
@@ -299,7 +299,7 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         if known == Some(mode) { picture.clone() } else { picture.call_method1("convert", (mode.name(),))? };
     let (width, height): (u32, u32) = picture.getattr("size")?.extract()?;
     let blank = || Image::new(Pool::global(), mode, width, height, &vec![0; mode.channels()]);
-    let mut image = detached(py, blank).map_err(|error| refused(py, error, None))?;
+    let mut image = detached_ungated(py, blank).map_err(|error| refused(py, error, None))?;
     let rows = u32::try_from(STRIP / image.row_bytes()).unwrap_or(u32::MAX).max(1);
     for top in (0..height).step_by(rows as usize) {
         let bottom = top.saturating_add(rows).min(height);

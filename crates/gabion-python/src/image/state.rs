@@ -25,7 +25,7 @@ use pyo3::types::PyBytes;
 
 use super::picture::{Picture, Shown};
 use super::refusal;
-use crate::pile::gate::detached;
+use crate::gate::through_gate;
 
 /// A picture whose pixels lie on the pool of gabion.memory, outside the heap of Python and of malloc.
 ///
@@ -147,7 +147,7 @@ impl Image {
                     // Those who come from here on see that it is shown, because they take the lock later than this. Those who
                     // came before have the bytes to themselves until they have done.
                     if !shown.is_unused() {
-                        detached(py, || drop(shown.write()));
+                        through_gate(py, || drop(shown.write()));
                     }
                     return Ok(shown);
                 }
@@ -156,7 +156,7 @@ impl Image {
             // Before any Python code may run, or this thread waits.
             drop(slot);
             let leaving = leaving.ok_or_else(|| refusal::closed(py))?;
-            detached(py, || drop(leaving.read()));
+            through_gate(py, || drop(leaving.read()));
         }
     }
 
@@ -172,7 +172,7 @@ impl Image {
         work: impl FnOnce(&gabion_image::Image) -> Result<gabion_image::Image, ImageError> + Send,
     ) -> PyResult<Self> {
         let picture = self.open_picture(py)?;
-        let image = detached(py, || picture.settled(work));
+        let image = through_gate(py, || picture.settled(work));
         Self::made(py, image)
     }
 
@@ -203,7 +203,7 @@ impl Image {
         though_shown: bool,
         work: impl Fn(&gabion_image::Image) -> Result<Option<gabion_image::Image>, ImageError> + Send + Sync,
     ) -> PyResult<()> {
-        let replaced = detached(py, || {
+        let replaced = through_gate(py, || {
             loop {
                 let picture = self.peek().ok_or(Refusal::Closed)?;
                 // Whoever puts another picture in the place of one, or changes one, has it locked for writing.
@@ -288,7 +288,7 @@ impl Image {
         {
             return mine.has_pixels_of(&one, &its, &two);
         }
-        detached(py, || {
+        through_gate(py, || {
             // In the order of their addresses: see `paste_from`.
             let (first, second) = if Arc::as_ptr(&mine) < Arc::as_ptr(&its) { (&mine, &its) } else { (&its, &mine) };
             let (one, other) = (first.read(), second.read());
@@ -303,7 +303,7 @@ impl Image {
         which: impl FnOnce(&Metadata) -> Option<Vec<u8>> + Send,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let picture = self.open_picture(py)?;
-        let kept = detached(py, || which(picture.read().metadata()));
+        let kept = through_gate(py, || which(picture.read().metadata()));
         Ok(kept.map(|bytes| PyBytes::new(py, &bytes)))
     }
 }

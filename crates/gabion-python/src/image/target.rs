@@ -12,7 +12,7 @@ use super::picture::{Picture, Shown};
 use super::refusal::{image_error, refused, type_error, value_error};
 use super::{argument, source, view};
 use crate::errors::{class_name, exception};
-use crate::pile::gate::detached;
+use crate::gate::through_gate;
 use crate::streams::{Sink, Spool};
 
 /// The options of save(), as keywords.
@@ -59,8 +59,9 @@ pub(super) fn save(
                 pour(py, &Sink::new("file", file)?, picture, format, options)
             });
         }
-        let saved =
-            detached(py, || save_atomically(&path, |out| picture.settled(|image| image.encode(format, options, out))));
+        let saved = through_gate(py, || {
+            save_atomically(&path, |out| picture.settled(|image| image.encode(format, options, out)))
+        });
         return saved.map_err(|error| refused(py, error, Some(target)));
     }
     if !target.hasattr("write")? {
@@ -78,7 +79,7 @@ pub(super) fn save(
 
 fn pour(py: Python<'_>, sink: &Sink, picture: &Picture, format: Format, options: &SaveOptions) -> PyResult<()> {
     let mut spool = Spool::default();
-    match detached(py, || picture.settled(|image| image.encode(format, options, &mut spool))) {
+    match through_gate(py, || picture.settled(|image| image.encode(format, options, &mut spool))) {
         Ok(()) => spool.pour(py, sink),
         Err(error) => Err(spool.refusal(py).unwrap_or_else(|| refused(py, error, None))),
     }
@@ -112,7 +113,7 @@ pub(super) fn png<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<'py
 /// A Pillow image, with EXIF block and ICC profile where Pillow keeps those of files.
 pub(super) fn pillow<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'py, PyAny>> {
     let image = pillow_pixels(py, picture)?;
-    let metadata = detached(py, || picture.read().metadata().clone());
+    let metadata = through_gate(py, || picture.read().metadata().clone());
     let info = image.getattr("info")?;
     if let Some(exif) = metadata.exif {
         info.set_item("exif", PyBytes::new(py, &[source::EXIF_PREFIX, &exif].concat()))?;

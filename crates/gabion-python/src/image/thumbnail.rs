@@ -7,7 +7,7 @@ use gabion_image::{Format, Image, Limits, OpenOptions, SaveOptions, save_atomica
 use pyo3::prelude::*;
 
 use super::refusal;
-use crate::detached::detached;
+use crate::detached::detached_ungated;
 
 /// Makes a smaller file of a picture without the interpreter, for the command line; returns the new size. The picture is
 /// never whole in memory, and the new file gets its name when it is complete. It has no EXIF block.
@@ -30,12 +30,12 @@ pub(super) fn _thumbnail(
     let save = SaveOptions { quality, ..SaveOptions::default() };
     let format = Format::to_write(&target).map_err(|error| refusal::refused(py, error, None))?;
     let about = |path: &Path| path.as_os_str().into_pyobject(py);
-    let opened = detached(py, || Image::open(Pool::global(), &source, &open)?.held_by(format));
+    let opened = detached_ungated(py, || Image::open(Pool::global(), &source, &open)?.held_by(format));
     let image = match opened {
         Ok(image) => image,
         Err(error) => return Err(refusal::refused(py, error, Some(about(&source)?.as_any()))),
     };
-    match detached(py, || save_atomically(&target, |out| image.encode(format, &save, out))) {
+    match detached_ungated(py, || save_atomically(&target, |out| image.encode(format, &save, out))) {
         Ok(()) => Ok(image.size()),
         Err(error) => Err(refusal::refused(py, error, Some(about(&target)?.as_any()))),
     }

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use super::items::{self, Content, Items};
 use super::lease::{Hold, Lease, Memory, Place, Refused};
 use super::{arrow, dlpack, refusal, tracking, waiting};
-use crate::detached::detached;
+use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
 use crate::ffi;
 
@@ -101,7 +101,7 @@ impl Buffer {
 fn give_back(py: Python<'_>, memory: Option<Memory>) {
     match memory {
         Some(Memory::Buffer(memory)) if memory.drops_warm() => drop(memory),
-        memory => detached(py, || drop(memory)),
+        memory => detached_ungated(py, || drop(memory)),
     }
 }
 

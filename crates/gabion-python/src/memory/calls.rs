@@ -9,7 +9,7 @@ use super::group::Group;
 use super::stats::{MemoryStats, memory_stats};
 use super::{argument, refusal, waiting};
 use crate::argument::{Given, flag};
-use crate::detached::detached;
+use crate::detached::detached_ungated;
 use crate::errors::exception;
 use crate::figures::Figure;
 use crate::{size, time};
@@ -204,7 +204,7 @@ fn configure(
         total_limit: total_limit.limit("total_limit")?,
         trim_malloc: trim_malloc.read(default.trim_malloc, |value| flag("trim_malloc", value))?,
     };
-    detached(py, || {
+    detached_ungated(py, || {
         Pool::global().configure(&change)?;
         if follow {
             Pool::global().follow_limits();
@@ -222,7 +222,7 @@ fn configure(
 /// True
 #[pyfunction]
 fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
-    let (stats, settings) = detached(py, || (Pool::global().stats(), Pool::global().settings()));
+    let (stats, settings) = detached_ungated(py, || (Pool::global().stats(), Pool::global().settings()));
     memory_stats(py, &stats, &settings)
 }
 
@@ -234,7 +234,7 @@ fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
 #[pyo3(signature = (all = Given::Absent), text_signature = "(all=False)")]
 fn trim(py: Python<'_>, all: Given<'_>) -> PyResult<Figure> {
     let all = all.flag("all", false)?;
-    Ok(Figure(detached(py, || Pool::global().trim(all))))
+    Ok(Figure(detached_ungated(py, || Pool::global().trim(all))))
 }
 
 /// A size as the package's own Python code reads it.
@@ -247,7 +247,7 @@ fn _size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
 /// no other thread uses the pool.
 #[pyfunction]
 fn _memory_validate(py: Python<'_>) -> PyResult<()> {
-    let wrong = detached(py, || Pool::global().validate());
+    let wrong = detached_ungated(py, || Pool::global().validate());
     wrong.map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong))
 }
 

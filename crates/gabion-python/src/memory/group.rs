@@ -11,7 +11,7 @@ use pyo3::types::{PyIterator, PyTuple};
 use super::buffer::Buffer;
 use super::lease::{Lease, Memory, Place, Refused};
 use super::{argument, refusal, tracking};
-use crate::detached::detached;
+use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
 use crate::ffi;
 use crate::once::once;
@@ -134,7 +134,7 @@ impl Group {
     /// nothing, while views of a block or a row are alive.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let memory = self.lease.release().map_err(|refused| Self::refused(py, refused))?;
-        detached(py, || drop(memory));
+        detached_ungated(py, || drop(memory));
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Group {
         }
         // As with a Buffer.
         let memory = self.lease.leave();
-        detached(py, || drop(memory));
+        detached_ungated(py, || drop(memory));
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 
 use super::refusal;
-use crate::detached::detached;
+use crate::detached::detached_ungated;
 use crate::errors::exception;
 use crate::size;
 
@@ -38,7 +38,7 @@ fn trim_malloc(py: Python<'_>, keep: Option<&Bound<'_, PyAny>>) -> PyResult<()> 
     let Ok(threshold) = libc::c_int::try_from(keep) else {
         return Err(refusal::value_error(py, &format!("keep={keep}: malloc's threshold is below 2 GiB")));
     };
-    if detached(py, || set(threshold)) {
+    if detached_ungated(py, || set(threshold)) {
         return Ok(());
     }
     let text = "trim_malloc() sets a threshold of glibc's malloc, and this system has another C library";

@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyTuple};
 
-use super::gate::detached;
 use super::iterator::{Gives, PileIterator};
 use super::refusal::{Failure, or_default};
 use super::state::Pile;
@@ -21,6 +20,7 @@ use crate::argument::Given;
 use crate::codec::Codec;
 use crate::errors::{exception, value_error};
 use crate::figures::Figure;
+use crate::gate::through_gate;
 use crate::once::once;
 use crate::{ffi, result, size};
 
@@ -216,7 +216,7 @@ impl Pile {
         let max_bytes = limit(value)?;
         // The value's own code may have closed the pile.
         let pile = self.open(py)?;
-        detached(py, || pile.set_max_bytes(max_bytes));
+        through_gate(py, || pile.set_max_bytes(max_bytes));
         Ok(())
     }
 
@@ -225,7 +225,7 @@ impl Pile {
     /// there are views.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
-        detached(py, || pile.clear());
+        through_gate(py, || pile.clear());
         Ok(())
     }
 
@@ -234,13 +234,13 @@ impl Pile {
     /// pile; other threads can go on meanwhile.
     fn compact(&self, py: Python<'_>) -> PyResult<Figure> {
         let pile = self.open(py)?;
-        Ok(Figure(detached(py, || pile.compact())))
+        Ok(Figure(through_gate(py, || pile.compact())))
     }
 
     /// Check every equation of the pile's structure; raises AssertionError with the first that does not hold. For tests.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
-        detached(py, || pile.validate())
+        through_gate(py, || pile.validate())
             .map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong.to_string()))
     }
 
@@ -249,7 +249,7 @@ impl Pile {
     #[pyo3(name = "close")]
     fn close_and_clear(&self, py: Python<'_>) {
         if self.close() {
-            detached(py, || self.pile.clear());
+            through_gate(py, || self.pile.clear());
             self.codec.end();
         }
     }

@@ -3,8 +3,6 @@
 //! | room | what it holds |
 //! |---|---|
 //! | `refusal` | what a call can fail with, and how Python is told |
-//! | `gate` | between long work and `os.fork` |
-//! | `scratch` | buffers that a thread reuses from call to call |
 //! | `each` | going through an iterable |
 //! | `number` | pointers as Python passes them: ints, arrays, iterables |
 //! | `stats` | `gabion.PileStats` |
@@ -16,10 +14,6 @@
 //! | `hot` | `put`, `get`, `replace`, `remove`, written against the C API |
 
 mod refusal;
-
-pub(crate) mod gate;
-
-pub(crate) mod scratch;
 
 mod each;
 
@@ -51,7 +45,6 @@ use crate::once::make_class;
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<state::Pile>()?;
     m.add_class::<stats::PileStats>()?;
-    gate::register(m)?;
     many::array_maker(m.py())?;
     meanwhile::nothing(m.py())?;
     class::shards(m.py())?;

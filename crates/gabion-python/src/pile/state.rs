@@ -7,9 +7,9 @@ use gabion_pile::{Pointer, ReadBuf, Reading, with_read_buf};
 use pyo3::prelude::*;
 
 use super::refusal::{self, Failure};
-use super::scratch::with_encoded_apart;
 use crate::codec::{Apart, Codec};
 use crate::ffi;
+use crate::scratch::with_encoded_apart;
 
 /// A pile of live Python objects, kept outside the heap that the garbage collector walks.
 ///

@@ -18,7 +18,7 @@ use pyo3::types::PyType;
 use super::bytes::Growing;
 use super::file::position;
 use super::refusal;
-use crate::detached::{Detached, detached};
+use crate::detached::{Detached, detached_ungated};
 use crate::errors::system_text;
 use crate::once::{intern, once};
 
@@ -240,7 +240,7 @@ impl Rest {
                 py.check_signals()?;
                 let place = Place { start: start.wrapping_add(done), room: (room - done).min(STEP) };
                 // SAFETY: within the room (duty of the caller).
-                match detached(py, || unsafe { place.read(&self.file, self.at) }) {
+                match detached_ungated(py, || unsafe { place.read(&self.file, self.at) }) {
                     Ok(0) => break,
                     Ok(read) => {
                         done += read;
@@ -264,7 +264,7 @@ impl Rest {
             let (start, room) = target.spare()?;
             let place = Place { start, room: room.min(STEP) };
             // SAFETY: `room` bytes from `start` on are the target's own, which nobody else knows.
-            match detached(py, || unsafe { place.read(&self.file, self.at) }) {
+            match detached_ungated(py, || unsafe { place.read(&self.file, self.at) }) {
                 Ok(0) => break,
                 Ok(read) => {
                     target.wrote(read);

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
 use super::refusal;
-use crate::detached::detached;
+use crate::detached::detached_ungated;
 
 const WAITED: usize = 1;
 
@@ -170,7 +170,7 @@ impl<T: Send> Turn<T> {
             return;
         }
         // Whoever is inside may need the interpreter to get out.
-        detached(py, || {
+        detached_ungated(py, || {
             let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
             // Relaxed: who leaves takes the mark away before it takes the gate, so it is gone here, or its wake-up comes
             // later. Another mark than ours comes with a wake-up, too.

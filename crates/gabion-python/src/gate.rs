@@ -15,7 +15,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::detached::{self, Detached};
+use crate::detached::{Detached, detached_ungated};
 use crate::once;
 
 static GATE: RwLock<()> = RwLock::new(());
@@ -34,8 +34,9 @@ thread_local! {
     static FORKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs `work` without the interpreter, inside the gate; with it, while the gate is closed.
-pub(crate) fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
+/// Runs `work` without the interpreter, inside the gate; with it, while the gate is closed. For all work that takes a lock which a
+/// forked child may come to: of a pile, a cache, a picture.
+pub(crate) fn through_gate<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
     loop {
         let inside = match GATE.try_read() {
             Ok(inside) => inside,
@@ -44,7 +45,7 @@ pub(crate) fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send)
             Err(TryLockError::WouldBlock) if CLOSED.load(Ordering::Relaxed) => return work(),
             Err(TryLockError::WouldBlock) => {
                 // Not in the queue: whoever is to fork could get the gate before this thread does, and then wait for it.
-                detached::detached(py, || std::thread::sleep(MOMENT));
+                detached_ungated(py, || std::thread::sleep(MOMENT));
                 continue;
             }
         };
@@ -119,7 +120,7 @@ fn after_fork() {
 }
 
 /// Has the interpreter close the gate around every fork.
-pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let hooks = PyDict::new(m.py());
     hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
     let after = wrap_pyfunction!(after_fork, m)?;
