@@ -8,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
-use crate::errors::{class_name, shown, type_error, value_error};
+use crate::errors::{class_name, full_name, shown, type_error, value_error};
 use crate::ffi;
 
 /// What was given for an argument that may be left out, where `None` is a value like any other, so that `Option` will not do.
@@ -42,13 +42,19 @@ impl<'py> Given<'py> {
 
 /// Yes or no: a bool, NumPy's too, or 0 and 1. A word is refused: `"no"` would count as yes.
 pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if let Ok(answer) = value.extract() {
-        return Ok(answer);
+    if let Ok(answer) = value.cast::<PyBool>() {
+        return Ok(answer.is_true());
     }
     match index(value)?.map(|number| number.extract::<u8>()) {
         Some(Ok(number @ (0 | 1))) => Ok(number == 1),
+        None if is_bool_of_numpy(value)? => value.is_truthy(),
         _ => Err(type_error(value.py(), &format!("{name}={}: pass True or False", shown(value)))),
     }
+}
+
+fn is_bool_of_numpy(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // The first from NumPy 2 on.
+    Ok(matches!(full_name(&value.get_type())?.as_str(), "numpy.bool" | "numpy.bool_"))
 }
 
 /// The int that a value is, or that it stands for without loss (`__index__`: NumPy's integers). `None` for everything else, floats

@@ -11,7 +11,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::ffi;
-use crate::once::once;
+use crate::once::{intern, once};
+use crate::result;
 
 /// The exception classes of the package, made once per process.
 pub(crate) struct Errors {
@@ -87,7 +88,7 @@ impl Errors {
 }
 
 fn class(py: Python<'_>, name: &CStr, doc: &CStr, bases: &[Bound<'_, PyType>]) -> PyResult<Py<PyType>> {
-    let bases = PyTuple::new(py, bases)?;
+    let bases = result::tuple(py, bases.iter().map(|base| base.clone().into_any()))?;
     // SAFETY: the thread is attached (`py`), the strings end with NUL and live over the call, `bases` is a tuple of
     // classes, a null dict means an empty one; the result is a new reference or null with an error set.
     let made = unsafe {
@@ -158,6 +159,15 @@ pub(crate) fn on_its_way<'py>(arguments: &Bound<'py, PyTuple>) -> Option<Bound<'
 #[cold]
 pub(crate) fn class_name(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string())
+}
+
+/// The name of a class with its module, unless that is Python's own.
+#[cold]
+pub(crate) fn full_name(class: &Bound<'_, PyType>) -> PyResult<String> {
+    let py = class.py();
+    let module = legible(&class.getattr(intern!(py, "__module__")?)?)?;
+    let name = legible(&class.getattr(intern!(py, "__qualname__")?)?)?;
+    Ok(if module == "builtins" { name } else { format!("{module}.{name}") })
 }
 
 /// A value as an error shows it. A long one would hide what is wrong with it.

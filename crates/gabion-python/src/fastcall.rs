@@ -15,6 +15,7 @@ use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::errors::{exception, type_error};
+use crate::result;
 
 /// A method table entry whose strings live for ever.
 pub(crate) struct Method(ffi::PyMethodDef);
@@ -150,7 +151,7 @@ impl<'py> Keywords<'_, 'py> {
     /// # Errors
     /// When there is no memory for it.
     pub(crate) fn to_dict(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let dict = PyDict::new(py);
+        let dict = result::dict(py)?;
         let names = self.names.iter().flat_map(PyTupleMethods::iter);
         names.zip(self.values).try_for_each(|(name, value)| dict.set_item(name, value))?;
         Ok(dict)

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 
 use crate::result;
 
@@ -124,8 +124,9 @@ pub(crate) fn part<'py>(state: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound
 /// What `__reduce__` returns: the class's `_of`, and the state for it.
 pub(crate) fn reduced<'py>(figures: &Bound<'py, PyAny>, state: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = figures.py();
-    let of = figures.get_type().getattr(result::text(py, "_of")?.cast_into()?)?;
-    result::pair(of, PyTuple::new(py, [state])?.into_any())
+    let of = figures.get_type().getattr(result::text(py, "_of")?)?;
+    let arguments = result::tuple(py, [state].into_iter())?;
+    Ok(result::pair(of, arguments.into_any())?.into_any())
 }
 
 /// Equal for equal figures.
@@ -143,7 +144,7 @@ pub(crate) fn as_dict(py: Python<'_>, figures: impl AsRef<[(&'static str, Figure
     for &(name, value) in figures.as_ref() {
         dict.set_item(result::text(py, name)?, value)?;
     }
-    Ok(dict)
+    Ok(dict.into_any())
 }
 
 /// Figures as `repr` shows them: the name of their class, and all of their state.
@@ -151,5 +152,5 @@ pub(crate) fn shown<'py>(figures: &Bound<'py, PyAny>, state: &Bound<'py, PyAny>)
     let class = figures.get_type().name()?;
     let fields: PyResult<Vec<_>> =
         state.cast::<PyDict>()?.iter().map(|(name, value)| Ok(format!("{name}={}", value.repr()?))).collect();
-    result::text(figures.py(), &format!("{class}({})", fields?.join(", ")))
+    Ok(result::text(figures.py(), &format!("{class}({})", fields?.join(", ")))?.into_any())
 }

@@ -13,10 +13,9 @@ use std::sync::{PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::detached::{Detached, detached_ungated};
-use crate::once;
+use crate::{once, result};
 
 static GATE: RwLock<()> = RwLock::new(());
 
@@ -121,7 +120,7 @@ fn after_fork() {
 
 /// Has the interpreter close the gate around every fork.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    let hooks = PyDict::new(m.py());
+    let hooks = result::dict(m.py())?;
     hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
     let after = wrap_pyfunction!(after_fork, m)?;
     hooks.set_item("after_in_parent", &after)?;

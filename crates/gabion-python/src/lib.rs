@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ffi` | the interpreter's C functions, safe to be in when the interpreter ends |
 //! | `guards` | the same for what PyO3 calls, put there by the linker |
+//! | `result` | results whose making may fail for lack of memory |
 //! | `detached` | work without the interpreter |
 //! | `once` | what is asked of the interpreter once |
 //! | `gate` | between long work and `os.fork` |
@@ -12,7 +13,6 @@
 //! | `immortal` | objects that all threads hand out |
 //! | `heirs` | instances of subclasses let go of their class |
 //! | `fastcall` | methods without the cost of a call |
-//! | `result` | results whose making may fail for lack of memory |
 //! | `figures` | what the calls named `stats` return |
 //! | `argument` | flags, whole numbers, functions, iterables as callers write them |
 //! | `size` | sizes as callers write them: 4096, "4 GiB" |
@@ -45,6 +45,8 @@ mod ffi;
 #[cfg(linker_guards)]
 mod guards;
 
+mod result;
+
 mod detached;
 
 mod once;
@@ -60,8 +62,6 @@ mod immortal;
 mod heirs;
 
 mod fastcall;
-
-mod result;
 
 mod figures;
 

@@ -7,10 +7,9 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
 
-use crate::ffi;
 use crate::once::once;
+use crate::{ffi, result};
 
 /// What a step costs beside its bytes, counted in bytes.
 const STEP: usize = 256;
@@ -67,5 +66,5 @@ pub(crate) fn nothing(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
     static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     // With globals of its own. It would have those of the module `__main__` otherwise, and keep them for ever: nothing that
     // the program's names refer to would end with the interpreter, and files left open would lose what they had gathered.
-    once(py, &NOTHING, || Ok(py.eval(c"lambda: None", Some(&PyDict::new(py)), None)?.unbind()))
+    once(py, &NOTHING, || Ok(py.eval(c"lambda: None", Some(&result::dict(py)?), None)?.unbind()))
 }

@@ -8,14 +8,16 @@
 //! child waits for ever. So a fork waits for the imports that are under way here.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyString, PyType};
 
 use crate::detached::detached_ungated;
+use crate::{ffi, result};
 
 /// Threads that are importing something here. Relaxed everywhere: a number alone, and nobody follows it to anything else.
 static IMPORTING: AtomicUsize = AtomicUsize::new(0);
@@ -87,7 +89,7 @@ fn after_fork_in_child() {
 /// Has forks wait for imports.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_import, m)?)?;
-    let hooks = PyDict::new(m.py());
+    let hooks = result::dict(m.py())?;
     hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
     hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
     m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
@@ -116,14 +118,23 @@ pub(crate) fn once<'a, T>(
     Ok(cell.get(py).expect("a cell that was just filled"))
 }
 
+/// What a module has under a name. PyO3's own way panics where there is no memory for the names.
+pub(crate) fn of_module<'py>(py: Python<'py>, module: &CStr, name: &CStr) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: attached; C strings; the module is held; new references, or null with an error set.
+    unsafe {
+        let module = Bound::from_owned_ptr_or_err(py, ffi::PyImport_ImportModule(module.as_ptr()))?;
+        Bound::from_owned_ptr_or_err(py, ffi::PyObject_GetAttrString(module.as_ptr(), name.as_ptr()))
+    }
+}
+
 /// As [`once`], a class of a module.
 pub(crate) fn class<'py>(
     py: Python<'py>,
     cell: &'static PyOnceLock<Py<PyType>>,
-    module: &str,
-    name: &str,
+    module: &CStr,
+    name: &CStr,
 ) -> PyResult<&'py Bound<'py, PyType>> {
-    let found = once(py, cell, || Ok(py.import(module)?.getattr(name)?.cast_into::<PyType>()?.unbind()))?;
+    let found = once(py, cell, || Ok(of_module(py, module, name)?.cast_into::<PyType>()?.unbind()))?;
     Ok(found.bind(py))
 }
 
@@ -133,14 +144,25 @@ pub(crate) fn text<'py>(
     py: Python<'py>,
     cell: &'static PyOnceLock<Py<PyString>>,
     text: &str,
-) -> &'py Bound<'py, PyString> {
+) -> PyResult<&'py Bound<'py, PyString>> {
     if cell.get(py).is_none() {
-        let _ = cell.set(py, PyString::intern(py, text).unbind());
+        let _ = cell.set(py, interned(py, text)?.unbind());
     }
-    cell.get(py).expect("a cell that was just filled").bind(py)
+    Ok(cell.get(py).expect("a cell that was just filled").bind(py))
 }
 
-/// An interned string, made at its first use.
+#[cold]
+fn interned<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString>> {
+    let mut text = result::text(py, text)?.into_ptr();
+    // SAFETY: attached; a str and a reference to it, which is exchanged for one to the str that is kept, or stays where there is no
+    // memory to keep it.
+    unsafe {
+        ffi::PyUnicode_InternInPlace(&raw mut text);
+        Ok(Bound::from_owned_ptr(py, text).cast_into_unchecked())
+    }
+}
+
+/// An interned string, made at its first use: a result, as there may be no memory for it.
 macro_rules! intern {
     ($py:expr, $text:expr) => {{
         static TEXT: pyo3::sync::PyOnceLock<pyo3::Py<pyo3::types::PyString>> = pyo3::sync::PyOnceLock::new();

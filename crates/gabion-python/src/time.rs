@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
 use crate::errors::{shown, type_error, value_error};
+use crate::once::intern;
 
 /// Unit names and their seconds, longest first.
 const UNITS: [(&str, f64); 12] = [
@@ -64,7 +65,7 @@ fn other(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     if let Ok(text) = value.cast::<PyString>() {
         return seconds(text.to_str()?).ok_or_else(|| refused(name, value));
     }
-    if let Some(total) = value.getattr_opt("total_seconds")? {
+    if let Some(total) = value.getattr_opt(intern!(value.py(), "total_seconds")?)? {
         return total.call0()?.extract();
     }
     if let Some(seconds) = of_numpy(value, "timedelta64")? {
@@ -122,7 +123,7 @@ pub(crate) fn moment(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration>
         seconds.value()
     } else if value.is_exact_instance_of::<PyInt>() {
         whole(value)?
-    } else if let Some(timestamp) = value.getattr_opt("timestamp")? {
+    } else if let Some(timestamp) = value.getattr_opt(intern!(py, "timestamp")?)? {
         let seconds = timestamp.call0().map_err(|error| {
             let text = format!("{name}={}: {}; pass seconds since 1970", shown(value), error.value(py));
             if error.is_instance_of::<PyException>(py) { value_error(py, &text) } else { error }

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 use super::key::{self, DEEPEST, item};
-use crate::errors::exception;
+use crate::errors::{exception, full_name};
 use crate::ffi;
 
 /// Appends the key of a call.
@@ -90,11 +90,7 @@ fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
 
 /// Whether a number equals those that its value equals: not what compares in a way of its own, but NumPy's `float64`.
 fn is_float(number: &Bound<'_, PyFloat>) -> bool {
-    key::like::<PyFloat>(number) || {
-        let class = number.get_type();
-        let named = |of: PyResult<Bound<'_, PyString>>, name: &str| of.is_ok_and(|of| of == name);
-        named(class.module(), "numpy") && named(class.qualname(), "float64")
-    }
+    key::like::<PyFloat>(number) || full_name(&number.get_type()).is_ok_and(|name| name == "numpy.float64")
 }
 
 fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>) -> PyResult<()> {
@@ -105,7 +101,10 @@ fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>) -> PyResult<()> {
         return key::write(&whole, into, 0);
     }
     stand_in(py, b"float", into)?;
-    item(py, into, |into| key::write(pyo3::types::PyBytes::new(py, &value.to_le_bytes()).as_any(), into, 0))
+    item(py, into, |into| {
+        key::write_bytes(&value.to_le_bytes(), into);
+        Ok(())
+    })
 }
 
 /// Appends a tuple that begins with `()` and a name; more items may follow.

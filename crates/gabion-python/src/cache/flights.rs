@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use super::state::Inner;
 use super::{key, options};
 use crate::ffi;
-use crate::once::{intern, once};
+use crate::once::{intern, of_module, once};
 
 /// The right to store a value that is being made, until its key changes.
 #[pyclass(frozen, module = "gabion._native", name = "_CacheLease")]
@@ -64,10 +64,10 @@ fn bytes_of<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyByt
 /// Whether a flight's result may still be waited for: it has not ended, and its key was not changed since it began.
 fn is_awaitable(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = flight.py();
-    if flight.getattr(intern!(py, "ended"))?.is_truthy()? {
+    if flight.getattr(intern!(py, "ended")?)?.is_truthy()? {
         return Ok(false);
     }
-    let lease = flight.getattr(intern!(py, "lease"))?;
+    let lease = flight.getattr(intern!(py, "lease")?)?;
     Ok(lease.cast::<CacheLease>().map_or(true, |lease| lease.get().0.holds()))
 }
 
@@ -76,7 +76,7 @@ fn is_awaitable(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn forget(flying: &Bound<'_, PyDict>, name: &Bound<'_, PyAny>, flight: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = flying.py();
     if flying.get_item(name)?.is_some_and(|other| other.is(flight)) {
-        flying.call_method1(intern!(py, "pop"), (name, py.None()))?;
+        flying.call_method1(intern!(py, "pop")?, (name, py.None()))?;
     }
     Ok(())
 }
@@ -93,12 +93,12 @@ pub(super) fn enter_flight<'py>(
     let py = flying.py();
     // Names are tuples of str and bytes, and flights have slots: no Python code runs in here.
     loop {
-        let other = flying.call_method1(intern!(py, "setdefault"), (name, flight))?;
+        let other = flying.call_method1(intern!(py, "setdefault")?, (name, flight))?;
         if other.is(flight) {
             return Ok(None);
         }
         if is_awaitable(&other)? {
-            other.setattr(intern!(py, "awaited"), true)?;
+            other.setattr(intern!(py, "awaited")?, true)?;
             return Ok(Some(other));
         }
         forget(flying, name, &other)?;
@@ -125,19 +125,19 @@ pub(super) fn leave_flight(
 pub(super) fn end_flight(flight: &Bound<'_, PyAny>, made: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = flight.py();
     // One step, also where there is no global lock: those who find it stranded and its own factory may end it at one time.
-    let right = flight.getattr(intern!(py, "right_to_end"))?.cast_into::<PyList>()?;
-    if flight.getattr(intern!(py, "ended"))?.is_truthy()? || right.call_method0(intern!(py, "pop")).is_err() {
+    let right = flight.getattr(intern!(py, "right_to_end")?)?.cast_into::<PyList>()?;
+    if flight.getattr(intern!(py, "ended")?)?.is_truthy()? || right.call_method0(intern!(py, "pop")?).is_err() {
         return Ok(());
     }
     let mut result = Ok(());
-    flight.setattr(intern!(py, "made"), made)?;
-    flight.setattr(intern!(py, "ended"), true)?;
-    flight.setattr(intern!(py, "lease"), py.None())?;
-    flight.getattr(intern!(py, "gate"))?.call_method0(intern!(py, "release"))?;
+    flight.setattr(intern!(py, "made")?, made)?;
+    flight.setattr(intern!(py, "ended")?, true)?;
+    flight.setattr(intern!(py, "lease")?, py.None())?;
+    flight.getattr(intern!(py, "gate")?)?.call_method0(intern!(py, "release")?)?;
     // Whoever adds a call from here on finds that it has ended.
-    let calls = flight.getattr(intern!(py, "calls"))?.cast_into::<PyList>()?;
+    let calls = flight.getattr(intern!(py, "calls")?)?.cast_into::<PyList>()?;
     while !calls.is_empty() {
-        let call = calls.call_method0(intern!(py, "pop"))?;
+        let call = calls.call_method0(intern!(py, "pop")?)?;
         // What a signal's handler raises in one is no reason not to wake the others.
         result = result.and(call.call0().map(drop));
     }
@@ -147,14 +147,14 @@ pub(super) fn end_flight(flight: &Bound<'_, PyAny>, made: &Bound<'_, PyAny>) -> 
 /// The context variable that says which flight's factory code runs in.
 fn running(py: Python<'_>) -> PyResult<*mut ffi::PyObject> {
     static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    Ok(once(py, &RUNNING, || Ok(py.import("gabion._flights")?.getattr("_running")?.unbind()))?.as_ptr())
+    Ok(once(py, &RUNNING, || Ok(of_module(py, c"gabion._flights", c"_running")?.unbind()))?.as_ptr())
 }
 
 /// The first of a flight and those around it that has not ended, or None.
 fn not_ended(mut flight: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = flight.py();
-    while !flight.is_none() && flight.getattr(intern!(py, "ended"))?.is_truthy()? {
-        flight = flight.getattr(intern!(py, "outer"))?;
+    while !flight.is_none() && flight.getattr(intern!(py, "ended")?)?.is_truthy()? {
+        flight = flight.getattr(intern!(py, "outer")?)?;
     }
     Ok(flight)
 }
@@ -163,7 +163,7 @@ fn not_ended(mut flight: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 #[pyfunction]
 #[pyo3(signature = (flight, /))]
 pub(super) fn run_flight<'py>(flight: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let (py, name) = (flight.py(), intern!(flight.py(), "outer"));
+    let (py, name) = (flight.py(), intern!(flight.py(), "outer")?);
     let running = running(py)?;
     let mut outer = std::ptr::null_mut();
     // SAFETY: attached; a context variable with a default, so that a value is found; a new reference.

@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_cache::PutResult;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyType;
 
 use super::state::{CacheTable, missing, result_of};
 use super::{arguments, key, making, options};
 use crate::fastcall::{self, Keywords, Method, call, call_with_keywords, none, one_and_default, wrong_count};
 use crate::once::intern;
+use crate::result;
 use crate::scratch::with_encoded;
 
 static METHODS: [Method; 8] = [
@@ -140,9 +141,9 @@ unsafe extern "C" fn get_or_put(
         let (key, factory) = match args {
             [key, factory] if is_plain(factory)? => (key, factory),
             _ => {
-                let args = PyTuple::new(py, args)?;
+                let args = result::tuple(py, args.iter().cloned())?;
                 return table
-                    .call_method(intern!(py, "_get_or_put"), args, Some(&keywords.to_dict(py)?))
+                    .call_method(intern!(py, "_get_or_put")?, args, Some(&keywords.to_dict(py)?))
                     .map(Bound::into_ptr);
             }
         };
@@ -176,8 +177,8 @@ fn is_plain(factory: &Bound<'_, PyAny>) -> PyResult<bool> {
         }
     }
     // Not borrowed: another thread may give the function other code.
-    let code = factory.getattr(intern!(py, "__code__"))?;
-    Ok(code.getattr(intern!(py, "co_flags"))?.extract::<i64>()? & COROUTINE == 0)
+    let code = factory.getattr(intern!(py, "__code__")?)?;
+    Ok(code.getattr(intern!(py, "co_flags")?)?.extract::<i64>()? & COROUTINE == 0)
 }
 
 unsafe extern "C" fn pop(

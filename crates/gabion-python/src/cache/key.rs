@@ -13,11 +13,12 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 
 use crate::codec::{is_ascii, small_int};
-use crate::errors::{type_error, value_error};
+use crate::errors::{full_name, type_error, value_error};
 use crate::once::{self, intern};
+use crate::result;
 use crate::scratch::with_key;
 
 const BYTES: u8 = 0xFF;
@@ -95,8 +96,7 @@ pub(super) fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) ->
         return integer(number.as_any(), into);
     }
     if let Ok(bytes) = key.cast_exact::<PyBytes>() {
-        into.push(BYTES);
-        into.extend_from_slice(bytes.as_bytes());
+        write_bytes(bytes.as_bytes(), into);
         return Ok(());
     }
     write_other(key, into, depth)
@@ -106,9 +106,19 @@ pub(super) fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) ->
 #[cold]
 fn surrogates(text: &Bound<'_, PyString>, into: &mut Vec<u8>) -> PyResult<()> {
     let py = text.py();
-    let bytes = py.get_type::<PyString>().call_method1(intern!(py, "encode"), (text, "utf-8", "surrogatepass"))?;
+    // SAFETY: attached; a str, whose own characters are encoded; a new reference, or null with an error set.
+    let bytes = unsafe {
+        let made = ffi::PyUnicode_AsEncodedString(text.as_ptr(), c"utf-8".as_ptr(), c"surrogatepass".as_ptr());
+        Bound::from_owned_ptr_or_err(py, made)?
+    };
     into.extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
     Ok(())
+}
+
+/// Appends the key that some bytes are.
+pub(super) fn write_bytes(bytes: &[u8], into: &mut Vec<u8>) {
+    into.push(BYTES);
+    into.extend_from_slice(bytes);
 }
 
 fn integer(number: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
@@ -131,13 +141,19 @@ fn integer(number: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
         return Ok(());
     }
     let py = number.py();
-    let number = py.get_type::<PyInt>().call_method1(intern!(py, "__index__"), (number,))?;
-    let length = number.call_method0(intern!(py, "bit_length"))?.extract::<usize>()? / 8 + 1;
-    let signed = pyo3::types::PyDict::new(py);
-    signed.set_item(intern!(py, "signed"), true)?;
-    let bytes = number.call_method(intern!(py, "to_bytes"), (length, intern!(py, "little")), Some(&signed))?;
+    let number = py.get_type::<PyInt>().call_method1(intern!(py, "__index__")?, (number,))?;
+    let length = number.call_method0(intern!(py, "bit_length")?)?.extract::<u64>()? / 8 + 1;
+    let arguments = result::pair(result::number(py, length)?, intern!(py, "little")?.clone().into_any())?;
+    let bytes = number.call_method(intern!(py, "to_bytes")?, arguments, Some(&signed(py)?))?;
     into.extend_from_slice(bytes.cast::<PyBytes>()?.as_bytes());
     Ok(())
+}
+
+/// The keyword of what turns an int of either sign into bytes, and back.
+fn signed(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let signed = result::dict(py)?;
+    signed.set_item(intern!(py, "signed")?, true)?;
+    Ok(signed)
 }
 
 /// Appends a number's two's complement: as many bytes as hold the bits of its magnitude, and one for the sign.
@@ -170,18 +186,17 @@ fn write_other(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRe
         return integer(key, into);
     }
     if like::<PyBytes>(key) {
-        into.push(BYTES);
-        into.extend_from_slice(key.cast::<PyBytes>()?.as_bytes());
+        write_bytes(key.cast::<PyBytes>()?.as_bytes(), into);
         return Ok(());
     }
     if compares_as(key, uuid_class(py)?) {
         into.push(UUID);
         // What UUIDs are compared by. Its bytes are made by Python code.
-        into.extend_from_slice(&key.getattr(intern!(py, "int"))?.extract::<u128>()?.to_be_bytes());
+        into.extend_from_slice(&key.getattr(intern!(py, "int")?)?.extract::<u128>()?.to_be_bytes());
         return Ok(());
     }
     // With its module, where that says more: NumPy's bool is no bool.
-    let class = key.get_type().fully_qualified_name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let class = full_name(&key.get_type())?;
     let bases = [py.get_type::<PyString>(), py.get_type::<PyInt>(), py.get_type::<PyBytes>(), py.get_type::<PyTuple>()];
     let own = bases.iter().chain([uuid_class(py)?]).any(|base| key.is_instance(base).unwrap_or(false));
     let own = if own { ", which compares in a way of its own" } else { "" };
@@ -263,12 +278,13 @@ fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
         one.is(&other)
     };
     let py = value.py();
-    same(intern!(py, "__hash__")) && same(intern!(py, "__eq__"))
+    let (Ok(hash), Ok(equal)) = (intern!(py, "__hash__"), intern!(py, "__eq__")) else { return false };
+    same(hash) && same(equal)
 }
 
 fn uuid_class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    once::class(py, &CLASS, "uuid", "UUID")
+    once::class(py, &CLASS, c"uuid", c"UUID")
 }
 
 /// The key that some bytes stand for.
@@ -279,21 +295,28 @@ pub(super) fn read<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, Py
 fn read_item<'py>(py: Python<'py>, bytes: &[u8], depth: usize) -> PyResult<Bound<'py, PyAny>> {
     let wrong = || value_error(py, "these bytes are no key's");
     if let Ok(text) = str::from_utf8(bytes) {
-        return Ok(PyString::new(py, text).into_any());
+        return Ok(result::text(py, text)?.into_any());
     }
     let (&kind, rest) = bytes.split_first().ok_or_else(wrong)?;
     match kind {
-        ..TUPLE => PyBytes::new(py, bytes).call_method1("decode", ("utf-8", "surrogatepass")),
-        BYTES => Ok(PyBytes::new(py, rest).into_any()),
-        SHORT => Ok(i64::from_le_bytes(rest.try_into().map_err(|_| wrong())?).into_pyobject(py)?.into_any()),
+        ..TUPLE => {
+            let (start, length) = (bytes.as_ptr().cast(), bytes.len() as isize);
+            // SAFETY: attached; the bytes are borrowed for the call; a new reference, or null with an error set.
+            unsafe {
+                let text = ffi::PyUnicode_DecodeUTF8(start, length, c"surrogatepass".as_ptr());
+                Bound::from_owned_ptr_or_err(py, text)
+            }
+        }
+        BYTES => Ok(result::bytes(py, rest)?.into_any()),
+        SHORT => result::signed(py, i64::from_le_bytes(rest.try_into().map_err(|_| wrong())?)),
         LONG => {
-            let signed = pyo3::types::PyDict::new(py);
-            signed.set_item("signed", true)?;
-            py.get_type::<PyInt>().call_method("from_bytes", (PyBytes::new(py, rest), "little"), Some(&signed))
+            let arguments =
+                result::pair(result::bytes(py, rest)?.into_any(), intern!(py, "little")?.clone().into_any())?;
+            py.get_type::<PyInt>().call_method(intern!(py, "from_bytes")?, arguments, Some(&signed(py)?))
         }
         UUID => {
-            let arguments = pyo3::types::PyDict::new(py);
-            arguments.set_item("bytes", PyBytes::new(py, rest))?;
+            let arguments = result::dict(py)?;
+            arguments.set_item(intern!(py, "bytes")?, result::bytes(py, rest)?)?;
             uuid_class(py)?.call((), Some(&arguments))
         }
         TUPLE if depth <= DEEPEST => {
@@ -303,7 +326,7 @@ fn read_item<'py>(py: Python<'py>, bytes: &[u8], depth: usize) -> PyResult<Bound
                 items.push(read_item(py, item, depth + 1)?);
                 rest = more;
             }
-            Ok(PyTuple::new(py, items)?.into_any())
+            Ok(result::tuple(py, items.into_iter())?.into_any())
         }
         _ => Err(wrong()),
     }

@@ -38,8 +38,8 @@ use pyo3::types::{PyBytes, PyDict};
 use super::flights::{self, CacheLease, enter_flight, leave_flight, run_flight};
 use super::options;
 use super::state::{CacheTable, Inner};
-use crate::ffi;
-use crate::once::{intern, once};
+use crate::once::{intern, of_module, once};
+use crate::{ffi, result};
 
 /// What Python code is called for.
 struct Parts {
@@ -53,12 +53,12 @@ impl Parts {
     fn get(py: Python<'_>) -> PyResult<&'static Self> {
         static PARTS: PyOnceLock<Parts> = PyOnceLock::new();
         once(py, &PARTS, || {
-            let (flights, making) = (py.import("gabion._flights")?, py.import("gabion._making")?);
+            let of = |module, name| Ok::<_, PyErr>(of_module(py, module, name)?.unbind());
             Ok(Self {
-                flight: flights.getattr("Flight")?.unbind(),
-                wait_for: flights.getattr("wait_for")?.unbind(),
-                refuse_awaitable: making.getattr("refuse_awaitable")?.unbind(),
-                missing: flights.getattr("MISSING")?.unbind(),
+                flight: of(c"gabion._flights", c"Flight")?,
+                wait_for: of(c"gabion._flights", c"wait_for")?,
+                refuse_awaitable: of(c"gabion._making", c"refuse_awaitable")?,
+                missing: of(c"gabion._flights", c"MISSING")?,
             })
         })
     }
@@ -82,8 +82,9 @@ impl Making {
     /// Of a key's bytes. Nobody knows of it before `begin`.
     pub fn new(table: &Bound<'_, CacheTable>, key: &[u8]) -> PyResult<Self> {
         let py = table.py();
-        let flying = table.getattr(intern!(py, "_flights"))?.getattr(intern!(py, "flying"))?;
-        let name = (table.get().making(py)?.table.name(), PyBytes::new(py, key)).into_pyobject(py)?;
+        let flying = table.getattr(intern!(py, "_flights")?)?.getattr(intern!(py, "flying")?)?;
+        let space = result::text(py, table.get().making(py)?.table.name())?;
+        let name = result::pair(space.into_any(), result::bytes(py, key)?.into_any())?;
         let flight = Parts::get(py)?.flight.bind(py).call1((false,))?;
         Ok(Self {
             table: table.clone().unbind(),
@@ -116,7 +117,7 @@ impl Making {
         }
         // Before the look: what changes from here on is not in what the factory makes.
         let lease = Py::new(py, CacheLease::new(&self.inner(py)?.table, &self.key))?;
-        flight.setattr(intern!(py, "lease"), &lease)?;
+        flight.setattr(intern!(py, "lease")?, &lease)?;
         self.lease = Some(lease);
         self.token = Some(run_flight(&flight)?.unbind());
         // Another may have put it between the look and the begin.
@@ -130,7 +131,7 @@ impl Making {
             Parts::get(py)?.refuse_awaitable.bind(py).call1((value,))?;
         }
         let Some(lease) = &self.lease else { return Ok(()) };
-        let wanted = self.flight.bind(py).getattr(intern!(py, "awaited"))?.is_truthy()?;
+        let wanted = self.flight.bind(py).getattr(intern!(py, "awaited")?)?.is_truthy()?;
         let made = flights::keep(self.inner(py)?, &self.key, value, (lease.get(), wanted), options)?;
         self.made = made.map(Bound::unbind);
         Ok(())

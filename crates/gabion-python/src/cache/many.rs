@@ -9,7 +9,9 @@ use pyo3::types::{PyDict, PyIterator};
 use super::key;
 use super::state::CacheTable;
 use crate::argument::not_iterable;
+use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
+use crate::result;
 
 /// How many keys ahead the index is asked for, and how many ahead entries: each enough to cover a memory access with the
 /// building of values.
@@ -25,7 +27,7 @@ fn each<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
 pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = keys.py();
     let table = &this.open(py)?.table;
-    let found = PyDict::new(py);
+    let found = result::dict(py)?;
     let mut waiting: VecDeque<(Bound<'py, PyAny>, Option<Foreseen>)> = VecDeque::with_capacity(AHEAD + 1);
     let mut meanwhile = Meanwhile::new();
     let mut take = |key: Bound<'py, PyAny>| {
@@ -57,12 +59,12 @@ pub(super) fn get<'py>(this: &CacheTable, keys: &Bound<'py, PyAny>) -> PyResult<
 }
 
 /// `Table.remove_many`
-pub(super) fn remove(this: &CacheTable, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
+pub(super) fn remove(this: &CacheTable, keys: &Bound<'_, PyAny>) -> PyResult<Figure> {
     let (py, mut removed, mut meanwhile) = (keys.py(), 0, Meanwhile::new());
     this.open(py)?;
     for key in each(keys)? {
         removed += u64::from(this.open(py)?.remove(&key?)?);
         meanwhile.step(py, 0)?;
     }
-    Ok(removed)
+    Ok(Figure(removed))
 }

@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 
 use super::key;
 use crate::codec::Codec;
-use crate::ffi;
 use crate::gate::through_gate;
+use crate::{ffi, result};
 
 thread_local! {
     /// This thread is between letting the interpreter go and having it back, or never has it.
@@ -78,7 +78,7 @@ impl Shared {
             let Some(callback) = shared.callback(py) else { return };
             let told = || -> PyResult<()> {
                 let (key, value) = (key::read(py, gone.key)?, shared.codec.decode(py, gone.value)?);
-                let reason = if gone.reason == Reason::Expired { "expired" } else { "evicted" };
+                let reason = result::text(py, if gone.reason == Reason::Expired { "expired" } else { "evicted" })?;
                 callback.call1(py, (key, value, reason)).map(drop)
             };
             if let Err(error) = told() {

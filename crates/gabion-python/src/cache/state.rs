@@ -13,6 +13,7 @@ use pyo3::sync::PyOnceLock;
 use super::shared::Shared;
 use super::{key, options, sweeper};
 use crate::errors::{exception, own_error, type_error};
+use crate::ffi;
 use crate::immortal::immortalize;
 use crate::scratch::with_encoded_apart;
 
@@ -280,7 +281,11 @@ pub(super) fn nothing<T>(py: Python<'_>, buf: &ReadBuf) -> PyResult<Option<T>> {
 /// The error of a key that has no value.
 #[cold]
 pub(super) fn missing(key: &Bound<'_, PyAny>) -> PyErr {
-    PyErr::from_type(key.py().get_type::<PyKeyError>(), (key.clone().unbind(),))
+    let (py, class) = (key.py(), key.py().get_type::<PyKeyError>());
+    // At once: PyO3 would make it when it is raised, and panic where there is no memory then.
+    // SAFETY: attached; a class and its argument, both held; a new reference, or null with an error set.
+    let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::call(class.as_ptr(), [key.as_ptr()])) };
+    made.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// Keeps the members of the class of the results of put(), which every put hands out.

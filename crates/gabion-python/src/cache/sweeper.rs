@@ -7,10 +7,9 @@ use std::time::Duration;
 use gabion_blocks::Pool;
 use gabion_blocks::os::{first_thread_has_ended, out_of_signals_reach};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use super::shared::{Store, stay_apart};
-use crate::gate;
+use crate::{gate, result};
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -55,7 +54,7 @@ fn after_fork_in_child() {
 /// Has the interpreter tell of every fork.
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     Pool::watch_forks();
-    let hooks = PyDict::new(m.py());
+    let hooks = result::dict(m.py())?;
     hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
     m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
     Ok(())

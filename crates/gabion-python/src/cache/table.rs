@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use gabion_cache::{Cache, CacheOptions, Departure, PutOptions, ReadBuf, Span, TableOptions};
 use pyo3::exceptions::{PyAssertionError, PyOverflowError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use super::flights::{self, CacheLease};
 use super::making::Making;
@@ -17,11 +18,11 @@ use super::stats::{CacheStats, cache_stats};
 use super::{arguments, key, many, options};
 use crate::codec::Codec;
 use crate::errors::exception;
-use crate::ffi;
+use crate::figures::Figure;
 use crate::gate::through_gate;
 use crate::meanwhile::Meanwhile;
 use crate::scratch::with_key;
-use crate::{size, time};
+use crate::{ffi, result, size, time};
 
 /// A limit that is less was meant as a count: the index alone takes as much for the first entry.
 const LEAST: usize = 4 << 10;
@@ -237,7 +238,7 @@ impl CacheTable {
 
     /// Remove many keys. Returns how many there were.
     #[pyo3(signature = (keys, /))]
-    fn remove_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
+    fn remove_many(&self, keys: &Bound<'_, PyAny>) -> PyResult<Figure> {
         many::remove(self, keys)
     }
 
@@ -245,7 +246,7 @@ impl CacheTable {
     fn _keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (mut keys, inner) = (Vec::new(), self.open(py)?);
         inner.shared.apart(py, || inner.table.for_each_key(|key| keys.push(key.to_vec())));
-        let (list, mut meanwhile) = (PyList::empty(py), Meanwhile::new());
+        let (list, mut meanwhile) = (result::list(py)?, Meanwhile::new());
         for bytes in keys {
             list.append(key::read(py, &bytes)?)?;
             meanwhile.step(py, bytes.len())?;
@@ -255,9 +256,9 @@ impl CacheTable {
 
     /// A key as bytes, equal for equal keys.
     #[pyo3(signature = (key, /))]
-    fn _key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn _key<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let py = key.py();
-        key::with(key, |key| Ok(pyo3::types::PyBytes::new(py, key).into_any()))
+        key::with(key, |key| result::bytes(py, key))
     }
 
     /// What makes the value of a key that has none: its begin(), keep() and end() are called around the factory.
@@ -286,31 +287,38 @@ impl CacheTable {
 
     /// The table's name; "" for the cache's own entries.
     #[getter]
-    fn name(&self, py: Python<'_>) -> PyResult<&str> {
-        Ok(self.made(py)?.table.name())
+    fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        result::text(py, self.made(py)?.table.name())
     }
 
     /// How the table was made: its limit in bytes, and its ttl and idle time in seconds.
     #[getter]
-    fn _settings(&self, py: Python<'_>) -> PyResult<(Option<u64>, Option<f64>, Option<f64>)> {
+    fn _settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let TableOptions { max_bytes, ttl, idle } = self.open(py)?.table.options();
-        Ok((max_bytes, ttl.map(|ttl| ttl.as_secs_f64()), idle.map(|idle| idle.as_secs_f64())))
+        let none = || py.None().into_bound(py);
+        let span = |span: Option<Duration>| match span {
+            Some(span) => PyResult::Ok(result::float(py, span.as_secs_f64())?.into_any()),
+            None => Ok(none()),
+        };
+        let limit = max_bytes.map_or_else(|| Ok(none()), |bytes| result::number(py, bytes))?;
+        result::tuple(py, [limit, span(ttl)?, span(idle)?].into_iter())
     }
 
     #[getter]
-    fn _table_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let tables = self.made(py)?.shared.store.cache.tables();
-        Ok(tables.iter().map(|table| table.name().to_owned()).collect())
+    fn _table_names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let (tables, names) = (self.made(py)?.shared.store.cache.tables(), result::list(py)?);
+        tables.iter().try_for_each(|table| names.append(result::text(py, table.name())?))?;
+        Ok(names)
     }
 
-    fn _clear_table(&self, py: Python<'_>) -> PyResult<u64> {
+    fn _clear_table(&self, py: Python<'_>) -> PyResult<Figure> {
         let Inner { shared, table, .. } = self.open(py)?;
-        Ok(shared.apart(py, || table.clear()))
+        Ok(Figure(shared.apart(py, || table.clear())))
     }
 
-    fn _clear_all(&self, py: Python<'_>) -> PyResult<u64> {
+    fn _clear_all(&self, py: Python<'_>) -> PyResult<Figure> {
         let shared = &self.open(py)?.shared;
-        Ok(shared.apart(py, || shared.store.cache.clear()))
+        Ok(Figure(shared.apart(py, || shared.store.cache.clear())))
     }
 
     #[pyo3(signature = (name, /))]
@@ -319,9 +327,9 @@ impl CacheTable {
         Ok(shared.apart(py, || shared.store.cache.drop_table(name)))
     }
 
-    fn _expire(&self, py: Python<'_>) -> PyResult<u64> {
+    fn _expire(&self, py: Python<'_>) -> PyResult<Figure> {
         let shared = &self.open(py)?.shared;
-        Ok(shared.apart(py, || shared.store.cache.expire()))
+        Ok(Figure(shared.apart(py, || shared.store.cache.expire())))
     }
 
     fn _table_stats(&self, py: Python<'_>) -> PyResult<CacheStats> {

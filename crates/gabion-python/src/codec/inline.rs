@@ -237,7 +237,7 @@ pub fn test(py: Python<'_>) {
 }
 
 fn compare(py: Python<'_>) -> PyResult<bool> {
-    let scope = pyo3::types::PyDict::new(py);
+    let scope = crate::result::dict(py)?;
     let code = c"class Probe: pass\np = Probe(); p.a = object(); p.b = 2; p.c = 'x'; del p.b; p.d = 4\nq = Probe()\n";
     py.run(code, Some(&scope), Some(&scope))?;
     let item = |name: &str| -> PyResult<Bound<'_, PyAny>> { scope.as_any().get_item(name) };

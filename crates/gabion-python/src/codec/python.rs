@@ -8,6 +8,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use super::Codec;
 use super::warm::ArrayMemory;
 use crate::once::make_class;
+use crate::result;
 
 /// A codec with nothing around it. Internal: tests use it; programs use `gabion.Pile`.
 #[pyclass(name = "_Codec", module = "gabion._native", frozen)]
@@ -27,7 +28,7 @@ impl PyCodec {
         let mut out = Vec::with_capacity(128);
         // SAFETY: a live object, held by the caller.
         unsafe { self.codec.encode(obj.py(), obj.as_ptr(), &mut out)? };
-        Ok(PyBytes::new(obj.py(), &out))
+        result::bytes(obj.py(), &out)
     }
 
     /// The object of an encoding, built anew.

@@ -18,6 +18,7 @@ use crate::errors::exception;
 use crate::ffi;
 use crate::gate::through_gate;
 use crate::memory::{Place, row_index};
+use crate::result;
 use crate::streams::Content;
 
 /// How far down `open` and `thumbnail` average a picture before they filter it.
@@ -215,7 +216,7 @@ impl Image {
         let picture = self.shown(py)?;
         let views: PyResult<Vec<_>> =
             picture.places().iter().map(|place| view::memoryview(py, &picture, *place)).collect();
-        PyTuple::new(py, views?)
+        result::tuple(py, views?.into_iter())
     }
 
     /// The EXIF block of the file that the image came from, or None.

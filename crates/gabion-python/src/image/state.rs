@@ -26,6 +26,7 @@ use pyo3::types::PyBytes;
 use super::picture::{Picture, Shown};
 use super::refusal;
 use crate::gate::through_gate;
+use crate::result;
 
 /// A picture whose pixels lie on the pool of gabion.memory, outside the heap of Python and of malloc.
 ///
@@ -304,6 +305,6 @@ impl Image {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let picture = self.open_picture(py)?;
         let kept = through_gate(py, || which(picture.read().metadata()));
-        Ok(kept.map(|bytes| PyBytes::new(py, &bytes)))
+        kept.map(|bytes| result::bytes(py, &bytes)).transpose()
     }
 }

@@ -13,8 +13,8 @@ use super::lease::{Lease, Memory, Place, Refused};
 use super::{argument, refusal, tracking};
 use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
-use crate::ffi;
 use crate::once::once;
+use crate::{ffi, result};
 
 /// Rented memory in several blocks, each contiguous: for what is too large to be worth a run, and is worked on
 /// block by block or row by row.
@@ -68,7 +68,7 @@ impl Group {
         let made = once(py, &self.open(py)?.blocks, || {
             let blocks: PyResult<Vec<_>> =
                 self.places.iter().map(|place| Bound::new(py, Buffer::part(&self.lease, *place))).collect();
-            Ok(PyTuple::new(py, blocks?)?.unbind())
+            Ok(result::tuple(py, blocks?.into_iter().map(Bound::into_any))?.unbind())
         })?;
         Ok(made.bind(py))
     }

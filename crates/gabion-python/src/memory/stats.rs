@@ -102,7 +102,7 @@ pub(super) fn memory_stats(py: Python<'_>, stats: &PoolStats, settings: &Setting
         limit(settings.total_limit),
         settings.trim_period.as_secs_f64(),
         settings.trim_malloc,
-        PyTuple::new(py, arenas?)?.unbind(),
+        result::tuple(py, arenas?.into_iter().map(Bound::into_any))?.unbind(),
     ))
 }
 
@@ -111,9 +111,11 @@ figure_methods! {
         /// The figures as a dict, in the order of their names above; arenas as a list of dicts.
         fn as_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
             let dict = self.state(py)?;
-            let arenas = self.arenas.bind(py).iter();
-            let arenas: PyResult<Vec<_>> = arenas.map(|arena| arena.cast::<ArenaStats>()?.get().as_dict(py)).collect();
-            dict.set_item(result::text(py, "arenas")?, arenas?)?;
+            let (arenas, list) = (self.arenas.bind(py).iter(), result::list(py)?);
+            for arena in arenas {
+                list.append(arena.cast::<ArenaStats>()?.get().as_dict(py)?)?;
+            }
+            dict.set_item(result::text(py, "arenas")?, list)?;
             Ok(dict)
         }
     }

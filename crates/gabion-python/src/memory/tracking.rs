@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::errors::legible;
+use crate::result;
 
 /// A call: file, line, function.
 type Frame = (String, u32, String);
@@ -132,7 +132,7 @@ fn after_fork() {
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_track_begin, m)?)?;
     m.add_function(wrap_pyfunction!(_track_end, m)?)?;
-    let hooks = PyDict::new(m.py());
+    let hooks = result::dict(m.py())?;
     hooks.set_item("after_in_child", wrap_pyfunction!(after_fork, m)?)?;
     m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks))?;
     Ok(())

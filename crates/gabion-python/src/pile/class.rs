@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::iterator::{Gives, PileIterator};
 use super::refusal::{Failure, or_default};
@@ -308,7 +308,7 @@ impl Pile {
         Ok(PileIterator::new(slf, Gives::Both))
     }
 
-    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         if self.is_closed() {
             return result::text(py, "<gabion.Pile, closed>");
         }

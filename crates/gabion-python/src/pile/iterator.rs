@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gabion_pile::{Cursor, Pointer};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::refusal::type_error;
 use super::state::Pile;
@@ -57,14 +58,14 @@ impl PileIterator {
                 Err(failure) => return Err(failure.raise(py)),
             };
             return match self.gives {
-                Gives::Both => result::pair(result::number(py, pointer.to_bits())?, object).map(Some),
+                Gives::Both => Ok(Some(result::pair(result::number(py, pointer.to_bits())?, object)?.into_any())),
                 _ => Ok(Some(object)),
             };
         }
         Ok(None)
     }
 
-    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         let of = match self.gives {
             Gives::Pointer => "pointers",
             Gives::Object => "objects",

@@ -14,6 +14,7 @@ use crate::ffi;
 use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
 use crate::once::once;
+use crate::result;
 
 /// How many objects ahead memory is asked for: enough to cover a memory access with the building of objects.
 const AHEAD: usize = 8;
@@ -148,6 +149,6 @@ pub(super) fn array_maker(py: Python<'_>) -> PyResult<&'static (Py<PyAny>, Py<Py
     static MAKER: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
     once(py, &MAKER, || {
         let class = py.import("array")?.getattr("array")?;
-        Ok((class.unbind(), pyo3::types::PyString::intern(py, "Q").into_any().unbind()))
+        Ok((class.unbind(), result::text(py, "Q")?.into_any().unbind()))
     })
 }

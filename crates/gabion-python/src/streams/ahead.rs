@@ -1,12 +1,12 @@
 //! What a Reader has read ahead of its caller.
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use super::bytes::{Content, Growing, bytes_of};
 use super::chunk::Window;
 use super::file::Source;
 use super::refusal;
+use crate::result;
 
 /// Equations: the unread bytes of the window are `start..end`; without a window both are 0. The file stands behind `end`,
 /// or both are 0.
@@ -73,7 +73,7 @@ impl Ahead {
         let (from, to) = self.pass(most);
         match &self.window {
             Some(window) => bytes_of(py, window, from, to).inspect_err(|_| self.start = from),
-            None => Ok(PyBytes::new(py, b"").into_any()),
+            None => Ok(result::bytes(py, b"")?.into_any()),
         }
     }
 

@@ -50,21 +50,21 @@ fn is_buffered(file: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Whether the file is of exactly a class that `open()` gives.
 fn is_plain(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(is_raw(file)? || (is_buffered(file)? && is_raw(&file.getattr(intern!(file.py(), "raw"))?)?))
+    Ok(is_raw(file)? || (is_buffered(file)? && is_raw(&file.getattr(intern!(file.py(), "raw")?)?)?))
 }
 
 /// Whether the file is exactly what `socket.socket.makefile()` gives. What encrypts has a class of its own, and its
 /// descriptor must not be written to.
 fn is_socket_file(file: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let raw = if is_buffered(file)? { file.getattr(intern!(file.py(), "raw"))? } else { file.clone() };
+    let raw = if is_buffered(file)? { file.getattr(intern!(file.py(), "raw")?)? } else { file.clone() };
     if raw.get_type().name()? != "SocketIO" {
         return Ok(false);
     }
     let Ok(module) = file.py().import("sys")?.getattr("modules")?.get_item("socket") else { return Ok(false) };
-    if !raw.get_type().is(&module.getattr(intern!(module.py(), "SocketIO"))?) {
+    if !raw.get_type().is(&module.getattr(intern!(module.py(), "SocketIO")?)?) {
         return Ok(false);
     }
-    Ok(raw.getattr(intern!(raw.py(), "_sock"))?.get_type().is(&module.getattr(intern!(module.py(), "socket"))?))
+    Ok(raw.getattr(intern!(raw.py(), "_sock")?)?.get_type().is(&module.getattr(intern!(module.py(), "socket")?)?))
 }
 
 /// How the system writes to a descriptor.
@@ -95,8 +95,8 @@ impl Pair {
     pub(super) fn of(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let ready = is_plain(src)?
             && (is_plain(dst)? || is_socket_file(dst)?)
-            && src.call_method0(intern!(src.py(), "readable"))?.is_truthy()?
-            && dst.call_method0(intern!(dst.py(), "writable"))?.is_truthy()?;
+            && src.call_method0(intern!(src.py(), "readable")?)?.is_truthy()?
+            && dst.call_method0(intern!(dst.py(), "writable")?)?.is_truthy()?;
         if !ready {
             return Ok(None);
         }
@@ -106,8 +106,8 @@ impl Pair {
         if (a.dev(), a.ino()) == (b.dev(), b.ino()) {
             return Err(refusal::same_file(src.py()));
         }
-        src.call_method0(intern!(src.py(), "flush"))?;
-        dst.call_method0(intern!(dst.py(), "flush"))?;
+        src.call_method0(intern!(src.py(), "flush")?)?;
+        dst.call_method0(intern!(dst.py(), "flush")?)?;
         Ok(position(src).map(|at| Self { src: from, dst: to, outlet, at, began: at }))
     }
 
@@ -193,12 +193,12 @@ impl Pair {
 
     /// Sets the Python files behind what was copied.
     pub(super) fn settle(&mut self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<()> {
-        src.call_method1(intern!(src.py(), "seek"), (self.at,))?;
+        src.call_method1(intern!(src.py(), "seek")?, (self.at,))?;
         if self.outlet == Outlet::Stream {
             return Ok(());
         }
         // The descriptor is a second name of the same open file, whose position the writes have moved.
-        dst.call_method1(intern!(dst.py(), "seek"), (self.dst.stream_position()?,))?;
+        dst.call_method1(intern!(dst.py(), "seek")?, (self.dst.stream_position()?,))?;
         Ok(())
     }
 }
@@ -213,11 +213,11 @@ impl Rest {
     /// None for every other kind of file, and where nothing is left: so say files of /proc, too, of which some give all that
     /// they have to the first read and nothing to a second one, however short the first was.
     pub(super) fn of(file: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        if !is_plain(file)? || !file.call_method0(intern!(file.py(), "readable"))?.is_truthy()? {
+        if !is_plain(file)? || !file.call_method0(intern!(file.py(), "readable")?)?.is_truthy()? {
             return Ok(None);
         }
         let Some((own, _)) = regular(file)? else { return Ok(None) };
-        file.call_method0(intern!(file.py(), "flush"))?;
+        file.call_method0(intern!(file.py(), "flush")?)?;
         Ok(position(file).map(|at| Self { file: own, at }).filter(|rest| rest.len() > 0))
     }
 
@@ -253,7 +253,8 @@ impl Rest {
             Ok(())
         };
         let read = read();
-        (done, read.and(file.call_method1(intern!(file.py(), "seek"), (self.at,)).map(drop)))
+        let set = || file.call_method1(intern!(file.py(), "seek")?, (self.at,)).map(drop);
+        (done, read.and(set()))
     }
 
     /// Reads to the end, and sets the Python file there.
@@ -274,7 +275,7 @@ impl Rest {
                 Err(error) => return Err(raised(&error)),
             }
         }
-        file.call_method1(intern!(file.py(), "seek"), (self.at,)).map(drop)
+        file.call_method1(intern!(file.py(), "seek")?, (self.at,)).map(drop)
     }
 }
 
@@ -336,7 +337,7 @@ fn regular(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
 
 /// A second descriptor of the same open file, and what the system knows about it; None where it knows nothing.
 fn descriptor(file: &Bound<'_, PyAny>) -> PyResult<Option<(File, Metadata)>> {
-    let number: RawFd = file.call_method0(intern!(file.py(), "fileno"))?.extract()?;
+    let number: RawFd = file.call_method0(intern!(file.py(), "fileno")?)?.extract()?;
     if number < 0 {
         return Ok(None);
     }

@@ -11,8 +11,8 @@ use super::bytes::{Content, items};
 use super::chunk::Window;
 use super::refusal;
 use crate::errors::class_name;
-use crate::ffi;
 use crate::once::{intern, once};
+use crate::{ffi, result};
 
 /// Classes of the module `io` that make a difference.
 struct Classes {
@@ -74,7 +74,7 @@ pub(super) fn gives_what_it_has(file: &Bound<'_, PyAny>) -> PyResult<bool> {
 pub(super) fn is_of_system(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = file.py();
     let is_file = |file: &Bound<'_, PyAny>| PyResult::Ok(file.get_type().is(Classes::get(py)?.file.bind(py)));
-    Ok(is_file(file)? || gives_what_it_has(file)? && is_file(&file.getattr(intern!(py, "raw"))?)?)
+    Ok(is_file(file)? || gives_what_it_has(file)? && is_file(&file.getattr(intern!(py, "raw")?)?)?)
 }
 
 /// The count that a file's method returned, from 0 to `most`.
@@ -112,11 +112,11 @@ impl Source {
     pub(super) fn new(name: &str, file: &Bound<'_, PyAny>, soon: bool) -> PyResult<Self> {
         let py = file.py();
         refuse_text(name, file)?;
-        let into = if soon { intern!(py, "readinto1") } else { intern!(py, "readinto") };
+        let into = if soon { intern!(py, "readinto1")? } else { intern!(py, "readinto")? };
         if let Some(read) = method(file, into)? {
             return Ok(Self { read: read.unbind(), into: true });
         }
-        match method(file, intern!(py, "read"))? {
+        match method(file, intern!(py, "read")?)? {
             Some(read) => Ok(Self { read: read.unbind(), into: false }),
             None => Err(not_a_file(name, "readinto() or read()", file)),
         }
@@ -143,7 +143,7 @@ impl Source {
     /// One read() into the chunk, from `at` on.
     pub(super) fn read_at(&self, py: Python<'_>, window: &mut Window, at: usize) -> PyResult<Option<usize>> {
         let most = window.len() - at;
-        let result = call(self.read.bind(py), most.into_pyobject(py)?.as_any())?;
+        let result = call(self.read.bind(py), &result::number(py, most as u64)?)?;
         if result.is_none() {
             return Ok(None);
         }
@@ -188,7 +188,7 @@ impl Sink {
         refuse_text(name, file)?;
         let classes = Classes::get(py)?;
         let raw = !classes.is_known(file) && file.is_instance(classes.raw.bind(py))?;
-        match method(file, intern!(py, "write"))? {
+        match method(file, intern!(py, "write")?)? {
             Some(write) => Ok(Self { write: write.unbind(), raw }),
             None => Err(not_a_file(name, "write()", file)),
         }
@@ -259,11 +259,12 @@ fn behind<'py>(object: &Bound<'py, PyAny>, start: usize) -> PyResult<Bound<'py, 
 
 /// Where a file stands, or None when it cannot say.
 pub(crate) fn position(file: &Bound<'_, PyAny>) -> Option<u64> {
-    let seekable = file.call_method0(intern!(file.py(), "seekable")).and_then(|answer| answer.is_truthy());
+    let py = file.py();
+    let seekable = (|| file.call_method0(intern!(py, "seekable")?)?.is_truthy())();
     if !matches!(seekable, Ok(true)) {
         return None;
     }
-    file.call_method0(intern!(file.py(), "tell")).and_then(|place| place.extract()).ok()
+    (|| file.call_method0(intern!(py, "tell")?)?.extract())().ok()
 }
 
 /// What a file answers; no where it has no such method.
@@ -278,7 +279,7 @@ pub(super) fn call_if_there(file: &Bound<'_, PyAny>, name: &Bound<'_, PyString>)
 
 /// Refuses a file that says that it is closed.
 pub(super) fn refuse_closed(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
-    let closed = file.getattr_opt(intern!(file.py(), "closed"))?;
+    let closed = file.getattr_opt(intern!(file.py(), "closed")?)?;
     if closed.is_some_and(|closed| closed.is_truthy().unwrap_or(false)) {
         let text = format!("{name} is a closed file: open it again");
         return Err(PyValueError::new_err(text));

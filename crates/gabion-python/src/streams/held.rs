@@ -15,7 +15,7 @@ use crate::once::{self, intern};
 /// Whether it is exactly an `io.BytesIO`.
 fn is_bytes_io(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    Ok(file.get_type().is(once::class(file.py(), &CLASS, "io", "BytesIO")?))
+    Ok(file.get_type().is(once::class(file.py(), &CLASS, c"io", c"BytesIO")?))
 }
 
 /// Fewer bytes are copied faster than their place is found.
@@ -41,7 +41,7 @@ pub(super) fn read_over(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyRes
     if room < WORTH_IT {
         return nothing;
     }
-    let view = dst.call_method0(intern!(dst.py(), "getbuffer"))?;
+    let view = dst.call_method0(intern!(dst.py(), "getbuffer")?)?;
     let content = Content::writable(&view)?;
     if content.len() < end {
         // Somebody has made it shorter.
@@ -51,21 +51,21 @@ pub(super) fn read_over(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyRes
     let (done, read) = unsafe { rest.fill(src, content.start().add(at), room) };
     drop(content);
     drop(view);
-    Ok((done, read.and(dst.call_method1(intern!(dst.py(), "seek"), (at + done,)).map(drop))))
+    Ok((done, read.and(dst.call_method1(intern!(dst.py(), "seek")?, (at + done,)).map(drop))))
 }
 
 /// Where a `BytesIO` stands, and where it ends.
 fn ends(file: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
-    let at: usize = file.call_method0(intern!(file.py(), "tell"))?.extract()?;
-    let end: usize = file.call_method1(intern!(file.py(), "seek"), (0, 2))?.extract()?;
-    file.call_method1(intern!(file.py(), "seek"), (at,))?;
+    let at: usize = file.call_method0(intern!(file.py(), "tell")?)?.extract()?;
+    let end: usize = file.call_method1(intern!(file.py(), "seek")?, (0, 2))?.extract()?;
+    file.call_method1(intern!(file.py(), "seek")?, (at,))?;
     Ok((at, end))
 }
 
 /// Whether somebody has a view of a `BytesIO`, which ends there.
 fn is_viewed(file: &Bound<'_, PyAny>, end: usize) -> PyResult<bool> {
     // Changes nothing, but is refused as long as there is a view.
-    match file.call_method1(intern!(file.py(), "truncate"), (end,)) {
+    match file.call_method1(intern!(file.py(), "truncate")?, (end,)) {
         Err(error) if error.is_instance_of::<PyBufferError>(file.py()) => Ok(true),
         done => done.map(|_| false),
     }
@@ -89,7 +89,7 @@ impl<'py> Held<'py> {
         if is_viewed(file, end)? {
             return Ok(None);
         }
-        let bytes = file.call_method0(intern!(file.py(), "getvalue"))?.cast_into::<PyBytes>()?;
+        let bytes = file.call_method0(intern!(file.py(), "getvalue")?)?.cast_into::<PyBytes>()?;
         Ok(Some(Self { file: file.clone(), bytes, at, end }))
     }
 
@@ -110,11 +110,11 @@ impl<'py> Held<'py> {
 
     /// Has the file stand behind what was read.
     pub(super) fn settle(&self) -> PyResult<()> {
-        self.file.call_method1(intern!(self.file.py(), "seek"), (self.at,)).map(drop)
+        self.file.call_method1(intern!(self.file.py(), "seek")?, (self.at,)).map(drop)
     }
 
     /// Has the file stand at its end; the bytes are those from where it stood.
     pub(super) fn settle_at_end(&self) -> PyResult<()> {
-        self.file.call_method1(intern!(self.file.py(), "seek"), (self.at.max(self.end),)).map(drop)
+        self.file.call_method1(intern!(self.file.py(), "seek")?, (self.at.max(self.end),)).map(drop)
     }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyList, PyTuple};
 
 use super::ahead::Ahead;
 use super::bytes::{Content, Growing, bytes_of};
@@ -13,6 +13,7 @@ use super::refusal;
 use super::turn::{Inside, Turn};
 use crate::ffi;
 use crate::once::intern;
+use crate::result;
 
 /// A binary file read through a chunk of the pool, with the methods of io.BufferedReader.
 ///
@@ -205,7 +206,7 @@ impl Reader {
         let end = state.start + state.unread().min(PEEK);
         match &state.window {
             Some(window) => bytes_of(py, window, state.start, end),
-            None => Ok(PyBytes::new(py, b"").into_any()),
+            None => Ok(result::bytes(py, b"")?.into_any()),
         }
     }
 
@@ -213,7 +214,7 @@ impl Reader {
     #[pyo3(signature = (hint = -1, /), text_signature = "($self, hint=-1, /)")]
     fn readlines<'py>(&self, py: Python<'py>, hint: Option<isize>) -> PyResult<Bound<'py, PyList>> {
         let most = hint.filter(|hint| *hint > 0).map_or(usize::MAX, |hint| hint as usize);
-        let lines = PyList::empty(py);
+        let lines = result::list(py)?;
         let mut bytes = 0;
         while bytes <= most {
             let line = self.line(py, usize::MAX)?;
@@ -237,11 +238,11 @@ impl Reader {
             return Err(refusal::value_error(py, &format!("whence={whence}: pass 0 (start), 1 (here) or 2 (end)")));
         }
         if whence == 2 {
-            let at = file.call_method1("seek", (offset, 2))?;
+            let at = file.call_method1(intern!(py, "seek")?, (result::signed(py, offset)?, 2))?;
             state.forget();
             return Ok(at);
         }
-        let behind: i64 = file.call_method0("tell")?.extract()?;
+        let behind: i64 = file.call_method0(intern!(py, "tell")?)?.extract()?;
         let here = behind - state.unread() as i64;
         let target = if whence == 0 { Some(offset) } else { here.checked_add(offset) };
         let Some(target) = target.filter(|target| *target >= 0) else {
@@ -251,18 +252,18 @@ impl Reader {
         let moved = usize::try_from(target - (behind - state.end as i64)).ok().filter(|at| *at <= state.end);
         if let Some(at) = moved {
             state.start = at;
-            return Ok(target.into_pyobject(py)?.into_any());
+            return result::signed(py, target);
         }
-        let at = file.call_method1("seek", (target,))?;
+        let at = file.call_method1(intern!(py, "seek")?, (result::signed(py, target)?,))?;
         state.forget();
         Ok(at)
     }
 
     /// The position of the next byte: where the file stands, less what was read ahead.
-    fn tell(&self, py: Python<'_>) -> PyResult<i64> {
+    fn tell<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = self.open(py)?;
-        let behind: i64 = self.file.bind(py).call_method0("tell")?.extract()?;
-        Ok(behind - state.unread() as i64)
+        let behind: i64 = self.file.bind(py).call_method0(intern!(py, "tell")?)?.extract()?;
+        result::signed(py, behind - state.unread() as i64)
     }
 
     /// Give the chunk back and return the file, still open. Its position is behind what was read ahead. The Reader
@@ -282,7 +283,7 @@ impl Reader {
         }
         state.end();
         drop(state);
-        call_if_there(self.file.bind(py), intern!(py, "close"))
+        call_if_there(self.file.bind(py), intern!(py, "close")?)
     }
 
     /// True after close() and detach().
@@ -322,7 +323,7 @@ impl Reader {
     /// True when the file says so.
     fn seekable(&self, py: Python<'_>) -> PyResult<bool> {
         drop(self.open(py)?);
-        says(self.file.bind(py), intern!(py, "seekable"))
+        says(self.file.bind(py), intern!(py, "seekable")?)
     }
 
     /// The file's descriptor, if it has one. Reading from it misses what was read ahead.
@@ -334,7 +335,7 @@ impl Reader {
     /// True when the file is a terminal.
     fn isatty(&self, py: Python<'_>) -> PyResult<bool> {
         drop(self.open(py)?);
-        says(self.file.bind(py), intern!(py, "isatty"))
+        says(self.file.bind(py), intern!(py, "isatty")?)
     }
 
     /// Does nothing, as there is nothing to write.

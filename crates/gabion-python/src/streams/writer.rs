@@ -238,7 +238,7 @@ impl Writer {
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.open(py)?;
         Self::flush_all(py, &mut state)?;
-        call_if_there(self.file.bind(py), intern!(py, "flush"))
+        call_if_there(self.file.bind(py), intern!(py, "flush")?)
     }
 
     /// Hand over what is gathered and go to a position: offset from the start (whence 0), from here (1) or from the end
@@ -253,7 +253,7 @@ impl Writer {
     /// The position of the next byte: where the file stands, and what is gathered.
     fn tell(&self, py: Python<'_>) -> PyResult<i64> {
         let state = self.open(py)?;
-        let at: i64 = self.file.bind(py).call_method0("tell")?.extract()?;
+        let at: i64 = self.file.bind(py).call_method0(intern!(py, "tell")?)?.extract()?;
         Ok(at + state.gathered() as i64)
     }
 
@@ -281,7 +281,7 @@ impl Writer {
             return Ok(());
         }
         let flushed = self.shut(py);
-        let closed = call_if_there(self.file.bind(py), intern!(py, "close"));
+        let closed = call_if_there(self.file.bind(py), intern!(py, "close")?);
         flushed.and(closed)
     }
 
@@ -322,7 +322,7 @@ impl Writer {
     /// True when the file says so.
     fn seekable(&self, py: Python<'_>) -> PyResult<bool> {
         drop(self.open(py)?);
-        says(self.file.bind(py), intern!(py, "seekable"))
+        says(self.file.bind(py), intern!(py, "seekable")?)
     }
 
     /// The file's descriptor, if it has one. What is written to it comes before what is gathered.
@@ -334,7 +334,7 @@ impl Writer {
     /// True when the file is a terminal.
     fn isatty(&self, py: Python<'_>) -> PyResult<bool> {
         drop(self.open(py)?);
-        says(self.file.bind(py), intern!(py, "isatty"))
+        says(self.file.bind(py), intern!(py, "isatty")?)
     }
 
     /// Raises io.UnsupportedOperation.
