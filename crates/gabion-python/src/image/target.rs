@@ -95,7 +95,7 @@ const SHOWN: u32 = 512;
 
 /// A PNG for notebooks. Of the metadata it has the profile, without which colours may look different.
 pub(super) fn png<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<'py, PyBytes>> {
-    let file = detached(py, || {
+    let file = through_gate(py, || {
         let small = picture.settled(|image| image.thumbnail(SHOWN, SHOWN, Resampling::default()))?;
         let mut small = small.held_by(Format::Png)?;
         small.metadata_mut().exif = None;
