@@ -34,6 +34,8 @@ _Policy = Literal["default", "lru", "fifo", "s3fifo"]
 _Time = float | str | timedelta
 _Age = _Time | None
 _End = float | datetime | None
+# DLPack's versions and devices.
+_Two = tuple[int, int] | None
 
 __version__: str
 
@@ -142,12 +144,7 @@ class Buffer:
     def __array_interface__(self) -> dict[str, Any]: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __dlpack__(
-        self,
-        *,
-        stream: None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
+        self, *, stream: None = None, max_version: _Two = None, dl_device: _Two = None, copy: bool | None = None
     ) -> CapsuleType: ...
     def __arrow_c_schema__(self) -> CapsuleType: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[CapsuleType, CapsuleType]: ...
@@ -445,12 +442,7 @@ class Image:
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __dlpack__(
-        self,
-        *,
-        stream: None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
+        self, *, stream: None = None, max_version: _Two = None, dl_device: _Two = None, copy: bool | None = None
     ) -> CapsuleType: ...
     def __arrow_c_schema__(self) -> CapsuleType: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[CapsuleType, CapsuleType]: ...

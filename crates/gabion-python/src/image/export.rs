@@ -9,6 +9,7 @@ use super::picture::{Picture, Shown};
 use super::refusal;
 use crate::gate::through_gate;
 use crate::memory::{arrow, dlpack};
+use crate::result::{dict, number, tuple};
 
 /// The device: the CPU.
 pub(super) const DEVICE: (i32, i32) = (dlpack::CPU, 0);
@@ -72,11 +73,17 @@ pub(super) fn interface<'py>(
     picture: &Picture,
     data: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let dimensions = if picture.mode.channels() == 1 { 2 } else { 3 };
-    let dict = PyDict::new(py);
+    let dict = dict(py)?;
     dict.set_item("version", 3)?;
     dict.set_item("typestr", "|u1")?;
-    dict.set_item("shape", PyTuple::new(py, &picture.shape[..dimensions])?)?;
+    dict.set_item("shape", shape(py, picture)?)?;
     dict.set_item("data", data)?;
     Ok(dict)
+}
+
+/// Height, width and channels, without those where there is one.
+pub(super) fn shape<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<'py, PyTuple>> {
+    let dimensions = if picture.mode.channels() == 1 { 2 } else { 3 };
+    let sides = picture.shape[..dimensions].iter().map(|&side| number(py, side as u64));
+    tuple(py, sides.collect::<PyResult<Vec<_>>>()?.into_iter())
 }

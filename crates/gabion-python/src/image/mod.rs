@@ -37,12 +37,10 @@ mod picture;
 
 mod view;
 
-#[allow(clippy::disallowed_methods, reason = "what NumPy and Pillow are given, who need memory of their own")]
 mod export;
 
 mod source;
 
-#[allow(clippy::disallowed_methods, reason = "what NumPy and Pillow are given, who need memory of their own")]
 mod target;
 
 mod state;

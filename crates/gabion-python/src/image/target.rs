@@ -5,14 +5,15 @@ use std::path::Path;
 use gabion_image::{Format, Resampling, SaveOptions, save_atomically};
 use pyo3::exceptions::PyModuleNotFoundError;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyNone, PyTuple};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyNone};
 
-use super::export::in_one_piece;
+use super::export::{in_one_piece, shape};
 use super::picture::{Picture, Shown};
 use super::refusal::{image_error, refused, type_error, value_error};
 use super::{argument, source, view};
 use crate::errors::{class_name, exception};
 use crate::gate::through_gate;
+use crate::result::bytes;
 use crate::streams::{Sink, Spool};
 
 /// The options of save(), as keywords.
@@ -104,10 +105,7 @@ pub(super) fn png<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<'py
         Ok(file)
     });
     let file = file.map_err(|error| refused(py, error, None))?;
-    PyBytes::new_with(py, file.len(), |bytes| {
-        bytes.copy_from_slice(&file);
-        Ok(())
-    })
+    bytes(py, &file)
 }
 
 /// A Pillow image, with EXIF block and ICC profile where Pillow keeps those of files.
@@ -116,10 +114,10 @@ pub(super) fn pillow<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'p
     let metadata = through_gate(py, || picture.read().metadata().clone());
     let info = image.getattr("info")?;
     if let Some(exif) = metadata.exif {
-        info.set_item("exif", PyBytes::new(py, &[source::EXIF_PREFIX, &exif].concat()))?;
+        info.set_item("exif", bytes(py, &[source::EXIF_PREFIX, &exif].concat())?)?;
     }
     if let Some(icc) = metadata.icc {
-        info.set_item("icc_profile", PyBytes::new(py, &icc))?;
+        info.set_item("icc_profile", bytes(py, &icc)?)?;
     }
     Ok(image)
 }
@@ -165,8 +163,7 @@ pub(super) fn array<'py>(
     }
     let whole = if shared { picture.clone() } else { in_one_piece(py, picture.picture())? };
     let bytes = view::memoryview(py, &whole, whole.whole(py)?)?;
-    let dimensions = if whole.shape[2] == 1 { 2 } else { 3 };
-    let shape = PyTuple::new(py, &whole.shape[..dimensions])?;
+    let shape = shape(py, &whole)?;
     let numpy = py.import("numpy")?;
     let mut array = numpy.call_method1("frombuffer", (bytes, "uint8"))?.call_method1("reshape", (shape,))?;
     if shared && copy == Some(true) {

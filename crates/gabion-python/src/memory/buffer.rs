@@ -14,6 +14,7 @@ use super::{arrow, dlpack, refusal, tracking, waiting};
 use crate::detached::detached_ungated;
 use crate::errors::on_its_way;
 use crate::ffi;
+use crate::result::dict;
 
 /// Rented memory: contiguous, writable bytes outside the heap of Python and of malloc.
 ///
@@ -243,7 +244,7 @@ impl Buffer {
         let py = slf.py();
         // SAFETY: attached; a new reference or null with an error set.
         let data = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMemoryView_FromObject(slf.as_ptr()))? };
-        let dict = PyDict::new(py);
+        let dict = dict(py)?;
         dict.set_item("version", 3)?;
         dict.set_item("typestr", "|u1")?;
         dict.set_item("shape", (slf.get().place.length,))?;

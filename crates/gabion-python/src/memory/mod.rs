@@ -42,7 +42,6 @@ pub(crate) mod dlpack;
 
 pub(crate) mod arrow;
 
-#[allow(clippy::disallowed_methods, reason = "what NumPy and Pillow are given, who need memory of their own")]
 mod buffer;
 
 mod group;
