@@ -1,6 +1,8 @@
 //! Sizes, modes, colours and boxes as callers write them.
 
-use gabion_image::{Compression, Filter, Flip, Format, LONGEST_SIDE, Mode, Region, Resampling, Subsampling, Turn};
+use gabion_image::{
+    Compression, Filter, Flip, Format, LONGEST_SIDE, Limits, Mode, Region, Resampling, Subsampling, Turn,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
@@ -70,8 +72,20 @@ pub(super) fn quality(value: &Bound<'_, PyAny>) -> PyResult<u8> {
         .ok_or_else(|| value_error(value.py(), &format!("quality={}: pass 1 to 100", shown(value))))
 }
 
+/// How large a picture may be.
+pub(super) fn limits(max_pixels: Option<&Bound<'_, PyAny>>, max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Limits> {
+    let mut limits = Limits::default();
+    if let Some(most) = max_pixels {
+        limits.max_pixels = pixels("max_pixels", most)?;
+    }
+    if let Some(most) = max_bytes {
+        limits.max_bytes = crate::size::parse("max_bytes", most)?;
+    }
+    Ok(limits)
+}
+
 /// How many pixels an image may have.
-pub(super) fn pixels(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+fn pixels(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     u64::try_from(whole(name, value)?).map_err(|_| {
         let text = format!("{name}={}: pass how many pixels an image may have, 0 or more", shown(value));
         value_error(value.py(), &text)

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 
 use gabion_blocks::Pool;
-use gabion_image::{Limits, OpenOptions};
+use gabion_image::OpenOptions;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -85,13 +85,7 @@ impl Image {
         max_bytes: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let py = source.py();
-        let mut limits = Limits::default();
-        if let Some(most) = max_pixels {
-            limits.max_pixels = argument::pixels("max_pixels", most)?;
-        }
-        if let Some(most) = max_bytes {
-            limits.max_bytes = crate::size::parse("max_bytes", most)?;
-        }
+        let limits = argument::limits(max_pixels, max_bytes)?;
         let metadata = metadata.flag("metadata", true)?;
         let options = OpenOptions {
             max_size: max_size.map(|most| argument::most("max_size", most)).transpose()?,
