@@ -17,14 +17,18 @@
 //! | `drain`, of a `Todo::Value` | [`FROM_STACK`], 2 | the owner's and the stack's |
 //! | `elements`, of a set | [`FROM_STACK`], 2 | the set's and that of the tuple of its elements |
 //! | `next_items`, `next_pairs`, by `stacked_leaf` | [`FROM_STACK`], 2 | the iterated object's and that of the item at hand |
+//! | `pass_through`, of a `__dict__` that was made | [`FROM_STACK`], 2 | its instance's and that of the dict at hand |
 //! | `run`, of the whole | [`WHOLE`], -1; 0 of a leaf | the caller has some, nobody knows how many: less than any count |
 //! | `Encoder::limit`, of leaves while `exact` | -1 | no count proves anything |
 //! | `quick::alone`; `quick_leaf` after `met`; names of enum members | `isize::MAX` | no count is asked for |
 //!
-//! The proof holds as long as nobody makes references meanwhile. What a reducer written in Python returns may be objects that were
-//! passed by without a note. So whoever comes to such a reducer sets `restart`, and the whole is encoded anew with `exact`: every
-//! object is noted, whatever its count. (The registry remembers the class of a whole for which that was so, and `needed_exact`
-//! says whether it was so again.) Who is noted is held by the memo, so that its address stays its own.
+//! The proof holds as long as nobody makes references meanwhile, and the walk goes through nothing that others lead to without
+//! looking for a note of it. What a reducer written in Python returns may be objects that were passed by without a note, and so may
+//! what others return that are not known to return only what their object holds itself; and a
+//! `__dict__`, which has no note, may be that of two objects. So whoever comes to one of these sets `restart`, and the whole is
+//! encoded anew with `exact`: every object is noted, whatever its count. (The registry remembers the class of a whole for which
+//! that was so, and `needed_exact` says whether it was so again.) Who is noted is held by the memo, so that its address stays its
+//! own.
 //!
 //! There are two ways to note. [`Encoder::met`] is for what can be referred to from its first byte on: leaves, lists, dicts, sets,
 //! ordinary objects. The whole begins at byte 1 and is kept in `root` instead of the memo. [`Encoder::construct`] is for what
@@ -58,7 +62,7 @@ use pyo3::prelude::*;
 use super::apart::{Apart, Owner};
 use super::known::Known;
 use super::memo::{Endless, MOST_ROUNDS, Memo, UNDER_CONSTRUCTION};
-use super::object::{Own, Raise, Raised, class_name, referenced_at_most, refuse};
+use super::object::{Own, Raise, Raised, class_name, referenced_at_most, refuse, too_large};
 use super::plan::Kind;
 use super::registry::Registry;
 use super::{analyse, tags, writer};
@@ -96,6 +100,8 @@ pub const FROM_STACK: isize = 2;
 pub const WHOLE: isize = -1;
 /// References to a value read in its owner.
 pub const IN_PLACE: isize = 1;
+/// So many values that are no leaves are written from one look at the length to the next.
+const VALUES_UNCHECKED: u32 = 64;
 
 /// The scratch of this thread, or a new one when an encoding on this thread is using it (a reducer that encodes).
 #[cold]
@@ -163,6 +169,8 @@ pub struct Encoder<'a, 'py> {
     pub restart: Restart,
     /// It was good to be `exact`.
     pub needed_exact: bool,
+    /// Values that are no leaves up to the next look at the length.
+    unchecked: u32,
     scratch: Option<Box<Scratch>>,
 }
 
@@ -207,6 +215,7 @@ pub unsafe fn encode(
             by_reducers,
             restart: Restart::No,
             needed_exact: false,
+            unchecked: VALUES_UNCHECKED,
             scratch: None,
         };
         writer::byte(encoder.out, tags::FORMAT);
@@ -266,6 +275,11 @@ impl Encoder<'_, '_> {
                 match todo {
                     Todo::Value(value) => {
                         if !self.stacked_leaf(&value)? {
+                            // Here, as all that may go on and on goes on in a value.
+                            self.unchecked -= 1;
+                            if self.unchecked == 0 {
+                                self.check_length_of_walk()?;
+                            }
                             self.compound(value.ptr(), FROM_STACK)?;
                         }
                     }
@@ -310,6 +324,23 @@ impl Encoder<'_, '_> {
     #[inline(always)]
     pub fn scratch(&mut self) -> &mut Scratch {
         self.scratch.get_or_insert_with(take_scratch)
+    }
+
+    /// Refuses to go on where nobody has room for what was written. Code can give more and more of what is not there yet: whatever
+    /// asks it for the next piece asks this first.
+    #[inline(always)]
+    pub fn check_length(&self) -> Raise<()> {
+        let most = self.registry.most();
+        if self.position() as u64 > most { Err(too_large(most)) } else { Ok(()) }
+    }
+
+    /// As [`Encoder::check_length`]. A walk without such code comes to an end, unless there is a way to go round that the head of
+    /// this file does not know: then it ends here.
+    #[cold]
+    #[inline(never)]
+    fn check_length_of_walk(&mut self) -> Raise<()> {
+        self.unchecked = VALUES_UNCHECKED;
+        self.check_length()
     }
 
     /// Position of the next byte in this encoding.

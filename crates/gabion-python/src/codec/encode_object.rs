@@ -2,9 +2,9 @@
 
 use gabion_blocks::prefetch;
 
-use super::encode::{Encoder, IN_PLACE, WHOLE};
+use super::encode::{Encoder, FROM_STACK, IN_PLACE, Restart, WHOLE};
 use super::layout::Layout;
-use super::object::{Own, Raise, Section};
+use super::object::{Own, Raise, Raised, Section, referenced_at_most};
 use super::plan::Attributes;
 use super::{inline, shape, tags, writer};
 use crate::ffi::{self, PyObject, PyTypeObject};
@@ -114,13 +114,14 @@ impl Encoder<'_, '_> {
                     let dict = inline::made_dict(obj);
                     (!dict.is_null()).then(|| Own::share(dict))
                 });
-                if let Some(dict) = dict
-                    && let Some(result) = self.dict_of_known_names(dict.ptr(), attributes)
-                {
-                    return result;
+                if let Some(dict) = dict {
+                    self.pass_through(&dict)?;
+                    if let Some(result) = self.dict_of_known_names(dict.ptr(), attributes) {
+                        return result;
+                    }
                 }
             }
-            let (names, values) = contents(obj, attributes)?;
+            let Some((names, values)) = self.contents(obj, attributes)? else { return self.reduce_after_all(obj) };
             let texts = names.iter().all(|name| ffi::PyUnicode_CheckExact(name.ptr()) != 0);
             if full && texts {
                 let same = |layout: &&Layout| {
@@ -143,6 +144,21 @@ impl Encoder<'_, '_> {
             self.open(obj, base, &names, &values);
             Ok(())
         }
+    }
+
+    /// Goes on into a dict of attributes, which is held here and by its instance. It is not noted: where others hold it as well,
+    /// the walk may come to what is in it by their ways, too, and no count proves anything.
+    fn pass_through(&mut self, dict: &Own) -> Raise<()> {
+        // SAFETY: the dict is held by whoever calls.
+        if unsafe { referenced_at_most(dict.ptr(), FROM_STACK) } {
+            return Ok(());
+        }
+        if !self.exact {
+            self.restart = Restart::Exact;
+            return Err(Raised);
+        }
+        self.needed_exact = true;
+        Ok(())
     }
 
     /// An object without slots whose `__dict__` was made, if its set of names is remembered.
@@ -177,6 +193,32 @@ impl Encoder<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Names and values of an object's attributes. A dict is made for it only where its layout is not known. `None` where it has
+    /// one of another class, which may say otherwise than its entries do what is in it.
+    #[inline(never)]
+    unsafe fn contents(&mut self, obj: *mut PyObject, attributes: &Attributes) -> Raise<Option<(Vec<Own>, Vec<Own>)>> {
+        // SAFETY: held by the caller; views are read under the object's lock.
+        unsafe {
+            if attributes.inline {
+                let lying = Section::hold(obj, || {
+                    let view = inline::view(obj)?;
+                    let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
+                    let names = indices.iter().map(|&i| Own::share(inline::key(ffi::Py_TYPE(obj), i))).collect();
+                    Some((names, indices.iter().map(|&i| Own::share(view.value(i))).collect()))
+                });
+                if lying.is_some() {
+                    return Ok(lying);
+                }
+            }
+            let dict = Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?;
+            if ffi::PyDict_CheckExact(dict.ptr()) == 0 {
+                return Ok(None);
+            }
+            self.pass_through(&dict)?;
+            Ok(Some(Section::hold(dict.ptr(), || items(dict.ptr()))))
+        }
     }
 
     /// The slots of an object, all set, onto the stack.
@@ -273,26 +315,6 @@ fn interned(names: &[Own]) -> Vec<Own> {
         }
     };
     names.iter().filter_map(|name| intern(name).ok()).collect()
-}
-
-/// Names and values of an object's attributes. A dict is made for it only where its layout is not known.
-unsafe fn contents(obj: *mut PyObject, attributes: &Attributes) -> Raise<(Vec<Own>, Vec<Own>)> {
-    // SAFETY: held by the caller; views are read under the object's lock.
-    unsafe {
-        if attributes.inline {
-            let lying = Section::hold(obj, || {
-                let view = inline::view(obj)?;
-                let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
-                let names = indices.iter().map(|&i| Own::share(inline::key(ffi::Py_TYPE(obj), i))).collect();
-                Some((names, indices.iter().map(|&i| Own::share(view.value(i))).collect()))
-            });
-            if let Some(found) = lying {
-                return Ok(found);
-            }
-        }
-        let dict = Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?;
-        Ok(Section::hold(dict.ptr(), || items(dict.ptr())))
-    }
 }
 
 /// Whether the keys of a dict that is locked are these strings, in this order.

@@ -1,7 +1,7 @@
 //! Encoding through `__reduce_ex__`, for whatever has no form of its own.
 
 use super::encode::{Begun, Encoder, Restart, Todo};
-use super::object::{Own, Raise, Raised, refuse, too_large};
+use super::object::{Own, Raise, Raised, refuse};
 use super::{global, tags, writer};
 use crate::ffi::{self, PyObject};
 
@@ -107,14 +107,6 @@ impl Encoder<'_, '_> {
             let protocol = Own::take(ffi::PyLong_FromLong(PROTOCOL.into()))?;
             Own::take(ffi::PyObject_CallOneArg(method.ptr(), protocol.ptr()))
         }
-    }
-
-    /// Refuses to go on where nobody has room for what was written. Only code can give more and more of what is not there
-    /// yet: whatever asks it for the next piece asks this first.
-    #[inline(always)]
-    fn check_length(&self) -> Raise<()> {
-        let most = self.registry.most();
-        if self.position() as u64 > most { Err(too_large(most)) } else { Ok(()) }
     }
 
     /// Puts everything that follows the arguments onto the stack, and writes which parts there are.

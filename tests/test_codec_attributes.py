@@ -1,0 +1,223 @@
+"""A `__dict__` that others lead to as well, or that is more than a dict."""
+
+import argparse
+import pickle
+import types
+from typing import ClassVar
+
+import pytest
+
+import gabion
+from gabion._native import _Codec
+
+
+class Thing:
+    pass
+
+
+class WithSlot:
+    __slots__ = ("__dict__", "slot")
+
+
+class ListThing(list):
+    pass
+
+
+class Borg:
+    shared: ClassVar[dict] = {}
+
+    def __init__(self):
+        self.__dict__ = self.shared
+
+
+def whole(kind):
+    made = kind()
+    made.x, made.y = ["x"], ("y", [])
+    return made
+
+
+def without_its_slot():
+    return whole(WithSlot)
+
+
+def with_a_slot():
+    made = whole(WithSlot)
+    made.slot = [1]
+    return made
+
+
+def of_an_odd_name():
+    made = whole(Thing)
+    vars(made)[5] = [5]
+    return made
+
+
+def of_many_kinds():
+    """More sets of names than are remembered, and the last is stored by its names."""
+    codec = _Codec()
+    for number in range(40):
+        other = Thing()
+        setattr(other, f"name{number}", number)
+        codec.encode(other)
+    return whole(Thing), codec
+
+
+def plain():
+    return whole(Thing)
+
+
+def through_pickle(value):
+    return pickle.loads(pickle.dumps(value, 5))
+
+
+MAKERS = [
+    plain,
+    without_its_slot,
+    with_a_slot,
+    of_an_odd_name,
+    of_many_kinds,
+    lambda: whole(types.SimpleNamespace),
+    lambda: whole(argparse.Namespace),
+    lambda: whole(ListThing),
+]
+
+
+def made_by(make):
+    made = make()
+    return made if isinstance(made, tuple) else (made, _Codec())
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("before", [False, True])
+def test_what_is_in_the_dict_of_another_keeps_its_identity(make, before):
+    for around in (lambda *parts: list(parts), lambda *parts: {"a": parts[0], "b": [parts[1]]}, lambda *parts: parts):
+        made, codec = made_by(make)
+        value = around(vars(made), made) if before else around(made, vars(made))
+        for found in (through_pickle(value), codec.decode(codec.encode(value)), codec.decode(codec.encode(value))):
+            first, second = found.values() if isinstance(found, dict) else found
+            second = second[0] if isinstance(found, dict) else second
+            items, owner = (first, second) if before else (second, first)
+            assert type(owner) is type(made)
+            assert type(items) is dict
+            assert items is not vars(owner)
+            assert items["x"] is owner.x
+            assert items["y"] is owner.y
+            assert (owner.x, owner.y) == (["x"], ("y", []))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_two_objects_of_one_dict(make):
+    made, codec = made_by(make)
+    if isinstance(made, types.SimpleNamespace):
+        pytest.skip("its dict is its own for good")
+    other = type(made)()
+    other.__dict__ = made.__dict__
+    for value in ([made, other], {"a": (made,), "b": [other]}):
+        for found in (through_pickle(value), codec.decode(codec.encode(value))):
+            one, two = found if isinstance(found, list) else (found["a"][0], found["b"][0])
+            assert one is not two
+            assert one.x is two.x
+            assert one.y is two.y
+
+
+def test_a_dict_with_others_that_leads_back():
+    Borg.shared.clear()
+    borg = Borg()
+    borg.kids = [Borg()]
+    pile = gabion.Pile(max_bytes="8 MiB")
+    for found in (pile.get(pile.put(borg)), pile.get(pile.put([borg]))[0]):
+        (kid,) = found.kids
+        assert type(kid) is Borg
+        assert kid.kids is found.kids
+    assert pile.stats().used_bytes < 1000
+
+
+def test_levels_that_share_are_written_once():
+    value = "end"
+    for _ in range(40):
+        one, two = Thing(), Thing()
+        one.inside = [value]
+        two.__dict__ = one.__dict__
+        value = (one, two)
+    codec = _Codec()
+    data = codec.encode(value)
+    assert len(data) < 2_000
+    found = codec.decode(data)
+    for _ in range(40):
+        one, two = found
+        assert one.inside is two.inside
+        (found,) = one.inside
+    assert found == "end"
+
+
+def test_who_holds_a_dict_changes_nothing():
+    """A variable may, while its owner is stored."""
+    codec = _Codec()
+    made = whole(Thing)
+    alone = codec.encode([made])
+    held = vars(made)
+    with_others = codec.encode([made])
+    assert held is vars(made)
+    assert codec.decode(alone)[0].x == codec.decode(with_others)[0].x == ["x"]
+    assert _Codec().encode([made]) == with_others
+
+
+class Told(dict):
+    """Says what is in it in its own way."""
+
+    def items(self):
+        return iter([("x", "told"), ("more", 1)])
+
+
+class Reduced(dict):
+    def __reduce__(self):
+        return dict, ({"x": "reduced"},)
+
+
+class Ordinary(dict):
+    pass
+
+
+@pytest.mark.parametrize("kind", [Told, Reduced, Ordinary])
+@pytest.mark.parametrize("owner", [Thing, WithSlot])
+def test_a_dict_of_another_class(kind, owner):
+    made = owner()
+    made.__dict__ = kind(x=["x"], y=1)
+    if owner is WithSlot:
+        made.slot = [2]
+    codec = _Codec()
+    for value in (made, [made], [made, made], {"a": made, "b": (made, vars(made))}):
+        for _ in range(2):
+            expected, found = through_pickle(value), codec.decode(codec.encode(value))
+            assert repr(as_plain(found)) == repr(as_plain(expected))
+    made.__dict__["back"] = made
+    if kind is Ordinary:
+        found = codec.decode(codec.encode(made))
+        assert found.back is found
+
+
+def as_plain(value):
+    if isinstance(value, dict):
+        return type(value).__name__, [(key, as_plain(item)) for key, item in dict.items(value)]
+    if isinstance(value, (list, tuple)):
+        return [as_plain(item) for item in value]
+    if isinstance(value, (Thing, WithSlot)):
+        return type(value).__name__, as_plain(vars(value)), getattr(value, "slot", None)
+    return value
+
+
+class Small:
+    __slots__ = ("number",)
+
+    def __init__(self, number):
+        self.number = number
+
+
+@pytest.mark.parametrize("made", [lambda: Small(1), lambda: [Small(1)], lambda: ("a", []), lambda: {"k": {}}])
+def test_what_is_far_too_long_is_not_written_to_its_end(made):
+    """The end cannot be stored at all, and nobody gets there."""
+    pile = gabion.Pile(max_bytes="64 KiB")
+    with pytest.raises(gabion.LimitError, match="an object takes more than 65536 bytes"):
+        pile.put([*(made() for _ in range(100_000)), lambda: 0])
+    assert len(pile) == 0
+    pile.put("still works")
