@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use super::decode_leaf::{Maker, bytes_leaf};
-use super::frame::{Frame, NOWHERE, Place};
+use super::frame::{Frame, NOWHERE, Place, Unfilled};
 use super::known::Known;
 use super::layout::Entry;
 use super::object::{Own, Raise, Raised};
@@ -247,7 +247,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                     self.note(place, &value);
                     return Ok(Some(value));
                 }
-                put_tuple(&tuple, next, value);
+                put_tuple(tuple.places(), next, value);
                 self.fill_tuple(tuple, next + 1, len, place, again)
             }
             Frame::Dict { dict, left, key } => match key {
@@ -317,7 +317,8 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         if len > 0 {
             hide(&tuple);
         }
-        self.fill_tuple(tuple, 0, len, place, again)
+        // SAFETY: a new tuple, hidden if it has places.
+        self.fill_tuple(unsafe { Unfilled::new(tuple) }, 0, len, place, again)
     }
 
     fn named_tuple(&mut self, place: Place, again: bool) -> Raise<Option<Own>> {
@@ -337,13 +338,21 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         if *len > 0 {
             hide(&tuple);
         }
-        self.fill_tuple(tuple, 0, *len, place, again)
+        // SAFETY: a new tuple, hidden if it has places; its class adds nothing, as above.
+        self.fill_tuple(unsafe { Unfilled::new(tuple) }, 0, *len, place, again)
     }
 
-    fn fill_tuple(&mut self, tuple: Own, mut next: usize, len: usize, place: Place, again: bool) -> Raise<Option<Own>> {
+    fn fill_tuple(
+        &mut self,
+        tuple: Unfilled,
+        mut next: usize,
+        len: usize,
+        place: Place,
+        again: bool,
+    ) -> Raise<Option<Own>> {
         while next < len {
             match self.leaf()? {
-                Some(value) => put_tuple(&tuple, next, value),
+                Some(value) => put_tuple(tuple.places(), next, value),
                 None => return Ok(self.wait(Frame::Tuple { tuple, next, len, place, again })),
             }
             next += 1;
@@ -351,6 +360,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         if again {
             return Ok(self.wait(Frame::Tuple { tuple, next, len, place, again }));
         }
+        let tuple = tuple.into_filled();
         if len > 0 {
             show(&tuple);
         }

@@ -1,13 +1,16 @@
 //! Values that are half read: what waits on the decoder's stack.
 
+use std::mem::ManuallyDrop;
+
 use super::layout::Layout;
 use super::object::{Own, Raise};
 use super::reader::damaged;
+use crate::ffi;
 
 /// A container whose values are being read.
 pub enum Frame<'a> {
     List { list: Own, next: usize, len: usize },
-    Tuple { tuple: Own, next: usize, len: usize, place: Place, again: bool },
+    Tuple { tuple: Unfilled, next: usize, len: usize, place: Place, again: bool },
     Dict { dict: Own, left: usize, key: Option<Own> },
     Set { set: Own, left: usize, place: Place, again: bool },
     Object { object: Own, layout: &'a Layout, next: usize },
@@ -20,6 +23,47 @@ impl Frame<'_> {
     /// A reduced object of which nothing is read yet.
     pub fn rebuild(tag: u8, parts: u8, place: Place) -> Self {
         Frame::Rebuild(Box::new(Rebuild::new(tag, parts, place)))
+    }
+}
+
+/// A tuple with places that hold nothing yet, perhaps of a class that was made at run time. Where they are never filled it goes as
+/// one of the interpreter's own: the class's `__del__` would run on it, and read what is not there.
+pub struct Unfilled(Own);
+
+impl Unfilled {
+    /// # Safety
+    /// A new tuple, which no code has seen, and does until it is whole; or one of a subclass without anything of its own.
+    pub unsafe fn new(tuple: Own) -> Unfilled {
+        Unfilled(tuple)
+    }
+
+    /// The tuple, for its places to be filled.
+    #[inline(always)]
+    pub fn places(&self) -> &Own {
+        &self.0
+    }
+
+    /// The tuple, all of whose places are filled.
+    #[inline(always)]
+    pub fn into_filled(self) -> Own {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: moved out of what is not dropped.
+        unsafe { std::ptr::read(&raw const this.0) }
+    }
+}
+
+impl Drop for Unfilled {
+    fn drop(&mut self) {
+        let tuple = self.0.ptr();
+        // SAFETY: held by this value alone, by the word of whoever made it; such a subclass adds nothing to a tuple, so what was
+        // allocated for it is one. An instance holds its class, if that was made at run time: that reference is let go, last.
+        unsafe {
+            let class = ffi::Py_TYPE(tuple);
+            if class != &raw mut ffi::PyTuple_Type {
+                (*tuple).ob_type = &raw mut ffi::PyTuple_Type;
+                ffi::Py_DECREF(class.cast());
+            }
+        }
     }
 }
 
