@@ -16,7 +16,7 @@ use super::numpy::Numpy;
 use super::object::{Own, Raise, attribute, attribute_or_none, import, in_class};
 use super::plan::{ANY_VERSION, Attributes, Kind, Plan, Uuid, version};
 use super::registry::Registry;
-use super::{global, inline};
+use super::{global, inline, natives};
 use crate::ffi::{self, PyObject, PyTypeObject};
 
 /// How to encode instances of `class`: as found before, unless the class was modified since.
@@ -43,10 +43,11 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
     // SAFETY: live by the caller's word; `held` keeps it so.
     unsafe {
         let held = Own::share(class.cast());
-        if known.reducer(class.cast())?.is_some() {
+        let built_in = natives::built_in(known, class);
+        if !natives::is_never_asked_for(class, built_in.as_ref()) && known.reducer(class.cast())?.is_some() {
             return Ok(Plan::new(held, ANY_VERSION, Kind::Reduce { user_code: true }, Found::nowhere()));
         }
-        if let Some(kind) = built_in(known, class) {
+        if let Some(kind) = built_in {
             return Ok(Plan::new(held, ANY_VERSION, kind, Found::nowhere()));
         }
         // The lookup numbers the class's present state; whatever changes it from here on changes the number.
@@ -132,55 +133,6 @@ pub struct Room {
     pub has_dict: bool,
 }
 
-unsafe fn built_in(known: &Known, class: *mut PyTypeObject) -> Option<Kind> {
-    // SAFETY: addresses of static classes; the datetime interface was loaded with the codec; `class` is live.
-    unsafe {
-        let api = &*ffi::PyDateTimeAPI();
-        let is = |other: *mut PyTypeObject| class == other;
-        Some(if is(&raw mut ffi::PyList_Type) {
-            Kind::List
-        } else if is(&raw mut ffi::PyTuple_Type) {
-            Kind::Tuple
-        } else if is(&raw mut ffi::PyDict_Type) {
-            Kind::Dict
-        } else if is(&raw mut ffi::PySet_Type) {
-            Kind::Set
-        } else if is(&raw mut ffi::PyFrozenSet_Type) {
-            Kind::FrozenSet
-        } else if is(&raw mut ffi::PyBytes_Type) {
-            Kind::Bytes
-        } else if is(&raw mut ffi::PyByteArray_Type) {
-            Kind::ByteArray
-        } else if is(&raw mut ffi::PyComplex_Type) {
-            Kind::Complex
-        } else if is(&raw mut ffi::PyRange_Type) {
-            Kind::Range
-        } else if is(&raw mut ffi::PySlice_Type) {
-            Kind::Slice
-        } else if is(&raw mut ffi::PyFunction_Type) || ffi::PyType_IsSubtype(class, &raw mut ffi::PyType_Type) != 0 {
-            Kind::Global
-        } else if is(&raw mut ffi::PyCFunction_Type) {
-            Kind::Native
-        } else if is(api.DateTimeType) {
-            Kind::DateTime
-        } else if is(api.DateType) {
-            Kind::Date
-        } else if is(api.TimeType) {
-            Kind::Time
-        } else if is(api.DeltaType) {
-            Kind::TimeDelta
-        } else if is(ffi::Py_TYPE(api.TimeZone_UTC)) {
-            Kind::TimeZone
-        } else if is(&raw mut PyPickleBuffer_Type) {
-            Kind::PickleBuffer
-        } else if class.cast() == known.array.ptr() {
-            Kind::Array
-        } else {
-            return None;
-        })
-    }
-}
-
 /// Heirs of these have no items that a reducer asks them for by iteration.
 const NEVER_ITERATED: std::ffi::c_ulong = ffi::Py_TPFLAGS_TUPLE_SUBCLASS
     | ffi::Py_TPFLAGS_UNICODE_SUBCLASS
@@ -188,10 +140,6 @@ const NEVER_ITERATED: std::ffi::c_ulong = ffi::Py_TPFLAGS_TUPLE_SUBCLASS
     | ffi::Py_TPFLAGS_LONG_SUBCLASS
     | ffi::Py_TPFLAGS_BASE_EXC_SUBCLASS
     | ffi::Py_TPFLAGS_DICT_SUBCLASS;
-
-unsafe extern "C" {
-    static mut PyPickleBuffer_Type: PyTypeObject;
-}
 
 /// A member descriptor, to read where a slot lies.
 #[repr(C)]
@@ -535,8 +483,9 @@ impl<'a> Inspect<'a> {
         found.is_some_and(|found| unsafe { ffi::Py_TYPE(found.ptr()) == &raw mut ffi::PyGetSetDescr_Type })
     }
 
-    /// Whether `__reduce_ex__` of this class runs Python code: as its own, or as what the interpreter's reducers call. They ask
-    /// lists, sets and deques for `__iter__`, dicts for `items`, all for `__dict__` and slots, time zones for `__getinitargs__`.
+    /// Whether `__reduce_ex__` of this class may return what its instances do not hold themselves. Python code may: its own, or what
+    /// the interpreter's reducers call. They ask lists, sets and deques for `__iter__`, dicts for `items`, all for `__dict__` and
+    /// slots, time zones for `__getinitargs__`. What else may, see [`natives::give_their_own`].
     fn runs_user_code(&self) -> Raise<bool> {
         let (known, names) = (self.known, &self.known.names);
         // SAFETY: live class.
@@ -558,6 +507,7 @@ impl<'a> Inspect<'a> {
             || own_items
             || called.into_iter().chain([&names.getinitargs]).any(|name| own(name, &methods))
             || [&names.dict, &names.class].into_iter().any(|name| own(name, &parts))
+            || !natives::give_their_own(known, |name| self.lookup(name))
         {
             return Ok(true);
         }

@@ -24,7 +24,7 @@
 //!
 //! The proof holds as long as nobody makes references meanwhile, and the walk goes through nothing that others lead to without
 //! looking for a note of it. What a reducer written in Python returns may be objects that were passed by without a note, and so may
-//! what others return that are not known to return only what their object holds itself; and a
+//! what others return that are not known to return only what their object holds itself ([`natives`](super::natives)); and a
 //! `__dict__`, which has no note, may be that of two objects. So whoever comes to one of these sets `restart`, and the whole is
 //! encoded anew with `exact`: every object is noted, whatever its count. (The registry remembers the class of a whole for which
 //! that was so, and `needed_exact` says whether it was so again.) Who is noted is held by the memo, so that its address stays its

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Modules, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`, `inline`,
-//! `seen`, `known`, `numpy`, `found`, `global`, `layout`, `plan`, `memo`, `registry`, `analyse`, `shape`, `anew` (what is known
-//! about classes), `apart`, `encode`, `datetime`, `quick`, `encode_leaf`, `encode_container`, `encode_array`, `encode_object`,
+//! `seen`, `known`, `numpy`, `found`, `global`, `layout`, `plan`, `natives`, `memo`, `registry`, `analyse`, `shape`, `anew` (what
+//! is known about classes), `apart`, `encode`, `datetime`, `quick`, `encode_leaf`, `encode_container`, `encode_array`, `encode_object`,
 //! `reduce` (out), `decode_leaf`, `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `walk`,
 //! `decode_long` (one copy less), `fields` (parts of an object), `codec` (all of it, for owners), `python` (for tests).
 //!
@@ -34,6 +34,7 @@ mod found;
 mod global;
 mod layout;
 mod plan;
+mod natives;
 mod memo;
 mod registry;
 mod analyse;
