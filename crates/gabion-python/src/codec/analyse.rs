@@ -66,20 +66,30 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
     }
 }
 
-/// Where the slots of a class lie, and whether its instances have a `__dict__` as well. `None` for a class whose instances
-/// hold more than that, or are not made as `object` makes them.
+/// What room a class has for the fields of the one before, and how its instances take them.
 ///
 /// # Safety
 /// `class` is a live class.
-pub unsafe fn room(registry: &Registry, known: &Known, class: *mut PyTypeObject) -> Raise<Option<Room>> {
+pub unsafe fn room(registry: &Registry, known: &Known, class: *mut PyTypeObject) -> Raise<Room> {
     // SAFETY: as the caller promised.
     let inspect = unsafe { Inspect::new(registry, known, class) };
     let has_dict = inspect.has_dict();
-    if !inspect.ordinary() || (has_dict && !inspect.ordinary_dict()) {
-        return Ok(None);
-    }
-    let Some(slots) = inspect.slot_names()? else { return Ok(None) };
-    Ok(inspect.offsets(&slots, false).map(|offsets| Room { slots, offsets, has_dict }))
+    let slots = inspect.slot_names()?.unwrap_or_default();
+    let sets_state = inspect.sets_state()?;
+    // SAFETY: live class.
+    let told = sets_state || unsafe { (*class).tp_getattro != Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc) };
+    let quiet = !told && inspect.ordinary() && (!has_dict || inspect.ordinary_dict());
+    let offsets = if quiet { inspect.offsets(&slots, false) } else { None };
+    Ok(Room { slots, offsets, has_dict, sets_state })
+}
+
+/// How many items the instances of a class have, if it makes them as `collections.namedtuple` does.
+///
+/// # Safety
+/// `class` is a live class.
+pub unsafe fn items(registry: &Registry, known: &Known, class: *mut PyTypeObject) -> Raise<Option<usize>> {
+    // SAFETY: as the caller promised.
+    unsafe { Inspect::new(registry, known, class) }.items()
 }
 
 /// Offset of a name that is a slot's descriptor and nothing else.
@@ -129,8 +139,11 @@ pub fn slots_stand(layout: &Layout) -> bool {
 /// See [`room`].
 pub struct Room {
     pub slots: Vec<Own>,
-    pub offsets: Vec<isize>,
+    /// Where they lie, in instances that are made as `object` makes them and may be filled without a word to the class.
+    pub offsets: Option<Vec<isize>>,
     pub has_dict: bool,
+    /// The class has a `__setstate__`, and takes what it likes.
+    pub sets_state: bool,
 }
 
 /// Heirs of these have no items that a reducer asks them for by iteration.
@@ -283,35 +296,40 @@ impl<'a> Inspect<'a> {
         let (known, names) = (self.known, &self.known.names);
         // SAFETY: live class; what is looked up is held.
         unsafe {
-            let (fields, newargs, new) =
-                (self.lookup(&names.fields), self.lookup(&names.getnewargs), self.lookup(&names.new));
+            let (Some(newargs), Some(len)) = (self.lookup(&names.getnewargs), self.items()?) else { return Ok(None) };
             let plain = (*self.class()).tp_dictoffset == 0
                 && (*self.class()).tp_basicsize == ffi::PyTuple_Type.tp_basicsize
                 && self.is_default(&names.getstate, &known.object_getstate)
                 && self.lookup(&names.setstate).is_none();
-            let (Some(fields), Some(newargs), Some(_)) = (fields, newargs, new) else { return Ok(None) };
-            if !plain || ffi::PyTuple_Check(fields.ptr()) == 0 {
-                return Ok(None);
-            }
-            let len = ffi::PyTuple_Size(fields.ptr()) as usize;
             let Some(code) = attribute_or_none(newargs.ptr(), c"__code__")? else { return Ok(None) };
-            let class = &self.held;
-            let new = attribute(class.ptr(), c"__new__")?;
-            let Some(globals) = attribute_or_none(new.ptr(), c"__globals__")? else { return Ok(None) };
-            let made = ffi::PyMapping_HasKeyString(globals.ptr(), c"_tuple_new".as_ptr()) != 0;
-            if code.ptr() != known.named_tuple_code.ptr() || !made {
+            if !plain || code.ptr() != known.named_tuple_code.ptr() {
                 return Ok(None);
             }
+            let class = &self.held;
             let found = self.check()?;
             let entry = self.registry.find_or_add(
                 class.ptr(),
-                |entry| matches!(entry, Entry::NamedTuple { len: old, .. } if *old == len),
-                |id| Entry::NamedTuple { id, class: class.clone(), len, found: found.clone() },
+                |entry| matches!(entry, Entry::NamedTuple { len: old, called: false, .. } if *old == len),
+                |id| Entry::NamedTuple { id, class: class.clone(), len, found: found.clone(), called: false },
             );
             Ok(match entry {
                 Entry::NamedTuple { id, .. } => Some(Kind::NamedTuple { id: *id, len }),
                 _ => None,
             })
+        }
+    }
+
+    /// How many items an instance has, if `__new__` is that of `collections.namedtuple`.
+    fn items(&self) -> Raise<Option<usize>> {
+        let names = &self.known.names;
+        let (Some(fields), Some(_)) = (self.lookup(&names.fields), self.lookup(&names.new)) else { return Ok(None) };
+        // SAFETY: live class; all are held.
+        unsafe {
+            let new = attribute(self.held.ptr(), c"__new__")?;
+            let Some(globals) = attribute_or_none(new.ptr(), c"__globals__")? else { return Ok(None) };
+            let made = ffi::PyTuple_Check(fields.ptr()) != 0
+                && ffi::PyMapping_HasKeyString(globals.ptr(), c"_tuple_new".as_ptr()) != 0;
+            Ok(made.then(|| ffi::PyTuple_Size(fields.ptr()) as usize))
         }
     }
 
@@ -343,7 +361,7 @@ impl<'a> Inspect<'a> {
             if has_dict && !self.ordinary_dict() {
                 return Ok(None);
             }
-            let layout = self.layout(&slots, &offsets, self.check()?);
+            let layout = self.layout(&slots, &offsets, own_state, self.check()?);
             Ok(layout.map(|base| {
                 if has_dict {
                     Kind::Attributes(Attributes::new(base, inline::usable(self.class())))
@@ -367,6 +385,18 @@ impl<'a> Inspect<'a> {
         }
     }
 
+    /// Whether the class has a `__setstate__`, other than that of frozen dataclasses with slots, which goes by position: their
+    /// fields, too, come back by their names.
+    fn sets_state(&self) -> Raise<bool> {
+        let Some(set) = self.lookup(&self.known.names.setstate) else { return Ok(false) };
+        // SAFETY: NUL-terminated strings; a new reference or null with an error, held while it is asked.
+        unsafe {
+            let dataclasses = Own::take(ffi::PyImport_ImportModule(c"dataclasses".as_ptr()))?;
+            let known = attribute_or_none(dataclasses.ptr(), c"_dataclass_setstate")?;
+            Ok(known.is_none_or(|known| known.ptr() != set.ptr()))
+        }
+    }
+
     fn has_dict(&self) -> bool {
         // SAFETY: live class.
         unsafe { (*self.class()).tp_dictoffset != 0 || ffi::PyType_GetFlags(self.class()) & inline::MANAGED_DICT != 0 }
@@ -378,11 +408,11 @@ impl<'a> Inspect<'a> {
         Ok(self.found.get_or_init(|| found))
     }
 
-    fn layout(&self, slots: &[Own], offsets: &[isize], found: &Found) -> Option<*const Layout> {
+    fn layout(&self, slots: &[Own], offsets: &[isize], listed: bool, found: &Found) -> Option<*const Layout> {
         let entry = self.registry.find_or_add(
             self.held.ptr(),
             |entry| match entry {
-                Entry::Object(old) => old.names.len() == slots.len() && old.offsets == offsets,
+                Entry::Object(old) => old.names.len() == slots.len() && old.offsets == offsets && old.listed == listed,
                 _ => false,
             },
             |id| {
@@ -395,6 +425,7 @@ impl<'a> Inspect<'a> {
                     plain_at: AtomicU32::new(0),
                     found: found.clone(),
                     former_slots: 0,
+                    listed,
                 })
             },
         );

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::prelude::*;
 
-use super::analyse::{self, Room};
+use super::analyse;
 use super::found::Found;
 use super::global::repr;
 use super::known::Known;
@@ -43,15 +43,17 @@ impl Entry {
     fn made_of(&self, registry: &Registry, known: &Known, object: Own, found: Found) -> Raise<Entry> {
         Ok(match self {
             same if same.about().0.ptr() == object.ptr() => same.found_at(found),
-            Entry::Object(layout) => Entry::Object(filled(registry, known, layout, object, found)?),
+            Entry::Object(layout) | Entry::Stated(layout) => filled(registry, known, layout, object, found)?,
             Entry::NamedTuple { id, len, .. } => {
+                let class = object.ptr().cast();
                 // SAFETY: a live class, held.
-                match &unsafe { analyse::plan(registry, known, object.ptr().cast())? }.kind {
-                    Kind::NamedTuple { len: new, .. } if new == len => {
-                        Entry::NamedTuple { id: *id, class: object, len: *len, found }
-                    }
-                    _ => return Err(refuse(&format!("{} {len} items of the stored ones", unlike(&object)))),
+                let (plan, items) =
+                    unsafe { (analyse::plan(registry, known, class)?, analyse::items(registry, known, class)?) };
+                if items.is_some_and(|items| items != *len) {
+                    return Err(refuse(&format!("{} {len} items of the stored ones", unlike(&object))));
                 }
+                let called = !matches!(plan.kind, Kind::NamedTuple { .. });
+                Entry::NamedTuple { id: *id, class: object, len: *len, found, called }
             }
             Entry::Enum { id, .. } => {
                 // SAFETY: as above.
@@ -89,22 +91,31 @@ impl Entry {
     }
 }
 
+impl Layout {
+    /// The same, found in another way.
+    fn found_at(&self, found: Found) -> Layout {
+        Layout {
+            id: self.id,
+            class: self.class.clone(),
+            names: self.names.clone(),
+            offsets: self.offsets.clone(),
+            indices: self.indices.clone(),
+            plain_at: AtomicU32::new(self.plain_at.load(Ordering::Relaxed)), // Relaxed: see the field.
+            found,
+            former_slots: self.former_slots,
+            listed: self.listed,
+        }
+    }
+}
+
 impl Entry {
     /// The same, found in another way.
     fn found_at(&self, found: Found) -> Entry {
         match self {
-            Entry::Object(layout) => Entry::Object(Layout {
-                id: layout.id,
-                class: layout.class.clone(),
-                names: layout.names.clone(),
-                offsets: layout.offsets.clone(),
-                indices: layout.indices.clone(),
-                plain_at: AtomicU32::new(layout.plain_at.load(Ordering::Relaxed)),
-                found,
-                former_slots: layout.former_slots,
-            }),
-            Entry::NamedTuple { id, class, len, .. } => {
-                Entry::NamedTuple { id: *id, class: class.clone(), len: *len, found }
+            Entry::Object(layout) => Entry::Object(layout.found_at(found)),
+            Entry::Stated(layout) => Entry::Stated(layout.found_at(found)),
+            Entry::NamedTuple { id, class, len, called, .. } => {
+                Entry::NamedTuple { id: *id, class: class.clone(), len: *len, found, called: *called }
             }
             Entry::Enum { id, class, members, .. } => {
                 Entry::Enum { id: *id, class: class.clone(), members: members.clone(), found }
@@ -138,26 +149,27 @@ fn unlike(class: &Own) -> String {
     )
 }
 
-/// How instances of the new class are filled with the fields of the one before: what was in slots goes where the new class
-/// has it, the rest into `__dict__`, as pickle has it.
-fn filled(registry: &Registry, known: &Known, old: &Layout, class: Own, found: Found) -> Raise<Layout> {
+/// How instances of the new class take the fields of the one before. Where it has a say in that, as pickle has it: it makes them, and
+/// is given their state. Else they are filled: what was in slots goes where the new class has it, the rest into `__dict__`.
+fn filled(registry: &Registry, known: &Known, old: &Layout, class: Own, found: Found) -> Raise<Entry> {
     let (slots, attributes) = old.names.split_at(old.stored_slots());
     // SAFETY: a class, held.
     let room = unsafe { analyse::room(registry, known, class.ptr().cast())? };
-    let has_slot = |name: &&Own| room.iter().flat_map(|room| &room.slots).any(|slot| slot.ptr() == name.ptr());
-    let (there, missing): (Vec<&Own>, Vec<&Own>) = old.names.iter().partition(has_slot);
-    let Some(room) = room.filter(|room| room.has_dict || (attributes.is_empty() && offsets(room, slots).is_some()))
-    else {
+    let place_of = |name: &Own| room.slots.iter().position(|slot| slot.ptr() == name.ptr());
+    let places: Option<Vec<usize>> = slots.iter().map(place_of).collect();
+    let has_room = room.has_dict || (attributes.is_empty() && places.is_some());
+    if !room.sets_state && !has_room {
+        let (there, missing): (Vec<&Own>, Vec<&Own>) = old.names.iter().partition(|name| place_of(name).is_some());
         // Attributes that are slots now have no place, either.
         let missing = if missing.is_empty() { there } else { missing };
         let names: Vec<String> = missing.iter().map(|name| repr(name)).collect();
         let text =
             format!("{} fields of the stored ones, as attributes or slots: {}", unlike(&class), names.join(", "));
         return Err(refuse(&text));
-    };
-    let (offsets, former_slots) = match offsets(&room, slots) {
-        Some(offsets) => (offsets, 0),
-        None => (Vec::new(), slots.len()),
+    }
+    let (offsets, former_slots) = match (&room.offsets, places) {
+        (Some(offsets), Some(places)) => (places.into_iter().map(|place| offsets[place]).collect(), 0),
+        _ => (Vec::new(), slots.len()),
     };
     let layout = Layout {
         id: old.id,
@@ -168,16 +180,11 @@ fn filled(registry: &Registry, known: &Known, old: &Layout, class: Own, found: F
         plain_at: AtomicU32::new(0),
         found,
         former_slots,
+        listed: old.listed,
     };
+    if room.offsets.is_none() {
+        return Ok(Entry::Stated(layout));
+    }
     look_for_setters(&layout);
-    Ok(layout)
-}
-
-/// Where these slots lie, if there are all of them.
-fn offsets(room: &Room, names: &[Own]) -> Option<Vec<isize>> {
-    let place = |name: &Own| {
-        let at = room.slots.iter().position(|slot| slot.ptr() == name.ptr())?;
-        Some(room.offsets[at])
-    };
-    names.iter().map(place).collect()
+    Ok(Entry::Object(layout))
 }

@@ -323,9 +323,14 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     fn named_tuple(&mut self, place: Place, again: bool) -> Raise<Option<Own>> {
         let id = self.reader.id()?;
-        let Some(Entry::NamedTuple { class, len, .. }) = self.maker.entry(id)? else {
+        let Some(Entry::NamedTuple { class, len, called, .. }) = self.maker.entry(id)? else {
             return Err(damaged("an unknown class"));
         };
+        if *called {
+            let call = Frame::call(class, place, again);
+            self.wait(call);
+            return self.tuple(*len, NOWHERE, false);
+        }
         self.reader.claim(*len)?;
         // SAFETY: a subclass of `tuple` without anything of its own (see its plan), which `tuple.__new__` allocates so
         // too; held by the registry.

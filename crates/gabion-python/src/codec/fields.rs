@@ -219,7 +219,7 @@ impl<'py> Search<'_, 'py> {
     }
 
     fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
-        let Some(Entry::NamedTuple { class, len, .. }) = self.entry(id)? else { return Ok(false) };
+        let Some(Entry::NamedTuple { class, len, called: false, .. }) = self.entry(id)? else { return Ok(false) };
         // SAFETY: held by the registry; the tuple of names is held while its items are compared.
         unsafe {
             let fields = Own::take(ffi::PyObject_GetAttr(class.ptr(), self.known.names.fields.ptr()))?;

@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 use super::layout::Layout;
 use super::object::{Own, Raise};
 use super::reader::damaged;
+use super::tags;
 use crate::ffi;
 
 /// A container whose values are being read.
@@ -23,6 +24,15 @@ impl Frame<'_> {
     /// A reduced object of which nothing is read yet.
     pub fn rebuild(tag: u8, parts: u8, place: Place) -> Self {
         Frame::Rebuild(Box::new(Rebuild::new(tag, parts, place)))
+    }
+
+    /// An object that its class makes of a tuple, of which nothing is read yet. With `again`, a reference to the one that counts
+    /// follows the tuple, and nothing is made.
+    pub fn call(class: &Own, place: Place, again: bool) -> Self {
+        let parts = if again { tags::PART_AGAIN } else { 0 };
+        let mut rebuild = Rebuild::new(tags::NEW, parts, place);
+        (rebuild.callable, rebuild.stage) = (Some(class.clone()), Stage::Arguments);
+        Frame::Rebuild(Box::new(rebuild))
     }
 }
 
@@ -72,17 +82,27 @@ pub type Place = usize;
 /// No reference leads there.
 pub const NOWHERE: Place = usize::MAX;
 
-/// An object that is being filled in an unusual way: unset slots, or attribute names inline.
+/// An object that is being filled in an unusual way: unset slots, attribute names inline, or all of it as the state that its class
+/// is given.
 pub struct Odd<'a> {
     pub object: Own,
     pub layout: &'a Layout,
-    /// Index of the next slot.
+    /// Index of the next field, and of the end of those whose names the layout has.
     pub next: usize,
-    /// A bit for each slot that has a value.
+    pub end: usize,
+    /// A bit for each of them that has a value.
     pub bits: Vec<u8>,
     /// Attributes with inline names still to be read, and the name of the one that is.
     pub open: usize,
     pub name: Option<Own>,
+    pub state: Option<State>,
+}
+
+/// Names and values of the fields that a state consists of.
+#[derive(Default)]
+pub struct State {
+    pub attributes: Vec<(Own, Own)>,
+    pub slots: Vec<(Own, Own)>,
 }
 
 /// What is expected next.

@@ -27,6 +27,8 @@ pub struct Layout {
     /// How many of the names were slots of the class before it was defined anew, if they are not all slots now. They are set
     /// as attributes are, and go where the new class has them.
     pub former_slots: usize,
+    /// What pickle stores is the list of the values: a frozen dataclass with slots.
+    pub listed: bool,
 }
 
 impl Layout {
@@ -51,16 +53,35 @@ impl Layout {
 /// What a number in an encoding stands for.
 pub enum Entry {
     Object(Layout),
-    NamedTuple { id: u32, class: Own, len: usize, found: Found },
-    Enum { id: u32, class: Own, members: Own, found: Found },
-    Global { id: u32, object: Own, found: Found },
+    /// As `Object`, of a class that was defined anew and is to be called: its `__new__`, then its `__setstate__`, as pickle does.
+    /// No offsets: the slots come first, as many as there were.
+    Stated(Layout),
+    /// `called`: by a class that was defined anew, and makes its instances in a way of its own.
+    NamedTuple {
+        id: u32,
+        class: Own,
+        len: usize,
+        found: Found,
+        called: bool,
+    },
+    Enum {
+        id: u32,
+        class: Own,
+        members: Own,
+        found: Found,
+    },
+    Global {
+        id: u32,
+        object: Own,
+        found: Found,
+    },
 }
 
 impl Entry {
     /// The class or function, and where it is found.
     pub fn about(&self) -> (&Own, &Found) {
         match self {
-            Entry::Object(layout) => (&layout.class, &layout.found),
+            Entry::Object(layout) | Entry::Stated(layout) => (&layout.class, &layout.found),
             Entry::NamedTuple { class, found, .. } | Entry::Enum { class, found, .. } => (class, found),
             Entry::Global { object, found, .. } => (object, found),
         }

@@ -84,7 +84,8 @@ pub enum Kind {
     Slots(*const Layout),
     /// A `__dict__`, and perhaps slots.
     Attributes(Attributes),
-    /// `__reduce_ex__`; `user_code` when Python code takes part, which may show objects that were met before.
+    /// `__reduce_ex__`; `user_code` when Python code takes part, or native code that nobody here knows: it may show objects that were
+    /// met before.
     Reduce {
         user_code: bool,
     },
@@ -179,7 +180,7 @@ pub unsafe fn version(class: *mut PyTypeObject) -> u32 {
     unsafe { (&raw const (*class).tp_version_tag).read_volatile() }
 }
 
-/// Whether setting the attributes of a layout runs no user code, and its slots are where its names lead, as far as is known of the
+/// Whether setting and getting the attributes of a layout runs no user code, and its slots are where its names lead, as far as is known of the
 /// class as it is now.
 #[inline(always)]
 pub fn is_plain(layout: &Layout) -> bool {
@@ -195,7 +196,8 @@ pub fn look_for_setters(layout: &Layout) {
     let names = &layout.names[layout.slots()..];
     // SAFETY: the layout holds the class; what is looked up is held.
     let plain_at = unsafe {
-        let ordinary = (*class).tp_setattro == Some(pyo3::ffi::PyObject_GenericSetAttr);
+        let ordinary = (*class).tp_setattro == Some(pyo3::ffi::PyObject_GenericSetAttr)
+            && (*class).tp_getattro == Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc);
         let descriptor = |name: &Own| {
             in_class(class, name.ptr()).is_some_and(|found| (*ffi::Py_TYPE(found.ptr())).tp_descr_set.is_some())
         };

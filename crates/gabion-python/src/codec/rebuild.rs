@@ -1,6 +1,7 @@
 //! Rebuilding what a reducer took apart, as `pickle` does.
 
 use super::decode::Decoder;
+use super::decode_object::new_instance;
 use super::frame::{Frame, Rebuild, Stage};
 use super::object::{Own, Raise, Raised, attribute_or_none};
 use super::reader::damaged;
@@ -140,17 +141,14 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             if !good {
                 return Err(damaged("arguments are no tuple"));
             }
-            let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
             if rebuild.tag == tags::REDUCE {
+                let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
                 return Own::take(ffi::PyObject_Call(callable.ptr(), arguments.ptr(), keywords));
             }
             if ffi::PyType_Check(callable.ptr()) == 0 {
                 return Err(damaged("a class is expected"));
             }
-            let Some(new) = (*callable.ptr().cast::<ffi::PyTypeObject>()).tp_new else {
-                return Err(damaged("a class that cannot be instantiated"));
-            };
-            Own::take(ffi::call_new(new, callable.ptr().cast(), arguments.ptr(), keywords))
+            new_instance(callable, arguments, keywords)
         }
     }
 
@@ -175,7 +173,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
 
     /// `__setstate__`, or the rules that pickle has without one: a dict for `__dict__`, a pair of dicts for `__dict__`
     /// and the rest.
-    fn set_state(&self, object: &Own, state: &Own) -> Raise<()> {
+    pub fn set_state(&self, object: &Own, state: &Own) -> Raise<()> {
         let names = &self.maker.known.names;
         // SAFETY: held; every result is a new reference or null with an error, items are borrowed from a held tuple.
         unsafe {

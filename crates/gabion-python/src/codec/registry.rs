@@ -18,8 +18,9 @@
 //!   another attribute                       writes the same fields, renews      the `__dict__`, past the class's code
 //!                                           `plain_at`
 //!   another class gets the     seen         refuses an instance of the one      hands the number over to the new class
-//!   name: a cell of a notebook              before; analyses the new class      (`anew`), or refuses where that has no
-//!   or a module runs again                                                      room for the fields
+//!   name: a cell of a notebook              before; analyses the new class      (`anew`), which is called where it has a
+//!   or a module runs again                                                      `__new__` or a `__setstate__`, or refuses
+//!                                                                               where that has no room for the fields
 //!   the name is removed, or    seen         imports the module, then as above;  imports the module, then as above; builds
 //!   its module                              refuses where there is no name      the class from before where there is no
 //!                                                                               name, and notes astray

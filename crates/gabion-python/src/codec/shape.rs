@@ -39,6 +39,7 @@ pub fn learn<'a>(attributes: &Attributes, registry: &'a Registry, names: &[Own],
                 plain_at: AtomicU32::new(0),
                 found: base.found.clone(),
                 former_slots: 0,
+                listed: base.listed,
             })
         },
     );

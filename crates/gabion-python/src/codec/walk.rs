@@ -70,7 +70,7 @@ fn inside(registry: &Registry, tag: u8, reader: &mut Reader<'_>) -> Raise<Option
         tags::OBJECT_SHORT..=tags::OBJECT_SHORT_LAST | tags::OBJECT => {
             let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
             match registry.entry(id) {
-                Some(Entry::Object(layout)) => layout.len(),
+                Some(Entry::Object(layout) | Entry::Stated(layout)) => layout.len(),
                 _ => return Ok(None),
             }
         }
