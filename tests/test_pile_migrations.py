@@ -3,11 +3,13 @@
 import copyreg
 import pickle
 import sys
+import threading
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
+from many_threads import run
 
 import gabion
 
@@ -42,6 +44,13 @@ SETS_STATE = """
     def __setstate__(self, state):
         told.append(state)
         object.__setattr__(self, "state", state)
+"""
+
+SAYS = """
+class {}:
+    def __setstate__(self, state):
+        for part in state if isinstance(state, tuple) else (state,):
+            vars(self).update(part or ())
 """
 
 
@@ -152,6 +161,26 @@ def test_the_state_of_a_class_that_is_defined_anew_again(pile: gabion.Pile, modu
     assert pile.get(pointers[0]) == module.Plain("Ada", ["visits"])
     assert pile.get(pointers[7]) == module.Frozen("Ann", ("a", []))
     assert pile.get(pointers[3]).visits == {"k": ["v"]}
+
+
+def test_threads_beside_classes_that_get_and_lose_their_say(pile: gabion.Pile, module: ModuleType) -> None:
+    pointers = pile.put_many([thing for thing in things(module) if type(thing).__name__ in ("Plain", "Both")])
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            plain, odd, both, only = pile.get_many(pointers)
+            assert (plain.name, odd.visits, both.more, only.name) == ("Ada", 2, [], "Max")
+            assert vars(odd)[5] == "five"
+
+    def renew() -> None:
+        for _ in range(100):
+            for body in ("class {}:\n    pass", SAYS, "class {}:\n    def __new__(cls): return object.__new__(cls)"):
+                for name in ("Plain", "Both"):
+                    define(module, body.format(name))
+        over.set()
+
+    run(work, work, renew)
 
 
 def test_a_frozen_dataclass_comes_back_by_names(pile: gabion.Pile, module: ModuleType) -> None:

@@ -95,9 +95,15 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         if !unsafe { ffi::PyErr_Occurred() }.is_null() {
             return Err(Raised);
         }
-        let Some(Entry::Stated(layout)) = self.maker.entry(id)? else { return Err(damaged("an unknown class")) };
-        let object = new_instance(&layout.class, &self.maker.known.no_arguments, None)?;
-        Ok((object, layout, Some(State::default())))
+        match self.maker.entry(id)? {
+            Some(Entry::Stated(layout)) => {
+                let object = new_instance(&layout.class, &self.maker.known.no_arguments, None)?;
+                Ok((object, layout, Some(State::default())))
+            }
+            // Defined anew once more, just now.
+            Some(Entry::Object(layout)) => Ok((allocate(layout, self.maker.known)?, layout, None)),
+            _ => Err(damaged("an unknown class")),
+        }
     }
 
     fn fill_odd(&mut self, mut odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
@@ -141,7 +147,7 @@ fn put_odd(odd: &mut Odd<'_>, value: Own) -> Raise<()> {
     } else if let Some(&offset) = layout.offsets.get(odd.next) {
         put_slot(&odd.object, offset, value);
         odd.next += 1;
-    } else if odd.next < layout.former_slots {
+    } else if odd.next < odd.end {
         put_attribute(&odd.object, layout, odd.next, value)?;
         odd.next += 1;
     } else if let Some(name) = odd.name.take() {
