@@ -163,6 +163,20 @@ def test_the_state_of_a_class_that_is_defined_anew_again(pile: gabion.Pile, modu
     assert pile.get(pointers[3]).visits == {"k": ["v"]}
 
 
+def test_a_field_that_was_a_slot_is_stored_anew_as_others_are(pile: gabion.Pile, module: ModuleType) -> None:
+    """What was stored with the slot goes through the property; what is stored without it must not, as with pickle."""
+    define(module, "class Was:\n    __slots__ = ('x',)")
+    was = module.Was()
+    was.x = 1
+    pointer = pile.put(was)
+    body = "class Was:\n    def positive(self, value):\n        assert value > 0\n    x = property(None, positive)"
+    define(module, body)
+    assert vars(pile.get(pointer)) == {}
+    new = module.Was()
+    vars(new)["x"] = -5
+    assert vars(pile.get(pile.put(new))) == {"x": -5}
+
+
 def test_threads_beside_classes_that_get_and_lose_their_say(pile: gabion.Pile, module: ModuleType) -> None:
     pointers = pile.put_many([thing for thing in things(module) if type(thing).__name__ in ("Plain", "Both")])
     over = threading.Event()

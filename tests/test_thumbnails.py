@@ -87,13 +87,15 @@ def test_no_more_threads_are_told_in_one_line(
 
 def test_a_second_interrupt_ends_what_hangs(tmp_path: Path) -> None:
     """A read from a server that is gone never ends, and no signal but SIGKILL ended the command then."""
-    gradient("RGB", (30, 20)).save(tmp_path / "a.png")
+    (tmp_path / "photos").mkdir()
+    for number in range(9):
+        gradient("RGB", (30, 20)).save(tmp_path / "photos" / f"{number}.png")
     program = (
         "import sys, time; from gabion.cli import main; from gabion.cli.thumbnails import work;"
         "work.thumbnail = lambda job, how: time.sleep(3600); sys.exit(main(sys.argv[1:]))"
     )
     running = subprocess.Popen(
-        [sys.executable, "-c", program, "thumbnails", str(tmp_path / "a.png"), str(tmp_path / "small")],
+        [sys.executable, "-c", program, "thumbnails", "--jobs", "2", str(tmp_path / "photos"), str(tmp_path / "small")],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -101,8 +103,7 @@ def test_a_second_interrupt_ends_what_hangs(tmp_path: Path) -> None:
     time.sleep(0.2)
     running.send_signal(signal.SIGINT)
     assert running.stdout is not None
-    assert "stopping when 1 more" in running.stdout.readline()
-    time.sleep(2)
+    assert "stopping when 2 more" in running.stdout.readline()
     running.send_signal(signal.SIGTERM)
     assert running.wait(HANGS) == 128 + signal.SIGTERM
     running.stdout.close()

@@ -474,3 +474,15 @@ pub(crate) fn contents(pile: &IndexedPile, id: Id, buf: &mut ReadBuf) -> Option<
     let (key, value) = rest.split_at_checked(length)?;
     Some((key.to_vec(), value.to_vec()))
 }
+
+/// Whether the value of the entry at a place that is known to hold one is these bytes. Under the lock, and where it is long without
+/// a copy.
+pub(crate) fn has_value(pile: &IndexedPile, id: Id, bytes: &[u8]) -> bool {
+    let entry = Entry::at(pile, id);
+    let (length, _, prefix) = entry.prefix();
+    let inline = entry.inline_bytes();
+    let Some((pointer, _)) = entry.rest() else { return inline.get(prefix + length..) == Some(bytes) };
+    // The key stands in front of the value, unless all of it stands here.
+    let skip = if prefix + length == inline.len() { 0 } else { length };
+    pile.ends_in(pointer, skip, bytes).unwrap_or(false)
+}

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use gabion_pile::{ReadBuf, RunIdentity};
 
 use crate::core::Core;
-use crate::entry::{Layout, Times, contents};
+use crate::entry::{Layout, Times, has_value};
 use crate::hash::KeyHash;
 use crate::key::Image;
 use crate::locked::Locked;
@@ -64,7 +64,7 @@ impl Former<'_> {
     fn is_of(&self, locked: &Locked<'_>, id: Id, buf: &mut ReadBuf) -> bool {
         let pile = &locked.ground.pile;
         match self {
-            Self::Bytes(bytes) => contents(pile, id, buf).is_some_and(|(_, value)| value == *bytes),
+            Self::Bytes(bytes) => has_value(pile, id, bytes),
             Self::Run(run) => {
                 let rest = locked.entry(id).rest();
                 rest.is_some_and(|(pointer, _)| pile.read(pointer, buf).is_ok())

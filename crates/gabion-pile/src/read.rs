@@ -181,18 +181,39 @@ impl Pile {
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
     pub fn begins_with(&self, pointer: Pointer, bytes: &[u8]) -> Result<bool, PileError> {
+        self.has_at(pointer, 0, bytes, |length| length >= bytes.len())
+    }
+
+    /// Whether the object's payload is `skip` bytes and these behind them. As [`Pile::begins_with`].
+    ///
+    /// # Errors
+    /// As [`Pile::begins_with`].
+    pub fn ends_in(&self, pointer: Pointer, skip: usize, bytes: &[u8]) -> Result<bool, PileError> {
+        self.has_at(pointer, skip, bytes, |length| length.checked_sub(skip) == Some(bytes.len()))
+    }
+
+    /// Whether the payload has these bytes behind `skip` others, and a length that `fits` both.
+    fn has_at(
+        &self,
+        pointer: Pointer,
+        skip: usize,
+        bytes: &[u8],
+        fits: impl Fn(usize) -> bool,
+    ) -> Result<bool, PileError> {
         let (locked, slot, word) = self.lock_slot(pointer)?;
-        let fits = bytes.len() <= locked.length(self.ground(), word);
+        if !fits(locked.length(self.ground(), word)) {
+            return Ok(false);
+        }
         Ok(match word.state() {
-            State::Inline { .. } => fits && holds(&slot.block, slot.at.word() + 1, bytes),
+            State::Inline { .. } => holds_at(&slot.block, slot.at.word() + 1, skip, bytes),
             State::Away { at, .. } => {
                 let guest = Guest::find(self.ground(), at);
-                fits && holds(&guest.block, guest.header + 1, bytes)
+                holds_at(&guest.block, guest.header + 1, skip, bytes)
             }
             State::Large { index } => {
                 let run = locked.large.get(index).cloned();
                 drop(locked);
-                run.is_some_and(|run| run.bytes().starts_with(bytes))
+                run.is_some_and(|run| run.bytes().get(skip..).is_some_and(|rest| rest.starts_with(bytes)))
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         })
@@ -262,10 +283,46 @@ impl Pile {
 
 /// Whether these bytes stand from word `at` of a block on. The block's shard is locked.
 fn holds(block: &Block<'_>, at: usize, bytes: &[u8]) -> bool {
+    holds_at(block, at, 0, bytes)
+}
+
+/// As [`holds`], of bytes that stand `skip` bytes further on.
+fn holds_at(block: &Block<'_>, at: usize, skip: usize, bytes: &[u8]) -> bool {
     let mut piece = [0; 512];
-    bytes.chunks(piece.len()).enumerate().all(|(index, chunk)| {
-        let piece = &mut piece[..chunk.len()];
-        block.read(at + index * 64, piece);
-        piece == chunk
-    })
+    let (at, skip) = (at + skip / 8, skip % 8);
+    let (first, others) = bytes.split_at(bytes.len().min(piece.len() - skip));
+    let mut stands = |at: usize, skip: usize, bytes: &[u8]| {
+        let piece = &mut piece[..skip + bytes.len()];
+        block.read(at, piece);
+        &piece[skip..] == bytes
+    };
+    stands(at, skip, first)
+        && others.chunks(512).enumerate().all(|(index, chunk)| stands(at + (index + 1) * 64, 0, chunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Pile;
+
+    #[test]
+    fn what_a_payload_is_behind_others_is_told_without_a_copy() {
+        let pile = Pile::new().unwrap();
+        for length in [0, 1, 7, 8, 9, 500, 511, 512, 513, 1016, 1017, 1500, 70_000, (1 << 20) + 5] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + at / 251) as u8).collect();
+            let pointer = pile.put(&bytes, 0).unwrap();
+            for skip in [0, 1, 3, 8, 13, 300, 512, 1016].into_iter().filter(|&skip| skip <= length) {
+                let rest = &bytes[skip..];
+                assert!(pile.ends_in(pointer, skip, rest).unwrap(), "{length}, {skip}");
+                assert!(!pile.ends_in(pointer, skip + 1, rest).unwrap());
+                if let [first @ .., last] = rest {
+                    assert!(!pile.ends_in(pointer, skip, first).unwrap());
+                    let mut other = rest.to_vec();
+                    other[first.len()] = !last;
+                    assert!(!pile.ends_in(pointer, skip, &other).unwrap());
+                }
+            }
+            assert!(!pile.ends_in(pointer, length + 1, &[]).unwrap());
+            assert!(pile.begins_with(pointer, &bytes[..length / 2]).unwrap());
+        }
+    }
 }

@@ -84,8 +84,10 @@ impl Pile {
         let (Pinned::Body(at) | Pinned::Chunk(at)) = body;
         // Not an orphan: the body belongs to a live object, either of this slot itself or of the guest in it.
         let guest = Guest::find(self.ground(), at);
-        // It may be moved again.
-        locked.crowded = false;
+        if let Pinned::Chunk(_) = body {
+            // It may be moved again.
+            locked.crowded = false;
+        }
         // Relaxed: the lock orders its changes.
         let word = Word(guest.block.word(at.word()).load(Relaxed));
         match (body, word.state()) {

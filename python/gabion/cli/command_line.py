@@ -17,8 +17,9 @@ from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.tour import command as tour
 
-# Seconds after an interrupt in which another one is the same impatience.
-PATIENCE = 2.0
+# Seconds after an interrupt in which another one is the same impatience. Who was told that there is something to wait for,
+# which is later, may interrupt that at once.
+PATIENCE = 0.9
 EXAMPLES = """\
 examples:
   gabion tour --quick                                 see what it does, in a few seconds
@@ -89,7 +90,7 @@ def run(argv: list[str] | None = None) -> int:
 def _ended_in_order() -> Iterator[None]:
     """Has other signals that end a program interrupt it as Ctrl-C does: temporary files go, and its own processes.
 
-    Whoever presses Ctrl-C again at once would tear the end in order apart, so the next seconds' signals count for
+    Whoever presses Ctrl-C again at once would tear the end in order apart, so the next second's signals count for
     nothing. A later one ends the process on the spot: what it waits for may never come, such as a file of a server
     that is gone.
     """

@@ -111,6 +111,8 @@ const REDUCERS: &[&[u8]] = &[
     b"datetime.timedelta",
     b"datetime.timezone",
     b"datetime.tzinfo",
+    // A key.
+    b"zoneinfo.ZoneInfo",
     // Two arrays may share their items. All that is taken out of one has a reference from there and another from the list.
     b"numpy.ndarray",
     b"numpy.dtype",

@@ -22,7 +22,10 @@ pub fn learn<'a>(attributes: &Attributes, registry: &'a Registry, names: &[Own],
         base.class.ptr(),
         |entry| match entry {
             Entry::Object(old) => {
-                old.offsets == base.offsets
+                // One for what was stored before the class was defined anew fills fields by their names, past its slots.
+                old.former_slots == 0
+                    && old.listed == base.listed
+                    && old.offsets == base.offsets
                     && old.indices == indices
                     && old.names.len() == all.len()
                     && old.names.iter().zip(&all).all(|(a, b)| a.ptr() == b.ptr())

@@ -72,9 +72,6 @@ def make(
     if is_single(sources, target):
         if kind not in ("same", ENDINGS[target.suffix.lower()]):
             raise CommandError(f"{target}: is no name of {kind}; name it {FORMATS[kind]}, or leave out --format")
-        if not force and (size := larger(target, box)) and not target.samefile(sources[0]):
-            # Two names of pictures, as a pattern gives them to who forgot the folder.
-            raise CommandError(f"{target}: is a picture of {size}, and no thumbnail; name a folder, or use --force")
         pairs = iter([(Path(sources[0]), target)])
     else:
         if target.suffix.lower() in UNWRITTEN and not target.is_dir():
@@ -167,22 +164,24 @@ def newer(target: Path, source: os.stat_result) -> bool:
     return stat.S_ISREG(there.st_mode) and there.st_size > 0 and there.st_mtime_ns > source.st_mtime_ns
 
 
-def larger(target: Path, box: tuple[int, int]) -> str:
-    """The size of the picture that is there, where it is larger than a thumbnail would be; else empty."""
-    try:
-        size = _native._image_size(target)
-    except (OSError, ValueError, MemoryError):
-        return ""  # nothing is there, or no picture
-    return f"{size[0]} × {size[1]} pixels" if size[0] > box[0] or size[1] > box[1] else ""
-
-
 def spares(job: Job, box: tuple[int, int], plan: Plan) -> bool:
-    """Whether the job's target is a larger picture; says so in the plan then."""
-    size = larger(job.target, box)
-    if size:
-        there = f"{job.target}, a picture of {size}"
-        plan.refused.append((job.source, f"its thumbnail would replace {there}; name another folder, or use --force"))
-    return bool(size)
+    """Whether the job's target may be a picture of its owner's; says so in the plan then. Two names of pictures are what a
+    pattern gives to who forgot the folder."""
+    there = f"{job.target}, "
+    try:
+        known = job.target.stat()
+        if not stat.S_ISREG(known.st_mode) or known.st_size == 0:
+            return False  # nobody's picture; an empty file is what a full disk leaves
+        width, height = _native._image_size(job.target)
+        if width <= box[0] and height <= box[1]:
+            return False
+        there += f"which is larger: {width} × {height} pixels"
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, MemoryError):
+        there += "the size of which cannot be told"
+    plan.refused.append((job.source, f"its thumbnail would replace {there}; name another folder, or use --force"))
+    return True
 
 
 def is_single(sources: list[str], target: Path) -> bool:

@@ -88,7 +88,7 @@ def run(
                         step()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            _, late = wait(running, QUIET)
+            _, late = wait([future for future in running if not future.cancelled()], QUIET)
             if late:
                 tell(len(late))
             pool.shutdown()
