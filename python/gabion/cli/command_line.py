@@ -17,8 +17,8 @@ from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.tour import command as tour
 
-# Seconds after an interrupt in which another one is the same impatience. Who was told that there is something to wait for,
-# which is later, may interrupt that at once.
+# Seconds after an interrupt in which another one is the same impatience. Who was told that there is something to wait
+# for, which is later, may interrupt that at once.
 PATIENCE = 0.9
 EXAMPLES = """\
 examples:

@@ -165,8 +165,8 @@ def newer(target: Path, source: os.stat_result) -> bool:
 
 
 def spares(job: Job, box: tuple[int, int], plan: Plan) -> bool:
-    """Whether the job's target may be a picture of its owner's; says so in the plan then. Two names of pictures are what a
-    pattern gives to who forgot the folder."""
+    """Whether the job's target may be a picture of its owner's; says so in the plan then. Two names of pictures are
+    what a pattern gives to who forgot the folder."""
     there = f"{job.target}, "
     try:
         known = job.target.stat()
