@@ -32,10 +32,10 @@ pub struct CacheStats {
     pub bytes: u64,
     /// The most that `bytes` may become.
     pub max_bytes: u64,
-    /// Memory taken, in pages of 64 KiB and for the index in 4 KiB: what `bytes` lie in, and room within it. Never more than
-    /// `max_bytes`; below 8 MiB, than 5 MiB more, or 8 MiB. The cache's only.
+    /// Memory that the entries lie in, in pages of 64 KiB, and the index. At most `max_bytes`; where that is below 8 MiB, at
+    /// most 5 MiB more, and at most 8 MiB in all. The cache's only.
     pub reserved_bytes: u64,
-    /// Memory of the index, out of `reserved_bytes`. The cache's only.
+    /// The index's part of `reserved_bytes`: units of 4 KiB, and some KiB that are there from the beginning. The cache's only.
     pub index_bytes: u64,
 }
 

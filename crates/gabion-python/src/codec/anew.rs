@@ -47,8 +47,9 @@ impl Entry {
             Entry::NamedTuple { id, len, .. } => {
                 let class = object.ptr().cast();
                 // SAFETY: a live class, held.
-                let (plan, items) =
-                    unsafe { (analyse::plan(registry, known, class)?, analyse::items(registry, known, class)?) };
+                let plan = unsafe { analyse::plan(registry, known, class)? };
+                // SAFETY: as above.
+                let items = unsafe { analyse::items(registry, known, class)? };
                 if items.is_some_and(|items| items != *len) {
                     return Err(refuse(&format!("{} {len} items of the stored ones", unlike(&object))));
                 }
