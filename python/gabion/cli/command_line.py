@@ -95,6 +95,7 @@ def _ended_in_order() -> Iterator[None]:
     that is gone.
     """
     before: dict[int, Any] = {}
+    ended: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:
         began = time.monotonic()
@@ -105,6 +106,7 @@ def _ended_in_order() -> Iterator[None]:
 
         for one in before:
             signal.signal(one, end)
+        ended.extend(before)
         before.clear()  # and nothing more is to be set back: the process ends
         raise KeyboardInterrupt(number)
 
@@ -120,3 +122,6 @@ def _ended_in_order() -> Iterator[None]:
     finally:
         for number, handler in list(before.items()):
             signal.signal(number, handler)
+        # All that was to end in order has. The interpreter's own end would set a handler back to the system's.
+        for number in ended:
+            signal.signal(number, signal.SIG_IGN)
