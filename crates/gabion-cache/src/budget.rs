@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use gabion_blocks::Budget;
 
 use crate::entry::Layout;
-use crate::pages::UNIT_BYTES;
-use crate::{segments, sketches};
+use crate::index::{SEGMENT_FULL, SKETCH_FULL, UNIT_BYTES};
 
 /// Bytes of the index for an entry: its shares of a segment and of a sketch that are three quarters full.
 pub(crate) const INDEX_BYTES: u64 =
-    ((UNIT_BYTES * 4).div_ceil(segments::FULL * 3) + (UNIT_BYTES * 4).div_ceil(sketches::FULL * 3)).next_multiple_of(8);
+    ((UNIT_BYTES * 4).div_ceil(SEGMENT_FULL * 3) + (UNIT_BYTES * 4).div_ceil(SKETCH_FULL * 3)).next_multiple_of(8);
 
 /// Bytes that an entry is charged: what it takes in the pile, and its part of the index.
 #[inline]

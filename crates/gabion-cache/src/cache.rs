@@ -7,18 +7,15 @@ use std::sync::Arc;
 use gabion_blocks::BlockError;
 use gabion_pile::{ReadBuf, Reading, with_read_buf};
 
-use crate::ahead::Foreseen;
-use crate::bucket::Cell;
-use crate::core::{Core, Listener};
-use crate::exchange::Former;
+use crate::core::{Core, Foreseen, Former, Listener};
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
+use crate::index::Cell;
 use crate::key::Image;
 use crate::lease::Lease;
-use crate::lookup::Look;
 use crate::options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 use crate::read::Found;
 use crate::record::{DEFAULT, Handle};
-use crate::request::When;
+use crate::shard::{Look, When};
 use crate::stats::{CacheStats, Figure};
 use crate::value::Value;
 
@@ -144,7 +141,7 @@ impl Cache {
     /// # Errors
     /// The first equation that does not hold.
     pub fn validate(&self) -> Result<(), String> {
-        crate::validate::validate(&self.table.core)
+        crate::core::validate(&self.table.core)
     }
 }
 

@@ -24,11 +24,10 @@ use gabion_blocks::Run;
 use gabion_heap::{MAX_SLOT_WORDS, slot_words};
 use gabion_pile::{Body, CHUNK_PAYLOAD, Glance, IndexedPile, Pile, Place, Pointer, ReadBuf, SLOT_PAYLOAD};
 
-use crate::bucket::PLACE;
-use crate::hash::KEPT_BITS;
-use crate::key::{Image, parse_prefix};
+use crate::index::PLACE;
+use crate::key::{Image, KEPT_BITS, parse_prefix};
 use crate::policy::Id;
-use crate::wheel::{Due, Hooks};
+use crate::time::{Due, Hooks};
 
 const LOW_HASH_BITS: u32 = u64::BITS - Place::BITS;
 const HIGH_HASH_BITS: u32 = KEPT_BITS - LOW_HASH_BITS;

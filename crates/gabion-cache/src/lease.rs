@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::core::Core;
-use crate::hash::KeyHash;
+use crate::key::KeyHash;
 use crate::record::Record;
 
 /// The right to store a value that is being made: [`Table::lease`](crate::Table::lease) takes it,

@@ -40,37 +40,16 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `sync` | the door to the index's atomics |
-//! | `key` | a key's image, as it stands before its value |
-//! | `hash` | the keyed hash and its parts |
-//! | `clock` | where the time comes from |
-//! | `sketch` | how often a key was asked for of late |
+//! | `key` | a key's image and its hash |
 //! | `policy` | who goes when room is needed, checkable without a cache |
-//! | `growth` | when parts of a shard split and join |
-//! | `pages` | memory of the index, in units of 4 KiB |
-//! | `bucket` | a cache line of the index: cells and their tags |
-//! | `stash` | cells that found no place in their bucket |
-//! | `segments` | from a hash to places, without a lock |
-//! | `moves` | how cells come, go and move, a segment at a time |
-//! | `sketches` | the sketches of a shard, as many as it needs |
-//! | `ghosts` | keys that left of late |
-//! | `wheel` | when entries end |
-//! | `entry` | what stands in the pile: neighbours, times, key, value |
-//! | `read` | an entry's value, without a lock |
-//! | `budget` | what an entry costs, what may be used |
-//! | `shortage` | sizes that the pile had no room for when it was last asked |
-//! | `leases` | keys whose values are being made |
-//! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
-//! | `shard`, `lookup` | one lock's part of it all, and reading it without the lock |
+//! | `time` | clocks, and when entries end |
+//! | `index` | what is known by a hash: places, how often a key was asked for, keys that left |
+//! | `entry`, `read` | what stands in the pile: neighbours, times, key, value; and reading it without a lock |
 //! | `value` | bytes in one piece or in several |
-//! | `request` | a put on its way |
-//! | `locked`, `charge` | under the lock: who leaves, bytes and who is evicted for them |
-//! | `trade`, `change` | puts that take the place of entries that leave, and all puts |
-//! | `core` | the cache behind its tables |
-//! | `room` | room that a put's own shard cannot give |
-//! | `calls`, `exchange` | what callers ask of a table |
-//! | `ahead` | asking memory for entries ahead of their use |
-//! | `walk` | walks over all entries |
-//! | `validate` | the check that walks everything |
+//! | `budget` | what an entry costs, what may be used |
+//! | `stats`, `options`, `record` | figures, settings, and what the cache knows of a table |
+//! | `shard` | one lock's part of it all, and what is done under the lock |
+//! | `core` | the cache behind its tables: what callers ask of it |
 //! | `lease` | the right to make a key's value |
 //! | `flight` | one factory for each key |
 //! | `cache` | caches and tables, as callers see them |
@@ -81,41 +60,19 @@ mod sync;
 
 mod key;
 
-mod hash;
-
-mod clock;
-
-mod sketch;
-
 mod policy;
 
-mod growth;
+mod time;
 
-mod pages;
-
-mod bucket;
-
-mod stash;
-
-mod segments;
-
-mod moves;
-
-mod sketches;
-
-mod ghosts;
-
-mod wheel;
+mod index;
 
 mod entry;
 
 mod read;
 
+mod value;
+
 mod budget;
-
-mod shortage;
-
-mod leases;
 
 mod stats;
 
@@ -125,33 +82,7 @@ mod record;
 
 mod shard;
 
-mod lookup;
-
-mod value;
-
-mod request;
-
-mod locked;
-
-mod charge;
-
-mod trade;
-
-mod change;
-
 mod core;
-
-mod room;
-
-mod calls;
-
-mod exchange;
-
-mod ahead;
-
-mod walk;
-
-mod validate;
 
 mod lease;
 
@@ -162,11 +93,8 @@ mod cache;
 #[cfg(test)]
 mod tests;
 
-pub use ahead::Foreseen;
 pub use cache::{Cache, Table};
-pub use clock::{Clock, ManualClock, SystemClock};
-pub use core::{Departure, Listener};
-pub use exchange::Former;
+pub use core::{Departure, Foreseen, Former, Listener};
 pub use flight::Deadlock;
 pub use gabion_pile::{Long, ReadBuf, Reading, RunIdentity};
 pub use lease::Lease;
@@ -174,4 +102,5 @@ pub use options::{CacheOptions, PutOptions, PutResult, Span, TableOptions};
 pub use policy::Policy;
 pub use shard::Reason;
 pub use stats::CacheStats;
+pub use time::{Clock, ManualClock, SystemClock};
 pub use value::Value;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::policy::Policy;
+use crate::time::Clock;
 
 /// How a cache is made.
 #[derive(Debug, Clone, Default)]

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_pile::{BriefGlance, Glance, IndexedPile, Pile, Place, ReadBuf};
 
-use crate::bucket::Cell;
 use crate::entry::{DUE, Entry, Flags};
+use crate::index::Cell;
 use crate::key::Image;
-use crate::wheel::Due;
+use crate::time::Due;
 
 /// What was read at a place.
 #[derive(Clone, Copy)]

@@ -11,15 +11,15 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-#[path = "../src/bucket.rs"]
+#[path = "../src/index/bucket.rs"]
 mod bucket;
-#[path = "../src/growth.rs"]
+#[path = "../src/index/growth.rs"]
 mod growth;
-#[path = "../src/moves.rs"]
+#[path = "../src/index/moves.rs"]
 mod moves;
-#[path = "../src/segments.rs"]
+#[path = "../src/index/segments.rs"]
 mod segments;
-#[path = "../src/stash.rs"]
+#[path = "../src/index/stash.rs"]
 mod stash;
 
 /// The crate's door to atomics, opened to the checker.
@@ -28,7 +28,7 @@ mod sync {
 }
 
 /// How a hash is divided: as the crate does, except for shorter segments.
-mod hash {
+mod key {
     pub(crate) const SEGMENT_BITS: u32 = 21;
     pub(crate) const HOME_BITS: u32 = 1;
     pub(crate) const TAG_BITS: u32 = 8;
@@ -88,7 +88,7 @@ mod pages {
 }
 
 use bucket::{BUCKETS, CELLS};
-use hash::{HOME_BITS, SEGMENT_BITS};
+use key::{HOME_BITS, SEGMENT_BITS};
 use segments::{Glimpse, Segments};
 use stash::Stash;
 

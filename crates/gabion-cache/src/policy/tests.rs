@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicU64;
 
 use super::{Id, MOST_HITS, NONE, Nodes, Policy, Queues};
-use crate::sketch;
+use crate::index::sketch;
 
 #[derive(Clone, Default)]
 struct Node {

@@ -1,12 +1,10 @@
 //! Readers without a lock that stop in the middle, and go on when all that they saw is gone.
 
 use super::priority;
-use crate::bucket::Cell;
-use crate::hash::KeyHash;
-use crate::key::Image;
-use crate::lookup::Look;
+use crate::index::{Cell, Glimpse};
+use crate::key::{Image, KeyHash};
 use crate::read::{Found, read_brief};
-use crate::segments::Glimpse;
+use crate::shard::Look;
 use crate::{Cache, CacheOptions, Policy, ReadBuf};
 
 fn cache(policy: Policy) -> Cache {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{cache, get, priority, ttl, weight};
-use crate::segments::FULL;
+use crate::index::SEGMENT_FULL;
 use crate::{Cache, CacheOptions, Policy, PutOptions, PutResult, ReadBuf, Reason, Span, TableOptions};
 
 #[test]
@@ -395,7 +395,7 @@ fn what_finds_no_place_in_the_index_gets_one_that_becomes_free() {
     let cache = Cache::with_options(&options).unwrap();
     let stashed = || cache.core().shards()[0].lock().stash.len();
     // As full as segments get before they are split.
-    let entries = FULL * 64 - 1;
+    let entries = SEGMENT_FULL * 64 - 1;
     let key = |number: u64| number.to_le_bytes();
     for number in 0..entries {
         cache.put(&key(number), b"value", &priority(0));

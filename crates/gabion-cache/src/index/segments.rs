@@ -21,14 +21,14 @@ use std::sync::Arc;
 use gabion_blocks::{BlockError, prefetch};
 use gabion_pile::Place;
 
-use crate::bucket::{
+use super::bucket::{
     BUCKETS, Bucket, CELLS, Cell, HITS_SHIFT, MOST_PASSED, PASSED_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal,
     first_equal,
 };
-use crate::growth::Parts;
-use crate::hash::{HOME_BITS, SEGMENT_BITS};
-use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS, Unit};
-use crate::stash::Stash;
+use super::growth::Parts;
+use super::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS, Unit};
+use super::stash::Stash;
+use crate::key::{HOME_BITS, SEGMENT_BITS};
 use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::sync::{AtomicU64, fence};
 

@@ -4,19 +4,17 @@ use std::cell::Cell;
 
 use gabion_pile::{ReadBuf, RunIdentity};
 
-use crate::core::Core;
+use super::core::Core;
+use super::room::Effort;
 use crate::entry::{Layout, Times, has_value};
-use crate::hash::KeyHash;
-use crate::key::Image;
-use crate::locked::Locked;
+use crate::key::{Image, KeyHash};
 use crate::options::{PutOptions, PutResult};
 use crate::policy::Id;
 use crate::record::Record;
-use crate::request::{Lack, Request, Step, When};
-use crate::room::Effort;
+use crate::shard::{Lack, Locked, Request, Step, When};
 use crate::stats::Figure;
+use crate::time::Due;
 use crate::value::Value;
-use crate::wheel::Due;
 
 /// The value that [`Table::replace_if`](crate::Table::replace_if) goes on from, and the one that
 /// [`Table::remove_if`](crate::Table::remove_if) is to remove. What they take may be made into this: `&[u8]`,

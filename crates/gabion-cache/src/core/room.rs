@@ -10,13 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_blocks::{BlockError, PAGE_BYTES};
 use gabion_pile::{Place, SLOT_PAYLOAD, SparsePage};
 
+use super::core::Core;
 use crate::budget::Ledger;
-use crate::core::Core;
 use crate::entry::{Entry, key_at};
 use crate::key::Image;
-use crate::locked::Locked;
-use crate::request::{Lack, Request};
-use crate::shard::Reason;
+use crate::shard::{Lack, Locked, Reason, Request};
 
 /// What a put has tried to find room.
 #[derive(Default)]

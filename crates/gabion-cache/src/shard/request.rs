@@ -6,15 +6,13 @@ use std::sync::Arc;
 use gabion_blocks::BlockError;
 use gabion_pile::Pointer;
 
-use crate::clock::Clock;
 use crate::entry::{About, Flags, Head, Layout, Times};
-use crate::hash::KeyHash;
-use crate::key::Image;
+use crate::key::{Image, KeyHash};
 use crate::options::PutResult;
 use crate::record::Record;
 use crate::stats::Figure;
+use crate::time::{Clock, Due};
 use crate::value::Value;
-use crate::wheel::Due;
 
 /// When a put is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

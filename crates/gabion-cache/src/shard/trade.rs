@@ -2,13 +2,12 @@
 
 use gabion_pile::Place;
 
+use super::locked::Locked;
+use super::request::Request;
+use super::shard::{Held, Links, Reason, State};
 use crate::entry::Entry;
-use crate::locked::Locked;
-use crate::pages::Unit;
+use crate::index::{Segments, Unit};
 use crate::policy::Policy;
-use crate::request::Request;
-use crate::segments::Segments;
-use crate::shard::{Held, Links, Reason, State};
 use crate::stats::Figure;
 
 impl<'a> Locked<'a> {

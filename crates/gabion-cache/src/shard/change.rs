@@ -3,14 +3,14 @@
 use gabion_blocks::BlockError;
 use gabion_pile::{PileError, Place, Pointer, SLOT_PAYLOAD};
 
-use crate::clock::now;
+use super::locked::Locked;
+use super::request::{Lack, Request, Step, When};
+use super::shard::{State, cohort_in, partition_of};
 use crate::entry::stored;
-use crate::locked::Locked;
-use crate::pages::Unit;
+use crate::index::Unit;
 use crate::policy::{Id, Nodes, Policy};
-use crate::request::{Lack, Request, Step, When};
-use crate::shard::{State, cohort_in, partition_of};
 use crate::stats::Figure;
+use crate::time::now;
 use crate::value::Value;
 
 impl<'a> Locked<'a> {

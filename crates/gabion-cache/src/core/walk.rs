@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 
 use gabion_pile::{Place, ReadBuf};
 
-use crate::core::Core;
+use super::core::Core;
 use crate::entry::contents;
-use crate::growth::partner;
-use crate::locked::Locked;
+use crate::index::partner;
 use crate::record::Record;
+use crate::shard::Locked;
 use crate::stats::Figure;
 
 impl Core {

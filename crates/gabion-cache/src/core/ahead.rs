@@ -4,11 +4,10 @@
 //! key; for many, the waits of some overlap with the work on others. (Chen, Ailamaki, Gibbons, Mowry, "Improving hash join
 //! performance through prefetching", 2004.)
 
-use crate::core::Core;
-use crate::hash::KeyHash;
-use crate::key::Image;
+use super::core::Core;
+use crate::index::Glimpse;
+use crate::key::{Image, KeyHash};
 use crate::policy::Policy;
-use crate::segments::Glimpse;
 use crate::shard::{Ground, Shard};
 
 /// Where a key is looked up: what [`Table::foresee`](crate::Table::foresee) found out, for

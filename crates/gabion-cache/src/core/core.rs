@@ -9,15 +9,12 @@ use gabion_heap::CLASSES;
 use gabion_pile::{IndexedPile, Pile, PileOptions};
 
 use crate::budget::{INDEX_BYTES, Ledger};
-use crate::clock::{Clock, SystemClock, now, roughly};
-use crate::hash::{KeyHash, KeyHasher};
-use crate::key::{Image, LONGEST_KEY};
-use crate::locked::Locked;
+use crate::key::{Image, KeyHash, KeyHasher, LONGEST_KEY};
 use crate::options::{CacheOptions, TableOptions};
 use crate::record::{DEFAULT, Handle, Record, Records};
-use crate::shard::{Aligned, Gone, Ground, Purposes, Reason, Shard};
+use crate::shard::{Aligned, Gone, Ground, Locked, Purposes, Reason, Shard};
 use crate::stats::CacheStats;
-use crate::wheel::NEVER;
+use crate::time::{Clock, NEVER, SystemClock, now, roughly};
 
 /// An entry that left without being asked to.
 #[derive(Debug, Clone, Copy)]

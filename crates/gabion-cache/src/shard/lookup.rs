@@ -2,15 +2,13 @@
 
 use gabion_pile::{Place, ReadBuf};
 
-use crate::bucket::Cell;
+use super::shard::{Ground, Links, Shard, State, cohort_in, partition_of};
 use crate::entry::Entry;
-use crate::hash::KeyHash;
-use crate::key::Image;
+use crate::index::{Cell, Glimpse};
+use crate::key::{Image, KeyHash};
 use crate::policy::{Nodes, Policy};
 use crate::read::{Changed, Found, read_at, read_brief};
-use crate::segments::Glimpse;
-use crate::shard::{Ground, Links, Shard, State, cohort_in, partition_of};
-use crate::wheel::Due;
+use crate::time::Due;
 
 /// A key that is looked for.
 #[derive(Clone, Copy)]

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use gabion_pile::ReadBuf;
 
+use super::core::Core;
 use crate::budget::weight;
-use crate::core::Core;
 use crate::entry::{Entry, Layout, contents};
 use crate::key::Image;
 use crate::policy::Id;

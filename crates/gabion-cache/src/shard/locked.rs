@@ -4,12 +4,12 @@ use std::sync::{Arc, MutexGuard};
 
 use gabion_pile::{Place, Pointer, ReadBuf};
 
+use super::shard::{Cohort, Gone, Ground, Held, Links, Reason, Shard, State, cohort_at, partition_of};
 use crate::budget::INDEX_BYTES;
 use crate::entry::{Entry, contents};
 use crate::policy::{Id, Policy};
-use crate::shard::{Cohort, Gone, Ground, Held, Links, Reason, Shard, State, cohort_at, partition_of};
 use crate::stats::Figure;
-use crate::wheel::{Due, Hooks, Wheel};
+use crate::time::{Due, Hooks, Wheel};
 
 /// A locked shard.
 pub(crate) struct Locked<'a> {

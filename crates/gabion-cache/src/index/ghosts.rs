@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use gabion_blocks::BlockError;
 use gabion_pile::Place;
 
-use crate::hash::{KEPT_BITS, SEGMENT_BITS};
-use crate::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS};
-use crate::segments::{FULL, Segments};
-use crate::stash::Stash;
+use super::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS};
+use super::segments::{FULL, Segments};
+use super::stash::Stash;
+use crate::key::{KEPT_BITS, SEGMENT_BITS};
 
 /// Bytes that a ghost is charged: a word of the ring, and its share of a segment.
 pub(crate) const GHOST_BYTES: u64 = 24;

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use gabion_blocks::{BlockError, prefetch, zero_counts};
 
-use crate::growth::{Parts, bounds, partner};
-use crate::hash::{KEPT_BITS, SEGMENT_BITS};
-use crate::pages::{Pages, Strip, UNIT_BYTES, Unit};
-use crate::sketch::{self, SAMPLE};
+use super::growth::{Parts, bounds, partner};
+use super::pages::{Pages, Strip, UNIT_BYTES, Unit};
+use super::sketch::{self, SAMPLE};
+use crate::key::{KEPT_BITS, SEGMENT_BITS};
 
 /// Entries for each sketch that make sketches split: some three slots for each. No more than fit into the bytes that an entry
 /// is charged for the index.

@@ -2,8 +2,8 @@
 
 use gabion_pile::Place;
 
-use crate::hash::{HOME_BITS, SEGMENT_BITS, TAG_BITS};
-use crate::pages::{UNIT_WORDS, Unit};
+use super::pages::{UNIT_WORDS, Unit};
+use crate::key::{HOME_BITS, SEGMENT_BITS, TAG_BITS};
 use crate::policy::MOST_HITS;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};

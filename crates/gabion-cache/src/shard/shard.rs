@@ -7,21 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use gabion_blocks::{BlockError, Budget, PAGE_BYTES};
 use gabion_pile::{IndexedPile, Place};
 
+use super::leases::Leases;
+use super::shortage::Shortage;
 use crate::budget::Ledger;
-use crate::clock::{Clock, LATE, roughly};
 use crate::entry::{Entry, Layout, stored};
-use crate::ghosts::Ghosts;
-use crate::hash::KeyHash;
-use crate::key::Image;
-use crate::leases::Leases;
-use crate::pages::{Pages, UNIT_BYTES, Unit};
+use crate::index::{Ghosts, Pages, Segments, Sketches, Spot, Stash, UNIT_BYTES, Unit};
+use crate::key::{Image, KeyHash};
 use crate::policy::{Id, NONE, Nodes, Policy, Queues};
 use crate::record::Record;
-use crate::segments::{Segments, Spot};
-use crate::shortage::Shortage;
-use crate::sketches::Sketches;
-use crate::stash::Stash;
-use crate::wheel::{Due, Hooks, Timers, Wheel};
+use crate::time::{Clock, Due, Hooks, LATE, Timers, Wheel, roughly};
 
 /// What all shards of a cache stand on.
 pub(crate) struct Ground {

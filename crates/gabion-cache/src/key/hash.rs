@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
-use crate::key::Image;
+use super::image::Image;
 
 /// The hash of a table's key. Its tag is never 0.
 ///

@@ -1,12 +1,12 @@
 //! Bytes under a shard's lock: charging a put, and making room for it.
 
+use super::locked::Locked;
+use super::request::{Lack, Request};
+use super::shard::{Cohort, Held, Reason, partition_of};
 use crate::budget::{INDEX_BYTES, Ledger};
 use crate::entry::{Entry, stored};
-use crate::ghosts::GHOST_BYTES;
-use crate::locked::Locked;
+use crate::index::GHOST_BYTES;
 use crate::policy::Nodes;
-use crate::request::{Lack, Request};
-use crate::shard::{Cohort, Held, Reason, partition_of};
 
 /// Bytes of the largest slot.
 const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;

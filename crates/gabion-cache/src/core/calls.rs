@@ -5,24 +5,19 @@ use std::time::Duration;
 
 use gabion_pile::ReadBuf;
 
-use crate::bucket::Cell;
-use crate::core::Core;
+use super::core::Core;
+use super::room::Effort;
 use crate::entry::{Entry, Layout, Times, contents};
-use crate::hash::KeyHash;
-use crate::key::Image;
-use crate::leases::ENDED;
-use crate::locked::Locked;
-use crate::lookup::{Look, Sought};
+use crate::index::Cell;
+use crate::key::{Image, KeyHash};
 use crate::options::{PutOptions, PutResult, Span};
 use crate::policy::Id;
 use crate::read::Found;
 use crate::record::Record;
-use crate::request::{Lack, Request, Step, When};
-use crate::room::Effort;
-use crate::shard::Reason;
+use crate::shard::{ENDED, Lack, Locked, Look, Reason, Request, Sought, Step, When};
 use crate::stats::Figure;
+use crate::time::{Due, NEVER};
 use crate::value::Value;
-use crate::wheel::{Due, NEVER};
 
 impl Core {
     /// Has a short look for a value. What there is left to do after it is told by [`Core::read_found`] and [`Core::read`].

@@ -3,12 +3,12 @@
 use gabion_blocks::BlockError;
 use gabion_pile::Place;
 
-use crate::bucket::{BUCKET_WORDS, BUCKETS, Bucket, CELLS, HITS_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal};
-use crate::growth::{Parts, bounds, partner};
-use crate::hash::SEGMENT_BITS;
-use crate::pages::Unit;
-use crate::segments::{FULL, REACH, Segments, Spot, hash_of, home, segment_bits, tag};
-use crate::stash::Stash;
+use super::bucket::{BUCKET_WORDS, BUCKETS, Bucket, CELLS, HITS_SHIFT, PLACE, SEGMENT_SHIFT, STEP_SHIFT, equal};
+use super::growth::{Parts, bounds, partner};
+use super::pages::Unit;
+use super::segments::{FULL, REACH, Segments, Spot, hash_of, home, segment_bits, tag};
+use super::stash::Stash;
+use crate::key::SEGMENT_BITS;
 use crate::sync::Ordering::{Relaxed, Release};
 use crate::sync::{AtomicU64, fence};
 

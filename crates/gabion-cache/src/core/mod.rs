@@ -1,0 +1,31 @@
+//! The cache behind its tables: all shards together.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `core` | what tables share |
+//! | `room` | room that a put's own shard cannot give |
+//! | `calls`, `exchange` | what callers ask of a table |
+//! | `ahead` | asking memory for entries ahead of their use |
+//! | `walk` | walks over all entries |
+//! | `validate` | the check that walks everything |
+
+#[expect(clippy::module_inception, reason = "the room's own calls")]
+mod core;
+
+mod room;
+
+mod calls;
+
+mod exchange;
+
+mod ahead;
+
+mod walk;
+
+mod validate;
+
+pub use ahead::Foreseen;
+pub(crate) use core::Core;
+pub use core::{Departure, Listener};
+pub use exchange::Former;
+pub(crate) use validate::validate;
