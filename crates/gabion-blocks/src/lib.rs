@@ -12,6 +12,7 @@
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
+//! | `error`, `invalid` | why memory was not given; what a check of equations found |
 //! | `copy` | copies between plain bytes and words that other threads read or write meanwhile; [`copy_out`], [`prefetch`] |
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
@@ -40,6 +41,8 @@ pub mod limits;
 
 mod error;
 
+mod invalid;
+
 mod copy;
 
 pub mod block;
@@ -64,6 +67,7 @@ pub use budget::Budget;
 pub use copy::{copy_out, prefetch};
 pub use directory::{BLOCK_NUMBERS, LAST_GENERATION, generation_floor, raise_generation_floor};
 pub use error::{BlockError, make_room, try_box, try_room};
+pub use invalid::{Invalid, ensure};
 pub use os::{Os, system};
 pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use run::{Run, total_len};

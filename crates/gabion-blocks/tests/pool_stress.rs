@@ -213,7 +213,7 @@ fn eventually(mut holds: impl FnMut() -> Result<(), String>) {
 
 fn after(pool: Pool, twin: &Twin, limit: u64) {
     eventually(|| {
-        pool.validate()?;
+        pool.validate().map_err(|wrong| wrong.0)?;
         let stats = pool.stats();
         if (stats.live, stats.in_use, stats.held) == (0, 0, 0) { Ok(()) } else { Err(format!("{stats:?}")) }
     });

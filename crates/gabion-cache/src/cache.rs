@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use gabion_blocks::BlockError;
+use gabion_blocks::{BlockError, Invalid};
 use gabion_pile::{ReadBuf, Reading, with_read_buf};
 
 use crate::core::{Core, Foreseen, Former, Listener};
@@ -140,7 +140,7 @@ impl Cache {
     ///
     /// # Errors
     /// The first equation that does not hold.
-    pub fn validate(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         crate::core::validate(&self.table.core)
     }
 }

@@ -28,20 +28,3 @@ impl fmt::Display for HeapError {
 }
 
 impl std::error::Error for HeapError {}
-
-/// An equation that does not hold: what `validate` found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid(pub String);
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Invalid {}
-
-/// Fails with a message unless `holds`.
-pub(crate) fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Invalid> {
-    if holds { Ok(()) } else { Err(Invalid(what())) }
-}

@@ -1,9 +1,9 @@
 //! The heap of one shard: slots and chunks over one set of blocks.
 
-use gabion_blocks::Block;
+use gabion_blocks::{Block, Invalid};
 
 use crate::chunks::{ChunkPage, Chunks};
-use crate::error::{HeapError, Invalid};
+use crate::error::HeapError;
 use crate::ground::Ground;
 use crate::loc::Loc;
 use crate::page::PageSlot;

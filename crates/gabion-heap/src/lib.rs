@@ -52,7 +52,7 @@ mod tests;
 pub use chunks::{ChunkPage, Chunks, Found};
 pub use class::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
 pub use descriptor::{Descriptor, Kind, OWNER_WORD};
-pub use error::{HeapError, Invalid};
+pub use error::HeapError;
 pub use ground::{Ground, Turns, shard_of};
 pub use heap::{Heap, HeapCounts};
 pub use loc::Loc;

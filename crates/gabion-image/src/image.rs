@@ -3,7 +3,7 @@
 use std::fmt;
 use std::thread;
 
-use gabion_blocks::{Buffer, Group, GroupRequest, Pool, Request};
+use gabion_blocks::{Buffer, Group, GroupRequest, Invalid, Pool, Request};
 
 use crate::error::{ImageError, Result};
 use crate::format::Format;
@@ -388,14 +388,19 @@ impl Image {
     ///
     /// # Errors
     /// Which equation does not hold.
-    pub fn validate(&self) -> std::result::Result<(), String> {
+    pub fn validate(&self) -> std::result::Result<(), Invalid> {
         let row_bytes = self.row_bytes();
         let total: usize = self.parts().map(<[u8]>::len).sum();
         if total != self.len() {
-            return Err(format!("{total} bytes in the parts, {} in {} × {}", self.len(), self.width, self.height));
+            return Err(Invalid(format!(
+                "{total} bytes in the parts, {} in {} × {}",
+                self.len(),
+                self.width,
+                self.height
+            )));
         }
         if let Some(part) = self.parts().position(|part| part.is_empty() || part.len() % row_bytes != 0) {
-            return Err(format!("part {part} does not hold whole rows of {row_bytes} bytes"));
+            return Err(Invalid(format!("part {part} does not hold whole rows of {row_bytes} bytes")));
         }
         Ok(())
     }

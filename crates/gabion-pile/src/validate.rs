@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::generation_floor;
-use gabion_heap::{Invalid, Loc, slots_in_page};
+use gabion_blocks::{Invalid, generation_floor};
+use gabion_heap::{Loc, slots_in_page};
 
 use crate::change::Guest;
 use crate::pile::Pile;

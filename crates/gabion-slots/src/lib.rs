@@ -94,6 +94,6 @@ struct Page;
 pub use adapters::{Backing, Global, SlotBox, Within, WithinGlobal};
 pub use affinity::{Affinity, AffinitySettings, MOST_AFFINITIES};
 pub use error::{FreeError, SlotsError};
-pub use gabion_heap::Invalid;
+pub use gabion_blocks::Invalid;
 pub use slots::Slots;
 pub use stats::{AffinityStats, Report, SlotsStats};

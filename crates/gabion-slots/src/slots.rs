@@ -5,8 +5,8 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
-use gabion_blocks::{Pool, inside};
-use gabion_heap::{Chunks, Invalid};
+use gabion_blocks::{Invalid, Pool, inside};
+use gabion_heap::Chunks;
 
 use crate::affinity::{Affinity, AffinitySettings};
 use crate::checked::CHECKED;

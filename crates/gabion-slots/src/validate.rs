@@ -11,8 +11,8 @@
 
 use std::collections::HashSet;
 
-use gabion_blocks::{BLOCK_BYTES, PAGES_PER_BLOCK};
-use gabion_heap::{CLASSES, Invalid};
+use gabion_blocks::{BLOCK_BYTES, Invalid, PAGES_PER_BLOCK, ensure};
+use gabion_heap::CLASSES;
 
 use crate::affinity::Affinity;
 use crate::arena::{Arena, Row, Shelf};
@@ -27,10 +27,6 @@ struct Seen {
     name: u32,
     class: usize,
     standing: u8,
-}
-
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Invalid> {
-    if holds { Ok(()) } else { Err(Invalid(what())) }
 }
 
 impl Shared {

@@ -10,6 +10,7 @@ use super::span::{Span, Use, records_of};
 use super::stats::{ArenaStats, PoolStats};
 use crate::BLOCK_BYTES;
 use crate::inside;
+use crate::invalid::Invalid;
 use crate::sync::{AtomicU64, Ordering, lock};
 
 impl Shared {
@@ -74,7 +75,7 @@ impl Shared {
     }
 
     /// Checks every equation. While no other thread uses the pool, all of them hold.
-    pub fn validate(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         // Sets grow beside held locks.
         let _inside = inside::enter();
         let spans = records_of(self.number);
@@ -85,25 +86,25 @@ impl Shared {
         let sum = |state: Use| bytes_in(&spans, state, None);
         let mapped = sum(Use::Idle) + sum(Use::Lent) + sum(Use::Cut);
         if (mapped, sum(Use::Held)) != (self.ledger.mapped(), self.ledger.held()) {
-            return Err(format!("{mapped} bytes mapped, the ledger says {:?}", self.ledger));
+            return Err(Invalid(format!("{mapped} bytes mapped, the ledger says {:?}", self.ledger)));
         }
         let (emptied, gone) = given_up_in(&spans, None);
         if (emptied, gone) != (self.ledger.emptied(), self.ledger.gone()) {
-            return Err(format!("{emptied} bytes emptied and {gone} gone, the ledger says {:?}", self.ledger));
+            return Err(Invalid(format!("{emptied} bytes emptied and {gone} gone, the ledger says {:?}", self.ledger)));
         }
         let idle_or_held = |span: &&Span| span.state() == Use::Held || span.given_up.load(Ordering::Relaxed) == 0;
         if !spans.iter().copied().all(|span| idle_or_held(&span) && span.leaving.load(Ordering::Relaxed) == 0) {
-            return Err("pages were given up of what is not held, or are leaving".to_owned());
+            return Err("pages were given up of what is not held, or are leaving".into());
         }
         let taken = sum(Use::Lent) + sum(Use::Cut) + sum(Use::Held) - emptied - gone;
         if taken != self.taken() {
-            return Err(format!("{taken} bytes taken, the arenas say {}", self.taken()));
+            return Err(Invalid(format!("{taken} bytes taken, the arenas say {}", self.taken())));
         }
         for span in &spans {
             for offset in (0..span.bytes()).step_by(BLOCK_BYTES).chain([span.bytes() - 1]) {
                 let found = addresses::find(span.base().as_ptr().wrapping_add(offset));
                 if !found.is_some_and(|found| std::ptr::eq(found, *span)) {
-                    return Err(format!("the address map does not know byte {offset} of {span:?}"));
+                    return Err(Invalid(format!("the address map does not know byte {offset} of {span:?}")));
                 }
             }
         }
@@ -111,7 +112,7 @@ impl Shared {
     }
 
     /// Checks the caches. Returns the pieces in them.
-    fn validate_caches(&self) -> Result<Pieces, String> {
+    fn validate_caches(&self) -> Result<Pieces, Invalid> {
         let mut cached = Pieces::new();
         for cache in self.all_caches() {
             let open = cache.visit();
@@ -119,11 +120,11 @@ impl Shared {
             for piece in open.pieces() {
                 bytes += piece_bytes(piece.span().piece_class());
                 if !cached.insert((piece.address(), piece.span().piece_class())) {
-                    return Err(format!("a piece of {:?} is cached twice", piece.span()));
+                    return Err(Invalid(format!("a piece of {:?} is cached twice", piece.span())));
                 }
             }
             if bytes != open.bytes() {
-                return Err(format!("{bytes} bytes in a cache, {} counted", open.bytes()));
+                return Err(Invalid(format!("{bytes} bytes in a cache, {} counted", open.bytes())));
             }
         }
         Ok(cached)
@@ -151,24 +152,24 @@ fn given_up_in(spans: &[&'static Span], home: Option<usize>) -> (u64, u64) {
 }
 
 /// Checks an arena's lists and counts against the records of all spans.
-fn validate_arena(arena: &Arena, spans: &[&'static Span], cached: &Pieces) -> Result<(), String> {
+fn validate_arena(arena: &Arena, spans: &[&'static Span], cached: &Pieces) -> Result<(), Invalid> {
     let home = arena.index;
     let shelves = arena.lock();
     shelves.check(home)?;
     let counts = shelves.counts;
     for (span, cut) in shelves.cut_blocks() {
         if (0..cut.pieces).any(|index| cut.is_free(index) && cached.contains(&at(span, index))) {
-            return Err(format!("a piece of {span:?} is free and cached"));
+            return Err(Invalid(format!("a piece of {span:?} is free and cached")));
         }
     }
     let sum = |state: Use| bytes_in(spans, state, Some(home));
     let found = (sum(Use::Lent), sum(Use::Held), sum(Use::Cut));
     if found != (counts.lent, counts.held, counts.cut) || sum(Use::Idle) != counts.idle {
-        return Err(format!("arena {home}: found {found:?}, counted {counts:?}"));
+        return Err(Invalid(format!("arena {home}: found {found:?}, counted {counts:?}")));
     }
     let found = given_up_in(spans, Some(home));
     if found != (counts.emptied, counts.gone) {
-        return Err(format!("arena {home}: found {found:?} emptied and gone, counted {counts:?}"));
+        return Err(Invalid(format!("arena {home}: found {found:?} emptied and gone, counted {counts:?}")));
     }
     Ok(())
 }

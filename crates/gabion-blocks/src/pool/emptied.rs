@@ -26,6 +26,7 @@ use super::shelves::{Shelves, age};
 use super::span::{Span, Use, records_of, shelf};
 use std::sync::atomic::AtomicU64;
 
+use crate::invalid::Invalid;
 use crate::sync::{Ordering, fence};
 use crate::{BLOCK_BYTES, PAGE_BYTES};
 
@@ -62,24 +63,24 @@ impl Shelves {
     }
 
     /// Checks the list of blocks with emptied pages against the counts. `home` is the arena's index.
-    pub fn check_emptied(&self, home: usize) -> Result<(), String> {
+    pub fn check_emptied(&self, home: usize) -> Result<(), Invalid> {
         let mut bytes = 0;
         for span in self.emptied.iter(age) {
             let (given_up, emptied) = (span.given_up.load(Ordering::Relaxed), span.emptied.load(Ordering::Relaxed));
             if span.state() != Use::Held || span.home() != home || emptied == 0 || emptied & !given_up != 0 {
-                return Err(format!("{span:?} is no block with emptied pages of arena {home}"));
+                return Err(Invalid(format!("{span:?} is no block with emptied pages of arena {home}")));
             }
             bytes += bytes_of(emptied);
         }
         if bytes != self.counts.emptied {
-            return Err(format!("{bytes} bytes emptied, {} counted", self.counts.emptied));
+            return Err(Invalid(format!("{bytes} bytes emptied, {} counted", self.counts.emptied)));
         }
         let read = |mask: &AtomicU64| mask.load(Ordering::Relaxed);
         let waits = |span: &'static Span| {
             span.state() == Use::Held && span.waits.load(Ordering::Relaxed) && read(&span.given_up) == u64::MAX
         };
         if !self.firsts.iter(shelf).all(|span| waits(span) && read(&span.emptied) != 0 && span.home() == home) {
-            return Err(format!("something among the first blocks of arena {home} does not wait there"));
+            return Err(Invalid(format!("something among the first blocks of arena {home} does not wait there")));
         }
         Ok(())
     }

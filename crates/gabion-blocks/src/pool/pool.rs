@@ -15,6 +15,7 @@ use super::size::exact_bytes;
 use super::stats::PoolStats;
 use crate::error::BlockError;
 use crate::inside;
+use crate::invalid::Invalid;
 use crate::os::{Os, can_fence_heavily, system};
 use crate::sync::{Ordering, lock};
 
@@ -343,7 +344,7 @@ impl Pool {
     ///
     /// # Errors
     /// Which one does not hold.
-    pub fn validate(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         self.shared.validate()
     }
 

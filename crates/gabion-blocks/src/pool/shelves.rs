@@ -4,6 +4,7 @@ use super::cache::Piece;
 use super::cut::Cut;
 use super::size::{BLOCK_CLASS, PIECE_CLASSES, SPAN_CLASSES, piece_bytes, pieces_in_block};
 use super::span::{List, NO_CLASS, Neighbours, Span, Use, shelf};
+use crate::invalid::Invalid;
 use crate::sync::Ordering;
 
 /// Counts of one arena. Sizes are bytes of spans whose home it is; the others count since the pool was made.
@@ -329,34 +330,34 @@ impl Shelves {
     }
 
     /// Checks the lists against the counts. `home` is the arena's index.
-    pub fn check(&self, home: usize) -> Result<(), String> {
+    pub fn check(&self, home: usize) -> Result<(), Invalid> {
         let mut idle = 0;
         for (class, list) in self.classes.iter().enumerate() {
             for span in list.iter(shelf) {
                 idle += span.bytes() as u64;
                 if span.class() != class || span.home() != home || span.state() != Use::Idle {
-                    return Err(format!("{span:?} is on the wrong shelf"));
+                    return Err(Invalid(format!("{span:?} is on the wrong shelf")));
                 }
             }
         }
         let aged: u64 = self.ages.iter(age).map(|span| span.bytes() as u64).sum();
         if (idle, aged) != (self.counts.idle, idle) {
-            return Err(format!("{idle} bytes on shelves, {aged} by age, {} counted", self.counts.idle));
+            return Err(Invalid(format!("{idle} bytes on shelves, {aged} by age, {} counted", self.counts.idle)));
         }
         self.check_emptied(home)?;
         self.check_cuts(home)
     }
 
     /// Checks the cut blocks against the lists by class and the counts.
-    fn check_cuts(&self, home: usize) -> Result<(), String> {
+    fn check_cuts(&self, home: usize) -> Result<(), Invalid> {
         let (mut bytes, mut out, mut warm, mut with_free, mut listed) = (0, 0, 0, 0, 0);
         for (span, cut) in self.cut_blocks() {
             let (class, piece) = (span.piece_class(), piece_bytes(span.piece_class()));
             if span.state() != Use::Cut || span.home() != home || span.class() == NO_CLASS {
-                return Err(format!("{span:?} is no cut block of arena {home}"));
+                return Err(Invalid(format!("{span:?} is no cut block of arena {home}")));
             }
             if !cut.holds() || cut.pieces != pieces_in_block(class) || cut.free == cut.pieces {
-                return Err(format!("{span:?} is cut wrongly: {} of {} free", cut.free, cut.pieces));
+                return Err(Invalid(format!("{span:?} is cut wrongly: {} of {} free", cut.free, cut.pieces)));
             }
             bytes += span.bytes() as u64;
             out += ((cut.pieces - cut.free) * piece) as u64;
@@ -368,7 +369,7 @@ impl Shelves {
                 // SAFETY: on this arena's list, whose lock is held: `self` is what it guards.
                 let free = unsafe { span.cut() }.free;
                 if free == 0 || span.piece_class() != class {
-                    return Err(format!("{span:?} has {free} free pieces and is listed among class {class}"));
+                    return Err(Invalid(format!("{span:?} has {free} free pieces and is listed among class {class}")));
                 }
                 listed += 1;
             }
@@ -376,9 +377,8 @@ impl Shelves {
         let counts = &self.counts;
         if (bytes, out, warm) != (counts.cut, counts.pieces_out, counts.warm_large) || listed != with_free {
             let listed = format!("{listed} of {with_free} listed");
-            return Err(format!(
-                "{bytes} bytes cut, {out} out, {warm} large pieces warm, {listed}, counted {counts:?}"
-            ));
+            let told = format!("{bytes} bytes cut, {out} out, {warm} large pieces warm, {listed}, counted {counts:?}");
+            return Err(Invalid(told));
         }
         Ok(())
     }

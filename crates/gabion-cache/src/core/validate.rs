@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use gabion_blocks::{Invalid, ensure};
 use gabion_pile::ReadBuf;
 
 use super::core::Core;
@@ -11,13 +12,9 @@ use crate::key::Image;
 use crate::policy::Id;
 use crate::shard::{Ground, Links, Shard, State, partition_of};
 
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
-}
-
 /// Every entry is found by its hash, hangs in one policy, hangs in the wheel if it has an end, and has a key; what is
 /// charged is the sum of what entries weigh, and what shards have in hand.
-pub(crate) fn validate(core: &Core) -> Result<(), String> {
+pub(crate) fn validate(core: &Core) -> Result<(), Invalid> {
     let (ground, shards) = (core.ground(), core.shards());
     let mut sum = Sum::default();
     // All locks at one time, in their order: what expires is removed by a thread that nobody asks to wait.
@@ -26,7 +23,7 @@ pub(crate) fn validate(core: &Core) -> Result<(), String> {
         check_shard(ground, shard, state, &mut sum)?;
     }
     let Sum { bytes, credit, ghosts, entries, objects, cohorts } = sum;
-    ground.pile.validate().map_err(|wrong| wrong.to_string())?;
+    ground.pile.validate()?;
     ensure(ground.pile.len() == objects, || format!("{} payloads, {objects} expected", ground.pile.len()))?;
     let used = ground.ledger.used.used();
     let charged = || format!("{used} bytes charged, entries weigh {bytes}, ghosts {ghosts}, {credit} in hand");
@@ -64,7 +61,7 @@ struct Sum {
     cohorts: u64,
 }
 
-fn check_shard(ground: &Ground, shard: &Shard, state: &State, sum: &mut Sum) -> Result<(), String> {
+fn check_shard(ground: &Ground, shard: &Shard, state: &State, sum: &mut Sum) -> Result<(), Invalid> {
     let links = Links::new(shard, ground, state);
     let mut live = HashSet::new();
     shard.segments.validate(&state.stash, |place, kept| {

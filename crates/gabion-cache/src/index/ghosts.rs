@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::BlockError;
+use gabion_blocks::{BlockError, Invalid};
 use gabion_pile::Place;
 
 use super::pages::{Pages, Strip, UNIT_BYTES, UNIT_WORDS};
@@ -173,19 +173,19 @@ impl Ghosts {
     }
 
     /// Checks the equations.
-    pub fn validate(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), Invalid> {
         let (mut count, mut weight) = (0, 0);
         for position in self.oldest..self.next {
             let word = self.word(position).load(Relaxed);
             if word != 0 {
                 if self.find(word & KEPT) != Some(self.place(position)) {
-                    return Err(format!("the ghost at {position} is not found there"));
+                    return Err(Invalid(format!("the ghost at {position} is not found there")));
                 }
                 (count, weight) = (count + 1, weight + weight_of(word));
             }
         }
         if (count, weight) != (self.len(), self.weight) {
-            return Err(format!("{} ghosts of {} bytes counted: {count}, {weight}", self.len(), self.weight));
+            return Err(Invalid(format!("{} ghosts of {} bytes counted: {count}, {weight}", self.len(), self.weight)));
         }
         self.index.validate(&self.stash, |_, _| Ok(()))
     }

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use gabion_blocks::{BlockError, prefetch};
+use gabion_blocks::{BlockError, Invalid, prefetch};
 use gabion_pile::Place;
 
 use super::bucket::{
@@ -341,8 +341,8 @@ impl Segments {
     pub fn validate(
         &self,
         stash: &Stash,
-        mut seen: impl FnMut(Place, u64) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut seen: impl FnMut(Place, u64) -> Result<(), Invalid>,
+    ) -> Result<(), Invalid> {
         let parts = self.parts();
         let (mut entries, mut listed) = (stash.len(), 0);
         for index in 0..parts.count() {
@@ -354,11 +354,11 @@ impl Segments {
                     let (kept, home, step) = hash_of(at, cell, tag);
                     pass(home, step);
                     if parts.address(kept) as u64 != index {
-                        return Err(format!("a cell of segment {index} belongs elsewhere"));
+                        return Err(Invalid(format!("a cell of segment {index} belongs elsewhere")));
                     }
                     let place = Place::from_bits(cell);
                     if self.find(kept, |cell| (cell.place() == place).then_some(())).0.is_none() {
-                        return Err(format!("{place:?} cannot be found in segment {index}"));
+                        return Err(Invalid(format!("{place:?} cannot be found in segment {index}")));
                     }
                     seen(place, kept)?;
                     entries += 1;
@@ -366,7 +366,7 @@ impl Segments {
             }
             for (cell, kept) in stash.of(index as usize) {
                 if parts.address(*kept) as u64 != index {
-                    return Err(format!("a cell in the stash of segment {index} belongs elsewhere"));
+                    return Err(Invalid(format!("a cell in the stash of segment {index} belongs elsewhere")));
                 }
                 pass(home(*kept), REACH);
                 seen(Place::from_bits(cell.load(Relaxed)), *kept)?;
@@ -375,14 +375,16 @@ impl Segments {
             for (at, &expected) in passed.iter().enumerate() {
                 let counted = Bucket::of(segment, at).passed();
                 if counted != expected && counted < MOST_PASSED {
-                    return Err(format!("bucket {at} of segment {index} counts {counted} passed, {expected} did"));
+                    return Err(Invalid(format!(
+                        "bucket {at} of segment {index} counts {counted} passed, {expected} did"
+                    )));
                 }
             }
         }
         if entries == stash.entries && [listed, self.stashed.load(Relaxed)] == [stash.len(); 2] {
             Ok(())
         } else {
-            Err(format!("{} entries counted, {entries} found", stash.entries))
+            Err(Invalid(format!("{} entries counted, {entries} found", stash.entries)))
         }
     }
 }

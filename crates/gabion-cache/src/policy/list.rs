@@ -1,5 +1,7 @@
 //! A doubly linked list of entries, newest first, whose links lie in the entries.
 
+use gabion_blocks::Invalid;
+
 use super::nodes::{Id, NONE, Nodes};
 
 /// `bytes = Σ weight`, `len` = how many.
@@ -112,20 +114,23 @@ impl List {
         }
     }
 
-    pub fn validate<N: Nodes>(&self, nodes: &N, queue: u8, found: &mut Vec<Id>) -> Result<(), String> {
+    pub fn validate<N: Nodes>(&self, nodes: &N, queue: u8, found: &mut Vec<Id>) -> Result<(), Invalid> {
         let (mut newer, mut id, mut bytes, mut len) = (NONE, self.newest, 0, 0);
         while id != NONE {
             let node = nodes.node(id);
             let (before, older) = nodes.links(node);
             if before != newer || nodes.queue(node) != queue || len > self.len {
-                return Err(format!("entry {id} is not where queue {queue} has it"));
+                return Err(Invalid(format!("entry {id} is not where queue {queue} has it")));
             }
             (bytes, len) = (bytes + nodes.weight(node), len + 1);
             found.push(id);
             (newer, id) = (id, older);
         }
         if (newer, bytes, len) != (self.oldest, self.bytes, self.len) {
-            return Err(format!("queue {queue} counts {} bytes, {} entries: {bytes}, {len}", self.bytes, self.len));
+            return Err(Invalid(format!(
+                "queue {queue} counts {} bytes, {} entries: {bytes}, {len}",
+                self.bytes, self.len
+            )));
         }
         Ok(())
     }

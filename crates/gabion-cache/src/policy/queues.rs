@@ -1,5 +1,7 @@
 //! The queues of whichever policy was chosen.
 
+use gabion_blocks::Invalid;
+
 use super::choice::Policy;
 use super::fifo::Fifo;
 use super::lru::Lru;
@@ -147,7 +149,7 @@ impl Queues {
     }
 
     /// Walks the lists and checks their equations. Returns the ids found.
-    pub fn validate(&self, nodes: &impl Nodes) -> Result<Vec<Id>, String> {
+    pub fn validate(&self, nodes: &impl Nodes) -> Result<Vec<Id>, Invalid> {
         let mut found = Vec::new();
         each!(self, policy => {
             for (queue, list) in policy.lists().iter().enumerate() {

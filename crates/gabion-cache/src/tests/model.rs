@@ -194,10 +194,10 @@ fn check_each(policy: Policy, ops: impl Iterator<Item = Op>, every: usize) -> Re
         }
         prop_assert!(cache.stats().bytes <= limit);
         if step % every == 0 {
-            cache.validate().map_err(TestCaseError::fail)?;
+            cache.validate().map_err(|wrong| TestCaseError::fail(wrong.0))?;
         }
     }
-    cache.validate().map_err(TestCaseError::fail)
+    cache.validate().map_err(|wrong| TestCaseError::fail(wrong.0))
 }
 
 proptest! {

@@ -13,6 +13,8 @@
 //! deadline (42) │ idle time (22: 17 bits, shifted by 5 bits)
 //! ```
 
+use gabion_blocks::Invalid;
+
 use crate::policy::{Id, NONE};
 
 const RINGS: usize = 5;
@@ -230,7 +232,7 @@ impl Wheel {
     }
 
     /// Checks the lists; returns the ids that hang here.
-    pub fn validate(&self, timers: &impl Timers) -> Result<Vec<Id>, String> {
+    pub fn validate(&self, timers: &impl Timers) -> Result<Vec<Id>, Invalid> {
         let mut found = Vec::new();
         for (bucket, &head) in self.heads.iter().chain([&self.due]).enumerate() {
             let (mut previous, mut id) = (NONE, head);
@@ -238,7 +240,7 @@ impl Wheel {
                 let (before, next, place) = timers.hooks(id);
                 let elsewhere = place != bucket && bucket < self.heads.len();
                 if before != previous || elsewhere || found.len() as u64 >= self.entries {
-                    return Err(format!("entry {id} is not where bucket {bucket} has it"));
+                    return Err(Invalid(format!("entry {id} is not where bucket {bucket} has it")));
                 }
                 found.push(id);
                 (previous, id) = (id, next);
@@ -247,7 +249,7 @@ impl Wheel {
         if found.len() as u64 == self.entries {
             Ok(found)
         } else {
-            Err(format!("the wheel counts {} entries, {} found", self.entries, found.len()))
+            Err(Invalid(format!("the wheel counts {} entries, {} found", self.entries, found.len())))
         }
     }
 }

@@ -6,10 +6,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::Block;
+use gabion_blocks::{Block, Invalid, ensure};
 
 use super::{LENGTH, USED};
-use crate::error::{Invalid, ensure};
 use crate::ground::Ground;
 use crate::loc::Loc;
 

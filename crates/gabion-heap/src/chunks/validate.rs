@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::WORDS_PER_PAGE;
+use gabion_blocks::{Invalid, WORDS_PER_PAGE, ensure};
 
 use super::bins::bin_of;
 use super::{Chunks, END, FIRST, KEPT, LEAST_WORDS, LEFT, LENGTH, PREVIOUS_FREE, USED};
 use crate::descriptor::{Descriptor, Kind};
-use crate::error::{Invalid, ensure};
 use crate::ground::Ground;
 
 impl Chunks {

@@ -2,12 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_blocks::PAGES_PER_BLOCK;
+use gabion_blocks::{Invalid, PAGES_PER_BLOCK, ensure};
 
 use super::Slots;
 use crate::class::CLASSES;
 use crate::descriptor::{Descriptor, Kind};
-use crate::error::{Invalid, ensure};
 use crate::ground::Ground;
 use crate::page::Page;
 use crate::shelf::{ACTIVE, List, PageMeta, walk};

@@ -379,7 +379,7 @@ impl CacheTable {
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
         let store = &self.open(py)?.shared.store;
         through_gate(py, || store.cache.validate())
-            .map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong))
+            .map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong.0))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -248,7 +248,7 @@ fn _size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
 #[pyfunction]
 fn _memory_validate(py: Python<'_>) -> PyResult<()> {
     let wrong = detached_ungated(py, || Pool::global().validate());
-    wrong.map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong))
+    wrong.map_err(|wrong| exception(&py.get_type::<PyAssertionError>(), &wrong.0))
 }
 
 /// Adds the functions to the extension module.
