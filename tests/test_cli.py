@@ -130,8 +130,8 @@ def test_tour_prints_and_writes_its_page(people: Path, pictures: Path, tmp_path:
 
 
 def test_tour_as_json(people: Path, pictures: Path, tmp_path: Path) -> None:
-    rooms = ("--photos", pictures, "--no-arrays")
-    done = run("tour", "--records", people, "--objects", 6_000, *rooms, "--no-page", "--json", "--seed", 7)
+    parts = ("--photos", pictures, "--no-arrays")
+    done = run("tour", "--records", people, "--objects", 6_000, *parts, "--no-page", "--json", "--seed", 7)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["seed"] == 7
@@ -150,7 +150,7 @@ def test_tour_as_json(people: Path, pictures: Path, tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.html")) == []
 
 
-def test_rooms_that_are_left_out(people: Path, tmp_path: Path) -> None:
+def test_parts_that_are_left_out(people: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     out = ("--no-arrays", "--no-images", "--no-cache")
     done = run("tour", "--records", people, "--objects", 1_000, *out, "--out", page)

@@ -1,4 +1,4 @@
-//! Blocks: the stones that every room of gabion is built from.
+//! Blocks: the stones that every part of gabion is built from.
 //!
 //! A *block* is 4 MiB of memory taken straight from the operating system, aligned to 4 MiB and addressed by a
 //! process-wide *number*. This crate maps blocks, knows whose they are, gives their memory back, and reads what the

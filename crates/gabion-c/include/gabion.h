@@ -6,7 +6,7 @@
  *         fprintf(stderr, "%s\n", gabion_last_error());
  *     gabion_slots_free(slots, node);
  *
- * Three rooms, each of which may be used alone:
+ * Three parts, each of which may be used alone:
  *   gabion_slots_*                  small objects of any size, packed by affinity
  *   gabion_rent, gabion_return      warm memory of the pool, for pixels and arrays
  *   gabion_pile_*                   bytes behind checked 64-bit pointers

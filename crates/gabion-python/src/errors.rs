@@ -119,7 +119,7 @@ pub(crate) fn own_error(py: Python<'_>, class: impl FnOnce(&Errors) -> &Py<PyTyp
     }
 }
 
-/// The exception for memory that was refused: its class by what refused, for all rooms alike. A `LimitError` is for limits, those
+/// The exception for memory that was refused: its class by what refused, for all parts alike. A `LimitError` is for limits, those
 /// that are set and gabion's own; what the system refuses is a plain `MemoryError`.
 #[cold]
 pub(crate) fn refused(py: Python<'_>, error: &BlockError, text: &str) -> PyErr {

@@ -1,4 +1,4 @@
-//! The extension module `gabion._native`: the boundary between Python and the Rust rooms.
+//! The extension module `gabion._native`: the boundary between Python and the parts in Rust.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! **gabion** for Rust programs: the rooms of the workspace behind one name.
+//! **gabion** for Rust programs: the parts of the workspace behind one name.
 //!
 //! ```
 //! use gabion::{Pile, ReadBuf};
@@ -55,7 +55,7 @@
 //! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2`; `Slots` are one themselves |
 //! | [`SlotBox`] | one value in a slot, owned |
 //! | [`Global`] | slots under a whole program, chosen at run time |
-//! | [`blocks`], [`pile`], [`slots`], [`cache`] | the whole rooms: the 4 MiB blocks that everything is built from; piles for owners with an index of their own; clocks and more of caches |
+//! | [`blocks`], [`pile`], [`slots`], [`cache`] | the whole parts: the 4 MiB blocks that everything is built from; piles for owners with an index of their own; clocks and more of caches |
 
 #![forbid(unsafe_code)]
 

@@ -98,7 +98,7 @@ mod books;
 
 mod fork;
 
-#[expect(clippy::module_inception, reason = "the room's own calls")]
+#[expect(clippy::module_inception, reason = "what the folder is named after")]
 mod pool;
 
 mod held;

@@ -9,7 +9,7 @@
 //! | `walk` | walks over all entries |
 //! | `validate` | the check that walks everything |
 
-#[expect(clippy::module_inception, reason = "the room's own calls")]
+#[expect(clippy::module_inception, reason = "what the folder is named after")]
 mod core;
 
 mod room;

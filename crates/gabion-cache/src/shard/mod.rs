@@ -17,7 +17,7 @@ mod leases;
 
 mod shortage;
 
-#[expect(clippy::module_inception, reason = "the room's own calls")]
+#[expect(clippy::module_inception, reason = "what the folder is named after")]
 mod shard;
 
 mod lookup;

@@ -1,6 +1,6 @@
 //! Rows to bytes, by libraries where there is more to it than order.
 //!
-//! `options` says how, `check` what a format can hold; `whole`, `kept` and `riff` are what several rooms need.
+//! `options` says how, `check` what a format can hold; `whole`, `kept` and `riff` are what several formats need.
 //!
 //! | room | library | why |
 //! |---|---|---|

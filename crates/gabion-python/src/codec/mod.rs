@@ -59,7 +59,7 @@ mod rebuild;
 mod walk;
 mod decode_long;
 mod fields;
-#[expect(clippy::module_inception, reason = "the room's own calls")]
+#[expect(clippy::module_inception, reason = "what the folder is named after")]
 mod codec;
 mod python;
 

@@ -1,4 +1,4 @@
-//! Tests of the whole, beside those of each room.
+//! Tests of the whole, beside those of each module.
 
 mod defects;
 mod errors;

@@ -76,8 +76,8 @@ def _count(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class Rooms:
-    """What was measured beside the stores; nothing where a room was left out."""
+class Parts:
+    """What was measured beside the stores; nothing where a part was left out."""
 
     calculated: list[ArraysResult]
     pictures: Photos | None
@@ -101,13 +101,13 @@ def run(options: argparse.Namespace) -> int:
         objects = _fitting(table, objects)
         console.print(f"keeping {objects:,} of them in each of three stores, one after the other", soft_wrap=True)
         results = runner.run(table, objects, options.seed, console)
-        rooms = _rooms(options, table, pictures, objects < MOST_OBJECTS // 20, folder, console)
+        parts = _parts(options, table, pictures, objects < MOST_OBJECTS // 20, folder, console)
         if options.json:
-            print(json.dumps(_as_json(table, results, rooms, options.seed), indent=2))
+            print(json.dumps(_as_json(table, results, parts, options.seed), indent=2))
         else:
-            _show(console, table, results, rooms)
+            _show(console, table, results, parts)
         if not options.no_page:
-            text = page.page(table, results, _sections(rooms), machine.describe(), _command(options, objects))
+            text = page.page(table, results, _sections(parts), machine.describe(), _command(options, objects))
             # A path may be no text; and the page of the last tour stays until this one is made.
             data = text.encode("utf-8", errors="backslashreplace")
             options.out.write_bytes(data)
@@ -115,9 +115,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _rooms(
+def _parts(
     options: argparse.Namespace, table: Table, pictures: Photos | None, few: bool, folder: Path, console: Console
-) -> Rooms:
+) -> Parts:
     """Measure what is not left out, shortly where the objects are few."""
     quick = options.quick or few
     calculated: list[ArraysResult] = []
@@ -133,23 +133,23 @@ def _rooms(
     if not options.no_cache:
         asked = requests.find(table, QUICK_REQUESTS if quick else requests.MOST)
         cached = runner.run_cache(asked, table, folder, console)
-    return Rooms(calculated, pictures, small, thumbnails, cached)
+    return Parts(calculated, pictures, small, thumbnails, cached)
 
 
-def _show(console: Console, table: Table, results: list[Result], rooms: Rooms) -> None:
+def _show(console: Console, table: Table, results: list[Result], parts: Parts) -> None:
     terminal.show(console, table, results)
-    terminal.show_arrays(console, rooms.calculated)
-    if rooms.pictures:
+    terminal.show_arrays(console, parts.calculated)
+    if parts.pictures:
         colours = console.is_terminal and console.color_system == "truecolor"
-        terminal.show_images(console, rooms.pictures, rooms.small, rooms.thumbnails, colours)
-    terminal.show_cache(console, rooms.cached)
+        terminal.show_images(console, parts.pictures, parts.small, parts.thumbnails, colours)
+    terminal.show_cache(console, parts.cached)
 
 
-def _sections(rooms: Rooms) -> list[str]:
-    sections = [page.arrays_section(rooms.calculated)]
-    if rooms.pictures:
-        sections.append(page.images_section(rooms.pictures, rooms.small, rooms.thumbnails))
-    return [*sections, page.cache_section(rooms.cached)]
+def _sections(parts: Parts) -> list[str]:
+    sections = [page.arrays_section(parts.calculated)]
+    if parts.pictures:
+        sections.append(page.images_section(parts.pictures, parts.small, parts.thumbnails))
+    return [*sections, page.cache_section(parts.cached)]
 
 
 def _pictures(pictures: Photos | None, place: Path, console: Console) -> Photos:
@@ -217,7 +217,7 @@ def _command(options: argparse.Namespace, objects: int) -> str:
     return shlex.join(words)
 
 
-def _as_json(table: Table, results: list[Result], rooms: Rooms, seed: int) -> dict[str, Any]:
+def _as_json(table: Table, results: list[Result], parts: Parts, seed: int) -> dict[str, Any]:
     stores = []
     for result in results:
         figures = asdict(result)
@@ -226,7 +226,7 @@ def _as_json(table: Table, results: list[Result], rooms: Rooms, seed: int) -> di
     columns = dict(zip(table.columns, table.types, strict=True))
     about = {"source": table.source, "rows": table.rows, "columns": columns}
     told: dict[str, Any] = {"name": "tour", "seed": seed, "table": about, "stores": stores}
-    told["arrays"] = [asdict(one) for one in rooms.calculated]
-    told["images"] = [asdict(one) for one in rooms.small]
-    told["cache"] = asdict(rooms.cached) if rooms.cached else None
+    told["arrays"] = [asdict(one) for one in parts.calculated]
+    told["images"] = [asdict(one) for one in parts.small]
+    told["cache"] = asdict(parts.cached) if parts.cached else None
     return told | {"machine": machine.describe()}

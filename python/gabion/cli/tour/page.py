@@ -27,11 +27,11 @@ garbage collector with its default settings, timed by gc.callbacks; the last ful
 def page(
     table: Table,
     results: Sequence[Result],
-    rooms: Sequence[str],
+    parts: Sequence[str],
     machine: Mapping[str, str],
     command: str,
 ) -> str:
-    """The whole document: the stores, then each of the other rooms that has a section."""
+    """The whole document: the stores, then each of the other parts that has a section."""
     by_store = {result.store: result for result in results}
     plain, pile = by_store["plain"], by_store["gabion"]
     style = files("gabion.cli.tour").joinpath("page.css").read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ build a new object at each get.</p>
 <h2>All figures</h2>
 {_figures(results)}
 </section>
-{"".join(rooms)}
+{"".join(parts)}
 <section>
 <h2>What was measured</h2>
 <p>{escape(HOW)}</p>

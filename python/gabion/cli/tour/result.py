@@ -1,4 +1,4 @@
-"""What was measured, room by room."""
+"""What was measured, part by part."""
 
 from dataclasses import dataclass
 

@@ -84,7 +84,7 @@ def run_arrays(seconds: float, folder: Path, console: Console) -> list[ArraysRes
     """NumPy's arithmetic without the pool and with it, `seconds` per expression and size; nothing without NumPy."""
     results = []
     for memory, label in arrays.LABELS.items():
-        result = _room("arrays", [memory, str(seconds)], label, folder, console, "--no-arrays")
+        result = _part("arrays", [memory, str(seconds)], label, folder, console, "--no-arrays")
         if result is None:
             console.print("arrays: left out, because NumPy is not installed")
             return []
@@ -106,7 +106,7 @@ def run_images(photos: Photos, seconds: float, folder: Path, console: Console) -
         most = seconds * images.PATIENCE if results else seconds
         plan = folder / "images.json"
         plan.write_text(json.dumps(asdict(images.Plan(tuple(files), str(target), images.THREADS, most))), "utf-8")
-        result = _room("images", [library, str(plan)], label, folder, console, "--no-images")
+        result = _part("images", [library, str(plan)], label, folder, console, "--no-images")
         if result is None:
             console.print(f"{label}: not installed, so nothing stands beside gabion.Image")
             break
@@ -122,16 +122,16 @@ def run_cache(requests: Requests, table: Table, folder: Path, console: Console) 
     numbers.write_bytes(requests.numbers.tobytes())
     plan = caches.Plan(requests.source, str(numbers), requests.pages, table.columns, str(table.spool))
     at.write_text(json.dumps(asdict(plan)), encoding="utf-8")
-    result = _room("caches", [str(at)], "gabion.Cache", folder, console, "--no-cache")
+    result = _part("caches", [str(at)], "gabion.Cache", folder, console, "--no-cache")
     assert result is not None, "a cache needs nothing that may be missing"
     console.print("gabion.Cache: done", highlight=False)
     return CacheResult(**{**result, "hits": [Hits(**one) for one in result["hits"]]})
 
 
-def _room(
+def _part(
     module: str, arguments: list[str], label: str, folder: Path, console: Console, without: str
 ) -> dict[str, Any] | None:
-    """What a room's process has found, its progress in one line meanwhile; None where it misses what it needs."""
+    """What a part's process has found, its progress in one line meanwhile; None where it misses what it needs."""
     command = [sys.executable, "-P", "-m", f"gabion.cli.tour.{module}", *arguments]
     result: dict[str, Any] | None = None
     with console.status(f"{label}: starting") as status:

@@ -1,4 +1,4 @@
-"""The rooms of `gabion tour` beside the stores: pictures, requests, what is measured and shown of them."""
+"""The parts of `gabion tour` beside the stores: pictures, requests, what is measured and shown of them."""
 
 import io
 import sys
@@ -225,7 +225,7 @@ SMALL = [
 ]
 
 
-def test_the_rooms_in_the_terminal() -> None:
+def test_the_parts_in_the_terminal() -> None:
     out = io.StringIO()
     console = Console(file=out, width=100)
     found = photos.Photos("60 pictures from here", tuple(Path(f"{n}.jpg") for n in range(60)))
@@ -249,7 +249,7 @@ def test_the_rooms_in_the_terminal() -> None:
     assert out.getvalue() == text, "a room that was left out says nothing"
 
 
-def test_the_rooms_on_the_page(tmp_path: Path) -> None:
+def test_the_parts_on_the_page(tmp_path: Path) -> None:
     with Image.new("RGB", (150, 100), 7) as image:
         image.save(tmp_path / "one.jpg")
     found = photos.Photos("1 picture from <here>", (tmp_path / "one.jpg",))
