@@ -34,7 +34,8 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
         match Found::follow(module.ptr(), name) {
             Ok((leads_to, found)) if leads_to.ptr() == object => Ok(found),
             Ok(_) => Err(refuse(&format!(
-                "cannot store {} by reference: {} is another object by now",
+                "cannot store {} by reference: {} is another object by now, because it was defined anew, or by a \
+                 decorator; use that one, or make new instances of it",
                 repr(&Own::share(object)),
                 way(&module)
             ))),
