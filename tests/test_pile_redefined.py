@@ -140,7 +140,7 @@ def test_an_instance_of_the_class_before_is_refused(
     pointer = pile.put("kept")
     for _ in range(3):
         for call in (pile.put, lambda thing: pile.put([thing]), lambda thing: pile.replace(pointer, thing)):
-            with pytest.raises(gabion.CodecError, match="is another object by now.* make new instances of it"):
+            with pytest.raises(gabion.CodecError, match=r"is another object by now.* make new instances of it"):
                 call(thing)
         if read:
             new = pile.put(walk(module, name)("Bob", 2))
