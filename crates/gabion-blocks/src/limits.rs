@@ -3,8 +3,10 @@
 //! The smallest of physical memory and every cgroup limit above this process counts: in a container, the machine's
 //! size is of no interest. Read on demand, never cached: limits may change at run time.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io, thread};
+
+use crate::os::out_of_cancels_reach;
 
 /// What the system says of memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,20 +31,31 @@ pub fn read() -> MemoryLimits {
 
 /// Memory and swap of the machine in bytes: more than this can never be touched. `u64::MAX` where nothing is told.
 pub(crate) fn memory_and_swap() -> u64 {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let meminfo = text_of(Path::new("/proc/meminfo")).unwrap_or_default();
     let swap = meminfo_bytes(&meminfo, "SwapTotal:").unwrap_or(0);
     meminfo_bytes(&meminfo, "MemTotal:").map_or(u64::MAX, |physical| physical.saturating_add(swap))
 }
 
 /// As [`read`], with another root in front of `/proc` and `/sys`, so that tests can bring their own system.
 pub fn read_from(root: &Path) -> MemoryLimits {
-    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let text = |path: &str| text_of(&root.join(path)).unwrap_or_default();
     let physical = meminfo_bytes(&text("proc/meminfo"), "MemTotal:").unwrap_or(u64::MAX);
     let limits = memberships(&text("proc/self/cgroup")).into_iter().filter_map(|group| match group.version {
         Version::Two => tightest(&root.join("sys/fs/cgroup"), &group.path, &["memory.max", "memory.high"]),
         Version::One => tightest(&root.join("sys/fs/cgroup/memory"), &group.path, &["memory.limit_in_bytes"]),
     });
     MemoryLimits { physical, cgroup: limits.min() }
+}
+
+/// How many threads of this process can run at one time.
+pub fn processors() -> usize {
+    // The standard library reads files of the cgroup for it.
+    out_of_cancels_reach(thread::available_parallelism).map_or(1, usize::from)
+}
+
+/// What a file of the system says.
+pub(crate) fn text_of(file: &Path) -> io::Result<String> {
+    out_of_cancels_reach(|| fs::read_to_string(file))
 }
 
 /// The two kinds of cgroup hierarchies.
@@ -91,7 +104,7 @@ pub(crate) fn ancestors(top: &Path, own: PathBuf) -> impl Iterator<Item = PathBu
 /// The smallest of the named files' numbers in `top/path` and every folder above it up to `top`.
 fn tightest(top: &Path, path: &str, names: &[&str]) -> Option<u64> {
     // "max" does not parse: no limit at this level.
-    let number = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let number = |file: PathBuf| text_of(&file).ok()?.trim().parse::<u64>().ok();
     let folders = ancestors(top, top.join(path));
     folders.flat_map(|folder| names.iter().filter_map(move |name| number(folder.join(name)))).min()
 }

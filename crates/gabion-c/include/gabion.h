@@ -17,7 +17,8 @@
  *   Errors     A gabion_status; 0 is success. gabion_last_error() says more, for this thread. A failed call changes
  *              nothing and writes nothing, except where a buffer is too small: then the needed size, and of a text
  *              (gabion_slots_affinity_name, gabion_slots_report) what fits. Nothing ever throws, panics or unwinds into
- *              the caller.
+ *              the caller, and nothing is a cancellation point: a thread that pthread_cancel has asked to end comes back
+ *              (one with PTHREAD_CANCEL_ASYNCHRONOUS must not be in gabion then).
  *   Memory     What allocates says GABION_NO_MEMORY where there is none. Calls that make books or reports of variable
  *              size (new handles and affinities, figures, reports, releases, trims, validations) take some from the
  *              system's malloc, and so does the pool when it gives everything back because the system has no more;

@@ -137,6 +137,14 @@ fn threads_with_little() {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn threads_that_were_asked_to_end() {
+    for linked in [Linked::Shared, Linked::Static] {
+        runs_well(&compile(Language::C, linked, &source("cancel.c"), &[]));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn a_first_use_in_cpp() {
     if Language::Cpp.is_there() {
         for flags in [&["-pthread"][..], &["-pthread", "-O2", "-std=c++20"]] {

@@ -82,8 +82,7 @@ impl Pile {
     /// # Errors
     /// As [`Pile::new`].
     pub fn with_budget(options: PileOptions, budget: Arc<Budget>) -> Result<Self, BlockError> {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        let shards = options.shards.unwrap_or_else(processors).clamp(1, MOST_SHARDS).next_power_of_two();
+        let shards = options.shards.unwrap_or_else(limits::processors).clamp(1, MOST_SHARDS).next_power_of_two();
         let blocks = match options.os {
             None => BlockSet::claimed(Pool::global(), shards)?,
             Some(os) => BlockSet::claimed(&Pool::new(os, Settings::unpooled())?, shards)?,

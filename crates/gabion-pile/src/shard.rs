@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use gabion_blocks::os::out_of_cancels_reach;
 use gabion_blocks::{Biased, BiasedGuard};
 use gabion_heap::Heap;
 
@@ -35,7 +36,8 @@ pub(crate) struct Inner {
 impl Shard {
     pub fn new(number: u32) -> Self {
         let heap = Heap::new(number, |floor| Word::free(floor).0);
-        let (large, pins) = (LargeTable::default(), Pins::default());
+        // The first key of a table of the standard library's comes from the system.
+        let (large, pins) = out_of_cancels_reach(|| (LargeTable::default(), Pins::default()));
         let inner = Inner { heap, large, pins, objects: 0, used_bytes: 0, moved: 0, crowded: false, version: 0 };
         Self { inner: Biased::new(inner), objects: AtomicU64::new(0) }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
+use gabion_blocks::os::out_of_cancels_reach;
 use gabion_blocks::{BLOCK_BYTES, BlockError, BlockSet, Budget, Held, Pool, inside, make_room};
 use gabion_heap::{Ground, Turns};
 
@@ -139,7 +140,8 @@ impl Shared {
                 epochs: ROWS as u32,
                 ownerless: Vec::new(),
                 warm: Vec::new(),
-                large: HashMap::new(),
+                // Its first key comes from the system.
+                large: out_of_cancels_reach(HashMap::new),
             }),
         })
     }

@@ -23,6 +23,13 @@ pub fn out_of_signals_reach<R>(begin: impl FnOnce() -> R) -> R {
     unix::out_of_signals_reach(begin)
 }
 
+/// Runs `act`, which asks the system for what takes no time, such as a file of `/proc`, so that this thread cannot be ended in
+/// the middle by `pthread_cancel`: the C library ends it in calls such as `read` by an unwinding that no code of Rust may stop
+/// or be left by.
+pub fn out_of_cancels_reach<R>(act: impl FnOnce() -> R) -> R {
+    unix::out_of_cancels_reach(act)
+}
+
 /// Whether [`heavy_fence`] works here. The first call finds out.
 pub(crate) fn can_fence_heavily() -> bool {
     fence::can_fence_heavily()

@@ -40,7 +40,9 @@ mod scarce;
 
 pub use at_fork::AtFork;
 pub(crate) use calls::{can_fence_heavily, heavy_fence, light_fence, thread_time, watch_first_thread};
-pub use calls::{first_thread_has_ended, out_of_signals_reach, steady_time, steady_time_roughly, system};
+pub use calls::{
+    first_thread_has_ended, out_of_cancels_reach, out_of_signals_reach, steady_time, steady_time_roughly, system,
+};
 pub use door::Os;
 #[cfg(feature = "twin")]
 pub use scarce::Scarce;

@@ -63,6 +63,49 @@ pub(super) fn out_of_signals_reach<R>(begin: impl FnOnce() -> R) -> R {
     begin()
 }
 
+/// Whether a thread may be cancelled, as it was; so again when this is dropped.
+struct Cancels(libc::c_int);
+
+impl Cancels {
+    /// `PTHREAD_CANCEL_DISABLE`, which the `libc` crate has not.
+    const OFF: libc::c_int = if cfg!(target_vendor = "apple") { 0 } else { 1 };
+
+    /// Has cancels of this thread wait.
+    fn put_off() -> Self {
+        Self(Self::set(Self::OFF))
+    }
+
+    /// Sets a thread's state, and returns what it was.
+    #[cfg(all(any(target_os = "linux", target_vendor = "apple"), not(miri)))]
+    fn set(state: libc::c_int) -> libc::c_int {
+        unsafe extern "C" {
+            fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+        }
+        let mut before = state;
+        // SAFETY: writes one number, which is ours. In the mode that threads begin in, no state ends one at once.
+        unsafe { pthread_setcancelstate(state, &raw mut before) };
+        before
+    }
+
+    /// The model of the language knows no cancels, and other systems have numbers of their own.
+    #[cfg(not(all(any(target_os = "linux", target_vendor = "apple"), not(miri))))]
+    fn set(state: libc::c_int) -> libc::c_int {
+        state
+    }
+}
+
+impl Drop for Cancels {
+    fn drop(&mut self) {
+        Self::set(self.0);
+    }
+}
+
+/// See [`super::out_of_cancels_reach`].
+pub(super) fn out_of_cancels_reach<R>(act: impl FnOnce() -> R) -> R {
+    let _cancels = Cancels::put_off();
+    act()
+}
+
 fn read(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one `timespec`, which is ours.

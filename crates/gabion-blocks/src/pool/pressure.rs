@@ -3,7 +3,6 @@
 //! The cgroup of this process speaks first, since its limit is what would kill us; the machine is asked where the
 //! cgroup says nothing of stalls. Page cache that the kernel can drop at once does not count as used.
 
-use std::fs;
 use std::path::Path;
 
 use crate::limits;
@@ -48,7 +47,7 @@ impl Readings {
 
     /// Reads what the system under `root` tells; what it does not tell stays empty.
     pub fn read(root: &Path) -> Self {
-        let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let text = |path: &Path| limits::text_of(path).unwrap_or_default();
         let mut readings = Self { machine_stall: stall(&text(&root.join("proc/pressure/memory"))), ..Self::default() };
         let meminfo = text(&root.join("proc/meminfo"));
         let line = |key| limits::meminfo_bytes(&meminfo, key);
@@ -84,12 +83,12 @@ const V2: Files = Files { used: "memory.current", limits: &["memory.high", "memo
 impl Files {
     /// One folder's level, when it has a limit that could ever be met.
     fn level(&self, folder: &Path, physical: u64) -> Option<Level> {
-        let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        let number = |name: &str| limits::text_of(&folder.join(name)).ok()?.trim().parse::<u64>().ok();
         let limit = self.limits.iter().filter_map(|name| number(name)).min()?;
         if limit >= physical {
             return None;
         }
-        let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let stat = limits::text_of(&folder.join("memory.stat")).unwrap_or_default();
         let droppable = stat.lines().find_map(|line| line.strip_prefix(self.droppable)?.trim().parse::<u64>().ok());
         Some(Level { used: number(self.used)?.saturating_sub(droppable.unwrap_or(0)), limit })
     }
@@ -103,6 +102,8 @@ fn stall(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const CALM: &str = "some avg10=0.50 avg60=99.00 avg300=0.00 total=1\nfull avg10=90.00 avg60=0 avg300=0 total=1\n";

@@ -43,7 +43,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = limits::processors();
         Self {
             pool_bytes: default_pool_bytes(),
             arenas: (processors * 4).next_power_of_two().clamp(16, MOST_ARENAS),

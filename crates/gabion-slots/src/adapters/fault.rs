@@ -5,6 +5,8 @@
 
 use std::io::Write;
 
+use gabion_blocks::os::out_of_cancels_reach;
+
 use crate::FreeError;
 
 /// Takes note of a free that was refused.
@@ -19,6 +21,6 @@ pub(super) fn expect_freed(freed: Result<(), FreeError>) {
 fn report(error: FreeError) {
     if cfg!(any(debug_assertions, feature = "checked")) {
         // Where that cannot be written either, there is nobody left to tell.
-        let _ = writeln!(std::io::stderr(), "gabion: {error}");
+        let _ = out_of_cancels_reach(|| writeln!(std::io::stderr(), "gabion: {error}"));
     }
 }
