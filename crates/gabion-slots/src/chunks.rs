@@ -52,7 +52,7 @@ impl Shared {
         let taken = match chunks.take_within(ground, words, align / 8) {
             Ok(None) => {
                 // What was freed of ended threads may be blocks of which the next one can be. This arena is none of theirs.
-                self.tidy(Arena::has_letters);
+                self.tidy_letters();
                 chunks.take_aligned(ground, words, align / 8)
             }
             Ok(Some(taken)) => Ok(taken),

@@ -1,8 +1,9 @@
 //! A forked child begins with locks that nobody holds.
 //!
-//! Before the fork every lock of all `Slots` is taken: the list of them; of each the lock of its state, the locks of its
-//! arenas' letters, and that of its blocks. The pool's follow. After the fork both sides let go. In the child the arenas
-//! of other threads are orphans and stay as they are: what lies in them can be used and freed, and is not given back.
+//! Before the fork every lock of all `Slots` is taken: the list of them; of each the lock of those who tidy, that of its
+//! state, the locks of its arenas' letters, and that of its blocks. The pool's follow. After the fork both sides let go. In
+//! the child the arenas of other threads are orphans and stay as they are: what lies in them can be used and freed, and is
+//! not given back.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -21,6 +22,7 @@ struct HeldSlots {
     _blocks: set::HeldSet<'static>,
     _readings: Vec<MutexGuard<'static, ()>>,
     state: MutexGuard<'static, State>,
+    _tidying: MutexGuard<'static, ()>,
     shared: Arc<Shared>,
 }
 
@@ -49,9 +51,10 @@ pub(crate) fn watch_forks(shared: &Arc<Shared>) {
 fn hold(shared: Arc<Shared>) -> HeldSlots {
     // SAFETY: the value keeps the slots alive longer than the locks, which are let go first.
     let forever: &'static Shared = unsafe { &*Arc::as_ptr(&shared) };
+    let tidying = lock(&forever.tidying);
     let state = forever.lock();
     let readings = forever.arenas(&state).map(|arena| lock(&arena.reading)).collect();
-    HeldSlots { _blocks: forever.blocks.hold(), _readings: readings, state, shared }
+    HeldSlots { _blocks: forever.blocks.hold(), _readings: readings, state, _tidying: tidying, shared }
 }
 
 extern "C" fn before() {

@@ -292,7 +292,7 @@ impl Shared {
         if row.room.get() != 0 || row.warm.get() != 0 {
             return self.block_with_room(arena, affinity);
         }
-        self.tidy(Arena::has_letters);
+        self.tidy_letters();
         if let Err(error) = books.budget.take(BLOCK_BYTES as u64) {
             return Err(refusal(affinity, error));
         }

@@ -61,8 +61,24 @@ impl Shared {
         self.bury(arena)
     }
 
-    /// Trims arenas without an owner, if they are `worthwhile`: each is adopted for the moment. Returns bytes.
-    pub fn tidy(&self, worthwhile: impl Fn(&Arena) -> bool) -> u64 {
+    /// Trims all arenas without an owner: each is adopted for the moment. Returns bytes.
+    ///
+    /// Whoever comes while others do so waits for them: what they are just giving back may be all that is missing.
+    pub fn tidy(&self) -> u64 {
+        let _tidying = lock(&self.tidying);
+        self.trim_ownerless(|_| true)
+    }
+
+    /// As [`Shared::tidy`], of those alone that have letters. Where others tidy, this may find none, and does not wait.
+    pub fn tidy_letters(&self) {
+        if self.has_ownerless() {
+            let _tidying = lock(&self.tidying);
+            self.trim_ownerless(Arena::has_letters);
+        }
+    }
+
+    /// Trims arenas without an owner, if they are `worthwhile`. Returns bytes. The caller holds the lock of those who tidy.
+    fn trim_ownerless(&self, worthwhile: impl Fn(&Arena) -> bool) -> u64 {
         let trim = |arena| {
             let bytes = self.trim(arena);
             self.abandon(arena);
@@ -83,17 +99,23 @@ impl Shared {
 
     /// Takes in what was freed of threads that have ended: nobody else looks for it until more memory is needed.
     pub fn tend(&self) {
-        for arena in self.adopt_all(Arena::has_letters) {
-            self.leave(arena);
+        if self.has_ownerless() {
+            let _tidying = lock(&self.tidying);
+            for arena in self.adopt_all(Arena::has_letters) {
+                self.leave(arena);
+            }
         }
     }
 
-    /// Adopts arenas without an owner, if they are `worthwhile`.
+    /// Whether there are arenas without an owner. A hint: others may just adopt them.
+    fn has_ownerless(&self) -> bool {
+        self.ownerless.load(Relaxed) != 0
+    }
+
+    /// Adopts arenas without an owner, if they are `worthwhile`. The caller holds the lock of those who tidy until they are let
+    /// go, because nobody else finds them meanwhile.
     fn adopt_all(&self, worthwhile: impl Fn(&Arena) -> bool) -> Vec<&Arena> {
         let mut adopted = Vec::new();
-        if self.ownerless.load(Relaxed) == 0 {
-            return adopted;
-        }
         let mut state = self.lock();
         if make_room(&mut adopted, state.ownerless.len() + state.warm.len()).is_err() {
             return adopted;

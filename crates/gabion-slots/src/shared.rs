@@ -117,6 +117,9 @@ pub(crate) struct Shared {
     arenas: Box<[AtomicPtr<Arena>]>,
     /// How many arenas have no owner, of both kinds. A hint.
     pub ownerless: AtomicUsize,
+    /// Held by whoever adopts arenas without an owner to trim or to settle them, until they are without one again. Taken before
+    /// any other lock.
+    pub tidying: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -134,6 +137,7 @@ impl Shared {
             books: (0..ROWS).map(Books::new).collect(),
             arenas: null_pointers(MOST_ARENAS).map_err(SlotsError::NoMemory)?,
             ownerless: AtomicUsize::new(0),
+            tidying: Mutex::new(()),
             state: Mutex::new(State {
                 names: NAMES.map(str::to_owned).to_vec(),
                 made: 0,

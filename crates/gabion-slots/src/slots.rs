@@ -120,7 +120,8 @@ impl Slots {
     ///
     /// # Errors
     /// [`SlotsError::NoMemory`], [`SlotsError::Budget`], [`SlotsError::Alignment`] above 4 MiB,
-    /// [`SlotsError::UnknownAffinity`]. Nothing waits.
+    /// [`SlotsError::UnknownAffinity`]. Nothing waits, but a request that would be refused: until other threads have given back
+    /// what ended ones had kept.
     #[inline]
     pub fn alloc(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
         match self.alloc_at_hand(affinity, layout) {
@@ -192,7 +193,7 @@ impl Slots {
             done => return done,
         };
         // What ended threads keep warm may be all that is missing.
-        if self.shared.tidy(|_| true) > 0
+        if self.shared.tidy() > 0
             && let Ok(at) = self.alloc_by_tier(affinity, layout, zero)
         {
             return Ok(at);
@@ -385,7 +386,7 @@ impl Slots {
     /// the pool. Returns bytes.
     pub fn trim(&self) -> u64 {
         let _inside = inside::enter();
-        seat::with_arena(&self.shared, |arena| self.shared.trim(arena)).unwrap_or(0) + self.shared.tidy(|_| true)
+        seat::with_arena(&self.shared, |arena| self.shared.trim(arena)).unwrap_or(0) + self.shared.tidy()
     }
 
     /// The figures of all affinities, from any thread. One line of memory is read for each page in use.

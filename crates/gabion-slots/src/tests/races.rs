@@ -3,9 +3,9 @@
 //! Most of it is about outboxes, which the checked build does not fill: run these without debug assertions, too.
 
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -227,4 +227,56 @@ fn an_affinity_that_is_found_by_its_name_can_be_used() {
         thread::scope(|scope| [scope.spawn(make), scope.spawn(make)].map(|one| one.join().unwrap()));
         assert_eq!(*refused.lock().unwrap(), []);
     }
+}
+
+/// Who asked for memory while another thread took back what ended threads had kept was refused, though most of it was free.
+#[test]
+fn nothing_is_refused_while_others_take_back_what_ended_threads_kept() {
+    let (slots, _twin) = on_twin();
+    slots.configure(A, AffinitySettings { alignment: 8, max_blocks: Some(4) }).unwrap();
+    // Of others they keep more, and so it takes longer.
+    let more: Vec<_> =
+        (0..20).map(|n| slots.affinity(&format!("kind {n}"), AffinitySettings::default()).unwrap()).collect();
+    let (four, both, refused) = (Barrier::new(4), Barrier::new(3), AtomicUsize::new(0));
+    let keep = || {
+        let at = take(&slots, A, 24);
+        for &affinity in &more {
+            give(&slots, take(&slots, affinity, 24));
+        }
+        four.wait();
+        give(&slots, at);
+    };
+    let rounds = 100;
+    let ask = || {
+        // In an arena of its own, so that it adopts none of theirs.
+        give(&slots, take(&slots, Affinity::DATA, 8));
+        both.wait();
+        for _ in 0..rounds {
+            both.wait();
+            match slots.alloc(A, layout(24)) {
+                Ok(at) => give(&slots, at),
+                Err(_) => _ = refused.fetch_add(1, Ordering::Relaxed),
+            }
+            both.wait();
+            slots.trim();
+            both.wait();
+        }
+    };
+    thread::scope(|scope| {
+        let asking = [scope.spawn(ask), scope.spawn(ask)];
+        both.wait();
+        for _ in 0..rounds {
+            for ended in [0; 4].map(|_| scope.spawn(keep)) {
+                ended.join().unwrap();
+            }
+            for _ in 0..3 {
+                both.wait();
+            }
+        }
+        for one in asking {
+            one.join().unwrap();
+        }
+    });
+    assert_eq!(refused.into_inner(), 0, "of {}", 2 * rounds);
+    slots.validate().unwrap();
 }
