@@ -138,9 +138,12 @@ gabion_status gabion_slots_alloc_zeroed(gabion_slots *slots, uint32_t affinity, 
 /* Gives an object another size. It may move to *out, with its contents up to the smaller size; the old pointer is gone
  * then. When the call fails, the object is as it was. object may be NULL: then it allocates.
  * affinity must be the object's own; alignment as in gabion_slots_alloc. An object stays where it is within a size class of
- * slots, and within a chunk, or memory of its own, that would not become half empty, or where there is no memory for less; a
- * chunk of the same thread grows into what is free behind it. What is larger and grows by less than half gets room for a quarter more, so that few of many
+ * slots, and within a chunk, or memory of its own, that would not become half empty; a chunk of the same thread grows into
+ * what is free behind it. What is larger and grows by less than half gets room for a quarter more, so that few of many
  * small steps move it. Constant time, and a copy when it moves.
+ * What gets smaller can be refused: where there is no memory for less, a chunk that stays one (above 1 KiB) and memory of
+ * its own that stays such (above 1 MiB) stay where they are, but what becomes a slot of another size class, or a chunk,
+ * needs room there.
  * An object that is free already, or none, is refused as by gabion_slots_free. */
 gabion_status gabion_slots_realloc(gabion_slots *slots, uint32_t affinity, void *object, size_t size, size_t alignment,
                                    void **out);

@@ -14,8 +14,13 @@ use crate::territory::Area;
 use crate::tier::{Tier, class_of, slot_bytes, tier};
 
 impl Slots {
-    /// Makes an object larger or smaller; it may move. In place where it fits and would not waste half, and where a chunk of
-    /// this thread's has enough free room behind it; what is no slot, and would waste half, where there is no memory for less.
+    /// Makes an object larger or smaller; it may move. It stays in place as a slot of the same class, as a chunk that would not
+    /// become half empty or, if it is this thread's, has enough free room behind it, and as memory of its own that is long enough
+    /// and would not become half empty.
+    ///
+    /// Where there is no memory for less, a chunk that would become half empty stays, too, and so does memory of its own. All else
+    /// that gets smaller needs other memory, and is refused where there is none: a slot that becomes one of another class, a chunk
+    /// that becomes a slot, memory of its own that becomes either.
     ///
     /// # Safety
     /// As [`Slots::free_sized`] with `old`. When the result is not an error, `at` is freed.

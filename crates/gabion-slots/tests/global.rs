@@ -175,6 +175,30 @@ fn a_budget_is_kept() {
 }
 
 #[test]
+fn what_gets_smaller_is_not_refused_for_a_budget_s_sake() {
+    let _alone = alone();
+    let one_block = AffinitySettings { max_blocks: Some(1), ..AffinitySettings::default() };
+    let narrow = Slots::global().affinity("narrow", one_block).unwrap();
+    let tight = Global::of_affinity(narrow);
+    let live = || Slots::global().stats().affinities[usize::from(narrow.index())].live_objects;
+    let of = |size| Layout::from_size_align(size, 8).unwrap();
+    // A slot needs a block of pages beside that of chunks; a chunk or a slot one beside what is as large as a block.
+    for (from, to) in [(2000, 500), (1 << 20, 8), (4 << 20, 2000), (4 << 20, 24)] {
+        // SAFETY: sizes above 0; what is allocated is filled, resized with its own layout, and freed once.
+        unsafe {
+            let at = tight.alloc(of(from));
+            assert!(!at.is_null() && Slots::global().owns(at));
+            at.write_bytes(7, from);
+            let at = tight.realloc(at, of(from), to);
+            assert!(!at.is_null() && !Slots::global().owns(at), "{from} to {to}");
+            assert!((0..to).all(|offset| at.add(offset).read() == 7));
+            assert_eq!(live(), 0, "its room is free again");
+            tight.dealloc(at, of(to));
+        }
+    }
+}
+
+#[test]
 fn what_gabion_asks_for_itself_comes_from_the_system() {
     let _alone = alone();
     let outside = vec![1_u8; 100];

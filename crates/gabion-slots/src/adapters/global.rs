@@ -38,7 +38,9 @@ pub enum Backing {
 /// free: three loads.
 ///
 /// What gabion itself asks for, in the middle of its own books, comes from the system, and so does what slots cannot serve
-/// (an alignment above 4 MiB). A budget on the affinity is kept: a request beyond it fails.
+/// (an alignment above 4 MiB). A budget on the affinity is kept: a request beyond it fails. Only what `realloc` makes smaller is
+/// never refused for the budget's sake, because `Vec::shrink_to_fit` would end the program: where the slots have no room for the
+/// smaller one, it moves to the system, out of the budget, and its old room is free.
 #[derive(Debug)]
 pub struct Global {
     affinity: Affinity,
@@ -269,7 +271,12 @@ unsafe impl GlobalAlloc for Global {
         }
         // The system serves now, or the slots refuse.
         // SAFETY: the caller's duty is the same.
-        let moved = unsafe { self.alloc(new) };
+        let mut moved = unsafe { self.alloc(new) };
+        if moved.is_null() && new_size <= layout.size() {
+            // Programs take it for granted that what gets smaller is not refused, and the budget gets its bytes back.
+            // SAFETY: as above.
+            moved = unsafe { System.alloc(new) };
+        }
         if !moved.is_null() {
             // SAFETY: both have room for the smaller of the two sizes and do not overlap; the old one is free afterwards.
             unsafe {
