@@ -30,6 +30,11 @@
 #include <memory_resource>
 #endif
 
+// Qt has a macro of this name, which is the user's again at the end of this header. Where it is defined, `gabion::slots` cannot be
+// written: see docs/c.md. All else works.
+#pragma push_macro("slots")
+#undef slots
+
 // Functions and variables of this header are each library's own (hidden): of two libraries that each contain a copy of gabion,
 // each finds its own copy. Not so the types, or all classes with one of them as a base or a member would have to be hidden, too.
 // What ends the program where it cannot throw has another name than what throws, because of two functions of one name the
@@ -304,7 +309,8 @@ template <class T, affinity Kind = affinity::objects> class allocator {
     template <class U> GABION_OWN allocator(const allocator<U, Kind> &) noexcept {}
 
     GABION_OWN T *allocate(std::size_t count) {
-        if (count > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
+        // In parentheses, because the headers of Windows have a macro of this name.
+        if (count > (std::numeric_limits<std::size_t>::max)() / sizeof(T)) {
             detail::fail<std::bad_array_new_length>();
         }
         return static_cast<T *>(detail::allocate(detail::global(), Kind, count * sizeof(T), alignment(count)));
@@ -398,5 +404,7 @@ template <affinity Kind = affinity::objects> struct in_slots_unsized {
 
 #undef GABION_OWN
 #undef GABION_OWN_CLASS
+
+#pragma pop_macro("slots")
 
 #endif

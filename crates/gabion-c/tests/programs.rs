@@ -33,6 +33,15 @@ fn a_program_in_cpp() {
 }
 
 #[test]
+fn a_program_in_cpp_with_macros_of_other_libraries() {
+    if Language::Cpp.is_there() {
+        for standard in ["-std=c++17", "-std=c++20"] {
+            runs_well(&compile(Language::Cpp, Linked::Static, &source("macros.cpp"), &[standard]));
+        }
+    }
+}
+
+#[test]
 fn a_program_in_cpp_without_exceptions_and_types_at_run_time() {
     if Language::Cpp.is_there() {
         for standard in ["-std=c++17", "-std=c++20"] {
