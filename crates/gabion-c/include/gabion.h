@@ -181,7 +181,8 @@ gabion_status gabion_slots_release(gabion_slots *slots, uint32_t affinity, uint6
  * before a thread goes idle for long. */
 gabion_status gabion_slots_flush(gabion_slots *slots);
 
-/* Gives blocks that are empty back to the pool: this thread's, and those of threads that have ended. Returns bytes. */
+/* Gives blocks that are empty back to the pool: this thread's, and those of threads that have ended. Returns the bytes by
+ * which mapped_bytes falls for that: whole blocks of slots, and of blocks of chunks the pages that were touched. */
 uint64_t gabion_slots_trim(gabion_slots *slots);
 
 /* Figures of one affinity. Bytes unless said otherwise. */

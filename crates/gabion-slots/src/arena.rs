@@ -96,6 +96,8 @@ pub(crate) struct Arena {
     pub doomed: Cell<u32>,
     /// The same of blocks of chunks.
     pub doomed_chunks: Cell<u32>,
+    /// What was charged for the latter.
+    pub doomed_bytes: Cell<u64>,
     pub outbox: Outbox,
     /// Held by whoever opens letters or trims, because both may touch an affinity that another thread releases.
     pub reading: Mutex<()>,

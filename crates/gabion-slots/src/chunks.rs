@@ -243,10 +243,14 @@ impl Shared {
 
     /// Takes blocks without a chunk off, all but one or all, to be given back by [`Shared::bury`] at the end of the operation.
     pub fn doom_chunk_blocks(&self, arena: &Arena, chunks: &mut Chunks, affinity: Affinity, all: bool) {
+        let before = chunks.counts().0;
         while let Some(number) = chunks.empty_block(self.ground(affinity), all) {
             let Some(block) = self.blocks.block(number) else { unreachable!("a block of the set") };
             block.word(DOOMED_WORD).store(u64::from(arena.doomed_chunks.replace(link(number))), Relaxed);
         }
+        // The affinity is charged for touched pages, not for whole blocks.
+        let pages = before - chunks.counts().0;
+        arena.doomed_bytes.set(arena.doomed_bytes.get() + pages * PAGE_BYTES as u64);
     }
 
     /// Strikes the doomed blocks of chunks off the map. Returns the first of their list, for
@@ -273,18 +277,16 @@ impl Shared {
         link(number)
     }
 
-    /// Gives a list of struck blocks of chunks back to the pool, which keeps them warm as far as its policy goes. Returns bytes.
-    /// No lock is held.
-    pub fn give_chunk_blocks_back(&self, first: u32) -> u64 {
-        let (mut next, mut bytes) = (first, 0);
+    /// Gives a list of struck blocks of chunks back to the pool, which keeps them warm as far as its policy goes. No lock is
+    /// held.
+    pub fn give_chunk_blocks_back(&self, first: u32) {
+        let mut next = first;
         while let Some((_, block)) = self.doomed_block(next) {
             let number = block.number();
             next = block.word(DOOMED_WORD).load(Relaxed) as u32;
             // SAFETY: taken off and struck, so nobody comes here any more; `block` is not used below.
             unsafe { self.blocks.give_back(number) };
-            bytes += BLOCK_BYTES as u64;
         }
-        bytes
     }
 
     fn doomed_block(&self, name: u32) -> Option<(NonNull<u8>, Block<'_>)> {

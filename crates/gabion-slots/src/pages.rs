@@ -333,7 +333,7 @@ impl Shared {
         Ok(header)
     }
 
-    /// Gives back the blocks that an arena has doomed. Returns bytes.
+    /// Gives back the blocks that an arena has doomed. Returns the bytes that were charged for them.
     pub fn bury(&self, arena: &Arena) -> u64 {
         if arena.doomed.get() == 0 && arena.doomed_chunks.get() == 0 {
             return 0;
@@ -343,7 +343,8 @@ impl Shared {
             // In this order: the first may read letters, which may empty a block of chunks.
             (self.strike_doomed(arena), self.strike_chunk_blocks(arena))
         };
-        self.give_back(pages) + self.give_chunk_blocks_back(chunks)
+        self.give_chunk_blocks_back(chunks);
+        self.give_back(pages) + arena.doomed_bytes.take()
     }
 
     /// Makes the doomed blocks nobody's: strikes them off the map, and waits until no thread leaves anything there. Returns

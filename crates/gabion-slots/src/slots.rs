@@ -383,7 +383,7 @@ impl Slots {
     }
 
     /// Takes in what others have freed of this thread's and of ended threads' objects, and gives all empty blocks back to
-    /// the pool. Returns bytes.
+    /// the pool. Returns the bytes by which `mapped_bytes` falls for that.
     pub fn trim(&self) -> u64 {
         let _inside = inside::enter();
         seat::with_arena(&self.shared, |arena| self.shared.trim(arena)).unwrap_or(0) + self.shared.tidy()

@@ -96,6 +96,30 @@ fn a_release_gives_the_blocks_of_chunks_back() {
 }
 
 #[test]
+fn a_trim_tells_what_it_gives_back() {
+    let (slots, twin) = on_twin();
+    let told = || {
+        let before = mapped(&slots);
+        let bytes = slots.trim();
+        assert_eq!(bytes, before - mapped(&slots));
+        slots.validate().unwrap();
+        bytes
+    };
+    for (sizes, most) in [(&[5000][..], MIB as u64), (&[24], 4 << 20), (&[300_000, 24, 2000], 5 << 20)] {
+        give_all(&slots, sizes.iter().map(|&size| take(&slots, A, size)).collect());
+        assert!((1..=most).contains(&told()), "{sizes:?}");
+    }
+    // Of this thread's, freed by another: blocks of chunks that are found empty when the letters are read.
+    let all: Vec<_> = (0..6).map(|_| Shared(take(&slots, A, MIB))).collect();
+    let full = mapped(&slots);
+    let others = slots.clone();
+    thread::spawn(move || all.iter().for_each(|at| give(&others, at.0))).join().unwrap();
+    assert_eq!(mapped(&slots), full);
+    assert_eq!(told(), full);
+    drop_last(slots, twin);
+}
+
+#[test]
 fn empty_pages_of_many_sizes_keep_no_blocks() {
     for backwards in [false, true] {
         let (slots, twin) = on_twin();
