@@ -128,7 +128,7 @@ gabion_status gabion_slots_configure(gabion_slots *slots, uint32_t affinity, siz
  * alignment: a power of two up to 4 MiB, or 0 for the affinity's; sizes that are a multiple of 16 are aligned to 16 in
  * any case. 0 bytes are served as 1. The contents are undefined.
  * A few nanoseconds up to 1 KiB; constant time up to 1 MiB; above that the time of a mapping, unless the pool has a
- * warm one. GABION_NO_MEMORY, GABION_LIMIT (the affinity's budget), GABION_BAD_ARGUMENT. */
+ * warm one. GABION_NO_MEMORY, GABION_LIMIT (the affinity's budget, or more than the machine has), GABION_BAD_ARGUMENT. */
 gabion_status gabion_slots_alloc(gabion_slots *slots, uint32_t affinity, size_t size, size_t alignment, void **out);
 
 /* The same, and all bytes are zero. */

@@ -201,7 +201,9 @@ static void check_wrong_use(gabion_slots *slots) {
     CHECK(gabion_slots_alloc(slots, GABION_NODES, 8, SIZE_MAX, &other) == GABION_BAD_ARGUMENT);
     CHECK(gabion_slots_release(slots, 77, NULL) == GABION_BAD_ARGUMENT);
     CHECK(gabion_slots_release(slots, 100000, NULL) == GABION_BAD_ARGUMENT);
-    CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX, 0, &other) == GABION_NO_MEMORY);
+    CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX, 0, &other) == GABION_LIMIT);
+    CHECK(gabion_slots_alloc(slots, GABION_NODES, (size_t)1 << 62, 0, &other) == GABION_LIMIT);
+    CHECK(strstr(gabion_last_error(), "more than this machine's memory") != NULL);
     CHECK(gabion_slots_alloc(slots, GABION_NODES, SIZE_MAX / 2 - 4096, 0, &other) != GABION_OK && other == &here);
     CHECK(gabion_slots_new(NULL) == GABION_BAD_ARGUMENT);
     CHECK(gabion_slots_affinity(slots, NULL, 0, GABION_NO_LIMIT, &affinity) == GABION_BAD_ARGUMENT);

@@ -10,7 +10,7 @@ use crate::affinity::Affinity;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlotsError {
-    /// The system, or the address space of the process, has no more memory.
+    /// The system, or the address space of the process, has no more memory, or the machine never has so much.
     NoMemory(BlockError),
     /// The affinity's budget leaves no room.
     Budget {

@@ -36,7 +36,7 @@ impl Held {
     /// Takes a span for `len` bytes, of [`Held::bytes_for`] so many, and says whether it reads as zero; with `zero`, it does.
     ///
     /// # Errors
-    /// [`BlockError::NoMemory`], also where `len` is more than the machine has; nothing waits.
+    /// [`BlockError::Machine`] where `len` is more than the machine has, [`BlockError::NoMemory`]; nothing waits.
     pub fn take(pool: &Pool, len: usize, zero: bool) -> Result<(Self, bool), BlockError> {
         Self::take_as(pool, len, zero, false)
     }
@@ -54,7 +54,7 @@ impl Held {
         let shared = pool.shared();
         // The system would promise it and could not keep its word.
         if !Self::can_be_had(pool, len) {
-            return Err(shared.no_memory(len as u64, libc::ENOMEM));
+            return Err(BlockError::Machine { asked: len as u64, limit: shared.machine() });
         }
         let span = shared.hold(Self::bytes_for(len), zero, roomy)?;
         let reads_zero = span.zero.swap(false, Ordering::Relaxed);
@@ -260,7 +260,8 @@ mod tests {
             unsafe { held.base().add(bytes - 1).write(7) };
         }
         for len in [machine + 1, 1 << 47, isize::MAX as usize + 1, usize::MAX - LARGEST_SYSTEM_PAGE, usize::MAX] {
-            assert!(matches!(Held::take(&pool, len, false), Err(BlockError::NoMemory { .. })));
+            let refused = Held::take(&pool, len, false).err();
+            assert_eq!(refused, Some(BlockError::Machine { asked: len as u64, limit: machine as u64 }));
         }
         assert_eq!(twin.mapped(), 0);
         pool.validate().unwrap();
