@@ -23,8 +23,9 @@
  *              size (new handles and affinities, figures, reports, releases, trims, validations) take some from the
  *              system's malloc, and so does the pool when it gives everything back because the system has no more;
  *              where malloc has nothing left at all, they may end the process.
- *   Arguments  NULL, unknown numbers, and sizes or alignments that make no sense are answered by a status. A handle
- *              that was deleted or is something else is refused as far as its memory still shows it.
+ *   Arguments  NULL, unknown numbers, and sizes or alignments that make no sense are answered by a status; only
+ *              gabion_slots_free_sized takes numbers at their word. A handle that was deleted or is something else is
+ *              refused as far as its memory still shows it.
  *   Ownership  What a function gives stays the caller's until it is given back by the function named in its text.
  *              Strings that are returned belong to the library.
  *   Forks      A child has its own copy of everything. It may use the pool and slots, whatever other threads were doing.
@@ -159,8 +160,8 @@ gabion_status gabion_slots_free(gabion_slots *slots, void *object);
 
 /* The same for whoever knows what was asked for: affinity, size and alignment are those of the allocation, or of the last
  * reallocation. A little faster. GABION_NO_MEMORY as above. Checked builds compare and report GABION_WRONG_AFFINITY and
- * GABION_WRONG_SIZE; any other build says the latter only of a slot that is freed as more than 1 KiB. It takes a size up to
- * 1 KiB at its word: a pointer that is not of these slots is not found then, and memory that is not the library's may be
+ * GABION_WRONG_SIZE; any other build says the latter only of a slot that is freed as more than 1 KiB, and frees whatever the
+ * affinity, also one that there is not. It takes a size up to 1 KiB at its word: a pointer that is not of these slots is not found then, and memory that is not the library's may be
  * read and written. */
 gabion_status gabion_slots_free_sized(gabion_slots *slots, uint32_t affinity, void *object, size_t size,
                                       size_t alignment);

@@ -184,6 +184,11 @@ static void check_wrong_use(gabion_slots *slots) {
     CHECK(status == GABION_OK || status == GABION_WRONG_SIZE);
     if (status != GABION_OK) OK(gabion_slots_free(slots, object));
     CHECK(gabion_slots_realloc(slots, GABION_NODES, &here, 8, 0, &other) == GABION_FOREIGN && other == &here);
+    /* Who names no affinity is told so, also where the object would stay where it is. */
+    OK(gabion_slots_alloc(slots, GABION_NODES, 48, 0, &object));
+    CHECK(gabion_slots_realloc(slots, 200, object, 48, 0, &other) == GABION_BAD_ARGUMENT && other == &here);
+    CHECK(gabion_slots_realloc(slots, 100000, object, 48, 0, &other) == GABION_BAD_ARGUMENT && other == &here);
+    OK(gabion_slots_free(slots, object));
     CHECK(!gabion_slots_owns(slots, &here) && !gabion_slots_owns(slots, NULL));
     CHECK(gabion_slots_usable_size(slots, &here) == 0 && gabion_slots_usable_size(slots, NULL) == 0);
 

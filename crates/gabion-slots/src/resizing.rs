@@ -67,7 +67,7 @@ impl Slots {
         old: Option<Layout>,
         new: Layout,
     ) -> Result<NonNull<u8>, SlotsError> {
-        let mask = self.shared.books(affinity).mask.load(Relaxed);
+        let mask = self.shared.known(affinity)?.mask.load(Relaxed);
         // What is free already must neither stay nor be copied from: it may be part of what is allocated next.
         // SAFETY: the caller's duty.
         let room = unsafe { self.room_of(at) }?;
