@@ -77,7 +77,8 @@ enum {
 const char *gabion_status_text(gabion_status status);
 
 /* What this thread's last failed call has to say: what was asked, what is the case, what to do. Empty before the first.
- * Valid until this thread's next failed call. */
+ * Valid until this thread's next failed call. To ask for a size, by a buffer that is NULL and a place for the size, is no
+ * failed call in this sense, though its status is GABION_TOO_SMALL. */
 const char *gabion_last_error(void);
 
 /* The version of the library that is loaded; GABION_VERSION is that of this header. A constant string. */

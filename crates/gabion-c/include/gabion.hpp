@@ -222,9 +222,11 @@ class slots {
     GABION_OWN std::string report() const {
         std::string text;
         std::size_t needed = 0;
-        // Once more when another thread has made the table longer meanwhile.
-        while (gabion_slots_report(handle(), text.data(), text.size(), &needed) == GABION_TOO_SMALL) {
-            text.resize(needed);
+        gabion_status status = gabion_slots_report(handle(), nullptr, 0, &needed);
+        while (status == GABION_TOO_SMALL) {
+            // Some lines more than are needed, because another thread may make the table longer meanwhile.
+            text.resize(needed + 1024);
+            status = gabion_slots_report(handle(), text.data(), text.size(), &needed);
         }
         text.resize(needed == 0 ? 0 : needed - 1);
         return text;

@@ -148,6 +148,11 @@ impl Failure {
         Self(status)
     }
 
+    /// A size that was asked for and told: nothing is wrong, so the last error stays what it was.
+    pub(crate) const fn size_was_asked() -> Self {
+        Self(Status::TOO_SMALL)
+    }
+
     /// An argument that makes no sense.
     #[cold]
     pub fn argument(text: &str) -> Self {

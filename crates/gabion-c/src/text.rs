@@ -77,7 +77,8 @@ pub fn fits(bytes: &[u8], buffer: *const u8, capacity: usize) -> bool {
 /// Writes bytes into a caller's buffer. `needed` may be null; it is told the length in any case.
 ///
 /// # Errors
-/// [`Status::TOO_SMALL`] when they do not fit; nothing is written to the buffer then.
+/// [`Status::TOO_SMALL`] when they do not fit; nothing is written to the buffer then. The last error tells of it, unless the
+/// buffer is null and the length was told: that is how to ask for it.
 ///
 /// # Safety
 /// `buffer` is null or has room for `capacity` bytes; `needed` is null or room for a number.
@@ -88,7 +89,8 @@ pub unsafe fn copy_out(bytes: &[u8], buffer: *mut u8, capacity: usize, needed: *
         unsafe { write(needed, bytes.len(), "the place for the length")? };
     }
     if !fits(bytes, buffer, capacity) {
-        return Err(too_small(bytes.len(), capacity));
+        let asked = buffer.is_null() && !needed.is_null();
+        return Err(if asked { Failure::size_was_asked() } else { too_small(bytes.len(), capacity) });
     }
     if !bytes.is_empty() {
         // SAFETY: room for `capacity` bytes (caller's duty), which is enough; bytes of ours are not the caller's buffer.
@@ -106,7 +108,7 @@ fn too_small(needed: usize, capacity: usize) -> Failure {
 /// it is told the whole length with the zero byte.
 ///
 /// # Errors
-/// [`Status::TOO_SMALL`] when it was cut.
+/// [`Status::TOO_SMALL`] when it was cut; the last error as in [`copy_out`].
 ///
 /// # Safety
 /// As [`copy_out`].
@@ -129,5 +131,9 @@ pub unsafe fn print(
             buffer.add(length).write(0);
         }
     }
-    if text.len() < capacity && !buffer.is_null() { Ok(()) } else { Err(too_small(text.len() + 1, capacity)) }
+    match (buffer.is_null(), needed.is_null()) {
+        (true, false) => Err(Failure::size_was_asked()),
+        (false, _) if text.len() < capacity => Ok(()),
+        _ => Err(too_small(text.len() + 1, capacity)),
+    }
 }

@@ -208,7 +208,10 @@ void check_slots() {
     CHECK(own.make_affinity("edges", edges, 64, 1) == GABION_OK && own.make_affinity("", edges) == GABION_BAD_ARGUMENT);
     void *one = own.allocate(edges, 40), *two = own.allocate(edges, 40);
     CHECK(reinterpret_cast<std::uintptr_t>(one) % 64 == 0);
+    CHECK(own.deallocate(&one) == GABION_FOREIGN);
+    const std::string said = gabion_last_error();
     CHECK(own.report().find("edges") != std::string::npos);
+    CHECK(!said.empty() && said == gabion_last_error());
     CHECK(own.deallocate(one) == GABION_OK && own.deallocate(one) == GABION_DOUBLE_FREE);
     CHECK(own.deallocate(edges, two, 40) == GABION_OK);
     CHECK(throws<std::bad_alloc>([&] { own.allocate(edges, 5u << 20); }));
