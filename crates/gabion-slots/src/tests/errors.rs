@@ -274,6 +274,31 @@ fn what_cannot_grow_is_as_it_was() {
 }
 
 #[test]
+fn what_gets_smaller_without_memory_stays_where_its_kind_does() {
+    let (slots, _twin) = on_twin();
+    let tight = slots.affinity("tight", AffinitySettings { max_blocks: Some(1), ..Default::default() }).unwrap();
+    for (size, less, stays) in [
+        (4 * MIB, 3 * MIB / 2, true),
+        (MIB, 1100, true),
+        (MIB, 1000, false),
+        (4 * MIB, 5000, false),
+        (4 * MIB, 8, false),
+    ] {
+        let at = take(&slots, tight, size);
+        // What the budget has left.
+        while slots.alloc(tight, layout(1100)).is_ok() {}
+        for told in [true, false] {
+            let done = resize(&slots, tight, at, (size, less), told);
+            let refused = matches!(done, Err(SlotsError::Budget { .. }));
+            assert!(if stays { done == Ok(at) } else { refused }, "{size} to {less}: {done:?}");
+        }
+        slots.validate().unwrap();
+        // SAFETY: nobody uses anything of it any more.
+        unsafe { slots.release(tight) };
+    }
+}
+
+#[test]
 fn affinities_are_counted_and_named() {
     let (slots, _twin) = on_twin();
     assert_eq!(slots.affinity_count(), 4);
