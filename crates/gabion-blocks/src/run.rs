@@ -22,7 +22,7 @@ impl Run {
     /// Takes room for `pieces` and copies them in, one behind the other.
     ///
     /// # Errors
-    /// [`BlockError::NoMemory`] when the system gives no memory.
+    /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Machine`] when the machine never has so much.
     pub fn new(pool: &Pool, pieces: &[&[u8]]) -> Result<Self, BlockError> {
         let len = total_len(pieces);
         let (span, _) = Held::take(pool, Self::mapped_bytes(len), false)?;
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(total_len(&pieces), usize::MAX);
         let twin: &'static Twin = Box::leak(Box::default());
         let pool = Pool::new(twin, Settings::unpooled()).unwrap();
-        assert!(matches!(Run::new(&pool, &pieces), Err(BlockError::NoMemory { .. })));
+        assert!(matches!(Run::new(&pool, &pieces), Err(BlockError::Machine { .. })));
         // SAFETY: the range of the map; the pieces are not used again.
         unsafe { crate::os::system().unmap(base, bytes) };
     }
