@@ -431,7 +431,8 @@ def test_a_picture_is_not_its_own_thumbnail(photos: Path, capsys: pytest.Capture
         (["*.jpg", "small"], "no pictures in *.jpg"),
         (["empty", "file"], "file: is a file; name a folder"),
         (["empty", "empty"], "empty: the pictures are looked for there; name another folder"),
-        (["empty", "."], ".: the pictures are looked for there; name another folder"),
+        (["empty", "."], "no pictures in empty; --recursive looks into folders below"),
+        (["*.jpg", "."], ".: the pictures are looked for there; name another folder"),
     ],
 )
 def test_wrong_places(

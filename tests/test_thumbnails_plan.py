@@ -69,3 +69,19 @@ def test_folders_are_looked_through_without_what_is_hidden(tmp_path: Path) -> No
     # Who names one of them wants it.
     assert main(["thumbnails", str(tmp_path / "photos" / ".trash"), str(tmp_path / "trash")]) == 0
     assert set(made(tmp_path / "trash")) == {"b.png"}
+
+
+@pytest.mark.parametrize(
+    "sources", [["photos"], ["photos", "else"], ["photos/*.png", "else/*"], ["else", "photos/a.png"]]
+)
+def test_a_source_that_lies_below_the_target_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: list[str]
+) -> None:
+    for name in ("photos/a.png", "else/b.png"):
+        (tmp_path / name).parent.mkdir()
+        gradient("RGB", (300, 200)).save(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["thumbnails", "-r", *sources, "."]) == 0
+        wanted = {"a.png"} if len(sources) == 1 else {"a.png", "b.png"}
+        assert {path.name for path in tmp_path.glob("*.png")} == wanted

@@ -97,7 +97,7 @@ def make(
     plan.jobs = [job for job in plan.jobs if not (found.refuses(job, plan) or (not force and spares(job, box, plan)))]
     if not (plan.jobs or plan.skipped or plan.refused):
         place = os.path.realpath(target)
-        if any(Path(os.path.realpath(source)).is_relative_to(place) for source in sources):
+        if any(os.path.realpath(root(source)) == place for source in sources):
             raise CommandError(f"{target}: the pictures are looked for there; name another folder for the thumbnails")
         hint = "" if recursive else "; --recursive looks into folders below"
         if plan.unread:
@@ -195,8 +195,8 @@ def counted(unread: Counter[str]) -> str:
 
 
 def pictures(sources: Iterable[str], target: Path, recursive: bool, plan: Plan) -> Iterator[tuple[Path, Path]]:
-    """Each picture, and its name below the target. What was found below the target itself is left out, and folders that
-    cannot be read are refused."""
+    """Each picture, and its name below the target. What was found in the target is left out, unless its source lies
+    below the target: who names that means it. Folders that cannot be read are refused."""
     seen = set()
     place = os.path.realpath(target)
 
@@ -205,10 +205,24 @@ def pictures(sources: Iterable[str], target: Path, recursive: bool, plan: Plan) 
         return Path(os.path.realpath(folder)).is_relative_to(place)
 
     for source in sources:
+        start = Path(os.path.realpath(root(source)))
+        named = start != Path(place) and start.is_relative_to(place)
         for picture, below in sorted(expanded(source, recursive, plan)):
-            if picture not in seen and (picture == Path(source) or not inside(picture.parent)):
+            if picture not in seen and (named or picture == Path(source) or not inside(picture.parent)):
                 seen.add(picture)
                 yield picture, below
+
+
+def root(source: str) -> Path:
+    """What the names of a source's pictures are relative to: the source itself, or what stands before a pattern."""
+    path = Path(source)
+    try:
+        there = path.exists()
+    except OSError:
+        there = True
+    if there or not glob.has_magic(source):
+        return path
+    return Path(*path.parts[: next(count for count, part in enumerate(path.parts) if glob.has_magic(part))])
 
 
 def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, Path]]:
@@ -237,23 +251,21 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
     elif is_there or not glob.has_magic(source):
         yield path, Path(path.name)
     else:
-        # What stands before the first pattern is the folder that names are relative to.
-        parts = path.parts
-        fixed = next(count for count, part in enumerate(parts) if glob.has_magic(part))
-        root = Path(*parts[:fixed])
-        plan.refused += [(folder, os.strerror(errno.EACCES)) for folder in sorted(closed(root, parts[fixed:]))]
-        for found in root.glob(pattern(parts[fixed:])):
-            below = found.relative_to(root)
-            if found.is_file() and not hidden(below, parts[fixed:]):
+        start = root(source)
+        parts = path.parts[len(start.parts) :]
+        plan.refused += [(folder, os.strerror(errno.EACCES)) for folder in sorted(closed(start, parts))]
+        for found in start.glob(pattern(parts)):
+            below = found.relative_to(start)
+            if found.is_file() and not hidden(below, parts):
                 yield found, below
 
 
-def closed(root: Path, parts: Sequence[str]) -> set[Path]:
+def closed(start: Path, parts: Sequence[str]) -> set[Path]:
     """The folders on a pattern's way that may not be read: Path.glob passes over them."""
     ways = (
         "/".join(part if part == "**" else part.replace("**", "*") for part in parts[:n]) for n in range(1, len(parts))
     )
-    folders = (folder for way in ways for folder in root.glob(way) if not hidden(folder.relative_to(root), parts))
+    folders = (folder for way in ways for folder in start.glob(way) if not hidden(folder.relative_to(start), parts))
     return {folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK)}
 
 
