@@ -85,3 +85,26 @@ def test_a_source_that_lies_below_the_target_is_not_left_out(
         assert main(["thumbnails", "-r", *sources, "."]) == 0
         wanted = {"a.png"} if len(sources) == 1 else {"a.png", "b.png"}
         assert {path.name for path in tmp_path.glob("*.png")} == wanted
+
+
+def test_two_targets_that_are_one_file_by_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a/x.png", "b/x.png"):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True)
+        gradient("RGB", (300, 200)).save(tmp_path / "photos" / name)
+    (tmp_path / "small" / "a").mkdir(parents=True)
+    (tmp_path / "small" / "b").symlink_to("a")
+    for _ in range(2):
+        assert main(["thumbnails", "-r", str(tmp_path / "photos"), str(tmp_path / "small")]) == 1
+        error = capsys.readouterr().err
+        assert f"photos/b/x.png: its thumbnail {tmp_path}/small/b/x.png would be the file of that of " in error
+        assert "; give it another DST" in error
+    assert set(made(tmp_path / "small")) == {"a/x.png"}
+
+
+def test_a_file_that_leads_to_another_target_is_one_with_it(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "small").mkdir()
+    for name in ("a.png", "b.png"):
+        gradient("RGB", (300, 200)).save(tmp_path / "photos" / name)
+    (tmp_path / "small" / "b.png").symlink_to("a.png")
+    assert main(["thumbnails", str(tmp_path / "photos"), str(tmp_path / "small")]) == 1

@@ -68,7 +68,7 @@ def make(
     if len(unseen) == len(sources):
         # Misspelt, as an option may be: no work has failed.
         raise CommandError("; ".join(unseen))
-    plan, taken, found = Plan(), dict[Path, Path](), Found()
+    plan, taken, found, leads = Plan(), dict[str, Job](), Found(), Leads()
     if is_single(sources, target):
         if kind not in ("same", ENDINGS[target.suffix.lower()]):
             raise CommandError(f"{target}: is no name of {kind}; name it {FORMATS[kind]}, or leave out --format")
@@ -86,14 +86,17 @@ def make(
         pairs = ((picture, target / renamed(below, kind)) for picture, below in named)
     for picture, to in pairs:
         found.add(picture)
-        other = taken.setdefault(to, picture)
-        if other == picture:
-            sort_in(plan, Job(picture, to), force)
+        other = taken.setdefault(leads.to(to), job := Job(picture, to))
+        if other == job:
+            sort_in(plan, job, force)
+        elif other.target != to:
+            there = f"its thumbnail {to} would be the file of that of {other.source}, by a link"
+            plan.refused.append((picture, f"{there}; give it another DST"))
         else:
             # Two names that differ in their endings alone, if the thumbnails' differ.
-            apart = kind != "same" and renamed(Path(picture.name), "same") != renamed(Path(other.name), "same")
+            apart = kind != "same" and renamed(Path(picture.name), "same") != renamed(Path(other.source.name), "same")
             hint = "use --format same" if apart else "give it another DST"
-            plan.refused.append((picture, f"its thumbnail would have the name of that of {other}; {hint}"))
+            plan.refused.append((picture, f"its thumbnail would have the name of that of {other.source}; {hint}"))
     plan.jobs = [job for job in plan.jobs if not (found.refuses(job, plan) or (not force and spares(job, box, plan)))]
     if not (plan.jobs or plan.skipped or plan.refused):
         place = os.path.realpath(target)
@@ -113,6 +116,22 @@ def unreachable(source: str) -> str:
     except OSError as error:
         return "" if glob.has_magic(source) else f"{source}: {error.strerror}"
     return ""
+
+
+class Leads:
+    """Where targets lead to: two names may be one file by a symbolic link, to a folder or to a file."""
+
+    def __init__(self) -> None:
+        self.folders: dict[Path, str] = {}
+
+    def to(self, target: Path) -> str:
+        """The target's path without links. Each folder is followed once only."""
+        if os.path.islink(target):
+            return os.path.realpath(target)
+        folder = self.folders.get(target.parent)
+        if folder is None:
+            folder = self.folders[target.parent] = os.path.realpath(target.parent)
+        return os.path.join(folder, target.name)
 
 
 class Found:
