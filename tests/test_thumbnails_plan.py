@@ -108,3 +108,11 @@ def test_a_file_that_leads_to_another_target_is_one_with_it(tmp_path: Path) -> N
         gradient("RGB", (300, 200)).save(tmp_path / "photos" / name)
     (tmp_path / "small" / "b.png").symlink_to("a.png")
     assert main(["thumbnails", str(tmp_path / "photos"), str(tmp_path / "small")]) == 1
+
+
+def test_what_is_wrong_with_a_target_is_told_of_the_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gradient("RGB", (30, 20)).save(tmp_path / "a b.jpg")
+    (tmp_path / "file").touch()
+    target = tmp_path / "file" / "x.jpg"
+    assert main(["thumbnails", str(tmp_path / "a b.jpg"), str(target)]) == 1
+    assert f"a b.jpg: its thumbnail cannot be {target}: Not a directory" in capsys.readouterr().err

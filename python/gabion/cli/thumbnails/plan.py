@@ -166,12 +166,18 @@ def sort_in(plan: Plan, job: Job, force: bool) -> None:
         if not stat.S_ISREG(source.st_mode):
             # To open a pipe that nobody writes to would wait for ever.
             plan.refused.append((job.source, "is not a regular file"))
-        elif not force and newer(job.target, source):
+            return
+    except OSError as error:
+        plan.refused.append((job.source, error.strerror or str(error)))
+        return
+    try:
+        if not force and newer(job.target, source):
             plan.skipped += 1
         else:
             plan.jobs.append(job)
     except OSError as error:
-        plan.refused.append((job.source, error.strerror or str(error)))
+        why = f"its thumbnail cannot be {job.target}: {error.strerror or error}"
+        plan.refused.append((job.source, why))
 
 
 def newer(target: Path, source: os.stat_result) -> bool:
