@@ -1,5 +1,6 @@
 """Which pictures `gabion thumbnails` makes thumbnails of, how large, and what it leaves alone."""
 
+import json
 import os
 from pathlib import Path
 
@@ -116,3 +117,17 @@ def test_what_is_wrong_with_a_target_is_told_of_the_target(tmp_path: Path, capsy
     target = tmp_path / "file" / "x.jpg"
     assert main(["thumbnails", str(tmp_path / "a b.jpg"), str(target)]) == 1
     assert f"a b.jpg: its thumbnail cannot be {target}: Not a directory" in capsys.readouterr().err
+
+
+def test_folders_that_are_left_out_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.png", "one/b.png", "two/c.png", ".hidden/d.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        gradient("RGB", (30, 20)).save(tmp_path / name)
+    command = ["thumbnails", str(tmp_path), str(tmp_path / "small")]
+    for _ in range(2):
+        assert main(command) == 0
+        assert capsys.readouterr().out.endswith("\n2 subfolders were left out; --recursive looks into them\n")
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["subfolders"] == 2
+    assert main([*command, "-r"]) == 0
+    assert "left out" not in capsys.readouterr().out

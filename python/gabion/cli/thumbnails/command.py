@@ -117,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
     how = How(*box, options.quality, options.max_pixels, options.profile)
     threads = options.jobs or _native._processors()
     outcome = Outcome(skipped=planned.skipped, failed=list(planned.refused), unread=planned.unread)
+    outcome.subfolders = len(planned.left_out)
 
     def tell(count: int) -> None:
         console.print(f"stopping when {count:,} more are made; interrupt once more to stop at once", soft_wrap=True)
@@ -136,6 +137,10 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(_as_json(outcome, interrupted=False), indent=2))
     else:
         console.print(f"{_counts(outcome)}, in {outcome.seconds:,.1f} s", soft_wrap=True)
+        if outcome.subfolders:
+            folders, them = ("subfolder was", "it") if outcome.subfolders == 1 else ("subfolders were", "them")
+            text = f"{outcome.subfolders:,} {folders} left out; --recursive looks into {them}"
+            console.print(text, soft_wrap=True)
     _tell_failed(outcome)
     return 1 if outcome.failed else 0
 
@@ -197,6 +202,7 @@ def _as_json(outcome: Outcome, *, interrupted: bool) -> dict[str, Any]:
         "skipped": outcome.skipped,
         "failed": [{"source": str(source), "error": error} for source, error in outcome.failed],
         "unread": dict(sorted(outcome.unread.items())),
+        "subfolders": outcome.subfolders,
         "read_bytes": outcome.read_bytes,
         "seconds": outcome.seconds,
         "interrupted": interrupted,

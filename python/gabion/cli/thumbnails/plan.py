@@ -56,6 +56,8 @@ class Plan:
     refused: list[tuple[Path, str]] = field(default_factory=list)
     # How many pictures of folders have a name of UNREAD, by its ending.
     unread: Counter[str] = field(default_factory=Counter)
+    # Folders below sources that are not looked into.
+    left_out: set[Path] = field(default_factory=set)
 
 
 def make(
@@ -219,7 +221,7 @@ def counted(unread: Counter[str]) -> str:
     return ", ".join(f"{count:,} {ending}" for ending, count in sorted(unread.items()))
 
 
-def pictures(sources: Iterable[str], target: Path, recursive: bool, plan: Plan) -> Iterator[tuple[Path, Path]]:
+def pictures(sources: Sequence[str], target: Path, recursive: bool, plan: Plan) -> Iterator[tuple[Path, Path]]:
     """Each picture, and its name below the target. What was found in the target is left out, unless its source lies
     below the target: who names that means it. Folders that cannot be read are refused."""
     seen = set()
@@ -236,6 +238,11 @@ def pictures(sources: Iterable[str], target: Path, recursive: bool, plan: Plan) 
             if picture not in seen and (named or picture == Path(source) or not inside(picture.parent)):
                 seen.add(picture)
                 yield picture, below
+    # Nobody misses those of an earlier run, nor what is a source of its own.
+    sources_too = {os.path.realpath(source) for source in sources}
+    plan.left_out = {
+        folder for folder in plan.left_out if not inside(folder) and os.path.realpath(folder) not in sources_too
+    }
 
 
 def root(source: str) -> Path:
@@ -265,7 +272,10 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
         return
     if is_folder:
         for folder, folders, files in os.walk(path, onerror=unread):
-            folders[:] = sorted(filter(shows, folders)) if recursive else []
+            shown = sorted(filter(shows, folders))
+            folders[:] = shown if recursive else []
+            if not recursive:
+                plan.left_out.update(Path(folder, name) for name in shown)
             for name in filter(shows, files):
                 ending = Path(name).suffix.lower()
                 if ending in ENDINGS:

@@ -20,7 +20,7 @@ QUIET = 1.0
 @dataclass(slots=True)
 class Outcome:
     """What was made and what was not. made counts thumbnails, read_bytes the bytes of their sources, unread pictures of
-    formats that cannot be read, by ending."""
+    formats that cannot be read, by ending, subfolders those that were left out."""
 
     made: int = 0
     skipped: int = 0
@@ -28,6 +28,7 @@ class Outcome:
     seconds: float = 0.0
     failed: list[tuple[Path, str]] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
+    subfolders: int = 0
 
 
 @dataclass(frozen=True, slots=True)
