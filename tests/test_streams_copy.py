@@ -487,3 +487,40 @@ def test_threads_copy_side_by_side(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+@pytest.mark.parametrize("of_memory", [False, True])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_copy_to_a_writer_that_fails_goes_on_where_it_ended(of_memory: bool, depth: int) -> None:
+    raw = Scripted(100, OSError(errno.ENOSPC, "full"))
+    target: Any = raw
+    for _ in range(depth):
+        target = streams.Writer(target, chunk=16)
+    source = io.BytesIO(SMALL) if of_memory else temporary(SMALL)
+    with source, pytest.raises(OSError, match="full") as failed:
+        streams.copy(source, target)
+    assert failed.value.bytes_taken == failed.value.bytes_copied == 100
+    assert all(" 100 " in note for note in failed.value.__notes__)
+
+
+@pytest.mark.parametrize("of_memory", [False, True])
+def test_nothing_is_copied_twice_to_a_writer(of_memory: bool) -> None:
+    raw = Scripted(100, OSError(errno.ENOSPC, "full"))
+    writer = streams.Writer(raw, chunk=16)
+    with io.BytesIO(SMALL) if of_memory else temporary(SMALL) as source:
+        with pytest.raises(OSError, match="full"):
+            streams.copy(source, writer)
+        assert source.tell() == 100
+        assert streams.copy(source, writer) == 900
+        writer.flush()
+    assert bytes(raw.taken) == SMALL
+
+
+def test_what_was_gathered_before_is_not_counted_as_copied() -> None:
+    raw = Scripted(BlockingIOError(errno.EAGAIN, "later", 3))
+    writer = streams.Writer(raw, chunk=16)
+    writer.write(b"0123456789")
+    with io.BytesIO(SMALL) as source:
+        with pytest.raises(BlockingIOError, match="later") as failed:
+            streams.copy(source, writer)
+        assert failed.value.bytes_copied == source.tell() == 0

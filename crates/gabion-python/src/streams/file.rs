@@ -14,12 +14,13 @@ use crate::errors::class_name;
 use crate::once::{intern, once};
 use crate::{ffi, result};
 
-/// Classes of the module `io` that make a difference.
+/// Classes that make a difference: of the module `io`, and `gabion.streams.Writer`, which is of a module above.
 struct Classes {
     raw: Py<PyType>,
     text: Py<PyType>,
     buffered: [Py<PyType>; 2],
     file: Py<PyType>,
+    writer: Py<PyType>,
     /// Neither text nor raw; to find that out from their bases takes longer than many a read.
     known: [Py<PyType>; 4],
 }
@@ -34,7 +35,8 @@ impl Classes {
             let known =
                 [class("BufferedReader")?, class("BufferedRandom")?, class("BufferedWriter")?, class("BytesIO")?];
             let (raw, text, file) = (class("RawIOBase")?, class("TextIOBase")?, class("FileIO")?);
-            Ok(Self { raw, text, buffered, file, known })
+            let writer = py.import("gabion._native")?.getattr("Writer")?.cast_into::<PyType>()?.unbind();
+            Ok(Self { raw, text, buffered, file, writer, known })
         })
     }
 
@@ -180,6 +182,8 @@ pub(crate) struct Sink {
     write: Py<PyAny>,
     /// For a raw file, None says that nothing was written; others return it for "done".
     raw: bool,
+    /// A `gabion.streams.Writer`: each of its errors says how far the write came.
+    tells: bool,
 }
 
 impl Sink {
@@ -188,8 +192,9 @@ impl Sink {
         refuse_text(name, file)?;
         let classes = Classes::get(py)?;
         let raw = !classes.is_known(file) && file.is_instance(classes.raw.bind(py))?;
+        let tells = file.get_type().is(classes.writer.bind(py));
         match method(file, intern!(py, "write")?)? {
-            Some(write) => Ok(Self { write: write.unbind(), raw }),
+            Some(write) => Ok(Self { write: write.unbind(), raw, tells }),
             None => Err(not_a_file(name, "write()", file)),
         }
     }
@@ -207,7 +212,7 @@ impl Sink {
                 Ok(Some(count)) => *from += count,
                 Ok(None) => return Ok(Wrote::NotNow),
                 Err(error) => {
-                    *from += refusal::characters_written(py, &error).min(to - *from);
+                    *from += self.written_before(py, &error).min(to - *from);
                     return Err(error);
                 }
             }
@@ -224,12 +229,18 @@ impl Sink {
                 Ok(Some(count)) => *done += count,
                 Ok(None) => return Ok(Wrote::NotNow),
                 Err(error) => {
-                    *done += refusal::characters_written(py, &error).min(length - *done);
+                    *done += self.written_before(py, &error).min(length - *done);
                     return Err(error);
                 }
             }
         }
         Ok(Wrote::All)
+    }
+
+    /// How many bytes an error of `write` says were written before it, else 0. A file around a Writer may pass on the
+    /// Writer's number, which is not of its own bytes: only the Writer itself is asked.
+    fn written_before(&self, py: Python<'_>, error: &PyErr) -> usize {
+        if self.tells { refusal::bytes_taken(py, error) } else { refusal::characters_written(py, error) }
     }
 
     fn write_once(&self, bytes: &Bound<'_, PyAny>, length: usize) -> PyResult<Option<usize>> {

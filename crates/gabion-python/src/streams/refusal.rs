@@ -65,6 +65,12 @@ pub(super) fn characters_written(py: Python<'_>, error: &PyErr) -> usize {
     error.value(py).getattr("characters_written").and_then(|count| count.extract()).unwrap_or(0)
 }
 
+/// How many bytes an error of a Writer says were written or gathered, else 0.
+#[cold]
+pub(super) fn bytes_taken(py: Python<'_>, error: &PyErr) -> usize {
+    error.value(py).getattr("bytes_taken").and_then(|count| count.extract()).unwrap_or(0)
+}
+
 /// Tells an error how far the work had come: an attribute for programs, a note for people.
 #[cold]
 pub(super) fn told(py: Python<'_>, error: PyErr, attribute: &str, count: u64, note: &str) -> PyErr {
