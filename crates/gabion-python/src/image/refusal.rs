@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 
-use gabion_image::ImageError;
+use gabion_image::{Format, ImageError};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -28,7 +28,10 @@ pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_,
 #[cold]
 pub(super) fn unopened(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>, partial: bool) -> PyErr {
     let ImageError::Corrupt { format, what } = &error else { return refused(py, error, name) };
-    let text = if partial {
+    // Of WebP nothing is decoded unless the file is whole.
+    let text = if *format == Format::WebP && !partial {
+        format!("not a sound {format} image: {what}; get the file anew")
+    } else if partial {
         format!("not a sound {format} image: {what}, and nothing of it can be decoded; get the file anew")
     } else {
         format!("not a sound {format} image: {what}; get the file anew, or pass partial=True for what can be decoded")
