@@ -295,8 +295,6 @@ def test_pillow_shares_what_it_keeps_alike(mode: str) -> None:
         ("CMYK", {"transparency": 0}, "CMYK"),
         ("P", {}, "RGB"),
         ("P", {"transparency": 0}, "RGBA"),
-        ("I", {}, "RGB"),
-        ("F", {}, "RGB"),
         ("YCbCr", {}, "RGB"),
         ("HSV", {}, "RGB"),
         ("La", {}, "LA"),
@@ -353,6 +351,26 @@ def test_greys_of_16_bits_lose_the_lower_eight(mode: str) -> None:
     image = Image.from_pillow(Pillow.frombytes(mode, (3, 2), values.astype(order).tobytes()))
     assert (image.mode, image.size) == ("L", (3, 2))
     assert image.to_bytes() == bytes([0, 0, 1, 0x7F, 0x80, 0xFF])
+
+
+@pytest.mark.parametrize("mode", ["I;16", "I;16L", "I;16B", "I;16N"])
+def test_a_transparent_grey_of_16_bits_is_compared_with_all_of_them(mode: str) -> None:
+    Pillow = pytest.importorskip("PIL.Image")
+    values = numpy.array([[0x1234, 0x1235, 0x1334], [0x3412, 0, 0xFFFF]], numpy.uint16)
+    order = {"I;16B": ">u2", "I;16N": "=u2"}.get(mode, "<u2")
+    pillow = Pillow.frombytes(mode, (3, 2), values.astype(order).tobytes())
+    pillow.info["transparency"] = 0x1234
+    image = Image.from_pillow(pillow)
+    assert (image.mode, image.size) == ("LA", (3, 2))
+    assert image.to_bytes() == bytes([0x12, 0, 0x12, 255, 0x13, 255, 0x34, 255, 0, 255, 0xFF, 255])
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_values_that_may_be_any_are_refused(mode: str) -> None:
+    """Pillow's own conversion makes white of all that is above 255."""
+    pillow = pytest.importorskip("PIL.Image").new(mode, (5, 4))
+    with pytest.raises(TypeError, match=rf"takes no mode {mode}: scale its values to 0-255 and convert them to mode L"):
+        Image.from_pillow(pillow)
 
 
 def test_pillow_refuses() -> None:

@@ -151,7 +151,9 @@ impl Image {
     }
 
     /// Make an image of a copy of a Pillow image. A transparent colour in image.info, as files have it, becomes alpha: LA or
-    /// RGBA. Other modes that are none here are converted: to L those of 1 bit, to RGB the others. Of greys with 16 bits the upper eight are taken, as from a file.
+    /// RGBA. Other modes that are none here are converted: to L those of 1 bit, to RGB the others. Of greys with 16 bits
+    /// (modes I;16) the upper eight are taken, as from a file. Raises TypeError for modes I and F, the values of which may
+    /// be any: scale them to 0-255 and convert them to mode L first.
     ///
     /// The EXIF block in image.info comes along, and the ICC profile if it fits the mode. Pixels stay where Pillow has them,
     /// as with open(upright=False): who sees a saved file turns it as its block says. To turn them here, and to forget what

@@ -266,8 +266,8 @@ unsafe fn copy_row(from: Strided, y: usize, row: &mut [u8]) {
 const STRIP: usize = 1 << 20;
 
 /// A copy of a Pillow image. One that keeps its transparency beside its pixels gets an alpha of it. Other modes that are none
-/// here are converted: 1-bit ones to L, others to RGB. Of greys with 16 bits the upper eight are taken, as from a file; Pillow's own conversion would make white of all
-/// that is above 255.
+/// here are converted: 1-bit ones to L, others to RGB. Of greys with 16 bits the upper eight are taken, as from a file;
+/// Pillow's own conversion would make white of all that is above 255, as of I and F, which are refused.
 pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     let py = picture.py();
     let known = ["mode", "size", "tobytes", "crop", "convert", "info"];
@@ -282,10 +282,17 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         "I;16N" => (2, usize::from(cfg!(target_endian = "little"))),
         _ => (1, 0),
     };
+    if let "I" | "F" = name.as_str() {
+        let text = format!("from_pillow() takes no mode {name}: scale its values to 0-255 and convert them to mode L");
+        return Err(type_error(py, &text));
+    }
     let original = picture;
-    let transparent = !picture.getattr("info")?.call_method1("get", ("transparency",))?.is_none();
+    let transparency = picture.getattr("info")?.call_method1("get", ("transparency",))?;
+    let transparent = !transparency.is_none();
+    let clear = if deep == 2 { transparency.extract::<u16>().ok() } else { None };
     let known = Mode::of_name(&name).or((deep == 2).then_some(Mode::L));
     let mode = match (name.as_str(), known) {
+        _ if clear.is_some() => Mode::LA,
         ("1" | "L", _) if transparent => Mode::LA,
         ("RGB", _) if transparent => Mode::RGBA,
         (_, Some(mode)) => mode,
@@ -295,11 +302,15 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         (_, None) if transparent => Mode::RGBA,
         (_, None) => Mode::RGB,
     };
-    let picture =
-        if known == Some(mode) { picture.clone() } else { picture.call_method1("convert", (mode.name(),))? };
+    let picture = if known == Some(mode) || clear.is_some() {
+        picture.clone()
+    } else {
+        picture.call_method1("convert", (mode.name(),))?
+    };
     let (width, height): (u32, u32) = picture.getattr("size")?.extract()?;
     let blank = || Image::new(Pool::global(), mode, width, height, &vec![0; mode.channels()]);
     let mut image = detached_ungated(py, blank).map_err(|error| refused(py, error, None))?;
+    let row_bytes = if deep == 1 { image.row_bytes() } else { width as usize * deep };
     let rows = u32::try_from(STRIP / image.row_bytes()).unwrap_or(u32::MAX).max(1);
     for top in (0..height).step_by(rows as usize) {
         let bottom = top.saturating_add(rows).min(height);
@@ -311,19 +322,19 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         };
         let strip = part.call_method0("tobytes")?;
         let content = streams::Content::of(&strip)?;
-        if content.len() != image.row_bytes() * deep * (bottom - top) as usize {
+        if content.len() != row_bytes * (bottom - top) as usize {
             return Err(image_error(py, "Pillow gives another number of bytes than the image's size and mode say"));
         }
         for (number, y) in (top..bottom).enumerate() {
             let Some(row) = image.row_mut(y) else { break };
-            // SAFETY: the strip has `bottom - top` such rows of `deep` bytes for each of this one's, as was just seen, and is
-            // held in place.
+            // SAFETY: the strip has `bottom - top` rows of `row_bytes`, as was just seen, and is held in place. These are as
+            // many as the image's row has, or two for each of its pixels.
             unsafe {
-                let start = content.start().add(number * row.len() * deep);
+                let start = content.start().add(number * row_bytes);
                 if deep == 1 {
                     start.copy_to_nonoverlapping(row.as_mut_ptr(), row.len());
                 } else {
-                    row.iter_mut().enumerate().for_each(|(x, value)| *value = start.add(x * deep + upper).read());
+                    upper_eight(start, upper, row, clear);
                 }
             }
         }
@@ -332,6 +343,21 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     *image.metadata_mut() = pillow_metadata(&original.getattr("info")?)?;
     image.metadata_mut().fit(mode);
     Ok(image)
+}
+
+/// The upper eight of 16 bits of a row of greys. With a transparent one, of which all bits count, the row has alpha.
+///
+/// # Safety
+/// There are two bytes for each of the row's pixels at `start`; `upper`, 0 or 1, is the one with the upper bits.
+unsafe fn upper_eight(start: *const u8, upper: usize, row: &mut [u8], clear: Option<u16>) {
+    for (x, pixel) in row.chunks_exact_mut(1 + usize::from(clear.is_some())).enumerate() {
+        // SAFETY: both are bytes of pixel `x` (duty of the caller).
+        let grey = unsafe { [start.add(2 * x + upper).read(), start.add(2 * x + 1 - upper).read()] };
+        pixel[0] = grey[0];
+        if let (Some(alpha), Some(clear)) = (pixel.get_mut(1), clear) {
+            *alpha = if u16::from_be_bytes(grey) == clear { 0 } else { 255 };
+        }
+    }
 }
 
 /// What stands before an EXIF block where Pillow keeps one. It is no part of the block.
