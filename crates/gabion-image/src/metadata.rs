@@ -43,6 +43,7 @@ pub enum Orientation {
 
 const ORIENTATION_TAG: u16 = 0x0112;
 const SHORT: u16 = 3;
+const LONG: u16 = 4;
 
 impl Orientation {
     /// The orientation of an EXIF block; [`Orientation::Upright`] when it has none, or no sound one.
@@ -127,13 +128,26 @@ fn fits(icc: &[u8], mode: Mode) -> bool {
 }
 
 /// Where the orientation's value stands, and whether the block is big-endian.
+///
+/// Some programs write it as a number of 32 bits, of which the lower half counts.
 fn find_orientation(exif: &[u8]) -> Option<(usize, bool)> {
-    find_short(exif, ORIENTATION_TAG)
+    let (at, kind, big) = find(exif, ORIENTATION_TAG)?;
+    let (lower, upper) = if big { (at + 2, at) } else { (at, at + 2) };
+    match kind {
+        SHORT => Some((at, big)),
+        LONG => (short(exif, upper, big)? == 0).then_some((lower, big)),
+        _ => None,
+    }
 }
 
 /// Where the value of a tag stands in the first directory of an EXIF block, or of a TIFF file, which is built alike; and whether
 /// it is big-endian. `None` when it is not there, or not as a number of 16 bits.
 pub(crate) fn find_short(exif: &[u8], tag: u16) -> Option<(usize, bool)> {
+    find(exif, tag).and_then(|(at, kind, big)| (kind == SHORT).then_some((at, big)))
+}
+
+/// The same for a value of any type, which comes along.
+fn find(exif: &[u8], tag: u16) -> Option<(usize, u16, bool)> {
     let big = match exif.get(..4)? {
         [b'M', b'M', 0, 42] => true,
         [b'I', b'I', 42, 0] => false,
@@ -144,7 +158,7 @@ pub(crate) fn find_short(exif: &[u8], tag: u16) -> Option<(usize, bool)> {
     for entry in 0..entries {
         let at = directory.checked_add(2 + entry * 12)?;
         if short(exif, at, big)? == tag {
-            return (short(exif, at + 2, big)? == SHORT).then_some((at + 8, big));
+            return Some((at + 8, short(exif, at + 2, big)?, big));
         }
     }
     None
@@ -189,6 +203,23 @@ mod tests {
                 metadata.set_upright();
                 assert_eq!(metadata.orientation(), Orientation::Upright);
             }
+        }
+    }
+
+    #[test]
+    fn orientation_may_be_a_number_of_32_bits() {
+        for big in [false, true] {
+            let mut block = exif(big, 0);
+            let (kind, value) = if big { ([0, 4], [0, 0, 0, 6]) } else { ([4, 0], [6, 0, 0, 0]) };
+            block[12..14].copy_from_slice(&kind);
+            block[18..22].copy_from_slice(&value);
+            let mut metadata = Metadata { exif: Some(block.clone()), icc: None };
+            assert_eq!(metadata.orientation(), Orientation::Turned90);
+            metadata.set_upright();
+            assert_eq!(metadata.orientation(), Orientation::Upright);
+            // 65542 is no orientation.
+            block[if big { 19 } else { 20 }] = 1;
+            assert_eq!(Orientation::of_exif(&block), Orientation::Upright);
         }
     }
 
