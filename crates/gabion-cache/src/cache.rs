@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gabion_blocks::{BlockError, Invalid};
 use gabion_pile::{ReadBuf, Reading, with_read_buf};
 
-use crate::core::{Core, Foreseen, Former, Listener};
+use crate::core::{Core, Foreseen, Former, Listener, Standing};
 use crate::flight::{Begin, Deadlock, Flights, this_thread};
 use crate::index::Cell;
 use crate::key::Image;
@@ -396,8 +396,34 @@ impl Table {
     /// Gets and removes in one step: of several threads that pop the same key, one gets the value. It stays where
     /// there is no memory for `buf` to grow.
     pub fn pop<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
-        let offset = self.core.pop(&self.record, key, buf)?;
-        Some(&buf.payload()[offset..])
+        Some(self.pop_for_now(key, buf)?.0)
+    }
+
+    /// As [`Table::pop`], for whoever may have to [put the value back](Table::put_back).
+    pub fn pop_for_now<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<(&'b [u8], Standing)> {
+        let (offset, standing) = self.core.pop(&self.record, key, buf)?;
+        Some((&buf.payload()[offset..], standing))
+    }
+
+    /// Stores a value that was popped for now, with the end, idle time and priority that it had. `None` when the key has
+    /// another by now, which stays. Counted as a put.
+    ///
+    /// ```
+    /// use gabion_cache::{Cache, PutOptions, PutResult, ReadBuf};
+    ///
+    /// let (cache, mut buf) = (Cache::new(64 << 20)?, ReadBuf::new());
+    /// cache.put(b"stone", b"4 MiB", &PutOptions { priority: 5, ..PutOptions::default() });
+    /// let (value, standing) = cache.pop_for_now(b"stone", &mut buf).unwrap();
+    /// assert_eq!(cache.put_back(b"stone", value, standing), Some(PutResult::Inserted));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn put_back(&self, key: &[u8], value: &[u8], standing: Standing) -> Option<PutResult> {
+        self.core.put_back(&self.record, key, value, standing)
+    }
+
+    /// As [`Table::remove_if`], for whoever has looked at the value with [`Table::peek`]: counts as a hit.
+    pub fn pop_if<'o>(&self, key: &[u8], old: impl Into<Former<'o>>) -> bool {
+        self.core.pop_if(&self.record, key, &old.into())
     }
 
     /// Restarts a value's time: `ttl`, this once, or ([`Span::Table`]) the one that it was put with, or the table's. A value

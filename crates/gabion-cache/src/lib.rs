@@ -94,7 +94,7 @@ mod cache;
 mod tests;
 
 pub use cache::{Cache, Table};
-pub use core::{Departure, Foreseen, Former, Listener};
+pub use core::{Departure, Foreseen, Former, Listener, Standing};
 pub use flight::Deadlock;
 pub use gabion_pile::{Long, ReadBuf, Reading, RunIdentity};
 pub use lease::Lease;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gabion_pile::ReadBuf;
 
 use super::core::Core;
+use super::exchange::Standing;
 use super::room::Effort;
 use crate::entry::{Entry, Layout, Times, contents};
 use crate::index::Cell;
@@ -126,7 +127,7 @@ impl Core {
     }
 
     #[inline]
-    fn store(&self, request: &Request<'_>) -> Option<PutResult> {
+    pub(super) fn store(&self, request: &Request<'_>) -> Option<PutResult> {
         let mut locked = self.lock(self.shard(request.hash));
         self.introduce(&mut locked, request.record);
         // Nearly always the key's own shard can make room at once.
@@ -254,8 +255,8 @@ impl Core {
         removed
     }
 
-    /// Removes an entry and leaves its value in `buf`: where it begins.
-    pub fn pop(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<usize> {
+    /// Removes an entry and leaves its value in `buf`: where it begins, and what stood with it.
+    pub fn pop(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<(usize, Standing)> {
         buf.let_go();
         let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
         let mut locked = self.lock(shard);
@@ -263,9 +264,9 @@ impl Core {
         let opened = locked.shard.open(&locked.state, Sought { ground: self.ground(), image: &image, hash }, buf);
         let opened = opened.map(|(cell, found)| (cell.place().to_bits(), found.offset));
         let found = opened.and_then(|(id, offset)| {
-            let over = self.is_over(&locked, id);
+            let (over, standing) = (self.is_over(&locked, id), Standing::of(&locked, id));
             locked.remove_entry(id, over.then_some(Reason::Expired));
-            (!over).then_some(offset)
+            (!over).then_some((offset, standing))
         });
         self.unlock(locked);
         record.counters.count(if found.is_some() { Figure::Hits } else { Figure::Misses });

@@ -75,6 +75,17 @@ impl Former<'_> {
 /// What stays of a key's entry when its value becomes another one.
 type Kept = (Option<Due>, Times, i8);
 
+/// What stood with a value that [`Table::pop_for_now`](crate::Table::pop_for_now) took: its end, idle time and priority.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing(Kept);
+
+impl Standing {
+    pub(super) fn of(locked: &Locked<'_>, id: Id) -> Self {
+        let entry = locked.entry(id);
+        Self((entry.due(), entry.times(), entry.about().priority))
+    }
+}
+
 impl Core {
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
     /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
@@ -132,6 +143,21 @@ impl Core {
             record.counters.count(Figure::Removed);
         }
         found.is_some()
+    }
+
+    /// As [`Core::remove_if`], counted as a pop is.
+    pub fn pop_if(&self, record: &Record, key: &[u8], old: &Former<'_>) -> bool {
+        let popped = self.remove_if(record, key, old);
+        if popped {
+            record.counters.count(Figure::Hits);
+        }
+        popped
+    }
+
+    /// Stores a value again, with what stood with it; `None` where the key has another one by now.
+    pub fn put_back(&self, record: &Record, key: &[u8], value: &[u8], standing: Standing) -> Option<PutResult> {
+        let Some((image, hash, _)) = self.sought(record, key) else { return Some(PutResult::Rejected) };
+        self.store(&self.stepped(record, (&image, hash), value.into(), standing.0, When::Absent))
     }
 
     /// A put of a value that takes the place of one with that end and priority.

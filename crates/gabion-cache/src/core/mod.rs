@@ -27,5 +27,5 @@ mod validate;
 pub use ahead::Foreseen;
 pub(crate) use core::Core;
 pub use core::{Departure, Listener};
-pub use exchange::Former;
+pub use exchange::{Former, Standing};
 pub(crate) use validate::validate;

@@ -22,6 +22,30 @@ fn a_value_is_replaced_only_while_it_is_the_one() {
 }
 
 #[test]
+fn a_pop_counts_once_and_may_be_taken_back() {
+    let (cache, clock) = cache(16 << 20, Policy::Sketch);
+    let mut buf = ReadBuf::new();
+    for value in [vec![1; 20], vec![2; 5000]] {
+        let before = cache.stats();
+        cache.put(b"k", &value, &PutOptions { priority: 5, ..ttl(5.0) });
+        let (popped, standing) = cache.pop_for_now(b"k", &mut buf).unwrap();
+        assert_eq!((popped, cache.contains(b"k")), (&value[..], false));
+        assert_eq!(cache.put_back(b"k", popped, standing), Some(PutResult::Inserted));
+        assert_eq!(cache.put_back(b"k", popped, standing), None);
+        assert_eq!(get(&cache, b"k").as_ref(), Some(&value));
+        // Its end is the one that it had; what is newer stays.
+        clock.advance(Duration::from_secs(4));
+        assert!(cache.contains(b"k") && !cache.pop_if(b"k", b"other") && cache.pop_if(b"k", &value));
+        let after = cache.stats();
+        assert_eq!((after.hits - before.hits, after.removed - before.removed), (3, 2));
+        cache.put_back(b"k", &value, standing);
+        clock.advance(Duration::from_secs(1));
+        assert!(!cache.contains(b"k"));
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
 fn a_value_is_removed_only_while_it_is_the_one() {
     let (cache, clock) = cache(16 << 20, Policy::Sketch);
     assert!(!cache.remove_if(b"k", b""));

@@ -89,6 +89,8 @@ contextvars.copy_context().run and the function, or wait with a timeout.\n\n\
         pop,
         c"pop($self, key, /, default=...)\n--\n\n\
 Get and remove in one step. Without a default, a key that is not there is a KeyError. Takes time linear in the value.\n\n\
+A value that cannot be built stays. Where another one comes between each time it is built, it is removed first, and put\n\
+back if it cannot be built: unless the key has a newer one by then, or there is no room any more.\n\n\
 >>> import gabion\n\
 >>> cache = gabion.Cache('64 MiB')\n\
 >>> cache['stone'] = 4\n\

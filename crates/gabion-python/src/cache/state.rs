@@ -17,6 +17,9 @@ use crate::ffi;
 use crate::immortal::immortalize;
 use crate::scratch::with_encoded_apart;
 
+/// How often a pop builds a value before it removes it, when others put new ones meanwhile.
+const POPS: u32 = 4;
+
 /// The members of gabion.PutResult, in the order of [`PutResult`].
 static RESULTS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
 
@@ -169,24 +172,38 @@ impl Inner {
         let (table, codec) = (&self.table, &self.shared.codec);
         key::with(key, |key| {
             with_read_buf(|buf| {
-                loop {
+                for _ in 0..POPS {
                     // Built before it is removed, so that a value that cannot be built stays as it was.
-                    if let Some(value) = table.get(key, buf) {
-                        let (built, length) = (codec.decode(py, value)?, value.len());
-                        if table.remove_if(key, former(buf, length)) {
-                            return Ok(Some(built));
-                        }
-                        // Another value came between.
-                        continue;
+                    let Some(value) = table.peek(key, buf) else {
+                        nothing::<()>(py, buf)?;
+                        break;
+                    };
+                    let (built, length) = (codec.decode(py, value)?, value.len());
+                    if table.pop_if(key, former(buf, length)) {
+                        return Ok(Some(built));
                     }
-                    nothing::<()>(py, buf)?;
-                    // As a removal would: what is made of older facts is not to be stored behind it.
-                    drop(table.lease(key));
-                    if !table.contains(key) {
-                        return Ok(None);
-                    }
+                    // Another value came between, or the object's own code has closed the cache.
+                    self.check(py)?;
                 }
+                self.take_at_once(py, key, buf)
             })
+        })
+    }
+
+    /// As [`Inner::take`], but removed before it is built: no other value can come between. One that cannot be built goes
+    /// back, unless the key has a newer one by then, or there is no room any more. Where there is none, it ends the key's
+    /// leases, as a removal does: what is made of older facts is not to be stored behind it.
+    #[cold]
+    fn take_at_once(&self, py: Python<'_>, key: &[u8], buf: &mut ReadBuf) -> PyResult<Option<Py<PyAny>>> {
+        let Some((value, standing)) = self.table.pop_for_now(key, buf) else {
+            self.check(py)?;
+            return nothing(py, buf);
+        };
+        self.shared.codec.decode(py, value).map(Some).inspect_err(|_| {
+            // A closed cache holds nothing.
+            if !self.is_closed() {
+                self.table.put_back(key, value, standing);
+            }
         })
     }
 
