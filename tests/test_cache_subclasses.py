@@ -109,6 +109,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "discard": lambda c: c.discard("k"),
     "touch": lambda c: c.touch("k"),
     "pop": lambda c: c.pop("k", None),
+    "expires_in": lambda c: c.expires_in("k", None),
     "setdefault": lambda c: c.setdefault("k", 1),
     "[]": lambda c: c["k"],
     "[]=": lambda c: c.__setitem__("k", 1),

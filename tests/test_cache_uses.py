@@ -274,3 +274,37 @@ def test_a_large_value_changes_in_its_place() -> None:
     assert (figures.evicted, figures.entries) == (0, number + 1)
     assert cache["large"] == bytes(17 << 20)
     cache.validate()
+
+
+def test_how_long_a_value_lives_on(cache: Cache) -> None:
+    forever = float("inf")
+    table = cache.table("t", ttl=100)
+    cache["ever"] = table["timed"] = 1
+    cache.put("idle", 1, ttl="1 hour", idle=50)
+    cache.put("at", 1, expires_at=datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=70))
+    cache.put("over", 1, ttl=0)
+    before = cache.stats()
+    assert cache.expires_in("ever") == forever
+    left = table.expires_in("timed"), cache.expires_in("idle"), cache.expires_in("at")
+    for seconds, most in zip(left, (100, 50, 70), strict=True):
+        assert type(seconds) is float
+        assert most - 30 < seconds <= most
+    for missing in "over", "timed":
+        with pytest.raises(KeyError, match=missing):
+            cache.expires_in(missing)
+        assert cache.expires_in(missing, None) is None
+        assert cache.expires_in(missing, default=-2) == -2
+    assert cache.expires_in("ever", 5) == forever
+    assert cache.touch("ever", ttl=10)
+    assert cache.expires_in("ever") <= 10
+    time.sleep(0.05)
+    assert cache.expires_in("idle") < 50, "it is no use"
+    with pytest.raises(TypeError):
+        cache.expires_in(1.5)
+    with pytest.raises(TypeError):
+        cache.expires_in()  # type: ignore[call-overload]
+    after = cache.stats()
+    assert (after.hits, after.misses) == (before.hits, before.misses)
+    cache.drop_table("t")
+    with pytest.raises(gabion.ClosedError):
+        table.expires_in("timed", None)

@@ -72,6 +72,7 @@ CALLS = {
     "memoized": lambda: doubled(new_key(), 1.5, None, 2.0, (1, None), name=ID, other=b"x"),
     "memoized and there": lambda: doubled(1.5, None, 2.0, (1, None), name=ID, other=b"x"),
     "touch": lambda: cache.touch("text", 300),
+    "expires_in": lambda: (cache.expires_in("text"), cache.expires_in("absent", None)),
     "times": lambda: cache.put("k", 1, ttl=timedelta(seconds=5), expires_at=moment),
     "contains": lambda: [key in cache for key in KEYS],
     "wrong key": lambda: cache.get(1.5),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gabion_blocks::{BlockError, Invalid};
 use gabion_pile::{ReadBuf, Reading, with_read_buf};
@@ -317,6 +318,24 @@ impl Table {
     /// Whether there is a value. Neither counted nor seen by the eviction policy.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.core.contains(&self.record, key)
+    }
+
+    /// How long a key's value lives on if nobody asks for it; [`Duration::MAX`] when it has no end. Neither counted nor seen
+    /// by the eviction policy, and no use: an idle time goes on.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use gabion_cache::{Cache, PutOptions, Span};
+    ///
+    /// let (cache, minute) = (Cache::new(64 << 20)?, Duration::from_secs(60));
+    /// cache.put(b"stone", b"4 MiB", &PutOptions { ttl: Span::Of(minute), ..PutOptions::default() });
+    /// assert!(cache.expires_in(b"stone").is_some_and(|left| left <= minute));
+    /// assert_eq!(cache.expires_in(b"gravel"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expires_in(&self, key: &[u8]) -> Option<Duration> {
+        self.core.expires_in(&self.record, key)
     }
 
     /// Stores a copy of `value`. Constant time, but that it may have to make room for it.

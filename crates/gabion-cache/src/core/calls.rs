@@ -6,7 +6,6 @@ use std::time::Duration;
 use gabion_pile::ReadBuf;
 
 use super::core::Core;
-use super::exchange::Standing;
 use super::room::Effort;
 use crate::entry::{Entry, Layout, Times, contents};
 use crate::index::Cell;
@@ -19,6 +18,17 @@ use crate::shard::{ENDED, Lack, Locked, Look, Reason, Request, Sought, Step, Whe
 use crate::stats::Figure;
 use crate::time::{Due, NEVER};
 use crate::value::Value;
+
+/// What stood with a value that [`Table::pop_for_now`](crate::Table::pop_for_now) took: its end, idle time and priority.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing(pub(super) (Option<Due>, Times, i8));
+
+impl Standing {
+    pub(super) fn of(locked: &Locked<'_>, id: Id) -> Self {
+        let entry = locked.entry(id);
+        Self((entry.due(), entry.times(), entry.about().priority))
+    }
+}
 
 impl Core {
     /// Has a short look for a value. What there is left to do after it is told by [`Core::read_found`] and [`Core::read`].
@@ -240,6 +250,17 @@ impl Core {
         let sought = self.sought(record, key).filter(|_| !record.is_dropped());
         let Some((image, hash, shard)) = sought else { return false };
         self.shards()[shard].contains(Sought { ground: self.ground(), image: &image, hash }, || self.now())
+    }
+
+    /// How long a key's value lives on if nobody uses it; [`Duration::MAX`] when it has no end.
+    pub fn expires_in(&self, record: &Record, key: &[u8]) -> Option<Duration> {
+        let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
+        let due = self.shards()[shard].end_of(Sought { ground: self.ground(), image: &image, hash })?;
+        if due.deadline() == NEVER {
+            return Some(Duration::MAX);
+        }
+        let left = due.deadline().saturating_sub(self.now());
+        (left > 0).then(|| Duration::from_millis(left))
     }
 
     pub fn remove(&self, record: &Record, key: &[u8]) -> bool {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use gabion_pile::{ReadBuf, RunIdentity};
 
+use super::calls::Standing;
 use super::core::Core;
 use super::room::Effort;
 use crate::entry::{Layout, Times, has_value};
@@ -74,17 +75,6 @@ impl Former<'_> {
 
 /// What stays of a key's entry when its value becomes another one.
 type Kept = (Option<Due>, Times, i8);
-
-/// What stood with a value that [`Table::pop_for_now`](crate::Table::pop_for_now) took: its end, idle time and priority.
-#[derive(Debug, Clone, Copy)]
-pub struct Standing(Kept);
-
-impl Standing {
-    pub(super) fn of(locked: &Locked<'_>, id: Id) -> Self {
-        let entry = locked.entry(id);
-        Self((entry.due(), entry.times(), entry.about().priority))
-    }
-}
 
 impl Core {
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or

@@ -25,7 +25,8 @@ mod walk;
 mod validate;
 
 pub use ahead::Foreseen;
+pub use calls::Standing;
 pub(crate) use core::Core;
 pub use core::{Departure, Listener};
-pub use exchange::{Former, Standing};
+pub use exchange::Former;
 pub(crate) use validate::validate;

@@ -174,14 +174,19 @@ impl Shard {
 
     /// Whether a key has a value whose time is not over.
     pub fn contains(&self, sought: Sought<'_>, now: impl Fn() -> u64) -> bool {
+        self.end_of(sought).is_some_and(|due| due == Due::NONE || !due.is_over(now()))
+    }
+
+    /// When a key's value ends, or has ended; [`Due::NONE`] when it never does.
+    pub fn end_of(&self, sought: Sought<'_>) -> Option<Due> {
         let mut buf = ReadBuf::new();
         match self.search(sought, &mut buf, false) {
-            Attempt::Found(found, _) => found.due == Due::NONE || !found.due.is_over(now()),
-            Attempt::Nothing => false,
+            Attempt::Found(found, _) => Some(found.due),
+            Attempt::Nothing => None,
             Attempt::Changed | Attempt::Stashed => {
                 let mut state = self.lock();
                 let id = self.find(&mut state, sought.ground, sought.image, sought.hash);
-                id.is_some_and(|id| !Entry::at(&sought.ground.pile, id).is_over(now))
+                id.map(|id| Entry::at(&sought.ground.pile, id).end())
             }
         }
     }

@@ -381,6 +381,38 @@ fn a_touch_of_a_long_value_moves_nobody() {
     }
 }
 
+#[test]
+fn it_is_told_when_a_value_ends() {
+    let clock = Arc::new(ManualClock::default());
+    let options = CacheOptions { max_bytes: 16 << 20, clock: Some(clock.clone()), ..CacheOptions::default() };
+    let cache = Cache::with_options(&options).unwrap();
+    let table = cache.table("t", TableOptions { ttl: Some(seconds(10.0)), ..TableOptions::default() }).unwrap();
+    for size in [3, 5000, 2 << 20] {
+        let put = |options| assert!(cache.put(b"k", &vec![7; size], &options) != PutResult::Rejected);
+        let left = || cache.expires_in(b"k");
+        cache.remove(b"k");
+        assert_eq!(left(), None);
+        put(PutOptions::default());
+        assert_eq!(left(), Some(Duration::MAX));
+        put(PutOptions { idle: Span::Of(seconds(4.0)), ..ttl(5.0) });
+        assert_eq!(left(), Some(seconds(4.0)));
+        clock.advance(seconds(3.0));
+        // It is no use itself.
+        assert_eq!((left(), left()), (Some(seconds(1.0)), Some(seconds(1.0))));
+        assert!(get(&cache, b"k").is_some());
+        assert_eq!(left(), Some(seconds(2.0)));
+        clock.advance(seconds(2.0));
+        assert_eq!(left(), None);
+        assert!(table.put(b"k", &vec![7; size], &PutOptions::default()) != PutResult::Rejected);
+        assert_eq!(table.expires_in(b"k"), Some(seconds(10.0)));
+        assert!(table.touch(b"k", Span::Never));
+        assert_eq!(table.expires_in(b"k"), Some(Duration::MAX));
+        let figures = cache.stats();
+        assert_eq!(figures.misses, 0);
+        cache.validate().unwrap();
+    }
+}
+
 /// A value that a touch gave its first end was put with that time from then on, and no other one was.
 #[test]
 fn what_a_touch_is_given_counts_once() {

@@ -1,10 +1,11 @@
-//! `get`, `put`, `add`, `get_or_put`, `pop`, `discard`, and how memoized functions look: the calls that a program makes
+//! `get`, `put`, `add`, `get_or_put`, `pop`, `expires_in`, `discard`, and how memoized functions look: the calls that a program makes
 //! millions of times.
 //!
 //! They are written against the C API: see `fastcall`.
 
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use gabion_cache::PutResult;
 use pyo3::ffi::{self, PyObject};
@@ -18,7 +19,7 @@ use crate::once::intern;
 use crate::result;
 use crate::scratch::with_encoded;
 
-static METHODS: [Method; 8] = [
+static METHODS: [Method; 9] = [
     Method::with_keywords(
         c"get",
         get,
@@ -96,6 +97,22 @@ back if it cannot be built: unless the key has a newer one by then, or there is 
 >>> cache['stone'] = 4\n\
 >>> cache.pop('stone'), cache.pop('stone', None)\n\
 (4, None)\n",
+    ),
+    Method::with_keywords(
+        c"expires_in",
+        expires_in,
+        c"expires_in($self, key, /, default=...)\n--\n\n\
+The seconds until the key's value ends if nobody asks for it until then, as a float; inf when it has no end. Without a\n\
+default, a key that is not there is a KeyError. Counts as no use: neither as a hit, nor against an idle time.\n\n\
+>>> import gabion\n\
+>>> cache = gabion.Cache('64 MiB')\n\
+>>> cache['stone'] = 4\n\
+>>> cache.expires_in('stone'), cache.expires_in('gravel', None)\n\
+(inf, None)\n\
+>>> cache.touch('stone', ttl=60)\n\
+True\n\
+>>> 0 < cache.expires_in('stone') <= 60\n\
+True\n",
     ),
     Method::fast(
         c"discard",
@@ -193,6 +210,26 @@ unsafe extern "C" fn pop(
         let (key, default) = one_and_default(py, ("pop", "pop(key, default=...)"), args, &keywords)?;
         match (this.open(py)?.take(py, key)?, default) {
             (Some(object), _) => Ok(object.into_ptr()),
+            (None, Some(default)) => Ok(default.clone().into_ptr()),
+            (None, None) => Err(missing(key)),
+        }
+    };
+    // SAFETY: called by the interpreter.
+    unsafe { call_with_keywords(slf, args, count, names, work) }
+}
+
+unsafe extern "C" fn expires_in(
+    slf: *mut PyObject,
+    args: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let work = |py: Python<'_>, this: &CacheTable, args: &[Bound<'_, PyAny>], keywords: Keywords<'_, '_>| {
+        let usage = ("expires_in", "expires_in(key, default=...)");
+        let (key, default) = one_and_default(py, usage, args, &keywords)?;
+        match (this.open(py)?.expires_in(key)?, default) {
+            (Some(Duration::MAX), _) => Ok(result::float(py, f64::INFINITY)?.into_any().into_ptr()),
+            (Some(left), _) => Ok(result::float(py, left.as_secs_f64())?.into_any().into_ptr()),
             (None, Some(default)) => Ok(default.clone().into_ptr()),
             (None, None) => Err(missing(key)),
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use gabion_blocks::BlockError;
 use gabion_cache::{Former, Long, PutOptions, PutResult, ReadBuf, Reading, Table, Value};
@@ -205,6 +206,11 @@ impl Inner {
                 self.table.put_back(key, value, standing);
             }
         })
+    }
+
+    /// How long a key's value lives on; [`Duration::MAX`] when it has no end.
+    pub fn expires_in(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+        key::with(key, |key| Ok(self.table.expires_in(key)))
     }
 
     /// Whether a key has a value.
