@@ -1,5 +1,6 @@
 """What counts as a use of a value, when values end, and what callbacks are given."""
 
+import asyncio
 import datetime
 import functools
 import random
@@ -308,3 +309,15 @@ def test_how_long_a_value_lives_on(cache: Cache) -> None:
     cache.drop_table("t")
     with pytest.raises(gabion.ClosedError):
         table.expires_in("timed", None)
+
+
+def test_a_coroutine_function_with_arguments_goes_as_a_partial(cache: Cache) -> None:
+    async def fetch(number: int) -> int:
+        return number
+
+    async def asked() -> int:
+        with pytest.raises(TypeError, match=r"functools\.partial\(fetch, 7\)"):
+            await cache.get_or_put("key", lambda: fetch(7))
+        return await cache.get_or_put("key", functools.partial(fetch, 7))
+
+    assert asyncio.run(asked()) == 7

@@ -33,7 +33,10 @@ def refuse_awaitable(made: object) -> None:
     if hasattr(type(made), "__await__"):
         if isinstance(made, CoroutineType):
             made.close()
-        raise TypeError("the factory returned something to be awaited: pass the coroutine function itself")
+        raise TypeError(
+            "the factory returned something to be awaited: pass the coroutine function itself, "
+            "with arguments as functools.partial(fetch, 7)"
+        )
 
 
 class Maker(CacheTable[_K, _V]):
