@@ -333,3 +333,8 @@ def test_who_waits_for_a_table_that_is_dropped_gets_the_result():
         thread.join(HANGS)
     assert results == [7] * 4
     own.validate()
+
+
+def test_a_classmethod_says_what_to_put_where():
+    with pytest.raises(TypeError, match="put @classmethod outermost"):
+        cache.memoize(classmethod(lambda cls, number: number))

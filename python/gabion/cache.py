@@ -332,7 +332,7 @@ class Table(Maker[_K, _V]):
         >>> area(3, 4)
         12
         """
-        if callable(ttl):
+        if callable(ttl) or isinstance(ttl, classmethod):
             return self.memoize(key=key, idle=idle, expires_at=expires_at, priority=priority)(ttl)
         # Now, at the function's definition: not at its first call, which may come late.
         self._check_put(ttl, idle, expires_at, priority)
@@ -342,6 +342,10 @@ class Table(Maker[_K, _V]):
         as_put = given_of_put(ttl, idle, expires_at, priority)
 
         def wrap(function: Callable[..., Any]) -> Any:
+            if isinstance(function, classmethod):
+                raise TypeError(
+                    "memoize() keeps the results of a function, not of a classmethod: put @classmethod outermost"
+                )
             if not callable(function):
                 raise TypeError(f"memoize() keeps the results of a function, not of {type(function).__qualname__}")
             table = self._table_for(function)
