@@ -247,7 +247,7 @@ def test_a_loop_that_stands_still_for_a_thread_that_needs_it(cache: Cache) -> No
         entered.set()
         ready.wait(HANGS)
         # The loop's thread waits by now, or is about to.
-        assert eventually(lambda: any(flight.awaited for flight in cache._flights.flying.values()))
+        assert eventually(lambda: any(flight.awaited for flight in cache._gabion_flights.flying.values()))
         time.sleep(0.05)
         try:
             return cache.get_or_put("task's", lambda: "inner")
@@ -512,7 +512,7 @@ def never_ending(cache: Cache, key: str) -> tuple[asyncio.AbstractEventLoop, asy
 
     loop = asyncio.new_event_loop()
     task = loop.create_task(cache.get_or_put(key, factory))
-    while not cache._flights.flying:
+    while not cache._gabion_flights.flying:
         loop.run_until_complete(asyncio.sleep(0))
     return loop, task
 
@@ -535,7 +535,7 @@ def test_a_factory_of_a_closed_loop_is_taken_over(cache: Cache, how: str, closed
         else:
             assert cache.get_or_put("key", lambda: "made") == "made"
 
-    (flight,) = cache._flights.flying.values()
+    (flight,) = cache._gabion_flights.flying.values()
     if closed == "before":
         loop.close()
         ask() if how == "same thread" else run(ask, ask)
@@ -551,7 +551,7 @@ def test_a_factory_of_a_closed_loop_is_taken_over(cache: Cache, how: str, closed
             loop.close()
 
         run(ask, ask, close)
-    assert not cache._flights.flying
+    assert not cache._gabion_flights.flying
     # What is left of it is thrown away, and is none of the others' business.
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     del task
@@ -568,7 +568,7 @@ def test_a_circle_is_not_closed_by_a_factory_of_a_closed_loop(cache: Cache) -> N
         began.set()
         return cache.get_or_put("stranded", lambda: "made")
 
-    (flight,) = cache._flights.flying.values()
+    (flight,) = cache._gabion_flights.flying.values()
     waiter = threading.Thread(target=lambda: cache.get_or_put("outer", waits))
     waiter.start()
     assert began.wait(HANGS)

@@ -481,7 +481,7 @@ class TestForks:
         begun, end = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with cache._lock:
+            with cache._gabion_lock:
                 begun.set()
                 end.wait(HANGS)
 

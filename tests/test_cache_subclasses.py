@@ -269,3 +269,31 @@ def test_the_other_classes_are_final_and_say_so_by_their_public_names(final: typ
         type("Heir", (final,), {})
     modules = {"gabion": gabion, "gabion.memory": memory, "gabion.streams": streams}
     assert getattr(modules[final.__module__], final.__name__) is final
+
+
+def test_names_of_a_subclass_hide_none_of_the_caches_own() -> None:
+    """A subclass's _close() was called in place of the cache's, and its _lock was taken for a lock."""
+    taken = {name for class_ in Cache.__mro__ for name in vars(class_) if name.startswith("_")}
+    inner = {name for name in taken if not name.startswith(("__", "_gabion_"))}
+    named = inner | {"_lock", "_tables", "_memoized", "_flights", "_root", "_space", "_title", "_make", "_get_or_put"}
+    own = type("Own", (Cache,), dict.fromkeys(named, "its own"))("8 MiB", name="own")
+    assert "own" in repr(own)
+    assert own.put_many({"a": 1}) == 1
+    assert (own.incr("n"), own.setdefault("s", 2), own.change("n", lambda n: n + 1)) == (1, 2, 2)
+    assert (own.get_or_put("f", lambda: 3), own.get_or_put("t", lambda: 4, ttl=9)) == (3, 4)
+    assert dict(own.items()) == {"a": 1, "n": 2, "s": 2, "f": 3, "t": 4}
+
+    async def made() -> int:
+        return 5
+
+    async def asked() -> list[int]:
+        return await asyncio.gather(own.get_or_put("c", made), own.get_or_put("c", made))
+
+    assert asyncio.run(asked()) == [5, 5]
+    own.table("pages")["/"] = own.memoize(lambda number: number)(6)
+    assert own.tables() == ["pages"]
+    assert (own.table("pages").clear(), own.drop_table("pages"), own.expire(), own.ttl) == (1, True, 0, None)
+    own.on_evict(None)
+    with own:
+        assert own.stats().entries == own.clear() == 6
+    assert own.closed

@@ -42,21 +42,21 @@ def refuse_awaitable(made: object) -> None:
 class Maker(CacheTable[_K, _V]):
     """A table as far as factories make its values."""
 
-    _flights: Flights
+    _gabion_flights: Flights
 
     @property
-    def _space(self) -> str:
+    def _gabion_space(self) -> str:
         """What tells its keys from those of the cache's other tables."""
         return self.name
 
-    def _make(self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
+    def _gabion_make(self, key: Any, factory: Callable[[], Any], as_put: dict[str, Any]) -> Any:
         """What get_or_put() does for a key that is not there. One miss is counted already; nothing more is."""
         if not callable(factory):
             given = type(factory).__qualname__
             raise TypeError(
                 f"get_or_put() takes a function that makes the value, not {given}: pass lambda: ... or use setdefault()"
             )
-        making = self._making(key)
+        making = CacheTable._making(self, key)
         try:
             value = making.begin(MISSING)
             if value is MISSING:
@@ -67,31 +67,37 @@ class Maker(CacheTable[_K, _V]):
             # At once, and nothing else: a signal's handler may raise at any call of Python code.
             making.end()
 
-    def _newest(self, key: Any, found: bytes) -> Any:
+    def _gabion_newest(self, key: Any, found: bytes) -> Any:
         """The key's value, or what another has just made for it: everybody's own object."""
-        value = self._look_making(key, MISSING)
-        return self._rebuild(found) if value is MISSING else value
+        value = CacheTable._look_making(self, key, MISSING)
+        return CacheTable._rebuild(self, found) if value is MISSING else value
 
-    async def _get_or_put_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
+    async def _gabion_get_or_put_async(
+        self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]
+    ) -> Any:
         value = self.get(key, MISSING)
-        return await self._make_async(key, factory, as_put) if value is MISSING else value
+        return await self._gabion_make_async(key, factory, as_put) if value is MISSING else value
 
-    async def _make_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
+    async def _gabion_make_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:
         """As _make(), for a coroutine function."""
-        name, flying, flight = (self._space, self._key(key)), self._flights.flying, Flight(in_loop=True)
+        name, flying, flight = (
+            (self._gabion_space, CacheTable._key(self, key)),
+            self._gabion_flights.flying,
+            Flight(in_loop=True),
+        )
         made: Any = MISSING
         try:
             while (other := enter_flight(flying, name, flight)) is not None:
                 with Waiting(other, in_loop=True):
                     found = await other.arrive()
                 if found is not MISSING:
-                    return self._newest(key, found)
-            flight.lease = lease = self._lease(key)
+                    return self._gabion_newest(key, found)
+            flight.lease = lease = CacheTable._lease(self, key)
             with Running(flight):
-                value = self._look_making(key, MISSING)
+                value = CacheTable._look_making(self, key, MISSING)
                 if value is MISSING:
                     value = await factory()
-                    made = self._keep(key, value, lease, as_put, flight.awaited) or MISSING
+                    made = CacheTable._keep(self, key, value, lease, as_put, flight.awaited) or MISSING
             return value
         finally:
             leave_flight(flying, name, flight, made)

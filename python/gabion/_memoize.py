@@ -56,7 +56,7 @@ def memoized(
             async def factory() -> Any:
                 return await function(*args, **kwargs)
 
-            return await table._make_async(arguments, factory, as_put)
+            return await table._gabion_make_async(arguments, factory, as_put)
 
         made: Any = asynchronous
     else:

@@ -91,7 +91,7 @@ class Table(Maker[_K, _V]):
     Made by ``cache.table(name)``. It has the methods of a cache, for its own keys.
     """
 
-    _root: Cache
+    _gabion_root: Cache
 
     def __init__(self, *_settings: Any, **_others: Any) -> None:
         """Refuse: ``cache.table(name)`` makes tables."""
@@ -105,18 +105,18 @@ class Table(Maker[_K, _V]):
     @property
     def ttl(self) -> float | None:
         """How many seconds a value lives if its put does not say; None is without end."""
-        _limit, ttl, _idle = self._settings
-        return ttl
+        _limit, ttl, _idle = CacheTable._settings.__get__(self)
+        return ttl  # type: ignore[no-any-return]
 
     @property
     def idle(self) -> float | None:
         """How many seconds a value lives without being asked for if its put does not say; None is without end."""
-        _limit, _ttl, idle = self._settings
-        return idle
+        _limit, _ttl, idle = CacheTable._settings.__get__(self)
+        return idle  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[_K]:
         """Go through the keys that there are now."""
-        return iter(dict.fromkeys(self._keys()))
+        return iter(dict.fromkeys(CacheTable._keys(self)))
 
     # Without it, reversed() would take the cache for a sequence and ask for the keys 0, 1, 2.
     __reversed__ = None
@@ -131,11 +131,11 @@ class Table(Maker[_K, _V]):
         As keys() and ``in``, it counts as no use: neither as a hit, nor against an idle time. An iterator that is under
         way when the cache is closed, or the table dropped, raises ClosedError at its next step.
         """
-        return self._items_of(self.keys())
+        return self._gabion_items_of(self.keys())
 
-    def _items_of(self, keys: list[_K]) -> Iterator[tuple[_K, _V]]:
+    def _gabion_items_of(self, keys: list[_K]) -> Iterator[tuple[_K, _V]]:
         for key in keys:
-            value = self._look(key, MISSING)
+            value = CacheTable._look(self, key, MISSING)
             if value is not MISSING:
                 yield key, value
 
@@ -158,7 +158,7 @@ class Table(Maker[_K, _V]):
         A mapping is what has ``keys()``, as for a dict's update(); times and priorities of another cache stay behind.
         One put() after the other: when one raises, those before it are stored.
         """
-        self._check()
+        CacheTable._check(self)
         given: Any = mapping
         pairs: Iterable[tuple[Any, Any]]
         if isinstance(given, (Mapping, Table)):
@@ -197,7 +197,7 @@ class Table(Maker[_K, _V]):
             return found  # type: ignore[no-any-return]
         if self.add(key, value, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority):
             return value
-        return self._look(key, value)  # type: ignore[no-any-return]
+        return CacheTable._look(self, key, value)  # type: ignore[no-any-return]
 
     def change(
         self,
@@ -229,12 +229,15 @@ class Table(Maker[_K, _V]):
         """
         if not callable(function):
             raise TypeError(f"change() takes a function of the value that is there, not {type(function).__qualname__}")
-        while (changed := self._change(key, function, MISSING)) is MISSING:
+        while (changed := CacheTable._change(self, key, function, MISSING)) is MISSING:
             if default is MISSING:
                 raise KeyError(key)
             made = function(default)
             # None: another value came between, and may be gone again.
-            if self._add(key, made, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority) is not None:
+            if (
+                CacheTable._add(self, key, made, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority)
+                is not None
+            ):
                 return made
         return changed  # type: ignore[no-any-return]
 
@@ -264,12 +267,12 @@ class Table(Maker[_K, _V]):
             return number + delta
 
         # Nearly always there is a number: nobody looks at the keywords then.
-        changed = self._change(key, added, MISSING)
+        changed = CacheTable._change(self, key, added, MISSING)
         if changed is not MISSING:
             return changed
         return self.change(key, added, default, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority)
 
-    def _get_or_put(
+    def _gabion_get_or_put(
         self,
         key: Any,
         factory: Callable[[], Any],
@@ -283,14 +286,14 @@ class Table(Maker[_K, _V]):
         as_put = given_of_put(ttl, idle, expires_at, priority)
         if as_put:
             # Before the factory runs, which may take long.
-            self._check_put(ttl, idle, expires_at, priority)
+            CacheTable._check_put(ttl, idle, expires_at, priority)
         if is_asynchronous(factory):
-            return self._get_or_put_async(key, factory, as_put)
+            return self._gabion_get_or_put_async(key, factory, as_put)
         value = self.get(key, MISSING)
-        return self._make(key, factory, as_put) if value is MISSING else value
+        return self._gabion_make(key, factory, as_put) if value is MISSING else value
 
     # What its errors call it: the method that was called.
-    _get_or_put.__qualname__ = "Table.get_or_put"
+    _gabion_get_or_put.__qualname__ = "Table.get_or_put"
 
     @overload
     def memoize(self, ttl: Callable[_P, _R], /) -> _Memoized[_P, _R]: ...
@@ -335,7 +338,7 @@ class Table(Maker[_K, _V]):
         if callable(ttl) or isinstance(ttl, classmethod):
             return self.memoize(key=key, idle=idle, expires_at=expires_at, priority=priority)(ttl)
         # Now, at the function's definition: not at its first call, which may come late.
-        self._check_put(ttl, idle, expires_at, priority)
+        CacheTable._check_put(ttl, idle, expires_at, priority)
         if key is not None and not callable(key):
             given = type(key).__qualname__
             raise TypeError(f"memoize(key=...) takes a function of the same arguments that returns a key, not {given}")
@@ -348,19 +351,19 @@ class Table(Maker[_K, _V]):
                 )
             if not callable(function):
                 raise TypeError(f"memoize() keeps the results of a function, not of {type(function).__qualname__}")
-            table = self._table_for(function)
+            table = self._gabion_table_for(function)
             made = memoized(table, function, key, as_put)
-            weakref.finalize(made, _drop_memoized, weakref.ref(self._root), table().name).atexit = False
+            weakref.finalize(made, _drop_memoized, weakref.ref(self._gabion_root), table().name).atexit = False
             return made
 
         return wrap
 
-    def _table_for(self, function: Callable[..., Any]) -> Callable[[], Table]:
+    def _gabion_table_for(self, function: Callable[..., Any]) -> Callable[[], Table]:
         """What returns the table of a memoized function, and makes it where it was dropped."""
-        limit, ttl, idle = self._settings
-        root = self._root
-        with root._lock:
-            number = next(root._memoized)
+        limit, ttl, idle = CacheTable._settings.__get__(self)
+        root = self._gabion_root
+        with root._gabion_lock:
+            number = next(root._gabion_memoized)
         module = getattr(function, "__module__", None)
         called = getattr(function, "__qualname__", type(function).__qualname__)
         return partial(root.table, f"memoize:{module}.{called}:{number}", max_bytes=limit, ttl=ttl, idle=idle)
@@ -371,11 +374,11 @@ class Table(Maker[_K, _V]):
         Takes time in proportion to the entries of the whole cache, unless the table has none, or no other table has
         any: then to the memory that they take, as Cache.clear() does.
         """
-        return self._clear_table()
+        return CacheTable._clear_table(self)
 
     def stats(self) -> CacheStats:
         """Return the table's figures."""
-        return self._table_stats()
+        return CacheTable._table_stats(self)
 
     def __reduce_ex__(self, _protocol: object, /) -> Any:
         """Refuse, for pickle and copy."""
@@ -431,7 +434,7 @@ class Cache(Table[_K, _V]):
     'made once'
     """
 
-    _title: str | None = None
+    _gabion_title: str | None = None
 
     def __init__(
         self,
@@ -445,27 +448,27 @@ class Cache(Table[_K, _V]):
         """Set up the cache, once."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be a str, not {type(name).__qualname__}")
-        self._set_up(max_bytes, ttl, idle, policy)
-        self._flights = Flights()
-        self._title = name
+        CacheTable._set_up(self, max_bytes, ttl, idle, policy)
+        self._gabion_flights = Flights()
+        self._gabion_title = name
         # Weak, so that a cache nobody holds is gone at once; what a table holds stays without its handle.
-        self._tables: weakref.WeakValueDictionary[str, Table] = weakref.WeakValueDictionary()
+        self._gabion_tables: weakref.WeakValueDictionary[str, Table] = weakref.WeakValueDictionary()
         # Taken again by the same thread where the collector runs code of others meanwhile.
-        self._lock = threading.RLock()
-        self._memoized = itertools.count(1)
+        self._gabion_lock = threading.RLock()
+        self._gabion_memoized = itertools.count(1)
         _caches[id(self)] = self
 
     @property
     def name(self) -> str:
         """What the cache was named, or an empty text."""
-        return self._title or ""
+        return self._gabion_title or ""
 
     @property
-    def _space(self) -> str:
+    def _gabion_space(self) -> str:
         return ""
 
     @property
-    def _root(self) -> Cache:  # type: ignore[override]
+    def _gabion_root(self) -> Cache:  # type: ignore[override]
         return self
 
     def table(
@@ -486,23 +489,23 @@ class Cache(Table[_K, _V]):
         Tables hold other types than the cache; ``pages: gabion.Table[int, Page] = cache.table("pages")`` names them for
         type checkers.
         """
-        self._check()
+        CacheTable._check(self)
         check_name(name)
-        with self._lock:
-            table = self._tables.get(name)
+        with self._gabion_lock:
+            table = self._gabion_tables.get(name)
             if table is None or table.closed:
                 if not name:
                     raise ValueError("a table needs a name; the cache itself is the one without")
                 table = Table.__new__(Table)
-                table._set_up_in(self, name, max_bytes, ttl, idle)
-                table._flights, table._root = self._flights, self
-                self._tables[name] = table
+                CacheTable._set_up_in(table, self, name, max_bytes, ttl, idle)
+                table._gabion_flights, table._gabion_root = self._gabion_flights, self
+                self._gabion_tables[name] = table
             return table
 
     def tables(self) -> list[str]:
         """Return the names of the tables, without the cache's own."""
-        self._check()
-        return [name for name in self._table_names if name]
+        CacheTable._check(self)
+        return [name for name in CacheTable._table_names.__get__(self) if name]
 
     def drop_table(self, name: str) -> bool:
         """Drop a table with all that is in it; who still holds it gets ClosedError. Return whether there was one.
@@ -511,18 +514,18 @@ class Cache(Table[_K, _V]):
         some 40 ms for each million. Other threads go on meanwhile, but not while on_evict() has a callback: then the
         GIL is held over it.
         """
-        self._check()
+        CacheTable._check(self)
         check_name(name)
-        with self._lock:
-            self._tables.pop(name, None)
-        return self._drop_table(name)
+        with self._gabion_lock:
+            self._gabion_tables.pop(name, None)
+        return CacheTable._drop_table(self, name)
 
     def clear(self) -> int:
         """Remove all entries of all tables. Return how many.
 
         Takes time in proportion to the memory that they take, not to their number.
         """
-        return self._clear_all()
+        return CacheTable._clear_all(self)
 
     def expire(self) -> int:
         """Remove the entries whose time is over. Return how many.
@@ -530,11 +533,11 @@ class Cache(Table[_K, _V]):
         Nobody needs to call it: gets never return what is over, puts remove a few such entries on the way, and a thread
         looks once a second.
         """
-        return self._expire()
+        return CacheTable._expire(self)
 
     def stats(self) -> CacheStats:
         """Return the figures of all tables, summed, and of the memory that they share. Takes no look at the entries."""
-        return self._total_stats()
+        return CacheTable._total_stats(self)
 
     def on_evict(self, callback: Callable[..., object] | None) -> Any:
         """Have ``callback(key, value)`` called with each entry that is evicted or expires; None ends it.
@@ -547,24 +550,24 @@ class Cache(Table[_K, _V]):
         find it, and expire(). Can be used as a decorator.
         """
         if callback is None:
-            self._on_evict(None)
+            CacheTable._on_evict(self, None)
         elif not callable(callback):
             raise TypeError(f"on_evict takes a function of key and value, or None, not {callback!r}")
         elif is_asynchronous(callback):
             raise TypeError("on_evict takes a plain function: nobody would await what a coroutine function returns")
         elif takes_reason(callback):
-            self._on_evict(callback)
+            CacheTable._on_evict(self, callback)
         else:
-            self._on_evict(lambda key, value, reason: callback(key, value))
+            CacheTable._on_evict(self, lambda key, value, reason: callback(key, value))
         return callback
 
     def close(self) -> None:
         """Remove everything and refuse every further call with ClosedError. Closing twice does nothing."""
-        self._close()
+        CacheTable._close(self)
 
     def __enter__(self) -> Self:
         """Close the cache at the end of the with-statement."""
-        self._check()
+        CacheTable._check(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -577,7 +580,7 @@ def _drop_memoized(root: weakref.ref[Cache], name: str) -> None:
     cache = root()
     if cache is not None and not cache.closed:
         with suppress(ClosedError):  # just now, by another thread
-            cache._drop_table(name)
+            CacheTable._drop_table(cache, name)
 
 
 # By their identity: a subclass may compare in a way of its own, and have no hash.
@@ -587,7 +590,7 @@ _caches: weakref.WeakValueDictionary[int, Cache] = weakref.WeakValueDictionary()
 def _after_fork() -> None:
     """In a child that was forked: threads that held a cache's lock are not here."""
     for cache in list(_caches.values()):
-        cache._lock = threading.RLock()
+        cache._gabion_lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -162,7 +162,7 @@ unsafe extern "C" fn get_or_put(
             _ => {
                 let args = result::tuple(py, args.iter().cloned())?;
                 return table
-                    .call_method(intern!(py, "_get_or_put")?, args, Some(&keywords.to_dict(py)?))
+                    .call_method(intern!(py, "_gabion_get_or_put")?, args, Some(&keywords.to_dict(py)?))
                     .map(Bound::into_ptr);
             }
         };

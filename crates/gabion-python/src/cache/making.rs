@@ -82,7 +82,7 @@ impl Making {
     /// Of a key's bytes. Nobody knows of it before `begin`.
     pub fn new(table: &Bound<'_, CacheTable>, key: &[u8]) -> PyResult<Self> {
         let py = table.py();
-        let flying = table.getattr(intern!(py, "_flights")?)?.getattr(intern!(py, "flying")?)?;
+        let flying = table.getattr(intern!(py, "_gabion_flights")?)?.getattr(intern!(py, "flying")?)?;
         let space = result::text(py, table.get().making(py)?.table.name())?;
         let name = result::pair(space.into_any(), result::bytes(py, key)?.into_any())?;
         let flight = Parts::get(py)?.flight.bind(py).call1((false,))?;
