@@ -16,6 +16,23 @@ if TYPE_CHECKING:
     from gabion.cache import Table
 
 
+def example(function: Callable[..., Any]) -> str:
+    """What a refused argument's error ends with: a ``key`` of the function's own arguments."""
+    from inspect import Parameter, signature
+
+    try:
+        found = list(signature(function).parameters.values())
+    except (TypeError, ValueError):
+        # Written in C, and does not tell.
+        return ""
+    several = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
+    if not found or any(each.kind in several or each.kind is Parameter.KEYWORD_ONLY for each in found):
+        return ""
+    names = [each.name for each in found]
+    made = f"({names[0]}.id, {', '.join(names[1:])})" if names[1:] else f"{names[0]}.id"
+    return f", such as key=lambda {', '.join(names)}: {made}"
+
+
 def memoized(
     made_table: Callable[[], Table],
     function: Callable[..., Any],
@@ -48,6 +65,10 @@ def memoized(
             except ClosedError:
                 there()
                 value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            except TypeError as error:
+                if key:
+                    raise
+                raise TypeError(f"{error}{example(function)}") from None
             if value is not MISSING:
                 return value
             if not key:
@@ -69,6 +90,10 @@ def memoized(
             except ClosedError:
                 there()
                 value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            except TypeError as error:
+                if key:
+                    raise
+                raise TypeError(f"{error}{example(function)}") from None
             if value is not MISSING:
                 return value
             making = table._making(arguments) if key else table._making_call(args, kwargs)

@@ -7,15 +7,19 @@
 //! None             ((), "none")
 //! a float          the int that it equals, or ((), "float", its eight bytes)
 //! (item, …)        ((), "tuple", (item, …)), so that it is no other argument's stand-in
+//! frozenset        ((), "set", (item, …)), in the order of the items' bytes
+//! a date, an Enum  ((), "other", what `gabion._standins` says)
 //! ```
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyFloat, PyFrozenSet, PyInt, PyString, PyTuple};
 
 use super::key::{self, DEEPEST, item};
 use crate::errors::{exception, full_name};
 use crate::ffi;
+use crate::once::{of_module, once};
 
 /// Appends the key of a call.
 ///
@@ -76,16 +80,55 @@ fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
             key::begin_tuple(into);
             tuple.iter_borrowed().try_for_each(|value| item(py, into, |into| argument(&value, into, depth + 2)))
         })
+    } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
+        frozen_set(set, into, depth)
     } else if key::may_be(value)? {
         key::write(value, into, depth)
     } else {
+        other(value, into, depth)
+    }
+}
+
+fn frozen_set(set: &Bound<'_, PyFrozenSet>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    let py = set.py();
+    if depth + 1 >= DEEPEST {
+        return Err(key::too_deep(py));
+    }
+    let mut sorted = Vec::new();
+    for value in set.try_iter()? {
+        let mut bytes = Vec::new();
+        argument(&value?, &mut bytes, depth + 2)?;
+        sorted.push(bytes);
+    }
+    sorted.sort();
+    stand_in(py, b"set", into)?;
+    item(py, into, |into| {
+        key::begin_tuple(into);
+        sorted.iter().try_for_each(|bytes| raw(py, bytes, into))
+    })
+}
+
+/// What Python knows a stand-in for: a number that equals it, or a tuple.
+fn other(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    static STAND_FOR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = value.py();
+    let stand_for = once(py, &STAND_FOR, || Ok(of_module(py, c"gabion._standins", c"stand_for")?.unbind()))?;
+    let found = stand_for.bind(py).call1((value,))?;
+    if found.is_none() {
         let class = value.get_type().qualname()?;
         let text = format!(
-            "memoize has no key for an argument of type {class}: pass key=, a function of the same arguments that returns one, \
-             such as key=lambda self, number: (self.id, number)"
+            "memoize has no key for an argument of type {class}: pass key=, a function of the same arguments that returns one"
         );
-        Err(exception(&py.get_type::<PyTypeError>(), &text))
+        return Err(exception(&py.get_type::<PyTypeError>(), &text));
     }
+    if !found.is_exact_instance_of::<PyTuple>() {
+        return argument(&found, into, depth);
+    }
+    if depth + 1 >= DEEPEST {
+        return Err(key::too_deep(py));
+    }
+    stand_in(py, b"other", into)?;
+    item(py, into, |into| key::write(&found, into, depth + 1))
 }
 
 /// Whether a number equals those that its value equals: not what compares in a way of its own, but NumPy's `float64`.
