@@ -271,3 +271,21 @@ def test_a_view_inside_a_cycle_is_collected() -> None:
     pile.validate()
     pile.compact()
     assert pile.stats().reserved_bytes < 1 << 20
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+def test_a_reserve_that_was_full_when_it_moved_is_still_one(viewed: bool) -> None:
+    # One of these lengths fills the place to its last byte.
+    for length in range(5095, 5101):
+        pile = gabion.Pile(max_bytes="4 MiB")
+        pointer = pile.put(b"a" * 10, reserve=5090)
+        view = pile.view(pointer) if viewed else None
+        pile.replace(pointer, b"b" * length)
+        del view
+        pile.replace(pointer, b"c" * 10)
+        for filler in (*range(12_000, 1_000, -1_000), *range(1_000, 0, -100), 4):
+            with pytest.raises(gabion.LimitError):
+                while True:
+                    pile.put(b"z" * filler)
+        pile.replace(pointer, b"d" * 4_900)
+        pile.validate()

@@ -66,7 +66,7 @@ def memoized(
                 there()
                 value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
             except TypeError as error:
-                if key:
+                if key or "no key for an argument" not in str(error):
                     raise
                 raise TypeError(f"{error}{example(function)}") from None
             if value is not MISSING:
@@ -91,7 +91,7 @@ def memoized(
                 there()
                 value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
             except TypeError as error:
-                if key:
+                if key or "no key for an argument" not in str(error):
                     raise
                 raise TypeError(f"{error}{example(function)}") from None
             if value is not MISSING:

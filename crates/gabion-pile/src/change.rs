@@ -36,6 +36,25 @@ enum Stored {
     Nowhere,
 }
 
+/// What a payload that moves is to have at its new place.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: usize,
+    /// They are a reserve, even where the payload fills them.
+    reserved: bool,
+}
+
+impl Room {
+    fn of(length: usize) -> Self {
+        Self { bytes: length, reserved: false }
+    }
+
+    /// A reserve moves with its object, unless it is outgrown.
+    fn with_reserve(length: usize, capacity: usize) -> Self {
+        Self { bytes: length.max(capacity), reserved: length <= capacity }
+    }
+}
+
 /// What is to be stored: the bytes, and the run that they already lie in when they are too long for anything else.
 #[derive(Clone, Copy)]
 pub(crate) struct Payload<'a> {
@@ -157,7 +176,7 @@ impl Inner {
         }
         let (block, at) = self.heap.take_slot(ground, 0)?;
         let generation = Word(block.word(at.word()).load(Relaxed)).generation();
-        let away = self.move_out(ground, at, generation, payload, capacity).inspect_err(|_| {
+        let away = self.move_out(ground, (at, generation), payload, capacity, reserved).inspect_err(|_| {
             self.heap.free_slot(ground, at, true, true).expect("taken above");
         })?;
         self.heap.free_slot(ground, at, false, true)?;
@@ -171,16 +190,15 @@ impl Inner {
     fn move_out(
         &mut self,
         ground: Ground<'_>,
-        owner: Loc,
-        generation: u32,
+        (owner, generation): (Loc, u32),
         payload: Payload<'_>,
         capacity: usize,
+        reserved: bool,
     ) -> Result<Word, HeapError> {
         if let Some(run) = payload.run {
             return Ok(Word::large(generation, self.large.add(Arc::clone(run))?));
         }
         let words = 1 + capacity.div_ceil(8);
-        let reserved = capacity > payload.length;
         let (block, at, kind) = if words < MAX_SLOT_WORDS {
             let (block, at) = self.heap.take_body(ground, class_for_words(words + 1))?;
             (block, at, Kind::Slots)
@@ -211,7 +229,7 @@ impl Inner {
             State::Away { at, reserved } => self.replace_away(ground, slot, word, payload, at, reserved)?,
             State::Large { index } => {
                 if !self.come_home(ground, slot, word, payload, false) {
-                    self.relocate(ground, (slot, word), payload, payload.length, false)?;
+                    self.relocate(ground, (slot, word), payload, Room::of(payload.length), false)?;
                 }
                 old = self.large.free(index);
             }
@@ -231,8 +249,7 @@ impl Inner {
         let State::Inline { reserved, pinned, .. } = word.state() else { unreachable!("the caller saw it inline") };
         let (capacity, at, length) = (slot.capacity(), slot.at.word(), payload.length);
         if pinned || !sits_well(length, capacity, reserved) {
-            // A reserve moves with its object.
-            let room = if reserved { length.max(capacity) } else { length };
+            let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
             let fits = !pinned && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? == Stored::Elsewhere {
                 if pinned {
@@ -267,7 +284,7 @@ impl Inner {
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
         // What has got a run stays there: the run was charged for it, and the chunk may be short of the few bytes more.
         if pinned || payload.run.is_some() || !sits_well(length, capacity, reserved) {
-            let room = if reserved { length.max(capacity) } else { length };
+            let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
             let fits = !pinned && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? == Stored::Elsewhere {
                 self.free_guest(ground, at);
@@ -284,18 +301,17 @@ impl Inner {
         Ok(())
     }
 
-    /// Stores a payload anywhere but where the object's old one lies: outside the slot, with `room` for so many bytes, or at home where
-    /// there is none, if not well. The old place is the caller's to free. Where neither has room, one that `fits` its old place
-    /// may stay.
+    /// Stores a payload anywhere but where the object's old one lies: outside the slot, with `room`, or at home where there is none,
+    /// if not well. The old place is the caller's to free. Where neither has room, one that `fits` its old place may stay.
     fn relocate(
         &mut self,
         ground: Ground<'_>,
         (slot, word): (&Slot<'_>, Word),
         payload: Payload<'_>,
-        room: usize,
+        room: Room,
         fits: bool,
     ) -> Result<Stored, HeapError> {
-        match self.move_out(ground, slot.at, word.generation(), payload, room) {
+        match self.move_out(ground, (slot.at, word.generation()), payload, room.bytes, room.reserved) {
             Ok(away) => publish(&slot.block, slot.at.word(), away.0),
             Err(_) if self.come_home(ground, slot, word, payload, true) => {}
             Err(_) if fits => return Ok(Stored::Nowhere),

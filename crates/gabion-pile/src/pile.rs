@@ -424,7 +424,7 @@ impl Pile {
             }
             locked.heap.clear(ground);
             let runs = std::mem::take(&mut locked.large);
-            (locked.objects, locked.used_bytes, locked.moved) = (0, 0, 0);
+            (locked.objects, locked.used_bytes, locked.moved, locked.crowded) = (0, 0, 0, false);
             drop(locked);
             drop(runs);
         }
