@@ -244,3 +244,32 @@ def test_at_the_limit_everything_is_undone() -> None:
             assert (after.objects, after.used_bytes) == (before.objects, before.used_bytes)
             pile.validate()
         assert pile.get_many(kept) == [b"k" * (i * 37 % 2000) for i in range(1000)]
+
+
+@pytest.mark.parametrize("call", ["get_many", "remove_many", "put_many", "put one int"])
+def test_where_memory_ends_it_is_a_memory_error(call: str, script: Any) -> None:
+    script(
+        f"""
+        import resource
+        from array import array
+        import gabion
+        pile = gabion.Pile()
+        pointer = pile.put(7)
+        many, long = array("Q", [pointer]) * 20_000_000, 1 << 1_600_000_000
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)
+        calls = {{
+            "get_many": lambda: pile.get_many(many),
+            "remove_many": lambda: pile.remove_many(many),
+            "put_many": lambda: pile.put_many(iter(many)),
+            "put one int": lambda: pile.put(long),
+        }}
+        try:
+            calls[{call!r}]()
+        except MemoryError:
+            pass
+        else:
+            raise AssertionError("there was enough")
+        assert (len(pile), pile.get(pointer)) == (1, 7)
+        """,
+    )

@@ -427,3 +427,32 @@ def test_a_class_whose_names_compare_in_a_way_of_their_own(script: Callable[...,
             pile.remove(pointer)
         """
     )
+
+
+class Restless:
+    """Replaces itself whenever it is built."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __setstate__(self, state: Any) -> None:
+        global restless
+        pile, pointer, number = restless
+        restless = pile, pointer, number + 1
+        pile.replace(pointer, Restless(number))
+
+
+restless: Any = None
+
+
+def test_pop_of_what_replaces_itself_comes_to_an_end() -> None:
+    global restless
+    pile = gabion.Pile()
+    pointer = pile.put(Restless(0))
+    restless = pile, pointer, 1
+    with pytest.raises(RuntimeError, match="was replaced each of the 100 times"):
+        pile.pop(pointer)
+    assert pointer in pile
+    pile.remove(pointer)
+    pile.validate()
+    restless = None

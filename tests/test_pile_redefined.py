@@ -355,6 +355,17 @@ def test_a_pile_in_a_module_goes_with_it() -> None:
     assert [reference() for reference in gone] == [None, None]
 
 
+def test_a_name_that_leads_to_no_class_any_more_is_told(pile: gabion.Pile, module: ModuleType) -> None:
+    exec("class Stated:\n    def __getstate__(self):\n        return None", vars(module))
+    stated = module.Stated
+    pointer = pile.put(stated())
+    module.Stated = lambda: None
+    with pytest.raises(gabion.CodecError, match=r"leads to <function .*; bind it to a class again"):
+        pile.get(pointer)
+    module.Stated = stated
+    assert type(pile.get(pointer)) is stated
+
+
 def test_threads_beside_a_class_that_is_defined_anew(pile: gabion.Pile, module: ModuleType) -> None:
     pointers = pile.put_many([module.Plain("Ada", 1), module.Slotted("Ada", 1), module.Colour.RED, module.function])
     over = threading.Event()

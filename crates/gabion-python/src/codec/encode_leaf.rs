@@ -155,9 +155,10 @@ impl Encoder<'_, '_> {
                 return Ok(true);
             }
             let n = ffi::_PyLong_NumBits(obj) / 8 + 1;
+            self.check_length()?;
             writer::tag_varint(self.out, tags::INT_BIG, n);
             let start = self.out.len();
-            self.out.resize(start + n, 0);
+            writer::zeros(self.out, n)?;
             let bytes = std::slice::from_raw_parts_mut(self.out.as_mut_ptr().add(start), n);
             int_bytes(obj, bytes, true)?;
             Ok(true)

@@ -3,7 +3,8 @@
 use super::decode::Decoder;
 use super::decode_object::new_instance;
 use super::frame::{Frame, Rebuild, Stage};
-use super::object::{Own, Raise, Raised, attribute_or_none};
+use super::global::repr;
+use super::object::{Own, Raise, Raised, attribute_or_none, refuse};
 use super::reader::damaged;
 use super::tags;
 use crate::ffi::{self, PyObject};
@@ -146,7 +147,11 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                 return Own::take(ffi::PyObject_Call(callable.ptr(), arguments.ptr(), keywords));
             }
             if ffi::PyType_Check(callable.ptr()) == 0 {
-                return Err(damaged("a class is expected"));
+                // Nothing is damaged: the name that led to the class leads to this since.
+                return Err(refuse(&format!(
+                    "cannot build an object: the name of its class leads to {} by now; bind it to a class again",
+                    repr(callable)
+                )));
             }
             new_instance(callable, arguments, keywords)
         }

@@ -144,6 +144,28 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize) {
     }
 }
 
+/// So many zeros, to be written over.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn zeros(out: &mut Vec<u8>, n: usize) -> Raise<()> {
+    reserve(out, n)?;
+    out.resize(out.len() + n, 0);
+    Ok(())
+}
+
+/// Room for something long, or a `MemoryError`.
+fn reserve(out: &mut Vec<u8>, n: usize) -> Raise<()> {
+    // Room for what follows something large, too: to ask for that later might be to ask for all of it once more.
+    let more = if n < LITTLE { n } else { n.saturating_add(LITTLE) };
+    if out.try_reserve(more).is_err() {
+        // SAFETY: codec functions run attached.
+        unsafe { ffi::PyErr_NoMemory() };
+        return Err(Raised);
+    }
+    Ok(())
+}
+
 /// Raw bytes. Others may be writing them, so nothing refers to them: such a byte arrives as it was or as it gets.
 ///
 /// # Errors
@@ -153,13 +175,7 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize) {
 /// Attached; `from` points at `n` readable bytes, which are not the output's.
 pub unsafe fn raw(out: &mut Vec<u8>, from: *const u8, n: usize) -> Raise<()> {
     if n > 0 {
-        // Room for what follows something large, too: to ask for that later might be to ask for all of it once more.
-        let more = if n < LITTLE { n } else { n.saturating_add(LITTLE) };
-        if out.try_reserve(more).is_err() {
-            // SAFETY: attached.
-            unsafe { ffi::PyErr_NoMemory() };
-            return Err(Raised);
-        }
+        reserve(out, n)?;
         let to = room(out, n);
         // SAFETY: readable by the caller's word, and room for as many; they are written before the length covers them.
         unsafe {

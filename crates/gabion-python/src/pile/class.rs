@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gabion_blocks::PAGE_BYTES;
 use gabion_pile::{PileOptions, with_read_buf};
-use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyTypeError};
+use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -37,6 +37,9 @@ pub(crate) fn shards(py: Python<'_>) -> PyResult<Option<usize>> {
     })?;
     Ok(*shards)
 }
+
+/// How often `pop` builds an object that others replace meanwhile.
+const POPS: usize = 100;
 
 /// Formats that a memoryview can show.
 const VIEWABLE: &[u8] = b"BbHhIiLlQqfd";
@@ -80,7 +83,8 @@ impl Pile {
     }
 
     /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,
-    /// that is returned when the pointer is not live. An object that cannot be built stays in the pile.
+    /// that is returned when the pointer is not live. An object that cannot be built stays in the pile, and so does one that is
+    /// replaced again and again while it is built: RuntimeError.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -92,12 +96,14 @@ impl Pile {
         let pop = || -> Result<Py<PyAny>, Failure> {
             let pointer = number::pointer(ptr)?;
             with_read_buf(|buffer| {
-                loop {
+                for _ in 0..POPS {
                     let object = self.codec.decode(py, self.open(py)?.read(pointer, buffer)?)?;
                     if self.open(py)?.remove_unchanged(pointer, buffer)? {
                         return Ok(object);
                     }
                 }
+                let text = format!("the object was replaced each of the {POPS} times that pop() built it; it stays");
+                Err(Failure::Raised(exception(&py.get_type::<PyRuntimeError>(), &text)))
             })
         };
         self.open(py)?;

@@ -31,6 +31,16 @@ pub(super) fn each(
     PyErr::take(py).map_or(Ok(()), Err)
 }
 
+/// Makes room for more in a list, which ends the process where it grows by itself and there is no memory.
+#[inline]
+pub(super) fn room_for<T>(py: Python<'_>, list: &mut Vec<T>, more: usize) -> PyResult<()> {
+    list.try_reserve(more).map_err(|_| {
+        // SAFETY: attached; sets the error that is taken.
+        unsafe { ffi::PyErr_NoMemory() };
+        PyErr::fetch(py)
+    })
+}
+
 /// How many items an iterable says it holds; 0 when it does not say.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 
-use super::each::{announced, each, iterator};
+use super::each::{announced, each, iterator, room_for};
 use super::number;
 use super::refusal::{Failure, or_default};
 use super::state::Pile;
@@ -30,6 +30,8 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
     let mut meanwhile = Meanwhile::new();
     let objects = iterator(iterable, "objects are passed as an iterable of them")?;
     let stored = each(py, &objects, &mut meanwhile, |object| {
+        // Before the put: what is not in the list cannot be taken back.
+        room_for(py, &mut pointers, 1)?;
         let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
             let put =
                 if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(encoding), 0) };
@@ -116,13 +118,14 @@ fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
 /// `Pile.remove_many`
 pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
     let py = ptrs.py();
-    let pointers: Vec<Pointer> = number::pointers(ptrs)?.into_iter().flatten().collect();
+    let pointers = number::pointers(ptrs)?;
     let pile = this.open(py)?;
     let (mut removed, mut meanwhile) = (0, Meanwhile::new());
-    for (index, &pointer) in pointers.iter().enumerate() {
-        if let Some(&ahead) = pointers.get(index + AHEAD) {
-            pile.prefetch(ahead);
+    for (index, pointer) in pointers.iter().enumerate() {
+        if let Some(Ok(ahead)) = pointers.get(index + AHEAD) {
+            pile.prefetch(*ahead);
         }
+        let Ok(pointer) = *pointer else { continue };
         removed += u64::from(pile.remove(pointer).is_ok());
         meanwhile.step(py, 0)?;
     }
@@ -131,7 +134,9 @@ pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figu
 
 /// Pointers as an array('Q').
 fn array<'py>(py: Python<'py>, pointers: &[Pointer]) -> PyResult<Bound<'py, PyAny>> {
-    let numbers: Vec<u64> = pointers.iter().map(|pointer| pointer.to_bits()).collect();
+    let mut numbers: Vec<u64> = Vec::new();
+    room_for(py, &mut numbers, pointers.len())?;
+    numbers.extend(pointers.iter().map(|pointer| pointer.to_bits()));
     // SAFETY: attached; the bytes of the numbers are copied; a new reference or null with an error set.
     let bytes = unsafe {
         let made = ffi::PyBytes_FromStringAndSize(numbers.as_ptr().cast(), size_of_val(&*numbers) as isize);

@@ -4,7 +4,7 @@ use gabion_pile::Pointer;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-use super::each::{each, iterator};
+use super::each::{each, iterator, room_for};
 use super::refusal::{self, Failure};
 use crate::codec::{small_int, two_digit_int};
 use crate::ffi;
@@ -52,17 +52,24 @@ fn unusual(value: &Bound<'_, PyAny>) -> Result<Pointer, Failure> {
 /// Reads many pointers: out of an array('Q') or any other buffer of unsigned 64-bit numbers at once, otherwise one by
 /// one out of an iterable. Ints that no pointer can be come as they are.
 pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Result<Pointer, Py<PyAny>>>> {
+    let py = values.py();
     if let Ok(buffer) = PyBuffer::<u64>::get(values)
         && !matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'))
     {
-        return Ok(buffer.to_vec(values.py())?.into_iter().map(|bits| Ok(Pointer::from_bits(bits))).collect());
+        let mut many = Vec::new();
+        room_for(py, &mut many, buffer.item_count())?;
+        match buffer.as_slice(py) {
+            Some(numbers) => many.extend(numbers.iter().map(|bits| Ok(Pointer::from_bits(bits.get())))),
+            None => many.extend(buffer.to_vec(py)?.into_iter().map(|bits| Ok(Pointer::from_bits(bits)))),
+        }
+        return Ok(many);
     }
-    let py = values.py();
     let iterator = iterator(values, "pointers are passed as an array('Q') or another iterable of ints")?;
     let mut many = Vec::new();
     each(py, &iterator, &mut Meanwhile::new(), |value| {
         // SAFETY: a live object, borrowed over the call.
         let value = unsafe { Borrowed::from_ptr(py, value.ptr()) };
+        room_for(py, &mut many, 1)?;
         many.push(match pointer(&value) {
             Ok(pointer) => Ok(pointer),
             Err(Failure::Impossible(number)) => Err(number),
