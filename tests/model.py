@@ -116,3 +116,18 @@ def check_equations(pile: gabion.Pile) -> None:
     assert stats.large_objects <= stats.away_objects or stats.large_objects <= stats.objects
     assert stats.reserved_bytes <= stats.max_bytes
     assert stats.used_bytes == sum(pile.size_of(pointer) for pointer in pile)
+
+
+class Unbuildable:
+    """Can be stored, and is not built while `broken`."""
+
+    broken = False
+
+    def __reduce__(self) -> Any:
+        return _build_or_fail, ()
+
+
+def _build_or_fail() -> Unbuildable:
+    if Unbuildable.broken:
+        raise RuntimeError("cannot be built today")
+    return Unbuildable()

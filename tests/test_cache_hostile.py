@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from child_processes import in_child
 from many_threads import run, until
-from model import LONG
+from model import LONG, Unbuildable
 from patience import HANGS, eventually
 
 import gabion
@@ -154,19 +154,6 @@ def test_a_value_that_closes_the_cache_while_it_is_stored() -> None:
         with pytest.raises(gabion.ClosedError):
             store(cache, "k", Closing())
     del Closing.cache
-
-
-class Unbuildable:
-    broken = False
-
-    def __reduce__(self) -> Any:
-        return _build_or_fail, ()
-
-
-def _build_or_fail() -> Unbuildable:
-    if Unbuildable.broken:
-        raise RuntimeError("cannot be built today")
-    return Unbuildable()
 
 
 def test_pop_does_not_lose_what_cannot_be_built(cache: Cache) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from model import Unbuildable
 
 import gabion
 from gabion import Cache
@@ -14,19 +15,6 @@ def cache() -> Iterator[Cache]:
     with Cache("16 MiB") as cache:
         yield cache
         cache.validate()
-
-
-class Unbuildable:
-    broken = False
-
-    def __reduce__(self) -> Any:
-        return _build_or_fail, ()
-
-
-def _build_or_fail() -> Unbuildable:
-    if Unbuildable.broken:
-        raise RuntimeError("cannot be built today")
-    return Unbuildable()
 
 
 class Renewing:

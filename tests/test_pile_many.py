@@ -257,7 +257,7 @@ def test_where_memory_ends_it_is_a_memory_error(call: str, script: Any) -> None:
         pointer = pile.put(7)
         many, long = array("Q", [pointer]) * 20_000_000, 1 << 1_600_000_000
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (used + (160 << 20),) * 2)
         calls = {{
             "get_many": lambda: pile.get_many(many),
             "remove_many": lambda: pile.remove_many(many),

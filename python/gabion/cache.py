@@ -511,9 +511,8 @@ class Cache(Table[_K, _V]):
     def drop_table(self, name: str) -> bool:
         """Drop a table with all that is in it; who still holds it gets ClosedError. Return whether there was one.
 
-        Takes time as Table.clear(): if it has entries and others have some, in proportion to those of the whole cache,
-        some 40 ms for each million. Other threads go on meanwhile, but not while on_evict() has a callback: then the
-        GIL is held over it.
+        Takes time as Table.clear(): if it has entries and others have some, in proportion to those of the whole cache.
+        Other threads go on meanwhile, but not while on_evict() has a callback: then the GIL is held over it.
         """
         CacheTable._check(self)
         check_name(name)

@@ -1,5 +1,5 @@
-//! `get`, `put`, `add`, `get_or_put`, `pop`, `expires_in`, `discard`, and how memoized functions look: the calls that a program makes
-//! millions of times.
+//! `get`, `put`, `add`, `get_or_put`, `pop`, `expires_in`, `discard`, and how memoized functions look: the calls that a
+//! program makes millions of times.
 //!
 //! They are written against the C API: see `fastcall`.
 
