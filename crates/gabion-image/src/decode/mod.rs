@@ -3,7 +3,7 @@
 //! A decoder reads the header, says what layers it will give, may be asked to give smaller ones, and then hands its rows to
 //! an [`Assembly`]. Nothing is allocated for pixels before the header passed the [`Limits`].
 //!
-//! | room | library | why |
+//! | module | library | why |
 //! |---|---|---|
 //! | `jpeg` | `zune-jpeg`, `mozjpeg` | the fastest planes; the fastest pixels if there was an assembler, scaled decoding, CMYK |
 //! | `png` | `png` | row by row |

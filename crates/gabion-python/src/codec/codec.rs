@@ -10,12 +10,13 @@ use pyo3::types::PyTuple;
 use pyo3::{Borrowed, PyTraverseError};
 
 use super::apart::Apart;
-use super::decode_leaf::Maker;
+use super::classes::known::Known;
+use super::classes::registry::Registry;
+use super::decode::leaf::Maker;
+use super::encode::quick;
 use super::fields::RawView;
-use super::known::Known;
 use super::object::{Doing, Raised};
-use super::registry::Registry;
-use super::{decode, decode_long, encode, fields, object, quick};
+use super::{decode, encode, fields, object};
 use crate::ffi;
 
 /// Encodes and decodes object graphs; remembers the classes that it met. Any number of threads may use one at once.
@@ -107,7 +108,7 @@ impl Codec {
         let _use = self.registry.begin_use();
         let result = Known::get(py).and_then(|known| {
             let maker = Maker { py, known, registry: &self.registry, ready: None };
-            decode_long::decode_long(maker, long)
+            decode::decode_long(maker, long)
         });
         match result {
             // SAFETY: an owned reference.

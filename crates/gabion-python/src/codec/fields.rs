@@ -4,15 +4,16 @@ use pyo3::Borrowed;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::classes::known::Known;
+use super::classes::layout::{Entry, Layout};
+use super::classes::registry::Registry;
+use super::classes::{analyse, plan};
+use super::decode::leaf::Maker;
+use super::decode::walk::skip;
 use super::decode::{decode, decode_part};
-use super::decode_leaf::Maker;
-use super::known::Known;
-use super::layout::{Entry, Layout};
+use super::format::reader::Reader;
+use super::format::tags;
 use super::object::{Doing, Own, Raise, Raised, as_py, class_name, explain, in_class, intern};
-use super::reader::Reader;
-use super::registry::Registry;
-use super::walk::skip;
-use super::{analyse, plan, tags};
 use crate::errors::{Errors, type_error};
 use crate::ffi;
 

@@ -6,11 +6,17 @@
 //!   class      = a number of the registry, which holds the class and where its fields lie
 //! ```
 //!
-//! Modules, in the order of their layers: `object` (owned references), `tags`, `writer`, `reader` (bytes), `table`, `inline`,
-//! `seen`, `known`, `numpy`, `found`, `global`, `layout`, `plan`, `natives`, `memo`, `registry`, `analyse`, `shape`, `anew` (what
-//! is known about classes), `apart`, `encode`, `datetime`, `quick`, `encode_leaf`, `encode_container`, `encode_array`, `encode_object`,
-//! `reduce` (out), `decode_leaf`, `warm`, `decode_array`, `frame`, `decode`, `decode_object`, `rebuild` (in), `walk`,
-//! `decode_long` (one copy less), `fields` (parts of an object), `codec` (all of it, for owners), `python` (for tests).
+//! | module | what it holds |
+//! |---|---|
+//! | `object` | owned references, raised errors |
+//! | `format` | tags, and the bytes behind them |
+//! | `classes` | what is known about classes |
+//! | `datetime` | the packed forms of the family of `datetime`, and the objects made from them |
+//! | `apart` | long values that are left out of an encoding |
+//! | `encode`, `decode` | objects to bytes; bytes to objects |
+//! | `fields` | parts of an object without the whole |
+//! | `codec` | all of it, for owners |
+//! | `python` | the same as a class of Python, for tests |
 //!
 //! What holds: a value's bytes start with its tag and say where it ends, without knowledge of what surrounds it; a
 //! reference leads to an earlier position; nothing in an encoding is an address.
@@ -22,42 +28,12 @@
 )]
 
 mod object;
-mod tags;
-mod writer;
-mod reader;
-mod table;
-mod inline;
-mod seen;
-mod known;
-mod numpy;
-mod found;
-mod global;
-mod layout;
-mod plan;
-mod natives;
-mod memo;
-mod registry;
-mod analyse;
-mod shape;
-mod anew;
+mod format;
+mod classes;
+mod datetime;
 mod apart;
 mod encode;
-mod datetime;
-mod quick;
-mod encode_leaf;
-mod encode_container;
-mod encode_array;
-mod encode_object;
-mod reduce;
-mod decode_leaf;
-mod warm;
-mod decode_array;
-mod frame;
 mod decode;
-mod decode_object;
-mod rebuild;
-mod walk;
-mod decode_long;
 mod fields;
 #[expect(clippy::module_inception, reason = "what the folder is named after")]
 mod codec;
@@ -65,6 +41,6 @@ mod python;
 
 pub(crate) use apart::Apart;
 pub use codec::Codec;
+pub(crate) use encode::quick::{is_ascii, small as small_int, two_digits as two_digit_int};
 pub(crate) use object::Own;
 pub(crate) use python::register;
-pub(crate) use quick::{is_ascii, small as small_int, two_digits as two_digit_int};

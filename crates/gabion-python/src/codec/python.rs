@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::Codec;
-use super::warm::ArrayMemory;
+use super::decode::warm::ArrayMemory;
 use crate::once::make_class;
 use crate::result;
 

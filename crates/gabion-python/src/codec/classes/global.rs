@@ -1,0 +1,83 @@
+//! Classes and functions by reference: what can be found again under its module and qualified name.
+
+use pyo3::prelude::*;
+
+use super::found::Found;
+use super::known::Known;
+use crate::codec::object::{Own, Raise, Raised, attribute, attribute_or_none, class_name, is_of_pickling, refuse};
+use crate::ffi::{self, PyObject};
+
+/// Checks that the object is what its module and qualified name lead to, and says how.
+///
+/// # Errors
+/// `CodecError` when it is not: a local class, a lambda, a class that was replaced by another of its name.
+pub fn check(known: &Known, object: &Own) -> Raise<Found> {
+    // SAFETY: held by the caller; every other object is held here.
+    unsafe {
+        let name = match attribute_or_none(object.ptr(), c"__qualname__")? {
+            Some(name) => name,
+            None => attribute(object.ptr(), c"__name__")?,
+        };
+        check_name(known, object.ptr(), name.ptr())
+    }
+}
+
+/// As [`check`], under a name that a reducer gave.
+///
+/// # Safety
+/// Both are live objects.
+pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObject) -> Raise<Found> {
+    // SAFETY: live by the caller's word; the rest is held here.
+    unsafe {
+        let way = |module: &Own| format!("{}.{}", text(module), text(&Own::share(name)));
+        let module = Own::take(ffi::call(known.which_module.ptr(), [object, name]))?;
+        match Found::follow(module.ptr(), name) {
+            Ok((leads_to, found)) if leads_to.ptr() == object => Ok(found),
+            Ok(_) => Err(refuse(&format!(
+                "cannot store {} by reference: {} is another object by now, because it was defined anew, or by a \
+                 decorator; use that one, or make new instances of it",
+                repr(&Own::share(object)),
+                way(&module)
+            ))),
+            Err(Raised) => {
+                let py = Python::assume_attached();
+                let error = PyErr::fetch(py);
+                if !is_of_pickling(py, &error) {
+                    error.restore(py);
+                    return Err(Raised);
+                }
+                Err(refuse(&format!(
+                    "cannot store {} by reference: it is not found as {}; define it at the top level of a module",
+                    repr(&Own::share(object)),
+                    way(&module)
+                )))
+            }
+        }
+    }
+}
+
+/// `repr()`, or the class's name when that fails.
+pub fn repr(object: &Own) -> String {
+    // SAFETY: a held object; a new reference or null with an error, which is dropped.
+    unsafe {
+        if let Ok(found) = Own::take(ffi::PyObject_Repr(object.ptr())) {
+            return text(&found);
+        }
+        ffi::PyErr_Clear();
+        class_name(object.ptr())
+    }
+}
+
+fn text(string: &Own) -> String {
+    // SAFETY: a held object, whatever its class; a failure gives null and an error, which is dropped; the bytes live with the
+    // string, which nobody changes.
+    unsafe {
+        let mut len = 0;
+        let data = ffi::PyUnicode_AsUTF8AndSize(string.ptr(), &raw mut len);
+        if data.is_null() {
+            ffi::PyErr_Clear();
+            return "?".into();
+        }
+        String::from_utf8_lossy(std::slice::from_raw_parts(data.cast(), len as usize)).into_owned()
+    }
+}

@@ -1,0 +1,29 @@
+//! What is known about classes: where they are found, how their instances are written, and the numbers that stand for them.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `table` | an address leads to what is known about it, without a lock |
+//! | `inline` | where the interpreter keeps attributes |
+//! | `seen`, `found` | whether names may have been bound anew; where a class or a function is found |
+//! | `known`, `numpy` | objects of the interpreter and of NumPy that the codec recognises |
+//! | `global` | classes and functions by reference |
+//! | `layout`, `plan` | what the numbers stand for; how instances of a class are written |
+//! | `natives` | classes that are not written in Python |
+//! | `registry` | all that one codec has learnt |
+//! | `analyse`, `shape` | which plan a class allows; which sets of attributes get a layout |
+//! | `anew` | classes and functions that were defined anew |
+
+pub mod table;
+pub mod inline;
+pub mod seen;
+pub mod known;
+pub mod numpy;
+pub mod found;
+pub mod global;
+pub mod layout;
+pub mod plan;
+pub mod natives;
+pub mod registry;
+pub mod analyse;
+pub mod shape;
+pub mod anew;

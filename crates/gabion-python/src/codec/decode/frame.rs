@@ -1,0 +1,154 @@
+//! Values that are half read: what waits on the decoder's stack.
+
+use std::mem::ManuallyDrop;
+
+use crate::codec::classes::layout::Layout;
+use crate::codec::format::reader::damaged;
+use crate::codec::format::tags;
+use crate::codec::object::{Own, Raise};
+use crate::ffi;
+
+/// A container whose values are being read.
+pub enum Frame<'a> {
+    List { list: Own, next: usize, len: usize },
+    Tuple { tuple: Unfilled, next: usize, len: usize, place: Place, again: bool },
+    Dict { dict: Own, left: usize, key: Option<Own> },
+    Set { set: Own, left: usize, place: Place, again: bool },
+    Object { object: Own, layout: &'a Layout, next: usize },
+    Odd(Box<Odd<'a>>),
+    Gather { tag: u8, values: Vec<Own>, want: usize, packed: u64, bytes: [u8; 12], place: Place },
+    Rebuild(Box<Rebuild>),
+}
+
+impl Frame<'_> {
+    /// A reduced object of which nothing is read yet.
+    pub fn rebuild(tag: u8, parts: u8, place: Place) -> Self {
+        Frame::Rebuild(Box::new(Rebuild::new(tag, parts, place)))
+    }
+
+    /// An object that its class makes of a tuple, of which nothing is read yet. With `again`, a reference to the one that counts
+    /// follows the tuple, and nothing is made.
+    pub fn call(class: &Own, place: Place, again: bool) -> Self {
+        let parts = if again { tags::PART_AGAIN } else { 0 };
+        let mut rebuild = Rebuild::new(tags::NEW, parts, place);
+        (rebuild.callable, rebuild.stage) = (Some(class.clone()), Stage::Arguments);
+        Frame::Rebuild(Box::new(rebuild))
+    }
+}
+
+/// A tuple with places that hold nothing yet, perhaps of a class that was made at run time. Where they are never filled it goes as
+/// one of the interpreter's own: the class's `__del__` would run on it, and read what is not there.
+pub struct Unfilled(Own);
+
+impl Unfilled {
+    /// # Safety
+    /// A new tuple, which no code has seen, and does until it is whole; or one of a subclass without anything of its own.
+    pub unsafe fn new(tuple: Own) -> Unfilled {
+        Unfilled(tuple)
+    }
+
+    /// The tuple, for its places to be filled.
+    #[inline(always)]
+    pub fn places(&self) -> &Own {
+        &self.0
+    }
+
+    /// The tuple, all of whose places are filled.
+    #[inline(always)]
+    pub fn into_filled(self) -> Own {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: moved out of what is not dropped.
+        unsafe { std::ptr::read(&raw const this.0) }
+    }
+}
+
+impl Drop for Unfilled {
+    fn drop(&mut self) {
+        let tuple = self.0.ptr();
+        // SAFETY: held by this value alone, by the word of whoever made it; such a subclass adds nothing to a tuple, so what was
+        // allocated for it is one. An instance holds its class, if that was made at run time: that reference is let go, last.
+        unsafe {
+            let class = ffi::Py_TYPE(tuple);
+            if class != &raw mut ffi::PyTuple_Type {
+                (*tuple).ob_type = &raw mut ffi::PyTuple_Type;
+                ffi::Py_DECREF(class.cast());
+            }
+        }
+    }
+}
+
+/// Where an object that references lead to is noted once it exists; [`NOWHERE`] when none do.
+pub type Place = usize;
+/// No reference leads there.
+pub const NOWHERE: Place = usize::MAX;
+
+/// An object that is being filled in an unusual way: unset slots, attribute names inline, or all of it as the state that its class
+/// is given.
+pub struct Odd<'a> {
+    pub object: Own,
+    pub layout: &'a Layout,
+    /// Index of the next field, and of the end of those whose names the layout has.
+    pub next: usize,
+    pub end: usize,
+    /// A bit for each of them that has a value.
+    pub bits: Vec<u8>,
+    /// Attributes with inline names still to be read, and the name of the one that is.
+    pub open: usize,
+    pub name: Option<Own>,
+    pub state: Option<State>,
+}
+
+/// Names and values of the fields that a state consists of.
+#[derive(Default)]
+pub struct State {
+    pub attributes: Vec<(Own, Own)>,
+    pub slots: Vec<(Own, Own)>,
+}
+
+/// What is expected next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Callable,
+    Arguments,
+    Keywords,
+    Again,
+    Items,
+    Key,
+    Value,
+    State,
+    Setter,
+}
+
+/// A reduced object that is being rebuilt.
+pub struct Rebuild {
+    pub tag: u8,
+    pub parts: u8,
+    pub place: Place,
+    pub stage: Stage,
+    pub callable: Option<Own>,
+    pub arguments: Option<Own>,
+    pub object: Option<Own>,
+    pub items: Vec<Own>,
+    /// A key, then a state.
+    pub kept: Option<Own>,
+}
+
+impl Rebuild {
+    pub fn new(tag: u8, parts: u8, place: Place) -> Rebuild {
+        Rebuild {
+            tag,
+            parts,
+            place,
+            stage: Stage::Callable,
+            callable: None,
+            arguments: None,
+            object: None,
+            items: Vec::new(),
+            kept: None,
+        }
+    }
+
+    pub fn object(&self) -> Raise<&Own> {
+        self.object.as_ref().ok_or_else(|| damaged("a part before its object"))
+    }
+}

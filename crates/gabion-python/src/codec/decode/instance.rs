@@ -1,0 +1,276 @@
+//! Making ordinary objects: allocated as `object.__new__` does, then filled without `__init__`, as pickle does.
+
+use super::decoder::Decoder;
+use super::frame::{Frame, Odd, Place, State};
+use crate::codec::classes::known::Known;
+use crate::codec::classes::layout::{Entry, Layout};
+use crate::codec::classes::{inline, plan};
+use crate::codec::format::reader::damaged;
+use crate::codec::format::tags;
+use crate::codec::object::{Own, Raise, Raised, in_class};
+use crate::ffi::{self, PyObject, PyTypeObject};
+
+impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
+    /// How instances are filled; `None` where the class has a say in that, and where an error is set: [`Decoder::called`] tells which.
+    #[inline(always)]
+    fn layout(&self, id: u32) -> Option<&'a Layout> {
+        match self.maker.registry.entry(id) {
+            Some(Entry::Object(layout)) if layout.found.is_as_seen() => Some(layout),
+            _ => self.layout_anew(id),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn layout_anew(&self, id: u32) -> Option<&'a Layout> {
+        match self.maker.entry(id) {
+            Ok(Some(Entry::Object(layout))) => Some(layout),
+            Ok(_) | Err(Raised) => None,
+        }
+    }
+
+    /// An object of a layout.
+    #[inline(always)]
+    pub fn object(&mut self, id: u32, place: Place) -> Raise<Option<Own>> {
+        let Some(layout) = self.layout(id) else { return self.stated_object(id, place) };
+        let object = allocate(layout, self.maker.known)?;
+        self.note(place, &object);
+        self.fill_object(object, layout, 0)
+    }
+
+    /// Reads values into the object until one is not a leaf, or all are there.
+    #[inline(always)]
+    fn fill_object(&mut self, object: Own, layout: &'a Layout, mut next: usize) -> Raise<Option<Own>> {
+        while next < layout.slots() {
+            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object { object, layout, next })) };
+            put_slot(&object, layout.offsets[next], value);
+            next += 1;
+        }
+        while next < layout.len() {
+            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object { object, layout, next })) };
+            put_attribute(&object, layout, next, value)?;
+            next += 1;
+        }
+        Ok(Some(object))
+    }
+
+    /// Gives an object the value that it waited for, and reads on.
+    pub fn resume_object(&mut self, object: Own, layout: &'a Layout, next: usize, value: Own) -> Raise<Option<Own>> {
+        match layout.offsets.get(next) {
+            Some(&offset) => put_slot(&object, offset, value),
+            None => put_attribute(&object, layout, next, value)?,
+        }
+        self.fill_object(object, layout, next + 1)
+    }
+
+    /// An object with unset slots, or with attribute names inline.
+    pub fn odd_object(&mut self, tag: u8, place: Place) -> Raise<Option<Own>> {
+        let id = self.reader.id()?;
+        let (object, layout, state) = match self.layout(id) {
+            Some(layout) => (allocate(layout, self.maker.known)?, layout, None),
+            None => self.called(id)?,
+        };
+        self.note(place, &object);
+        let end = layout.stored_slots();
+        let bits = self.reader.take(end.div_ceil(8))?.to_vec();
+        let open = if tag == tags::OBJECT_OPEN { self.reader.varint()? } else { 0 };
+        self.reader.claim(open.saturating_mul(2))?;
+        self.fill_odd(Box::new(Odd { object, layout, next: 0, end, bits, open, name: None, state }))
+    }
+
+    /// An object with all of its fields, of a class that takes them as its state.
+    #[cold]
+    #[inline(never)]
+    fn stated_object(&mut self, id: u32, place: Place) -> Raise<Option<Own>> {
+        let (object, layout, state) = self.called(id)?;
+        self.note(place, &object);
+        let (end, bits) = (layout.len(), vec![u8::MAX; layout.len().div_ceil(8)]);
+        self.fill_odd(Box::new(Odd { object, layout, next: 0, end, bits, open: 0, name: None, state }))
+    }
+
+    /// A new instance of a class that takes its fields as its state, of which there is nothing yet, where [`Decoder::layout`] found
+    /// no other way.
+    #[cold]
+    fn called(&self, id: u32) -> Raise<(Own, &'a Layout, Option<State>)> {
+        // SAFETY: attached, as whoever decodes is.
+        if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+            return Err(Raised);
+        }
+        match self.maker.entry(id)? {
+            Some(Entry::Stated(layout)) => {
+                let object = new_instance(&layout.class, &self.maker.known.no_arguments, None)?;
+                Ok((object, layout, Some(State::default())))
+            }
+            // Defined anew once more, just now.
+            Some(Entry::Object(layout)) => Ok((allocate(layout, self.maker.known)?, layout, None)),
+            _ => Err(damaged("an unknown class")),
+        }
+    }
+
+    fn fill_odd(&mut self, mut odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
+        loop {
+            while odd.next < odd.end && odd.bits[odd.next / 8] >> (odd.next % 8) & 1 == 0 {
+                odd.next += 1;
+            }
+            if odd.next >= odd.end && odd.open == 0 {
+                if let Some(state) = odd.state.take()
+                    && let Some(state) = whole_state(odd.layout, &state, self.maker.known)?
+                {
+                    self.set_state(&odd.object, &state)?;
+                }
+                return Ok(Some(odd.object));
+            }
+            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Odd(odd))) };
+            put_odd(&mut odd, value)?;
+        }
+    }
+
+    /// Gives an unusual object the value that it waited for, and reads on.
+    pub fn resume_odd(&mut self, mut odd: Box<Odd<'a>>, value: Own) -> Raise<Option<Own>> {
+        put_odd(&mut odd, value)?;
+        self.fill_odd(odd)
+    }
+}
+
+fn put_odd(odd: &mut Odd<'_>, value: Own) -> Raise<()> {
+    let layout = odd.layout;
+    if let Some(state) = &mut odd.state {
+        if odd.next < odd.end {
+            let fields = if odd.next < layout.stored_slots() { &mut state.slots } else { &mut state.attributes };
+            fields.push((layout.names[odd.next].clone(), value));
+            odd.next += 1;
+        } else if let Some(name) = odd.name.take() {
+            state.attributes.push((name, value));
+            odd.open -= 1;
+        } else {
+            odd.name = Some(value);
+        }
+    } else if let Some(&offset) = layout.offsets.get(odd.next) {
+        put_slot(&odd.object, offset, value);
+        odd.next += 1;
+    } else if odd.next < odd.end {
+        put_attribute(&odd.object, layout, odd.next, value)?;
+        odd.next += 1;
+    } else if let Some(name) = odd.name.take() {
+        put_in_dict(&odd.object, name, &value)?;
+        odd.open -= 1;
+    } else {
+        odd.name = Some(value);
+    }
+    Ok(())
+}
+
+/// The state that pickle stores of an object with these fields; `None` where it has none, and its class is not told.
+fn whole_state(layout: &Layout, state: &State, known: &Known) -> Raise<Option<Own>> {
+    let dict = |fields: &[(Own, Own)]| {
+        // SAFETY: a new reference or null with an error; names and values are held.
+        unsafe {
+            let dict = Own::take(ffi::PyDict_New())?;
+            for (name, value) in fields {
+                if ffi::PyDict_SetItem(dict.ptr(), name.ptr(), value.ptr()) < 0 {
+                    return Err(Raised);
+                }
+            }
+            Ok(dict)
+        }
+    };
+    // SAFETY: new references or null with an error; all are held.
+    unsafe {
+        // Without the method, pickle would refuse a list.
+        let hook = || in_class(layout.class.ptr().cast(), known.names.setstate.ptr()).is_some();
+        if layout.listed && state.slots.len() == layout.len() && hook() {
+            let list = Own::take(ffi::PyList_New(0))?;
+            for (_, value) in &state.slots {
+                if ffi::PyList_Append(list.ptr(), value.ptr()) < 0 {
+                    return Err(Raised);
+                }
+            }
+            return Ok(Some(list));
+        }
+        let attributes = if state.attributes.is_empty() { None } else { Some(dict(&state.attributes)?) };
+        if state.slots.is_empty() {
+            return Ok(attributes);
+        }
+        let (first, slots) = (attributes.as_ref().map_or(ffi::Py_None(), Own::ptr), dict(&state.slots)?);
+        Own::take(ffi::PyTuple_Pack(2, first, slots.ptr())).map(Some)
+    }
+}
+
+/// A new instance, as `object.__new__` makes it.
+#[inline(always)]
+fn allocate(layout: &Layout, known: &Known) -> Raise<Own> {
+    let class: *mut PyTypeObject = layout.class.ptr().cast();
+    // SAFETY: the class inherits `object.__new__` and allocates generically (see its plan); it is held by the layout.
+    unsafe {
+        // Before 3.13 `object.__new__` itself makes room for the attributes of an instance with a `__dict__`.
+        #[cfg(not(Py_3_13))]
+        if ffi::PyType_GetFlags(class) & inline::MANAGED_DICT != 0
+            && let Some(new) = (*class).tp_new
+        {
+            return Own::take(ffi::call_new(new, class, known.no_arguments.ptr(), std::ptr::null_mut()));
+        }
+        let _ = known;
+        Own::take(ffi::PyType_GenericAlloc(class, 0))
+    }
+}
+
+#[inline(always)]
+fn put_slot(object: &Own, offset: isize, value: Own) {
+    // SAFETY: an instance of the layout's class, which has a slot there. Code that runs in the midst of a decoding may
+    // have set it: what it set is dropped.
+    unsafe {
+        let slot = object.ptr().byte_offset(offset).cast::<*mut PyObject>();
+        let old = std::mem::replace(&mut *slot, value.into_ptr());
+        if !old.is_null() {
+            drop(Own::take(old));
+        }
+    }
+}
+
+/// Sets an attribute without running user code, and without a dict where there need be none.
+#[inline(always)]
+fn put_attribute(object: &Own, layout: &Layout, i: usize, value: Own) -> Raise<()> {
+    let index = layout.indices.get(i - layout.slots()).copied();
+    let value = match index {
+        None => value,
+        // SAFETY: an instance of the layout's class that no other thread has seen; indices are only remembered for
+        // classes whose instances have the known layout, and shared keys are never taken back.
+        Some(index) => match unsafe { inline::set(object.ptr(), index, value) } {
+            Ok(()) => return Ok(()),
+            Err(value) => value,
+        },
+    };
+    let name = &layout.names[i];
+    if plan::is_plain(layout) || i < layout.former_slots {
+        // SAFETY: `object`, the name and `value` are references held over the call.
+        let failed = unsafe { ffi::PyObject_GenericSetAttr(object.ptr(), name.ptr(), value.ptr()) < 0 };
+        return if failed { Err(Raised) } else { Ok(()) };
+    }
+    put_in_dict(object, name.clone(), &value)
+}
+
+/// A new instance, as the class's own `__new__` makes it: perhaps one of another class.
+pub fn new_instance(class: &Own, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
+    // SAFETY: a class, a tuple, and a dict or null, all held by the caller; a new reference or null with an error.
+    unsafe {
+        let Some(new) = (*class.ptr().cast::<PyTypeObject>()).tp_new else {
+            return Err(damaged("a class that cannot be instantiated"));
+        };
+        let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
+        Own::take(ffi::call_new(new, class.ptr().cast(), arguments.ptr(), keywords))
+    }
+}
+
+/// Sets an attribute in the object's dict, past `__setattr__` and properties.
+pub fn put_in_dict(object: &Own, name: Own, value: &Own) -> Raise<()> {
+    // SAFETY: held; the class has a dict (see its plan); a new reference or null with an error.
+    unsafe {
+        let mut name = name.into_ptr();
+        if ffi::PyUnicode_CheckExact(name) != 0 {
+            ffi::PyUnicode_InternInPlace(&raw mut name);
+        }
+        let name = Own::take(name)?;
+        let dict = Own::take(ffi::PyObject_GenericGetDict(object.ptr(), std::ptr::null_mut()))?;
+        if ffi::PyDict_SetItem(dict.ptr(), name.ptr(), value.ptr()) < 0 { Err(Raised) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,24 @@
+//! Bytes to objects.
+//!
+//! | module | what it makes |
+//! |---|---|
+//! | `leaf` | values that hold no others |
+//! | `warm`, `array` | memory for large arrays; arrays of NumPy |
+//! | `frame` | nothing: it holds values that are half read |
+//! | `decoder` | the walk, with its own stack |
+//! | `instance`, `rebuild` | ordinary objects; what a reducer took apart |
+//! | `walk` | nothing: it moves over values |
+//! | `long` | long values, copied once |
+
+pub mod leaf;
+pub mod warm;
+mod array;
+mod frame;
+mod decoder;
+mod instance;
+mod rebuild;
+pub mod walk;
+mod long;
+
+pub use decoder::{decode, decode_part};
+pub use long::decode_long;

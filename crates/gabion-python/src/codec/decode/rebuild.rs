@@ -1,0 +1,237 @@
+//! Rebuilding what a reducer took apart, as `pickle` does.
+
+use super::decoder::Decoder;
+use super::frame::{Frame, Rebuild, Stage};
+use super::instance::new_instance;
+use crate::codec::classes::global::repr;
+use crate::codec::format::reader::damaged;
+use crate::codec::format::tags;
+use crate::codec::object::{Own, Raise, Raised, attribute_or_none, refuse};
+use crate::ffi::{self, PyObject};
+
+impl<const REFS: bool> Decoder<'_, '_, REFS> {
+    /// Gives the object its next part.
+    pub fn rebuild(&mut self, mut rebuild: Box<Rebuild>, value: Own) -> Raise<Option<Own>> {
+        match rebuild.stage {
+            Stage::Callable => {
+                rebuild.callable = Some(value);
+                rebuild.stage = Stage::Arguments;
+                return Ok(self.wait(Frame::Rebuild(rebuild)));
+            }
+            Stage::Arguments if rebuild.tag == tags::NEW_KEYWORDS => {
+                rebuild.arguments = Some(value);
+                rebuild.stage = Stage::Keywords;
+                return Ok(self.wait(Frame::Rebuild(rebuild)));
+            }
+            Stage::Arguments => {
+                if rebuild.parts & tags::PART_AGAIN != 0 {
+                    rebuild.stage = Stage::Again;
+                    return Ok(self.wait(Frame::Rebuild(rebuild)));
+                }
+                let made = Self::call(&rebuild, &value, None)?;
+                self.constructed(&mut rebuild, made);
+            }
+            Stage::Keywords => {
+                if rebuild.parts & tags::PART_AGAIN != 0 {
+                    rebuild.stage = Stage::Again;
+                    return Ok(self.wait(Frame::Rebuild(rebuild)));
+                }
+                let arguments = rebuild.arguments.take().ok_or_else(|| damaged("no arguments"))?;
+                let made = Self::call(&rebuild, &arguments, Some(&value))?;
+                self.constructed(&mut rebuild, made);
+            }
+            Stage::Again => self.constructed(&mut rebuild, value),
+            Stage::Items => rebuild.items.push(value),
+            Stage::Key => {
+                rebuild.kept = Some(value);
+                rebuild.stage = Stage::Value;
+                return Ok(self.wait(Frame::Rebuild(rebuild)));
+            }
+            Stage::Value => {
+                let key = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
+                put(rebuild.object()?, &key, &value)?;
+                rebuild.stage = Stage::Key;
+            }
+            Stage::State if rebuild.parts & tags::PART_SETTER != 0 => {
+                rebuild.kept = Some(value);
+                rebuild.stage = Stage::Setter;
+                return Ok(self.wait(Frame::Rebuild(rebuild)));
+            }
+            Stage::State => {
+                self.set_state(rebuild.object()?, &value)?;
+                return Ok(rebuild.object);
+            }
+            Stage::Setter => {
+                let state = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
+                // SAFETY: held; a new reference or null with an error.
+                unsafe {
+                    Own::take(ffi::call(value.ptr(), [rebuild.object()?.ptr(), state.ptr()]))?;
+                }
+                return Ok(rebuild.object);
+            }
+        }
+        self.next_part(rebuild)
+    }
+
+    fn constructed(&mut self, rebuild: &mut Rebuild, made: Own) {
+        self.note(rebuild.place, &made);
+        rebuild.object = Some(made);
+        rebuild.callable = None;
+        rebuild.stage = Stage::Items;
+    }
+
+    /// Finds out which part comes next, past those that are not there or at their end.
+    fn next_part(&mut self, mut rebuild: Box<Rebuild>) -> Raise<Option<Own>> {
+        loop {
+            rebuild.stage = match rebuild.stage {
+                Stage::Items => {
+                    if rebuild.parts & tags::PART_LIST == 0 {
+                        Stage::Key
+                    } else if self.reader.peek()? == tags::END {
+                        self.reader.at += 1;
+                        let items = std::mem::take(&mut rebuild.items);
+                        // Without items pickle asks for neither method: the object may not have them, or may not be ready.
+                        if !items.is_empty() {
+                            self.extend(rebuild.object()?, items)?;
+                        }
+                        Stage::Key
+                    } else if let Some(item) = self.leaf_part()? {
+                        rebuild.items.push(item);
+                        Stage::Items
+                    } else {
+                        break;
+                    }
+                }
+                Stage::Key => {
+                    if rebuild.parts & tags::PART_DICT == 0 {
+                        Stage::State
+                    } else if self.reader.peek()? == tags::END {
+                        self.reader.at += 1;
+                        Stage::State
+                    } else if let Some(key) = self.leaf_part()? {
+                        let Some(value) = self.leaf_part()? else {
+                            rebuild.kept = Some(key);
+                            rebuild.stage = Stage::Value;
+                            break;
+                        };
+                        put(rebuild.object()?, &key, &value)?;
+                        Stage::Key
+                    } else {
+                        break;
+                    }
+                }
+                _ if rebuild.parts & tags::PART_STATE == 0 => return Ok(rebuild.object),
+                _ => break,
+            }
+        }
+        Ok(self.wait(Frame::Rebuild(rebuild)))
+    }
+
+    /// As [`Decoder::leaf`], and not in line: what containers hold is read more often than what reducers gave.
+    #[inline(never)]
+    fn leaf_part(&mut self) -> Raise<Option<Own>> {
+        self.leaf()
+    }
+
+    fn call(rebuild: &Rebuild, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
+        let callable = rebuild.callable.as_ref().ok_or_else(|| damaged("a missing part"))?;
+        // SAFETY: held; checked for being a tuple and a dict; a new reference or null with an error.
+        unsafe {
+            let good = ffi::PyTuple_Check(arguments.ptr()) != 0
+                && keywords.is_none_or(|keywords| ffi::PyDict_Check(keywords.ptr()) != 0);
+            if !good {
+                return Err(damaged("arguments are no tuple"));
+            }
+            if rebuild.tag == tags::REDUCE {
+                let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
+                return Own::take(ffi::PyObject_Call(callable.ptr(), arguments.ptr(), keywords));
+            }
+            if ffi::PyType_Check(callable.ptr()) == 0 {
+                // Nothing is damaged: the name that led to the class leads to this since.
+                return Err(refuse(&format!(
+                    "cannot build an object: the name of its class leads to {} by now; bind it to a class again",
+                    repr(callable)
+                )));
+            }
+            new_instance(callable, arguments, keywords)
+        }
+    }
+
+    fn extend(&self, object: &Own, items: Vec<Own>) -> Raise<()> {
+        // SAFETY: held; every result is a new reference or null with an error.
+        unsafe {
+            if let Some(extend) = attribute_or_none(object.ptr(), c"extend")? {
+                let list = Own::take(ffi::PyList_New(items.len() as isize))?;
+                for (i, item) in items.into_iter().enumerate() {
+                    ffi::PyList_SET_ITEM(list.ptr(), i as isize, item.into_ptr());
+                }
+                Own::take(ffi::PyObject_CallOneArg(extend.ptr(), list.ptr()))?;
+                return Ok(());
+            }
+            let append = Own::take(ffi::PyObject_GetAttr(object.ptr(), self.maker.known.names.append.ptr()))?;
+            for item in items {
+                Own::take(ffi::PyObject_CallOneArg(append.ptr(), item.ptr()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `__setstate__`, or the rules that pickle has without one: a dict for `__dict__`, a pair of dicts for `__dict__`
+    /// and the rest.
+    pub fn set_state(&self, object: &Own, state: &Own) -> Raise<()> {
+        let names = &self.maker.known.names;
+        // SAFETY: held; every result is a new reference or null with an error, items are borrowed from a held tuple.
+        unsafe {
+            if let Some(set) = attribute_or_none(object.ptr(), c"__setstate__")? {
+                Own::take(ffi::PyObject_CallOneArg(set.ptr(), state.ptr()))?;
+                return Ok(());
+            }
+            let pair = ffi::PyTuple_Check(state.ptr()) != 0 && ffi::PyTuple_Size(state.ptr()) == 2;
+            let (dict, slots) = if pair {
+                (ffi::PyTuple_GetItem(state.ptr(), 0), ffi::PyTuple_GetItem(state.ptr(), 1))
+            } else {
+                (state.ptr(), ffi::Py_None())
+            };
+            let filled = if dict == ffi::Py_None() { 0 } else { ffi::PyObject_IsTrue(dict) };
+            if filled < 0 {
+                return Err(Raised);
+            }
+            if filled > 0 {
+                let target = Own::take(ffi::PyObject_GetAttr(object.ptr(), names.dict.ptr()))?;
+                each(dict, |key, value| ffi::PyObject_SetItem(target.ptr(), key, value))?;
+            }
+            if slots != ffi::Py_None() {
+                each(slots, |key, value| ffi::PyObject_SetAttr(object.ptr(), key, value))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(object: &Own, key: &Own, value: &Own) -> Raise<()> {
+    // SAFETY: all held over the call.
+    if unsafe { ffi::PyObject_SetItem(object.ptr(), key.ptr(), value.ptr()) } < 0 { Err(Raised) } else { Ok(()) }
+}
+
+/// Calls `set` with each pair of a state's dict, keys interned.
+unsafe fn each(dict: *mut PyObject, set: impl Fn(*mut PyObject, *mut PyObject) -> i32) -> Raise<()> {
+    // SAFETY: held by the caller; the list of items holds the pairs while code runs.
+    unsafe {
+        if ffi::PyDict_Check(dict) == 0 {
+            return Err(crate::codec::object::refuse("a state that is neither a dict nor a pair of dicts"));
+        }
+        let items = Own::take(ffi::PyDict_Items(dict))?;
+        for i in 0..ffi::PyList_Size(items.ptr()) {
+            let pair = ffi::PyList_GetItem(items.ptr(), i);
+            let mut key = Own::share(ffi::PyTuple_GetItem(pair, 0)).into_ptr();
+            if ffi::PyUnicode_CheckExact(key) != 0 {
+                ffi::PyUnicode_InternInPlace(&raw mut key);
+            }
+            let key = Own::take(key)?;
+            if set(key.ptr(), ffi::PyTuple_GetItem(pair, 1)) < 0 {
+                return Err(Raised);
+            }
+        }
+    }
+    Ok(())
+}

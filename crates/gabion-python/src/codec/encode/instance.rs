@@ -1,0 +1,345 @@
+//! Encoding of ordinary objects: slots and `__dict__`.
+
+use gabion_blocks::prefetch;
+
+use super::encoder::{Encoder, FROM_STACK, IN_PLACE, Restart, WHOLE};
+use crate::codec::classes::layout::Layout;
+use crate::codec::classes::plan::Attributes;
+use crate::codec::classes::{inline, shape};
+use crate::codec::format::{tags, writer};
+use crate::codec::object::{Own, Raise, Raised, Section, referenced_at_most};
+use crate::ffi::{self, PyObject, PyTypeObject};
+
+/// The object in a slot, borrowed, or null.
+///
+/// # Safety
+/// `obj` is a locked instance of the class that has a slot at `offset`.
+#[inline(always)]
+unsafe fn slot(obj: *mut PyObject, offset: isize) -> *mut PyObject {
+    // SAFETY: as the caller promised.
+    unsafe { *obj.byte_offset(offset).cast::<*mut PyObject>() }
+}
+
+impl Encoder<'_, '_> {
+    #[inline(always)]
+    fn object_tag(&mut self, layout: &Layout) {
+        if layout.id < tags::OBJECT_SHORT_COUNT {
+            writer::byte(self.out, tags::OBJECT_SHORT + layout.id as u8);
+        } else {
+            writer::tag_varint(self.out, tags::OBJECT, layout.id as usize);
+        }
+    }
+
+    /// An object with slots only.
+    ///
+    /// # Safety
+    /// `obj` is an instance of the layout's class, held by the caller.
+    #[inline(always)]
+    pub unsafe fn slots(&mut self, obj: *mut PyObject, limit: isize, layout: &Layout) -> Raise<()> {
+        // SAFETY: an instance of the layout's class, held; slots are borrowed under its lock, leaves run no code.
+        unsafe {
+            if limit == WHOLE {
+                self.begin_with(obj);
+            } else if self.met(obj, limit) {
+                return Ok(());
+            }
+            Section::hold(obj, || {
+                let unset = |&offset: &isize| {
+                    let value = slot(obj, offset);
+                    // What class it is of decides how it is written: all are asked for before the first is looked at.
+                    prefetch(value);
+                    value.is_null()
+                };
+                if layout.offsets.iter().any(unset) {
+                    self.partial(obj, layout);
+                    return Ok(());
+                }
+                self.object_tag(layout);
+                let offsets = &*layout.offsets;
+                let written = self.leaves(offsets.len(), |i| slot(obj, offsets[i]))?;
+                if written < offsets.len() {
+                    self.postpone(offsets[written..].iter().map(|&offset| slot(obj, offset)));
+                }
+                Ok(())
+            })
+        }
+    }
+
+    /// An object with unset slots.
+    ///
+    /// # Safety
+    /// As [`Encoder::slots`], and `obj` is locked.
+    unsafe fn partial(&mut self, obj: *mut PyObject, layout: &Layout) {
+        writer::tag_varint(self.out, tags::OBJECT_PARTIAL, layout.id as usize);
+        // SAFETY: as the caller promised.
+        unsafe {
+            self.slot_bits(obj, layout);
+            self.postpone(layout.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null()));
+        }
+    }
+
+    /// A bit for each slot, set when the slot is, low bits first.
+    ///
+    /// # Safety
+    /// As [`Encoder::partial`].
+    unsafe fn slot_bits(&mut self, obj: *mut PyObject, layout: &Layout) {
+        for offsets in layout.offsets.chunks(8) {
+            let bits = offsets.iter().enumerate().fold(0, |bits, (i, &offset)| {
+                // SAFETY: as the caller promised.
+                bits | u8::from(unsafe { !slot(obj, offset).is_null() }) << i
+            });
+            writer::byte(self.out, bits);
+        }
+    }
+
+    /// An object with a `__dict__`.
+    ///
+    /// # Safety
+    /// `obj` is an instance of the class of these attributes, held by the caller.
+    pub unsafe fn attributes(&mut self, obj: *mut PyObject, limit: isize, attributes: &Attributes) -> Raise<()> {
+        // SAFETY: held; views and slots are borrowed under the object's lock, leaves run no code.
+        unsafe {
+            if self.met(obj, limit) {
+                return Ok(());
+            }
+            let base = &*attributes.base;
+            let full = Section::hold(obj, || base.offsets.iter().all(|&offset| !slot(obj, offset).is_null()));
+            if attributes.inline && full {
+                let done = Section::hold(obj, || self.inline(obj, attributes));
+                if let Some(result) = done {
+                    return result;
+                }
+            }
+            if full && attributes.inline {
+                let dict = Section::hold(obj, || {
+                    let dict = inline::made_dict(obj);
+                    (!dict.is_null()).then(|| Own::share(dict))
+                });
+                if let Some(dict) = dict {
+                    self.pass_through(&dict)?;
+                    if let Some(result) = self.dict_of_known_names(dict.ptr(), attributes) {
+                        return result;
+                    }
+                }
+            }
+            let Some((names, values)) = self.contents(obj, attributes)? else { return self.reduce_after_all(obj) };
+            let texts = names.iter().all(|name| ffi::PyUnicode_CheckExact(name.ptr()) != 0);
+            if full && texts {
+                let same = |layout: &&Layout| {
+                    let own = &layout.names[layout.slots()..];
+                    own.len() == names.len() && own.iter().zip(&names).all(|(a, b)| a.ptr() == b.ptr())
+                };
+                let known = attributes.shapes().find(same);
+                let layout = known.or_else(|| shape::learn(attributes, self.registry, &interned(&names), &[]));
+                if let Some(layout) = layout {
+                    self.object_tag(layout);
+                    self.postpone(values.iter().map(Own::ptr));
+                    Section::hold(obj, || self.postpone_slots(obj, layout));
+                    return Ok(());
+                }
+            }
+            let hook = |name: &Own| ffi::PyUnicode_CheckExact(name.ptr()) != 0 && shape::is_hook(name);
+            if names.iter().any(hook) {
+                return self.reduce_after_all(obj);
+            }
+            self.open(obj, base, &names, &values);
+            Ok(())
+        }
+    }
+
+    /// Goes on into a dict of attributes, which is held here and by its instance. It is not noted: where others hold it as well,
+    /// the walk may come to what is in it by their ways, too, and no count proves anything.
+    fn pass_through(&mut self, dict: &Own) -> Raise<()> {
+        // SAFETY: the dict is held by whoever calls.
+        if unsafe { referenced_at_most(dict.ptr(), FROM_STACK) } {
+            return Ok(());
+        }
+        if !self.exact {
+            self.restart = Restart::Exact;
+            return Err(Raised);
+        }
+        self.needed_exact = true;
+        Ok(())
+    }
+
+    /// An object without slots whose `__dict__` was made, if its set of names is remembered.
+    unsafe fn dict_of_known_names(&mut self, dict: *mut PyObject, attributes: &Attributes) -> Option<Raise<()>> {
+        // SAFETY: both are held by the caller; the dict's contents are borrowed under its lock, leaves run no code.
+        unsafe {
+            if ffi::PyDict_CheckExact(dict) == 0 || !(*attributes.base).offsets.is_empty() {
+                return None;
+            }
+            Section::hold(dict, || {
+                let layout = attributes.shapes().find(|layout| has_names(dict, &layout.names))?;
+                self.object_tag(layout);
+                Some(self.values(dict))
+            })
+        }
+    }
+
+    /// The values of a dict that is locked.
+    unsafe fn values(&mut self, dict: *mut PyObject) -> Raise<()> {
+        let (mut at, mut value) = (0, std::ptr::null_mut());
+        // SAFETY: as `dict_of_known_names`.
+        unsafe {
+            while ffi::PyDict_Next(dict, &raw mut at, std::ptr::null_mut(), &raw mut value) != 0 {
+                if !self.leaf(value, IN_PLACE)? {
+                    let mut rest = vec![value];
+                    while ffi::PyDict_Next(dict, &raw mut at, std::ptr::null_mut(), &raw mut value) != 0 {
+                        rest.push(value);
+                    }
+                    self.postpone(rest.into_iter());
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Names and values of an object's attributes. A dict is made for it only where its layout is not known. `None` where it has
+    /// one of another class, which may say otherwise than its entries do what is in it.
+    #[inline(never)]
+    unsafe fn contents(&mut self, obj: *mut PyObject, attributes: &Attributes) -> Raise<Option<(Vec<Own>, Vec<Own>)>> {
+        // SAFETY: held by the caller; views are read under the object's lock.
+        unsafe {
+            if attributes.inline {
+                let lying = Section::hold(obj, || {
+                    let view = inline::view(obj)?;
+                    let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
+                    let names = indices.iter().map(|&i| Own::share(inline::key(ffi::Py_TYPE(obj), i))).collect();
+                    Some((names, indices.iter().map(|&i| Own::share(view.value(i))).collect()))
+                });
+                if lying.is_some() {
+                    return Ok(lying);
+                }
+            }
+            let dict = Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?;
+            if ffi::PyDict_CheckExact(dict.ptr()) == 0 {
+                return Ok(None);
+            }
+            self.pass_through(&dict)?;
+            Ok(Some(Section::hold(dict.ptr(), || items(dict.ptr()))))
+        }
+    }
+
+    /// The slots of an object, all set, onto the stack.
+    unsafe fn postpone_slots(&mut self, obj: *mut PyObject, layout: &Layout) {
+        // SAFETY: as `Encoder::slots`. A slot that another thread emptied meanwhile is written as None.
+        unsafe {
+            self.postpone(layout.offsets.iter().map(|&offset| {
+                let value = slot(obj, offset);
+                if value.is_null() { ffi::Py_None() } else { value }
+            }));
+        }
+    }
+
+    /// An object whose attributes lie inline, all slots set, locked. `None` when they do not lie inline, or when its
+    /// set of names was not remembered yet.
+    #[inline(always)]
+    unsafe fn inline(&mut self, obj: *mut PyObject, attributes: &Attributes) -> Option<Raise<()>> {
+        // SAFETY: as the caller promised; indices come from the view itself or from a layout that equals it.
+        unsafe {
+            let view = inline::view(obj)?;
+            let same = |layout: &&Layout| {
+                layout.indices.len() == view.len
+                    && layout.indices.iter().enumerate().all(|(i, &index)| view.index(i) == index)
+                    && layout.names.len() - layout.slots() == view.len
+            };
+            let Some(layout) = attributes.shapes().find(same) else {
+                // To look names up in the class may run code (the keys of a class's dict may compare in a way of their own),
+                // which may change the object, so nothing of the view holds any more.
+                self.learn(obj, &view, attributes);
+                return None;
+            };
+            self.object_tag(layout);
+            let (offsets, indices) = (&*layout.offsets, &*layout.indices);
+            // As in `slots`.
+            for &index in indices {
+                prefetch(view.value(index));
+            }
+            match self.leaves(offsets.len(), |i| slot(obj, offsets[i])) {
+                Ok(written) if written == offsets.len() => {}
+                Ok(written) => {
+                    self.postpone(indices.iter().map(|&index| view.value(index)));
+                    self.postpone(offsets[written..].iter().map(|&offset| slot(obj, offset)));
+                    return Some(Ok(()));
+                }
+                Err(error) => return Some(Err(error)),
+            }
+            match self.leaves(indices.len(), |i| view.value(indices[i])) {
+                Ok(written) if written == indices.len() => {}
+                Ok(written) => self.postpone(indices[written..].iter().map(|&index| view.value(index))),
+                Err(error) => return Some(Err(error)),
+            }
+            Some(Ok(()))
+        }
+    }
+
+    /// Remembers the attributes that an object has now, if they may be remembered. The view is not to be used any more.
+    #[cold]
+    unsafe fn learn(&self, obj: *mut PyObject, view: &inline::View, attributes: &Attributes) {
+        // SAFETY: as `inline`.
+        unsafe {
+            let class: *mut PyTypeObject = ffi::Py_TYPE(obj);
+            let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
+            let names: Vec<Own> = indices.iter().map(|&index| Own::share(inline::key(class, index))).collect();
+            shape::learn(attributes, self.registry, &names, &indices);
+        }
+    }
+
+    /// An object with its attribute names inline.
+    unsafe fn open(&mut self, obj: *mut PyObject, base: &Layout, names: &[Own], values: &[Own]) {
+        writer::tag_varint(self.out, tags::OBJECT_OPEN, base.id as usize);
+        // SAFETY: as `attributes`; names and values are held here.
+        unsafe {
+            let slots = Section::hold(obj, || {
+                self.slot_bits(obj, base);
+                let set = base.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null());
+                set.map(|value| Own::share(value)).collect::<Vec<_>>()
+            });
+            writer::varint(self.out, names.len() as u64);
+            let pairs: Vec<*mut PyObject> = names.iter().zip(values).flat_map(|(a, b)| [a.ptr(), b.ptr()]).collect();
+            self.postpone(pairs.into_iter());
+            self.postpone(slots.iter().map(Own::ptr));
+        }
+    }
+}
+
+/// The one string that stands for each name.
+fn interned(names: &[Own]) -> Vec<Own> {
+    let intern = |name: &Own| {
+        let mut name = name.clone().into_ptr();
+        // SAFETY: an exact string; the reference is handed over and another or the same comes back.
+        unsafe {
+            ffi::PyUnicode_InternInPlace(&raw mut name);
+            Own::take(name)
+        }
+    };
+    names.iter().filter_map(|name| intern(name).ok()).collect()
+}
+
+/// Whether the keys of a dict that is locked are these strings, in this order.
+unsafe fn has_names(dict: *mut PyObject, names: &[Own]) -> bool {
+    let (mut at, mut key) = (0, std::ptr::null_mut());
+    // SAFETY: an exact dict, held by the caller.
+    unsafe {
+        ffi::PyDict_Size(dict) as usize == names.len()
+            && names.iter().all(|name| {
+                ffi::PyDict_Next(dict, &raw mut at, &raw mut key, std::ptr::null_mut()) != 0 && key == name.ptr()
+            })
+    }
+}
+
+/// Keys and values of a dict that is locked.
+unsafe fn items(dict: *mut PyObject) -> (Vec<Own>, Vec<Own>) {
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: a dict, locked and held by the caller: what it holds lives while it is not changed.
+    unsafe {
+        while ffi::PyDict_Next(dict, &raw mut at, &raw mut key, &raw mut value) != 0 {
+            names.push(Own::share(key));
+            values.push(Own::share(value));
+        }
+    }
+    (names, values)
+}

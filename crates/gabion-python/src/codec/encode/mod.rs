@@ -1,0 +1,22 @@
+//! Objects to bytes.
+//!
+//! | module | what it writes |
+//! |---|---|
+//! | `memo` | nothing: it knows which objects were met, and where |
+//! | `encoder` | the walk, with its own stack |
+//! | `quick`, `leaf` | values that hold no others: those that most fields are; all |
+//! | `datetime` | the family of `datetime` |
+//! | `container`, `array`, `instance` | lists, tuples, dicts, sets; arrays of NumPy; slots and `__dict__` |
+//! | `reduce` | whatever has no form of its own, through `__reduce_ex__` |
+
+mod memo;
+pub mod encoder;
+mod datetime;
+pub mod quick;
+mod leaf;
+mod container;
+mod array;
+mod instance;
+mod reduce;
+
+pub use encoder::encode;
