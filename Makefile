@@ -54,6 +54,7 @@ lint: lint-rust lint-python  ## formatting, lints, types and documentation links
 lint-rust: $(VENV)/.nasm  ## the part of lint for Rust
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+	cargo clippy --quiet --locked --manifest-path fuzz/Cargo.toml --no-default-features --bins -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps --document-private-items
 
 .PHONY: lint-python

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import hostile_keys
 import pytest
 from child_processes import in_child
 from many_threads import run, until
@@ -28,6 +29,17 @@ def cache() -> Iterator[Cache]:
         yield cache
         if not cache.closed:
             cache.validate()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_keys_of_any_bytes_are_those_of_a_dict(seed: int) -> None:
+    choose = random.Random(seed)
+    for turn in range(100):
+        data = choose.randbytes(choose.choice([5, 50, 500]))
+        try:
+            hostile_keys.play(data)
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}, turn {turn}: {data!r}") from error
 
 
 def test_keys_whose_hashes_are_equal_in_python(cache: Cache) -> None:

@@ -1,52 +1,39 @@
 //! Any bytes, given to the decoder: an object or an error, never a crash, in bounded memory.
 //!
-//! The codec is compiled into this program, which embeds an interpreter. Bytes come as they are, or as changes to the
-//! encoding of a value, of which there is one for every kind that the codec knows.
+//! Bytes come as they are, or as changes to the encoding of a value, of which there is one for every kind that the codec knows.
 
 #![no_main]
-#![allow(dead_code, unused_imports, reason = "the extension uses what this program does not")]
 
-#[path = "../../crates/gabion-python/src/codec/mod.rs"]
-mod codec;
-#[path = "../../crates/gabion-python/src/errors.rs"]
-mod errors;
-#[path = "../../crates/gabion-python/src/ffi.rs"]
-mod ffi;
+mod interpreter;
 
-use std::ffi::CString;
 use std::sync::OnceLock;
 
-use codec::Codec;
 use libfuzzer_sys::fuzz_target;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use pyo3::types::{PyModule, PyString};
 
 struct State {
-    codec: Codec,
+    codec: Py<PyAny>,
+    error: Py<PyAny>,
     encodings: Vec<Vec<u8>>,
-    names: [Py<PyString>; 2],
 }
 
 static STATE: OnceLock<State> = OnceLock::new();
 
 fn prepare(py: Python<'_>) -> PyResult<State> {
-    let program = CString::new(include_str!("values.py"))?;
-    let module = PyModule::from_code(py, &program, c"values.py", c"values")?;
-    py.import("sys")?.getattr("modules")?.set_item("values", &module)?;
-    let codec = Codec::new();
+    let values = interpreter::module(py, c"values", include_str!("values.py"))?;
+    let native = py.import("gabion._native")?;
+    let codec = native.getattr("_Codec")?.call0()?;
     let mut encodings = Vec::new();
-    for value in module.getattr("values")?.call0()?.try_iter()? {
-        let (value, mut encoding) = (value?, Vec::new());
-        // SAFETY: `value` is held over the call.
-        unsafe { codec.encode(py, value.as_ptr(), &mut encoding)? };
-        codec.decode(py, &encoding)?;
-        encodings.push(encoding);
+    for value in values.getattr("values")?.call0()?.try_iter()? {
+        let encoding = codec.call_method1("encode", (value?,))?;
+        codec.call_method1("decode", (&encoding,))?;
+        encodings.push(encoding.extract()?);
     }
-    Ok(State { codec, encodings, names: ["a", "number"].map(|name| PyString::new(py, name).unbind()) })
+    Ok(State { codec: codec.unbind(), error: native.getattr("CodecError")?.unbind(), encodings })
 }
 
-/// Changes to bytes, three bytes of input each: where, and what.
+/// Changes to bytes, four bytes of input each: where, and what.
 fn change(bytes: &mut Vec<u8>, others: &[Vec<u8>], changes: &[u8]) {
     for change in changes.chunks_exact(4) {
         let at = usize::from(u16::from_le_bytes([change[0], change[1]])) % (bytes.len() + 1);
@@ -68,19 +55,14 @@ fn change(bytes: &mut Vec<u8>, others: &[Vec<u8>], changes: &[u8]) {
 }
 
 fn run(py: Python<'_>, state: &State, bytes: &[u8]) {
-    let _ = Codec::raw_view(bytes);
-    let names = state.names.each_ref().map(|name| name.bind(py).clone().into_any());
-    drop(state.codec.decode_fields(py, bytes, &names));
-    match state.codec.decode(py, bytes) {
+    let codec = state.codec.bind(py);
+    codec.call_method1("raw_view", (bytes,)).expect("an answer, whatever the bytes");
+    let _ = codec.call_method1("fields", (bytes, "a", "number"));
+    match codec.call_method1("decode", (bytes,)) {
         // What was read can be written: whatever it is, that must not crash either.
-        Ok(object) => {
-            let mut again = Vec::new();
-            // SAFETY: `object` is held over the call.
-            let _ = unsafe { state.codec.encode(py, object.as_ptr(), &mut again) };
-        }
+        Ok(object) => drop(codec.call_method1("encode", (object,))),
         Err(error) => {
-            let errors = errors::Errors::get(py).expect("made before");
-            let known = error.is_instance(py, errors.codec.bind(py)) || error.is_instance_of::<PyMemoryError>(py);
+            let known = error.is_instance(py, state.error.bind(py)) || error.is_instance_of::<PyMemoryError>(py);
             assert!(known, "{error}");
         }
     }
@@ -88,10 +70,7 @@ fn run(py: Python<'_>, state: &State, bytes: &[u8]) {
 
 fuzz_target!(
     init: {
-        Python::attach(|py| {
-            let state = prepare(py).unwrap_or_else(|error| panic!("{error}"));
-            assert!(STATE.set(state).is_ok());
-        });
+        assert!(STATE.set(interpreter::with_package(prepare)).is_ok());
     },
     |data: &[u8]| {
         let Some((&first, rest)) = data.split_first() else { return };

@@ -90,8 +90,9 @@ mod numpy_hook;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
+/// The extension's module. Public for programs that embed an interpreter, as the fuzz targets do.
 #[pymodule]
-fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
+pub fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     if !ffi::in_main_interpreter(m.py()) {
         let text = "gabion works in the main interpreter of a process, not in a sub-interpreter: import it there \
                     (mod_wsgi: WSGIApplicationGroup %{GLOBAL})";

@@ -2,7 +2,7 @@
 //!
 //! `options` says how, `check` what a format can hold; `whole`, `kept` and `riff` are what several formats need.
 //!
-//! | room | library | why |
+//! | module | library | why |
 //! |---|---|---|
 //! | `jpeg` | `mozjpeg`, `rusty_jpeg` | the fastest, if there was an assembler; SIMD without one |
 //! | `png` | `png` | takes rows |

@@ -13,7 +13,7 @@
 //! boxes cost one addition a sample. The last box of a row or column may be smaller, so that nothing is cut off, and the
 //! filter knows the exact fraction. Peak signal to noise against the filter alone is 49 dB and more on photographs.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `weights` | the filters, and how much each row counts |
 //! | `boxes` | means of boxes |

@@ -1,6 +1,6 @@
 //! What `gabion.Cache` and its tables stand on.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `key` | keys as bytes, equal where the keys are |
 //! | `arguments` | calls as keys |

@@ -14,7 +14,7 @@
 //! pixels in place and take no lock, as with every buffer of Python's: what threads write into the same bytes is theirs to
 //! order.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `refusal` | what can go wrong, and how Python is told |
 //! | `argument` | sizes, modes, colours and boxes as callers write them |

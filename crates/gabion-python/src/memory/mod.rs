@@ -7,7 +7,7 @@
 //!                                 │ owns until released, or until the last holder is gone
 //!                       gabion_blocks::pool::{Buffer, Group}
 //! ```
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `refusal` | what the pool can refuse with, and how Python is told |
 //! | `argument` | counts and rows as callers write them |

@@ -13,7 +13,7 @@
 //! younger than `uninstall()`. The functions are never taken out again: a thread that is just making a pooled array may
 //! finish after any moment at which none seemed to be left.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `api` | NumPy's table of C functions, its handler struct |
 //! | `handler` | the four functions |

@@ -1,6 +1,6 @@
 //! `gabion.Pile`: the pile of live Python objects.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `refusal` | what a call can fail with, and how Python is told |
 //! | `each` | going through an iterable |

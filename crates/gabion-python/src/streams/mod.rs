@@ -12,7 +12,7 @@
 //! A chunk is a piece of the pool of up to 1 MiB: warm, and taken and given back without malloc. What is handed to a
 //! file's `write` and kept by it is never written to again: the stream goes on with another chunk.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `refusal` | what a stream refuses, and how Python is told |
 //! | `turn` | one thread at a time |

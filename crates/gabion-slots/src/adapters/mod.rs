@@ -1,6 +1,6 @@
 //! Slots behind the interfaces that Rust programs use already.
 //!
-//! | room | what it holds |
+//! | module | what it holds |
 //! |---|---|
 //! | `fault` | what becomes of a wrong free where nobody can be told |
 //! | `within` | slots, and one affinity of them, as `Allocator`s of `allocator-api2`, for vectors, boxes and hash tables |

@@ -7,6 +7,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+from gabion import Image, streams
+
 # What streams raise by themselves, and what the files below raise.
 ALLOWED = (
     OSError,
@@ -192,7 +194,13 @@ class Ending:
         return 0 if self.reads > 50 else self.source.readinto(buffer)
 
 
-def play(streams: Any, data: bytes, whole: Callable[[Any], Any] | None = None) -> None:
+def picture(file: Hostile) -> None:
+    """What an image reads of a file, and what it writes to it."""
+    Image.open(file, max_bytes=100_000)
+    Image.new("RGB", (30, 20)).save(file, format="PNG")
+
+
+def play(data: bytes) -> None:
     """Do what the bytes say."""
     script = Script(data)
     files: list[Hostile] = []
@@ -215,9 +223,9 @@ def play(streams: Any, data: bytes, whole: Callable[[Any], Any] | None = None) -
                     streams.copy(Ending(source), files[-1], chunk=chunk)
                 else:
                     streams.copy(source, files[-1], chunk=chunk)
-            elif whole is not None:
+            else:
                 files.append(Hostile(script))
-                whole(files[-1])
+                picture(files[-1])
         except ALLOWED:
             pass
         for file in files:

@@ -1,0 +1,35 @@
+//! An interpreter in this program, and the package in it: the sources of `python/`, and the extension as it was compiled into
+//! this program.
+
+use std::ffi::{CStr, CString};
+
+use _native::_native as extension;
+use pyo3::prelude::*;
+use pyo3::types::PyModule;
+
+/// Begins the interpreter, imports the package and does `work`. What fails ends the program.
+pub fn with_package<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
+    pyo3::append_to_inittab!(extension);
+    Python::initialize();
+    Python::attach(|py| {
+        import(py).and_then(|()| work(py)).unwrap_or_else(|error| {
+            error.print(py);
+            panic!("the interpreter is not ready");
+        })
+    })
+}
+
+fn import(py: Python<'_>) -> PyResult<()> {
+    let sys = py.import("sys")?;
+    sys.getattr("path")?.call_method1("insert", (0, concat!(env!("CARGO_MANIFEST_DIR"), "/../python")))?;
+    // The package asks for it by this name.
+    sys.getattr("modules")?.set_item("gabion._native", py.import("_native")?)?;
+    py.import("gabion").map(drop)
+}
+
+/// A module made of a program's text, which other modules can import.
+pub fn module<'py>(py: Python<'py>, name: &CStr, text: &str) -> PyResult<Bound<'py, PyModule>> {
+    let module = PyModule::from_code(py, &CString::new(text)?, name, name)?;
+    py.import("sys")?.getattr("modules")?.set_item(module.name()?, &module)?;
+    Ok(module)
+}
