@@ -190,7 +190,7 @@ def test_update_takes_what_that_of_a_dict_takes(cache: gabion.Cache) -> None:
 def test_settings_can_be_read() -> None:
     cache = gabion.Cache("1 MiB", ttl="5 min")
     assert (cache.max_bytes, cache.ttl, cache.idle) == (1 << 20, 300, None)
-    table = cache.table("t", max_bytes="16 KiB", idle=1.5)
+    table = cache.table("t", max_bytes="16 KiB", ttl=None, idle=1.5)
     assert (table.max_bytes, table.ttl, table.idle) == (16 << 10, None, 1.5)
     assert cache.table("all").max_bytes == 1 << 20
     with pytest.raises(AttributeError):

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import functools
+import inspect
 import random
 import signal
 import time
@@ -275,6 +276,31 @@ def test_a_large_value_changes_in_its_place() -> None:
     assert (figures.evicted, figures.entries) == (0, number + 1)
     assert cache["large"] == bytes(17 << 20)
     cache.validate()
+
+
+def test_a_table_takes_over_the_times_that_it_is_not_given() -> None:
+    cache = Cache("1 MiB", ttl="5 min", idle=60)
+    times = {
+        "both": ({}, (300, 60)),
+        "own ttl": ({"ttl": 5}, (5, 60)),
+        "own idle": ({"idle": "2 s"}, (300, 2)),
+        "no ttl": ({"ttl": None}, (None, 60)),
+        "no idle": ({"idle": None}, (300, None)),
+        "no end": ({"ttl": None, "idle": None}, (None, None)),
+        "inf": ({"ttl": float("inf"), "idle": float("inf")}, (None, None)),
+    }
+    for name, (given, expected) in times.items():
+        table = cache.table(name, **given)  # type: ignore[arg-type]
+        assert (table.ttl, table.idle) == expected, name
+        table["k"] = 1
+        left = table.expires_in("k")
+        least = min((span for span in expected if span is not None), default=float("inf"))
+        assert left == least or least - 2 < left < least, name
+    assert cache.table("both", ttl=1).ttl == 300
+    free = Cache("1 MiB").table("t")
+    assert (free.ttl, free.idle) == (None, None)
+    shown = inspect.signature(cache.table).parameters
+    assert str(shown["ttl"]).endswith("= <as the cache>")
 
 
 def test_how_long_a_value_lives_on(cache: Cache) -> None:

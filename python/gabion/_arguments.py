@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
+
+
+class AsCache(enum.Enum):
+    """What is left out: other than None, which means without end."""
+
+    AS_CACHE = "as the cache"
+
+    def __repr__(self) -> str:
+        """What signatures show."""
+        return f"<{self.value}>"
+
+
+AS_CACHE: Literal[AsCache.AS_CACHE] = AsCache.AS_CACHE
 
 
 def check_name(name: object) -> None:
     """Refuse what is no table's name."""
     if not isinstance(name, str):
         raise TypeError(f"a table's name is a str, not {type(name).__qualname__}")
+
+
+def times_of_table(cache: tuple[int | None, float | None, float | None], ttl: Any, idle: Any) -> tuple[Any, Any]:
+    """Return a new table's own ttl and idle time: what it was given, or else what the cache's settings are."""
+    _limit, own_ttl, own_idle = cache
+    return own_ttl if ttl is AS_CACHE else ttl, own_idle if idle is AS_CACHE else idle
 
 
 def pairs_of(given: Any) -> Iterator[tuple[Any, Any]]:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from gabion._arguments import check_name, given_of_put, pairs_of, takes_reason
+from gabion._arguments import AS_CACHE, check_name, given_of_put, pairs_of, takes_reason, times_of_table
 from gabion._flights import MISSING, Flights
 from gabion._making import Maker, is_asynchronous
 from gabion._memoize import memoized
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from typing_extensions import TypeVar as TypeVar_
+    from gabion._arguments import AsCache
+
 
     _K = TypeVar_("_K", bound=str | bytes | int | UUID | tuple[Any, ...], default=Any)
     _V = TypeVar_("_V", default=Any)
@@ -477,15 +479,15 @@ class Cache(Table[_K, _V]):
         name: str,
         *,
         max_bytes: SupportsIndex | str | None = None,
-        ttl: float | str | timedelta | None = None,
-        idle: float | str | timedelta | None = None,
+        ttl: float | str | timedelta | AsCache | None = AS_CACHE,
+        idle: float | str | timedelta | AsCache | None = AS_CACHE,
     ) -> Table:
         """Return the table of a name, made with these settings when there is none.
 
         It shares the cache's budget; ``max_bytes`` (4 KiB or more, or 0) limits it to a part, by default to all of it.
-        ``ttl`` and ``idle`` are for this table alone: without them its values have no end, whatever the cache's own
-        times. A table that exists keeps its settings. A cache has at most 65,535 tables at one time, dropped ones that
-        are still held included; one more is an OverflowError.
+        ``ttl`` and ``idle`` are those of the cache unless they are given; None means without end. A table that exists
+        keeps its settings. A cache has at most 65,535 tables at one time, dropped ones that are still held included;
+        one more is an OverflowError.
 
         Tables hold other types than the cache; ``pages: gabion.Table[int, Page] = cache.table("pages")`` names them for
         type checkers.
@@ -498,7 +500,8 @@ class Cache(Table[_K, _V]):
                 if not name:
                     raise ValueError("a table needs a name; the cache itself is the one without")
                 table = Table.__new__(Table)
-                CacheTable._set_up_in(table, self, name, max_bytes, ttl, idle)
+                times = times_of_table(CacheTable._settings.__get__(self), ttl, idle)
+                CacheTable._set_up_in(table, self, name, max_bytes, *times)
                 table._gabion_flights, table._gabion_root = self._gabion_flights, self
                 self._gabion_tables[name] = table
             return table

@@ -25,7 +25,7 @@ pub struct CacheOptions {
     pub table: TableOptions,
 }
 
-/// How a table is made.
+/// How a table is made. Nothing is taken over from the cache's default table, but for whoever begins with `..cache.options()`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableOptions {
     /// The most bytes that the table may take out of the cache's. `None`: as much as the cache.
