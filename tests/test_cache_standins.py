@@ -60,3 +60,10 @@ def test_what_may_compare_in_a_way_of_its_own_is_refused() -> None:
     for value in (day, odd, time(1, tzinfo=UTC)):
         with pytest.raises(TypeError, match="no key"):
             cache._call_key((value,), {})
+
+
+def test_the_advice_is_known_by_its_class() -> None:
+    from gabion._standins import NoKeyError
+
+    with pytest.raises(NoKeyError, match="no key for an argument of type object: pass key="):
+        cache._call_key((object(),), {})

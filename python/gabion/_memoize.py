@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gabion._flights import MISSING
 from gabion._making import is_asynchronous
-from gabion._native import ClosedError
+from gabion._native import CacheTable, ClosedError
+from gabion._standins import NoKeyError
 
 if TYPE_CHECKING:
     from gabion._native import CacheStats
-    from gabion.cache import Table
+    from gabion.cache import Cache, Table
 
 
 def example(function: Callable[..., Any]) -> str:
@@ -61,13 +63,12 @@ def memoized(
         async def asynchronous(*args: Any, **kwargs: Any) -> Any:
             arguments = key(*args, **kwargs) if key else None
             try:
-                value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
-            except ClosedError:
-                there()
-                value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
-            except TypeError as error:
-                if key or "no key for an argument" not in str(error):
-                    raise
+                try:
+                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+                except ClosedError:
+                    there()
+                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            except NoKeyError as error:
                 raise TypeError(f"{error}{example(function)}") from None
             if value is not MISSING:
                 return value
@@ -86,13 +87,12 @@ def memoized(
         def synchronous(*args: Any, **kwargs: Any) -> Any:
             arguments = key(*args, **kwargs) if key else None
             try:
-                value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
-            except ClosedError:
-                there()
-                value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
-            except TypeError as error:
-                if key or "no key for an argument" not in str(error):
-                    raise
+                try:
+                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+                except ClosedError:
+                    there()
+                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+            except NoKeyError as error:
                 raise TypeError(f"{error}{example(function)}") from None
             if value is not MISSING:
                 return value
@@ -120,3 +120,11 @@ def memoized(
     alive = weakref.ref(made)
     made.cache_clear, made.cache_stats = cache_clear, cache_stats
     return made
+
+
+def drop_memoized(root: weakref.ref[Cache], name: str) -> None:
+    """Drop the table of a memoized function that is gone."""
+    cache = root()
+    if cache is not None and not cache.closed:
+        with suppress(ClosedError):  # just now, by another thread
+            CacheTable._drop_table(cache, name)

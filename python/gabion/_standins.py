@@ -16,11 +16,25 @@ _numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _counter = itertools.count()
 
 
-def stand_for(value: Any) -> tuple[Any, ...] | int | float | None:
-    """Return the same for what a dict takes for equal: a number that is equal, or a tuple; None where there is nothing.
+class NoKeyError(TypeError):
+    """There is no key for an argument. Users are shown a TypeError that also says what to write."""
 
-    Subclasses have nothing: they may compare in a way of their own.
+
+def stand_for(value: Any) -> tuple[Any, ...] | int | float:
+    """Return the same for what a dict takes for equal: a number that is equal, or a tuple.
+
+    Subclasses have nothing: they may compare in a way of their own. Raises NoKeyError where there is nothing.
     """
+    found = _found(value)
+    if found is None:
+        raise NoKeyError(
+            f"memoize has no key for an argument of type {type(value).__qualname__}: "
+            "pass key=, a function of the same arguments that returns one"
+        )
+    return found
+
+
+def _found(value: Any) -> tuple[Any, ...] | int | float | None:
     class_ = type(value)
     if class_ is date:
         return ("date", value.toordinal())

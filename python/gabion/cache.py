@@ -17,14 +17,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from gabion._arguments import AS_CACHE, check_name, given_of_put, pairs_of, takes_reason, times_of_table
 from gabion._flights import MISSING, Flights
 from gabion._making import Maker, is_asynchronous
-from gabion._memoize import memoized
+from gabion._memoize import drop_memoized, memoized
 from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from typing_extensions import TypeVar as TypeVar_
-    from gabion._arguments import AsCache
 
+    from gabion._arguments import AsCache
 
     _K = TypeVar_("_K", bound=str | bytes | int | UUID | tuple[Any, ...], default=Any)
     _V = TypeVar_("_V", default=Any)
@@ -356,7 +355,7 @@ class Table(Maker[_K, _V]):
                 raise TypeError(f"memoize() keeps the results of a function, not of {type(function).__qualname__}")
             table = self._gabion_table_for(function)
             made = memoized(table, function, key, as_put)
-            weakref.finalize(made, _drop_memoized, weakref.ref(self._gabion_root), table().name).atexit = False
+            weakref.finalize(made, drop_memoized, weakref.ref(self._gabion_root), table().name).atexit = False
             return made
 
         return wrap
@@ -576,14 +575,6 @@ class Cache(Table[_K, _V]):
     def __exit__(self, *exception: object) -> None:
         """Close the cache."""
         self.close()
-
-
-def _drop_memoized(root: weakref.ref[Cache], name: str) -> None:
-    """Drop the table of a memoized function that is gone."""
-    cache = root()
-    if cache is not None and not cache.closed:
-        with suppress(ClosedError):  # just now, by another thread
-            CacheTable._drop_table(cache, name)
 
 
 # By their identity: a subclass may compare in a way of its own, and have no hash.

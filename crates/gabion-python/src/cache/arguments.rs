@@ -11,20 +11,19 @@
 //! a date, an Enum  ((), "other", what `gabion._standins` says)
 //! ```
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyFloat, PyFrozenSet, PyInt, PyString, PyTuple};
 
 use super::key::{self, DEEPEST, item};
-use crate::errors::{exception, full_name};
+use crate::errors::full_name;
 use crate::ffi;
 use crate::once::{of_module, once};
 
 /// Appends the key of a call.
 ///
 /// # Errors
-/// `TypeError` for an argument that there is no key for.
+/// `NoKeyError`, a `TypeError`, for an argument that there is no key for.
 pub(super) fn write(args: &Bound<'_, PyTuple>, named: &Bound<'_, PyDict>, into: &mut Vec<u8>) -> PyResult<()> {
     let py = args.py();
     key::begin_tuple(into);
@@ -114,13 +113,6 @@ fn other(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
     let py = value.py();
     let stand_for = once(py, &STAND_FOR, || Ok(of_module(py, c"gabion._standins", c"stand_for")?.unbind()))?;
     let found = stand_for.bind(py).call1((value,))?;
-    if found.is_none() {
-        let class = value.get_type().qualname()?;
-        let text = format!(
-            "memoize has no key for an argument of type {class}: pass key=, a function of the same arguments that returns one"
-        );
-        return Err(exception(&py.get_type::<PyTypeError>(), &text));
-    }
     if !found.is_exact_instance_of::<PyTuple>() {
         return argument(&found, into, depth);
     }
