@@ -1,8 +1,14 @@
-"""Dates, enums, sets and NumPy's numbers as arguments of memoize(): equal ones are one, as in a dict."""
+"""Dates, enums, sets, NumPy's numbers and what else is no key, as arguments of memoize()."""
 
+import functools
+from dataclasses import dataclass, field, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal, localcontext
 from enum import Enum
-from typing import Any
+from fractions import Fraction
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any, Generic, NamedTuple, TypeVar
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -57,9 +63,176 @@ def test_what_may_compare_in_a_way_of_its_own_is_refused() -> None:
     day = type("Day", (date,), {})(2026, 1, 1)
     mixin = type("Mixin", (), {"__eq__": lambda self, other: True, "__hash__": lambda self: 1})
     odd = next(iter(Enum("Odd", "A", type=mixin)))
-    for value in (day, odd, time(1, tzinfo=UTC)):
+    for value in (day, odd):
         with pytest.raises(TypeError, match="no key"):
             cache._call_key((value,), {})
+
+
+@dataclass(frozen=True)
+class Place:
+    name: str
+    at: Any = 0
+    note: Any = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Slotted(Place):
+    more: tuple[Any, ...] = ()
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Boxed(Generic[T]):
+    inside: T
+
+    @functools.cached_property
+    def doubled(self) -> list[T]:
+        return [self.inside] * 2
+
+
+class Pair(NamedTuple):
+    one: Any
+    two: Any = None
+
+
+def made_again() -> list[Any]:
+    return [make_dataclass("Same", ["inside"], frozen=True)(1) for _ in range(2)]
+
+
+TOLD_APART = [
+    *[Decimal(text) for text in ("1", "1.0", "1.00", "1E+5", "100000", "0", "-0", "0E-5", "0.001", "inf", "-inf")],
+    *[Decimal("1234567890" * 9), Decimal("1234567890" * 9) + 1, Decimal((0, (0, 0, 1), -1))],
+    *[Fraction(1, 2), Fraction(2, 4), Fraction(3), Fraction(-3), Fraction(1, 10**30)],
+    *[time(hour, fold=fold, tzinfo=zone) for hour in (1, 2) for fold in (0, 1) for zone in (UTC, EAST, BERLIN, PARIS)],
+    *[time(1, tzinfo=timezone(timedelta(0), "Z")), time(1, tzinfo=timezone(timedelta(microseconds=1)))],
+    *[kind(path) for kind in (PurePosixPath, PureWindowsPath, Path) for path in ("", "a/b", "a//b", "A/b", "/a/b")],
+    *[PureWindowsPath(path) for path in ("c:a", "./c:a", "c:/a", "//host/share/a", "\\a")],
+    *[PurePosixPath("\udc80"), PurePath("//a/b"), UUID(int=1), UUID(int=2)],
+    *[Place("a"), Place("a", 1), Place("b"), Place("a", note="a"), Place("a", Place("b")), Slotted(name="a")],
+    *[Slotted(name="a", more=(Decimal(1), frozenset({Fraction(1, 3)}))), Boxed("a"), Boxed(Boxed("a")), *made_again()],
+    *[Pair(1), Pair(1, Decimal("2.0")), Pair(Place("a")), Pair((1, None)), ("a", 0, None)],
+]
+
+
+def test_what_is_told_apart_has_one_key_where_it_is_written_alike() -> None:
+    keys = [cache._call_key((value,), {}) for value in TOLD_APART]
+    for one, key in zip(TOLD_APART, keys, strict=True):
+        for other, its in zip(TOLD_APART, keys, strict=True):
+            alike = one == other and type(one) is type(other) and repr(one) == repr(other)
+            assert (key == its) == alike, (one, other)
+
+
+@pytest.mark.parametrize("value", [*TOLD_APART[::3], {"name": Place("a")}], ids=repr)
+def test_what_is_told_apart_is_remembered(value: Any) -> None:
+    calls = []
+
+    @cache.memoize
+    def shown(*args: Any, **kwargs: Any) -> str:
+        calls.append(args)
+        return repr((args, kwargs))
+
+    given: tuple[Any, Any] = ((), value) if isinstance(value, dict) else ((value,), {})
+    assert shown(*given[0], **given[1]) == shown(*given[0], **given[1]) == repr(given)
+    assert len(calls) == 1
+
+
+def test_decimals_are_written_alike_in_every_context() -> None:
+    key = cache._call_key((Decimal("1E+50"),), {})
+    with localcontext() as context:
+        context.prec, context.capitals = 2, 0
+        assert cache._call_key((Decimal("1E+50"),), {}) == key
+        assert cache._call_key((Decimal("123456"),), {}) != cache._call_key((Decimal("120000"),), {})
+
+
+def test_a_dataclass_keeps_its_key_when_it_knows_more() -> None:
+    boxed = Boxed(1)
+    key = cache._call_key((boxed,), {})
+    assert boxed.doubled == [1, 1]
+    assert cache._call_key((boxed,), {}) == key
+
+
+@dataclass
+class Thawed:
+    number: int = 1
+
+
+@dataclass(frozen=True)
+class Own:
+    number: int = 1
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True, eq=False)
+class Identical:
+    number: int = 1
+
+
+@dataclass(frozen=True)
+class Filled(list[int]):
+    number: int = 1
+
+
+class Below(Place):
+    pass
+
+
+def filled() -> Filled:
+    made = Filled()
+    made.append(1)
+    return made
+
+
+REFUSED = {
+    "decimal's nan": Decimal("nan"),
+    "decimal's signalling nan": Decimal("snan"),
+    "a decimal's subclass": type("Money", (Decimal,), {})(1),
+    "a fraction's subclass": type("Part", (Fraction,), {})(1),
+    "a path's subclass": type("Own", (PurePosixPath,), {})("a"),
+    "a time's zone of its own": time(1, tzinfo=type("Zone", (type(UTC).__base__,), {})()),
+    "mutable": Thawed(),
+    "mutable inside": Place("a", Thawed()),
+    "a list inside": Place("a", []),
+    "beside what compares": Place("a", note={}),
+    "its own equality": Own(),
+    "its identity": Identical(),
+    "a list's items": filled(),
+    "a dataclass's subclass": Below("a"),
+    "a dataclass itself": Place,
+    "a pair of its own": type("Odd", (Pair,), {"__eq__": lambda self, other: True, "__hash__": lambda self: 1})(1),
+}
+
+
+@pytest.mark.parametrize("value", REFUSED.values(), ids=REFUSED)
+def test_what_has_no_key_is_told_of_the_memoized_function(value: Any) -> None:
+    @cache.memoize
+    def area(place: Any, height: int = 1) -> None:
+        raise AssertionError
+
+    advice = r"memoize has no key for an argument of type \w+: pass key=, .* key=lambda place, height: \(place.id"
+    with pytest.raises(TypeError, match=advice) as caught:
+        area(value)
+    assert caught.type is TypeError
+    # Where the table is made anew, too.
+    cache.drop_table(next(name for name in cache.tables() if ".area:" in name))
+    with pytest.raises(TypeError, match=advice):
+        area(value)
+
+
+def test_a_dataclass_that_holds_itself_is_nested_too_deep() -> None:
+    loop = Place("loop")
+    object.__setattr__(loop, "at", loop)
+    with pytest.raises(ValueError, match="nested more than 64 deep"):
+        cache._call_key((loop,), {})
 
 
 def test_the_advice_is_known_by_its_class() -> None:

@@ -10,20 +10,29 @@ from enum import Enum, EnumMeta
 from typing import Any
 
 _FLOATS = ("float16", "float32", "float64")
+_PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath", "WindowsPath")
 
 # Never the same for two objects, one of which may be gone: names may be, where a class is defined anew.
 _numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _counter = itertools.count()
 
 
+# The fields of dataclasses whose instances have a key, and None for others.
+_fields: weakref.WeakKeyDictionary[Any, tuple[str, ...] | None] = weakref.WeakKeyDictionary()
+
+
 class NoKeyError(TypeError):
     """There is no key for an argument. Users are shown a TypeError that also says what to write."""
 
 
-def stand_for(value: Any) -> tuple[Any, ...] | int | float:
-    """Return the same for what a dict takes for equal: a number that is equal, or a tuple.
+def stand_for(value: Any) -> tuple[Any, ...] | list[Any] | int | float:
+    """Return what stands for a value: a number that is equal, a tuple that is a key, or a list of other arguments.
 
-    Subclasses have nothing: they may compare in a way of their own. Raises NoKeyError where there is nothing.
+    Values that a dict takes for equal have the same. But what is written in several ways (decimals, fractions, paths,
+    times of a zone, dataclasses) has it only where it is of one type and written alike: so no call with one returns
+    what was made of another. Subclasses have nothing: they may compare in a way of their own.
+
+    Raises NoKeyError where there is nothing.
     """
     found = _found(value)
     if found is None:
@@ -34,7 +43,7 @@ def stand_for(value: Any) -> tuple[Any, ...] | int | float:
     return found
 
 
-def _found(value: Any) -> tuple[Any, ...] | int | float | None:
+def _found(value: Any) -> tuple[Any, ...] | list[Any] | int | float | None:
     class_ = type(value)
     if class_ is date:
         return ("date", value.toordinal())
@@ -42,13 +51,26 @@ def _found(value: Any) -> tuple[Any, ...] | int | float | None:
         return _of_datetime(value)
     if class_ is timedelta:
         return _of_span("timedelta", value)
-    if class_ is time and value.tzinfo is None:
-        return ("time", value.hour, value.minute, value.second, value.microsecond)
+    if class_ is time:
+        return _of_time(value)
     if isinstance(value, Enum):
         return _of_member(value)
     if class_.__module__ == "numpy":
         return _of_numpy(value)
+    if "__dataclass_params__" in class_.__dict__:
+        return _of_dataclass(value)
+    if class_ is _known("decimal", "Decimal"):
+        return _of_decimal(value)
+    if class_ is _known("fractions", "Fraction"):
+        return ("fraction", value.numerator, value.denominator)
+    if class_.__name__ in _PATHS and class_ is _known("pathlib", class_.__name__):
+        return ("path", class_.__name__, value.drive, value.root, *value.parts)
     return None
+
+
+def _known(module: str, name: str) -> Any:
+    """Return a module's class; None as long as nobody has imported it, and so nobody has an instance."""
+    return getattr(sys.modules.get(module), name, None)
 
 
 def _of_span(kind: str, span: timedelta) -> tuple[Any, ...]:
@@ -59,8 +81,7 @@ def _of_datetime(moment: datetime) -> tuple[Any, ...] | None:
     zone, since = moment.tzinfo, moment.replace(tzinfo=None) - datetime.min
     if zone is None:
         return _of_span("naive", since)
-    zoneinfo = sys.modules.get("zoneinfo")
-    if type(zone) is not timezone and (zoneinfo is None or type(zone) is not zoneinfo.ZoneInfo):
+    if type(zone) is not timezone and type(zone) is not _known("zoneinfo", "ZoneInfo"):
         return None
     offset = zone.utcoffset(moment)
     if offset is None:
@@ -69,6 +90,53 @@ def _of_datetime(moment: datetime) -> tuple[Any, ...] | None:
         # Where a clock is set, a time is equal to no time of another zone, and within its own whatever its fold is.
         return (*_of_span("in zone", since), _number(zone))
     return _of_span("aware", since - offset)
+
+
+def _of_time(moment: time) -> tuple[Any, ...] | None:
+    zone, known = moment.tzinfo, ("time", moment.hour, moment.minute, moment.second, moment.microsecond)
+    if zone is None:
+        return known
+    if type(zone) is timezone:
+        return (*known, moment.fold, repr(zone))
+    return (*known, moment.fold, _number(zone)) if type(zone) is _known("zoneinfo", "ZoneInfo") else None
+
+
+def _of_decimal(number: Any) -> tuple[Any, ...] | None:
+    sign, digits, exponent = number.as_tuple()
+    return None if exponent in ("n", "N") else ("decimal", sign, "".join(map(str, digits)), exponent)
+
+
+def _of_dataclass(value: Any) -> list[Any] | None:
+    class_: Any = type(value)
+    metaclass: Any = type(class_)
+    if metaclass.__eq__ is not object.__eq__ or metaclass.__hash__ is not object.__hash__:
+        return None
+    try:
+        names = _fields[class_]
+    except KeyError:
+        names = _fields[class_] = _fields_of(class_)
+    try:
+        return None if names is None else [_number(class_), *(getattr(value, name) for name in names)]
+    except AttributeError:  # never set
+        return None
+
+
+def _fields_of(class_: Any) -> tuple[str, ...] | None:
+    """Return a frozen dataclass's fields, if its instances are equal where those are, and have nothing but Python's."""
+    from dataclasses import field, fields, make_dataclass
+
+    params, found = class_.__dataclass_params__, fields(class_)
+    if not (params.frozen and params.eq and class_.__new__ is object.__new__):
+        return None
+    as_made = [(each.name, object, field(compare=each.compare)) for each in found]
+    made = make_dataclass("Made", as_made, frozen=True)
+    return tuple(each.name for each in found) if _does(class_.__eq__) == _does(made.__eq__) else None
+
+
+def _does(function: Any) -> tuple[Any, ...] | None:
+    """Return what a function does, the same for two that do the same."""
+    code = getattr(function, "__code__", None)
+    return code and (code.co_code, code.co_names, code.co_consts, code.co_varnames)
 
 
 def _of_member(member: Enum) -> tuple[Any, ...] | None:
@@ -80,9 +148,9 @@ def _of_member(member: Enum) -> tuple[Any, ...] | None:
 
 
 def _of_numpy(value: Any) -> int | float | None:
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is None or getattr(numpy, type(value).__name__, None) is not type(value):
+    if _known("numpy", type(value).__name__) is not type(value):
         return None
+    numpy: Any = sys.modules["numpy"]
     if isinstance(value, numpy.integer) and not isinstance(value, numpy.timedelta64):
         return int(value)
     if isinstance(value, numpy.bool_):

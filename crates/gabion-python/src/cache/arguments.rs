@@ -8,12 +8,13 @@
 //! a float          the int that it equals, or ((), "float", its eight bytes)
 //! (item, …)        ((), "tuple", (item, …)), so that it is no other argument's stand-in
 //! frozenset        ((), "set", (item, …)), in the order of the items' bytes
-//! a date, an Enum  ((), "other", what `gabion._standins` says)
+//! a dataclass      ((), "fields", (its class's number, field, …))
+//! a date, an Enum  ((), "other", what `gabion._standins` says), and so for others
 //! ```
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyFloat, PyFrozenSet, PyInt, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PyString, PyTuple};
 
 use super::key::{self, DEEPEST, item};
 use crate::errors::full_name;
@@ -71,14 +72,7 @@ fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
     } else if let Some(number) = value.cast::<PyFloat>().ok().filter(|number| is_float(number)) {
         float(number, into)
     } else if let Some(tuple) = value.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) {
-        if depth + 1 >= DEEPEST {
-            return Err(key::too_deep(py));
-        }
-        stand_in(py, b"tuple", into)?;
-        item(py, into, |into| {
-            key::begin_tuple(into);
-            tuple.iter_borrowed().try_for_each(|value| item(py, into, |into| argument(&value, into, depth + 2)))
-        })
+        several(py, b"tuple", tuple.iter(), into, depth)
     } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
         frozen_set(set, into, depth)
     } else if key::may_be(value)? {
@@ -86,6 +80,24 @@ fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
     } else {
         other(value, into, depth)
     }
+}
+
+/// Appends a stand-in that is made of other arguments.
+fn several<'py>(
+    py: Python<'py>,
+    name: &[u8],
+    mut values: impl Iterator<Item = Bound<'py, PyAny>>,
+    into: &mut Vec<u8>,
+    depth: usize,
+) -> PyResult<()> {
+    if depth + 1 >= DEEPEST {
+        return Err(key::too_deep(py));
+    }
+    stand_in(py, name, into)?;
+    item(py, into, |into| {
+        key::begin_tuple(into);
+        values.try_for_each(|value| item(py, into, |into| argument(&value, into, depth + 2)))
+    })
 }
 
 fn frozen_set(set: &Bound<'_, PyFrozenSet>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
@@ -107,12 +119,15 @@ fn frozen_set(set: &Bound<'_, PyFrozenSet>, into: &mut Vec<u8>, depth: usize) ->
     })
 }
 
-/// What Python knows a stand-in for: a number that equals it, or a tuple.
+/// What Python knows a stand-in for: a number that equals it, a tuple that is a key, or a list of arguments.
 fn other(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     static STAND_FOR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = value.py();
     let stand_for = once(py, &STAND_FOR, || Ok(of_module(py, c"gabion._standins", c"stand_for")?.unbind()))?;
     let found = stand_for.bind(py).call1((value,))?;
+    if let Ok(fields) = found.cast_exact::<PyList>() {
+        return several(py, b"fields", fields.iter(), into, depth);
+    }
     if !found.is_exact_instance_of::<PyTuple>() {
         return argument(&found, into, depth);
     }
