@@ -61,6 +61,9 @@ def test_a_value_that_is_renewed_and_cannot_be_built_goes_back(cache: Cache) -> 
         with pytest.raises(gabion.CodecError):
             cache.pop("k")
         assert Renewing.built == 5
+        # One that the value puts in its own place and discards again, and no trace of the pop.
+        figures = cache.stats()
+        assert (figures.hits, figures.misses, figures.inserted, figures.removed, figures.entries) == (0, 0, 2, 1, 1)
         Renewing.built, Renewing.broken = 100, False
         assert cache.get("k") == (4, "built")
     finally:

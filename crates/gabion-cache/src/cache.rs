@@ -415,17 +415,26 @@ impl Table {
     /// Gets and removes in one step: of several threads that pop the same key, one gets the value. It stays where
     /// there is no memory for `buf` to grow.
     pub fn pop<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
-        Some(self.pop_for_now(key, buf)?.0)
+        let (offset, _) = self.core.pop(&self.record, key, buf)?;
+        Core::count_pop(&self.record);
+        Some(&buf.payload()[offset..])
     }
 
-    /// As [`Table::pop`], for whoever may have to [put the value back](Table::put_back).
+    /// As [`Table::pop`], for whoever may have to [put the value back](Table::put_back), and otherwise says that it is
+    /// [popped](Table::popped): counted then, as one or the other.
     pub fn pop_for_now<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<(&'b [u8], Standing)> {
         let (offset, standing) = self.core.pop(&self.record, key, buf)?;
         Some((&buf.payload()[offset..], standing))
     }
 
-    /// Stores a value that was popped for now, with the end, idle time and priority that it had. `None` when the key has
-    /// another by now, which stays. Counted as a put.
+    /// Counts a value that was popped for now as popped for good.
+    pub fn popped(&self, _standing: Standing) {
+        Core::count_pop(&self.record);
+    }
+
+    /// Stores a value that was popped for now, with the end, idle time and priority that it had: then nothing is counted.
+    /// `None` when the key has another by now, which stays, and [`PutResult::Rejected`] when there is no room any more: both
+    /// are counted as a removal.
     ///
     /// ```
     /// use gabion_cache::{Cache, PutOptions, PutResult, ReadBuf};
@@ -434,6 +443,7 @@ impl Table {
     /// cache.put(b"stone", b"4 MiB", &PutOptions { priority: 5, ..PutOptions::default() });
     /// let (value, standing) = cache.pop_for_now(b"stone", &mut buf).unwrap();
     /// assert_eq!(cache.put_back(b"stone", value, standing), Some(PutResult::Inserted));
+    /// assert_eq!((cache.stats().inserted, cache.stats().removed), (1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn put_back(&self, key: &[u8], value: &[u8], standing: Standing) -> Option<PutResult> {

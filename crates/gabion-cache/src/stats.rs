@@ -20,7 +20,7 @@ pub struct CacheStats {
     pub replaced: u64,
     /// Puts for which there was no room.
     pub rejected: u64,
-    /// Entries removed by callers, one by one or all at once.
+    /// Entries removed by callers, one by one or all at once. A value that was popped for now and put back is none of them.
     pub removed: u64,
     /// Entries that had to make room.
     pub evicted: u64,

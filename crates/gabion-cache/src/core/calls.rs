@@ -19,8 +19,10 @@ use crate::stats::Figure;
 use crate::time::{Due, NEVER};
 use crate::value::Value;
 
-/// What stood with a value that [`Table::pop_for_now`](crate::Table::pop_for_now) took: its end, idle time and priority.
-#[derive(Debug, Clone, Copy)]
+/// What stood with a value that [`Table::pop_for_now`](crate::Table::pop_for_now) took: its end, idle time and priority. To be
+/// handed to [`Table::popped`](crate::Table::popped) or [`Table::put_back`](crate::Table::put_back): until then the pop is not counted.
+#[derive(Debug)]
+#[must_use = "a pop for now is counted by popped() or put_back()"]
 pub struct Standing(pub(super) (Option<Due>, Times, i8));
 
 impl Standing {
@@ -160,7 +162,7 @@ impl Core {
     }
 
     /// Makes room for a put and tries again, until it is stored or refused. `None`: it is not to be done.
-    fn store_anyhow<'a>(
+    pub(super) fn store_anyhow<'a>(
         &'a self,
         request: &Request<'_>,
         mut locked: Locked<'a>,
@@ -276,7 +278,8 @@ impl Core {
         removed
     }
 
-    /// Removes an entry and leaves its value in `buf`: where it begins, and what stood with it.
+    /// Removes an entry and leaves its value in `buf`: where it begins, and what stood with it. A miss is counted; what was
+    /// found is left to [`Core::count_pop`].
     pub fn pop(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<(usize, Standing)> {
         buf.let_go();
         let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
@@ -290,11 +293,15 @@ impl Core {
             (!over).then_some((offset, standing))
         });
         self.unlock(locked);
-        record.counters.count(if found.is_some() { Figure::Hits } else { Figure::Misses });
-        if found.is_some() {
-            record.counters.count(Figure::Removed);
+        if found.is_none() {
+            record.counters.count(Figure::Misses);
         }
         found
+    }
+
+    /// Counts a pop that has found something, which is gone for good.
+    pub fn count_pop(record: &Record) {
+        record.counters.add_each([(Figure::Hits, 1), (Figure::Removed, 1)]);
     }
 
     /// Restarts a value's time: `ttl`, this once, or the one it was put with, or its table's; one that was put with a moment, or

@@ -144,10 +144,22 @@ impl Core {
         popped
     }
 
-    /// Stores a value again, with what stood with it; `None` where the key has another one by now.
-    pub fn put_back(&self, record: &Record, key: &[u8], value: &[u8], standing: Standing) -> Option<PutResult> {
-        let Some((image, hash, _)) = self.sought(record, key) else { return Some(PutResult::Rejected) };
-        self.store(&self.stepped(record, (&image, hash), value.into(), standing.0, When::Absent))
+    /// Stores a value again, with what stood with it; `None` where the key has another one by now. A value that is there
+    /// again was never away, as far as figures tell; any other was removed.
+    pub fn put_back(&self, record: &Record, key: &[u8], value: &[u8], Standing(kept): Standing) -> Option<PutResult> {
+        let told = self.sought(record, key).and_then(|(image, hash, shard)| {
+            let request = self.stepped(record, (&image, hash), value.into(), kept, When::Absent);
+            let mut locked = self.lock(shard);
+            self.introduce(&mut locked, record);
+            let dropped = record.is_dropped();
+            let step = if dropped { Step::Lacks(Lack::Room) } else { locked.put(&request, false) };
+            self.store_anyhow(&request, locked, step)
+        });
+        let result = told.map(|(result, _)| result);
+        if result.is_none_or(|result| result == PutResult::Rejected) {
+            record.counters.count(Figure::Removed);
+        }
+        result
     }
 
     /// A put of a value that takes the place of one with that end and priority.

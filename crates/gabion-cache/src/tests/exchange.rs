@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{cache, get, priority, ttl, weight};
-use crate::{Cache, CacheOptions, Clock, Former, Policy, PutOptions, PutResult, ReadBuf, Span};
+use crate::{Cache, CacheOptions, Clock, Former, Policy, PutOptions, PutResult, ReadBuf, Span, TableOptions};
 
 #[test]
 fn a_value_is_replaced_only_while_it_is_the_one() {
@@ -25,24 +25,64 @@ fn a_value_is_replaced_only_while_it_is_the_one() {
 fn a_pop_counts_once_and_may_be_taken_back() {
     let (cache, clock) = cache(16 << 20, Policy::Sketch);
     let mut buf = ReadBuf::new();
+    let counted = |cache: &Cache| {
+        let stats = cache.stats();
+        [stats.hits, stats.misses, stats.inserted, stats.replaced, stats.removed, stats.expired, stats.entries]
+    };
+    let mut expected = [0; 7];
     for value in [vec![1; 20], vec![2; 5000]] {
-        let before = cache.stats();
         cache.put(b"k", &value, &PutOptions { priority: 5, ..ttl(5.0) });
         let (popped, standing) = cache.pop_for_now(b"k", &mut buf).unwrap();
         assert_eq!((popped, cache.contains(b"k")), (&value[..], false));
         assert_eq!(cache.put_back(b"k", popped, standing), Some(PutResult::Inserted));
+        // It was never away.
+        [expected[2], expected[6]] = [expected[2] + 1, 1];
+        assert_eq!(counted(&cache), expected);
+        // Another came between.
+        let (popped, standing) = cache.pop_for_now(b"k", &mut buf).unwrap();
+        cache.put(b"k", &value, &PutOptions { priority: 5, ..ttl(5.0) });
         assert_eq!(cache.put_back(b"k", popped, standing), None);
         assert_eq!(get(&cache, b"k").as_ref(), Some(&value));
+        [expected[0], expected[2], expected[4]] = [expected[0] + 1, expected[2] + 1, expected[4] + 1];
+        assert_eq!(counted(&cache), expected);
         // Its end is the one that it had; what is newer stays.
         clock.advance(Duration::from_secs(4));
-        assert!(cache.contains(b"k") && !cache.pop_if(b"k", b"other") && cache.pop_if(b"k", &value));
-        let after = cache.stats();
-        assert_eq!((after.hits - before.hits, after.removed - before.removed), (3, 2));
-        cache.put_back(b"k", &value, standing);
+        let (popped, standing) = cache.pop_for_now(b"k", &mut buf).unwrap();
+        cache.put_back(b"k", popped, standing);
+        assert!(cache.contains(b"k") && !cache.pop_if(b"k", b"other"));
         clock.advance(Duration::from_secs(1));
-        assert!(!cache.contains(b"k"));
+        assert!(!cache.contains(b"k") && cache.expire() == 1);
+        [expected[5], expected[6]] = [expected[5] + 1, 0];
+        assert_eq!(counted(&cache), expected);
+        // For good, in three ways; and not at all.
+        for way in 0..3 {
+            cache.put(b"k", &value, &PutOptions::default());
+            match way {
+                0 => assert!(cache.pop_if(b"k", &value)),
+                1 => assert!(cache.pop(b"k", &mut buf).is_some()),
+                _ => cache.popped(cache.pop_for_now(b"k", &mut buf).unwrap().1),
+            }
+            [expected[0], expected[2], expected[4]] = [expected[0] + 1, expected[2] + 1, expected[4] + 1];
+            assert_eq!(counted(&cache), expected);
+        }
+        assert!(cache.pop_for_now(b"k", &mut buf).is_none());
+        expected[1] += 1;
+        assert_eq!(counted(&cache), expected);
         cache.validate().unwrap();
     }
+}
+
+#[test]
+fn what_finds_no_way_back_was_removed() {
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
+    let (table, mut buf) = (cache.table("t", TableOptions::default()).unwrap(), ReadBuf::new());
+    table.put(b"k", b"value", &PutOptions::default());
+    let (popped, standing) = table.pop_for_now(b"k", &mut buf).unwrap();
+    cache.drop_table("t");
+    assert_eq!(table.put_back(b"k", popped, standing), Some(PutResult::Rejected));
+    let stats = cache.stats();
+    assert_eq!((stats.inserted, stats.removed, stats.hits, stats.rejected, stats.entries), (1, 1, 0, 0, 0));
+    cache.validate().unwrap();
 }
 
 #[test]

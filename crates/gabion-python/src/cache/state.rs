@@ -192,20 +192,23 @@ impl Inner {
     }
 
     /// As [`Inner::take`], but removed before it is built: no other value can come between. One that cannot be built goes
-    /// back, unless the key has a newer one by then, or there is no room any more. Where there is none, it ends the key's
-    /// leases, as a removal does: what is made of older facts is not to be stored behind it.
+    /// back, unless the key has a newer one by then, or there is no room any more: only then the failed pop is counted, as a
+    /// removal. Where there is none, it ends the key's leases, as a removal does: what is made of older facts is not to be
+    /// stored behind it.
     #[cold]
     fn take_at_once(&self, py: Python<'_>, key: &[u8], buf: &mut ReadBuf) -> PyResult<Option<Py<PyAny>>> {
         let Some((value, standing)) = self.table.pop_for_now(key, buf) else {
             self.check(py)?;
             return nothing(py, buf);
         };
-        self.shared.codec.decode(py, value).map(Some).inspect_err(|_| {
+        let built = self.shared.codec.decode(py, value).map(Some);
+        if built.is_ok() || self.is_cache_closed() {
             // A closed cache holds nothing.
-            if !self.is_closed() {
-                self.table.put_back(key, value, standing);
-            }
-        })
+            self.table.popped(standing);
+        } else {
+            self.table.put_back(key, value, standing);
+        }
+        built
     }
 
     /// How long a key's value lives on; [`Duration::MAX`] when it has no end.

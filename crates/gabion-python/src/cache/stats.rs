@@ -21,7 +21,8 @@ figures! {
         replaced,
         /// Puts for which there was no room.
         rejected,
-        /// Entries that callers removed, one by one or all at once.
+        /// Entries that callers removed, one by one or all at once. A pop that fails counts here only when the value could not
+        /// stay, because another took its place meanwhile or its room; and it is neither a hit nor a miss.
         removed,
         /// Entries that had to make room for others.
         evicted,
