@@ -327,7 +327,7 @@ class Table(Maker[_K, _V]):
         one call with equal arguments runs at a time; what a call returns that began before ``cache_clear()`` is not
         kept. When the function itself is gone, so is its table; where drop_table() took that, the next call makes a new
         one, with new figures. That end and ``cache_clear()`` take as long as drop_table(): memoize functions that last,
-        not ones that are made anew for each request.
+        not ones that are made anew for each request, or do it on a table with a limit of its own.
 
         >>> import gabion
         >>> cache = gabion.Cache("64 MiB")
@@ -373,8 +373,8 @@ class Table(Maker[_K, _V]):
     def clear(self) -> int:
         """Remove all entries of the table. Return how many.
 
-        Takes time in proportion to the entries of the whole cache, unless the table has none, or no other table has
-        any: then to the memory that they take, as Cache.clear() does.
+        Takes time in proportion to the table's entries if it has a limit of its own, otherwise to those of the whole
+        cache, unless the table has none, or no other has any: then to the memory that they take, as Cache.clear() does.
         """
         return CacheTable._clear_table(self)
 
@@ -513,8 +513,9 @@ class Cache(Table[_K, _V]):
     def drop_table(self, name: str) -> bool:
         """Drop a table with all that is in it; who still holds it gets ClosedError. Return whether there was one.
 
-        Takes time as Table.clear(): if it has entries and others have some, in proportion to those of the whole cache.
-        Other threads go on meanwhile, but not while on_evict() has a callback: then the GIL is held over it.
+        Takes time as Table.clear(): if it has entries and others have some, in proportion to those of the whole cache,
+        or to its own if it has a limit of its own. Other threads go on meanwhile, but not while on_evict() has a
+        callback: then the GIL is held over it.
         """
         CacheTable._check(self)
         check_name(name)

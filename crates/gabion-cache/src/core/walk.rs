@@ -12,6 +12,9 @@ use crate::record::Record;
 use crate::shard::Locked;
 use crate::stats::Figure;
 
+/// How many entries of a table with a limit of its own are removed while the others wait: about as many as a segment has.
+const OWN_AT_A_TIME: u64 = 256;
+
 impl Core {
     /// Locks each shard and has `visit` look at its entries, a segment at a time; calls `unlocked` in between, which may
     /// break off. An entry that is there from beginning to end is seen; it is seen twice only when segments were merged meanwhile.
@@ -103,6 +106,11 @@ impl Core {
             self.lock_only(shard).state.leases.end_all(record.map(|record| record.id));
         }
         let mut removed = 0;
+        if let Some(record) = record.filter(|record| record.own.is_some())
+            && self.clear_own(record, &mut removed)
+        {
+            return removed;
+        }
         let visit = |locked: &mut Locked<'_>, places: &[Place], removed: &mut u64| {
             for place in places {
                 let id = place.to_bits();
@@ -121,6 +129,27 @@ impl Core {
         };
         self.walk(&mut removed, visit, is_done);
         removed
+    }
+
+    /// Removes the entries of a table with a limit of its own, in time that goes with them alone, and counts how many. False:
+    /// others put in new ones as fast, and some may be left that were there from the beginning.
+    fn clear_own(&self, record: &Record, removed: &mut u64) -> bool {
+        (0..self.shard_count()).all(|shard| {
+            // Those that are there now, and as many again that are put or moved meanwhile; and one to see that there are none.
+            let mut left = 2 * self.lock_only(shard).count_own(record.id) + 1;
+            loop {
+                let step = left.min(OWN_AT_A_TIME);
+                let mut locked = self.lock(shard);
+                let went = locked.remove_own(record.id, step);
+                self.unlock(locked);
+                record.counters.add_each([(Figure::Removed, went)]);
+                *removed += went;
+                left -= went;
+                if went < step || left == 0 {
+                    return went < step;
+                }
+            }
+        })
     }
 
     /// Whether a table has no entries. Takes all locks.

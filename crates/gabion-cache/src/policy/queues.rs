@@ -148,6 +148,16 @@ impl Queues {
         each!(self, policy => policy.lists().iter().all(|list| list.len == 0))
     }
 
+    /// How many entries there are.
+    pub fn len(&self) -> u64 {
+        each!(self, policy => policy.lists().iter().map(|list| list.len).sum())
+    }
+
+    /// One of those that have been here for longest; `None` when there is none.
+    pub fn oldest(&self) -> Option<Id> {
+        each!(self, policy => policy.lists().iter().find_map(|list| list.oldest()))
+    }
+
     /// Walks the lists and checks their equations. Returns the ids found.
     pub fn validate(&self, nodes: &impl Nodes) -> Result<Vec<Id>, Invalid> {
         let mut found = Vec::new();

@@ -132,6 +132,31 @@ impl<'a> Locked<'a> {
         self.let_go(node, reason);
     }
 
+    /// How many entries a table with a limit of its own has in the shard.
+    pub fn count_own(&self, table: u16) -> u64 {
+        let own = self.state.cohorts.iter().filter(|cohort| cohort.partition == Some(table));
+        own.map(|cohort| cohort.queues.len()).sum()
+    }
+
+    /// Removes up to `most` entries of a table with a limit of its own, for its caller. Returns how many; fewer when there are
+    /// no more. Looks at no entries of others: its cohorts lead to its own.
+    pub fn remove_own(&mut self, table: u16, most: u64) -> u64 {
+        let (mut at, mut removed) = (0, 0);
+        while removed < most
+            && let Some(cohort) = self.state.cohorts.get(at)
+        {
+            let own = cohort.partition == Some(table);
+            let Some(id) = cohort.queues.oldest().filter(|_| own) else {
+                at += 1;
+                continue;
+            };
+            // With its last entry the cohort goes, too, and the next one stands in its place.
+            self.remove_entry(id, None);
+            removed += 1;
+        }
+        removed
+    }
+
     /// Forgets all entries of the shard; what they took in the pile, and what they are charged, is the caller's to give back.
     pub fn forget_all(&mut self) {
         let State { stash, wheel, cohorts, records, .. } = &mut *self.state;

@@ -1,6 +1,7 @@
 //! Clearing: all at once, or a table among others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use super::{get, priority, ttl};
 use crate::{Cache, CacheOptions, Policy, ReadBuf, Table, TableOptions};
@@ -135,4 +136,66 @@ fn the_index_of_a_cleared_cache_is_as_small_as_a_new_ones() {
             cache.validate().unwrap();
         }
     }
+}
+
+/// Its entries were looked for among those of the whole cache, one after the other.
+#[test]
+fn a_table_with_a_limit_of_its_own_is_cleared_without_a_look_at_the_others() {
+    for policy in POLICIES {
+        let options = CacheOptions { max_bytes: 64 << 20, policy, shards: Some(2), ..CacheOptions::default() };
+        let cache = Cache::with_options(&options).unwrap();
+        (0..200_000_u32).for_each(|n| _ = cache.put(&n.to_le_bytes(), b"value", &priority(0)));
+        let others = cache.len();
+        let quickest = |max_bytes: Option<u64>| {
+            let rounds = (0..5).map(|round| {
+                let table = cache.table("few", TableOptions { max_bytes, ..TableOptions::default() }).unwrap();
+                (0..50_u32).for_each(|n| _ = table.put(&n.to_le_bytes(), b"value", &priority((n % 3) as i8)));
+                let begin = Instant::now();
+                if round % 2 == 0 {
+                    assert_eq!(table.clear(), 50);
+                }
+                assert!(cache.drop_table("few"));
+                let took = begin.elapsed();
+                assert_eq!((table.len(), table.stats().removed, cache.len()), (0, 50, others));
+                took
+            });
+            rounds.min().unwrap()
+        };
+        let (own, shared) = (quickest(Some(1 << 20)), quickest(None));
+        assert!(own * 5 < shared, "{policy:?}: {own:?}, and {shared:?} among the others");
+        cache.validate().unwrap();
+    }
+}
+
+/// As fast as they come: it ends, and takes all that was there before.
+#[test]
+fn a_table_is_cleared_while_others_fill_it() {
+    let cache =
+        Cache::with_options(&CacheOptions { max_bytes: 64 << 20, shards: Some(2), ..CacheOptions::default() }).unwrap();
+    fill(&cache, 2000);
+    let own = TableOptions { max_bytes: Some(1 << 20), ..TableOptions::default() };
+    let (table, done) = (cache.table("own", own).unwrap(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..2_u32 {
+            let (table, done) = (&table, &done);
+            scope.spawn(move || {
+                let mut n = thread;
+                while !done.load(Ordering::Relaxed) {
+                    n = n.wrapping_add(2);
+                    table.put(&(n % 2000).to_le_bytes(), b"new", &priority((n % 3) as i8));
+                }
+            });
+        }
+        for n in 0..200_u32 {
+            let old = [&b"old"[..], &n.to_le_bytes()].concat();
+            table.put(&old, b"value", &priority(0));
+            table.clear();
+            assert!(!table.contains(&old));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    cache.validate().unwrap();
+    let entries = table.len();
+    assert_eq!((table.clear(), table.len(), table.stats().bytes), (entries, 0, 0));
+    cache.validate().unwrap();
 }
