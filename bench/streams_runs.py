@@ -379,9 +379,9 @@ def save(subject: str, format: str, megapixels: float, target: str) -> tuple[Ope
     picture = _picture(megapixels)
     dst = _source(target, b"")
     options = {"quality": 90, "compression": "none"} if subject != "Pillow" else {"quality": 90, "compress_level": 0}
-    other = picture.to_pillow().copy() if subject == "Pillow" else None
-    if other:
-        other.load()
+    # Made for each subject: malloc serves later what it took for this, and a BytesIO grows there without page faults.
+    other = picture.to_pillow().copy()
+    other.load()
 
     def own() -> None:
         picture.save(dst, format=format, **options)
