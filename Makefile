@@ -105,7 +105,7 @@ long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases,
 	GABION_LONG=1 $(python) -m pytest -m "long or not long" --timeout 3600
 
 .PHONY: fuzz
-fuzz: $(VENV)/.nasm  ## fuzz the pile and the decoder, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
+fuzz: $(VENV)/.nasm  ## fuzz piles, the codec, keys, streams and pictures, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
 	scripts/fuzz $(python) $(or $(FUZZ_SECONDS),300)
 
 .PHONY: sanitize
