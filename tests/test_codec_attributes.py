@@ -1,6 +1,7 @@
 """A `__dict__` that others lead to as well, or that is more than a dict."""
 
 import argparse
+import functools
 import pickle
 import types
 from typing import ClassVar
@@ -148,6 +149,107 @@ def test_levels_that_share_are_written_once():
         assert one.inside is two.inside
         (found,) = one.inside
     assert found == "end"
+
+
+def many_of_one_dict(kind, shared, count):
+    made = [kind() for _ in range(count)]
+    for each in made:
+        each.__dict__ = shared
+    return made
+
+
+@pytest.mark.parametrize("kind", [Thing, WithSlot])
+def test_a_dict_of_many_objects_is_written_once_more_at_most(kind):
+    shared = {f"name{number}": [number] for number in range(200)} | {5: "five"}
+    made = many_of_one_dict(kind, shared, 500)
+    if kind is WithSlot:
+        made[0].slot, made[7].slot = ["first"], ["seventh"]
+    for value in (made, [shared, *made], tuple(made), {"a": made[0], "rest": made[1:]}):
+        codec = _Codec()
+        data = codec.encode(value)
+        assert len(data) < 1.5 * len(pickle.dumps(value, 5))
+        found, expected = codec.decode(data), through_pickle(value)
+        if isinstance(value, dict):
+            found, expected = [found["a"], *found["rest"]], [expected["a"], *expected["rest"]]
+        if value[0] is shared if isinstance(value, list) else False:
+            assert found[0] == shared
+            found, expected = found[1:], expected[1:]
+        assert [as_plain(each) for each in found] == [as_plain(each) for each in expected]
+        first, second = vars(found[0]), vars(found[1])
+        assert first is not second
+        assert all(vars(each)[name] is first[name] for each in found for name in shared)
+        second["name0"] = "changed"
+        assert first["name0"] == [0]
+
+
+@pytest.mark.parametrize("kind", [Thing, WithSlot])
+def test_a_dict_of_many_objects_that_are_in_it(kind):
+    """What is met in the midst of the dict gets all that is in it, too; from pickle, what was there by then."""
+    shared = {f"name{number}": number for number in range(200)}
+    whole, first, *made = many_of_one_dict(kind, shared, 500)
+    shared |= {"first": first, "made": made, "last": "end"}
+    for value in (whole, [whole], shared, [shared, *made], (whole, first)):
+        codec = _Codec()
+        data = codec.encode(value)
+        assert len(data) < 20_000
+        found = codec.decode(data)
+        items = found if isinstance(found, dict) else found[0] if isinstance(found, (list, tuple)) else vars(found)
+        items = items if isinstance(items, dict) else vars(items)
+        assert list(items) == list(shared)
+        assert len(items["made"]) == len(made)
+        for each in (items["first"], *items["made"]):
+            assert type(each) is kind
+            assert list(vars(each).items()) == list(items.items())
+
+
+class Hashed:
+    def __hash__(self):
+        return hash(self.name)
+
+    def __eq__(self, other):
+        return self is other
+
+
+class Asks:
+    """Made of the number that an object has by then."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __reduce__(self):
+        return ask, (self.number,)
+
+
+def ask(thing):
+    return thing.number
+
+
+def test_code_in_the_midst_sees_what_is_in_a_dict_of_many():
+    made = many_of_one_dict(Hashed, {"name": "x", "number": 5}, 4)
+    codec = _Codec()
+    assert [each.name for each in codec.decode(codec.encode(set(made)))] == ["x"] * 4
+    found = codec.decode(codec.encode([made, [Asks(each) for each in made]]))
+    assert found[1] == [5] * 4
+
+
+def test_hooks_in_a_dict_of_many():
+    made = many_of_one_dict(Thing, {"__getstate__": functools.partial(dict, x=1), "y": 2}, 3)
+    codec = _Codec()
+    for value in (made, [vars(made[0]), *made]):
+        found = codec.decode(codec.encode(value))[-3:]
+        assert [as_plain(each) for each in found] == [as_plain(each) for each in through_pickle(value)[-3:]]
+        assert vars(found[2]) == {"x": 1}
+
+
+def test_objects_of_different_classes_and_one_dict():
+    value = [*many_of_one_dict(Thing, {"x": ["x"]}, 2), WithSlot(), Hashed()]
+    value[2].__dict__ = value[3].__dict__ = vars(value[0])
+    value[2].slot = value
+    codec = _Codec()
+    found = codec.decode(codec.encode(value))
+    assert [type(each) for each in found] == [Thing, Thing, WithSlot, Hashed]
+    assert all(vars(each) == {"x": ["x"]} and each.x is found[0].x for each in found)
+    assert found[2].slot is found
 
 
 def test_who_holds_a_dict_changes_nothing():

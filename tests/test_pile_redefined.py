@@ -148,6 +148,33 @@ def test_an_instance_of_the_class_before_is_refused(
     assert pile.get(pointer) == "kept"
 
 
+SETS_STATE = """
+    def __setstate__(self, state):
+        self.told = sorted(state)
+        self.__dict__.update(state)
+"""
+
+
+@pytest.mark.parametrize("more", ["", SETS_STATE])
+def test_objects_of_one_dict(pile: gabion.Pile, module: ModuleType, more: str) -> None:
+    made = [module.Plain("Ada", ["x"]) for _ in range(4)]
+    for each in made:
+        each.__dict__ = made[0].__dict__
+    pointer, dumped = pile.put(made), pickle.dumps(made)
+    made[0].inside = made
+    in_it = pile.put(made)
+    exec(SOURCE.replace("    visits: int\n", f"    visits: int\n{more}", 1), module.__dict__)
+    for _ in range(2):
+        found = pile.get(pointer)
+        assert [vars(each) for each in found] == [vars(each) for each in pickle.loads(dumped)]
+        assert {type(each) for each in found} == {module.Plain}
+        assert all(each.visits is found[0].visits for each in found)
+        for each in pile.get(in_it):
+            assert {type(one) for one in each.inside} == {module.Plain}
+            assert vars(each) == vars(each.inside[3])
+            assert ("told" in vars(each)) == bool(more)
+
+
 @pytest.mark.parametrize("renew", WAYS)
 def test_enums_functions_and_classes_themselves(pile: gabion.Pile, module: ModuleType, renew: Renew) -> None:
     red, function, plain = module.Colour.RED, module.function, module.Plain

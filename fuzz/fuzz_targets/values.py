@@ -83,6 +83,13 @@ def make(kind, **attributes):
 
 def values():
     shared = ["shared"]
+    one_dict = [make(Plain, a=1, number=[2]), Plain(), make(Both, slot=1), Both()]
+    for each in one_dict[1:]:
+        each.__dict__ = one_dict[0].__dict__
+    in_it = [Plain(), Both(), Plain()]
+    for each in in_it:
+        each.__dict__ = in_it[0].__dict__
+    in_it[0].__dict__ |= {"a": in_it, "number": (in_it[0].__dict__, in_it[1])}
     loop = [1]
     loop.append({"loop": loop})
     point = Point([], None)
@@ -119,4 +126,5 @@ def values():
     )
     yield from (Stateful(), Reduced(1, [2]), WithKeywords(), listed, Mapped(a=1), deque([1, 2], 5), OrderedDict(a=1))
     yield from (loop, point, [shared, shared, (shared,)], [make(Plain, **{f"name{i}": i}) for i in range(5)])
+    yield from (one_dict, in_it, in_it[1], in_it[0].__dict__, [one_dict[0].__dict__, *one_dict])
     yield {"deep": [make(Plain, a=(Point(1, make(Slotted, a=[zone])), frozenset([Colour.RED])), number=Decimal(3))] * 3}

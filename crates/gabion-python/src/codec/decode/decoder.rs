@@ -1,9 +1,11 @@
 //! Decoding: as the encoder walked, with its own stack.
 
+use std::collections::HashMap;
+
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-use super::frame::{Frame, NOWHERE, Place, Unfilled};
+use super::frame::{Frame, Late, NOWHERE, Place, Unfilled};
 use super::leaf::{Maker, bytes_leaf};
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::Entry;
@@ -26,6 +28,8 @@ pub struct Decoder<'a, 'py, const REFS: bool> {
     /// Index of the next target, and its position.
     next: usize,
     next_at: usize,
+    /// By the address of the dict. Most graphs have none.
+    pub late: Option<HashMap<usize, Late<'a>>>,
 }
 
 /// Decodes one encoding.
@@ -100,7 +104,8 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     fn new(maker: Maker<'a, 'py>, bytes: &'a [u8], targets: Vec<usize>) -> Self {
         let next_at = targets.first().copied().unwrap_or(usize::MAX);
         let met = targets.iter().map(|_| None).collect();
-        Decoder { maker, reader: Reader::new(bytes, 1), frames: SmallVec::new(), targets, met, next: 0, next_at }
+        let reader = Reader::new(bytes, 1);
+        Decoder { maker, reader, frames: SmallVec::new(), targets, met, next: 0, next_at, late: None }
     }
 
     fn run(&mut self) -> Raise<Own> {
@@ -113,6 +118,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             let Some(frame) = self.frames.pop() else {
                 if self.reader.left() > 0 {
                     return Err(damaged("bytes follow the value"));
+                }
+                if REFS {
+                    self.complete_late()?;
                 }
                 return Ok(value);
             };
@@ -158,7 +166,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             return Ok(None);
         }
         self.reader.at += 1;
-        self.reference(at).map(Some)
+        self.reference(at).map(|(_, value)| Some(value))
     }
 
     #[inline(never)]
@@ -192,7 +200,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                 let id = self.reader.id()?;
                 self.object(id, place)
             }
-            tags::OBJECT_PARTIAL | tags::OBJECT_OPEN => self.odd_object(tag, place),
+            tags::OBJECT_PARTIAL | tags::OBJECT_OPEN | tags::OBJECT_BY_DICT => self.odd_object(tag, place),
             tags::LIST_SHORT..=tags::LIST_SHORT_LAST => self.list((tag - tags::LIST_SHORT) as usize, place),
             tags::LIST => {
                 let len = self.reader.varint()?;
@@ -279,11 +287,12 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         }
     }
 
-    fn reference(&mut self, at: usize) -> Raise<Own> {
+    /// Where the reference leads that begins there, and whose tag was read.
+    pub fn reference(&mut self, at: usize) -> Raise<(usize, Own)> {
         let distance = self.reader.varint()?;
         let target = at.checked_sub(distance).ok_or_else(|| damaged("a reference to nowhere"))?;
         let found = self.targets.binary_search(&target).ok().and_then(|place| self.met[place].clone());
-        found.ok_or_else(|| damaged("a reference to what is not there yet"))
+        found.map(|found| (target, found)).ok_or_else(|| damaged("a reference to what is not there yet"))
     }
 
     fn list(&mut self, len: usize, place: Place) -> Raise<Option<Own>> {
@@ -393,6 +402,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                     None
                 }
             };
+        }
+        if REFS && self.late.is_some() {
+            self.complete_those_of(&dict)?;
         }
         Ok(Some(dict))
     }

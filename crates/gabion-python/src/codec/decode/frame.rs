@@ -95,7 +95,15 @@ pub struct Odd<'a> {
     /// Attributes with inline names still to be read, and the name of the one that is.
     pub open: usize,
     pub name: Option<Own>,
+    /// A dict of attributes is the last that is to be read.
+    pub by_dict: bool,
     pub state: Option<State>,
+}
+
+/// Objects that were read before all of the dict that they have their attributes of, because they are in it.
+pub struct Late<'a> {
+    pub dict: Own,
+    pub objects: Vec<Odd<'a>>,
 }
 
 /// Names and values of the fields that a state consists of.

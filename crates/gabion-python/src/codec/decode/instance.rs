@@ -1,13 +1,13 @@
 //! Making ordinary objects: allocated as `object.__new__` does, then filled without `__init__`, as pickle does.
 
 use super::decoder::Decoder;
-use super::frame::{Frame, Odd, Place, State};
+use super::frame::{Frame, Late, Odd, Place, State};
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::{Entry, Layout};
 use crate::codec::classes::{inline, plan};
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
-use crate::codec::object::{Own, Raise, Raised, in_class};
+use crate::codec::object::{Own, Raise, Raised, in_class, refuse};
 use crate::ffi::{self, PyObject, PyTypeObject};
 
 impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
@@ -75,7 +75,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         let bits = self.reader.take(end.div_ceil(8))?.to_vec();
         let open = if tag == tags::OBJECT_OPEN { self.reader.varint()? } else { 0 };
         self.reader.claim(open.saturating_mul(2))?;
-        self.fill_odd(Box::new(Odd { object, layout, next: 0, end, bits, open, name: None, state }))
+        let by_dict = tag == tags::OBJECT_BY_DICT;
+        self.fill_odd(Box::new(Odd { object, layout, next: 0, end, bits, open, name: None, by_dict, state }))
     }
 
     /// An object with all of its fields, of a class that takes them as its state.
@@ -85,7 +86,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         let (object, layout, state) = self.called(id)?;
         self.note(place, &object);
         let (end, bits) = (layout.len(), vec![u8::MAX; layout.len().div_ceil(8)]);
-        self.fill_odd(Box::new(Odd { object, layout, next: 0, end, bits, open: 0, name: None, state }))
+        self.fill_odd(Box::new(Odd { object, layout, next: 0, end, bits, open: 0, name: None, by_dict: false, state }))
     }
 
     /// A new instance of a class that takes its fields as its state, of which there is nothing yet, where [`Decoder::layout`] found
@@ -113,20 +114,95 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 odd.next += 1;
             }
             if odd.next >= odd.end && odd.open == 0 {
-                if let Some(state) = odd.state.take()
-                    && let Some(state) = whole_state(odd.layout, &state, self.maker.known)?
-                {
-                    self.set_state(&odd.object, &state)?;
-                }
-                return Ok(Some(odd.object));
+                return if odd.by_dict { self.dict_of_attributes(odd) } else { self.complete_odd(*odd).map(Some) };
             }
             let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Odd(odd))) };
             put_odd(&mut odd, value)?;
         }
     }
 
+    /// An unusual object, all of which was read.
+    fn complete_odd(&self, mut odd: Odd<'a>) -> Raise<Own> {
+        if let Some(state) = odd.state.take()
+            && let Some(state) = whole_state(odd.layout, &state, self.maker.known)?
+        {
+            self.set_state(&odd.object, &state)?;
+        }
+        Ok(odd.object)
+    }
+
+    /// Reads the dict that an object has its attributes of: a new one, or a reference to one that was read before, or that is being
+    /// read. The object waits for such a one, and is as good as whole meanwhile.
+    fn dict_of_attributes(&mut self, odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
+        let (at, tag) = (self.reader.at, self.reader.peek()?);
+        if tags::is_dict(tag) {
+            return Ok(self.wait(Frame::Odd(odd)));
+        }
+        if tag != tags::REF {
+            return Err(damaged("a dict of attributes is expected"));
+        }
+        self.reader.at += 1;
+        let (target, dict) = self.reference(at)?;
+        if self.is_whole(target, &dict)? {
+            return self.complete_by(*odd, &dict).map(Some);
+        }
+        let object = odd.object.clone();
+        let late = self.late.get_or_insert_default().entry(dict.ptr() as usize);
+        late.or_insert_with(|| Late { dict, objects: Vec::new() }).objects.push(*odd);
+        Ok(Some(object))
+    }
+
+    /// Whether a dict that begins there has all its entries. One with keys that became equal when they were built never does.
+    fn is_whole(&self, target: usize, dict: &Own) -> Raise<bool> {
+        let mut reader = self.reader.back_at(target);
+        let len = match reader.byte()? {
+            tag @ tags::DICT_SHORT..=tags::DICT_SHORT_LAST => (tag - tags::DICT_SHORT) as usize,
+            tags::DICT => reader.varint()?,
+            _ => return Err(damaged("a dict of attributes is expected")),
+        };
+        // SAFETY: held, and a dict: it was read there.
+        Ok(unsafe { ffi::PyDict_Size(dict.ptr()) } as usize >= len)
+    }
+
+    /// An object that has its attributes of a dict, all of which was read.
+    fn complete_by(&self, mut odd: Odd<'a>, dict: &Own) -> Raise<Own> {
+        // SAFETY: all are held; without a dict there is an error.
+        unsafe {
+            if let Some(state) = &mut odd.state {
+                each(dict.ptr(), |key, value| {
+                    state.attributes.push((Own::share(key), Own::share(value)));
+                    0
+                })?;
+            } else {
+                let own = Own::take(ffi::PyObject_GenericGetDict(odd.object.ptr(), std::ptr::null_mut()))?;
+                each(dict.ptr(), |key, value| ffi::PyDict_SetItem(own.ptr(), key, value))?;
+            }
+        }
+        self.complete_odd(odd)
+    }
+
+    /// Completes the objects that waited for a dict which is whole now.
+    #[cold]
+    #[inline(never)]
+    pub fn complete_those_of(&mut self, dict: &Own) -> Raise<()> {
+        let Some(late) = self.late.as_mut().and_then(|late| late.remove(&(dict.ptr() as usize))) else { return Ok(()) };
+        late.objects.into_iter().try_for_each(|odd| self.complete_by(odd, &late.dict).map(drop))
+    }
+
+    /// Completes the objects that still wait at the end.
+    pub fn complete_late(&mut self) -> Raise<()> {
+        let Some(late) = self.late.take() else { return Ok(()) };
+        late.into_values().try_for_each(|late| {
+            late.objects.into_iter().try_for_each(|odd| self.complete_by(odd, &late.dict).map(drop))
+        })
+    }
+
     /// Gives an unusual object the value that it waited for, and reads on.
     pub fn resume_odd(&mut self, mut odd: Box<Odd<'a>>, value: Own) -> Raise<Option<Own>> {
+        if odd.next >= odd.end && odd.open == 0 {
+            // The dict, which was begun as one.
+            return self.complete_by(*odd, &value).map(Some);
+        }
         put_odd(&mut odd, value)?;
         self.fill_odd(odd)
     }
@@ -156,6 +232,32 @@ fn put_odd(odd: &mut Odd<'_>, value: Own) -> Raise<()> {
         odd.open -= 1;
     } else {
         odd.name = Some(value);
+    }
+    Ok(())
+}
+
+/// Calls `set` with each pair of a state's dict, keys interned.
+///
+/// # Safety
+/// A live object, held by the caller.
+pub unsafe fn each(dict: *mut PyObject, mut set: impl FnMut(*mut PyObject, *mut PyObject) -> i32) -> Raise<()> {
+    // SAFETY: held by the caller; the list of items holds the pairs while code runs.
+    unsafe {
+        if ffi::PyDict_Check(dict) == 0 {
+            return Err(refuse("a state that is neither a dict nor a pair of dicts"));
+        }
+        let items = Own::take(ffi::PyDict_Items(dict))?;
+        for i in 0..ffi::PyList_Size(items.ptr()) {
+            let pair = ffi::PyList_GetItem(items.ptr(), i);
+            let mut key = Own::share(ffi::PyTuple_GetItem(pair, 0)).into_ptr();
+            if ffi::PyUnicode_CheckExact(key) != 0 {
+                ffi::PyUnicode_InternInPlace(&raw mut key);
+            }
+            let key = Own::take(key)?;
+            if set(key.ptr(), ffi::PyTuple_GetItem(pair, 1)) < 0 {
+                return Err(Raised);
+            }
+        }
     }
     Ok(())
 }

@@ -2,12 +2,12 @@
 
 use super::decoder::Decoder;
 use super::frame::{Frame, Rebuild, Stage};
-use super::instance::new_instance;
+use super::instance::{each, new_instance};
 use crate::codec::classes::global::repr;
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
 use crate::codec::object::{Own, Raise, Raised, attribute_or_none, refuse};
-use crate::ffi::{self, PyObject};
+use crate::ffi;
 
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
     /// Gives the object its next part.
@@ -211,27 +211,4 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
 fn put(object: &Own, key: &Own, value: &Own) -> Raise<()> {
     // SAFETY: all held over the call.
     if unsafe { ffi::PyObject_SetItem(object.ptr(), key.ptr(), value.ptr()) } < 0 { Err(Raised) } else { Ok(()) }
-}
-
-/// Calls `set` with each pair of a state's dict, keys interned.
-unsafe fn each(dict: *mut PyObject, set: impl Fn(*mut PyObject, *mut PyObject) -> i32) -> Raise<()> {
-    // SAFETY: held by the caller; the list of items holds the pairs while code runs.
-    unsafe {
-        if ffi::PyDict_Check(dict) == 0 {
-            return Err(crate::codec::object::refuse("a state that is neither a dict nor a pair of dicts"));
-        }
-        let items = Own::take(ffi::PyDict_Items(dict))?;
-        for i in 0..ffi::PyList_Size(items.ptr()) {
-            let pair = ffi::PyList_GetItem(items.ptr(), i);
-            let mut key = Own::share(ffi::PyTuple_GetItem(pair, 0)).into_ptr();
-            if ffi::PyUnicode_CheckExact(key) != 0 {
-                ffi::PyUnicode_InternInPlace(&raw mut key);
-            }
-            let key = Own::take(key)?;
-            if set(key.ptr(), ffi::PyTuple_GetItem(pair, 1)) < 0 {
-                return Err(Raised);
-            }
-        }
-    }
-    Ok(())
 }

@@ -26,7 +26,8 @@
 //! looking for a note of it. What a reducer written in Python returns may be objects that were passed by without a note, and so may
 //! what others return that are not known to return only what their object holds itself ([`natives`](super::natives)); and a
 //! `__dict__`, which has no note, may be that of two objects. So whoever comes to one of these sets `restart`, and the whole is
-//! encoded anew with `exact`: every object is noted, whatever its count. (The registry remembers the class of a whole for which
+//! encoded anew with `exact`: every object is noted, whatever its count; and of objects with one `__dict__` all but the first are
+//! written by the dict, as a value like any other. (The registry remembers the class of a whole for which
 //! that was so, and `needed_exact` says whether it was so again.) Who is noted is held by the memo, so that its address stays its
 //! own.
 //!
@@ -56,6 +57,7 @@
 //! ```
 
 use std::cell::Cell;
+use std::collections::HashMap;
 
 use pyo3::prelude::*;
 
@@ -89,6 +91,8 @@ pub struct Scratch {
     pub memo: Memo,
     /// Positions that references lead to.
     pub targets: Vec<usize>,
+    /// Dicts that others may have as their `__dict__`, too, and whose entries an object was written with, by address.
+    pub owned: HashMap<usize, Own>,
 }
 
 thread_local! {
@@ -108,7 +112,8 @@ const VALUES_UNCHECKED: u32 = 64;
 #[cold]
 fn take_scratch() -> Box<Scratch> {
     let kept = SCRATCH.try_with(Cell::take).ok().flatten();
-    kept.unwrap_or_else(|| Box::new(Scratch { todo: Vec::new(), memo: Memo::new(), targets: Vec::new() }))
+    let new = || Scratch { todo: Vec::new(), memo: Memo::new(), targets: Vec::new(), owned: HashMap::new() };
+    kept.unwrap_or_else(|| Box::new(new()))
 }
 
 /// Whether an encoding that failed is to start again.
@@ -181,6 +186,9 @@ impl Drop for Encoder<'_, '_> {
             scratch.todo.clear();
             scratch.targets.clear();
             scratch.memo.reset();
+            if !scratch.owned.is_empty() {
+                scratch.owned = HashMap::new();
+            }
             // The slot may have been destroyed when a thread ends in the midst of an encoding.
             let _ = SCRATCH.try_with(|slot| slot.set(Some(scratch)));
         }

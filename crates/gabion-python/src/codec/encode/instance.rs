@@ -20,6 +20,16 @@ unsafe fn slot(obj: *mut PyObject, offset: isize) -> *mut PyObject {
     unsafe { *obj.byte_offset(offset).cast::<*mut PyObject>() }
 }
 
+/// What [`Encoder::contents`] found.
+enum Contents {
+    /// Names and values, without a dict.
+    Lying(Vec<Own>, Vec<Own>),
+    /// A dict of them.
+    In(Own),
+    /// A dict of another class, which may say otherwise than its entries do what is in it.
+    Told,
+}
+
 impl Encoder<'_, '_> {
     #[inline(always)]
     fn object_tag(&mut self, layout: &Layout) {
@@ -116,13 +126,28 @@ impl Encoder<'_, '_> {
                     (!dict.is_null()).then(|| Own::share(dict))
                 });
                 if let Some(dict) = dict {
-                    self.pass_through(&dict)?;
+                    if self.pass_through(&dict)? {
+                        self.by_dict(obj, base, &dict);
+                        return Ok(());
+                    }
                     if let Some(result) = self.dict_of_known_names(dict.ptr(), attributes) {
+                        self.own(&dict);
                         return result;
                     }
                 }
             }
-            let Some((names, values)) = self.contents(obj, attributes)? else { return self.reduce_after_all(obj) };
+            let (names, values, dict) = match self.contents(obj, attributes)? {
+                Contents::Lying(names, values) => (names, values, None),
+                Contents::In(dict) if self.pass_through(&dict)? => {
+                    self.by_dict(obj, base, &dict);
+                    return Ok(());
+                }
+                Contents::In(dict) => {
+                    let (names, values) = Section::hold(dict.ptr(), || items(dict.ptr()));
+                    (names, values, Some(dict))
+                }
+                Contents::Told => return self.reduce_after_all(obj),
+            };
             let texts = names.iter().all(|name| ffi::PyUnicode_CheckExact(name.ptr()) != 0);
             if full && texts {
                 let same = |layout: &&Layout| {
@@ -132,6 +157,9 @@ impl Encoder<'_, '_> {
                 let known = attributes.shapes().find(same);
                 let layout = known.or_else(|| shape::learn(attributes, self.registry, &interned(&names), &[]));
                 if let Some(layout) = layout {
+                    if let Some(dict) = &dict {
+                        self.own(dict);
+                    }
                     self.object_tag(layout);
                     self.postpone(values.iter().map(Own::ptr));
                     Section::hold(obj, || self.postpone_slots(obj, layout));
@@ -142,24 +170,51 @@ impl Encoder<'_, '_> {
             if names.iter().any(hook) {
                 return self.reduce_after_all(obj);
             }
+            if let Some(dict) = &dict {
+                self.own(dict);
+            }
             self.open(obj, base, &names, &values);
             Ok(())
         }
     }
 
     /// Goes on into a dict of attributes, which is held here and by its instance. It is not noted: where others hold it as well,
-    /// the walk may come to what is in it by their ways, too, and no count proves anything.
-    fn pass_through(&mut self, dict: &Own) -> Raise<()> {
+    /// the walk may come to what is in it by their ways, too, and no count proves anything. True if it is that of an object which was
+    /// written before.
+    fn pass_through(&mut self, dict: &Own) -> Raise<bool> {
         // SAFETY: the dict is held by whoever calls.
         if unsafe { referenced_at_most(dict.ptr(), FROM_STACK) } {
-            return Ok(());
+            return Ok(false);
         }
         if !self.exact {
             self.restart = Restart::Exact;
             return Err(Raised);
         }
         self.needed_exact = true;
-        Ok(())
+        Ok(self.scratch().owned.contains_key(&(dict.ptr() as usize)))
+    }
+
+    /// Notes that an object is written with what is in this dict, if others may have the dict as well: they are written by it.
+    fn own(&mut self, dict: &Own) {
+        // SAFETY: the dict is held by whoever calls.
+        if !unsafe { referenced_at_most(dict.ptr(), FROM_STACK) } {
+            self.scratch().owned.insert(dict.ptr() as usize, dict.clone());
+        }
+    }
+
+    /// An object whose `__dict__` is that of others as well: the dict is a value, which the next of them refers to. The first has
+    /// its own form: few dicts have a second owner, though a variable may hold any.
+    #[cold]
+    unsafe fn by_dict(&mut self, obj: *mut PyObject, base: &Layout, dict: &Own) {
+        writer::tag_varint(self.out, tags::OBJECT_BY_DICT, base.id as usize);
+        // SAFETY: as `attributes`; the dict is held.
+        unsafe {
+            Section::hold(obj, || {
+                self.slot_bits(obj, base);
+                let slots = base.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null());
+                self.postpone(slots.chain(std::iter::once(dict.ptr())));
+            });
+        }
     }
 
     /// An object without slots whose `__dict__` was made, if its set of names is remembered.
@@ -196,10 +251,9 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
-    /// Names and values of an object's attributes. A dict is made for it only where its layout is not known. `None` where it has
-    /// one of another class, which may say otherwise than its entries do what is in it.
+    /// What an object has as attributes. A dict is made for it only where its layout is not known.
     #[inline(never)]
-    unsafe fn contents(&mut self, obj: *mut PyObject, attributes: &Attributes) -> Raise<Option<(Vec<Own>, Vec<Own>)>> {
+    unsafe fn contents(&self, obj: *mut PyObject, attributes: &Attributes) -> Raise<Contents> {
         // SAFETY: held by the caller; views are read under the object's lock.
         unsafe {
             if attributes.inline {
@@ -207,18 +261,14 @@ impl Encoder<'_, '_> {
                     let view = inline::view(obj)?;
                     let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
                     let names = indices.iter().map(|&i| Own::share(inline::key(ffi::Py_TYPE(obj), i))).collect();
-                    Some((names, indices.iter().map(|&i| Own::share(view.value(i))).collect()))
+                    Some(Contents::Lying(names, indices.iter().map(|&i| Own::share(view.value(i))).collect()))
                 });
-                if lying.is_some() {
+                if let Some(lying) = lying {
                     return Ok(lying);
                 }
             }
             let dict = Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?;
-            if ffi::PyDict_CheckExact(dict.ptr()) == 0 {
-                return Ok(None);
-            }
-            self.pass_through(&dict)?;
-            Ok(Some(Section::hold(dict.ptr(), || items(dict.ptr()))))
+            Ok(if ffi::PyDict_CheckExact(dict.ptr()) == 0 { Contents::Told } else { Contents::In(dict) })
         }
     }
 

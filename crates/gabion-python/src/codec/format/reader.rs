@@ -27,6 +27,11 @@ impl<'a> Reader<'a> {
         Reader { bytes, at, claimed: 0 }
     }
 
+    /// Another reader of the same bytes, at a position that was read.
+    pub fn back_at(&self, at: usize) -> Reader<'a> {
+        Reader::new(self.bytes, at)
+    }
+
     /// The next byte, which stays the next.
     #[inline(always)]
     pub fn peek(&self) -> Raise<u8> {

@@ -107,6 +107,7 @@ tags! {
     NEW_KEYWORDS = 0xD7, "As `NEW`, with a dict of keywords after the arguments.";
     NAMED_TUPLE_AGAIN = 0xD9, "As `NAMED_TUPLE`, but dropped in favour of the reference that follows the values.";
     ND_ARRAY = 0xDA, "An array of NumPy: kind, count and lengths of its sides, length in bytes, padding, items.";
+    OBJECT_BY_DICT = 0xDC, "An object: layout number, a bit for each slot, slot values, the dict of its attributes.";
     ND_SCALAR = 0xDB, "A single item of an array of NumPy: its type, length, value.";
     END = 0xD8, "Ends the items of a rebuilt object.";
 }
