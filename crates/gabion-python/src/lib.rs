@@ -91,6 +91,9 @@ use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 /// The extension's module. Public for programs that embed an interpreter, as the fuzz targets do.
+///
+/// # Errors
+/// ImportError in a sub-interpreter.
 #[pymodule]
 pub fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     if !ffi::in_main_interpreter(m.py()) {
