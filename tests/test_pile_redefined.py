@@ -16,6 +16,7 @@ import pytest
 from many_threads import run
 
 import gabion
+from gabion._native import _Codec  # type: ignore[attr-defined]
 
 SOURCE = """
 import enum, typing
@@ -342,6 +343,34 @@ def test_a_name_that_comes_back(pile: gabion.Pile, module: ModuleType) -> None:
         assert type(pile.get(pile.put(old("Eve", 3)))) is old
         with pytest.raises(gabion.CodecError):
             pile.put(new("Bob", 2))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "Colour", "Reduced", "function"])
+def test_a_name_that_goes_to_and_fro_leaves_nothing_behind(module: ModuleType, name: str) -> None:
+    codec = _Codec()
+    outer, _, last = name.rpartition(".")
+    classes = [walk(module, name), walk(run_cell(module), name)]
+    owner = walk(module, outer) if outer else module
+    made = [one if name == "function" else one.RED if name == "Colour" else one("Ada", 1) for one in classes]
+
+    def to_and_fro(times: int) -> int:
+        for number in range(2 * times):
+            setattr(owner, last, classes[number % 2])
+            assert type(codec.decode(codec.encode([made[number % 2], classes[number % 2]]))[0]) is type(
+                made[number % 2]
+            )
+            for data in stored:
+                found, kind = codec.decode(data)
+                assert kind is classes[number % 2]
+                assert type(found) is type(made[number % 2])
+        return len(gc.get_referents(codec))
+
+    stored: list[bytes] = []
+    for one, thing in zip(classes, made, strict=True):
+        setattr(owner, last, one)
+        stored.append(codec.encode([thing, one]))
+    before = to_and_fro(10)
+    assert to_and_fro(1000) == before
 
 
 def test_other_changes_of_a_module_change_nothing(pile: gabion.Pile, module: ModuleType) -> None:

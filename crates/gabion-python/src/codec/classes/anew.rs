@@ -59,13 +59,13 @@ impl Entry {
             Entry::Enum { id, .. } => {
                 // SAFETY: as above.
                 let plan = unsafe { analyse::plan(registry, known, object.ptr().cast())? };
-                let Kind::Enum(new) = &plan.kind else {
+                if !matches!(plan.kind, Kind::Enum(_)) {
                     return Err(refuse(&format!("{} members of the stored ones", unlike(&object))));
-                };
-                let Some(Entry::Enum { members, .. }) = registry.entry(*new) else {
-                    return Err(damaged("an unknown enum"));
-                };
-                Entry::Enum { id: *id, class: object, members: members.clone(), found }
+                }
+                // The number that the plan has may have gone over to another class.
+                // SAFETY: a class, held; a new reference or null with an error.
+                let members = unsafe { Own::take(ffi::PyObject_GetAttr(object.ptr(), known.names.member_map.ptr()))? };
+                Entry::Enum { id: *id, class: object, members, found }
             }
             Entry::Global { id, .. } => Entry::Global { id: *id, object, found },
         })

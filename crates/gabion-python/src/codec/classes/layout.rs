@@ -1,6 +1,6 @@
 //! What the numbers in an encoding stand for.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
@@ -41,6 +41,15 @@ impl Layout {
     /// Slots among them when they were stored.
     pub fn stored_slots(&self) -> usize {
         if self.former_slots > 0 { self.former_slots } else { self.slots() }
+    }
+
+    /// Whether fields lie and go to the same places, of one class.
+    fn is(&self, other: &Layout) -> bool {
+        self.names.len() == other.names.len()
+            && self.names.iter().zip(&other.names).all(|(one, other)| one.ptr() == other.ptr())
+            && self.offsets == other.offsets
+            && self.indices == other.indices
+            && (self.former_slots, self.listed) == (other.former_slots, other.listed)
     }
 
     /// Slots among them.
@@ -84,6 +93,31 @@ impl Entry {
             Entry::Object(layout) | Entry::Stated(layout) => (&layout.class, &layout.found),
             Entry::NamedTuple { class, found, .. } | Entry::Enum { class, found, .. } => (class, found),
             Entry::Global { object, found, .. } => (object, found),
+        }
+    }
+
+    /// Whether both say the same of one class or function.
+    pub fn is(&self, other: &Entry) -> bool {
+        let ((one, found), (object, at)) = (self.about(), other.about());
+        one.ptr() == object.ptr()
+            && found.is(at)
+            && match (self, other) {
+                (Entry::Object(one), Entry::Object(other)) | (Entry::Stated(one), Entry::Stated(other)) => {
+                    one.is(other)
+                }
+                (Entry::NamedTuple { len, called, .. }, Entry::NamedTuple { len: items, called: too, .. }) => {
+                    (len, called) == (items, too)
+                }
+                (Entry::Enum { members: one, .. }, Entry::Enum { members: other, .. }) => one.ptr() == other.ptr(),
+                (Entry::Global { .. }, Entry::Global { .. }) => true,
+                _ => false,
+            }
+    }
+
+    /// Takes over what was found out for another that says the same.
+    pub fn renew(&self, newer: &Entry) {
+        if let (Entry::Object(one), Entry::Object(newer)) = (self, newer) {
+            one.plain_at.store(newer.plain_at.load(Ordering::Relaxed), Ordering::Relaxed); // Relaxed: see the field.
         }
     }
 

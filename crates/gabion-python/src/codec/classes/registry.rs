@@ -72,6 +72,8 @@ struct Writer {
     entries: Vec<Box<Entry>>,
     chunks: Vec<Box<[AtomicPtr<Entry>]>>,
     by_class: HashMap<usize, Vec<u32>>,
+    /// What numbers that went over to another entry stood for, by the number and the address of the class or function.
+    former: HashMap<(u32, usize), Vec<AtomicPtr<Entry>>>,
     retired_plans: Vec<Retired<Plan>>,
     retired_globals: Vec<Retired<Entry>>,
 }
@@ -257,23 +259,40 @@ impl Registry {
         unsafe { Some(&*(*chunk.add(index)).load(Ordering::Acquire)) }
     }
 
-    /// Has a number stand for another entry. Whoever is using the one before may go on.
+    /// Has a number stand for another entry: for an earlier one of its that says the same, if there is one. So a name that goes to
+    /// and fro takes no more memory each time. Whoever is using the one before may go on.
     pub fn replace(&self, id: u32, entry: Entry) -> &Entry {
         let (class, mut entry) = (entry.about().0.ptr() as usize, Box::new(entry));
-        let raw: *mut Entry = &raw mut *entry;
-        let mut writer = self.lock();
-        writer.entries.push(entry);
-        let ids = writer.by_class.entry(class).or_default();
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
         let (chunk, index) = place(id);
+        let mut guard = self.lock();
+        let writer = &mut *guard;
         let cells = self.entries.chunks[chunk].load(Ordering::Relaxed); // Relaxed: under the lock.
-        // Release: the entry before its address.
         // SAFETY: a number that was given has its chunk and cell.
-        unsafe { (*cells.add(index)).store(raw, Ordering::Release) };
-        drop(writer);
-        // SAFETY: boxed and kept by the writer as long as the registry lives.
+        let cell = unsafe { &*cells.add(index) };
+        let former = writer.former.entry((id, class)).or_default();
+        // Relaxed: under the lock.
+        // SAFETY: boxed and kept by the writer as long as the registry lives; so below.
+        let earlier = former.iter().map(|raw| raw.load(Ordering::Relaxed)).find(|&raw| unsafe { (*raw).is(&entry) });
+        let (raw, spare) = if let Some(raw) = earlier {
+            // SAFETY: as above.
+            unsafe { (*raw).renew(&entry) };
+            (raw, Some(entry))
+        } else {
+            let raw: *mut Entry = &raw mut *entry;
+            writer.entries.push(entry);
+            former.push(AtomicPtr::new(raw));
+            let ids = writer.by_class.entry(class).or_default();
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+            (raw, None)
+        };
+        // Release: the entry before its address.
+        cell.store(raw, Ordering::Release);
+        drop(guard);
+        // What it holds may run code when it goes.
+        drop(spare);
+        // SAFETY: as above.
         unsafe { &*raw }
     }
 
