@@ -1,5 +1,6 @@
 """Classes and functions that are defined anew: a module loaded again, a cell of a notebook that runs again."""
 
+import datetime
 import gc
 import importlib
 import pickle
@@ -420,6 +421,44 @@ def test_a_name_that_leads_to_no_class_any_more_is_told(pile: gabion.Pile, modul
         pile.get(pointer)
     module.Stated = stated
     assert type(pile.get(pointer)) is stated
+
+
+ZONES = """
+import datetime
+class Zone(datetime.tzinfo):
+    def utcoffset(self, when):
+        return datetime.timedelta(hours=1)
+class Made(Zone):
+    def __reduce__(self):
+        return make, ()
+def make():
+    return Made()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "told"),
+    [
+        ("Zone", "class Zone: pass", "an object of class Zone"),
+        ("Made", "def make(): return None", "an object of class NoneType"),
+    ],
+)
+def test_a_zone_whose_name_leads_to_none_any_more(
+    pile: gabion.Pile, module: ModuleType, kind: str, other: str, told: str
+) -> None:
+    exec(ZONES, module.__dict__)
+    zone = getattr(module, kind)()
+    when = datetime.datetime(2020, 1, 2, 3, tzinfo=zone)
+    pointers = pile.put_many([when, when.timetz(), [zone, when], {"at": when.timetz()}])
+    assert pile.get(pointers[0]).utcoffset() == pile.get(pointers[2])[1].utcoffset() == datetime.timedelta(hours=1)
+    exec(other, module.__dict__)
+    for pointer in pointers:
+        with pytest.raises(
+            gabion.CodecError, match=f"leads to by now makes {told}, which is no tzinfo; bind the name to"
+        ):
+            pile.get(pointer)
+    exec(ZONES, module.__dict__)
+    assert pile.get(pointers[0]).utcoffset() == datetime.timedelta(hours=1)
 
 
 def test_threads_beside_a_class_that_is_defined_anew(pile: gabion.Pile, module: ModuleType) -> None:

@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 
 use super::format::reader::damaged;
-use super::object::{Own, Raise, refuse};
+use super::object::{Own, Raise, class_name, refuse};
 use crate::ffi::{self, PyObject};
 
 const SUBSECOND_BITS: u32 = 21;
@@ -119,21 +119,37 @@ pub fn naive(packed: u64) -> Raise<Own> {
     }
 }
 
-/// Refuses what is no `tzinfo`: the interpreter's constructors take it unchecked.
-fn zone(tz: &Own) -> Raise<()> {
-    // SAFETY: `tz` holds a reference to a live object.
-    if unsafe { ffi::PyTZInfo_Check(tz.ptr()) } == 0 {
-        return Err(damaged("a tzinfo is expected"));
+/// A `tzinfo`: the interpreter's constructors take what they are given unchecked.
+#[derive(Clone, Copy)]
+pub struct Zone<'a>(&'a Own);
+
+impl<'a> Zone<'a> {
+    /// `named` says that it was made by a class or function that is found by its name.
+    ///
+    /// # Errors
+    /// `CodecError` where it is no `tzinfo`.
+    pub fn new(tz: &'a Own, named: bool) -> Raise<Zone<'a>> {
+        // SAFETY: `tz` holds a reference to a live object.
+        if unsafe { ffi::PyTZInfo_Check(tz.ptr()) } != 0 {
+            return Ok(Zone(tz));
+        }
+        if !named {
+            return Err(damaged("a tzinfo is expected"));
+        }
+        // SAFETY: as above.
+        let class = unsafe { class_name(tz.ptr()) };
+        Err(refuse(&format!(
+            "cannot build a datetime or time with its tzinfo: what the name of the class or function of that leads to by now makes \
+             an object of class {class}, which is no tzinfo; bind the name to one that makes one again, or replace what is stored"
+        )))
     }
-    Ok(())
 }
 
 /// An aware datetime.
 ///
 /// # Errors
-/// As [`naive`], and when `tz` is no tzinfo.
-pub fn aware(packed: u64, tz: &Own) -> Raise<Own> {
-    zone(tz)?;
+/// As [`naive`].
+pub fn aware(packed: u64, Zone(tz): Zone<'_>) -> Raise<Own> {
     let parts = unpack(packed);
     // SAFETY: the interface checks the ranges; a new reference or null with an error.
     unsafe {
@@ -169,9 +185,8 @@ pub fn date(data: &[u8]) -> Raise<Own> {
 /// A time from the interpreter's six bytes and the fold.
 ///
 /// # Errors
-/// As [`date`], and when `tz` is no tzinfo.
-pub fn time(data: &[u8], tz: Option<&Own>) -> Raise<Own> {
-    tz.map_or(Ok(()), zone)?;
+/// As [`date`].
+pub fn time(data: &[u8], tz: Option<Zone<'_>>) -> Raise<Own> {
     let micros = c_int::from(data[3]) << 16 | c_int::from(data[4]) << 8 | c_int::from(data[5]);
     // SAFETY: as `aware`.
     unsafe {
@@ -181,7 +196,7 @@ pub fn time(data: &[u8], tz: Option<&Own>) -> Raise<Own> {
             c_int::from(data[1]),
             c_int::from(data[2]),
             micros,
-            tz.map_or(ffi::Py_None(), Own::ptr),
+            tz.map_or(ffi::Py_None(), |Zone(tz)| tz.ptr()),
             c_int::from(data[6]),
             api.TimeType,
         ))

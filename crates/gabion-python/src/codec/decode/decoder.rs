@@ -10,7 +10,7 @@ use super::leaf::{Maker, bytes_leaf};
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::Entry;
 use crate::codec::classes::registry::Registry;
-use crate::codec::datetime;
+use crate::codec::datetime::{self, Zone};
 use crate::codec::format::reader::{Reader, damaged};
 use crate::codec::format::tags;
 use crate::codec::object::{Own, Raise, Raised};
@@ -224,21 +224,22 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             }
             tags::DATETIME_ZONE => {
                 let packed = self.reader.number(8)?;
-                Ok(self.gather(tag, 1, packed, [0; 12], place))
+                self.gather(tag, 1, packed, [0; 12], place)
             }
             tags::TIME_ZONE | tags::TIMEZONE => {
                 let mut bytes = [0; 12];
                 let n = if tag == tags::TIME_ZONE { 7 } else { 12 };
                 bytes[..n].copy_from_slice(self.reader.take(n)?);
-                Ok(self.gather(tag, 1, 0, bytes, place))
+                self.gather(tag, 1, 0, bytes, place)
             }
-            tags::RANGE | tags::SLICE => Ok(self.gather(tag, 3, 0, [0; 12], place)),
+            tags::RANGE | tags::SLICE => self.gather(tag, 3, 0, [0; 12], place),
             _ => Err(damaged("an unknown tag")),
         }
     }
 
-    fn gather(&mut self, tag: u8, want: usize, packed: u64, bytes: [u8; 12], place: Place) -> Option<Own> {
-        self.wait(Frame::Gather { tag, values: Vec::with_capacity(want), want, packed, bytes, place })
+    fn gather(&mut self, tag: u8, want: usize, packed: u64, bytes: [u8; 12], place: Place) -> Raise<Option<Own>> {
+        let named = tags::is_named(self.reader.peek()?);
+        Ok(self.wait(Frame::Gather { tag, values: Vec::with_capacity(want), want, packed, bytes, place, named }))
     }
 
     /// Gives a container the value that it waited for.
@@ -274,12 +275,12 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                 put_element(&set, &value)?;
                 self.fill_set(set, left - 1, place, again)
             }
-            Frame::Gather { tag, mut values, want, packed, bytes, place } => {
+            Frame::Gather { tag, mut values, want, packed, bytes, place, named } => {
                 values.push(value);
                 if values.len() < want {
-                    return Ok(self.wait(Frame::Gather { tag, values, want, packed, bytes, place }));
+                    return Ok(self.wait(Frame::Gather { tag, values, want, packed, bytes, place, named }));
                 }
-                let made = combine(tag, &values, packed, &bytes)?;
+                let made = combine(tag, &values, named, packed, &bytes)?;
                 self.note(place, &made);
                 Ok(Some(made))
             }
@@ -496,14 +497,14 @@ fn put_element(set: &Own, value: &Own) -> Raise<()> {
     if unsafe { ffi::PySet_Add(set.ptr(), value.ptr()) } < 0 { Err(Raised) } else { Ok(()) }
 }
 
-fn combine(tag: u8, values: &[Own], packed: u64, bytes: &[u8; 12]) -> Raise<Own> {
+fn combine(tag: u8, values: &[Own], named: bool, packed: u64, bytes: &[u8; 12]) -> Raise<Own> {
     let three = |class: *mut PyObject| {
         // SAFETY: a class of the interpreter and three held arguments; a new reference or null with an error.
         unsafe { Own::take(ffi::call(class, [values[0].ptr(), values[1].ptr(), values[2].ptr()])) }
     };
     match tag {
-        tags::DATETIME_ZONE => datetime::aware(packed, &values[0]),
-        tags::TIME_ZONE => datetime::time(&bytes[..7], Some(&values[0])),
+        tags::DATETIME_ZONE => datetime::aware(packed, Zone::new(&values[0], named)?),
+        tags::TIME_ZONE => datetime::time(&bytes[..7], Some(Zone::new(&values[0], named)?)),
         tags::TIMEZONE => datetime::timezone(&datetime::timedelta(bytes)?, &values[0]),
         tags::RANGE => three((&raw mut ffi::PyRange_Type).cast()),
         _ => three((&raw mut ffi::PySlice_Type).cast()),

@@ -10,13 +10,45 @@ use crate::ffi;
 
 /// A container whose values are being read.
 pub enum Frame<'a> {
-    List { list: Own, next: usize, len: usize },
-    Tuple { tuple: Unfilled, next: usize, len: usize, place: Place, again: bool },
-    Dict { dict: Own, left: usize, key: Option<Own> },
-    Set { set: Own, left: usize, place: Place, again: bool },
-    Object { object: Own, layout: &'a Layout, next: usize },
+    List {
+        list: Own,
+        next: usize,
+        len: usize,
+    },
+    Tuple {
+        tuple: Unfilled,
+        next: usize,
+        len: usize,
+        place: Place,
+        again: bool,
+    },
+    Dict {
+        dict: Own,
+        left: usize,
+        key: Option<Own>,
+    },
+    Set {
+        set: Own,
+        left: usize,
+        place: Place,
+        again: bool,
+    },
+    Object {
+        object: Own,
+        layout: &'a Layout,
+        next: usize,
+    },
     Odd(Box<Odd<'a>>),
-    Gather { tag: u8, values: Vec<Own>, want: usize, packed: u64, bytes: [u8; 12], place: Place },
+    /// `named` says of the first value what [`tags::is_named`] does.
+    Gather {
+        tag: u8,
+        values: Vec<Own>,
+        want: usize,
+        packed: u64,
+        bytes: [u8; 12],
+        place: Place,
+        named: bool,
+    },
     Rebuild(Box<Rebuild>),
 }
 

@@ -130,6 +130,22 @@ pub const PART_SETTER: u8 = 8;
 /// A reference, right after the arguments, to the object that counts: nothing is called.
 pub const PART_AGAIN: u8 = 16;
 
+/// Whether a value is, or may be, made by a class or function that is found by its name: whatever that is by now.
+pub const fn is_named(tag: u8) -> bool {
+    matches!(
+        tag,
+        OBJECT_SHORT..=OBJECT_SHORT_LAST
+            | OBJECT..=OBJECT_OPEN
+            | OBJECT_BY_DICT
+            | ENUM
+            | NAMED_TUPLE
+            | NAMED_TUPLE_AGAIN
+            | GLOBAL
+            | REDUCE..=NEW_KEYWORDS
+            | REF
+    )
+}
+
 /// Whether a value is a dict of any length.
 pub const fn is_dict(tag: u8) -> bool {
     matches!(tag, DICT_SHORT..=DICT_SHORT_LAST | DICT)
