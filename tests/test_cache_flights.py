@@ -49,6 +49,39 @@ def test_a_chain_of_factories_is_no_circle(cache: Cache) -> None:
         assert len(answers) == 1
 
 
+def test_what_a_thread_waits_for_after_its_factory_is_no_part_of_a_circle(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The factory ends, and its thread waits for another, while somebody looks whether the two make a circle."""
+    main, go = threading.get_ident(), threading.Event()
+
+    class Looked(dict[int, Flight]):
+        def get(self, thread: int, default: Any = None) -> Any:
+            if thread == main != threading.get_ident():
+                go.set()
+                assert eventually(lambda: main in self)
+            return super().get(thread, default)
+
+    monkeypatch.setattr(gabion._flights, "_blocked", Looked())
+    answers: list[str] = []
+
+    def second() -> str:
+        return cache.get_or_put("first", lambda: "late")
+
+    def first() -> str:
+        other = threading.Thread(target=lambda: answers.append(cache.get_or_put("second", second)))
+        other.start()
+        others.append(other)
+        assert go.wait(HANGS)
+        return "made"
+
+    others: list[threading.Thread] = []
+    assert cache.get_or_put("first", first) == "made"
+    assert cache.get_or_put("second", lambda: "own") == "made"
+    others[0].join(HANGS)
+    assert answers == ["made"]
+
+
 def test_an_executor_that_is_handed_the_context_is_the_factory(cache: Cache) -> None:
     """Without it, nobody knows whom the thread works for: the two wait for each other."""
     with ThreadPoolExecutor(1) as executor:

@@ -243,8 +243,13 @@ class Waiting:
         open_ones = [self._flight]
         while open_ones:
             flight = open_ones.pop()
-            # Whoever waits for a stranded one ends it.
-            if flight.ended or flight in seen or flight.is_stranded():
+            if flight in seen:
+                continue
+            # A thread that waits stands still with all factories that it runs, whichever of them it waits in.
+            waits, blocking = list(flight.awaits), _blocked.get(flight.thread)
+            # Asked after that: a thread whose factory has just ended may wait for another flight by now, which says
+            # nothing of this one. Whoever waits for a stranded one ends it.
+            if flight.ended or flight.is_stranded():
                 continue
             seen.add(flight)
             if flight in self._waiters:
@@ -260,9 +265,7 @@ class Waiting:
                     "the key's factory rests in this very thread, which would stand still for ever: with greenlets "
                     "or nested event loops, await get_or_put() with a coroutine function, or let gevent patch threads"
                 )
-            open_ones += flight.awaits
-            # A thread that waits stands still with all factories that it runs, whichever of them it waits in.
-            blocking = _blocked.get(flight.thread)
+            open_ones += waits
             if blocking is not None:
                 open_ones.append(blocking)
         return ""
