@@ -255,7 +255,10 @@ impl Inner {
         with_encoded_apart(|encoding, apart| {
             // SAFETY: the caller holds the object over the call.
             unsafe { self.shared.codec.encode_apart(object.py(), object.as_ptr(), encoding, Some(apart))? };
-            if apart.is_empty() { work(Value::Whole(encoding)) } else { work(Value::Pieces(&apart.pieces(encoding))) }
+            if apart.is_empty() {
+                return work(Value::Whole(encoding));
+            }
+            work(Value::Pieces(&apart.pieces(object.py(), encoding)?))
         })
     }
 

@@ -2,7 +2,10 @@
 
 use std::ops::Deref;
 
-use super::object::Own;
+use pyo3::prelude::*;
+
+use super::object::{Own, Raise, Raised};
+use super::room;
 use crate::ffi;
 
 /// Values from this length on are left out: those that a second copy takes longer for than what leaving them out does.
@@ -55,11 +58,15 @@ impl Drop for View {
 impl Apart {
     /// Leaves out `len` bytes that belong behind the first `at` of the encoding.
     ///
+    /// # Errors
+    /// `MemoryError`; nothing is left out.
+    ///
     /// # Safety
     /// They stay where they are as long as `owner` lives.
-    pub unsafe fn leave_out(&mut self, at: usize, bytes: *const u8, len: usize, owner: Owner) {
-        self.parts.push(Part { at, before: self.left_out, bytes, len, _owner: owner });
+    pub unsafe fn leave_out(&mut self, at: usize, bytes: *const u8, len: usize, owner: Owner) -> Raise<()> {
+        room::push(&mut self.parts, Part { at, before: self.left_out, bytes, len, _owner: owner })?;
         self.left_out += len;
+        Ok(())
     }
 
     #[inline]
@@ -90,19 +97,23 @@ impl Apart {
     }
 
     /// The whole encoding, whose own bytes are `own`, in pieces.
-    pub fn pieces<'a>(&'a self, own: &'a [u8]) -> Pieces<'a> {
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn pieces<'a>(&'a self, py: Python<'_>, own: &'a [u8]) -> PyResult<Pieces<'a>> {
         if let [part] = self.parts.as_slice() {
             let (before, behind) = own.split_at(part.at);
-            return Pieces::Three([before, part.bytes(), behind]);
+            return Ok(Pieces::Three([before, part.bytes(), behind]));
         }
-        let mut pieces = Vec::with_capacity(2 * self.parts.len() + 1);
+        let mut pieces = Vec::new();
+        room::make(&mut pieces, 2 * self.parts.len() + 1).map_err(|Raised| PyErr::fetch(py))?;
         let mut from = 0;
         for part in &self.parts {
             pieces.extend([&own[from..part.at], part.bytes()]);
             from = part.at;
         }
         pieces.push(&own[from..]);
-        Pieces::Many(pieces)
+        Ok(Pieces::Many(pieces))
     }
 }
 

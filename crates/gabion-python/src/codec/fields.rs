@@ -14,6 +14,7 @@ use super::decode::{decode, decode_part};
 use super::format::reader::Reader;
 use super::format::tags;
 use super::object::{Doing, Own, Raise, Raised, as_py, class_name, explain, in_class, intern};
+use super::room;
 use crate::errors::{Errors, type_error};
 use crate::ffi;
 
@@ -43,10 +44,15 @@ pub fn decode_fields<'py>(
         Err(Raised) => return Err(explain(py, Doing::RebuildPart)),
     };
     let whole = decode(py, registry, known, bytes).map_err(|Raised| explain(py, Doing::Rebuild))?;
-    match names.iter().map(|name| field(&whole, name)).collect::<Raise<Vec<_>>>() {
-        Ok(values) => tuple(py, values),
-        Err(Raised) => Err(PyErr::fetch(py)),
-    }
+    let fields = || -> Raise<Vec<Own>> {
+        let mut values = Vec::new();
+        room::make(&mut values, names.len())?;
+        for name in names {
+            room::push(&mut values, field(&whole, name)?)?;
+        }
+        Ok(values)
+    };
+    fields().map_or_else(|Raised| Err(PyErr::fetch(py)), |values| tuple(py, values))
 }
 
 /// A field of an object that was built.
@@ -158,8 +164,7 @@ impl<'py> Search<'_, 'py> {
         if self.bytes.first() != Some(&tags::FORMAT) {
             return Ok(None);
         }
-        let mut wanted: Vec<Wanted<'_, '_>> =
-            names.iter().map(|name| Wanted { name: name.as_borrowed(), value: None }).collect();
+        let mut wanted = room::list(names.iter().map(|name| Wanted { name: name.as_borrowed(), value: None }))?;
         let mut reader = Reader::new(self.bytes, 1);
         let tag = reader.byte()?;
         // The whole tells what is wrong with other names, if anything is.
@@ -185,7 +190,10 @@ impl<'py> Search<'_, 'py> {
             }
             _ => false,
         };
-        Ok(complete.then(|| wanted.into_iter().map(|wanted| wanted.value).collect::<Option<Vec<_>>>()).flatten())
+        if !complete || wanted.iter().any(|wanted| wanted.value.is_none()) {
+            return Ok(None);
+        }
+        room::list(wanted.into_iter().filter_map(|wanted| wanted.value)).map(Some)
     }
 
     /// What `get` would build an instance of; where the class was defined anew without room for the fields, the one before: they

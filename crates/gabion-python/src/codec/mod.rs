@@ -9,6 +9,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `object` | owned references, raised errors |
+//! | `room` | room for lists and maps, or a MemoryError |
 //! | `format` | tags, and the bytes behind them |
 //! | `classes` | what is known about classes |
 //! | `datetime` | the packed forms of the family of `datetime`, and the objects made from them |
@@ -28,6 +29,7 @@
 )]
 
 mod object;
+mod room;
 mod format;
 mod classes;
 mod datetime;

@@ -25,7 +25,7 @@ impl PyCodec {
 
     /// The encoding of an object.
     fn encode<'py>(&self, obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let mut out = Vec::with_capacity(128);
+        let mut out = Vec::new();
         // SAFETY: a live object, held by the caller.
         unsafe { self.codec.encode(obj.py(), obj.as_ptr(), &mut out)? };
         result::bytes(obj.py(), &out)

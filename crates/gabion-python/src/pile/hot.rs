@@ -104,7 +104,7 @@ unsafe extern "C" fn put(
             let put = if apart.is_empty() {
                 pile.put(encoding, reserve)
             } else {
-                pile.put_pieces(&apart.pieces(encoding), reserve)
+                pile.put_pieces(&apart.pieces(py, encoding)?, reserve)
             };
             let pointer = put.map_err(|error| Failure::Refused(error).raise(py))?;
             // SAFETY: attached; a new reference, or null with an error set, as this function's own result.
@@ -179,7 +179,7 @@ unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count
             let replaced = if apart.is_empty() {
                 pile.replace(pointer, encoding)
             } else {
-                pile.replace_pieces(pointer, &apart.pieces(encoding))
+                pile.replace_pieces(pointer, &apart.pieces(py, encoding)?)
             };
             replaced.map_err(|error| Failure::Refused(error).raise(py))?;
             Ok(none(py))

@@ -26,7 +26,8 @@ const ROOM_AHEAD: usize = 1 << 16;
 pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = iterable.py();
     this.open(py)?;
-    let mut pointers: Vec<Pointer> = Vec::with_capacity(announced(iterable)?.min(ROOM_AHEAD));
+    let mut pointers: Vec<Pointer> = Vec::new();
+    room_for(py, &mut pointers, announced(iterable)?.min(ROOM_AHEAD))?;
     let mut meanwhile = Meanwhile::new();
     let objects = iterator(iterable, "objects are passed as an iterable of them")?;
     let stored = each(py, &objects, &mut meanwhile, |object| {
@@ -34,7 +35,7 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
         room_for(py, &mut pointers, 1)?;
         let put = |pile: &gabion_pile::Pile, encoding: &[u8], apart: &Apart| {
             let put =
-                if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(encoding), 0) };
+                if apart.is_empty() { pile.put(encoding, 0) } else { pile.put_pieces(&apart.pieces(py, encoding)?, 0) };
             pointers.push(put.map_err(|error| Failure::Refused(error).raise(py))?);
             Ok(encoding.len() + apart.left_out())
         };

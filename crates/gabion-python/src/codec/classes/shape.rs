@@ -5,19 +5,29 @@ use std::sync::atomic::AtomicU32;
 use super::layout::{Entry, Layout};
 use super::plan::{Attributes, look_for_setters};
 use super::registry::Registry;
-use crate::codec::object::Own;
+use crate::codec::object::{Own, Raise};
+use crate::codec::room;
 use crate::ffi;
 
 /// The layout for instances with these attribute names, if there may be one.
 ///
 /// `names` are exact strings; `indices` is empty or one index per name.
-pub fn learn<'a>(attributes: &Attributes, registry: &'a Registry, names: &[Own], indices: &[u8]) -> Option<&'a Layout> {
+///
+/// # Errors
+/// `MemoryError`: there may be as many names as an object can have.
+pub fn learn<'a>(
+    attributes: &Attributes,
+    registry: &'a Registry,
+    names: &[Own],
+    indices: &[u8],
+) -> Raise<Option<&'a Layout>> {
     if !attributes.has_room() || names.iter().any(is_special) {
-        return None;
+        return Ok(None);
     }
     // SAFETY: layouts live as long as the registry.
     let base = unsafe { &*attributes.base };
-    let all: Vec<Own> = base.names.iter().chain(names).cloned().collect();
+    let all = room::list(base.names.iter().chain(names).cloned())?;
+    let mut own = room::list(all.iter().cloned())?;
     let entry = registry.find_or_add(
         base.class.ptr(),
         |entry| match entry {
@@ -36,7 +46,7 @@ pub fn learn<'a>(attributes: &Attributes, registry: &'a Registry, names: &[Own],
             Entry::Object(Layout {
                 id,
                 class: base.class.clone(),
-                names: all.clone(),
+                names: std::mem::take(&mut own),
                 offsets: base.offsets.clone(),
                 indices: indices.to_vec(),
                 plain_at: AtomicU32::new(0),
@@ -46,10 +56,10 @@ pub fn learn<'a>(attributes: &Attributes, registry: &'a Registry, names: &[Own],
             })
         },
     );
-    let Entry::Object(layout) = entry else { return None };
+    let Entry::Object(layout) = entry else { return Ok(None) };
     look_for_setters(layout);
     attributes.add(layout);
-    Some(layout)
+    Ok(Some(layout))
 }
 
 /// Names that pickling looks up on the instance: an attribute of that name changes what pickling does.

@@ -14,6 +14,7 @@ use crate::codec::datetime::{self, Zone};
 use crate::codec::format::reader::{Reader, damaged};
 use crate::codec::format::tags;
 use crate::codec::object::{Own, Raise, Raised};
+use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
 /// One decoding. With `REFS`, positions are compared with those that references lead to, lists grow as they are
@@ -42,11 +43,12 @@ pub fn decode(py: Python<'_>, registry: &Registry, known: &'static Known, bytes:
     match bytes.first() {
         Some(&tags::FORMAT) => match lone_leaf(&maker, bytes)? {
             Some(value) => Ok(value),
-            None => Decoder::<false>::new(maker, bytes, Vec::new()).run(),
+            None => Decoder::<false>::new(maker, bytes, Vec::new(), Vec::new()).run(),
         },
         Some(&tags::FORMAT_WITH_REFS) => {
             let (bytes, targets) = targets(bytes)?;
-            Decoder::<true>::new(maker, bytes, targets).run()
+            let met = room::list(targets.iter().map(|_| None))?;
+            Decoder::<true>::new(maker, bytes, targets, met).run()
         }
         _ => Err(damaged("an unknown format")),
     }
@@ -79,7 +81,7 @@ fn lone_leaf(maker: &Maker<'_, '_>, bytes: &[u8]) -> Raise<Option<Own>> {
 /// # Errors
 /// As [`decode`].
 pub fn decode_part(maker: Maker<'_, '_>, bytes: &[u8], at: usize) -> Raise<Own> {
-    let mut decoder = Decoder::<false>::new(maker, bytes, Vec::new());
+    let mut decoder = Decoder::<false>::new(maker, bytes, Vec::new(), Vec::new());
     decoder.reader.at = at;
     decoder.run()
 }
@@ -95,15 +97,14 @@ fn targets(bytes: &[u8]) -> Raise<(&[u8], Vec<usize>)> {
     let (mut targets, mut at) = (Vec::new(), 0usize);
     while reader.left() > 0 {
         at = at.saturating_add(reader.varint()?);
-        targets.push(at);
+        room::push(&mut targets, at)?;
     }
     Ok((values, targets))
 }
 
 impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
-    fn new(maker: Maker<'a, 'py>, bytes: &'a [u8], targets: Vec<usize>) -> Self {
+    fn new(maker: Maker<'a, 'py>, bytes: &'a [u8], targets: Vec<usize>, met: Vec<Option<Own>>) -> Self {
         let next_at = targets.first().copied().unwrap_or(usize::MAX);
-        let met = targets.iter().map(|_| None).collect();
         let reader = Reader::new(bytes, 1);
         Decoder { maker, reader, frames: SmallVec::new(), targets, met, next: 0, next_at, late: None }
     }
@@ -182,9 +183,20 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     /// Puts a container aside; its next value is to be read.
     #[inline(always)]
-    pub fn wait(&mut self, frame: Frame<'a>) -> Option<Own> {
+    pub fn wait(&mut self, frame: Frame<'a>) -> Raise<Option<Own>> {
+        if self.frames.len() == self.frames.capacity() {
+            self.deepen()?;
+        }
         self.frames.push(frame);
-        None
+        Ok(None)
+    }
+
+    /// Makes room for more containers, each within the one before.
+    #[cold]
+    #[inline(never)]
+    fn deepen(&mut self) -> Raise<()> {
+        let more = self.frames.try_reserve(1).or_else(|_| self.frames.try_reserve_exact(1 + self.frames.len() / 16));
+        more.map_err(|_| room::no_memory())
     }
 
     /// Reads a value: gives it when it is complete, else leaves its frame on the stack.
@@ -220,7 +232,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             tags::NAMED_TUPLE | tags::NAMED_TUPLE_AGAIN => self.named_tuple(place, tag == tags::NAMED_TUPLE_AGAIN),
             tags::REDUCE | tags::NEW | tags::NEW_KEYWORDS => {
                 let parts = self.reader.byte()?;
-                Ok(self.wait(Frame::rebuild(tag, parts, place)))
+                self.wait(Frame::rebuild(tag, parts, place)?)
             }
             tags::DATETIME_ZONE => {
                 let packed = self.reader.number(8)?;
@@ -239,7 +251,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     fn gather(&mut self, tag: u8, want: usize, packed: u64, bytes: [u8; 12], place: Place) -> Raise<Option<Own>> {
         let named = tags::is_named(self.reader.peek()?);
-        Ok(self.wait(Frame::Gather { tag, values: Vec::with_capacity(want), want, packed, bytes, place, named }))
+        let mut values = Vec::new();
+        room::make(&mut values, want)?;
+        self.wait(Frame::Gather { tag, values, want, packed, bytes, place, named })
     }
 
     /// Gives a container the value that it waited for.
@@ -276,9 +290,9 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
                 self.fill_set(set, left - 1, place, again)
             }
             Frame::Gather { tag, mut values, want, packed, bytes, place, named } => {
-                values.push(value);
+                room::push(&mut values, value)?;
                 if values.len() < want {
-                    return Ok(self.wait(Frame::Gather { tag, values, want, packed, bytes, place, named }));
+                    return self.wait(Frame::Gather { tag, values, want, packed, bytes, place, named });
                 }
                 let made = combine(tag, &values, named, packed, &bytes)?;
                 self.note(place, &made);
@@ -311,7 +325,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         while next < len {
             match self.leaf()? {
                 Some(value) => put_item::<REFS>(&list, next, value)?,
-                None => return Ok(self.wait(Frame::List { list, next, len })),
+                None => return self.wait(Frame::List { list, next, len }),
             }
             next += 1;
         }
@@ -338,8 +352,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
             return Err(damaged("an unknown class"));
         };
         if *called {
-            let call = Frame::call(class, place, again);
-            self.wait(call);
+            self.wait(Frame::call(class, place, again)?)?;
             return self.tuple(*len, NOWHERE, false);
         }
         self.reader.claim(*len)?;
@@ -369,12 +382,12 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         while next < len {
             match self.leaf()? {
                 Some(value) => put_tuple(tuple.places(), next, value),
-                None => return Ok(self.wait(Frame::Tuple { tuple, next, len, place, again })),
+                None => return self.wait(Frame::Tuple { tuple, next, len, place, again }),
             }
             next += 1;
         }
         if again {
-            return Ok(self.wait(Frame::Tuple { tuple, next, len, place, again }));
+            return self.wait(Frame::Tuple { tuple, next, len, place, again });
         }
         let tuple = tuple.into_filled();
         if len > 0 {
@@ -394,7 +407,7 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     fn fill_dict(&mut self, dict: Own, mut left: usize, mut key: Option<Own>) -> Raise<Option<Own>> {
         while left > 0 {
-            let Some(found) = self.leaf()? else { return Ok(self.wait(Frame::Dict { dict, left, key })) };
+            let Some(found) = self.leaf()? else { return self.wait(Frame::Dict { dict, left, key }) };
             key = match key {
                 None => Some(found),
                 Some(key) => {
@@ -435,12 +448,12 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
         while left > 0 {
             match self.leaf()? {
                 Some(value) => put_element(&set, &value)?,
-                None => return Ok(self.wait(Frame::Set { set, left, place, again })),
+                None => return self.wait(Frame::Set { set, left, place, again }),
             }
             left -= 1;
         }
         if again {
-            return Ok(self.wait(Frame::Set { set, left, place, again }));
+            return self.wait(Frame::Set { set, left, place, again });
         }
         // SAFETY: the set is held here.
         if unsafe { ffi::PyFrozenSet_CheckExact(set.ptr()) != 0 } {

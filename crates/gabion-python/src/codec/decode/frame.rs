@@ -6,6 +6,7 @@ use crate::codec::classes::layout::Layout;
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
 use crate::codec::object::{Own, Raise};
+use crate::codec::room;
 use crate::ffi;
 
 /// A container whose values are being read.
@@ -54,17 +55,17 @@ pub enum Frame<'a> {
 
 impl Frame<'_> {
     /// A reduced object of which nothing is read yet.
-    pub fn rebuild(tag: u8, parts: u8, place: Place) -> Self {
-        Frame::Rebuild(Box::new(Rebuild::new(tag, parts, place)))
+    pub fn rebuild(tag: u8, parts: u8, place: Place) -> Raise<Self> {
+        room::boxed(Rebuild::new(tag, parts, place)).map(Frame::Rebuild)
     }
 
     /// An object that its class makes of a tuple, of which nothing is read yet. With `again`, a reference to the one that counts
     /// follows the tuple, and nothing is made.
-    pub fn call(class: &Own, place: Place, again: bool) -> Self {
+    pub fn call(class: &Own, place: Place, again: bool) -> Raise<Self> {
         let parts = if again { tags::PART_AGAIN } else { 0 };
         let mut rebuild = Rebuild::new(tags::NEW, parts, place);
         (rebuild.callable, rebuild.stage) = (Some(class.clone()), Stage::Arguments);
-        Frame::Rebuild(Box::new(rebuild))
+        room::boxed(rebuild).map(Frame::Rebuild)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::codec::classes::{inline, plan};
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
 use crate::codec::object::{Own, Raise, Raised, in_class, refuse};
+use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
 
 impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
@@ -42,12 +43,12 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     #[inline(always)]
     fn fill_object(&mut self, object: Own, layout: &'a Layout, mut next: usize) -> Raise<Option<Own>> {
         while next < layout.slots() {
-            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object { object, layout, next })) };
+            let Some(value) = self.leaf()? else { return self.wait(Frame::Object { object, layout, next }) };
             put_slot(&object, layout.offsets[next], value);
             next += 1;
         }
         while next < layout.len() {
-            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Object { object, layout, next })) };
+            let Some(value) = self.leaf()? else { return self.wait(Frame::Object { object, layout, next }) };
             put_attribute(&object, layout, next, value)?;
             next += 1;
         }
@@ -72,11 +73,11 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         };
         self.note(place, &object);
         let end = layout.stored_slots();
-        let bits = self.reader.take(end.div_ceil(8))?.to_vec();
+        let bits = room::list(self.reader.take(end.div_ceil(8))?.iter().copied())?;
         let open = if tag == tags::OBJECT_OPEN { self.reader.varint()? } else { 0 };
         self.reader.claim(open.saturating_mul(2))?;
         let by_dict = tag == tags::OBJECT_BY_DICT;
-        self.fill_odd(Box::new(Odd { object, layout, next: 0, end, bits, open, name: None, by_dict, state }))
+        self.fill_odd(room::boxed(Odd { object, layout, next: 0, end, bits, open, name: None, by_dict, state })?)
     }
 
     /// An object with all of its fields, of a class that takes them as its state.
@@ -85,8 +86,18 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     fn stated_object(&mut self, id: u32, place: Place) -> Raise<Option<Own>> {
         let (object, layout, state) = self.called(id)?;
         self.note(place, &object);
-        let (end, bits) = (layout.len(), vec![u8::MAX; layout.len().div_ceil(8)]);
-        self.fill_odd(Box::new(Odd { object, layout, next: 0, end, bits, open: 0, name: None, by_dict: false, state }))
+        let (end, bits) = (layout.len(), room::list((0..layout.len().div_ceil(8)).map(|_| u8::MAX))?);
+        self.fill_odd(room::boxed(Odd {
+            object,
+            layout,
+            next: 0,
+            end,
+            bits,
+            open: 0,
+            name: None,
+            by_dict: false,
+            state,
+        })?)
     }
 
     /// A new instance of a class that takes its fields as its state, of which there is nothing yet, where [`Decoder::layout`] found
@@ -116,7 +127,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             if odd.next >= odd.end && odd.open == 0 {
                 return if odd.by_dict { self.dict_of_attributes(odd) } else { self.complete_odd(*odd).map(Some) };
             }
-            let Some(value) = self.leaf()? else { return Ok(self.wait(Frame::Odd(odd))) };
+            let Some(value) = self.leaf()? else { return self.wait(Frame::Odd(odd)) };
             put_odd(&mut odd, value)?;
         }
     }
@@ -136,7 +147,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     fn dict_of_attributes(&mut self, odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
         let (at, tag) = (self.reader.at, self.reader.peek()?);
         if tags::is_dict(tag) {
-            return Ok(self.wait(Frame::Odd(odd)));
+            return self.wait(Frame::Odd(odd));
         }
         if tag != tags::REF {
             return Err(damaged("a dict of attributes is expected"));
@@ -147,8 +158,10 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             return self.complete_by(*odd, &dict).map(Some);
         }
         let object = odd.object.clone();
-        let late = self.late.get_or_insert_default().entry(dict.ptr() as usize);
-        late.or_insert_with(|| Late { dict, objects: Vec::new() }).objects.push(*odd);
+        let (late, key) = (self.late.get_or_insert_default(), dict.ptr() as usize);
+        late.try_reserve(1).map_err(|_| room::no_memory())?;
+        let late = late.entry(key).or_insert_with(|| Late { dict, objects: Vec::new() });
+        room::push(&mut late.objects, *odd)?;
         Ok(Some(object))
     }
 
@@ -170,8 +183,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         unsafe {
             if let Some(state) = &mut odd.state {
                 each(dict.ptr(), |key, value| {
-                    state.attributes.push((Own::share(key), Own::share(value)));
-                    0
+                    let added = room::push(&mut state.attributes, (Own::share(key), Own::share(value)));
+                    if added.is_ok() { 0 } else { -1 }
                 })?;
             } else {
                 let own = Own::take(ffi::PyObject_GenericGetDict(odd.object.ptr(), std::ptr::null_mut()))?;
@@ -213,10 +226,10 @@ fn put_odd(odd: &mut Odd<'_>, value: Own) -> Raise<()> {
     if let Some(state) = &mut odd.state {
         if odd.next < odd.end {
             let fields = if odd.next < layout.stored_slots() { &mut state.slots } else { &mut state.attributes };
-            fields.push((layout.names[odd.next].clone(), value));
+            room::push(fields, (layout.names[odd.next].clone(), value))?;
             odd.next += 1;
         } else if let Some(name) = odd.name.take() {
-            state.attributes.push((name, value));
+            room::push(&mut state.attributes, (name, value))?;
             odd.open -= 1;
         } else {
             odd.name = Some(value);

@@ -12,6 +12,7 @@ use crate::codec::datetime;
 use crate::codec::format::reader::{Reader, damaged};
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise};
+use crate::codec::room;
 use crate::ffi;
 
 /// What is needed to make leaves.
@@ -327,11 +328,11 @@ fn wide(tag: u8, reader: &mut Reader<'_>) -> Raise<Own> {
     match width {
         1 => of_units(bytes),
         2 => {
-            let units: Vec<u16> = bytes.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+            let units = room::list(bytes.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])))?;
             of_units(&units)
         }
         _ => {
-            let units: Vec<u32> = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+            let units = room::list(bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])))?;
             if units.iter().any(|&unit| unit > 0x0010_FFFF) {
                 return Err(damaged("a character is out of range"));
             }

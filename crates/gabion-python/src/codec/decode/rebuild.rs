@@ -7,6 +7,7 @@ use crate::codec::classes::global::repr;
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
 use crate::codec::object::{Own, Raise, Raised, attribute_or_none, refuse};
+use crate::codec::room;
 use crate::ffi;
 
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
@@ -16,17 +17,17 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             Stage::Callable => {
                 rebuild.callable = Some(value);
                 rebuild.stage = Stage::Arguments;
-                return Ok(self.wait(Frame::Rebuild(rebuild)));
+                return self.wait(Frame::Rebuild(rebuild));
             }
             Stage::Arguments if rebuild.tag == tags::NEW_KEYWORDS => {
                 rebuild.arguments = Some(value);
                 rebuild.stage = Stage::Keywords;
-                return Ok(self.wait(Frame::Rebuild(rebuild)));
+                return self.wait(Frame::Rebuild(rebuild));
             }
             Stage::Arguments => {
                 if rebuild.parts & tags::PART_AGAIN != 0 {
                     rebuild.stage = Stage::Again;
-                    return Ok(self.wait(Frame::Rebuild(rebuild)));
+                    return self.wait(Frame::Rebuild(rebuild));
                 }
                 let made = Self::call(&rebuild, &value, None)?;
                 self.constructed(&mut rebuild, made);
@@ -34,18 +35,18 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             Stage::Keywords => {
                 if rebuild.parts & tags::PART_AGAIN != 0 {
                     rebuild.stage = Stage::Again;
-                    return Ok(self.wait(Frame::Rebuild(rebuild)));
+                    return self.wait(Frame::Rebuild(rebuild));
                 }
                 let arguments = rebuild.arguments.take().ok_or_else(|| damaged("no arguments"))?;
                 let made = Self::call(&rebuild, &arguments, Some(&value))?;
                 self.constructed(&mut rebuild, made);
             }
             Stage::Again => self.constructed(&mut rebuild, value),
-            Stage::Items => rebuild.items.push(value),
+            Stage::Items => room::push(&mut rebuild.items, value)?,
             Stage::Key => {
                 rebuild.kept = Some(value);
                 rebuild.stage = Stage::Value;
-                return Ok(self.wait(Frame::Rebuild(rebuild)));
+                return self.wait(Frame::Rebuild(rebuild));
             }
             Stage::Value => {
                 let key = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
@@ -55,7 +56,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             Stage::State if rebuild.parts & tags::PART_SETTER != 0 => {
                 rebuild.kept = Some(value);
                 rebuild.stage = Stage::Setter;
-                return Ok(self.wait(Frame::Rebuild(rebuild)));
+                return self.wait(Frame::Rebuild(rebuild));
             }
             Stage::State => {
                 self.set_state(rebuild.object()?, &value)?;
@@ -96,7 +97,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                         }
                         Stage::Key
                     } else if let Some(item) = self.leaf_part()? {
-                        rebuild.items.push(item);
+                        room::push(&mut rebuild.items, item)?;
                         Stage::Items
                     } else {
                         break;
@@ -124,7 +125,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                 _ => break,
             }
         }
-        Ok(self.wait(Frame::Rebuild(rebuild)))
+        self.wait(Frame::Rebuild(rebuild))
     }
 
     /// As [`Decoder::leaf`], and not in line: what containers hold is read more often than what reducers gave.

@@ -7,6 +7,7 @@ use crate::codec::apart::{self, Owner, View};
 use crate::codec::classes::numpy::{Array, Numpy, value_of};
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, refuse};
+use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
 impl Encoder<'_, '_> {
@@ -17,15 +18,15 @@ impl Encoder<'_, '_> {
     pub unsafe fn nd_scalar(&mut self, obj: *mut PyObject, limit: isize, number: u8) -> Raise<()> {
         // SAFETY: as the caller promised; the class is known to keep its value there.
         unsafe {
-            if self.met(obj, limit) {
+            if self.met(obj, limit)? {
                 return Ok(());
             }
             let numpy = Numpy::met(self.py).ok_or_else(|| refuse("a number that no array has"))?;
             let size = numpy.size(usize::from(number))?;
-            writer::tagged(self.out, tags::ND_SCALAR, u64::from(number) | (size as u64) << 8, 2);
-            self.out.extend_from_slice(value_of(obj, size));
+            writer::tagged(self.out, tags::ND_SCALAR, u64::from(number) | (size as u64) << 8, 2)?;
+            let value = value_of(obj, size);
+            writer::raw(self.out, value.as_ptr(), value.len())
         }
-        Ok(())
     }
 
     /// An array: type of the items and how they lie, the lengths of its sides, length in bytes, zeros up to a multiple of 8 from
@@ -41,21 +42,21 @@ impl Encoder<'_, '_> {
             let (Some((number, size)), Some(columns)) = (item, array.by_columns()) else {
                 return self.reduce(obj, limit, false);
             };
-            if self.met(obj, limit) {
+            if self.met(obj, limit)? {
                 return Ok(());
             }
             let columns = if columns { tags::BY_COLUMNS } else { 0 };
             let frozen = if array.is_writeable() { 0 } else { tags::READ_ONLY };
-            writer::tagged(self.out, tags::ND_ARRAY, u64::from(number as u8 | columns | frozen), 1);
-            writer::varint(self.out, array.shape().len() as u64);
+            writer::tagged(self.out, tags::ND_ARRAY, u64::from(number as u8 | columns | frozen), 1)?;
+            writer::varint(self.out, array.shape().len() as u64)?;
             let mut len = size;
             for &side in array.shape() {
-                writer::varint(self.out, side as u64);
+                writer::varint(self.out, side as u64)?;
                 len *= side as usize;
             }
-            writer::varint(self.out, len as u64);
+            writer::varint(self.out, len as u64)?;
             while !self.position().is_multiple_of(8) {
-                writer::byte(self.out, 0);
+                writer::byte(self.out, 0)?;
             }
             // What other code runs before the array is written may change it, or use its memory for the next one.
             let least = if self.exact { apart::LARGE } else { apart::LEAST };
@@ -63,7 +64,7 @@ impl Encoder<'_, '_> {
             if cfg!(not(Py_GIL_DISABLED)) && len < apart::LARGE {
                 return self.raw(array.data, len, least, || Owner::Object(Own::share(obj)));
             }
-            let mut view = Box::new(MaybeUninit::<ffi::Py_buffer>::zeroed());
+            let mut view = room::boxed(MaybeUninit::<ffi::Py_buffer>::zeroed())?;
             if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_ANY_CONTIGUOUS) < 0 {
                 return Err(Raised);
             }

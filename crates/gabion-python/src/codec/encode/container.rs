@@ -7,6 +7,7 @@ use gabion_blocks::prefetch;
 use super::encoder::{Begun, Encoder, FROM_STACK, IN_PLACE};
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Section, referenced_at_most};
+use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
 /// How many items of a list or tuple ahead of the one being written are asked for.
@@ -20,7 +21,7 @@ impl Encoder<'_, '_> {
     pub unsafe fn list(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
         // SAFETY: an exact list, held; its items are borrowed under its lock, and leaves run no code.
         unsafe {
-            if self.met(obj, limit) {
+            if self.met(obj, limit)? {
                 return Ok(());
             }
             Section::hold(obj, || {
@@ -28,18 +29,14 @@ impl Encoder<'_, '_> {
                 let first = (*obj.cast::<ffi::PyListObject>()).ob_item;
                 // An empty list has no items at all, not even a place for them.
                 let items = if len == 0 { &[] } else { slice::from_raw_parts(first, len) };
-                self.header(tags::LIST_SHORT, tags::LIST_SHORT_MAX, tags::LIST, len);
+                self.header(tags::LIST_SHORT, tags::LIST_SHORT_MAX, tags::LIST, len)?;
                 self.sequence(items)
             })
         }
     }
 
-    fn header(&mut self, short: u8, max: usize, long: u8, len: usize) {
-        if len <= max {
-            writer::byte(self.out, short + len as u8);
-        } else {
-            writer::tag_varint(self.out, long, len);
-        }
+    fn header(&mut self, short: u8, max: usize, long: u8, len: usize) -> Raise<()> {
+        if len <= max { writer::byte(self.out, short + len as u8) } else { writer::tag_varint(self.out, long, len) }
     }
 
     unsafe fn sequence(&mut self, items: &[*mut PyObject]) -> Raise<()> {
@@ -53,7 +50,7 @@ impl Encoder<'_, '_> {
             };
             let written = self.leaves(items.len(), item)?;
             if written < items.len() {
-                self.postpone(items[written..].iter().copied());
+                self.postpone(items[written..].iter().copied())?;
             }
         }
         Ok(())
@@ -69,14 +66,14 @@ impl Encoder<'_, '_> {
             let len = ffi::PyTuple_GET_SIZE(obj) as usize;
             let items = slice::from_raw_parts((&raw const (*obj.cast::<ffi::PyTupleObject>()).ob_item).cast(), len);
             if len == 0 || (!self.exact && referenced_at_most(obj, limit)) {
-                self.header(tags::TUPLE_SHORT, tags::TUPLE_SHORT_MAX, tags::TUPLE, len);
+                self.header(tags::TUPLE_SHORT, tags::TUPLE_SHORT_MAX, tags::TUPLE, len)?;
                 return self.sequence(items);
             }
             let begun = self.construct(obj, true)?;
             if begun == Begun::Before {
                 return Ok(());
             }
-            writer::tag_varint(self.out, tags::TUPLE_SHARED, len);
+            writer::tag_varint(self.out, tags::TUPLE_SHARED, len)?;
             if begun == Begun::Again { self.one_by_one(obj) } else { self.sequence(items) }
         }
     }
@@ -104,7 +101,7 @@ impl Encoder<'_, '_> {
             if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, true)? == Begun::Before {
                 return Ok(());
             }
-            writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize);
+            writer::tag_varint(self.out, tags::NAMED_TUPLE, id as usize)?;
             let items = slice::from_raw_parts((&raw const (*obj.cast::<ffi::PyTupleObject>()).ob_item).cast(), len);
             self.sequence(items)
         }
@@ -118,12 +115,12 @@ impl Encoder<'_, '_> {
         // SAFETY: an exact dict, held; keys and values are borrowed under its lock, and leaves run no code that could
         // change it.
         unsafe {
-            if self.met(obj, limit) {
+            if self.met(obj, limit)? {
                 return Ok(());
             }
             Section::hold(obj, || {
                 let len = ffi::PyDict_Size(obj) as usize;
-                self.header(tags::DICT_SHORT, tags::DICT_SHORT_MAX, tags::DICT, len);
+                self.header(tags::DICT_SHORT, tags::DICT_SHORT_MAX, tags::DICT, len)?;
                 self.pairs(obj)
             })
         }
@@ -137,17 +134,18 @@ impl Encoder<'_, '_> {
             while ffi::PyDict_Next(obj, &raw mut at, &raw mut key, &raw mut value) != 0 {
                 let mut rest = Vec::new();
                 if !self.leaf(key, IN_PLACE)? {
-                    rest.extend([key, value]);
+                    room::push(&mut rest, key)?;
+                    room::push(&mut rest, value)?;
                 } else if !self.leaf(value, IN_PLACE)? {
-                    rest.push(value);
+                    room::push(&mut rest, value)?;
                 } else {
                     continue;
                 }
                 while ffi::PyDict_Next(obj, &raw mut at, &raw mut key, &raw mut value) != 0 {
-                    rest.extend([key, value]);
+                    room::push(&mut rest, key)?;
+                    room::push(&mut rest, value)?;
                 }
-                self.postpone(rest.into_iter());
-                break;
+                return self.postpone(rest.into_iter());
             }
         }
         Ok(())
@@ -160,7 +158,7 @@ impl Encoder<'_, '_> {
     pub unsafe fn set(&mut self, obj: *mut PyObject, limit: isize) -> Raise<()> {
         // SAFETY: an exact set, held.
         unsafe {
-            if self.met(obj, limit) {
+            if self.met(obj, limit)? {
                 return Ok(());
             }
             self.elements(obj, tags::SET)
@@ -179,7 +177,7 @@ impl Encoder<'_, '_> {
                 Begun::Before => Ok(()),
                 Begun::First => self.elements(obj, tags::FROZENSET),
                 Begun::Again => {
-                    writer::tag_varint(self.out, tags::FROZENSET, ffi::PySet_Size(obj) as usize);
+                    writer::tag_varint(self.out, tags::FROZENSET, ffi::PySet_Size(obj) as usize)?;
                     self.one_by_one(obj)
                 }
             }
@@ -191,13 +189,12 @@ impl Encoder<'_, '_> {
         unsafe {
             let elements = Own::take(ffi::PySequence_Tuple(obj))?;
             let len = ffi::PyTuple_GET_SIZE(elements.ptr()) as usize;
-            writer::tag_varint(self.out, tag, len);
+            writer::tag_varint(self.out, tag, len)?;
             let first = (&raw const (*elements.ptr().cast::<ffi::PyTupleObject>()).ob_item).cast();
             // The tuple holds each element once more, as the stack would.
             for (i, &item) in slice::from_raw_parts(first, len).iter().enumerate() {
                 if !self.leaf(item, FROM_STACK)? {
-                    self.postpone(slice::from_raw_parts(first, len)[i..].iter().copied());
-                    break;
+                    return self.postpone(slice::from_raw_parts(first, len)[i..].iter().copied());
                 }
             }
         }

@@ -19,26 +19,26 @@ impl Encoder<'_, '_> {
                 Kind::DateTime => {
                     let value = obj.cast::<ffi::PyDateTime_DateTime>();
                     let packed = pack(&(*value).data, (*value).fold);
-                    writer::tagged(self.out, tags::DATETIME_ZONE, packed, 8);
-                    self.postpone(std::iter::once((*value).tzinfo));
+                    writer::tagged(self.out, tags::DATETIME_ZONE, packed, 8)?;
+                    self.postpone(std::iter::once((*value).tzinfo))?;
                 }
                 Kind::Date => {
-                    writer::byte(self.out, tags::DATE);
-                    self.out.extend_from_slice(&(*obj.cast::<ffi::PyDateTime_Date>()).data);
+                    writer::byte(self.out, tags::DATE)?;
+                    writer::bytes(self.out, &(*obj.cast::<ffi::PyDateTime_Date>()).data)?;
                 }
                 Kind::Time => {
                     let value = obj.cast::<ffi::PyDateTime_Time>();
                     let aware = (*value).hastzinfo != 0;
-                    writer::byte(self.out, if aware { tags::TIME_ZONE } else { tags::TIME });
-                    self.out.extend_from_slice(&(*value).data);
-                    writer::byte(self.out, (*value).fold);
+                    writer::byte(self.out, if aware { tags::TIME_ZONE } else { tags::TIME })?;
+                    writer::bytes(self.out, &(*value).data)?;
+                    writer::byte(self.out, (*value).fold)?;
                     if aware {
-                        self.postpone(std::iter::once((*value).tzinfo));
+                        self.postpone(std::iter::once((*value).tzinfo))?;
                     }
                 }
                 Kind::TimeDelta => {
-                    writer::byte(self.out, tags::TIMEDELTA);
-                    self.delta(obj);
+                    writer::byte(self.out, tags::TIMEDELTA)?;
+                    self.delta(obj)?;
                 }
                 _ => return self.zone(obj),
             }
@@ -46,7 +46,7 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
-    unsafe fn delta(&mut self, obj: *mut PyObject) {
+    unsafe fn delta(&mut self, obj: *mut PyObject) -> Raise<()> {
         // SAFETY: an exact timedelta, held.
         unsafe {
             let parts = [
@@ -55,24 +55,25 @@ impl Encoder<'_, '_> {
                 ffi::PyDateTime_DELTA_GET_MICROSECONDS(obj),
             ];
             for part in parts {
-                self.out.extend_from_slice(&part.to_le_bytes());
+                writer::bytes(self.out, &part.to_le_bytes())?;
             }
         }
+        Ok(())
     }
 
     unsafe fn zone(&mut self, obj: *mut PyObject) -> Raise<()> {
         // SAFETY: a timezone, held; its constructor's arguments are held by the tuple.
         unsafe {
             if obj == (*ffi::PyDateTimeAPI()).TimeZone_UTC {
-                writer::byte(self.out, tags::UTC);
+                writer::byte(self.out, tags::UTC)?;
                 return Ok(());
             }
             let args = Own::take(ffi::call_method(obj, c"__getinitargs__"))?;
-            writer::byte(self.out, tags::TIMEZONE);
-            self.delta(ffi::PyTuple_GetItem(args.ptr(), 0));
+            writer::byte(self.out, tags::TIMEZONE)?;
+            self.delta(ffi::PyTuple_GetItem(args.ptr(), 0))?;
             let name =
                 if ffi::PyTuple_Size(args.ptr()) > 1 { ffi::PyTuple_GetItem(args.ptr(), 1) } else { ffi::Py_None() };
-            self.postpone(std::iter::once(name));
+            self.postpone(std::iter::once(name))?;
         }
         Ok(())
     }

@@ -56,12 +56,10 @@
 //!  complete t@1                      8   a reference to 4; the tag at 1 gets to say that this is what counts
 //! ```
 
-use std::cell::Cell;
-use std::collections::HashMap;
-
 use pyo3::prelude::*;
 
-use super::memo::{Endless, MOST_ROUNDS, Memo, UNDER_CONSTRUCTION};
+use super::memo::{Endless, MOST_ROUNDS, UNDER_CONSTRUCTION};
+use super::scratch::{self, Scratch, Todo};
 use crate::codec::apart::{Apart, Owner};
 use crate::codec::classes::analyse;
 use crate::codec::classes::known::Known;
@@ -69,35 +67,8 @@ use crate::codec::classes::plan::Kind;
 use crate::codec::classes::registry::Registry;
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, class_name, referenced_at_most, refuse, too_large};
+use crate::codec::room;
 use crate::ffi::{self, PyObject};
-
-/// Something still to be written.
-pub enum Todo {
-    /// A value.
-    Value(Own),
-    /// One byte.
-    Byte(u8),
-    /// The values that an object starting there is made from are written.
-    Complete(Own, usize),
-    /// The rest of an iterator, each item a value.
-    Items(Own),
-    /// The rest of an iterator of pairs.
-    Pairs(Own),
-}
-
-/// What an encoding needs beyond its output once an object is not flat; kept by the thread for the next one.
-pub struct Scratch {
-    pub todo: Vec<Todo>,
-    pub memo: Memo,
-    /// Positions that references lead to.
-    pub targets: Vec<usize>,
-    /// Dicts that others may have as their `__dict__`, too, and whose entries an object was written with, by address.
-    pub owned: HashMap<usize, Own>,
-}
-
-thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
-}
 
 /// References to a value that lies on the stack: its owner's and the stack's.
 pub const FROM_STACK: isize = 2;
@@ -107,14 +78,6 @@ pub const WHOLE: isize = -1;
 pub const IN_PLACE: isize = 1;
 /// So many values that are no leaves are written from one look at the length to the next.
 const VALUES_UNCHECKED: u32 = 64;
-
-/// The scratch of this thread, or a new one when an encoding on this thread is using it (a reducer that encodes).
-#[cold]
-fn take_scratch() -> Box<Scratch> {
-    let kept = SCRATCH.try_with(Cell::take).ok().flatten();
-    let new = || Scratch { todo: Vec::new(), memo: Memo::new(), targets: Vec::new(), owned: HashMap::new() };
-    kept.unwrap_or_else(|| Box::new(new()))
-}
 
 /// Whether an encoding that failed is to start again.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,6 +112,7 @@ unsafe fn refuse_round(obj: *mut PyObject, endless: &Endless) -> Raised {
         Endless::NothingNew => {
             format!("cannot store an object of class {class}: the values it is constructed from contain itself")
         }
+        Endless::NoMemory => return room::no_memory(),
         Endless::TooMany => format!(
             "cannot store an object of class {class}: the values it is constructed from contain it more than {MOST_ROUNDS} times, \
              each within the one before; have a list hold them"
@@ -182,15 +146,8 @@ pub struct Encoder<'a, 'py> {
 
 impl Drop for Encoder<'_, '_> {
     fn drop(&mut self) {
-        if let Some(mut scratch) = self.scratch.take() {
-            scratch.todo.clear();
-            scratch.targets.clear();
-            scratch.memo.reset();
-            if !scratch.owned.is_empty() {
-                scratch.owned = HashMap::new();
-            }
-            // The slot may have been destroyed when a thread ends in the midst of an encoding.
-            let _ = SCRATCH.try_with(|slot| slot.set(Some(scratch)));
+        if let Some(scratch) = self.scratch.take() {
+            scratch::keep(scratch);
         }
     }
 }
@@ -227,9 +184,8 @@ pub unsafe fn encode(
             unchecked: VALUES_UNCHECKED,
             scratch: None,
         };
-        writer::byte(encoder.out, tags::FORMAT);
         // SAFETY: as the caller promised.
-        let result = unsafe { encoder.run(obj) };
+        let result = writer::byte(encoder.out, tags::FORMAT).and_then(|()| unsafe { encoder.run(obj) });
         let (restart, for_nothing) = (encoder.restart, exact && !encoder.needed_exact);
         drop(encoder);
         match result {
@@ -245,6 +201,11 @@ pub unsafe fn encode(
             apart.clear();
         }
         if restart == Restart::No {
+            // There may be no memory. What was kept for the next encoding is some.
+            scratch::let_go();
+            if base == 0 {
+                *out = Vec::new();
+            }
             return Err(Raised);
         }
         registry.begin_exact(class);
@@ -271,14 +232,14 @@ impl Encoder<'_, '_> {
             }
             if self.scratch.is_some() {
                 self.drain()?;
-                self.finish();
+                self.finish()?;
             }
         }
         Ok(())
     }
 
     unsafe fn drain(&mut self) -> Raise<()> {
-        while let Some(todo) = self.scratch().todo.pop() {
+        while let Some(todo) = self.scratch()?.todo.pop() {
             // SAFETY: every `Todo` holds what it names.
             unsafe {
                 match todo {
@@ -292,8 +253,8 @@ impl Encoder<'_, '_> {
                             self.compound(value.ptr(), FROM_STACK)?;
                         }
                     }
-                    Todo::Byte(value) => writer::byte(self.out, value),
-                    Todo::Complete(obj, start) => self.complete(obj.ptr(), start),
+                    Todo::Byte(value) => writer::byte(self.out, value)?,
+                    Todo::Complete(obj, start) => self.complete(obj.ptr(), start)?,
                     Todo::Items(iterator) => self.next_items(iterator)?,
                     Todo::Pairs(iterator) => self.next_pairs(iterator)?,
                 }
@@ -310,29 +271,33 @@ impl Encoder<'_, '_> {
     }
 
     /// Appends the table of the positions that references lead to.
-    fn finish(&mut self) {
-        let mut targets = std::mem::take(&mut self.scratch().targets);
+    fn finish(&mut self) -> Raise<()> {
+        let mut targets = std::mem::take(&mut self.scratch()?.targets);
         if targets.is_empty() {
-            return;
+            return Ok(());
         }
         targets.sort_unstable();
         targets.dedup();
         let start = self.out.len();
         let mut before = 0;
         for &target in &targets {
-            writer::varint(self.out, (target - before) as u64);
+            writer::varint(self.out, (target - before) as u64)?;
             before = target;
         }
         let len = (self.out.len() - start) as u64;
-        self.out.extend_from_slice(&len.to_le_bytes());
+        writer::bytes(self.out, &len.to_le_bytes())?;
         self.out[self.base] |= tags::HAS_REFS;
         targets.clear();
-        self.scratch().targets = targets;
+        self.scratch()?.targets = targets;
+        Ok(())
     }
 
     #[inline(always)]
-    pub fn scratch(&mut self) -> &mut Scratch {
-        self.scratch.get_or_insert_with(take_scratch)
+    pub fn scratch(&mut self) -> Raise<&mut Scratch> {
+        match &mut self.scratch {
+            Some(scratch) => Ok(scratch),
+            none => Ok(none.insert(scratch::take()?)),
+        }
     }
 
     /// Refuses to go on where nobody has room for what was written. Code can give more and more of what is not there yet: whatever
@@ -375,10 +340,7 @@ impl Encoder<'_, '_> {
         // SAFETY: as the caller promised.
         unsafe {
             match &mut self.apart {
-                Some(apart) if len >= least => {
-                    apart.leave_out(self.out.len() - self.base, bytes, len, owner());
-                    Ok(())
-                }
+                Some(apart) if len >= least => apart.leave_out(self.out.len() - self.base, bytes, len, owner()),
                 _ => writer::raw(self.out, bytes, len),
             }
         }
@@ -390,11 +352,11 @@ impl Encoder<'_, '_> {
     /// # Safety
     /// `obj` is a live object.
     #[inline(always)]
-    pub unsafe fn met(&mut self, obj: *mut PyObject, limit: isize) -> bool {
+    pub unsafe fn met(&mut self, obj: *mut PyObject, limit: isize) -> Raise<bool> {
         // SAFETY: live by the caller's word.
         unsafe {
             if !self.exact && referenced_at_most(obj, limit) {
-                return false;
+                return Ok(false);
             }
             self.met_again(obj)
         }
@@ -407,48 +369,48 @@ impl Encoder<'_, '_> {
     }
 
     #[inline(never)]
-    unsafe fn met_again(&mut self, obj: *mut PyObject) -> bool {
+    unsafe fn met_again(&mut self, obj: *mut PyObject) -> Raise<bool> {
         let at = self.position();
         if obj == self.root {
             if at == 1 {
-                return false;
+                return Ok(false);
             }
-            self.reference(1);
-            return true;
+            self.reference(1)?;
+            return Ok(true);
         }
         if at == 1 {
             // A leaf never gets here twice.
             self.begin_with(obj);
-            return false;
+            return Ok(false);
         }
         // SAFETY: live by the caller's word.
-        let found = unsafe { self.scratch().memo.get_or_insert(obj, at) };
+        let found = unsafe { self.scratch()?.memo.get_or_insert(obj, at)? };
         match found {
             Some(UNDER_CONSTRUCTION) => {
                 // Its attributes had it constructed (see `reduce_after_all`), and may not any more.
-                self.scratch().memo.reopen(obj, at);
-                false
+                self.scratch()?.memo.reopen(obj, at);
+                Ok(false)
             }
             Some(start) => {
-                self.reference(start);
-                true
+                self.reference(start)?;
+                Ok(true)
             }
             None => {
                 // What leads on to others is known to the collector.
                 // SAFETY: live by the caller's word.
                 if unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(obj), ffi::Py_TPFLAGS_HAVE_GC) != 0 } {
-                    self.scratch().memo.count_container();
+                    self.scratch()?.memo.count_container();
                 }
-                false
+                Ok(false)
             }
         }
     }
 
     /// Writes a reference to the value that starts there.
-    pub fn reference(&mut self, start: usize) {
+    pub fn reference(&mut self, start: usize) -> Raise<()> {
         let distance = self.position() - start;
-        self.scratch().targets.push(start);
-        writer::tag_varint(self.out, tags::REF, distance);
+        room::push(&mut self.scratch()?.targets, start)?;
+        writer::tag_varint(self.out, tags::REF, distance)
     }
 
     /// Starts an object that can only be made from its finished values (a tuple, a frozenset, what a reducer took
@@ -465,10 +427,10 @@ impl Encoder<'_, '_> {
     pub unsafe fn construct(&mut self, obj: *mut PyObject, again: bool) -> Raise<Begun> {
         let start = self.position();
         // SAFETY: held by the caller.
-        let begun = match unsafe { self.scratch().memo.get_or_insert(obj, UNDER_CONSTRUCTION) } {
+        let begun = match unsafe { self.scratch()?.memo.get_or_insert(obj, UNDER_CONSTRUCTION)? } {
             None => Begun::First,
             Some(at) if at != UNDER_CONSTRUCTION => {
-                self.reference(at);
+                self.reference(at)?;
                 return Ok(Begun::Before);
             }
             Some(_) if !again || !self.exact => {
@@ -478,12 +440,12 @@ impl Encoder<'_, '_> {
             Some(_) => {
                 self.needed_exact = true;
                 // SAFETY: held by the caller.
-                self.scratch().memo.begin_round(obj).map_err(|endless| unsafe { refuse_round(obj, &endless) })?;
+                self.scratch()?.memo.begin_round(obj).map_err(|endless| unsafe { refuse_round(obj, &endless) })?;
                 Begun::Again
             }
         };
         // SAFETY: held by the caller.
-        unsafe { self.complete_later(obj, start) };
+        unsafe { self.complete_later(obj, start)? };
         Ok(begun)
     }
 
@@ -491,10 +453,10 @@ impl Encoder<'_, '_> {
     ///
     /// # Safety
     /// As [`Encoder::construct`].
-    unsafe fn complete_later(&mut self, obj: *mut PyObject, start: usize) {
+    unsafe fn complete_later(&mut self, obj: *mut PyObject, start: usize) -> Raise<()> {
         // SAFETY: held by the caller.
         let held = unsafe { Own::share(obj) };
-        self.scratch().todo.push(Todo::Complete(held, start));
+        room::push(&mut self.scratch()?.todo, Todo::Complete(held, start))
     }
 
     /// As [`Encoder::construct`], for an object that [`Encoder::met`] just noted as one that begins here.
@@ -505,11 +467,11 @@ impl Encoder<'_, '_> {
     pub unsafe fn construct_after_all(&mut self, obj: *mut PyObject) -> Raise<Begun> {
         if self.root == obj {
             self.root = std::ptr::null_mut();
-        } else if !self.scratch().memo.close_again(obj) && self.scratch().memo.get(obj).is_some() {
+        } else if !self.scratch()?.memo.close_again(obj) && self.scratch()?.memo.get(obj).is_some() {
             let start = self.position();
-            self.scratch().memo.set(obj, UNDER_CONSTRUCTION);
+            self.scratch()?.memo.set(obj, UNDER_CONSTRUCTION);
             // SAFETY: as the caller promised.
-            unsafe { self.complete_later(obj, start) };
+            unsafe { self.complete_later(obj, start)? };
             return Ok(Begun::First);
         }
         // SAFETY: as the caller promised.
@@ -518,25 +480,28 @@ impl Encoder<'_, '_> {
 
     /// The values are written from which an object is made. If one of them led back to it, it was written there once more:
     /// then the innermost counts, and this one becomes a reference to it.
-    fn complete(&mut self, obj: *mut PyObject, start: usize) {
-        match self.scratch().memo.get(obj) {
+    fn complete(&mut self, obj: *mut PyObject, start: usize) -> Raise<()> {
+        match self.scratch()?.memo.get(obj) {
             Some(earlier) if earlier != UNDER_CONSTRUCTION => {
                 let at = self.base + self.apart.as_ref().map_or(start, |apart| apart.index(start));
                 match self.out[at] {
                     tags::FROZENSET => self.out[at] = tags::FROZENSET_AGAIN,
                     tags::TUPLE_SHARED => self.out[at] = tags::TUPLE_AGAIN,
                     tags::NAMED_TUPLE => self.out[at] = tags::NAMED_TUPLE_AGAIN,
-                    _ => self.drop_rest(at + 1),
+                    _ => self.drop_rest(at + 1)?,
                 }
-                self.reference(earlier);
+                self.reference(earlier)
             }
-            _ => self.scratch().memo.set(obj, start),
+            _ => {
+                self.scratch()?.memo.set(obj, start);
+                Ok(())
+            }
         }
     }
 
     /// The innermost round has written what follows a reducer's arguments; what this one has of it is not asked for any more,
     /// as in pickle. `at` is where it says which parts there are; they lie on top of the stack.
-    fn drop_rest(&mut self, at: usize) {
+    fn drop_rest(&mut self, at: usize) -> Raise<()> {
         let parts = std::mem::replace(&mut self.out[at], tags::PART_AGAIN);
         let entries = |part: u8, entries: usize| if parts & part == 0 { 0 } else { entries };
         // Items and pairs have an end each.
@@ -544,8 +509,9 @@ impl Encoder<'_, '_> {
             + entries(tags::PART_DICT, 2)
             + entries(tags::PART_STATE, 1)
             + entries(tags::PART_SETTER, 1);
-        let todo = &mut self.scratch().todo;
+        let todo = &mut self.scratch()?.todo;
         todo.truncate(todo.len().saturating_sub(dropped));
+        Ok(())
     }
 
     /// Writes a value that is not a leaf; what it holds that is no leaf goes onto the stack.
@@ -579,11 +545,12 @@ impl Encoder<'_, '_> {
     ///
     /// # Safety
     /// The pointers are live objects.
-    pub unsafe fn postpone(&mut self, rest: impl DoubleEndedIterator<Item = *mut PyObject>) {
-        let todo = &mut self.scratch().todo;
+    pub unsafe fn postpone(&mut self, rest: impl DoubleEndedIterator<Item = *mut PyObject>) -> Raise<()> {
+        let todo = &mut self.scratch()?.todo;
         for value in rest.rev() {
             // SAFETY: live by the caller's word.
-            todo.push(Todo::Value(unsafe { Own::share(value) }));
+            room::push(todo, Todo::Value(unsafe { Own::share(value) }))?;
         }
+        Ok(())
     }
 }

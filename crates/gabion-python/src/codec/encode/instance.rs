@@ -8,6 +8,7 @@ use crate::codec::classes::plan::Attributes;
 use crate::codec::classes::{inline, shape};
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, Section, referenced_at_most};
+use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
 
 /// The object in a slot, borrowed, or null.
@@ -32,11 +33,11 @@ enum Contents {
 
 impl Encoder<'_, '_> {
     #[inline(always)]
-    fn object_tag(&mut self, layout: &Layout) {
+    fn object_tag(&mut self, layout: &Layout) -> Raise<()> {
         if layout.id < tags::OBJECT_SHORT_COUNT {
-            writer::byte(self.out, tags::OBJECT_SHORT + layout.id as u8);
+            writer::byte(self.out, tags::OBJECT_SHORT + layout.id as u8)
         } else {
-            writer::tag_varint(self.out, tags::OBJECT, layout.id as usize);
+            writer::tag_varint(self.out, tags::OBJECT, layout.id as usize)
         }
     }
 
@@ -50,7 +51,7 @@ impl Encoder<'_, '_> {
         unsafe {
             if limit == WHOLE {
                 self.begin_with(obj);
-            } else if self.met(obj, limit) {
+            } else if self.met(obj, limit)? {
                 return Ok(());
             }
             Section::hold(obj, || {
@@ -61,14 +62,13 @@ impl Encoder<'_, '_> {
                     value.is_null()
                 };
                 if layout.offsets.iter().any(unset) {
-                    self.partial(obj, layout);
-                    return Ok(());
+                    return self.partial(obj, layout);
                 }
-                self.object_tag(layout);
+                self.object_tag(layout)?;
                 let offsets = &*layout.offsets;
                 let written = self.leaves(offsets.len(), |i| slot(obj, offsets[i]))?;
                 if written < offsets.len() {
-                    self.postpone(offsets[written..].iter().map(|&offset| slot(obj, offset)));
+                    self.postpone(offsets[written..].iter().map(|&offset| slot(obj, offset)))?;
                 }
                 Ok(())
             })
@@ -79,12 +79,12 @@ impl Encoder<'_, '_> {
     ///
     /// # Safety
     /// As [`Encoder::slots`], and `obj` is locked.
-    unsafe fn partial(&mut self, obj: *mut PyObject, layout: &Layout) {
-        writer::tag_varint(self.out, tags::OBJECT_PARTIAL, layout.id as usize);
+    unsafe fn partial(&mut self, obj: *mut PyObject, layout: &Layout) -> Raise<()> {
+        writer::tag_varint(self.out, tags::OBJECT_PARTIAL, layout.id as usize)?;
         // SAFETY: as the caller promised.
         unsafe {
-            self.slot_bits(obj, layout);
-            self.postpone(layout.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null()));
+            self.slot_bits(obj, layout)?;
+            self.postpone(layout.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null()))
         }
     }
 
@@ -92,14 +92,15 @@ impl Encoder<'_, '_> {
     ///
     /// # Safety
     /// As [`Encoder::partial`].
-    unsafe fn slot_bits(&mut self, obj: *mut PyObject, layout: &Layout) {
+    unsafe fn slot_bits(&mut self, obj: *mut PyObject, layout: &Layout) -> Raise<()> {
         for offsets in layout.offsets.chunks(8) {
             let bits = offsets.iter().enumerate().fold(0, |bits, (i, &offset)| {
                 // SAFETY: as the caller promised.
                 bits | u8::from(unsafe { !slot(obj, offset).is_null() }) << i
             });
-            writer::byte(self.out, bits);
+            writer::byte(self.out, bits)?;
         }
+        Ok(())
     }
 
     /// An object with a `__dict__`.
@@ -109,7 +110,7 @@ impl Encoder<'_, '_> {
     pub unsafe fn attributes(&mut self, obj: *mut PyObject, limit: isize, attributes: &Attributes) -> Raise<()> {
         // SAFETY: held; views and slots are borrowed under the object's lock, leaves run no code.
         unsafe {
-            if self.met(obj, limit) {
+            if self.met(obj, limit)? {
                 return Ok(());
             }
             let base = &*attributes.base;
@@ -127,11 +128,10 @@ impl Encoder<'_, '_> {
                 });
                 if let Some(dict) = dict {
                     if self.pass_through(&dict)? {
-                        self.by_dict(obj, base, &dict);
-                        return Ok(());
+                        return self.by_dict(obj, base, &dict);
                     }
                     if let Some(result) = self.dict_of_known_names(dict.ptr(), attributes) {
-                        self.own(&dict);
+                        self.own(&dict)?;
                         return result;
                     }
                 }
@@ -139,11 +139,10 @@ impl Encoder<'_, '_> {
             let (names, values, dict) = match self.contents(obj, attributes)? {
                 Contents::Lying(names, values) => (names, values, None),
                 Contents::In(dict) if self.pass_through(&dict)? => {
-                    self.by_dict(obj, base, &dict);
-                    return Ok(());
+                    return self.by_dict(obj, base, &dict);
                 }
                 Contents::In(dict) => {
-                    let (names, values) = Section::hold(dict.ptr(), || items(dict.ptr()));
+                    let (names, values) = Section::hold(dict.ptr(), || items(dict.ptr()))?;
                     (names, values, Some(dict))
                 }
                 Contents::Told => return self.reduce_after_all(obj),
@@ -155,15 +154,17 @@ impl Encoder<'_, '_> {
                     own.len() == names.len() && own.iter().zip(&names).all(|(a, b)| a.ptr() == b.ptr())
                 };
                 let known = attributes.shapes().find(same);
-                let layout = known.or_else(|| shape::learn(attributes, self.registry, &interned(&names), &[]));
+                let layout = match known {
+                    Some(known) => Some(known),
+                    None => shape::learn(attributes, self.registry, &interned(&names)?, &[])?,
+                };
                 if let Some(layout) = layout {
                     if let Some(dict) = &dict {
-                        self.own(dict);
+                        self.own(dict)?;
                     }
-                    self.object_tag(layout);
-                    self.postpone(values.iter().map(Own::ptr));
-                    Section::hold(obj, || self.postpone_slots(obj, layout));
-                    return Ok(());
+                    self.object_tag(layout)?;
+                    self.postpone(values.iter().map(Own::ptr))?;
+                    return Section::hold(obj, || self.postpone_slots(obj, layout));
                 }
             }
             let hook = |name: &Own| ffi::PyUnicode_CheckExact(name.ptr()) != 0 && shape::is_hook(name);
@@ -171,10 +172,9 @@ impl Encoder<'_, '_> {
                 return self.reduce_after_all(obj);
             }
             if let Some(dict) = &dict {
-                self.own(dict);
+                self.own(dict)?;
             }
-            self.open(obj, base, &names, &values);
-            Ok(())
+            self.open(obj, base, &names, &values)
         }
     }
 
@@ -191,29 +191,30 @@ impl Encoder<'_, '_> {
             return Err(Raised);
         }
         self.needed_exact = true;
-        Ok(self.scratch().owned.contains_key(&(dict.ptr() as usize)))
+        Ok(self.scratch()?.owned.contains_key(&(dict.ptr() as usize)))
     }
 
     /// Notes that an object is written with what is in this dict, if others may have the dict as well: they are written by it.
-    fn own(&mut self, dict: &Own) {
+    fn own(&mut self, dict: &Own) -> Raise<()> {
         // SAFETY: the dict is held by whoever calls.
-        if !unsafe { referenced_at_most(dict.ptr(), FROM_STACK) } {
-            self.scratch().owned.insert(dict.ptr() as usize, dict.clone());
+        if unsafe { referenced_at_most(dict.ptr(), FROM_STACK) } {
+            return Ok(());
         }
+        room::insert(&mut self.scratch()?.owned, dict.ptr() as usize, dict.clone())
     }
 
     /// An object whose `__dict__` is that of others as well: the dict is a value, which the next of them refers to. The first has
     /// its own form: few dicts have a second owner, though a variable may hold any.
     #[cold]
-    unsafe fn by_dict(&mut self, obj: *mut PyObject, base: &Layout, dict: &Own) {
-        writer::tag_varint(self.out, tags::OBJECT_BY_DICT, base.id as usize);
+    unsafe fn by_dict(&mut self, obj: *mut PyObject, base: &Layout, dict: &Own) -> Raise<()> {
+        writer::tag_varint(self.out, tags::OBJECT_BY_DICT, base.id as usize)?;
         // SAFETY: as `attributes`; the dict is held.
         unsafe {
             Section::hold(obj, || {
-                self.slot_bits(obj, base);
+                self.slot_bits(obj, base)?;
                 let slots = base.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null());
-                self.postpone(slots.chain(std::iter::once(dict.ptr())));
-            });
+                self.postpone(slots.chain(std::iter::once(dict.ptr())))
+            })
         }
     }
 
@@ -226,8 +227,7 @@ impl Encoder<'_, '_> {
             }
             Section::hold(dict, || {
                 let layout = attributes.shapes().find(|layout| has_names(dict, &layout.names))?;
-                self.object_tag(layout);
-                Some(self.values(dict))
+                Some(self.object_tag(layout).and_then(|()| self.values(dict)))
             })
         }
     }
@@ -239,12 +239,12 @@ impl Encoder<'_, '_> {
         unsafe {
             while ffi::PyDict_Next(dict, &raw mut at, std::ptr::null_mut(), &raw mut value) != 0 {
                 if !self.leaf(value, IN_PLACE)? {
-                    let mut rest = vec![value];
+                    let mut rest = Vec::new();
+                    room::push(&mut rest, value)?;
                     while ffi::PyDict_Next(dict, &raw mut at, std::ptr::null_mut(), &raw mut value) != 0 {
-                        rest.push(value);
+                        room::push(&mut rest, value)?;
                     }
-                    self.postpone(rest.into_iter());
-                    break;
+                    return self.postpone(rest.into_iter());
                 }
             }
         }
@@ -259,12 +259,13 @@ impl Encoder<'_, '_> {
             if attributes.inline {
                 let lying = Section::hold(obj, || {
                     let view = inline::view(obj)?;
-                    let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
-                    let names = indices.iter().map(|&i| Own::share(inline::key(ffi::Py_TYPE(obj), i))).collect();
-                    Some(Contents::Lying(names, indices.iter().map(|&i| Own::share(view.value(i))).collect()))
+                    let indices = || (0..view.len).map(|i| view.index(i));
+                    let names = room::list(indices().map(|i| Own::share(inline::key(ffi::Py_TYPE(obj), i))));
+                    let values = room::list(indices().map(|i| Own::share(view.value(i))));
+                    Some(names.and_then(|names| Ok(Contents::Lying(names, values?))))
                 });
                 if let Some(lying) = lying {
-                    return Ok(lying);
+                    return lying;
                 }
             }
             let dict = Own::take(ffi::PyObject_GenericGetDict(obj, std::ptr::null_mut()))?;
@@ -273,13 +274,13 @@ impl Encoder<'_, '_> {
     }
 
     /// The slots of an object, all set, onto the stack.
-    unsafe fn postpone_slots(&mut self, obj: *mut PyObject, layout: &Layout) {
+    unsafe fn postpone_slots(&mut self, obj: *mut PyObject, layout: &Layout) -> Raise<()> {
         // SAFETY: as `Encoder::slots`. A slot that another thread emptied meanwhile is written as None.
         unsafe {
             self.postpone(layout.offsets.iter().map(|&offset| {
                 let value = slot(obj, offset);
                 if value.is_null() { ffi::Py_None() } else { value }
-            }));
+            }))
         }
     }
 
@@ -298,10 +299,11 @@ impl Encoder<'_, '_> {
             let Some(layout) = attributes.shapes().find(same) else {
                 // To look names up in the class may run code (the keys of a class's dict may compare in a way of their own),
                 // which may change the object, so nothing of the view holds any more.
-                self.learn(obj, &view, attributes);
-                return None;
+                return self.learn(obj, &view, attributes).err().map(Err);
             };
-            self.object_tag(layout);
+            if let Err(error) = self.object_tag(layout) {
+                return Some(Err(error));
+            }
             let (offsets, indices) = (&*layout.offsets, &*layout.indices);
             // As in `slots`.
             for &index in indices {
@@ -310,53 +312,51 @@ impl Encoder<'_, '_> {
             match self.leaves(offsets.len(), |i| slot(obj, offsets[i])) {
                 Ok(written) if written == offsets.len() => {}
                 Ok(written) => {
-                    self.postpone(indices.iter().map(|&index| view.value(index)));
-                    self.postpone(offsets[written..].iter().map(|&offset| slot(obj, offset)));
-                    return Some(Ok(()));
+                    let values = self.postpone(indices.iter().map(|&index| view.value(index)));
+                    let slots = offsets[written..].iter().map(|&offset| slot(obj, offset));
+                    return Some(values.and_then(|()| self.postpone(slots)));
                 }
                 Err(error) => return Some(Err(error)),
             }
             match self.leaves(indices.len(), |i| view.value(indices[i])) {
-                Ok(written) if written == indices.len() => {}
-                Ok(written) => self.postpone(indices[written..].iter().map(|&index| view.value(index))),
-                Err(error) => return Some(Err(error)),
+                Ok(written) if written == indices.len() => Some(Ok(())),
+                Ok(written) => Some(self.postpone(indices[written..].iter().map(|&index| view.value(index)))),
+                Err(error) => Some(Err(error)),
             }
-            Some(Ok(()))
         }
     }
 
     /// Remembers the attributes that an object has now, if they may be remembered. The view is not to be used any more.
     #[cold]
-    unsafe fn learn(&self, obj: *mut PyObject, view: &inline::View, attributes: &Attributes) {
+    unsafe fn learn(&self, obj: *mut PyObject, view: &inline::View, attributes: &Attributes) -> Raise<()> {
         // SAFETY: as `inline`.
         unsafe {
             let class: *mut PyTypeObject = ffi::Py_TYPE(obj);
-            let indices: Vec<u8> = (0..view.len).map(|i| view.index(i)).collect();
-            let names: Vec<Own> = indices.iter().map(|&index| Own::share(inline::key(class, index))).collect();
-            shape::learn(attributes, self.registry, &names, &indices);
+            let indices = room::list((0..view.len).map(|i| view.index(i)))?;
+            let names = room::list(indices.iter().map(|&index| Own::share(inline::key(class, index))))?;
+            shape::learn(attributes, self.registry, &names, &indices).map(drop)
         }
     }
 
     /// An object with its attribute names inline.
-    unsafe fn open(&mut self, obj: *mut PyObject, base: &Layout, names: &[Own], values: &[Own]) {
-        writer::tag_varint(self.out, tags::OBJECT_OPEN, base.id as usize);
+    unsafe fn open(&mut self, obj: *mut PyObject, base: &Layout, names: &[Own], values: &[Own]) -> Raise<()> {
+        writer::tag_varint(self.out, tags::OBJECT_OPEN, base.id as usize)?;
         // SAFETY: as `attributes`; names and values are held here.
         unsafe {
             let slots = Section::hold(obj, || {
-                self.slot_bits(obj, base);
+                self.slot_bits(obj, base)?;
                 let set = base.offsets.iter().map(|&offset| slot(obj, offset)).filter(|value| !value.is_null());
-                set.map(|value| Own::share(value)).collect::<Vec<_>>()
-            });
-            writer::varint(self.out, names.len() as u64);
-            let pairs: Vec<*mut PyObject> = names.iter().zip(values).flat_map(|(a, b)| [a.ptr(), b.ptr()]).collect();
-            self.postpone(pairs.into_iter());
-            self.postpone(slots.iter().map(Own::ptr));
+                room::list(set.map(|value| Own::share(value)))
+            })?;
+            writer::varint(self.out, names.len() as u64)?;
+            self.postpone(names.iter().zip(values).flat_map(|(name, value)| [name.ptr(), value.ptr()]))?;
+            self.postpone(slots.iter().map(Own::ptr))
         }
     }
 }
 
 /// The one string that stands for each name.
-fn interned(names: &[Own]) -> Vec<Own> {
+fn interned(names: &[Own]) -> Raise<Vec<Own>> {
     let intern = |name: &Own| {
         let mut name = name.clone().into_ptr();
         // SAFETY: an exact string; the reference is handed over and another or the same comes back.
@@ -365,7 +365,7 @@ fn interned(names: &[Own]) -> Vec<Own> {
             Own::take(name)
         }
     };
-    names.iter().filter_map(|name| intern(name).ok()).collect()
+    room::list(names.iter().filter_map(|name| intern(name).ok()))
 }
 
 /// Whether the keys of a dict that is locked are these strings, in this order.
@@ -381,15 +381,15 @@ unsafe fn has_names(dict: *mut PyObject, names: &[Own]) -> bool {
 }
 
 /// Keys and values of a dict that is locked.
-unsafe fn items(dict: *mut PyObject) -> (Vec<Own>, Vec<Own>) {
+unsafe fn items(dict: *mut PyObject) -> Raise<(Vec<Own>, Vec<Own>)> {
     let (mut names, mut values) = (Vec::new(), Vec::new());
     let (mut at, mut key, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: a dict, locked and held by the caller: what it holds lives while it is not changed.
     unsafe {
         while ffi::PyDict_Next(dict, &raw mut at, &raw mut key, &raw mut value) != 0 {
-            names.push(Own::share(key));
-            values.push(Own::share(value));
+            room::push(&mut names, Own::share(key))?;
+            room::push(&mut values, Own::share(value))?;
         }
     }
-    (names, values)
+    Ok((names, values))
 }

@@ -9,6 +9,7 @@ use crate::codec::classes::global;
 use crate::codec::classes::plan::Kind;
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, Section, attribute, referenced_at_most};
+use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
 #[cfg(Py_3_13)]
@@ -56,7 +57,7 @@ impl Encoder<'_, '_> {
         let mut cursor = writer::Cursor::new(self.out);
         for i in 0..count {
             let obj = item(i);
-            cursor.make_room(self.out, quick::ROOM);
+            cursor.make_room(self.out, quick::ROOM)?;
             // SAFETY: live by the caller's word; the room was just made.
             let end = unsafe { quick::leaf(cursor.at(), obj, limit) };
             if end.is_null() {
@@ -83,7 +84,7 @@ impl Encoder<'_, '_> {
     pub unsafe fn leaf(&mut self, obj: *mut PyObject, limit: isize) -> Raise<bool> {
         let unshared = self.limit(limit);
         // SAFETY: live by the caller's word.
-        unsafe { if self.quick_leaf(obj, unshared) { Ok(true) } else { self.rarer_leaf(obj, limit) } }
+        unsafe { if self.quick_leaf(obj, unshared)? { Ok(true) } else { self.rarer_leaf(obj, limit) } }
     }
 
     /// The most references that an object may have which is not looked for among those already met.
@@ -94,19 +95,19 @@ impl Encoder<'_, '_> {
 
     /// See [`quick::leaf`].
     #[inline(always)]
-    unsafe fn quick_leaf(&mut self, obj: *mut PyObject, limit: isize) -> bool {
+    unsafe fn quick_leaf(&mut self, obj: *mut PyObject, limit: isize) -> Raise<bool> {
         let mut cursor = writer::Cursor::new(self.out);
-        cursor.make_room(self.out, quick::ROOM);
+        cursor.make_room(self.out, quick::ROOM)?;
         // SAFETY: live by the caller's word; the room was just made, and is written as far as the end says.
         unsafe {
             let end = quick::leaf(cursor.at(), obj, limit);
             if end.is_null() {
-                return false;
+                return Ok(false);
             }
             cursor.advance_to(end);
         }
         cursor.settle(self.out);
-        true
+        Ok(true)
     }
 
     /// The leaves that [`quick::leaf`] leaves.
@@ -116,7 +117,7 @@ impl Encoder<'_, '_> {
         unsafe {
             let class = ffi::Py_TYPE(obj);
             if class == &raw mut ffi::PyUnicode_Type {
-                if !self.met(obj, limit) {
+                if !self.met(obj, limit)? {
                     self.unmet_string(obj)?;
                 }
             } else if class == &raw mut ffi::PyLong_Type {
@@ -124,17 +125,17 @@ impl Encoder<'_, '_> {
             } else if class == (*ffi::PyDateTimeAPI()).DateTimeType {
                 // One with a time zone is no leaf.
                 let naive = (*obj.cast::<ffi::PyDateTime_DateTime>()).hastzinfo == 0;
-                return Ok(naive && (self.met(obj, limit) || self.quick_leaf(obj, isize::MAX)));
+                return Ok(naive && (self.met(obj, limit)? || self.quick_leaf(obj, isize::MAX)?));
             } else if class == &raw mut ffi::PyBytes_Type {
-                if !self.met(obj, limit) {
+                if !self.met(obj, limit)? {
                     let len = ffi::PyBytes_Size(obj) as usize;
-                    writer::tag_varint(self.out, tags::BYTES, len);
+                    writer::tag_varint(self.out, tags::BYTES, len)?;
                     self.raw(ffi::PyBytes_AsString(obj).cast(), len, LEAST, || Owner::Object(Own::share(obj)))?;
                 }
             } else if obj == ffi::Py_Ellipsis() {
-                writer::byte(self.out, tags::ELLIPSIS);
+                writer::byte(self.out, tags::ELLIPSIS)?;
             } else if obj == ffi::Py_NotImplemented() {
-                writer::byte(self.out, tags::NOT_IMPLEMENTED);
+                writer::byte(self.out, tags::NOT_IMPLEMENTED)?;
             } else {
                 return Ok(false);
             }
@@ -150,14 +151,14 @@ impl Encoder<'_, '_> {
             let value = ffi::PyLong_AsLongLongAndOverflow(obj, &raw mut overflow);
             if overflow == 0 {
                 let mut cursor = writer::Cursor::new(self.out);
-                cursor.make_room(self.out, quick::ROOM);
+                cursor.make_room(self.out, quick::ROOM)?;
                 cursor.advance_to(quick::int(cursor.at(), value));
                 cursor.settle(self.out);
                 return Ok(true);
             }
             let n = ffi::_PyLong_NumBits(obj) / 8 + 1;
             self.check_length()?;
-            writer::tag_varint(self.out, tags::INT_BIG, n);
+            writer::tag_varint(self.out, tags::INT_BIG, n)?;
             let start = self.out.len();
             writer::zeros(self.out, n)?;
             let bytes = std::slice::from_raw_parts_mut(self.out.as_mut_ptr().add(start), n);
@@ -170,7 +171,7 @@ impl Encoder<'_, '_> {
     unsafe fn unmet_string(&mut self, obj: *mut PyObject) -> Raise<()> {
         // SAFETY: an exact `str`, live.
         unsafe {
-            if self.quick_leaf(obj, isize::MAX) {
+            if self.quick_leaf(obj, isize::MAX)? {
                 return Ok(());
             }
             let (text, len) = quick::wide_string(obj, self.out)?;
@@ -193,27 +194,27 @@ impl Encoder<'_, '_> {
                 if (self.exact || !referenced_at_most(obj, limit)) && self.construct(obj, false)? == Begun::Before {
                     return Ok(());
                 }
-            } else if self.met(obj, limit) {
+            } else if self.met(obj, limit)? {
                 return Ok(());
             }
             match kind {
                 Kind::Complex => {
                     let value = ffi::PyComplex_AsCComplex(obj);
-                    writer::tagged(self.out, tags::COMPLEX, value.real.to_bits(), 8);
-                    self.out.extend_from_slice(&value.imag.to_bits().to_le_bytes());
+                    writer::tagged(self.out, tags::COMPLEX, value.real.to_bits(), 8)?;
+                    writer::bytes(self.out, &value.imag.to_bits().to_le_bytes())?;
                 }
                 Kind::ByteArray => Section::hold(obj, || {
                     let len = ffi::PyByteArray_Size(obj) as usize;
-                    writer::tag_varint(self.out, tags::BYTEARRAY, len);
+                    writer::tag_varint(self.out, tags::BYTEARRAY, len)?;
                     writer::raw(self.out, ffi::PyByteArray_AsString(obj).cast(), len)
                 })?,
                 Kind::DateTime | Kind::Date | Kind::Time | Kind::TimeDelta | Kind::TimeZone => {
                     self.date_or_time(obj, kind)?;
                 }
                 Kind::Range | Kind::Slice => {
-                    writer::byte(self.out, if matches!(kind, Kind::Range) { tags::RANGE } else { tags::SLICE });
+                    writer::byte(self.out, if matches!(kind, Kind::Range) { tags::RANGE } else { tags::SLICE })?;
                     let [first, end, stride] = [c"start", c"stop", c"step"].map(|name| attribute(obj, name));
-                    self.postpone([first?, end?, stride?].iter().map(Own::ptr));
+                    self.postpone([first?, end?, stride?].iter().map(Own::ptr))?;
                 }
                 Kind::Enum(id) => return self.member(obj, *id),
                 Kind::Decimal => {
@@ -223,7 +224,7 @@ impl Encoder<'_, '_> {
                     if data.is_null() {
                         return Err(Raised);
                     }
-                    writer::tag_varint(self.out, tags::DECIMAL, len as usize);
+                    writer::tag_varint(self.out, tags::DECIMAL, len as usize)?;
                     writer::raw(self.out, data.cast(), len as usize)?;
                 }
                 Kind::Uuid(parts) => return self.uuid(obj, parts),
@@ -255,7 +256,7 @@ impl Encoder<'_, '_> {
                 // A combination of flags without a name of its own. Its memo entry is renewed by `reduce`.
                 return self.reduce_noted(obj);
             }
-            writer::tag_varint(self.out, tags::ENUM, id as usize);
+            writer::tag_varint(self.out, tags::ENUM, id as usize)?;
             // Without regard to identity: whoever reads the name only looks it up.
             self.unmet_string(name.ptr())?;
         }
@@ -275,8 +276,8 @@ impl Encoder<'_, '_> {
             let Some(int) = int else { return self.reduce_noted(obj) };
             let mut bytes = [0u8; 16];
             int_bytes(int.ptr(), &mut bytes, false)?;
-            writer::byte(self.out, tags::UUID);
-            self.out.extend_from_slice(&bytes);
+            writer::byte(self.out, tags::UUID)?;
+            writer::bytes(self.out, &bytes)?;
         }
         Ok(())
     }
@@ -292,12 +293,15 @@ impl Encoder<'_, '_> {
                 return Err(Raised);
             }
             let mut view = view.assume_init();
-            writer::tagged(self.out, tags::ARRAY, u64::from(code), 1);
-            writer::varint(self.out, view.len as u64);
-            while !self.position().is_multiple_of(8) {
-                writer::byte(self.out, 0);
-            }
-            let written = writer::raw(self.out, view.buf.cast(), view.len as usize);
+            let mut write = || {
+                writer::tagged(self.out, tags::ARRAY, u64::from(code), 1)?;
+                writer::varint(self.out, view.len as u64)?;
+                while !self.position().is_multiple_of(8) {
+                    writer::byte(self.out, 0)?;
+                }
+                writer::raw(self.out, view.buf.cast(), view.len as usize)
+            };
+            let written = write();
             ffi::PyBuffer_Release(&raw mut view);
             written
         }
@@ -308,14 +312,14 @@ impl Encoder<'_, '_> {
         // SAFETY: a PickleBuffer, held; the buffer is released by the view. Whoever wants to change it meanwhile may: then the
         // encoding has the one or the other.
         unsafe {
-            let mut view = Box::new(std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed());
+            let mut view = room::boxed(std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed())?;
             if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_ANY_CONTIGUOUS) < 0 {
                 return Err(Raised);
             }
             let view = View(view.assume_init());
             let (bytes, len) = (view.0.buf.cast::<u8>(), view.0.len as usize);
             let tag = if view.0.readonly == 0 { tags::BYTEARRAY } else { tags::BYTES };
-            writer::tag_varint(self.out, tag, len);
+            writer::tag_varint(self.out, tag, len)?;
             // Reducers hand such buffers out, and may use them again for the next object.
             self.raw(bytes, len, LARGE, || Owner::Buffer(view))
         }
@@ -350,7 +354,7 @@ impl Encoder<'_, '_> {
                 (ffi::Py_TYPE(ffi::Py_NotImplemented()), tags::NOT_IMPLEMENTED),
             ];
             if let Some((_, tag)) = singletons.iter().find(|(class, _)| class.cast() == obj) {
-                writer::tagged(self.out, tags::TYPE_OF, u64::from(*tag), 1);
+                writer::tagged(self.out, tags::TYPE_OF, u64::from(*tag), 1)?;
                 return Ok(());
             }
             let known = self.registry.global(obj).filter(|entry| entry.about().1.leads_here());
@@ -362,7 +366,7 @@ impl Encoder<'_, '_> {
                 self.registry.add_global(&held, found)
             };
             let crate::codec::classes::layout::Entry::Global { id, .. } = entry else { return Err(Raised) };
-            writer::tag_varint(self.out, tags::GLOBAL, *id as usize);
+            writer::tag_varint(self.out, tags::GLOBAL, *id as usize)?;
         }
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::codec::object::Raise;
+use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
 #[derive(Clone, Copy)]
@@ -42,26 +44,36 @@ pub enum Endless {
     /// The last one went by nothing that was not met before: the next would go the same way.
     NothingNew,
     TooMany,
+    /// No room to count it.
+    NoMemory,
 }
 
 /// Rounds of one object. Each may write all that the object is made from, so they are not without limit: pickle, which recurses,
 /// gives up after a few hundred.
 pub const MOST_ROUNDS: usize = 1000;
 
-/// A table larger than this is given back after the encoding that needed it.
+/// A table larger than this is not kept after the encoding that needed it.
 const KEPT_CELLS: usize = 1 << 14;
 
+/// Cells that belong to no encoding.
+fn empty(count: usize) -> Raise<Vec<Cell>> {
+    let mut cells = Vec::new();
+    room::make(&mut cells, count)?;
+    cells.resize(count, Cell { key: 0, turn: 0, at: 0 });
+    Ok(cells)
+}
+
 impl Memo {
-    pub fn new() -> Memo {
-        Memo {
-            cells: vec![Cell { key: 0, turn: 0, at: 0 }; 64],
+    pub fn new() -> Raise<Memo> {
+        Ok(Memo {
+            cells: empty(64)?,
             used: 0,
             turn: 1,
             held: Vec::new(),
             noted: 0,
             rounds: HashMap::new(),
             reopened: 0,
-        }
+        })
     }
 
     #[inline(always)]
@@ -86,25 +98,28 @@ impl Memo {
 
     /// Where the object starts if it was met before; else notes that it starts at `at`.
     ///
+    /// # Errors
+    /// `MemoryError`; nothing is noted, or all of it.
+    ///
     /// # Safety
     /// `obj` is a live object.
     #[inline]
-    pub unsafe fn get_or_insert(&mut self, obj: *mut PyObject, at: usize) -> Option<usize> {
+    pub unsafe fn get_or_insert(&mut self, obj: *mut PyObject, at: usize) -> Raise<Option<usize>> {
         let index = self.find(obj as usize);
         let turn = self.turn;
         let cell = &mut self.cells[index];
         if cell.turn == turn {
-            return Some(cell.at);
+            return Ok(Some(cell.at));
         }
+        room::push(&mut self.held, obj)?;
         *cell = Cell { key: obj as usize, turn, at };
         // SAFETY: live by the caller's word.
         unsafe { ffi::Py_INCREF(obj) };
-        self.held.push(obj);
         self.used += 1;
         if self.used * 2 > self.cells.len() {
-            self.grow();
+            self.grow()?;
         }
-        None
+        Ok(None)
     }
 
     /// Counts a container that was just noted, and can be referred to from where it begins.
@@ -121,6 +136,7 @@ impl Memo {
     #[cold]
     pub fn begin_round(&mut self, obj: *mut PyObject) -> Result<(), Endless> {
         let noted = self.noted;
+        self.rounds.try_reserve(1).map_err(|_| Endless::NoMemory)?;
         let rounds = self.rounds.entry(obj as usize).or_insert(Rounds { count: 1, noted: usize::MAX });
         if rounds.noted == noted {
             return Err(Endless::NothingNew);
@@ -160,14 +176,20 @@ impl Memo {
     }
 
     #[cold]
-    fn grow(&mut self) {
-        let empty = Cell { key: 0, turn: 0, at: 0 };
-        let old = std::mem::take(&mut self.cells);
-        self.cells = vec![empty; old.len() * 2];
+    fn grow(&mut self) -> Raise<()> {
+        let more = empty(self.cells.len() * 2)?;
+        let old = std::mem::replace(&mut self.cells, more);
         for cell in old.into_iter().filter(|cell| cell.turn == self.turn) {
             let index = self.find(cell.key);
             self.cells[index] = cell;
         }
+        Ok(())
+    }
+
+    /// Whether it takes more memory than is kept for the next encoding.
+    pub fn is_large(&self) -> bool {
+        let rows = self.held.capacity().max(self.rounds.capacity());
+        self.cells.len() > KEPT_CELLS || rows > KEPT_CELLS
     }
 
     /// Forgets everything, for the next encoding. May run finalisers of objects that nobody else holds any more.
@@ -180,9 +202,6 @@ impl Memo {
         self.noted = 0;
         self.rounds.clear();
         self.turn += 1;
-        if self.cells.len() > KEPT_CELLS {
-            self.cells = vec![Cell { key: 0, turn: 0, at: 0 }; 64];
-        }
         while let Some(obj) = self.held.pop() {
             // SAFETY: `get_or_insert` took this reference.
             unsafe { ffi::Py_DECREF(obj) };

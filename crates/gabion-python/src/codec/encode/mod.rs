@@ -3,6 +3,7 @@
 //! | module | what it writes |
 //! |---|---|
 //! | `memo` | nothing: it knows which objects were met, and where |
+//! | `scratch` | nothing: it is what a thread keeps for the next encoding |
 //! | `encoder` | the walk, with its own stack |
 //! | `quick`, `leaf` | values that hold no others: those that most fields are; all |
 //! | `datetime` | the family of `datetime` |
@@ -10,6 +11,7 @@
 //! | `reduce` | whatever has no form of its own, through `__reduce_ex__` |
 
 mod memo;
+pub mod scratch;
 pub mod encoder;
 mod datetime;
 pub mod quick;

@@ -256,12 +256,15 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut Ap
             if len >= LEAST {
                 return longer_alone(obj, out, apart);
             }
-            writer::byte(out, tags::FORMAT);
-            writer::tag_varint(out, tags::BYTES, len);
-            return stays(writer::raw(out, ffi::PyBytes_AsString(obj).cast(), len), out, start);
+            let written = writer::byte(out, tags::FORMAT)
+                .and_then(|()| writer::tag_varint(out, tags::BYTES, len))
+                .and_then(|()| writer::raw(out, ffi::PyBytes_AsString(obj).cast(), len));
+            return stays(written, out, start);
         }
         let mut cursor = writer::Cursor::new(out);
-        cursor.make_room(out, 1 + ROOM);
+        if let Err(error) = cursor.make_room(out, 1 + ROOM) {
+            return stays(Err(error), out, start);
+        }
         let end = leaf(byte(cursor.at(), tags::FORMAT), obj, isize::MAX);
         if !end.is_null() {
             cursor.advance_to(end);
@@ -283,27 +286,28 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut Ap
 #[inline(never)]
 unsafe fn longer_alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut Apart>) -> bool {
     let start = out.len();
-    // SAFETY: as the caller promised; neither ever changes.
-    unsafe {
-        writer::byte(out, tags::FORMAT);
-        let (bytes, len) = if ffi::Py_TYPE(obj) == &raw mut ffi::PyBytes_Type {
-            let len = ffi::PyBytes_Size(obj) as usize;
-            writer::tag_varint(out, tags::BYTES, len);
-            (ffi::PyBytes_AsString(obj).cast::<u8>().cast_const(), len)
-        } else {
-            match wide_string(obj, out) {
-                Ok(text) => text,
-                Err(error) => return stays(Err(error), out, start),
+    let write = || {
+        // SAFETY: as the caller promised; neither ever changes.
+        unsafe {
+            writer::byte(out, tags::FORMAT)?;
+            let (bytes, len) = if ffi::Py_TYPE(obj) == &raw mut ffi::PyBytes_Type {
+                let len = ffi::PyBytes_Size(obj) as usize;
+                writer::tag_varint(out, tags::BYTES, len)?;
+                (ffi::PyBytes_AsString(obj).cast::<u8>().cast_const(), len)
+            } else {
+                wide_string(obj, out)?
+            };
+            match apart {
+                Some(apart) if len >= LEAST => {
+                    apart.leave_out(out.len() - start, bytes, len, Owner::Object(Own::share(obj)))
+                }
+                _ => writer::raw(out, bytes, len),
             }
-        };
-        match apart {
-            Some(apart) if len >= LEAST => {
-                apart.leave_out(out.len() - start, bytes, len, Owner::Object(Own::share(obj)));
-                true
-            }
-            _ => stays(writer::raw(out, bytes, len), out, start),
         }
-    }
+    };
+    let written = write();
+    // SAFETY: attached, as whoever encodes is.
+    unsafe { stays(written, out, start) }
 }
 
 /// Whether a leaf was written. If there was no memory for it, nothing is, and whoever tries next says so.
@@ -323,7 +327,7 @@ unsafe fn stays(written: Raise<()>, out: &mut Vec<u8>, start: usize) -> bool {
 /// Writes what comes before the text of a string that is no short one of ASCII characters. Returns the text, and its bytes.
 ///
 /// # Errors
-/// Out of memory, before Python 3.12.
+/// Out of memory.
 ///
 /// # Safety
 /// `obj` is an exact `str`, live.
@@ -343,7 +347,7 @@ pub unsafe fn wide_string(obj: *mut PyObject, out: &mut Vec<u8>) -> Raise<(*cons
             ffi::PyUnicode_2BYTE_KIND => (tags::STR_UCS2, 2),
             _ => (tags::STR_UCS4, 4),
         };
-        writer::tag_varint(out, tag, len);
+        writer::tag_varint(out, tag, len)?;
         Ok((ffi::PyUnicode_DATA(obj).cast(), len * width))
     }
 }

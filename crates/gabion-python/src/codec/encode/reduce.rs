@@ -1,9 +1,11 @@
 //! Encoding through `__reduce_ex__`, for whatever has no form of its own.
 
-use super::encoder::{Begun, Encoder, Restart, Todo};
+use super::encoder::{Begun, Encoder, Restart};
+use super::scratch::Todo;
 use crate::codec::classes::global;
 use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, refuse};
+use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
 /// The protocol that reducers are asked for.
@@ -70,7 +72,7 @@ impl Encoder<'_, '_> {
                     self.registry.add_global(&Own::share(obj), found)
                 };
                 let crate::codec::classes::layout::Entry::Global { id, .. } = entry else { return Err(Raised) };
-                writer::tag_varint(self.out, tags::GLOBAL, *id as usize);
+                writer::tag_varint(self.out, tags::GLOBAL, *id as usize)?;
                 return Ok(());
             }
             let len = if ffi::PyTuple_Check(parts.ptr()) != 0 { ffi::PyTuple_Size(parts.ptr()) } else { 0 };
@@ -90,7 +92,7 @@ impl Encoder<'_, '_> {
             let rest = Rest { state: part(2), items: part(3), pairs: part(4), setter: part(5) };
             drop(parts);
             let start = self.out.len();
-            writer::byte(self.out, tags::REDUCE);
+            writer::byte(self.out, tags::REDUCE)?;
             self.rest(rest)?;
             self.callable(obj, start, callable, &arguments)
         }
@@ -113,30 +115,30 @@ impl Encoder<'_, '_> {
     /// Puts everything that follows the arguments onto the stack, and writes which parts there are.
     unsafe fn rest(&mut self, rest: Rest) -> Raise<()> {
         let mut bits = 0;
-        let todo = &mut self.scratch().todo;
+        let todo = &mut self.scratch()?.todo;
         if let Some(setter) = rest.setter
             && rest.state.is_some()
         {
             bits |= tags::PART_SETTER;
-            todo.push(Todo::Value(setter));
+            room::push(todo, Todo::Value(setter))?;
         }
         if let Some(state) = rest.state {
             bits |= tags::PART_STATE;
-            todo.push(Todo::Value(state));
+            room::push(todo, Todo::Value(state))?;
         }
         // SAFETY: the parts are held.
         let iterator = |part: &Own| unsafe { Own::take(ffi::PyObject_GetIter(part.ptr())) };
         if let Some(pairs) = rest.pairs {
             bits |= tags::PART_DICT;
-            todo.push(Todo::Byte(tags::END));
-            todo.push(Todo::Pairs(iterator(&pairs)?));
+            room::push(todo, Todo::Byte(tags::END))?;
+            room::push(todo, Todo::Pairs(iterator(&pairs)?))?;
         }
         if let Some(items) = rest.items {
             bits |= tags::PART_LIST;
-            todo.push(Todo::Byte(tags::END));
-            todo.push(Todo::Items(iterator(&items)?));
+            room::push(todo, Todo::Byte(tags::END))?;
+            room::push(todo, Todo::Items(iterator(&items)?))?;
         }
-        writer::byte(self.out, bits);
+        writer::byte(self.out, bits)?;
         Ok(())
     }
 
@@ -145,7 +147,7 @@ impl Encoder<'_, '_> {
     unsafe fn callable(&mut self, obj: *mut PyObject, start: usize, callable: Own, arguments: &Own) -> Raise<()> {
         // SAFETY: everything is held.
         unsafe {
-            self.raise_note(obj);
+            self.raise_note(obj)?;
             let args = |from: isize| Own::take(ffi::PyTuple_GetSlice(arguments.ptr(), from, isize::MAX));
             let len = ffi::PyTuple_Size(arguments.ptr());
             let first = || Own::share(ffi::PyTuple_GetItem(arguments.ptr(), 0));
@@ -153,32 +155,38 @@ impl Encoder<'_, '_> {
                 self.same_class(obj, ffi::PyTuple_GetItem(arguments.ptr(), 0))?;
                 self.out[start] = tags::NEW;
                 let (class, rest) = (first(), args(1)?);
-                self.scratch().todo.extend([Todo::Value(rest), Todo::Value(class)]);
+                self.next([Todo::Value(rest), Todo::Value(class)])?;
             } else if callable.ptr() == self.known.new_obj_ex.ptr() && len == 3 {
                 self.same_class(obj, ffi::PyTuple_GetItem(arguments.ptr(), 0))?;
                 self.out[start] = tags::NEW_KEYWORDS;
                 let positional = Own::share(ffi::PyTuple_GetItem(arguments.ptr(), 1));
                 let keywords = Own::share(ffi::PyTuple_GetItem(arguments.ptr(), 2));
                 let class = first();
-                self.scratch().todo.extend([Todo::Value(keywords), Todo::Value(positional), Todo::Value(class)]);
+                self.next([Todo::Value(keywords), Todo::Value(positional), Todo::Value(class)])?;
             } else {
-                self.scratch().todo.extend([Todo::Value(arguments.clone()), Todo::Value(callable)]);
+                self.next([Todo::Value(arguments.clone()), Todo::Value(callable)])?;
             }
         }
         Ok(())
     }
 
+    /// Puts what is to be written next onto the stack, the first of it last.
+    fn next<const N: usize>(&mut self, entries: [Todo; N]) -> Raise<()> {
+        let todo = &mut self.scratch()?.todo;
+        entries.into_iter().try_for_each(|entry| room::push(todo, entry))
+    }
+
     /// Moves the note that `construct` put onto the stack for this object to the top.
-    fn raise_note(&mut self, obj: *mut PyObject) {
-        let todo = &mut self.scratch().todo;
+    fn raise_note(&mut self, obj: *mut PyObject) -> Raise<()> {
+        let todo = &mut self.scratch()?.todo;
         // At most six entries were pushed since: the parts that follow the arguments.
         let lowest = todo.len().saturating_sub(8);
         let found =
             todo[lowest..].iter().rposition(|todo| matches!(todo, Todo::Complete(held, _) if held.ptr() == obj));
         if let Some(index) = found {
-            let note = todo.remove(lowest + index);
-            todo.push(note);
+            todo[lowest + index..].rotate_left(1);
         }
+        Ok(())
     }
 
     /// Pickle refuses a reducer that makes an object of another class than the one it reduces.
@@ -212,8 +220,7 @@ impl Encoder<'_, '_> {
                 }
                 let item = Own::take(item)?;
                 if !self.stacked_leaf(&item)? {
-                    self.scratch().todo.extend([Todo::Items(iterator), Todo::Value(item)]);
-                    return Ok(());
+                    return self.next([Todo::Items(iterator), Todo::Value(item)]);
                 }
             }
         }
@@ -245,12 +252,10 @@ impl Encoder<'_, '_> {
                 let value = Own::share(ffi::PyTuple_GetItem(pair.ptr(), 1));
                 drop(pair);
                 if !self.stacked_leaf(&key)? {
-                    self.scratch().todo.extend([Todo::Pairs(iterator), Todo::Value(value), Todo::Value(key)]);
-                    return Ok(());
+                    return self.next([Todo::Pairs(iterator), Todo::Value(value), Todo::Value(key)]);
                 }
                 if !self.stacked_leaf(&value)? {
-                    self.scratch().todo.extend([Todo::Pairs(iterator), Todo::Value(value)]);
-                    return Ok(());
+                    return self.next([Todo::Pairs(iterator), Todo::Value(value)]);
                 }
             }
         }

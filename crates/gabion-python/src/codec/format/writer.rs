@@ -1,19 +1,16 @@
-//! Appending to the output.
+//! Appending to the output. Each function raises `MemoryError` where it cannot grow.
 
-use crate::codec::object::{Raise, Raised};
-use crate::ffi;
-
-/// Room to go on with where memory is short.
-const LITTLE: usize = 4096;
+use crate::codec::object::Raise;
+use crate::codec::room;
 
 /// Room for `n` more bytes, and where they start.
 #[inline(always)]
-fn room(out: &mut Vec<u8>, n: usize) -> *mut u8 {
+fn space(out: &mut Vec<u8>, n: usize) -> Raise<*mut u8> {
     if out.capacity() - out.len() < n {
-        grow(out, n);
+        room::make(out, n)?;
     }
     // SAFETY: the end of the filled part lies within the allocation or one past it.
-    unsafe { out.as_mut_ptr().add(out.len()) }
+    Ok(unsafe { out.as_mut_ptr().add(out.len()) })
 }
 
 /// Where the next byte goes while several values are written, in registers: the output learns of them at the end.
@@ -30,14 +27,15 @@ impl Cursor {
         Cursor { at: start.wrapping_add(out.len()), end: start.wrapping_add(out.capacity()) }
     }
 
-    /// Makes room for `room` bytes.
+    /// Makes room for `n` bytes.
     #[inline(always)]
-    pub fn make_room(&mut self, out: &mut Vec<u8>, room: usize) {
-        if (self.end as usize - self.at as usize) < room {
+    pub fn make_room(&mut self, out: &mut Vec<u8>, n: usize) -> Raise<()> {
+        if (self.end as usize - self.at as usize) < n {
             self.settle(out);
-            grow(out, room);
+            room::make(out, n)?;
             *self = Cursor::new(out);
         }
+        Ok(())
     }
 
     /// Where to write.
@@ -65,53 +63,57 @@ impl Cursor {
     }
 }
 
-#[cold]
-#[inline(never)]
-fn grow(out: &mut Vec<u8>, n: usize) {
-    // Behind something large, twice as much may be more than there is, and a little will do.
-    if out.try_reserve(n).is_err() {
-        out.reserve_exact(n.max(LITTLE));
-    }
-}
-
 /// One byte.
 #[inline(always)]
-pub fn byte(out: &mut Vec<u8>, value: u8) {
+pub fn byte(out: &mut Vec<u8>, value: u8) -> Raise<()> {
     // SAFETY: room for one byte, written before the length covers it.
     unsafe {
-        *room(out, 1) = value;
+        *space(out, 1)? = value;
         out.set_len(out.len() + 1);
     }
+    Ok(())
 }
 
 /// A tag and the low `n` bytes of `value`, little-endian.
 #[inline(always)]
-pub fn tagged(out: &mut Vec<u8>, tag: u8, value: u64, n: usize) {
+pub fn tagged(out: &mut Vec<u8>, tag: u8, value: u64, n: usize) -> Raise<()> {
     debug_assert!(n <= 8);
     // SAFETY: room for nine bytes; the length covers the first `1 + n`, which are written.
     unsafe {
-        let at = room(out, 9);
+        let at = space(out, 9)?;
         *at = tag;
         at.add(1).cast::<u64>().write_unaligned(value.to_le());
         out.set_len(out.len() + 1 + n);
     }
+    Ok(())
 }
 
 /// An unsigned number, seven bits a byte, low bits first.
 #[inline(always)]
-pub fn varint(out: &mut Vec<u8>, mut value: u64) {
+pub fn varint(out: &mut Vec<u8>, mut value: u64) -> Raise<()> {
     while value >= 0x80 {
-        byte(out, value as u8 | 0x80);
+        byte(out, value as u8 | 0x80)?;
         value >>= 7;
     }
-    byte(out, value as u8);
+    byte(out, value as u8)
 }
 
 /// A tag and an unsigned number.
 #[inline(always)]
-pub fn tag_varint(out: &mut Vec<u8>, tag: u8, value: usize) {
-    byte(out, tag);
-    varint(out, value as u64);
+pub fn tag_varint(out: &mut Vec<u8>, tag: u8, value: usize) -> Raise<()> {
+    byte(out, tag)?;
+    varint(out, value as u64)
+}
+
+/// A few bytes as they are.
+#[inline(always)]
+pub fn bytes<const N: usize>(out: &mut Vec<u8>, value: &[u8; N]) -> Raise<()> {
+    // SAFETY: room for so many bytes, written before the length covers them.
+    unsafe {
+        space(out, N)?.cast::<[u8; N]>().write(*value);
+        out.set_len(out.len() + N);
+    }
+    Ok(())
 }
 
 /// Copies a short run by overlapping words: no call, no loop below 33 bytes.
@@ -145,38 +147,27 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, n: usize) {
 }
 
 /// So many zeros, to be written over.
-///
-/// # Errors
-/// `MemoryError`.
 pub fn zeros(out: &mut Vec<u8>, n: usize) -> Raise<()> {
     reserve(out, n)?;
     out.resize(out.len() + n, 0);
     Ok(())
 }
 
-/// Room for something long, or a `MemoryError`.
+/// Room for something long.
 fn reserve(out: &mut Vec<u8>, n: usize) -> Raise<()> {
     // Room for what follows something large, too: to ask for that later might be to ask for all of it once more.
-    let more = if n < LITTLE { n } else { n.saturating_add(LITTLE) };
-    if out.try_reserve(more).is_err() {
-        // SAFETY: codec functions run attached.
-        unsafe { ffi::PyErr_NoMemory() };
-        return Err(Raised);
-    }
-    Ok(())
+    let more = if n < room::LITTLE { n } else { n.saturating_add(room::LITTLE) };
+    if out.capacity() - out.len() < more { room::make(out, more) } else { Ok(()) }
 }
 
 /// Raw bytes. Others may be writing them, so nothing refers to them: such a byte arrives as it was or as it gets.
 ///
-/// # Errors
-/// Out of memory: of these there may be many.
-///
 /// # Safety
-/// Attached; `from` points at `n` readable bytes, which are not the output's.
+/// `from` points at `n` readable bytes, which are not the output's.
 pub unsafe fn raw(out: &mut Vec<u8>, from: *const u8, n: usize) -> Raise<()> {
     if n > 0 {
         reserve(out, n)?;
-        let to = room(out, n);
+        let to = space(out, n)?;
         // SAFETY: readable by the caller's word, and room for as many; they are written before the length covers them.
         unsafe {
             std::ptr::copy_nonoverlapping(from, to, n);
