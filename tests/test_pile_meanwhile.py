@@ -9,6 +9,7 @@ from array import array
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -56,6 +57,28 @@ def test_a_put_many_that_is_interrupted_is_undone(pile: gabion.Pile) -> None:
             pile.put_many(values)
         assert sorted(pile) == sorted(kept)
         pile.validate()
+
+
+class Endless:
+    """Reduced to what iterators without Python code give, for ever."""
+
+    def __init__(self, *parts: object) -> None:
+        self.parts = parts
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        return dict, (), None, *self.parts
+
+
+@alarms
+@pytest.mark.parametrize("parts", [(repeat(1.5),), (repeat([]),), (None, repeat((1, 2.5))), (None, repeat((1, [])))])
+def test_an_endless_iterator_is_interrupted(parts: tuple[object, ...]) -> None:
+    pile = gabion.Pile(max_bytes="64 MiB")
+    with pytest.raises(Alarm) as raised, alarm():
+        pile.put(Endless(*parts))
+    # Not once the limit had ended the call.
+    assert raised.value.__context__ is None
+    assert len(pile) == 0
+    pile.validate()
 
 
 class Slow:

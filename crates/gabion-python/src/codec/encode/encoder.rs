@@ -69,6 +69,7 @@ use crate::codec::format::{tags, writer};
 use crate::codec::object::{Own, Raise, Raised, class_name, referenced_at_most, refuse, too_large};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
+use crate::meanwhile::Meanwhile;
 
 /// References to a value that lies on the stack: its owner's and the stack's.
 pub const FROM_STACK: isize = 2;
@@ -141,6 +142,7 @@ pub struct Encoder<'a, 'py> {
     pub needed_exact: bool,
     /// Values that are no leaves up to the next look at the length.
     unchecked: u32,
+    meanwhile: Meanwhile,
     scratch: Option<Box<Scratch>>,
 }
 
@@ -182,6 +184,7 @@ pub unsafe fn encode(
             restart: Restart::No,
             needed_exact: false,
             unchecked: VALUES_UNCHECKED,
+            meanwhile: Meanwhile::new(),
             scratch: None,
         };
         // SAFETY: as the caller promised.
@@ -306,6 +309,19 @@ impl Encoder<'_, '_> {
     pub fn check_length(&self) -> Raise<()> {
         let most = self.registry.most();
         if self.position() as u64 > most { Err(too_large(most)) } else { Ok(()) }
+    }
+
+    /// As [`Encoder::check_length`], of what an iterator gives. One without Python code may never end, and lets no signal in.
+    pub fn check_iterated(&mut self) -> Raise<()> {
+        self.check_length()?;
+        // Without `exact`, what runs now might refer to what was passed by without a note. Such an iterator ends.
+        if !self.exact {
+            return Ok(());
+        }
+        self.meanwhile.step(self.py, 0).map_err(|error| {
+            error.restore(self.py);
+            Raised
+        })
     }
 
     /// As [`Encoder::check_length`]. A walk without such code comes to an end, unless there is a way to go round that the head of

@@ -209,7 +209,7 @@ impl Encoder<'_, '_> {
         let mut taken = 0_usize;
         loop {
             if taken.is_multiple_of(ITEMS_UNCHECKED) {
-                self.check_length()?;
+                self.check_iterated()?;
             }
             taken = taken.wrapping_add(1);
             // SAFETY: held; a new reference, or null with or without an error.
@@ -234,7 +234,7 @@ impl Encoder<'_, '_> {
         let mut taken = 0_usize;
         loop {
             if taken.is_multiple_of(ITEMS_UNCHECKED) {
-                self.check_length()?;
+                self.check_iterated()?;
             }
             taken = taken.wrapping_add(1);
             // SAFETY: as in `next_items`; a pair's parts are shared before the pair is let go, as its tuple may be the iterator's, to
