@@ -7,6 +7,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+from script_of_bytes import Script
+
 from gabion import Image, streams
 
 # What streams raise by themselves, and what the files below raise.
@@ -22,21 +24,6 @@ ALLOWED = (
     MemoryError,
 )
 LIES = [-1, -(1 << 40), 1 << 40, 1 << 70, "12", 1.5, b"", True, object()]
-
-
-class Script:
-    """Numbers from bytes, zeros at their end."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def below(self, end: int) -> int:
-        self.at += 1
-        return self.data[self.at - 1] % end if self.at <= len(self.data) else 0
-
-    @property
-    def ended(self) -> bool:
-        return self.at >= len(self.data)
 
 
 class Index:

@@ -5,6 +5,8 @@ test plays it with random bytes, a fuzz target with its own.
 from typing import Any
 from uuid import UUID
 
+from script_of_bytes import Script
+
 from gabion import Cache, PutResult
 
 
@@ -16,15 +18,8 @@ class Number(int):
     """Equal to its value."""
 
 
-class Keys:
+class Keys(Script):
     """Keys from bytes, few and near each other, so that they meet."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def below(self, end: int) -> int:
-        self.at += 1
-        return self.data[self.at - 1] % end if self.at <= len(self.data) else 0
 
     def take(self, count: int) -> bytes:
         self.at += count
@@ -64,7 +59,7 @@ def play(data: bytes) -> None:
     keys, model = Keys(data), dict[Any, int]()
     with Cache("64 MiB") as cache:
         table = cache.table("other")
-        while keys.at < len(data):
+        while not keys.ended:
             try:
                 key = keys.key()
             except UnicodeDecodeError:

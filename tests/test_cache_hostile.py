@@ -18,6 +18,7 @@ from child_processes import in_child
 from many_threads import run, until
 from model import LONG, Unbuildable
 from patience import HANGS, eventually
+from script_of_bytes import play_random
 
 import gabion
 from gabion import Cache, PutResult
@@ -33,13 +34,7 @@ def cache() -> Iterator[Cache]:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_keys_of_any_bytes_are_those_of_a_dict(seed: int) -> None:
-    choose = random.Random(seed)
-    for turn in range(100):
-        data = choose.randbytes(choose.choice([5, 50, 500]))
-        try:
-            hostile_keys.play(data)
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}, turn {turn}: {data!r}") from error
+    play_random(hostile_keys.play, seed)
 
 
 def test_keys_whose_hashes_are_equal_in_python(cache: Cache) -> None:

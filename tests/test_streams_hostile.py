@@ -2,11 +2,11 @@
 
 import gc
 import io
-import random
 import sys
 
 import hostile_files
 import pytest
+from script_of_bytes import play_random
 
 import gabion
 from gabion import streams
@@ -21,13 +21,7 @@ pytestmark = [
 def test_nothing_that_a_file_does_is_harmful(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # A Writer that goes says what it could not write.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    choose = random.Random(seed)
-    for turn in range(100):
-        data = choose.randbytes(choose.choice([5, 50, 500]))
-        try:
-            hostile_files.play(data)
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}, turn {turn}: {data!r}") from error
+    play_random(hostile_files.play, seed)
     gc.collect()
 
 

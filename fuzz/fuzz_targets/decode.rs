@@ -21,7 +21,7 @@ struct State {
 static STATE: OnceLock<State> = OnceLock::new();
 
 fn prepare(py: Python<'_>) -> PyResult<State> {
-    let values = interpreter::module(py, c"values", include_str!("values.py"))?;
+    let values = py.import("values")?;
     let native = py.import("gabion._native")?;
     let codec = native.getattr("_Codec")?.call0()?;
     let mut encodings = Vec::new();

@@ -1,11 +1,8 @@
 //! An interpreter in this program, and the package in it: the sources of `python/`, and the extension as it was compiled into
-//! this program.
-
-use std::ffi::{CStr, CString};
+//! this program. What lies in `tests/` and here can be imported, too.
 
 use _native::_native as extension;
 use pyo3::prelude::*;
-use pyo3::types::PyModule;
 
 /// Begins the interpreter, imports the package and does `work`. What fails ends the program.
 pub fn with_package<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
@@ -21,15 +18,10 @@ pub fn with_package<T>(work: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
 
 fn import(py: Python<'_>) -> PyResult<()> {
     let sys = py.import("sys")?;
-    sys.getattr("path")?.call_method1("insert", (0, concat!(env!("CARGO_MANIFEST_DIR"), "/../python")))?;
+    for folder in ["../python", "../tests", "fuzz_targets"] {
+        sys.getattr("path")?.call_method1("insert", (0, format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"))))?;
+    }
     // The package asks for it by this name.
     sys.getattr("modules")?.set_item("gabion._native", py.import("_native")?)?;
     py.import("gabion").map(drop)
-}
-
-/// A module made of a program's text, which other modules can import.
-pub fn module<'py>(py: Python<'py>, name: &CStr, text: &str) -> PyResult<Bound<'py, PyModule>> {
-    let module = PyModule::from_code(py, &CString::new(text)?, name, name)?;
-    py.import("sys")?.getattr("modules")?.set_item(module.name()?, &module)?;
-    Ok(module)
 }

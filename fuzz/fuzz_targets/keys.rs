@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 static PLAY: OnceLock<Py<PyAny>> = OnceLock::new();
 
 fn prepare(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    Ok(interpreter::module(py, c"hostile_keys", include_str!("../../tests/hostile_keys.py"))?.getattr("play")?.unbind())
+    Ok(py.import("hostile_keys")?.getattr("play")?.unbind())
 }
 
 fuzz_target!(

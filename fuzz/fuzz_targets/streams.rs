@@ -18,7 +18,7 @@ struct State {
 static STATE: OnceLock<State> = OnceLock::new();
 
 fn prepare(py: Python<'_>) -> PyResult<State> {
-    let hostile = interpreter::module(py, c"hostile_files", include_str!("../../tests/hostile_files.py"))?;
+    let hostile = py.import("hostile_files")?;
     // A Writer that goes says what it could not write.
     py.run(c"import sys; sys.unraisablehook = lambda _: None", None, None)?;
     Ok(State { play: hostile.getattr("play")?.unbind(), collect: py.import("gc")?.getattr("collect")?.unbind() })
