@@ -185,6 +185,9 @@ const FIRST_BYTES: usize = 64 << 10;
 /// Up to here it gets four times as much when there is more to come, then twice: each time, what is there is copied.
 const FAST_UP_TO: usize = 4 << 20;
 
+/// A file may say that it is so many times as long as what is there of it; beyond that it is not believed.
+const BELIEVED: u64 = 1 << 10;
+
 /// All bytes of a reader, in memory of the pool. `expected` is a guess.
 fn read_all(pool: &Pool, mut reader: impl Read, expected: u64, limits: &Limits) -> Result<Contents> {
     limits.check_bytes(expected)?;
@@ -205,12 +208,21 @@ fn read_all(pool: &Pool, mut reader: impl Read, expected: u64, limits: &Limits) 
             Err(error) => return Err(error.into()),
         }
         if length == buffer.len() {
-            let times = if length <= FAST_UP_TO { 4 } else { 2 };
-            let mut larger = pool.rent(&Request::new(length.saturating_mul(times).min(most)))?;
+            let mut larger = pool.rent(&Request::new(next_length(buffer.as_slice()).min(most)))?;
             larger.as_mut_slice()[..length].copy_from_slice(buffer.as_slice());
             buffer = larger;
         }
     }
+}
+
+/// How much is asked for next, when so much of a file is there and more may come.
+fn next_length(begin: &[u8]) -> usize {
+    let length = begin.len() as u64;
+    let times = if begin.len() <= FAST_UP_TO { 4 } else { 2 };
+    let said = Format::length_said(begin).filter(|&said| length <= said && said / BELIEVED <= length);
+    // One byte more, so that the end is seen without growing.
+    let next = said.map_or(length.saturating_mul(times), |said| said + 1);
+    usize::try_from(next).unwrap_or(usize::MAX)
 }
 
 /// The bytes of a file.

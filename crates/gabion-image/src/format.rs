@@ -36,6 +36,17 @@ impl Format {
         }
     }
 
+    /// How long a file that begins so says that it is; nobody has looked whether that is so.
+    pub(crate) fn length_said(bytes: &[u8]) -> Option<u64> {
+        let word = |at: usize| Some(u64::from(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?)));
+        match Self::of_bytes(bytes)? {
+            Self::Bmp => word(2),
+            // What is counted begins behind the number.
+            Self::WebP => Some(word(4)? + 8),
+            _ => None,
+        }
+    }
+
     /// The format that a file's extension names, in any case.
     pub fn of_path(path: impl AsRef<Path>) -> Option<Self> {
         Self::of_name(path.as_ref().extension()?.to_str()?)
@@ -103,5 +114,13 @@ mod tests {
         }
         assert_eq!(Format::of_path(Path::new("README")), None);
         assert_eq!(Format::of_bytes(b""), None);
+    }
+
+    #[test]
+    fn some_formats_say_how_long_a_file_is() {
+        assert_eq!(Format::length_said(b"BM\x36\x00\x01\x00"), Some(0x1_0036));
+        assert_eq!(Format::length_said(b"RIFF\xFF\xFF\xFF\xFFWEBP"), Some(0x1_0000_0007));
+        assert_eq!(Format::length_said(b"BM\x36"), None);
+        assert_eq!(Format::length_said(b"GIF89a\x00\x00"), None);
     }
 }

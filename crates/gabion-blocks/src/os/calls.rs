@@ -3,7 +3,7 @@
 use super::door::Os;
 #[cfg(miri)]
 use super::language;
-use super::{fence, first, unix};
+use super::{fence, first, stack, unix};
 
 /// In a child that was just forked: has `told` called when the thread that it began with ends, in this child and in its own.
 pub(crate) fn watch_first_thread(told: fn()) {
@@ -28,6 +28,13 @@ pub fn out_of_signals_reach<R>(begin: impl FnOnce() -> R) -> R {
 /// or be left by.
 pub fn out_of_cancels_reach<R>(act: impl FnOnce() -> R) -> R {
     unix::out_of_cancels_reach(act)
+}
+
+/// Gives the system back what this thread's stack holds below the functions that run now: it stays resident otherwise, after
+/// one call that went deep, as long as the thread lives. For whoever has called what goes deep, and took so long that some
+/// microseconds do not matter. Nothing is done in the main thread, and where the system does not tell where the stack ends.
+pub fn give_back_stack() {
+    stack::give_back();
 }
 
 /// Whether [`heavy_fence`] works here. The first call finds out.

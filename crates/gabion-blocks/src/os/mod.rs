@@ -8,6 +8,7 @@
 //! | `door` | what is asked of a system, whichever it is |
 //! | `fence` | fences of which one side costs nothing |
 //! | `first` | whether the thread that a fork began with has ended |
+//! | `stack` | what a thread's stack holds that nobody uses any more |
 //! | `stock`, `unix`, `language` | address space in stock, and Unix; what stands for it in Miri |
 //! | `at_fork` | what is called around a fork |
 //! | `calls` | the calls on the real one, for all of gabion |
@@ -18,6 +19,8 @@ mod door;
 mod fence;
 
 mod first;
+
+mod stack;
 
 #[cfg(miri)]
 mod language;
@@ -41,7 +44,8 @@ mod scarce;
 pub use at_fork::AtFork;
 pub(crate) use calls::{can_fence_heavily, heavy_fence, light_fence, thread_time, watch_first_thread};
 pub use calls::{
-    first_thread_has_ended, out_of_cancels_reach, out_of_signals_reach, steady_time, steady_time_roughly, system,
+    first_thread_has_ended, give_back_stack, out_of_cancels_reach, out_of_signals_reach, steady_time,
+    steady_time_roughly, system,
 };
 pub use door::Os;
 #[cfg(feature = "twin")]

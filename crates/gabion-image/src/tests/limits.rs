@@ -182,3 +182,21 @@ fn a_stream_of_unknown_length_gets_no_more_room_than_shows_that_it_is_too_long()
         assert!(matches!(error, ImageError::Limit { .. }), "{length}: {error}");
     }
 }
+
+#[test]
+fn a_stream_that_says_how_long_it_is_gets_that_much_room_if_it_may_be_so() {
+    let pool = pool();
+    let room_for = |said: u32, length: u64| {
+        let begin = [&b"BM"[..], &said.to_le_bytes()].concat();
+        let mut zeros = Zeros::new(length - begin.len() as u64);
+        let read = Image::read(&pool, begin.chain(&mut zeros), &OpenOptions::default());
+        assert!(matches!(read.unwrap_err(), ImageError::Corrupt { .. }));
+        zeros.room + begin.len() as u64
+    };
+    // What it says, and a byte to see its end.
+    assert_eq!(room_for(3 << 20, 3 << 20), (3 << 20) + 1);
+    // Cut off, longer than it says, and a claim that nothing speaks for.
+    assert_eq!(room_for(3 << 20, 100 << 10), (3 << 20) + 1);
+    assert_eq!(room_for(70 << 10, 100 << 10), 4 * ((70 << 10) + 1));
+    assert_eq!(room_for(u32::MAX, 100 << 10), 256 << 10);
+}

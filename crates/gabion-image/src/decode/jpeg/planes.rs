@@ -2,6 +2,7 @@
 
 use std::io::Cursor;
 
+use gabion_blocks::os::give_back_stack;
 use gabion_blocks::{Buffer, Pool, Request};
 use zune_jpeg::errors::DecodeErrors;
 use zune_jpeg::zune_core::options::DecoderOptions;
@@ -30,8 +31,22 @@ fn fault(error: DecodeErrors) -> ImageError {
     ImageError::corrupt(Format::Jpeg, error)
 }
 
+/// Pixels of a picture that takes so long that giving back some pages, and taking them again, does not show: a hundredth of its
+/// time at most.
+const LONG: u64 = 1 << 20;
+
 /// Hands the rows of up to three planes of a picture on, strip by strip.
 pub fn rows(bytes: &[u8], size: (u32, u32), count: usize, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
+    let done = strips(bytes, size, count, pool, assembly);
+    // The library's frames take some hundred KiB, which each thread of a service would keep.
+    if u64::from(size.0) * u64::from(size.1) >= LONG {
+        give_back_stack();
+    }
+    done
+}
+
+#[inline(never)]
+fn strips(bytes: &[u8], size: (u32, u32), count: usize, pool: &Pool, assembly: &mut Assembly) -> Result<()> {
     let mut decoder = begin(bytes, size)?;
     let mut raw = decoder.raw_output();
     let (Some(layout), Some(found)) = (raw.layout(), raw.num_components()) else {
