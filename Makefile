@@ -50,11 +50,13 @@ test: lint test-rust test-loom test-python  ## every check: formatting, lints, t
 .PHONY: lint
 lint: lint-rust lint-python  ## formatting, lints, types and documentation links
 
+# The fuzz targets are looked at where the rest just was: most of what they depend on is compiled by then.
 .PHONY: lint-rust
 lint-rust: $(VENV)/.nasm  ## the part of lint for Rust
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
-	cargo clippy --quiet --locked --manifest-path fuzz/Cargo.toml --no-default-features --bins -- -D warnings
+	cargo clippy --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) \
+		--no-default-features --bins -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps --document-private-items
 
 .PHONY: lint-python
