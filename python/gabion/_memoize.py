@@ -18,23 +18,6 @@ if TYPE_CHECKING:
     from gabion.cache import Cache, Table
 
 
-def example(function: Callable[..., Any]) -> str:
-    """What a refused argument's error ends with: a ``key`` of the function's own arguments."""
-    from inspect import Parameter, signature
-
-    try:
-        found = list(signature(function).parameters.values())
-    except (TypeError, ValueError):
-        # Written in C, and does not tell.
-        return ""
-    several = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
-    if not found or any(each.kind in several or each.kind is Parameter.KEYWORD_ONLY for each in found):
-        return ""
-    names = [each.name for each in found]
-    made = f"({names[0]}.id, {', '.join(names[1:])})" if names[1:] else f"{names[0]}.id"
-    return f", such as key=lambda {', '.join(names)}: {made}"
-
-
 def memoized(
     made_table: Callable[[], Table],
     function: Callable[..., Any],
@@ -57,23 +40,30 @@ def memoized(
             recall = table._recall
         return table
 
+    def refusal(error: NoKeyError, asked: Any, named: dict[str, Any] | None) -> TypeError:
+        """The error for arguments, or for what ``key`` returned, with what to write instead."""
+        # Only here: inspect takes a while to import.
+        from gabion._advice import example, returned
+
+        told = returned(error, asked) if named is None else f"{error}{example(function, asked, named)}"
+        return TypeError(told)
+
     if is_asynchronous(function):
 
         @functools.wraps(function)
         async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-            arguments = key(*args, **kwargs) if key else None
+            asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
             try:
                 try:
-                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+                    value = recall(asked, named, MISSING)
                 except ClosedError:
                     there()
-                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+                    value = recall(asked, named, MISSING)
             except NoKeyError as error:
-                raise TypeError(f"{error}{example(function)}") from None
+                raise refusal(error, asked, named) from None
             if value is not MISSING:
                 return value
-            if not key:
-                arguments = call_key(args, kwargs)
+            arguments = call_key(asked, named)
 
             async def factory() -> Any:
                 return await function(*args, **kwargs)
@@ -85,18 +75,18 @@ def memoized(
 
         @functools.wraps(function)
         def synchronous(*args: Any, **kwargs: Any) -> Any:
-            arguments = key(*args, **kwargs) if key else None
+            asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
             try:
                 try:
-                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+                    value = recall(asked, named, MISSING)
                 except ClosedError:
                     there()
-                    value = table.get(arguments, MISSING) if key else recall(args, kwargs, MISSING)
+                    value = recall(asked, named, MISSING)
             except NoKeyError as error:
-                raise TypeError(f"{error}{example(function)}") from None
+                raise refusal(error, asked, named) from None
             if value is not MISSING:
                 return value
-            making = table._making(arguments) if key else table._making_call(args, kwargs)
+            making = table._making_call(asked, named)
             # In this frame, so that a function that calls itself goes as deep as it would without.
             try:
                 value = making.begin(MISSING)

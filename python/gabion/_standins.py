@@ -22,7 +22,26 @@ _fields: weakref.WeakKeyDictionary[Any, tuple[str, ...] | None] = weakref.WeakKe
 
 
 class NoKeyError(TypeError):
-    """There is no key for an argument. Users are shown a TypeError that also says what to write."""
+    """There is no key for an argument, or for a part of it. Users are shown a TypeError that also says what to write.
+
+    ``value`` is that argument or part, and ``of`` says of what type it is.
+    """
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        self.of = _type_of(value)
+        super().__init__(
+            f"memoize has no key for an argument of type {self.of}: "
+            "pass key=, a function of the same arguments that returns one"
+        )
+
+
+def _type_of(value: Any) -> str:
+    """Return the name of a value's type, and what another type would have to be."""
+    class_: Any = type(value)
+    params = class_.__dict__.get("__dataclass_params__")
+    name: str = class_.__qualname__
+    return f"{name}, which with @dataclass(frozen=True) would have one" if params and not params.frozen else name
 
 
 def stand_for(value: Any) -> tuple[Any, ...] | list[Any] | int | float:
@@ -36,10 +55,7 @@ def stand_for(value: Any) -> tuple[Any, ...] | list[Any] | int | float:
     """
     found = _found(value)
     if found is None:
-        raise NoKeyError(
-            f"memoize has no key for an argument of type {type(value).__qualname__}: "
-            "pass key=, a function of the same arguments that returns one"
-        )
+        raise NoKeyError(value)
     return found
 
 

@@ -1,4 +1,5 @@
-//! The key of a call: its arguments as bytes, those of the tuple `((argument, …), ((name, argument), …))`.
+//! The key of a call: its arguments as bytes, those of the tuple `((argument, …), ((name, argument), …))`; or what `key=`
+//! made of them, as it is where it is a key, and otherwise as an argument.
 //!
 //! Calls with equal arguments have equal keys, and no others do. Named ones stand in the order of their names. What is no
 //! key by itself stands for one:
@@ -21,11 +22,26 @@ use crate::errors::full_name;
 use crate::ffi;
 use crate::once::{of_module, once};
 
-/// Appends the key of a call.
+/// Appends the key of a call: of its arguments, or where those with names are None, of what `key=` returned for it.
 ///
 /// # Errors
 /// `NoKeyError`, a `TypeError`, for an argument that there is no key for.
-pub(super) fn write(args: &Bound<'_, PyTuple>, named: &Bound<'_, PyDict>, into: &mut Vec<u8>) -> PyResult<()> {
+pub(super) fn write(args: &Bound<'_, PyAny>, named: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
+    if named.is_none() { write_own(args, into) } else { write_call(args.cast()?, named.cast()?, into) }
+}
+
+/// Appends a key that the program made. A tuple is written as one: it is no argument's stand-in, which begins with `()`, because
+/// an item that is `()` has one itself.
+fn write_own(key: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
+    let py = key.py();
+    let Some(tuple) = key.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) else {
+        return argument(key, into, 0);
+    };
+    key::begin_tuple(into);
+    tuple.iter().try_for_each(|value| item(py, into, |into| argument(&value, into, 1)))
+}
+
+fn write_call(args: &Bound<'_, PyTuple>, named: &Bound<'_, PyDict>, into: &mut Vec<u8>) -> PyResult<()> {
     let py = args.py();
     key::begin_tuple(into);
     item(py, into, |into| {

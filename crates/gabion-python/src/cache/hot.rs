@@ -313,7 +313,7 @@ unsafe extern "C" fn recall(slf: *mut PyObject, args: *mut *mut PyObject, count:
         };
         let inner = this.open(py)?;
         let found = with_encoded(|key| {
-            arguments::write(args.cast()?, named.cast()?, key)?;
+            arguments::write(args, named, key)?;
             inner.build_at(py, key)
         })?;
         Ok(found.map_or_else(|| default.clone().into_ptr(), Py::into_ptr))

@@ -267,19 +267,20 @@ impl CacheTable {
         key::with(key, |key| Making::new(slf, key))
     }
 
-    /// As _making(), for the key of a call with these arguments.
+    /// As _making(), for _call_key(args, kwargs).
     #[pyo3(signature = (args, kwargs, /))]
-    fn _making_call(slf: &Bound<'_, Self>, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<Making> {
+    fn _making_call(slf: &Bound<'_, Self>, args: &Bound<'_, PyAny>, kwargs: &Bound<'_, PyAny>) -> PyResult<Making> {
         with_key(|key| {
             arguments::write(args, kwargs, key)?;
             Making::new(slf, key)
         })
     }
 
-    /// The key of a call with these arguments: an object that stands for them.
+    /// The key of a call with these arguments: an object that stands for them. If kwargs is None, args is what a function
+    /// of the arguments returned, and that stands for them.
     #[staticmethod]
     #[pyo3(signature = (args, kwargs, /))]
-    fn _call_key<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+    fn _call_key<'py>(args: &Bound<'py, PyAny>, kwargs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let mut bytes = Vec::new();
         arguments::write(args, kwargs, &mut bytes)?;
         key::read(args.py(), &bytes)
