@@ -27,6 +27,8 @@ MOMENTS = st.builds(
     st.sampled_from([None, UTC, EAST, BERLIN, PARIS]),
     st.integers(0, 1),
 )
+# Two of one zone are equal whatever their folds are, and two of different zones where they mean the same.
+NAIVE = MOMENTS.map(lambda moment: moment.replace(tzinfo=None))
 
 
 def renamed() -> Any:
@@ -38,7 +40,7 @@ SIMPLE = st.one_of(
     st.integers(0, 3),
     st.sampled_from([date(2026, 1, 1), datetime(2026, 1, 1), time(1), time(1, fold=1), None, "A", *KINDS]),
     st.integers(0, 3).map(lambda days: timedelta(days=days)),
-    MOMENTS,
+    NAIVE,
 )
 VALUES = st.one_of(SIMPLE, st.frozensets(SIMPLE, max_size=3))
 
@@ -48,6 +50,35 @@ VALUES = st.one_of(SIMPLE, st.frozensets(SIMPLE, max_size=3))
 def test_equal_arguments_have_one_key(one: Any, other: Any) -> None:
     keys = [cache._call_key((value,), {}) for value in (one, other)]
     assert (keys[0] == keys[1]) == (other in {one: 0})
+
+
+@settings(deadline=None, database=None, derandomize=True)
+@given(MOMENTS, MOMENTS)
+def test_moments_of_zones_have_one_key_where_they_are_written_alike(one: datetime, other: datetime) -> None:
+    keys = [cache._call_key((moment,), {}) for moment in (one, other)]
+    fields = [
+        (moment.replace(tzinfo=None, fold=0), moment.tzinfo, moment.tzinfo and moment.fold) for moment in (one, other)
+    ]
+    assert (keys[0] == keys[1]) == (fields[0] == fields[1])
+
+
+def test_no_moment_gets_what_was_made_of_another() -> None:
+    @cache.memoize
+    def iso(moment: datetime) -> str:
+        return moment.isoformat()
+
+    @cache.memoize
+    def since(moment: datetime) -> float:
+        return moment.timestamp()
+
+    moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    folded = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN)
+    moments = [moment, moment.astimezone(BERLIN), moment.astimezone(PARIS), moment.astimezone(EAST), folded]
+    moments += [folded.replace(fold=1), moment.replace(tzinfo=timezone(timedelta(0), "Z"))]
+    for _ in range(2):
+        assert [iso(each) for each in moments] == [each.isoformat() for each in moments]
+        assert [since(each) for each in moments] == [each.timestamp() for each in moments]
+    assert iso.cache_stats().hits == since.cache_stats().hits == len(moments)
 
 
 def test_numbers_of_numpy_are_those_they_equal() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import weakref
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from enum import Enum, EnumMeta
 from typing import Any
 
@@ -48,8 +48,8 @@ def stand_for(value: Any) -> tuple[Any, ...] | list[Any] | int | float:
     """Return what stands for a value: a number that is equal, a tuple that is a key, or a list of other arguments.
 
     Values that a dict takes for equal have the same. But what is written in several ways (decimals, fractions, paths,
-    times of a zone, dataclasses) has it only where it is of one type and written alike: so no call with one returns
-    what was made of another. Subclasses have nothing: they may compare in a way of their own.
+    times and datetimes of a zone, dataclasses) has it only where it is of one type and written alike: so no call with
+    one returns what was made of another. Subclasses have nothing: they may compare in a way of their own.
 
     Raises NoKeyError where there is nothing.
     """
@@ -94,27 +94,26 @@ def _of_span(kind: str, span: timedelta) -> tuple[Any, ...]:
 
 
 def _of_datetime(moment: datetime) -> tuple[Any, ...] | None:
-    zone, since = moment.tzinfo, moment.replace(tzinfo=None) - datetime.min
-    if zone is None:
+    since = moment.replace(tzinfo=None) - datetime.min
+    if moment.tzinfo is None:
         return _of_span("naive", since)
-    if type(zone) is not timezone and type(zone) is not _known("zoneinfo", "ZoneInfo"):
-        return None
-    offset = zone.utcoffset(moment)
-    if offset is None:
-        return _of_span("naive", since)
-    if offset != zone.utcoffset(moment.replace(fold=not moment.fold)):
-        # Where a clock is set, a time is equal to no time of another zone, and within its own whatever its fold is.
-        return (*_of_span("in zone", since), _number(zone))
-    return _of_span("aware", since - offset)
+    zone = _of_zone(moment.tzinfo)
+    return None if zone is None else (*_of_span("in zone", since), moment.fold, zone)
 
 
 def _of_time(moment: time) -> tuple[Any, ...] | None:
-    zone, known = moment.tzinfo, ("time", moment.hour, moment.minute, moment.second, moment.microsecond)
-    if zone is None:
+    known = ("time", moment.hour, moment.minute, moment.second, moment.microsecond)
+    if moment.tzinfo is None:
         return known
+    zone = _of_zone(moment.tzinfo)
+    return None if zone is None else (*known, moment.fold, zone)
+
+
+def _of_zone(zone: tzinfo) -> str | int | None:
+    """Return what tells a zone from others that may show the same moment in another way."""
     if type(zone) is timezone:
-        return (*known, moment.fold, repr(zone))
-    return (*known, moment.fold, _number(zone)) if type(zone) is _known("zoneinfo", "ZoneInfo") else None
+        return repr(zone)
+    return _number(zone) if type(zone) is _known("zoneinfo", "ZoneInfo") else None
 
 
 def _of_decimal(number: Any) -> tuple[Any, ...] | None:
