@@ -114,6 +114,21 @@ class Slotted(Place):
     more: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True)
+class Hashed:
+    name: str
+    note: Any = field(default=None, compare=False)
+
+    def __hash__(self) -> int:
+        return hash((self.name, repr(self.note)))
+
+
+@dataclass(frozen=True)
+class Unhashed:
+    name: str
+    number: int = field(default=0, hash=False)
+
+
 T = TypeVar("T")
 
 
@@ -144,7 +159,7 @@ TOLD_APART = [
     *[kind(path) for kind in (PurePosixPath, PureWindowsPath, Path) for path in ("", "a/b", "a//b", "A/b", "/a/b")],
     *[PureWindowsPath(path) for path in ("c:a", "./c:a", "c:/a", "//host/share/a", "\\a")],
     *[PurePosixPath("\udc80"), PurePath("//a/b"), UUID(int=1), UUID(int=2)],
-    *[Place("a"), Place("a", 1), Place("b"), Place("a", note="a"), Place("a", Place("b")), Slotted(name="a")],
+    *[Place("a"), Place("a", 1), Place("b"), Place("a", Place("b")), Slotted(name="a")],
     *[Slotted(name="a", more=(Decimal(1), frozenset({Fraction(1, 3)}))), Boxed("a"), Boxed(Boxed("a")), *made_again()],
     *[Pair(1), Pair(1, Decimal("2.0")), Pair(Place("a")), Pair((1, None)), ("a", 0, None)],
 ]
@@ -178,6 +193,26 @@ def test_decimals_are_written_alike_in_every_context() -> None:
         context.prec, context.capitals = 2, 0
         assert cache._call_key((Decimal("1E+50"),), {}) == key
         assert cache._call_key((Decimal("123456"),), {}) != cache._call_key((Decimal("120000"),), {})
+
+
+def test_a_field_that_is_not_compared_is_no_part_of_the_key() -> None:
+    shown = cache.memoize(lambda place: str(place))
+    places = [Place("a"), Place("a", note="b"), Place("a", note={}), Place("a", note=[object()])]
+    assert len({*places}) == 1
+    assert [shown(place) for place in places] == ["a"] * 4
+    assert shown.cache_stats().hits == 3
+    assert cache._call_key((Place("b", note="a"),), {}) != cache._call_key((Place("a", note="b"),), {})
+
+
+def test_a_hash_of_its_own_may_be_of_every_field() -> None:
+    one, other = Hashed("a", note="b"), Hashed("a", note="c")
+    assert cache._call_key((one,), {}) == cache._call_key((Hashed("a", note="b"),), {})
+    assert cache._call_key((one,), {}) != cache._call_key((other,), {})
+
+
+def test_a_field_without_a_hash_is_still_compared() -> None:
+    keys = [cache._call_key((Unhashed("a", number),), {}) for number in (1, 2, 2)]
+    assert keys[0] != keys[1] == keys[2]
 
 
 def test_a_dataclass_keeps_its_key_when_it_knows_more() -> None:
@@ -233,7 +268,7 @@ REFUSED = {
     "mutable": Thawed(),
     "mutable inside": Place("a", Thawed()),
     "a list inside": Place("a", []),
-    "beside what compares": Place("a", note={}),
+    "beside what compares, and a hash of its own": Hashed("a", note=[]),
     "its own equality": Own(),
     "its identity": Identical(),
     "a list's items": filled(),

@@ -137,15 +137,21 @@ def _of_dataclass(value: Any) -> list[Any] | None:
 
 
 def _fields_of(class_: Any) -> tuple[str, ...] | None:
-    """Return a frozen dataclass's fields, if its instances are equal where those are, and have nothing but Python's."""
+    """Return what a frozen dataclass's instances are equal by, if they are by nothing but fields.
+
+    Fields that are not compared are left out. Where the hash is the class's own, they may be a part of it, and stay.
+    """
     from dataclasses import field, fields, make_dataclass
 
     params, found = class_.__dataclass_params__, fields(class_)
     if not (params.frozen and params.eq and class_.__new__ is object.__new__):
         return None
-    as_made = [(each.name, object, field(compare=each.compare)) for each in found]
+    as_made = [(each.name, object, field(compare=each.compare, hash=each.hash)) for each in found]
     made = make_dataclass("Made", as_made, frozen=True)
-    return tuple(each.name for each in found) if _does(class_.__eq__) == _does(made.__eq__) else None
+    if _does(class_.__eq__) != _does(made.__eq__):
+        return None
+    is_all = _does(class_.__hash__) != _does(made.__hash__)
+    return tuple(each.name for each in found if is_all or each.compare or each.hash)
 
 
 def _does(function: Any) -> tuple[Any, ...] | None:

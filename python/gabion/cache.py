@@ -320,16 +320,16 @@ class Table(Maker[_K, _V]):
         """Keep a function's results by its arguments; for functions and coroutine functions.
 
         Arguments may be what keys can be, and None, floats, Decimals, Fractions, dates, times, timedeltas, paths,
-        members of an Enum, frozensets, frozen dataclasses and NumPy's integers and floats. For any others (a method's
-        ``self``, too) pass ``key``: it is called with the arguments and returns what stands for them all, which is
-        whatever an argument may be, mostly a tuple: ``key=lambda self, at=None: (self.id, at)``, with the defaults of
-        the function. Results lie in a table of their own with the limit and times of this one; the other keywords are
-        those of put(). The function gets two methods: ``cache_clear()`` drops its results, ``cache_stats()`` returns
-        the table's figures. As with get_or_put(), only one call with equal arguments runs at a time; what a call
-        returns that began before ``cache_clear()`` is not kept. When the function itself is gone, so is its table;
-        where drop_table() took that, the next call makes a new one, with new figures. That end and ``cache_clear()``
-        take as long as drop_table(): memoize functions that last, not ones that are made anew for each request, or do
-        it on a table with a limit of its own.
+        members of an Enum, frozensets, frozen dataclasses (by the fields that are compared) and NumPy's integers and
+        floats. For any others (a method's ``self``, too) pass ``key``: it is called with the arguments and returns what
+        stands for them all, which is whatever an argument may be, mostly a tuple: ``key=lambda self, at=None: (self.id,
+        at)``, with the defaults of the function. Results lie in a table of their own with the limit and times of this
+        one; the other keywords are those of put(). The function gets two methods: ``cache_clear()`` drops its results,
+        ``cache_stats()`` returns the table's figures. As with get_or_put(), only one call with equal arguments runs at
+        a time; what a call returns that began before ``cache_clear()`` is not kept. When the function itself is gone,
+        so is its table; where drop_table() took that, the next call makes a new one, with new figures. That end and
+        ``cache_clear()`` take as long as drop_table(): memoize functions that last, not ones that are made anew for
+        each request, or do it on a table with a limit of its own.
 
         >>> import gabion
         >>> cache = gabion.Cache("64 MiB")
