@@ -337,3 +337,58 @@ def test_who_waits_for_a_table_that_is_dropped_gets_the_result():
 def test_a_classmethod_says_what_to_put_where():
     with pytest.raises(TypeError, match="put @classmethod outermost"):
         cache.memoize(classmethod(lambda cls, number: number))
+
+
+@pytest.mark.parametrize("call", ["a call", "a task", "cache_clear", "cache_stats"])
+def test_a_table_may_be_dropped_each_time_that_it_is_made(call: str) -> None:
+    left = [5]
+
+    class Dropping(Cache):
+        def table(self, name: str, **settings: Any) -> Any:
+            table = super().table(name, **settings)
+            if left[0]:
+                left[0] -= 1
+                self.drop_table(name)
+            return table
+
+    own = Dropping("1 MiB")
+
+    async def slow(number: int) -> int:
+        return number
+
+    function: Any = own.memoize(slow if call == "a task" else lambda number: number)
+    results = {
+        "a call": lambda: function(7),
+        "a task": lambda: asyncio.run(function(7)),
+        "cache_clear": lambda: function.cache_clear(),
+        "cache_stats": lambda: function.cache_stats().entries,
+    }
+    assert results[call]() == (7 if call in ("a call", "a task") else 0)
+    assert left == [0]
+    own.close()
+    with pytest.raises(ClosedError, match="cache was closed"):
+        results[call]()
+
+
+def asked() -> Any:
+    return others[0]["k"]
+
+
+class Asking:
+    """A value that asks another cache when it is built."""
+
+    def __reduce__(self) -> Any:
+        return asked, ()
+
+
+others: list[Cache] = []
+
+
+def test_a_closed_error_of_another_cache_is_nobody_s_drop() -> None:
+    """A value's own code may raise it: that is told, and not tried for ever."""
+    others[:] = [Cache("1 MiB")]
+    function = Cache("1 MiB").memoize(lambda: Asking())
+    function()
+    others[0].close()
+    with pytest.raises((ClosedError, gabion.CodecError), match="cache was closed"):
+        function()

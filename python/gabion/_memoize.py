@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gabion._flights import MISSING
 from gabion._making import is_asynchronous
@@ -16,6 +16,8 @@ from gabion._standins import NoKeyError
 if TYPE_CHECKING:
     from gabion._native import CacheStats
     from gabion.cache import Cache, Table
+
+_T = TypeVar("_T")
 
 
 def memoized(
@@ -29,16 +31,20 @@ def memoized(
     ``made_table`` returns the table, and makes it where it was dropped; after the cache's end it raises ClosedError.
     """
     table = made_table()
-    recall, call_key = table._recall, table._call_key
+    call_key = table._call_key
+    # One object, so that no thread sees the table of one and the method of another.
+    newest = table, table._recall
 
-    def there() -> Table:
-        """The table; a new one, if it was dropped."""
-        nonlocal table, recall
+    def renewed(dropped: Table) -> bool:
+        """Whether there is another table in place of one that was dropped. After the cache's end this raises."""
+        nonlocal newest
         # Nobody needs a table who only has a method of a function that is gone, and nobody would drop it.
-        if table.closed and alive() is not None:
+        if not dropped.closed or alive() is None:
+            return False
+        if newest[0] is dropped:
             table = made_table()
-            recall = table._recall
-        return table
+            newest = table, table._recall
+        return True
 
     def refusal(error: NoKeyError, asked: Any, named: dict[str, Any] | None) -> TypeError:
         """The error for arguments, or for what ``key`` returned, with what to write instead."""
@@ -53,14 +59,16 @@ def memoized(
         @functools.wraps(function)
         async def asynchronous(*args: Any, **kwargs: Any) -> Any:
             asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
-            try:
+            while True:
+                table, recall = newest
                 try:
                     value = recall(asked, named, MISSING)
+                    break
                 except ClosedError:
-                    there()
-                    value = recall(asked, named, MISSING)
-            except NoKeyError as error:
-                raise refusal(error, asked, named) from None
+                    if not renewed(table):
+                        raise
+                except NoKeyError as error:
+                    raise refusal(error, asked, named) from None
             if value is not MISSING:
                 return value
             arguments = call_key(asked, named)
@@ -76,14 +84,16 @@ def memoized(
         @functools.wraps(function)
         def synchronous(*args: Any, **kwargs: Any) -> Any:
             asked, named = (key(*args, **kwargs), None) if key else (args, kwargs)
-            try:
+            while True:
+                table, recall = newest
                 try:
                     value = recall(asked, named, MISSING)
+                    break
                 except ClosedError:
-                    there()
-                    value = recall(asked, named, MISSING)
-            except NoKeyError as error:
-                raise refusal(error, asked, named) from None
+                    if not renewed(table):
+                        raise
+                except NoKeyError as error:
+                    raise refusal(error, asked, named) from None
             if value is not MISSING:
                 return value
             making = table._making_call(asked, named)
@@ -99,13 +109,23 @@ def memoized(
 
         made = synchronous
 
+    def of_table(method: Callable[[Table], _T]) -> _T:
+        """Return what a table's method does, on one that was not dropped."""
+        while True:
+            table, _ = newest
+            try:
+                return method(table)
+            except ClosedError:
+                if not renewed(table):
+                    raise
+
     def cache_clear() -> int:
         """Drop the results. Return how many there were."""
-        return there().clear()
+        return of_table(lambda table: table.clear())
 
     def cache_stats() -> CacheStats:
         """Return the figures of the results' table."""
-        return there().stats()
+        return of_table(lambda table: table.stats())
 
     alive = weakref.ref(made)
     made.cache_clear, made.cache_stats = cache_clear, cache_stats
