@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,6 +40,9 @@ _blocked: dict[int, Flight] = {}
 
 # Seconds after which whoever waits for a factory in another event loop looks whether that loop is still there.
 _LOOK = 0.5
+
+# Seconds after which a loop that took no step meanwhile counts as left: nobody runs it, and nobody may ever do again.
+_REST = 2.0
 
 
 def _running_loop() -> Callable[[], AbstractEventLoop | None] | None:
@@ -113,8 +117,9 @@ class Flight:
         woken = threading.Lock()
         woken.acquire()
         self.calls.append(woken.release)
+        looks = _Looks(self)
         while not self.ended and not woken.acquire(timeout=_LOOK):
-            self.end_if_stranded()
+            looks.end_if_left()
         return self.made
 
     async def arrive(self) -> Any:
@@ -142,10 +147,47 @@ class Flight:
             if not self.ended:
                 await arrived
             return self.made
+        looks = _Looks(self)
         while not self.ended:
             await asyncio.wait([arrived], timeout=_LOOK)
-            self.end_if_stranded()
+            looks.end_if_left()
         return self.made
+
+
+class _Looks:
+    """One waiter's looks at the event loop that runs a factory.
+
+    A loop that rests may be one that nobody runs again, or one between two steps. So it is asked for a step, and where
+    none comes for `_REST` seconds, the flight is ended. Should its factory end after all, those who waited do not hear
+    of it: its value is kept if the key has got no other meanwhile.
+    """
+
+    __slots__ = ("_flight", "_since")
+
+    def __init__(self, flight: Flight) -> None:
+        self._flight = flight
+        # When the loop was found at rest; None while it runs.
+        self._since: float | None = None
+
+    def end_if_left(self) -> None:
+        """End the flight if its loop was closed, or was left."""
+        flight = self._flight
+        flight.end_if_stranded()
+        loop = None if flight.loop is None else flight.loop()
+        if flight.ended or loop is None:
+            return
+        if loop.is_running():
+            self._since = None
+        elif (since := self._since) is None:
+            self._since = time.monotonic()
+            with suppress(RuntimeError):  # closed just now
+                loop.call_soon_threadsafe(self._step)
+        elif time.monotonic() - since >= _REST:
+            end_flight(flight, MISSING)
+
+    def _step(self) -> None:
+        """What the loop runs when it goes on."""
+        self._since = None
 
 
 # The flight whose factory this code runs in, the innermost. Tasks that a factory starts inherit it, and so do functions
