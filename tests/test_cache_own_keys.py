@@ -217,3 +217,28 @@ def test_functions_that_tell_nothing_of_themselves() -> None:
             cache.memoize(function)([1])
     with pytest.raises(gabion._standins.NoKeyError):
         cache._call_key(([1],), {})
+
+
+def nested(value: Any, deep: int) -> Any:
+    for _ in range(deep):
+        value = (value,)
+    return value
+
+
+@pytest.mark.parametrize("value", [None, 1.5, 1, Place("a"), frozenset(), date(2026, 1, 1), b"a"], ids=repr)
+def test_tasks_and_threads_refuse_the_same_depth(value: Any) -> None:
+    """A call was answered, and the same call to a coroutine function refused."""
+
+    async def slow(value: Any) -> int:
+        return 1
+
+    def deepest(kept: Any) -> int:
+        for deep in range(80):
+            try:
+                made = kept(nested(value, deep))
+                assert (asyncio.run(made) if kept.__wrapped__ is slow else made) == 1
+            except ValueError as error:
+                return deep if "nested more than 64 deep" in str(error) else -1
+        return 80
+
+    assert deepest(cache.memoize(one)) == deepest(cache.memoize(slow)) in (31, 32)

@@ -84,9 +84,9 @@ fn argument(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyRes
 fn rarer(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     let py = value.py();
     if value.is_none() {
-        stand_in(py, b"none", into)
+        stand_in(py, b"none", into, depth)
     } else if let Some(number) = value.cast::<PyFloat>().ok().filter(|number| is_float(number)) {
-        float(number, into)
+        float(number, into, depth)
     } else if let Some(tuple) = value.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) {
         several(py, b"tuple", tuple.iter(), into, depth)
     } else if let Ok(set) = value.cast_exact::<PyFrozenSet>() {
@@ -106,10 +106,7 @@ fn several<'py>(
     into: &mut Vec<u8>,
     depth: usize,
 ) -> PyResult<()> {
-    if depth + 1 >= DEEPEST {
-        return Err(key::too_deep(py));
-    }
-    stand_in(py, name, into)?;
+    stand_in(py, name, into, depth)?;
     item(py, into, |into| {
         key::begin_tuple(into);
         values.try_for_each(|value| item(py, into, |into| argument(&value, into, depth + 2)))
@@ -128,7 +125,7 @@ fn frozen_set(set: &Bound<'_, PyFrozenSet>, into: &mut Vec<u8>, depth: usize) ->
         sorted.push(bytes);
     }
     sorted.sort();
-    stand_in(py, b"set", into)?;
+    stand_in(py, b"set", into, depth)?;
     item(py, into, |into| {
         key::begin_tuple(into);
         sorted.iter().try_for_each(|bytes| raw(py, bytes, into))
@@ -147,10 +144,7 @@ fn other(value: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) -> PyResult
     if !found.is_exact_instance_of::<PyTuple>() {
         return argument(&found, into, depth);
     }
-    if depth + 1 >= DEEPEST {
-        return Err(key::too_deep(py));
-    }
-    stand_in(py, b"other", into)?;
+    stand_in(py, b"other", into, depth)?;
     item(py, into, |into| key::write(&found, into, depth + 1))
 }
 
@@ -159,22 +153,26 @@ fn is_float(number: &Bound<'_, PyFloat>) -> bool {
     key::like::<PyFloat>(number) || full_name(&number.get_type()).is_ok_and(|name| name == "numpy.float64")
 }
 
-fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>) -> PyResult<()> {
+fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     let (py, value) = (number.py(), number.value());
     if value.is_finite() && value.fract() == 0.0 {
         // SAFETY: attached; a new reference, or null with an error set.
         let whole = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromDouble(value))? };
         return key::write(&whole, into, 0);
     }
-    stand_in(py, b"float", into)?;
+    stand_in(py, b"float", into, depth)?;
     item(py, into, |into| {
         key::write_bytes(&value.to_le_bytes(), into);
         Ok(())
     })
 }
 
-/// Appends a tuple that begins with `()` and a name; more items may follow.
-fn stand_in(py: Python<'_>, name: &[u8], into: &mut Vec<u8>) -> PyResult<()> {
+/// Appends a tuple that begins with `()` and a name; more items may follow. Around it there are so many tuples, as many as
+/// [`key::write`] takes: what a thread looks for by these bytes, a task looks for by the key that is read from them.
+fn stand_in(py: Python<'_>, name: &[u8], into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    if depth + 1 >= DEEPEST {
+        return Err(key::too_deep(py));
+    }
     key::begin_tuple(into);
     item(py, into, |into| {
         key::begin_tuple(into);
