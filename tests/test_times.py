@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
@@ -129,6 +130,45 @@ def test_moments() -> None:
             cache.put("k", 1, expires_at=wrong)
     with pytest.raises(ValueError, match=r"^expires_at=nan: not a moment; pass a datetime or seconds since 1970$"):
         cache.put("k", 1, expires_at=math.nan)
+
+
+CALLS: dict[str, Callable[[Cache, Any], Any]] = {
+    "put": lambda cache, at: cache.put("k", 1, expires_at=at),
+    "add": lambda cache, at: cache.add("k", 1, expires_at=at),
+    "setdefault": lambda cache, at: cache.setdefault("k", 1, expires_at=at),
+    "put_many": lambda cache, at: cache.put_many({"k": 1}, expires_at=at),
+    "change": lambda cache, at: cache.change("k", lambda value: value, 1, expires_at=at),
+    "incr": lambda cache, at: cache.incr("k", expires_at=at),
+    "get_or_put": lambda cache, at: cache.get_or_put("k", lambda: 1, expires_at=at),
+    "get_or_put of tasks": lambda cache, at: cache.get_or_put("k", partial(int), expires_at=at),
+    "memoize": lambda cache, at: cache.memoize(expires_at=at),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_span_that_is_given_for_a_moment_is_told(call: Callable[[Cache, Any], Any]) -> None:
+    """A minute was a moment of 1970: the value was over at once, and the put said INSERTED."""
+    cache = Cache("1 MiB")
+    for given, told in (
+        (60, r"^expires_at=60 is a moment of 1970; for 60 seconds from now pass ttl=60$"),
+        (0.5, r"^expires_at=0\.5 is a moment of 1970; for 0\.5 seconds from now pass ttl=0\.5$"),
+        (10**8 - 1, r"^expires_at=99999999 is a moment of 1973; for 99999999 seconds from now pass ttl=99999999$"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            call(cache, given)
+    assert "k" not in cache
+    call(cache, 10**8)
+    call(cache, datetime(1970, 1, 2, tzinfo=UTC))
+    assert "k" not in cache
+
+
+def test_a_span_of_numpy_that_is_given_for_a_moment_is_told() -> None:
+    np = pytest.importorskip("numpy")
+    cache = Cache("1 MiB")
+    for given in (np.int64(60), np.float32(60)):
+        with pytest.raises(ValueError, match=r"is a moment of 1970; for .*60.* seconds from now pass ttl="):
+            cache.put("k", 1, expires_at=given)
+    cache.put("k", 1, expires_at=np.datetime64("1970-01-02"))
 
 
 def test_moments_of_numpy() -> None:

@@ -108,21 +108,30 @@ fn seconds(text: &str) -> Option<f64> {
     seconds.is_finite().then_some(seconds)
 }
 
+/// Seconds since 1970 below these are meant from now on: no clock shows them. Three years.
+const FIRST: f64 = 1e8;
+
+/// Seconds of a year.
+const YEAR: f64 = 31_556_952.0;
+
 /// Reads a moment called `name`, a datetime (NumPy's too) or seconds since 1970, as the time since then. What is before
 /// that is 0; what is beyond all clocks, infinity among it, is `Duration::MAX`.
 ///
 /// # Errors
-/// `TypeError` for what is no moment, `ValueError` for NaN.
+/// `TypeError` for what is no moment, `ValueError` for NaN, and for a number that is a span of time.
 pub(crate) fn moment(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let py = value.py();
     let wrong = || {
         let text = format!("{name} must be a datetime or seconds since 1970, not {}", shown(value));
         type_error(py, &text)
     };
+    let number = |seconds: f64| {
+        if seconds > 0.0 && seconds < FIRST { Err(a_span(name, value, seconds)) } else { Ok(seconds) }
+    };
     let seconds: f64 = if let Ok(seconds) = value.cast_exact::<PyFloat>() {
-        seconds.value()
+        number(seconds.value())?
     } else if value.is_exact_instance_of::<PyInt>() {
-        whole(value)?
+        number(whole(value)?)?
     } else if let Some(timestamp) = value.getattr_opt(intern!(py, "timestamp")?)? {
         let seconds = timestamp.call0().map_err(|error| {
             let text = format!("{name}={}: {}; pass seconds since 1970", shown(value), error.value(py));
@@ -134,13 +143,21 @@ pub(crate) fn moment(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration>
     } else if value.is_instance_of::<PyBool>() {
         return Err(wrong());
     } else if value.is_instance_of::<PyInt>() {
-        whole(value)?
+        number(whole(value)?)?
     } else {
-        value.extract().map_err(|_| wrong())?
+        number(value.extract().map_err(|_| wrong())?)?
     };
     if seconds.is_nan() {
         let text = format!("{name}={}: not a moment; pass a datetime or seconds since 1970", shown(value));
         return Err(value_error(py, &text));
     }
     Ok(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
+}
+
+/// The error of a number that is passed as a moment and can only be meant as a span.
+#[cold]
+fn a_span(name: &str, value: &Bound<'_, PyAny>, seconds: f64) -> PyErr {
+    let (given, year) = (shown(value), 1970 + (seconds / YEAR) as u32);
+    let text = format!("{name}={given} is a moment of {year}; for {given} seconds from now pass ttl={given}");
+    value_error(value.py(), &text)
 }

@@ -47,7 +47,8 @@ expires_at, which takes the place of the table's ttl, is a datetime (local time 
 that is set later changes nothing. While the machine is suspended, times stand still. priority is -128 to 127: a put\n\
 evicts only values of its own priority or a lower one, lowest first.\n\n\
 Raises TypeError for a key that is no str, bytes, int, UUID or tuple of them, CodecError when the value cannot be\n\
-stored; the earlier value stays then.\n",
+stored; the earlier value stays then. As an expires_at, a number from above 0 to below 10**8, which is in 1970 to 1973,\n\
+is a ValueError: seconds from now are a ttl.\n",
     ),
     Method::with_keywords(
         c"add",
