@@ -572,3 +572,11 @@ def test_mistakes_are_told_where_they_are_made(cache):
 
     with pytest.raises(TypeError, match=r"an argument of type .*Shop: pass key=, .* key=lambda self, number"):
         Shop().price(5)
+
+
+def test_a_table_s_limit_is_at_most_the_cache_s():
+    with Cache("1 MiB") as cache:
+        table = cache.table("t", max_bytes="1 GiB")
+        assert table.max_bytes == table.stats().max_bytes == cache.max_bytes == 1 << 20
+        assert cache.table("part", max_bytes="64 KiB").stats().max_bytes == 64 << 10
+        assert repr(table).endswith(" of 1048576 bytes>")

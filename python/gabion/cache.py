@@ -100,7 +100,7 @@ class Table(Maker[_K, _V]):
 
     @property
     def max_bytes(self) -> int:
-        """How many bytes the entries may take: the table's own limit, or else the cache's."""
+        """How many bytes the entries may take: the table's own limit, or the cache's where that is less."""
         return self.stats().max_bytes
 
     @property

@@ -28,7 +28,7 @@ pub struct CacheOptions {
 /// How a table is made. Nothing is taken over from the cache's default table, but for whoever begins with `..cache.options()`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableOptions {
-    /// The most bytes that the table may take out of the cache's. `None`: as much as the cache.
+    /// The most bytes that the table may take out of the cache's. `None`, or more than the cache's: as much as the cache.
     pub max_bytes: Option<u64>,
     /// How long values live. `None`: until they are evicted or removed.
     pub ttl: Option<Duration>,

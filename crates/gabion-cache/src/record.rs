@@ -72,8 +72,9 @@ impl Record {
         self.cleared.load(Ordering::Acquire) && self.handles.load(Ordering::Acquire) == 0
     }
 
+    /// The table's figures, in a cache of a limit: what is more than that is no limit.
     pub fn stats(&self, limit: u64) -> CacheStats {
-        CacheStats { max_bytes: self.options.max_bytes.unwrap_or(limit), ..self.counters.read() }
+        CacheStats { max_bytes: self.options.max_bytes.unwrap_or(limit).min(limit), ..self.counters.read() }
     }
 }
 

@@ -30,7 +30,7 @@ pub struct CacheStats {
     pub entries: u64,
     /// Bytes charged now: payloads with keys, headers and rounding, and their part of the index.
     pub bytes: u64,
-    /// The most that `bytes` may become.
+    /// The most that `bytes` may become: the cache's limit, or a table's own where that is less.
     pub max_bytes: u64,
     /// Memory that the entries lie in, in pages of 64 KiB, and the index. At most `max_bytes`; where that is below 8 MiB, at
     /// most 5 MiB more, and at most 8 MiB in all. The cache's only.

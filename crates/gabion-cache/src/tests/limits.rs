@@ -453,3 +453,13 @@ fn what_other_shards_have_in_hand_is_room() {
     assert_eq!(cache.stats().evicted, before.evicted);
     cache.validate().unwrap();
 }
+
+#[test]
+fn a_table_takes_no_more_than_the_cache_whatever_it_was_given() {
+    let (cache, _) = cache(1 << 20, Policy::Sketch);
+    for (own, told) in [(None, 1 << 20), (Some(1 << 30), 1 << 20), (Some(1 << 16), 1 << 16)] {
+        let table =
+            cache.table(&format!("{own:?}"), TableOptions { max_bytes: own, ..TableOptions::default() }).unwrap();
+        assert_eq!((table.stats().max_bytes, table.options().max_bytes), (told, own));
+    }
+}

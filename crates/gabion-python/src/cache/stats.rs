@@ -33,7 +33,7 @@ figures! {
         /// Bytes of the entries now: values with keys, headers and rounding, and their part of the index. Never more than
         /// max_bytes.
         bytes,
-        /// The most that `bytes` may become: the table's own limit, or the cache's.
+        /// The most that `bytes` may become: the table's own limit, or the cache's where that is less.
         max_bytes,
         /// Memory that the entries lie in, in pages of 64 KiB, and the index. At most max_bytes; where that is below 8 MiB, at
         /// most 5 MiB more, and at most 8 MiB in all. Tables share it: 0 in a table's figures.
