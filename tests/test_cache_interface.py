@@ -580,3 +580,13 @@ def test_a_table_s_limit_is_at_most_the_cache_s():
         assert table.max_bytes == table.stats().max_bytes == cache.max_bytes == 1 << 20
         assert cache.table("part", max_bytes="64 KiB").stats().max_bytes == 64 << 10
         assert repr(table).endswith(" of 1048576 bytes>")
+
+
+def test_what_is_shown_counts_the_same_entries_and_bytes():
+    with Cache("1 MiB") as cache:
+        table = cache.table("t", max_bytes="64 KiB")
+        table.update(one=1, two=2)
+        assert repr(cache) == f"<gabion.Cache: 2 entries, {cache.stats().bytes} of 1048576 bytes>"
+        assert repr(table) == f"<gabion.Table 't': 2 entries, {table.stats().bytes} of 65536 bytes>"
+        del table["one"]
+        assert repr(cache).startswith("<gabion.Cache: 1 entry, ")

@@ -47,7 +47,7 @@ def test_an_init_of_other_parameters() -> None:
             return 2 * number
 
         assert (double(4), double(4)) == (8, 8)
-        assert repr(sessions) == f"<Sessions 'shop': 2 entries, {sessions.stats().bytes} of 4194304 bytes>"
+        assert repr(sessions) == f"<Sessions 'shop': 4 entries, {sessions.stats().bytes} of 4194304 bytes>"
         sessions.validate()
     assert repr(sessions) == "<Sessions 'shop', closed>"
     with pytest.raises(gabion.ClosedError), sessions:

@@ -390,15 +390,15 @@ class Table(Maker[_K, _V]):
         raise TypeError(f"a gabion.{kind} cannot be pickled or copied: it is memory of this process; make another one")
 
     def __repr__(self) -> str:
-        """Name the table and its size."""
+        """Name the table and its size; a cache's is that of all its tables."""
         named = type(self).__qualname__ if type(self) not in (Table, Cache) else f"gabion.{type(self).__name__}"
         try:
             named += f" {self.name!r}" if self.name else ""
             if self.closed:
                 return f"<{named}, closed>"
-            entries, figures = len(self), self.stats()
-            noun = "entry" if entries == 1 else "entries"
-            return f"<{named}: {entries} {noun}, {figures.bytes} of {figures.max_bytes} bytes>"
+            figures = self.stats()
+            noun = "entry" if figures.entries == 1 else "entries"
+            return f"<{named}: {figures.entries} {noun}, {figures.bytes} of {figures.max_bytes} bytes>"
         except ClosedError:  # just now, by another thread
             return f"<{named}, closed>"
         except RuntimeError:
