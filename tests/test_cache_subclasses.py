@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import functools
 import gc
 import inspect
 import pickle
@@ -297,3 +298,24 @@ def test_names_of_a_subclass_hide_none_of_the_caches_own() -> None:
     with own:
         assert own.stats().entries == own.clear() == 6
     assert own.closed
+
+
+def test_a_get_of_its_own_is_not_asked_by_other_methods() -> None:
+    """get_or_put() asked it only where the factory was no plain function, and setdefault() always."""
+
+    class Speaking(Cache):
+        def get(self, key: Any, /, default: Any = None) -> Any:
+            return "its own"
+
+    async def slow() -> str:
+        return "made"
+
+    speaking = Speaking("1 MiB")
+    assert speaking.get_or_put("plain", lambda: "made") == "made"
+    assert speaking.get_or_put("named", factory=lambda: "made") == "made"
+    assert speaking.get_or_put("object", functools.partial(str, "made")) == "made"
+    assert asyncio.run(speaking.get_or_put("task", slow)) == "made"
+    assert speaking.setdefault("default", "made") == "made"
+    assert speaking.setdefault("default", "again") == "made"
+    assert {speaking[key] for key in speaking} == {"made"}
+    assert speaking.get("plain") == "its own"

@@ -75,7 +75,7 @@ class Maker(CacheTable[_K, _V]):
     async def _gabion_get_or_put_async(
         self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]
     ) -> Any:
-        value = self.get(key, MISSING)
+        value = CacheTable.get(self, key, MISSING)
         return await self._gabion_make_async(key, factory, as_put) if value is MISSING else value
 
     async def _gabion_make_async(self, key: Any, factory: Callable[[], Awaitable[Any]], as_put: dict[str, Any]) -> Any:

@@ -193,7 +193,7 @@ class Table(Maker[_K, _V]):
         priority: int = 0,
     ) -> _V:
         """Return the key's value; if there is none, store and return ``value``. Keywords are those of put()."""
-        found: Any = self.get(key, MISSING)
+        found: Any = CacheTable.get(self, key, MISSING)
         if found is not MISSING:
             return found  # type: ignore[no-any-return]
         if self.add(key, value, ttl=ttl, idle=idle, expires_at=expires_at, priority=priority):
@@ -290,7 +290,7 @@ class Table(Maker[_K, _V]):
             CacheTable._check_put(ttl, idle, expires_at, priority)
         if is_asynchronous(factory):
             return self._gabion_get_or_put_async(key, factory, as_put)
-        value = self.get(key, MISSING)
+        value = CacheTable.get(self, key, MISSING)
         return self._gabion_make(key, factory, as_put) if value is MISSING else value
 
     # What its errors call it: the method that was called.
