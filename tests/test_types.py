@@ -83,12 +83,38 @@ class Shop:
     def price(self, number: int) -> float:
         return number / 2
 
+    @classmethod
+    @plain.memoize(key=lambda cls, number: number)
+    def made(cls, number: int) -> int:
+        return number
+
+    @staticmethod
+    @plain.memoize
+    def told(number: int) -> str:
+        return str(number)
+
 
 assert_type(double(5), int)
 assert_type(asyncio.run(page(5, title="t")), str)
 assert_type(Shop().price(5), float)
 double.cache_clear()
 assert_type(page.cache_stats().hits, int)
+assert_type(Shop().price.cache_stats().hits, int)
+assert_type(Shop().price.cache_clear(), int)
+assert_type(Shop.price(Shop(), 5), float)
+assert_type((Shop.made(5), Shop().made(5), Shop.told(5), Shop().told(5)), tuple[int, int, str, str])
+assert_type(Shop.price.cache_stats().hits, int)
+assert_type(double.__name__ + Shop.price.__qualname__ + Shop().price.__name__, str)
+
+
+@sizes.on_evict
+def gone(key: str, value: int) -> bool:
+    return True
+
+
+assert_type(gone("a", 5), bool)
+assert_type(sizes.on_evict(gone)("a", 5), bool)
+assert_type(sizes.on_evict(None), None)
 
 
 class Sessions(gabion.Cache[str, dict[str, str]]):
@@ -140,6 +166,9 @@ MISTAKES = {
     "gabion.Image.new('L', (1, 1)).save('i.png', qualtiy=90)": 'Unexpected keyword argument "qualtiy"',
     "gabion.Image.new('L', (1, 1)).save('i.png', compression='best')": "incompatible type",
     "'text' in gabion.Pile[int]()": "Unsupported operand types for in",
+    "gabion.Cache('1 MiB').on_evict(abs)('a')": 'incompatible type "str"',
+    "gabion.Cache('1 MiB').on_evict(5)": "cannot be",
+    "gabion.Cache('1 MiB').memoize(len)('a', 5)": "Too many arguments",
 }
 
 

@@ -28,36 +28,19 @@ from gabion._native import CacheStats, CacheTable, ClosedError
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from typing import Literal, ParamSpec, Protocol, SupportsIndex
+    from typing import Literal, ParamSpec, SupportsIndex
     from uuid import UUID
 
     from typing_extensions import TypeVar as TypeVar_
 
     from gabion._arguments import AsCache
+    from gabion._protocols import HasKeys, Memoized
 
     _K = TypeVar_("_K", bound=str | bytes | int | UUID | tuple[Any, ...], default=Any)
     _V = TypeVar_("_V", default=Any)
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
-    _R_co = TypeVar("_R_co", covariant=True)
-    _K_ = TypeVar("_K_")
-    _V_co = TypeVar("_V_co", covariant=True)
-
-    class _HasKeys(Protocol[_K_, _V_co]):
-        """A mapping, as far as update() needs one."""
-
-        def keys(self) -> Iterable[_K_]: ...
-        def __getitem__(self, key: _K_, /) -> _V_co: ...
-
-    class _Memoized(Protocol[_P, _R_co]):
-        """What memoize() makes of a function or a method."""
-
-        @property
-        def __wrapped__(self) -> Callable[_P, _R_co]: ...
-        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co: ...
-        def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., _R_co]: ...
-        def cache_clear(self) -> int: ...
-        def cache_stats(self) -> CacheStats: ...
+    _C = TypeVar("_C", bound=Callable[..., object] | None)
 
 else:
     _K, _V = TypeVar("_K"), TypeVar("_V")
@@ -146,7 +129,7 @@ class Table(Maker[_K, _V]):
 
     def put_many(
         self,
-        mapping: _HasKeys[_K, _V] | Iterable[tuple[_K, _V]],
+        mapping: HasKeys[_K, _V] | Iterable[tuple[_K, _V]],
         /,
         *,
         ttl: float | str | timedelta | None = None,
@@ -176,7 +159,7 @@ class Table(Maker[_K, _V]):
                 stored += 1
         return stored
 
-    def update(self, other: _HasKeys[_K, _V] | Iterable[tuple[_K, _V]] = (), /, **values: _V) -> None:
+    def update(self, other: HasKeys[_K, _V] | Iterable[tuple[_K, _V]] = (), /, **values: _V) -> None:
         """Store the values of a mapping or of pairs, and keywords under their names, as a dict does. See put_many()."""
         self.put_many(other)
         self.put_many(cast("dict[_K, _V]", values))
@@ -297,7 +280,7 @@ class Table(Maker[_K, _V]):
     _gabion_get_or_put.__qualname__ = "Table.get_or_put"
 
     @overload
-    def memoize(self, ttl: Callable[_P, _R], /) -> _Memoized[_P, _R]: ...
+    def memoize(self, ttl: Callable[_P, _R], /) -> Memoized[_P, _R]: ...
     @overload
     def memoize(
         self,
@@ -307,7 +290,7 @@ class Table(Maker[_K, _V]):
         idle: float | str | timedelta | None = None,
         expires_at: float | datetime | None = None,
         priority: int = 0,
-    ) -> Callable[[Callable[_P, _R]], _Memoized[_P, _R]]: ...
+    ) -> Callable[[Callable[_P, _R]], Memoized[_P, _R]]: ...
     def memoize(
         self,
         ttl: Callable[..., Any] | float | str | timedelta | None = None,
@@ -544,7 +527,7 @@ class Cache(Table[_K, _V]):
         """Return the figures of all tables, summed, and of the memory that they share. Takes no look at the entries."""
         return CacheTable._total_stats(self)
 
-    def on_evict(self, callback: Callable[..., object] | None) -> Any:
+    def on_evict(self, callback: _C) -> _C:
         """Have ``callback(key, value)`` called with each entry that is evicted or expires; None ends it.
 
         A callback that needs three arguments, or has a parameter ``reason`` as its third, is also given the reason,

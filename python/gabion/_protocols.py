@@ -1,0 +1,36 @@
+"""What type checkers know of the arguments and results of a cache's methods. Nothing here is there at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, Protocol, TypeVar
+
+from gabion._native import CacheStats
+
+_K = TypeVar("_K")
+_V_co = TypeVar("_V_co", covariant=True)
+_P = ParamSpec("_P")
+_R_co = TypeVar("_R_co", covariant=True)
+
+
+class HasKeys(Protocol[_K, _V_co]):
+    """A mapping, as far as update() needs one."""
+
+    def keys(self) -> Iterable[_K]: ...
+    def __getitem__(self, key: _K, /) -> _V_co: ...
+
+
+class Memoized(Protocol[_P, _R_co]):
+    """What memoize() makes of a function or a method."""
+
+    @property
+    def __wrapped__(self) -> Callable[_P, _R_co]: ...
+    @property
+    def __name__(self) -> str: ...
+    @property
+    def __qualname__(self) -> str: ...
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co: ...
+    # With any arguments: a checker does not say whether it looks for a method, a @classmethod or a @staticmethod.
+    def __get__(self, instance: object, owner: type | None = None, /) -> Memoized[..., _R_co]: ...
+    def cache_clear(self) -> int: ...
+    def cache_stats(self) -> CacheStats: ...
