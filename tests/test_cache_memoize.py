@@ -1,6 +1,7 @@
 """What memoize() takes for the same call: the native keys against a plain model of them."""
 
 import asyncio
+import functools
 import gc
 import os
 import sys
@@ -392,3 +393,42 @@ def test_a_closed_error_of_another_cache_is_nobody_s_drop() -> None:
     others[0].close()
     with pytest.raises((ClosedError, gabion.CodecError), match="cache was closed"):
         function()
+
+
+def test_a_property_is_told_what_to_put_where() -> None:
+    """It was told of ttl."""
+    for kind in (property, functools.cached_property):
+        for memoize in (cache.memoize, cache.memoize(ttl=60)):
+            with pytest.raises(TypeError, match=rf"not of a {kind.__name__}: put @{kind.__name__} outermost"):
+                memoize(kind(lambda self: 1))
+
+    class Shop:
+        id = 5
+
+        @property
+        @cache.memoize(key=lambda self: self.id)
+        def price(self) -> float:
+            return 1.5
+
+    assert Shop().price == Shop().price == 1.5
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_a_plain_function_that_returns_an_awaitable_is_told_so(by_key: bool, recwarn: pytest.WarningsRecorder) -> None:
+    """It was told of a factory, and of functools.partial."""
+
+    async def later() -> int:
+        return 1
+
+    @cache.memoize(key=(lambda: 1) if by_key else None)
+    def now() -> Any:
+        return later()
+
+    with pytest.raises(
+        TypeError, match=r"^the memoized function returned something to be awaited: .* async def"
+    ) as caught:
+        now()
+    assert "factory" not in str(caught.value)
+    with pytest.raises(TypeError, match=r"^the factory returned something to be awaited: .*functools\.partial"):
+        cache.get_or_put("k", functools.partial(lambda: later()))
+    assert not recwarn.list

@@ -2,9 +2,9 @@
 
 import functools
 from dataclasses import dataclass, field, make_dataclass
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal, localcontext
-from enum import Enum
+from enum import Enum, Flag, auto
 from fractions import Fraction
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -292,6 +292,42 @@ def test_what_has_no_key_is_told_of_the_memoized_function(value: Any) -> None:
     cache.drop_table(next(name for name in cache.tables() if ".area:" in name))
     with pytest.raises(TypeError, match=advice):
         area(value)
+
+
+class Perm(Flag):
+    R = auto()
+    W = auto()
+    X = auto()
+    RW = R | W
+
+
+class Other(Flag):
+    R = auto()
+    W = auto()
+
+
+def test_members_of_a_flag_are_arguments_combined_or_not() -> None:
+    """A combined one has no name of its own."""
+    values = [*Perm, Perm(0), Perm.R | Perm.X, Perm.RW, ~Perm.R, Other(0), Other.R, Other.R | Other.W]
+    keys = [cache._call_key((value,), {}) for value in values]
+    for one, key in zip(values, keys, strict=True):
+        assert [other is one for other in values] == [its == key for its in keys]
+    assert cache._call_key((Perm.R | Perm.W,), {}) == cache._call_key((Perm.RW,), {})
+    assert cache._call_key((Perm.W | Perm.X,), {}) == cache._call_key((~Perm.R,), {})
+
+
+def test_a_zone_of_its_own_is_named() -> None:
+    zone = type(
+        "Zone", (tzinfo,), {"utcoffset": lambda self, moment: timedelta(hours=1), "__str__": lambda self: "Z"}
+    )()
+    shown = cache.memoize(repr)
+    for value in (datetime(2026, 1, 1, tzinfo=zone), time(1, tzinfo=zone)):
+        told = rf"an argument of type {type(value).__name__} with a tzinfo of type Zone: pass key="
+        with pytest.raises(TypeError, match=told) as caught:
+            shown(value)
+        kept = cache.memoize(key=eval(str(caught.value).split("such as key=")[1]))(repr)
+        assert kept(value) == kept(value) == repr(value)
+        assert kept.cache_stats().hits == 1
 
 
 def test_a_dataclass_that_holds_itself_is_nested_too_deep() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime, time
 from inspect import Parameter, Signature, signature
 from math import isfinite
 from typing import Any
@@ -20,6 +21,8 @@ _INSTEAD: dict[type, str] = {
     set: "frozenset({0})",
     bytearray: "bytes({0})",
     memoryview: "bytes({0})",
+    datetime: "({0}.isoformat(), str({0}.tzinfo))",
+    time: "({0}.isoformat(), str({0}.tzinfo))",
 }
 
 

@@ -28,15 +28,20 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
-def refuse_awaitable(made: object) -> None:
-    """Raise ``TypeError`` for what a plain function returned to be awaited."""
-    if hasattr(type(made), "__await__"):
-        if isinstance(made, CoroutineType):
-            made.close()
+def refuse_awaitable(made: object, memoized: bool) -> None:
+    """Raise ``TypeError`` for what a plain function, memoized or a factory, returned to be awaited."""
+    if not hasattr(type(made), "__await__"):
+        return
+    if isinstance(made, CoroutineType):
+        made.close()
+    if memoized:
         raise TypeError(
-            "the factory returned something to be awaited: pass the coroutine function itself, "
-            "with arguments as functools.partial(fetch, 7)"
+            "the memoized function returned something to be awaited: define it with async def, and await it there"
         )
+    raise TypeError(
+        "the factory returned something to be awaited: pass the coroutine function itself, "
+        "with arguments as functools.partial(fetch, 7)"
+    )
 
 
 class Maker(CacheTable[_K, _V]):

@@ -6,7 +6,7 @@ import itertools
 import sys
 import weakref
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
-from enum import Enum, EnumMeta
+from enum import Enum, EnumMeta, Flag
 from typing import Any
 
 _FLOATS = ("float16", "float32", "float64")
@@ -37,10 +37,12 @@ class NoKeyError(TypeError):
 
 
 def _type_of(value: Any) -> str:
-    """Return the name of a value's type, and what another type would have to be."""
+    """Return the name of a value's type, and what about it is no argument, or would be."""
     class_: Any = type(value)
-    params = class_.__dict__.get("__dataclass_params__")
     name: str = class_.__qualname__
+    if class_ in (datetime, time):
+        return f"{name} with a tzinfo of type {type(value.tzinfo).__qualname__}"
+    params = class_.__dict__.get("__dataclass_params__")
     return f"{name}, which with @dataclass(frozen=True) would have one" if params and not params.frozen else name
 
 
@@ -162,10 +164,13 @@ def _does(function: Any) -> tuple[Any, ...] | None:
 
 def _of_member(member: Enum) -> tuple[Any, ...] | None:
     class_, name = type(member), member._name_
-    compares = class_.__eq__ is object.__eq__ and class_.__hash__ is Enum.__hash__
-    if compares and type(class_) is EnumMeta and class_._member_map_.get(name) is member:
+    if class_.__eq__ is not object.__eq__ or class_.__hash__ is not Enum.__hash__ or type(class_) is not EnumMeta:
+        return None
+    if class_._member_map_.get(name) is member:
         return ("member", _number(class_), name)
-    return None
+    # Several members of a Flag, or none of them.
+    is_combined = isinstance(member, Flag) and type(member._value_) is int
+    return ("members", _number(class_), member._value_) if is_combined else None
 
 
 def _of_numpy(value: Any) -> int | float | None:

@@ -322,8 +322,9 @@ class Table(Maker[_K, _V]):
         >>> area(3, 4)
         12
         """
-        if callable(ttl) or isinstance(ttl, classmethod):
-            return self.memoize(key=key, idle=idle, expires_at=expires_at, priority=priority)(ttl)
+        given: Any = ttl
+        if callable(given) or hasattr(type(given), "__get__"):
+            return self.memoize(key=key, idle=idle, expires_at=expires_at, priority=priority)(given)
         # Now, at the function's definition: not at its first call, which may come late.
         CacheTable._check_put(ttl, idle, expires_at, priority)
         if key is not None and not callable(key):
@@ -332,12 +333,13 @@ class Table(Maker[_K, _V]):
         as_put = given_of_put(ttl, idle, expires_at, priority)
 
         def wrap(function: Callable[..., Any]) -> Any:
-            if isinstance(function, classmethod):
-                raise TypeError(
-                    "memoize() keeps the results of a function, not of a classmethod: put @classmethod outermost"
-                )
             if not callable(function):
-                raise TypeError(f"memoize() keeps the results of a function, not of {type(function).__qualname__}")
+                kind = type(function).__qualname__
+                raise TypeError(
+                    f"memoize() keeps the results of a function, not of a {kind}: put @{kind} outermost"
+                    if hasattr(type(function), "__get__")
+                    else f"memoize() keeps the results of a function, not of {kind}"
+                )
             table = self._gabion_table_for(function)
             made = memoized(table, function, key, as_put)
             weakref.finalize(made, drop_memoized, weakref.ref(self._gabion_root), table().name).atexit = False

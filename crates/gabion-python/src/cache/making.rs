@@ -72,6 +72,8 @@ pub(super) struct Making {
     flying: Py<PyDict>,
     name: Py<PyAny>,
     flight: Py<PyAny>,
+    /// Whether a memoized function makes the value, and no factory.
+    of_call: bool,
     lease: Option<Py<CacheLease>>,
     /// What takes the mark away that this code is the flight's factory.
     token: Option<Py<PyAny>>,
@@ -80,7 +82,7 @@ pub(super) struct Making {
 
 impl Making {
     /// Of a key's bytes. Nobody knows of it before `begin`.
-    pub fn new(table: &Bound<'_, CacheTable>, key: &[u8]) -> PyResult<Self> {
+    pub fn new(table: &Bound<'_, CacheTable>, key: &[u8], of_call: bool) -> PyResult<Self> {
         let py = table.py();
         let flying = table.getattr(intern!(py, "_gabion_flights")?)?.getattr(intern!(py, "flying")?)?;
         let space = result::text(py, table.get().making(py)?.table.name())?;
@@ -92,6 +94,7 @@ impl Making {
             flying: flying.cast_into()?.unbind(),
             name: name.into_any().unbind(),
             flight: flight.unbind(),
+            of_call,
             lease: None,
             token: None,
             made: None,
@@ -128,7 +131,7 @@ impl Making {
     pub fn store(&mut self, value: &Bound<'_, PyAny>, options: &PutOptions) -> PyResult<()> {
         let py = value.py();
         if is_awaitable(value) {
-            Parts::get(py)?.refuse_awaitable.bind(py).call1((value,))?;
+            Parts::get(py)?.refuse_awaitable.bind(py).call1((value, self.of_call))?;
         }
         let Some(lease) = &self.lease else { return Ok(()) };
         let wanted = self.flight.bind(py).getattr(intern!(py, "awaited")?)?.is_truthy()?;
@@ -189,7 +192,7 @@ pub(super) fn make<'py>(
     options: &PutOptions,
 ) -> PyResult<Py<PyAny>> {
     let py = table.py();
-    let mut making = Making::new(table, key)?;
+    let mut making = Making::new(table, key, false)?;
     let made: PyResult<Py<PyAny>> = (|| {
         if let Some(value) = making.enter(py)? {
             return Ok(value);

@@ -264,7 +264,7 @@ impl CacheTable {
     /// What makes the value of a key that has none: its begin(), keep() and end() are called around the factory.
     #[pyo3(signature = (key, /))]
     fn _making(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Making> {
-        key::with(key, |key| Making::new(slf, key))
+        key::with(key, |key| Making::new(slf, key, false))
     }
 
     /// As _making(), for _call_key(args, kwargs).
@@ -272,7 +272,7 @@ impl CacheTable {
     fn _making_call(slf: &Bound<'_, Self>, args: &Bound<'_, PyAny>, kwargs: &Bound<'_, PyAny>) -> PyResult<Making> {
         with_key(|key| {
             arguments::write(args, kwargs, key)?;
-            Making::new(slf, key)
+            Making::new(slf, key, true)
         })
     }
 
