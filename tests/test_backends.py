@@ -225,3 +225,29 @@ def test_aiocache() -> None:
         assert await cache.get("also") is None
 
     asyncio.run(main())
+
+
+def test_functions_behind_aiocache_have_caches_of_their_own_or_share_one() -> None:
+    from aiocache import cached, caches
+
+    from gabion.backends.aiocache import GabionCache
+
+    async def page(number: int) -> int:
+        return number
+
+    async def part(number: int) -> int:
+        return -number
+
+    caches.add("pages", {"cache": GabionCache, "max_bytes": "8 MiB"})
+    own = [cached(cache=GabionCache, max_bytes="1 MiB", ttl=60)(function) for function in (page, part)]
+    shared = [cached(alias="pages", ttl=60)(function) for function in (page, part)]
+    assert len({id(function.cache) for function in own}) == 2
+    assert len({id(function.cache) for function in shared}) == 1
+
+    async def main() -> None:
+        for _ in range(2):
+            assert [await function(7) for function in own + shared] == [7, -7, 7, -7]
+
+    asyncio.run(main())
+    figures = [function.cache._cache.stats() for function in (*own, shared[0])]
+    assert [(each.entries, each.hits, each.max_bytes >> 20) for each in figures] == [(1, 1, 1), (1, 1, 1), (2, 2, 8)]

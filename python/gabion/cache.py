@@ -306,8 +306,9 @@ class Table(Maker[_K, _V]):
         members of an Enum, frozensets, frozen dataclasses (by the fields that are compared) and NumPy's integers and
         floats. For any others (a method's ``self``, too) pass ``key``: it is called with the arguments and returns what
         stands for them all, which is whatever an argument may be, mostly a tuple: ``key=lambda self, at=None: (self.id,
-        at)``, with the defaults of the function. Results lie in a table of their own with the limit and times of this
-        one; the other keywords are those of put(). The function gets two methods: ``cache_clear()`` drops its results,
+        at)``, with the defaults of the function. Calls that are spelled in another way, as f(1) and f(a=1), are others.
+        Results lie in a table of their own with times and a limit as this one's, which they do not share; the other
+        keywords are those of put(). The function gets two methods: ``cache_clear()`` drops its results,
         ``cache_stats()`` returns the table's figures. As with get_or_put(), only one call with equal arguments runs at
         a time; what a call returns that began before ``cache_clear()`` is not kept. When the function itself is gone,
         so is its table; where drop_table() took that, the next call makes a new one, with new figures. That end and
@@ -533,10 +534,11 @@ class Cache(Table[_K, _V]):
         """Have ``callback(key, value)`` called with each entry that is evicted or expires; None ends it.
 
         A callback that needs three arguments, or has a parameter ``reason`` as its third, is also given the reason,
-        "evicted" or "expired". It runs on the thread whose call made the entry leave, with no lock held; what it raises
-        goes to sys.unraisablehook, and Ctrl-C is raised once more when that call is over. Entries that callers remove
-        or replace are not told of. A callback that puts the same entry back into a full cache makes others leave, and
-        is called with each of those, too. While there is a callback, no thread looks for what has expired: later calls
+        "evicted" or "expired". Entries of tables and of memoized functions are among them; a key alone does not say
+        whose it is. It runs on the thread whose call made the entry leave, with no lock held; what it raises goes to
+        sys.unraisablehook, and Ctrl-C is raised once more when that call is over. Entries that callers remove or
+        replace are not told of. A callback that puts the same entry back into a full cache makes others leave, and is
+        called with each of those, too. While there is a callback, no thread looks for what has expired: later calls
         find it, and expire(). Can be used as a decorator.
         """
         if callback is None:

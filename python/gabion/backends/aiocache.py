@@ -7,8 +7,18 @@
 
     cache = Cache(GabionCache, max_bytes="256 MiB", namespace="pages", ttl=300)
 
-    @cached(cache=GabionCache, ttl=60)
+    @cached(cache=GabionCache, max_bytes="8 MiB", ttl=60)
     async def page(number): ...
+
+Each function under ``@cached(cache=GabionCache)`` makes a cache of its own, of 64 MiB unless it is given ``max_bytes``.
+Functions share one by an alias::
+
+    from aiocache import caches
+
+    caches.add("pages", {"cache": GabionCache, "max_bytes": "64 MiB"})
+
+    @cached(alias="pages", ttl=60)
+    async def part(number): ...
 
 Settings beside aiocache's own: ``max_bytes`` ("64 MiB" unless given) and ``policy``, as for ``gabion.Cache``. Values
 are stored as they are (no serializer is needed), each get builds a new object. ``set``, ``add`` and ``multi_set``

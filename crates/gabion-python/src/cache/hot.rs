@@ -68,9 +68,10 @@ As add(), but where the key has a value this is None, and False only where there
         c"get_or_put($self, key, factory, *, ttl=None, idle=None, expires_at=None, priority=0)\n--\n\n\
 Return the key's value, or call factory(), store what it returns, and return that.\n\n\
 However many threads ask for a key that is not there, one factory runs; the others wait for its value, or try\n\
-themselves when it raises. What it raises goes to its own caller, and nothing is stored. No lock is held\n\
-meanwhile. The value is returned even when there is no room to keep it. If the key is put, discarded or cleared while\n\
-the factory runs, its value is returned, but not kept, and who asks after that runs a factory of their own.\n\n\
+themselves, one after the other, when it raises. What it raises goes to its own caller, and nothing is stored. No\n\
+lock is held meanwhile. The value is returned even when there is no room to keep it. If the key is put, discarded or\n\
+cleared while the factory runs, its value is returned, but not kept, and who asks after that runs a factory of their\n\
+own.\n\n\
 ttl, idle, expires_at and priority are those of put(), for a value that is made now.\n\n\
 With a coroutine function as factory this returns a coroutine to be awaited, and tasks take the places of\n\
 threads. Both kinds of callers may wait for each other's factories.\n\n\
