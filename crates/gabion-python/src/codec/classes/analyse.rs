@@ -27,7 +27,7 @@ use crate::ffi::{self, PyObject, PyTypeObject};
 pub unsafe fn plan<'a>(registry: &'a Registry, known: &Known, class: *mut PyTypeObject) -> Raise<&'a Plan> {
     // SAFETY: as the caller promised.
     unsafe {
-        match registry.plan(class) {
+        match registry.plan(class, known) {
             Some(plan) => Ok(plan),
             None => analyse(registry, known, class).map(|plan| registry.add_plan(class, plan)),
         }
@@ -247,6 +247,7 @@ impl<'a> Inspect<'a> {
             let found = self.check()?;
             let entry = self.registry.find_or_add(
                 class.ptr(),
+                found,
                 |entry| matches!(entry, Entry::Enum { .. }),
                 |id| Entry::Enum { id, class: class.clone(), members: members.clone(), found: found.clone() },
             );
@@ -309,6 +310,7 @@ impl<'a> Inspect<'a> {
             let found = self.check()?;
             let entry = self.registry.find_or_add(
                 class.ptr(),
+                found,
                 |entry| matches!(entry, Entry::NamedTuple { len: old, called: false, .. } if *old == len),
                 |id| Entry::NamedTuple { id, class: class.clone(), len, found: found.clone(), called: false },
             );
@@ -411,6 +413,7 @@ impl<'a> Inspect<'a> {
     fn layout(&self, slots: &[Own], offsets: &[isize], listed: bool, found: &Found) -> Option<*const Layout> {
         let entry = self.registry.find_or_add(
             self.held.ptr(),
+            found,
             |entry| match entry {
                 Entry::Object(old) => old.names.len() == slots.len() && old.offsets == offsets && old.listed == listed,
                 _ => false,

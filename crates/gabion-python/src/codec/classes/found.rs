@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 
+use super::known::Known;
 use super::seen::{self, Seen};
 use crate::codec::object::{Own, Raise, Raised, as_py, intern};
 use crate::ffi::{self, PyObject, PyTypeObject};
@@ -170,11 +171,49 @@ impl Found {
         Ok(None)
     }
 
+    /// Whether both were found by one name. The same object may be found by another one later: what was stored means the name.
+    pub fn is_named_as(&self, other: &Found) -> bool {
+        let is_same = |one: &Option<Own>, other: &Option<Own>| match (one, other) {
+            (Some(one), Some(other)) => is_same_text(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        is_same(&self.name, &other.name) && is_same(&self.module, &other.module)
+    }
+
+    /// Whether a class or a function says of itself where it was found. What says nothing, or belongs to the interpreter and cannot
+    /// say otherwise, counts as such.
+    ///
+    /// # Safety
+    /// A live object.
+    pub unsafe fn is_told_by(&self, object: *mut PyObject, known: &Known) -> bool {
+        let (Some(module), Some(name)) = (&self.module, &self.name) else { return true };
+        // SAFETY: live by the caller's word; a class that was made at run time has a dict; new references, or null with an error or
+        // without.
+        unsafe {
+            let (own_module, own_name) = if ffi::PyFunction_Check(object) != 0 {
+                let told = |name: &Own| Own::take(ffi::PyObject_GetAttr(object, name.ptr()));
+                (told(&known.names.module), told(&known.names.qualname))
+            } else if ffi::PyType_Check(object) != 0 && is_made_at_run_time(object.cast()) {
+                let mut module = std::ptr::null_mut();
+                let dict = (*object.cast::<PyTypeObject>()).tp_dict;
+                ffi::compat::PyDict_GetItemRef(dict, known.names.module.ptr(), &raw mut module);
+                (Own::take(module), Own::take(ffi::PyType_GetQualName(object.cast())))
+            } else {
+                return true;
+            };
+            if own_module.is_err() || own_name.is_err() {
+                ffi::PyErr_Clear();
+            }
+            let says = |own: Raise<Own>, found| own.map_or(true, |own| !is_text(&own) || is_same_text(&own, found));
+            says(own_module, module) && says(own_name, name)
+        }
+    }
+
     /// Whether both are the same way to the same object.
     pub fn is(&self, other: &Found) -> bool {
         let same = |(one, other): (&Link, &Link)| one.dict.ptr() == other.dict.ptr();
         self.object == other.object
-            && self.name.as_ref().map(Own::ptr) == other.name.as_ref().map(Own::ptr)
+            && self.is_named_as(other)
             && self.links.len() == other.links.len()
             && self.links.iter().zip(&other.links).all(same)
     }
@@ -198,6 +237,25 @@ impl Clone for Found {
             astray: AtomicBool::new(self.astray.load(Ordering::Relaxed)), // Relaxed: see `Seen`.
         }
     }
+}
+
+fn is_text(object: &Own) -> bool {
+    // SAFETY: held by the caller.
+    unsafe { ffi::PyUnicode_Check(object.ptr()) != 0 }
+}
+
+/// Whether both are one, or strings of the same text. Runs no code.
+fn is_same_text(one: &Own, other: &Own) -> bool {
+    // SAFETY: held by the caller; strings are compared by what is in them.
+    one.ptr() == other.ptr()
+        || (is_text(one) && is_text(other) && unsafe { ffi::PyUnicode_Compare(one.ptr(), other.ptr()) == 0 })
+}
+
+/// # Safety
+/// A live class.
+unsafe fn is_made_at_run_time(class: *mut PyTypeObject) -> bool {
+    // SAFETY: live by the caller's word.
+    unsafe { ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) != 0 }
 }
 
 /// The dicts that a name leads through.
@@ -245,8 +303,7 @@ unsafe fn namespace(object: *mut PyObject) -> *mut PyObject {
     unsafe {
         if ffi::PyModule_Check(object) != 0 {
             ffi::PyModule_GetDict(object)
-        } else if ffi::PyType_Check(object) != 0 && ffi::PyType_HasFeature(object.cast(), ffi::Py_TPFLAGS_HEAPTYPE) != 0
-        {
+        } else if ffi::PyType_Check(object) != 0 && is_made_at_run_time(object.cast()) {
             (*object.cast::<PyTypeObject>()).tp_dict
         } else {
             std::ptr::null_mut()

@@ -33,6 +33,8 @@ names! {
     items = c"items",
     dict = c"__dict__",
     class = c"__class__",
+    module = c"__module__",
+    qualname = c"__qualname__",
     new = c"__new__",
     value_name = c"_name_",
     member_map = c"_member_map_",

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::found::Found;
+use super::known::Known;
 use super::layout::Layout;
 use crate::codec::object::{Own, in_class};
 use crate::ffi::{self, PyTypeObject};
@@ -30,6 +31,13 @@ pub struct Plan {
 impl Plan {
     pub fn new(class: Own, version: u32, kind: Kind, found: Found) -> Plan {
         Plan { class, version: AtomicU32::new(version), kind, found }
+    }
+
+    /// Whether the class still has the name that it was found by, and the name leads to it, where names may have been bound anew.
+    #[cold]
+    pub fn look(&self, known: &Known) -> bool {
+        // SAFETY: a class, held.
+        unsafe { self.found.is_told_by(self.class.ptr(), known) && self.found.holds() }
     }
 
     /// Whether two plans of one class say the same, perhaps of different versions of it.

@@ -5,8 +5,8 @@
 //!   version    of a plan       the class's own number at that time; the         looked at for each object that is put
 //!                              interpreter changes it with the class or a base
 //!   seen       of what was     no known name was bound anew since the name      for each object that is put or built
-//!              found by name   was followed; before 3.12, no dict on the way
-//!                              was changed
+//!              found by name   was followed, and no class to any name;
+//!                              before 3.12, no dict on the way was changed
 //!   astray     of the same     a get followed the name, to nothing of use       when a class or function itself is put
 //!   plain_at   of a layout     the version at which setting the attributes ran  when one is set, or read by `fields`
 //!                              no code of the class's; of slots alone, at
@@ -24,6 +24,9 @@
 //!   the name is removed, or    seen         imports the module, then as above;  imports the module, then as above; builds
 //!   its module                              refuses where there is no name      the class from before where there is no
 //!                                                                               name, and notes astray
+//!   the class gets another     version, or  finds it by the name that it has    goes by the name that it had when it
+//!   module or name, and is     seen         now, and gives it another number    was stored, which may lead to another
+//!   bound to that                                                               class by then
 //!   another name of the same   seen,        follows the name, to the same as    as the put
 //!   module is bound            before 3.12  before, and goes on
 //!   `copyreg.pickle()`         reducers     analyses all classes again          nothing: the encoding says how to build
@@ -207,13 +210,13 @@ impl Registry {
     /// # Safety
     /// `class` is a live class.
     #[inline(always)]
-    pub unsafe fn plan(&self, class: *mut PyTypeObject) -> Option<&Plan> {
+    pub unsafe fn plan(&self, class: *mut PyTypeObject, known: &Known) -> Option<&Plan> {
         // SAFETY: plans are freed with the registry only.
         let plan = unsafe { self.plans.get(class as usize).as_ref()? };
         // Relaxed: what the number stands for lies in the class, and the plan is whole.
         let version = plan.version.load(Ordering::Relaxed);
         // SAFETY: live by the caller's word.
-        let holds = || version == unsafe { plan::version(class) } && plan.found.holds();
+        let holds = || version == unsafe { plan::version(class) } && (plan.found.is_as_seen() || plan.look(known));
         (version == plan::ANY_VERSION || holds()).then_some(plan)
     }
 
@@ -296,10 +299,12 @@ impl Registry {
         unsafe { &*raw }
     }
 
-    /// Finds an entry of this class that `same` accepts, or adds the one that `make` builds for the next number.
+    /// Finds an entry of this class, found by the same name, that `same` accepts, or adds the one that `make` builds for the next
+    /// number.
     pub fn find_or_add(
         &self,
         class: *mut PyObject,
+        found: &Found,
         same: impl Fn(&Entry) -> bool,
         make: impl FnOnce(u32) -> Entry,
     ) -> &Entry {
@@ -309,6 +314,7 @@ impl Registry {
             // A number may have gone over to another class.
             if let Some(entry) = self.entry(id)
                 && entry.about().0.ptr() == class
+                && entry.about().1.is_named_as(found)
                 && same(entry)
             {
                 return entry;
@@ -348,6 +354,7 @@ impl Registry {
     pub fn add_global(&self, object: &Own, found: Found) -> &Entry {
         let mut entry = self.find_or_add(
             object.ptr(),
+            &found,
             |entry| matches!(entry, Entry::Global { .. }),
             |id| Entry::Global { id, object: object.clone(), found: found.clone() },
         );

@@ -120,15 +120,18 @@ mod state {
     }
 
     /// Called by the interpreter before each change of a dict that is watched.
-    unsafe extern "C" fn changed(_what: c_int, dict: *mut PyObject, key: *mut PyObject, _new: *mut PyObject) -> c_int {
+    unsafe extern "C" fn changed(_what: c_int, dict: *mut PyObject, key: *mut PyObject, new: *mut PyObject) -> c_int {
         // Relaxed, both: see `changes`.
         if dict == ALL_OF.load(Ordering::Relaxed) {
             CHANGES.fetch_add(1, Ordering::Relaxed);
             return 0;
         }
+        // A class gets a name that nobody knows: it may have been given another one, and be found by that from now on.
+        // SAFETY: a live value or null.
+        let is_class = !new.is_null() && unsafe { ffi::PyType_Check(new) != 0 };
         // SAFETY: a live key or null; a string's hash runs no code.
         let may_be_ours = unsafe {
-            key.is_null() || ffi::PyUnicode_CheckExact(key) == 0 || {
+            is_class || key.is_null() || ffi::PyUnicode_CheckExact(key) == 0 || {
                 let (word, bit) = place(ffi::PyObject_Hash(key) as u64);
                 word.load(Ordering::Relaxed) & bit != 0 // Relaxed: see `watch`.
             }

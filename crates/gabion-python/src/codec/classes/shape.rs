@@ -30,6 +30,7 @@ pub fn learn<'a>(
     let mut own = room::list(all.iter().cloned())?;
     let entry = registry.find_or_add(
         base.class.ptr(),
+        &base.found,
         |entry| match entry {
             Entry::Object(old) => {
                 // One for what was stored before the class was defined anew fills fields by their names, past its slots.

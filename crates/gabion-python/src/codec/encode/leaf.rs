@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use super::encoder::{Begun, Encoder, IN_PLACE};
 use super::quick;
 use crate::codec::apart::{LARGE, LEAST, Owner, View};
+use crate::codec::classes::found::Found;
 use crate::codec::classes::global;
 use crate::codec::classes::plan::Kind;
 use crate::codec::format::{tags, writer};
@@ -357,7 +358,8 @@ impl Encoder<'_, '_> {
                 writer::tagged(self.out, tags::TYPE_OF, u64::from(*tag), 1)?;
                 return Ok(());
             }
-            let known = self.registry.global(obj).filter(|entry| entry.about().1.leads_here());
+            let holds = |found: &Found| found.leads_here() && found.is_told_by(obj, self.known);
+            let known = self.registry.global(obj).filter(|entry| holds(entry.about().1));
             let entry = if let Some(entry) = known {
                 entry
             } else {
