@@ -374,6 +374,28 @@ def test_a_name_that_goes_to_and_fro_leaves_nothing_behind(module: ModuleType, n
     assert to_and_fro(1000) == before
 
 
+@pytest.mark.parametrize("name", [*NAMES, "Colour", "Reduced"])
+def test_a_class_that_is_modified_when_its_name_comes_back_gets_no_more_numbers(module: ModuleType, name: str) -> None:
+    codec = _Codec()
+    outer, _, last = name.rpartition(".")
+    first, second = walk(module, name), walk(run_cell(module), name)
+    owner = walk(module, outer) if outer else module
+    thing, stored = first.RED if name == "Colour" else first("Ada", 1), set()
+
+    def to_and_fro(times: int) -> tuple[int, int, int]:
+        for number in range(times):
+            setattr(owner, last, first)
+            first.count = number
+            stored.add(codec.encode([thing, first]))
+            setattr(owner, last, second)
+            for data in stored:
+                found, kind = codec.decode(data)
+                assert kind is type(found) is second
+        return len(stored), codec.type_count, len(gc.get_referents(codec))
+
+    assert to_and_fro(5) == to_and_fro(50)
+
+
 def test_other_changes_of_a_module_change_nothing(pile: gabion.Pile, module: ModuleType) -> None:
     pointer = pile.put(module.Plain("Ada", 1))
     types = pile.stats().types

@@ -75,7 +75,7 @@ struct Writer {
     entries: Vec<Box<Entry>>,
     chunks: Vec<Box<[AtomicPtr<Entry>]>>,
     by_class: HashMap<usize, Vec<u32>>,
-    /// What numbers that went over to another entry stood for, by the number and the address of the class or function.
+    /// What numbers that went over to another entry stand for and stood for, by the number and the address of the class or function.
     former: HashMap<(u32, usize), Vec<AtomicPtr<Entry>>>,
     retired_plans: Vec<Retired<Plan>>,
     retired_globals: Vec<Retired<Entry>>,
@@ -272,9 +272,17 @@ impl Registry {
         let cells = self.entries.chunks[chunk].load(Ordering::Relaxed); // Relaxed: under the lock.
         // SAFETY: a number that was given has its chunk and cell.
         let cell = unsafe { &*cells.add(index) };
+        let before = cell.load(Ordering::Relaxed); // Relaxed: under the lock.
+        // SAFETY: boxed and kept by the writer as long as the registry lives; so below.
+        let class_before = unsafe { (*before).about().0.ptr() as usize };
+        let former = writer.former.entry((id, class_before)).or_default();
+        // Relaxed: under the lock.
+        if former.iter().all(|raw| raw.load(Ordering::Relaxed) != before) {
+            former.push(AtomicPtr::new(before));
+        }
         let former = writer.former.entry((id, class)).or_default();
         // Relaxed: under the lock.
-        // SAFETY: boxed and kept by the writer as long as the registry lives; so below.
+        // SAFETY: as above.
         let earlier = former.iter().map(|raw| raw.load(Ordering::Relaxed)).find(|&raw| unsafe { (*raw).is(&entry) });
         let (raw, spare) = if let Some(raw) = earlier {
             // SAFETY: as above.
@@ -309,14 +317,17 @@ impl Registry {
         make: impl FnOnce(u32) -> Entry,
     ) -> &Entry {
         let mut writer = self.lock();
-        let known = writer.by_class.get(&(class as usize)).cloned().unwrap_or_default();
-        for id in known {
-            // A number may have gone over to another class.
-            if let Some(entry) = self.entry(id)
-                && entry.about().0.ptr() == class
-                && entry.about().1.is_named_as(found)
-                && same(entry)
-            {
+        let fits = |entry: &&Entry| {
+            let (object, at) = entry.about();
+            object.ptr() == class && at.is_named_as(found) && same(entry)
+        };
+        for &id in writer.by_class.get(&(class as usize)).into_iter().flatten() {
+            let former = writer.former.get(&(id, class as usize)).into_iter().flatten();
+            // Relaxed: under the lock.
+            // SAFETY: boxed and kept by the writer as long as the registry lives.
+            let former = former.map(|raw| unsafe { &*raw.load(Ordering::Relaxed) });
+            // A number may have gone over to another class, and comes back with the name.
+            if let Some(entry) = self.entry(id).into_iter().chain(former).find(fits) {
                 return entry;
             }
         }
