@@ -151,6 +151,23 @@ def test_levels_that_share_are_written_once():
     assert found == "end"
 
 
+def test_a_known_set_of_names_is_found_by_their_text():
+    """As it is where they were made at run time, and however many other sets there were since."""
+    codec, names = _Codec(), [f"name_{i}" for i in range(10)]
+
+    def thing(names):
+        made = Thing()
+        made.__dict__ = dict.fromkeys(names, 1)
+        return made
+
+    known = codec.encode([thing(names), thing(names)])
+    for i in range(100):
+        codec.encode(thing([f"other_{i}"]))
+    again = [thing("".join(["na", name[2:]]) for name in names) for _ in range(2)]
+    assert codec.encode(again) == known
+    assert [vars(found) for found in codec.decode(known)] == [dict.fromkeys(names, 1)] * 2
+
+
 def many_of_one_dict(kind, shared, count):
     made = [kind() for _ in range(count)]
     for each in made:

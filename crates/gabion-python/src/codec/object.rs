@@ -306,6 +306,19 @@ pub unsafe fn attribute_or_none(obj: *mut PyObject, name: &CStr) -> Raise<Option
     }
 }
 
+/// Whether it is a string, or an heir of one.
+pub fn is_text(object: &Own) -> bool {
+    // SAFETY: held by the caller.
+    unsafe { ffi::PyUnicode_Check(object.ptr()) != 0 }
+}
+
+/// Whether both are one, or strings of the same text. Runs no code.
+pub fn is_same_text(one: &Own, other: &Own) -> bool {
+    // SAFETY: held by the caller; strings are compared by what is in them.
+    one.ptr() == other.ptr()
+        || (is_text(one) && is_text(other) && unsafe { ffi::PyUnicode_Compare(one.ptr(), other.ptr()) == 0 })
+}
+
 /// What a name leads to in the classes of a class's resolution order, if it is there. The lookup numbers the class's present state.
 ///
 /// # Safety

@@ -13,7 +13,7 @@ use pyo3::gc::PyVisit;
 
 use super::known::Known;
 use super::seen::{self, Seen};
-use crate::codec::object::{Own, Raise, Raised, as_py, intern};
+use crate::codec::object::{Own, Raise, Raised, as_py, intern, is_same_text, is_text};
 use crate::ffi::{self, PyObject, PyTypeObject};
 
 /// A dict on the way, and the name to look up in it.
@@ -237,18 +237,6 @@ impl Clone for Found {
             astray: AtomicBool::new(self.astray.load(Ordering::Relaxed)), // Relaxed: see `Seen`.
         }
     }
-}
-
-fn is_text(object: &Own) -> bool {
-    // SAFETY: held by the caller.
-    unsafe { ffi::PyUnicode_Check(object.ptr()) != 0 }
-}
-
-/// Whether both are one, or strings of the same text. Runs no code.
-fn is_same_text(one: &Own, other: &Own) -> bool {
-    // SAFETY: held by the caller; strings are compared by what is in them.
-    one.ptr() == other.ptr()
-        || (is_text(one) && is_text(other) && unsafe { ffi::PyUnicode_Compare(one.ptr(), other.ptr()) == 0 })
 }
 
 /// # Safety

@@ -7,7 +7,7 @@ use crate::codec::classes::layout::Layout;
 use crate::codec::classes::plan::Attributes;
 use crate::codec::classes::{inline, shape};
 use crate::codec::format::{tags, writer};
-use crate::codec::object::{Own, Raise, Raised, Section, referenced_at_most};
+use crate::codec::object::{Own, Raise, Raised, Section, is_same_text, referenced_at_most};
 use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
 
@@ -149,11 +149,7 @@ impl Encoder<'_, '_> {
             };
             let texts = names.iter().all(|name| ffi::PyUnicode_CheckExact(name.ptr()) != 0);
             if full && texts {
-                let same = |layout: &&Layout| {
-                    let own = &layout.names[layout.slots()..];
-                    own.len() == names.len() && own.iter().zip(&names).all(|(a, b)| a.ptr() == b.ptr())
-                };
-                let known = attributes.shapes().find(same);
+                let known = attributes.shapes().find(|layout| is_of_names(layout, &names));
                 let layout = match known {
                     Some(known) => Some(known),
                     None => shape::learn(attributes, self.registry, &interned(&names)?, &[])?,
@@ -366,6 +362,12 @@ fn interned(names: &[Own]) -> Raise<Vec<Own>> {
         }
     };
     room::list(names.iter().filter_map(|name| intern(name).ok()))
+}
+
+/// Whether these strings are the attributes of a layout, in this order. Those that were made at run time are others of the same text.
+fn is_of_names(layout: &Layout, names: &[Own]) -> bool {
+    let own = &layout.names[layout.slots()..];
+    own.len() == names.len() && own.iter().zip(names).all(|(a, b)| is_same_text(a, b))
 }
 
 /// Whether the keys of a dict that is locked are these strings, in this order.
