@@ -249,6 +249,35 @@ def test_code_in_the_midst_sees_what_is_in_a_dict_of_many():
     assert found[1] == [5] * 4
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        lambda last: {last},
+        lambda last: frozenset([last]),
+        lambda last: {last: 1},
+        lambda last: [{last}],
+        lambda last: Asks(last),
+    ],
+    ids=["set", "frozenset", "dict", "list", "reduced"],
+)
+@pytest.mark.parametrize("with_others", [False, True])
+def test_code_in_the_midst_of_a_dict_sees_what_is_there_by_then(later, with_others):
+    """In the dict that it has its attributes of."""
+    shared = {"name": "x", "number": 5}
+    whole, first, last, other = many_of_one_dict(Hashed, shared, 4)
+    shared |= {"first": first, "later": later(last)}
+    if with_others:
+        shared |= {"other": other, "more": "yes"}
+    codec = _Codec()
+    found = codec.decode(codec.encode(whole))
+    if isinstance(shared["later"], Asks):
+        assert found.later == found.first.later == 5
+        return
+    for each in (found.first, *(found.later[0] if isinstance(found.later, list) else found.later)):
+        assert type(each) is Hashed
+        assert list(vars(each).items()) == list(vars(found).items())
+
+
 def test_hooks_in_a_dict_of_many():
     made = many_of_one_dict(Thing, {"__getstate__": functools.partial(dict, x=1), "y": 2}, 3)
     codec = _Codec()

@@ -133,7 +133,8 @@ pub struct Odd<'a> {
     pub state: Option<State>,
 }
 
-/// Objects that were read before all of the dict that they have their attributes of, because they are in it.
+/// Objects that were read before all of the dict that they have their attributes of, because they are in it. They have what was in it
+/// by then, if their class is not told.
 pub struct Late<'a> {
     pub dict: Own,
     pub objects: Vec<Odd<'a>>,

@@ -143,7 +143,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     }
 
     /// Reads the dict that an object has its attributes of: a new one, or a reference to one that was read before, or that is being
-    /// read. The object waits for such a one, and is as good as whole meanwhile.
+    /// read. The object waits for the rest of such a one, and is as good as whole meanwhile: code that runs by then sees what there is.
     fn dict_of_attributes(&mut self, odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
         let (at, tag) = (self.reader.at, self.reader.peek()?);
         if tags::is_dict(tag) {
@@ -158,6 +158,9 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             return self.complete_by(*odd, &dict).map(Some);
         }
         let object = odd.object.clone();
+        if odd.state.is_none() {
+            update(&object, &dict)?;
+        }
         let (late, key) = (self.late.get_or_insert_default(), dict.ptr() as usize);
         late.try_reserve(1).map_err(|_| room::no_memory())?;
         let late = late.entry(key).or_insert_with(|| Late { dict, objects: Vec::new() });
@@ -179,17 +182,16 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
 
     /// An object that has its attributes of a dict, all of which was read.
     fn complete_by(&self, mut odd: Odd<'a>, dict: &Own) -> Raise<Own> {
-        // SAFETY: all are held; without a dict there is an error.
-        unsafe {
-            if let Some(state) = &mut odd.state {
+        if let Some(state) = &mut odd.state {
+            // SAFETY: all are held.
+            unsafe {
                 each(dict.ptr(), |key, value| {
                     let added = room::push(&mut state.attributes, (Own::share(key), Own::share(value)));
                     if added.is_ok() { 0 } else { -1 }
                 })?;
-            } else {
-                let own = Own::take(ffi::PyObject_GenericGetDict(odd.object.ptr(), std::ptr::null_mut()))?;
-                each(dict.ptr(), |key, value| ffi::PyDict_SetItem(own.ptr(), key, value))?;
             }
+        } else {
+            update(&odd.object, dict)?;
         }
         self.complete_odd(odd)
     }
@@ -218,6 +220,15 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         }
         put_odd(&mut odd, value)?;
         self.fill_odd(odd)
+    }
+}
+
+/// Gives an object, of a class that is not told, the attributes that are in a dict.
+fn update(object: &Own, dict: &Own) -> Raise<()> {
+    // SAFETY: all are held; without a dict of its own there is an error.
+    unsafe {
+        let own = Own::take(ffi::PyObject_GenericGetDict(object.ptr(), std::ptr::null_mut()))?;
+        each(dict.ptr(), |key, value| ffi::PyDict_SetItem(own.ptr(), key, value))
     }
 }
 
