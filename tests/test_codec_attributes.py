@@ -278,6 +278,43 @@ def test_code_in_the_midst_of_a_dict_sees_what_is_there_by_then(later, with_othe
         assert list(vars(each).items()) == list(vars(found).items())
 
 
+class Stated:
+    """Its state is its dict, which is read as any other."""
+
+    def __getstate__(self):
+        return self.__dict__
+
+
+class Handed:
+    def __reduce__(self):
+        return Handed, (), self.__dict__
+
+
+class WithBoth(list):
+    __slots__ = ("__dict__", "slot")
+
+
+@pytest.mark.parametrize("kind", [ListThing, Stated, Handed, WithBoth])
+@pytest.mark.parametrize("more", [0, 20])
+def test_a_state_that_is_in_the_midst_of_itself(kind, more):
+    whole, other = Thing(), kind()
+    shared = vars(other)
+    whole.settings, whole.other, shared["parent"] = shared, other, vars(whole)
+    if kind is WithBoth:
+        other.slot = [1]
+    shared |= {f"name{i}": [i] for i in range(more)}
+    codec = _Codec()
+    # With the dict first, pickle gives what was in it when it came to the other.
+    for value in ([whole], [whole, other], (whole,), [shared, whole]):
+        found = next(one for one in codec.decode(codec.encode(value)) if type(one) is Thing)
+        if value[0] is whole:
+            assert list(vars(through_pickle(value)[0].other)) == list(shared)
+        for each in (found.other, found.settings["parent"]["other"]):
+            assert list(vars(each)) == list(shared)
+            assert all(vars(each)[f"name{i}"] == [i] for i in range(more))
+            assert getattr(each, "slot", None) == getattr(other, "slot", None)
+
+
 def test_hooks_in_a_dict_of_many():
     made = many_of_one_dict(Thing, {"__getstate__": functools.partial(dict, x=1), "y": 2}, 3)
     codec = _Codec()

@@ -305,6 +305,11 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     /// Where the reference leads that begins there, and whose tag was read.
     pub fn reference(&mut self, at: usize) -> Raise<(usize, Own)> {
         let distance = self.reader.varint()?;
+        self.referred(at, distance)
+    }
+
+    /// What begins so far before there.
+    pub fn referred(&self, at: usize, distance: usize) -> Raise<(usize, Own)> {
         let target = at.checked_sub(distance).ok_or_else(|| damaged("a reference to nowhere"))?;
         let found = self.targets.binary_search(&target).ok().and_then(|place| self.met[place].clone());
         found.map(|found| (target, found)).ok_or_else(|| damaged("a reference to what is not there yet"))

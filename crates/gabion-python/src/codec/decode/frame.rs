@@ -138,6 +138,14 @@ pub struct Odd<'a> {
 pub struct Late<'a> {
     pub dict: Own,
     pub objects: Vec<Odd<'a>>,
+    /// Those of them that a reducer took apart, with the dict as their state.
+    pub rebuilt: Vec<Own>,
+}
+
+impl Late<'_> {
+    pub fn of(dict: Own) -> Self {
+        Late { dict, objects: Vec::new(), rebuilt: Vec::new() }
+    }
 }
 
 /// Names and values of the fields that a state consists of.
@@ -173,6 +181,8 @@ pub struct Rebuild {
     pub items: Vec<Own>,
     /// A key, then a state.
     pub kept: Option<Own>,
+    /// The dict that the state is, or begins with, if not all of its entries are there yet.
+    pub unfinished: Option<Own>,
 }
 
 impl Rebuild {
@@ -187,6 +197,7 @@ impl Rebuild {
             object: None,
             items: Vec::new(),
             kept: None,
+            unfinished: None,
         }
     }
 

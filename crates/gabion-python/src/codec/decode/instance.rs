@@ -154,30 +154,53 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         }
         self.reader.at += 1;
         let (target, dict) = self.reference(at)?;
-        if self.is_whole(target, &dict)? {
+        let len = self.entries_at(target)?.ok_or_else(|| damaged("a dict of attributes is expected"))?;
+        if has_entries(&dict, len) {
             return self.complete_by(*odd, &dict).map(Some);
         }
         let object = odd.object.clone();
         if odd.state.is_none() {
             update(&object, &dict)?;
         }
-        let (late, key) = (self.late.get_or_insert_default(), dict.ptr() as usize);
-        late.try_reserve(1).map_err(|_| room::no_memory())?;
-        let late = late.entry(key).or_insert_with(|| Late { dict, objects: Vec::new() });
-        room::push(&mut late.objects, *odd)?;
+        room::push(&mut self.late_of(dict)?.objects, *odd)?;
         Ok(Some(object))
     }
 
-    /// Whether a dict that begins there has all its entries. One with keys that became equal when they were built never does.
-    fn is_whole(&self, target: usize, dict: &Own) -> Raise<bool> {
+    /// What waits for the rest of a dict.
+    pub fn late_of(&mut self, dict: Own) -> Raise<&mut Late<'a>> {
+        let (late, key) = (self.late.get_or_insert_default(), dict.ptr() as usize);
+        late.try_reserve(1).map_err(|_| room::no_memory())?;
+        Ok(late.entry(key).or_insert_with(|| Late::of(dict)))
+    }
+
+    /// How many entries the dict has that begins there, when they are read; `None` where something else does.
+    fn entries_at(&self, target: usize) -> Raise<Option<usize>> {
         let mut reader = self.reader.back_at(target);
-        let len = match reader.byte()? {
-            tag @ tags::DICT_SHORT..=tags::DICT_SHORT_LAST => (tag - tags::DICT_SHORT) as usize,
-            tags::DICT => reader.varint()?,
-            _ => return Err(damaged("a dict of attributes is expected")),
-        };
-        // SAFETY: held, and a dict: it was read there.
-        Ok(unsafe { ffi::PyDict_Size(dict.ptr()) } as usize >= len)
+        Ok(match reader.byte()? {
+            tag @ tags::DICT_SHORT..=tags::DICT_SHORT_LAST => Some((tag - tags::DICT_SHORT) as usize),
+            tags::DICT => Some(reader.varint()?),
+            _ => None,
+        })
+    }
+
+    /// The dict that the next value is, or the first of two in a tuple, where that is a dict of which not all is read.
+    pub fn unfinished(&self) -> Raise<Option<Own>> {
+        const OF_TWO: u8 = tags::TUPLE_SHORT + 2;
+        if !REFS {
+            return Ok(None);
+        }
+        let mut at = self.reader.at;
+        let mut reader = self.reader.back_at(at);
+        let mut tag = reader.byte()?;
+        if tag == OF_TWO || (matches!(tag, tags::TUPLE | tags::TUPLE_SHARED) && reader.varint()? == 2) {
+            at = reader.at;
+            tag = reader.byte()?;
+        }
+        if tag != tags::REF {
+            return Ok(None);
+        }
+        let (target, found) = self.referred(at, reader.varint()?)?;
+        Ok(self.entries_at(target)?.and_then(|len| (!has_entries(&found, len)).then_some(found)))
     }
 
     /// An object that has its attributes of a dict, all of which was read.
@@ -201,15 +224,19 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     #[inline(never)]
     pub fn complete_those_of(&mut self, dict: &Own) -> Raise<()> {
         let Some(late) = self.late.as_mut().and_then(|late| late.remove(&(dict.ptr() as usize))) else { return Ok(()) };
-        late.objects.into_iter().try_for_each(|odd| self.complete_by(odd, &late.dict).map(drop))
+        self.complete_all(late)
+    }
+
+    fn complete_all(&self, late: Late<'a>) -> Raise<()> {
+        late.objects.into_iter().try_for_each(|odd| self.complete_by(odd, &late.dict).map(drop))?;
+        // SAFETY: held by `late`.
+        late.rebuilt.iter().try_for_each(|object| unsafe { self.set_attributes(object, late.dict.ptr()) })
     }
 
     /// Completes the objects that still wait at the end.
     pub fn complete_late(&mut self) -> Raise<()> {
         let Some(late) = self.late.take() else { return Ok(()) };
-        late.into_values().try_for_each(|late| {
-            late.objects.into_iter().try_for_each(|odd| self.complete_by(odd, &late.dict).map(drop))
-        })
+        late.into_values().try_for_each(|late| self.complete_all(late))
     }
 
     /// Gives an unusual object the value that it waited for, and reads on.
@@ -221,6 +248,12 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         put_odd(&mut odd, value)?;
         self.fill_odd(odd)
     }
+}
+
+/// Whether a dict has so many entries. One with keys that became equal when they were built never gets them.
+fn has_entries(dict: &Own, len: usize) -> bool {
+    // SAFETY: held, and a dict: one was read where a reference leads.
+    unsafe { ffi::PyDict_Size(dict.ptr()) as usize >= len }
 }
 
 /// Gives an object, of a class that is not told, the attributes that are in a dict.

@@ -8,7 +8,7 @@ use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
 use crate::codec::object::{Own, Raise, Raised, attribute_or_none, refuse};
 use crate::codec::room;
-use crate::ffi;
+use crate::ffi::{self, PyObject};
 
 impl<const REFS: bool> Decoder<'_, '_, REFS> {
     /// Gives the object its next part.
@@ -59,7 +59,12 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                 return self.wait(Frame::Rebuild(rebuild));
             }
             Stage::State => {
-                self.set_state(rebuild.object()?, &value)?;
+                let told = self.set_state(rebuild.object()?, &value)?;
+                if let Some(dict) = rebuild.unfinished.take()
+                    && !told
+                {
+                    room::push(&mut self.late_of(dict)?.rebuilt, rebuild.object()?.clone())?;
+                }
                 return Ok(rebuild.object);
             }
             Stage::Setter => {
@@ -122,7 +127,10 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                     }
                 }
                 _ if rebuild.parts & tags::PART_STATE == 0 => return Ok(rebuild.object),
-                _ => break,
+                _ => {
+                    rebuild.unfinished = self.unfinished()?;
+                    break;
+                }
             }
         }
         self.wait(Frame::Rebuild(rebuild))
@@ -178,14 +186,13 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     }
 
     /// `__setstate__`, or the rules that pickle has without one: a dict for `__dict__`, a pair of dicts for `__dict__`
-    /// and the rest.
-    pub fn set_state(&self, object: &Own, state: &Own) -> Raise<()> {
-        let names = &self.maker.known.names;
+    /// and the rest. True if it was `__setstate__`.
+    pub fn set_state(&self, object: &Own, state: &Own) -> Raise<bool> {
         // SAFETY: held; every result is a new reference or null with an error, items are borrowed from a held tuple.
         unsafe {
             if let Some(set) = attribute_or_none(object.ptr(), c"__setstate__")? {
                 Own::take(ffi::PyObject_CallOneArg(set.ptr(), state.ptr()))?;
-                return Ok(());
+                return Ok(true);
             }
             let pair = ffi::PyTuple_Check(state.ptr()) != 0 && ffi::PyTuple_Size(state.ptr()) == 2;
             let (dict, slots) = if pair {
@@ -193,19 +200,32 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
             } else {
                 (state.ptr(), ffi::Py_None())
             };
-            let filled = if dict == ffi::Py_None() { 0 } else { ffi::PyObject_IsTrue(dict) };
-            if filled < 0 {
-                return Err(Raised);
-            }
-            if filled > 0 {
-                let target = Own::take(ffi::PyObject_GetAttr(object.ptr(), names.dict.ptr()))?;
-                each(dict, |key, value| ffi::PyObject_SetItem(target.ptr(), key, value))?;
+            if dict != ffi::Py_None() {
+                self.set_attributes(object, dict)?;
             }
             if slots != ffi::Py_None() {
                 each(slots, |key, value| ffi::PyObject_SetAttr(object.ptr(), key, value))?;
             }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// The part of a state that goes into `__dict__`, which is not asked for where there is nothing to go there.
+    ///
+    /// # Safety
+    /// A live object, held by the caller.
+    pub unsafe fn set_attributes(&self, object: &Own, state: *mut PyObject) -> Raise<()> {
+        // SAFETY: held by the caller; a new reference or null with an error.
+        unsafe {
+            match ffi::PyObject_IsTrue(state) {
+                0 => Ok(()),
+                1.. => {
+                    let target = Own::take(ffi::PyObject_GetAttr(object.ptr(), self.maker.known.names.dict.ptr()))?;
+                    each(state, |key, value| ffi::PyObject_SetItem(target.ptr(), key, value))
+                }
+                _ => Err(Raised),
+            }
+        }
     }
 }
 
