@@ -15,6 +15,7 @@ EXAMPLES = {
     "Image.new": Image.new,
     "Image.from_array": Image.from_array,
     "Image.thumbnail": Image.thumbnail,
+    "Image.convert": Image.convert,
     "Image.process_rows": Image.process_rows,
     "streams": streams,
     "streams.copy": streams.copy,
@@ -49,6 +50,7 @@ def test_signatures_are_those_of_the_contract() -> None:
     assert shown(Image.open).startswith("(source, *, max_size=None, mode=None, filter='lanczos3'")
     assert shown(Image.new) == "(mode, size, color=0, *, contiguous=False)"
     assert shown(Image.resize) == "(self, /, size, *, filter='lanczos3', reducing_gap=None)"
+    assert shown(Image.convert) == "(self, mode, /, *, background=None)"
     assert shown(Image.save) == (
         "(self, /, target, *, format=None, quality=80, subsampling='4:2:0', progressive=False, optimize=False, "
         "lossless=False, compression='balanced', metadata=True)"

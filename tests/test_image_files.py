@@ -153,6 +153,13 @@ def test_modes_that_a_format_does_not_hold(format: str, mode: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_refusal_says_how_transparent_pixels_become_white() -> None:
+    for image in (Image.new("RGBA", (8, 8), (10, 0, 0, 0)), Image.new("LA", (8, 8), (10, 0))):
+        with pytest.raises(ImageError, match=r'first: convert\("RGB", background=255\) lays it over white$'):
+            encoded(image, "JPEG")
+        assert Image.open(encoded(image.convert("RGB", background=255), "JPEG")).to_bytes() == b"\xff" * 192
+
+
 # --- scaled and limited ---------------------------------------------------------------------------
 
 

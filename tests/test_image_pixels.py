@@ -188,6 +188,59 @@ def test_conversions(mode: str, to: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("to", "under"), [("L", (200,)), ("RGB", (250, 128, 3)), ("CMYK", (9, 0, 255, 77))])
+def test_alpha_is_laid_over_a_background(mode: str, to: str, under: tuple[int, ...]) -> None:
+    image = noise(mode, (71, 31))
+    # The last of the channels is alpha in some modes: nothing, all, and much between.
+    image.row(0)[:] = bytes(len(image.row(0)))
+    image.row(1)[:] = b"\xff" * len(image.row(1))
+    new, dropped = image.convert(to, background=under), image.convert(to)
+    assert (new.mode, new.size) == (to, image.size)
+    if mode not in ("LA", "RGBA"):
+        assert new == dropped
+        return
+    assert bytes(new.row(0)) == bytes(under) * 71
+    assert new.row(1) == dropped.row(1)
+    for pixel, plain, laid in zip(chain(*pixels(image)), chain(*pixels(dropped)), chain(*pixels(new)), strict=True):
+        alpha = pixel[-1]
+        wanted = [(2 * (a * alpha + b * (255 - alpha)) + 255) // 510 for a, b in zip(plain, under, strict=True)]
+        assert list(laid) == wanted
+
+
+def test_one_number_is_a_grey_background() -> None:
+    image = noise("RGBA", (9, 7))
+    assert image.convert("RGB", background=255) == image.convert("RGB", background=(255, 255, 255))
+    assert image.convert("L", background=7.0) == image.convert("L", background=[7])
+    assert image.convert("L", background=None) == image.convert("L")
+    gone = Image.new("RGBA", (1, 1), (10, 0, 0, 0))
+    assert gone.convert("RGB").to_bytes() == b"\x0a\0\0"
+    assert gone.convert("RGB", background=255).to_bytes() == b"\xff\xff\xff"
+
+
+@pytest.mark.parametrize(
+    ("to", "background", "error", "told"),
+    [
+        ("RGB", (1, 2), TypeError, "background must be a number from 0 to 255, or 3 of them for RGB"),
+        ("RGB", (1, 2, 3, 4), TypeError, "background must be a number from 0 to 255, or 3 of them for RGB"),
+        ("RGB", "white", TypeError, "background must be a number from 0 to 255, or 3 of them for RGB"),
+        ("L", (1, 2), TypeError, "background must be a number from 0 to 255, or 1 of them for L"),
+        ("L", 1.5, TypeError, "background: a whole number is needed, not 1.5"),
+        ("RGB", (0, 256, 0), ValueError, "background: 256 is no channel's value; they are from 0 to 255"),
+        ("L", -1, ValueError, "background: -1 is no channel's value; they are from 0 to 255"),
+        ("CMYK", 255, TypeError, r"background must be 4 numbers from 0 to 255 for CMYK; \(0, 0, 0, 0\) is white"),
+        ("CMYK", (0, 0, 0), TypeError, r"background must be 4 numbers from 0 to 255 for CMYK"),
+        ("RGBA", (0, 0, 0), ValueError, "RGBA has alpha, which stays: pass no background, or mode L, RGB or CMYK"),
+        ("LA", 0, ValueError, "LA has alpha, which stays: pass no background, or mode L, RGB or CMYK"),
+    ],
+)
+def test_what_is_no_background(to: str, background: Any, error: type[Exception], told: str) -> None:
+    # Whatever the image is.
+    for mode in MODES:
+        with pytest.raises(error, match=told):
+            Image.new(mode, (1, 1)).convert(to, background=background)
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("filter", ["nearest", "box", "bilinear", "bicubic", "lanczos3"])
 def test_resizing(mode: str, filter: str) -> None:
     image = gradient(mode, (240, 160))

@@ -1,6 +1,6 @@
 //! From one mode to another.
 
-use crate::error::Result;
+use crate::error::{ImageError, Result};
 use crate::image::Image;
 use crate::mode::Mode;
 use crate::wide::{Kernel, wide};
@@ -24,25 +24,58 @@ impl Image {
         Ok(image)
     }
 
+    /// The image in a mode without alpha, as it looks over a `background`: a colour in that mode. An image without alpha is
+    /// converted.
+    ///
+    /// # Errors
+    /// [`ImageError::Setting`](crate::ImageError::Setting) for a mode with alpha, and for a colour that has not its channels;
+    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    pub fn over(&self, mode: Mode, background: &[u8]) -> Result<Self> {
+        if mode.has_alpha() || background.len() != mode.channels() {
+            let (given, channels) = (background.len(), mode.channels());
+            return Err(ImageError::setting(format!(
+                "a background for {mode} has {given} channels: pass a mode without alpha and its channels, {channels}"
+            )));
+        }
+        if !self.mode().has_alpha() {
+            return self.convert(mode);
+        }
+        let mut image = self.blank_like(mode, self.width(), self.height())?;
+        match (self.mode() == Mode::LA, background) {
+            (true, &[under]) => self.rows_into(&mut image, |from, to| each(from, to, |[l, a]| [over(l, a, under)])),
+            (true, &[r, g, b]) => {
+                self.rows_into(&mut image, |from, to| each_apart(from, to, |[l, a]| laid([l; 3], a, [r, g, b])));
+            }
+            (true, &[c, m, y, k]) => self
+                .rows_into(&mut image, |from, to| each(from, to, |[l, a]| laid([0, 0, 0, 255 - l], a, [c, m, y, k]))),
+            (false, &[under]) => self.rows_into(&mut image, |from, to| {
+                each_apart(from, to, |[r, g, b, a]| [over(luma([r, g, b]), a, under)]);
+            }),
+            (false, &[red, green, blue]) => self.rows_into(&mut image, |from, to| {
+                each_apart(from, to, |[r, g, b, a]| laid([r, g, b], a, [red, green, blue]));
+            }),
+            (false, &[c, m, y, k]) => self.rows_into(&mut image, |from, to| {
+                each(from, to, |[r, g, b, a]| laid([255 - r, 255 - g, 255 - b, 0], a, [c, m, y, k]));
+            }),
+            (_, _) => unreachable!("as many channels as a mode without alpha has"),
+        }
+        Ok(image)
+    }
+
     /// The image without alpha, as it looks on white paper. An image without alpha stays as it is.
     ///
     /// # Errors
     /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
     pub fn over_white(self) -> Result<Self> {
-        let (mode, lay): (_, Converter) = match self.mode() {
-            Mode::LA => (Mode::L, |from, to| each(from, to, |[l, a]| [over(l, a)])),
-            Mode::RGBA => {
-                (Mode::RGB, |from, to| each_apart(from, to, |[r, g, b, a]| [over(r, a), over(g, a), over(b, a)]))
-            }
-            _ => return Ok(self),
-        };
-        let mut image = self.blank_like(mode, self.width(), self.height())?;
-        self.rows_into(&mut image, lay);
-        Ok(image)
+        match self.mode() {
+            Mode::LA => self.over(Mode::L, &[255]),
+            Mode::RGBA => self.over(Mode::RGB, &[255; 3]),
+            _ => Ok(self),
+        }
     }
 
     /// Converts all rows into those of `image`, which has as many pixels in them; at once, where both lie in one piece.
-    fn rows_into(&self, image: &mut Self, convert: Converter) {
+    fn rows_into(&self, image: &mut Self, convert: impl Fn(&[u8], &mut [u8])) {
         if image.is_contiguous()
             && let (Some(from), Some(to)) = (self.as_contiguous(), image.parts_mut().next())
         {
@@ -58,10 +91,16 @@ impl Image {
 /// Turns a row of one mode into a row of another.
 pub(crate) type Converter = fn(&[u8], &mut [u8]);
 
-/// A channel over white.
+/// A channel over what lies `under` it.
 #[inline(always)]
-fn over(channel: u8, alpha: u8) -> u8 {
-    product(channel, alpha) + (255 - alpha)
+fn over(channel: u8, alpha: u8, under: u8) -> u8 {
+    quotient(u32::from(channel) * u32::from(alpha) + u32::from(under) * u32::from(255 - alpha))
+}
+
+/// A pixel over what lies `under` it.
+#[inline(always)]
+fn laid<const N: usize>(pixel: [u8; N], alpha: u8, under: [u8; N]) -> [u8; N] {
+    std::array::from_fn(|channel| over(pixel[channel], alpha, under[channel]))
 }
 
 /// What turns a row of one mode into a row of another.
@@ -214,8 +253,14 @@ fn uninked([c, m, y, k]: [u8; 4]) -> [u8; 3] {
 /// `a · b / 255`, rounded to the nearest, without a division.
 #[inline(always)]
 pub(crate) fn product(a: u8, b: u8) -> u8 {
-    let exact = u32::from(a) * u32::from(b) + 128;
-    ((exact + (exact >> 8)) >> 8) as u8
+    quotient(u32::from(a) * u32::from(b))
+}
+
+/// `sum / 255`, rounded to the nearest, for sums of up to 255².
+#[inline(always)]
+fn quotient(sum: u32) -> u8 {
+    let sum = sum + 128;
+    ((sum + (sum >> 8)) >> 8) as u8
 }
 
 /// A row of planes as red, green and blue.
@@ -273,6 +318,29 @@ mod tests {
                 assert_eq!(u32::from(product(a, b)), (u32::from(a) * u32::from(b) * 2 + 255) / 510);
             }
         }
+    }
+
+    #[test]
+    fn quotients_are_rounded() {
+        for sum in 0..=255 * 255 {
+            assert_eq!(u32::from(quotient(sum)), (sum * 2 + 255) / 510);
+        }
+    }
+
+    #[test]
+    fn a_background_is_a_colour_of_a_mode_without_alpha() {
+        let image = Image::new(&crate::tests::pool(), Mode::RGBA, 1, 1, &[10, 0, 0, 0]).unwrap();
+        for mode in Mode::ALL {
+            for channels in 0..=5 {
+                let refused = image.over(mode, &[7; 5][..channels]);
+                if mode.has_alpha() || channels != mode.channels() {
+                    assert!(matches!(refused, Err(ImageError::Setting { .. })), "{channels} for {mode}");
+                } else {
+                    assert_eq!(refused.unwrap().rows().next().unwrap(), &[7; 5][..channels], "{mode}");
+                }
+            }
+        }
+        assert_eq!(image.over_white().unwrap().rows().next().unwrap(), [255; 3]);
     }
 
     #[test]

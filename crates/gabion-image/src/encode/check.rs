@@ -28,8 +28,9 @@ pub fn check(image: &Image, format: Format, options: &SaveOptions) -> Result<()>
         Format::Tiff | Format::Gif => (true, mode),
     };
     if !known {
+        let laid = if mode.has_alpha() { ": convert(\"RGB\", background=255) lays it over white" } else { "" };
         return Err(ImageError::setting(format!(
-            "{format} does not hold {mode}: convert the image to {instead} first"
+            "{format} does not hold {mode}: convert the image to {instead} first{laid}"
         )));
     }
     let longest = match format {

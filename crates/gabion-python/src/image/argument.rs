@@ -216,23 +216,45 @@ pub(super) fn region(value: &Bound<'_, PyAny>) -> PyResult<Region> {
 }
 
 /// A colour: one number for all channels, or one for each.
-pub(super) fn color(mode: Mode, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+pub(super) fn color(name: &str, mode: Mode, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let channels = mode.channels();
-    let channel = |number: i64| {
-        let text = format!("color: {number} is no channel's value; they are from 0 to 255");
-        u8::try_from(number).map_err(|_| value_error(value.py(), &text))
-    };
     if is_one_number(value) {
-        return Ok(vec![channel(whole("color", value)?)?; channels]);
+        return Ok(vec![channel(name, value.py(), whole(name, value)?)?; channels]);
     }
-    let shape = format!("a number from 0 to 255, or {channels} of them for {mode}");
-    let found: Vec<i64> = match channels {
-        1 => numbers::<1>("color", &shape, value)?.to_vec(),
-        2 => numbers::<2>("color", &shape, value)?.to_vec(),
-        3 => numbers::<3>("color", &shape, value)?.to_vec(),
-        _ => numbers::<4>("color", &shape, value)?.to_vec(),
+    channel_each(name, mode, &format!("a number from 0 to 255, or {channels} of them for {mode}"), value)
+}
+
+/// The colour to lay a picture over that is to be in this mode.
+pub(super) fn background(mode: Mode, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let name = "background";
+    match mode {
+        Mode::L | Mode::RGB => color(name, mode, value),
+        // One number for all of its channels would be no grey.
+        Mode::CMYK => {
+            let shape = "4 numbers from 0 to 255 for CMYK; (0, 0, 0, 0) is white";
+            channel_each(name, mode, shape, value)
+        }
+        Mode::LA | Mode::RGBA => {
+            let text = format!("{mode} has alpha, which stays: pass no {name}, or mode L, RGB or CMYK");
+            Err(value_error(value.py(), &text))
+        }
+    }
+}
+
+/// As many values of channels as the mode has, of which `shape` tells.
+fn channel_each(name: &str, mode: Mode, shape: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let found: Vec<i64> = match mode.channels() {
+        1 => numbers::<1>(name, shape, value)?.to_vec(),
+        2 => numbers::<2>(name, shape, value)?.to_vec(),
+        3 => numbers::<3>(name, shape, value)?.to_vec(),
+        _ => numbers::<4>(name, shape, value)?.to_vec(),
     };
-    found.into_iter().map(channel).collect()
+    found.into_iter().map(|number| channel(name, value.py(), number)).collect()
+}
+
+fn channel(name: &str, py: Python<'_>, number: i64) -> PyResult<u8> {
+    let text = || format!("{name}: {number} is no channel's value; they are from 0 to 255");
+    u8::try_from(number).map_err(|_| value_error(py, &text()))
 }
 
 /// A turn by so many degrees, counterclockwise as in Pillow and NumPy. None for no turn.

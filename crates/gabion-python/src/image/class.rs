@@ -1,7 +1,6 @@
 //! The methods of `gabion.Image`.
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
 use gabion_blocks::Pool;
 use gabion_image::OpenOptions;
@@ -12,14 +11,13 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use super::state::{BRIEF, Image};
 use super::view::{self, Rows};
 use super::{argument, export, refusal, source, target};
-use crate::argument::{Given, function};
+use crate::argument::Given;
 use crate::detached::{detached_ungated, detached_ungated_if};
 use crate::errors::exception;
 use crate::ffi;
 use crate::gate::through_gate;
-use crate::memory::{Place, row_index};
+use crate::memory::row_index;
 use crate::result;
-use crate::streams::Content;
 
 /// How far down `open` and `thumbnail` average a picture before they filter it.
 const AVERAGED: Option<f64> = Some(2.0);
@@ -45,7 +43,7 @@ impl Image {
     ///
     /// scaled=False has a JPEG decoded in full before it is made smaller, which is several times slower.
     ///
-    /// mode converts it. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC profile; a
+    /// mode converts it as convert() does, which drops alpha. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC profile; a
     /// profile of another colour space than the image's is left out.
     /// partial=True takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an
     /// ImageError all the same.
@@ -123,7 +121,8 @@ impl Image {
         let mode = argument::mode(mode)?;
         let contiguous = contiguous.flag("contiguous", false)?;
         let (width, height) = argument::size("size", size)?;
-        let color = color.map_or_else(|| Ok(vec![0; mode.channels()]), |color| argument::color(mode, color))?;
+        let color =
+            color.map_or_else(|| Ok(vec![0; mode.channels()]), |color| argument::color("color", mode, color))?;
         let bytes = u64::from(width) * u64::from(height) * mode.channels() as u64;
         let image = detached_ungated_if(py, bytes > BRIEF, || {
             let mut image = gabion_image::Image::new(Pool::global(), mode, width, height, &color)?;
@@ -282,14 +281,29 @@ impl Image {
         Ok(slf)
     }
 
-    /// A new image in another mode. Grey is ITU-R BT.601 luma. Alpha is dropped without blending; new alpha is opaque.
-    /// CMYK is the plain complement of RGB. ICC profiles are not applied, and one of another colour space is left out.
-    /// Raises ValueError for an unknown mode.
-    #[pyo3(signature = (mode, /))]
-    fn convert(&self, mode: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// A new image in another mode. Grey is ITU-R BT.601 luma; new alpha is opaque. CMYK is the plain complement of RGB. ICC
+    /// profiles are not applied, and one of another colour space is left out.
+    ///
+    /// Alpha that goes is dropped, as in Pillow: transparent pixels show whatever colour they hold, often black. background,
+    /// a tuple of the new mode's channels from 0 to 255, or one number for L and for a grey in RGB, lays the picture over
+    /// that colour instead; one without alpha is just converted.
+    ///
+    /// Raises ValueError for an unknown mode, a channel beyond 255, and a background where the new mode has alpha; TypeError for
+    /// a background of another length.
+    ///
+    /// >>> import gabion
+    /// >>> transparent = gabion.Image.new("RGBA", (1, 1), (10, 0, 0, 0))
+    /// >>> transparent.convert("RGB").to_bytes(), transparent.convert("RGB", background=255).to_bytes()
+    /// (b'\n\x00\x00', b'\xff\xff\xff')
+    #[pyo3(signature = (mode, /, *, background = None))]
+    fn convert(&self, mode: &Bound<'_, PyAny>, background: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let py = mode.py();
         let mode = argument::mode(mode)?;
-        self.map_brief(py, |image| image.convert(mode))
+        let background = background.map(|background| argument::background(mode, background)).transpose()?;
+        self.map_brief(py, |image| match background {
+            Some(color) => image.over(mode, &color),
+            None => image.convert(mode),
+        })
     }
 
     /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. Raises ImageError when
@@ -392,45 +406,12 @@ impl Image {
     /// b'\x05\x05\x05\x05\x05\x05'
     #[pyo3(signature = (r#fn, /))]
     fn process_rows(&self, r#fn: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = r#fn.py();
-        function(r#fn, "process_rows() takes a function of a row's number and its bytes")?;
-        let picture = self.shown(py)?;
-        for y in 0..picture.size.1 as usize {
-            // Closed or made smaller by the function itself, or by another thread.
-            if !self.has(picture.picture()) {
-                self.open_picture(py)?;
-                let text = format!("process_rows(): the image got another size before row {y}");
-                return Err(refusal::buffer_error(py, &text));
-            }
-            let place = picture.row(y);
-            let result = r#fn.call1((y, view::memoryview(py, &picture, place)?))?;
-            if result.is_none() {
-                continue;
-            }
-            let bytes = Content::of(&result)?;
-            if bytes.len() != place.length {
-                let text = format!("process_rows(): {} bytes for row {y}, which has {}", bytes.len(), place.length);
-                return Err(refusal::value_error(py, &text));
-            }
-            // SAFETY: as many bytes as the row has, in the picture, which is held. The result may be the row itself.
-            unsafe { std::ptr::copy(bytes.start(), place.start.as_ptr(), place.length) };
-        }
-        Ok(())
+        self.process(r#fn)
     }
 
     /// All rows without gaps, as bytes.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let picture = self.open_picture(py)?;
-        let length = picture.len();
-        // SAFETY: attached; null asks for bytes that are not initialised; a new reference or null with an error set. They are
-        // written, all of them, before anybody else knows the object.
-        unsafe {
-            let bytes = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length as isize);
-            let bytes = Bound::from_owned_ptr_or_err(py, bytes)?.cast_into_unchecked::<PyBytes>();
-            let to = Place { start: NonNull::new_unchecked(ffi::PyBytes_AsString(bytes.as_ptr()).cast()), length };
-            through_gate(py, || picture.copy_to(&picture.read(), to));
-            Ok(bytes)
-        }
+        target::pixels(py, &*self.open_picture(py)?)
     }
 
     /// A Pillow image of the same pixels. If the image is contiguous and L, RGBA or CMYK, Pillow shares its pixels

@@ -24,9 +24,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::picture::{Picture, Shown};
-use super::refusal;
+use super::{refusal, view};
+use crate::argument::function;
 use crate::gate::through_gate;
 use crate::result;
+use crate::streams::Content;
 
 /// A picture whose pixels lie on the pool of gabion.memory, outside the heap of Python and of malloc.
 ///
@@ -275,6 +277,35 @@ impl Image {
                 return Ok(());
             }
         }
+    }
+
+    /// Calls a function of Python's for each row, with its number and a view of it. The bytes that it returns, if any, become the
+    /// row.
+    pub fn process(&self, r#fn: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = r#fn.py();
+        function(r#fn, "process_rows() takes a function of a row's number and its bytes")?;
+        let picture = self.shown(py)?;
+        for y in 0..picture.size.1 as usize {
+            // Closed or made smaller by the function itself, or by another thread.
+            if !self.has(picture.picture()) {
+                self.open_picture(py)?;
+                let text = format!("process_rows(): the image got another size before row {y}");
+                return Err(refusal::buffer_error(py, &text));
+            }
+            let place = picture.row(y);
+            let result = r#fn.call1((y, view::memoryview(py, &picture, place)?))?;
+            if result.is_none() {
+                continue;
+            }
+            let bytes = Content::of(&result)?;
+            if bytes.len() != place.length {
+                let text = format!("process_rows(): {} bytes for row {y}, which has {}", bytes.len(), place.length);
+                return Err(refusal::value_error(py, &text));
+            }
+            // SAFETY: as many bytes as the row has, in the picture, which is held. The result may be the row itself.
+            unsafe { std::ptr::copy(bytes.start(), place.start.as_ptr(), place.length) };
+        }
+        Ok(())
     }
 
     /// Whether both are open and of the same mode, size and pixels.

@@ -1,6 +1,7 @@
 //! Images to files, and to Pillow.
 
 use std::path::Path;
+use std::ptr::NonNull;
 
 use gabion_image::{Format, Resampling, SaveOptions, save_atomically};
 use pyo3::exceptions::PyModuleNotFoundError;
@@ -12,7 +13,9 @@ use super::picture::{Picture, Shown};
 use super::refusal::{image_error, refused, type_error, value_error};
 use super::{argument, source, view};
 use crate::errors::{class_name, exception};
+use crate::ffi;
 use crate::gate::through_gate;
+use crate::memory::Place;
 use crate::result::bytes;
 use crate::streams::{Sink, Spool};
 
@@ -89,6 +92,20 @@ fn pour(py: Python<'_>, sink: &Sink, picture: &Picture, format: Format, options:
 /// The format that was passed, or else the one that a name tells.
 fn named(py: Python<'_>, format: Option<Format>, path: &Path) -> PyResult<Format> {
     format.map_or_else(|| Format::to_write(path), Ok).map_err(|error| refused(py, error, None))
+}
+
+/// All rows without gaps, as bytes.
+pub(super) fn pixels<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<'py, PyBytes>> {
+    let length = picture.len();
+    // SAFETY: attached; null asks for bytes that are not initialised; a new reference or null with an error set. They are
+    // written, all of them, before anybody else knows the object.
+    unsafe {
+        let bytes = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length as isize);
+        let bytes = Bound::from_owned_ptr_or_err(py, bytes)?.cast_into_unchecked::<PyBytes>();
+        let to = Place { start: NonNull::new_unchecked(ffi::PyBytes_AsString(bytes.as_ptr()).cast()), length };
+        through_gate(py, || picture.copy_to(&picture.read(), to));
+        Ok(bytes)
+    }
 }
 
 /// The longest side of what a notebook shows.
