@@ -82,6 +82,16 @@ impl ImageError {
     }
 }
 
+/// A field of [`Limits`](crate::Limits), which Python's arguments are called after, and its value: what to raise.
+struct Beyond(&'static str, u64);
+
+impl fmt::Display for Beyond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name, limit) = self;
+        write!(f, "more than {name}={limit} allows: raise {name} if its source is trusted")
+    }
+}
+
 impl fmt::Display for ImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -91,11 +101,14 @@ impl fmt::Display for ImageError {
             Self::Limit { unit: unit @ "pixels a side", asked, limit } => {
                 write!(f, "the image has {asked} {unit}, and an image has {limit} at most: make it smaller")
             }
-            Self::Limit { unit: unit @ ("bytes" | "bytes or more"), asked, limit } => {
-                write!(f, "the image takes {asked} {unit}, {limit} allowed: raise the limit if its source is trusted")
+            Self::Limit { unit: "pixels", asked, limit } => {
+                write!(f, "the image has {asked} pixels, {}", Beyond("max_pixels", *limit))
+            }
+            Self::Limit { unit: "bytes or more", asked, limit } => {
+                write!(f, "the image takes at least {asked} bytes, {}", Beyond("max_bytes", *limit))
             }
             Self::Limit { unit, asked, limit } => {
-                write!(f, "the image has {asked} {unit}, {limit} allowed: raise the limit if its source is trusted")
+                write!(f, "the image takes {asked} {unit}, {}", Beyond("max_bytes", *limit))
             }
             Self::Io(error) => error.fmt(f),
             Self::Unsupported { what } | Self::Setting { what } => f.write_str(what),

@@ -217,7 +217,7 @@ fn a_claim_of_many_pixels_takes_no_memory() {
     let error = Image::decode(&pool, &claims(60_000, 60_000)[0].1, &OpenOptions::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the image has 3600000000 pixels, 268435456 allowed: raise the limit if its source is trusted"
+        "the image has 3600000000 pixels, more than max_pixels=268435456 allows: raise max_pixels if its source is trusted"
     );
 }
 

@@ -85,7 +85,8 @@ fn what_is_decoded_as_a_whole_counts_beside_the_new_image() {
                 matches!(error, ImageError::Limit { unit: "bytes", asked, .. } if asked == both),
                 "{name}: {error}"
             );
-            let text = format!("the image takes {both} bytes, {} allowed: raise the limit", both - 1);
+            let text =
+                format!("the image takes {both} bytes, more than max_bytes={} allows: raise max_bytes", both - 1);
             assert!(error.to_string().starts_with(&text), "{name}: {error}");
         }
         let small = OpenOptions { max_size: Some((8, 6)), ..OpenOptions::default() };

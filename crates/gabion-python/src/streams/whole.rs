@@ -35,7 +35,7 @@ pub(crate) struct Gathered {
     length: usize,
 }
 
-/// Reads a file from where it stands to its end, `most` bytes at most.
+/// Reads a file from where it stands to its end, `most` bytes at most: callers know that as `max_bytes`.
 ///
 /// # Errors
 /// What the file raises; BlockingIOError when it has nothing now; LimitError when it is longer than `most`, before memory
@@ -128,7 +128,9 @@ fn refuse_long(py: Python<'_>, length: usize, most: u64) -> PyResult<()> {
     if length as u64 <= most {
         return Ok(());
     }
-    let text = format!("the file has {length} bytes or more, {most} allowed: raise the limit if its source is trusted");
+    let text = format!(
+        "the file has at least {length} bytes, more than max_bytes={most} allows: raise max_bytes if its source is trusted"
+    );
     Err(exception(Errors::get(py)?.limit.bind(py), &text))
 }
 
