@@ -419,10 +419,63 @@ def test_files_of_the_wrong_direction(tmp_path: Path) -> None:
     for buffering in (0, -1):
         reading, writing = path.open("rb", buffering=buffering), (tmp_path / "w").open("wb", buffering=buffering)
         with reading, writing, temporary(SMALL) as other:
-            with pytest.raises(io.UnsupportedOperation):
+            with pytest.raises(io.UnsupportedOperation, match=r"^dst is not open for writing: open it with mode 'wb'$"):
                 streams.copy(other, reading)
-            with pytest.raises((io.UnsupportedOperation, TypeError)):
+            with pytest.raises(io.UnsupportedOperation, match=r"^src is not open for reading: open it with mode 'rb'$"):
                 streams.copy(writing, other)
+            assert (other.tell(), reading.tell(), writing.tell()) == (0, 0, 0)
+            with pytest.raises(io.UnsupportedOperation, match=r"^dst is not open for writing"):
+                streams.copy(other, streams.Reader(reading))
+            with pytest.raises(io.UnsupportedOperation, match=r"^src is not open for reading"):
+                streams.copy(streams.Writer(writing), other)
+
+
+def test_a_file_that_cannot_say_its_direction_is_used() -> None:
+    class Unsaid(io.BytesIO):
+        def readable(self) -> bool:
+            raise OSError("not known")
+
+        writable = True  # type: ignore[assignment]
+
+    class Inherited(io.RawIOBase):
+        """Knows nothing of the questions, which io.IOBase answers with no."""
+
+        def __init__(self) -> None:
+            self.taken = bytearray()
+
+        def readinto(self, buffer: Any) -> int:
+            return 0
+
+        def write(self, data: Any) -> int:
+            self.taken += data
+            return len(data)
+
+    inherited = Inherited()
+    assert streams.copy(io.BytesIO(SMALL), inherited) == len(inherited.taken) == len(SMALL)
+    assert streams.copy(inherited, io.BytesIO()) == 0
+    with streams.Writer(inherited) as writer:
+        writer.write(b"x")
+    assert streams.Reader(Inherited()).read() == b""
+    target = Unsaid()
+    assert streams.copy(Unsaid(SMALL), target) == len(SMALL)
+    assert target.getvalue() == SMALL
+    assert streams.Reader(Unsaid(SMALL)).read() == SMALL
+    with streams.Writer(target) as writer:
+        writer.write(SMALL)
+        writer.flush()
+        assert target.getvalue() == SMALL * 2
+
+
+def test_an_interrupt_is_no_answer() -> None:
+    class Interrupted(io.BytesIO):
+        def readable(self) -> bool:
+            raise KeyboardInterrupt
+
+        writable = readable
+
+    for use in (streams.Reader, streams.Writer, lambda file: streams.copy(file, io.BytesIO())):
+        with pytest.raises(KeyboardInterrupt):
+            use(Interrupted())
 
 
 def test_one_file_onto_itself(tmp_path: Path) -> None:

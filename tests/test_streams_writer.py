@@ -333,6 +333,21 @@ def test_limits_hold_and_nothing_is_lost() -> None:
     assert file.getvalue() == b"y"
 
 
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_a_file_that_is_open_for_reading_is_refused_at_once(tmp_path: Path, buffering: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"kept")
+    with path.open("rb", buffering=buffering) as file:
+        for given in (file, streams.Reader(file)):
+            with pytest.raises(
+                io.UnsupportedOperation, match=r"^file is not open for writing: open it with mode 'wb'$"
+            ):
+                streams.Writer(given)
+    with path.open("r+b", buffering=buffering) as file, streams.Writer(file) as writer:
+        writer.write(b"new ")
+    assert path.read_bytes() == b"new "
+
+
 def test_arguments() -> None:
     for wrong in (3, None, "path"):
         with pytest.raises(TypeError, match=r"file must be a binary file with write\(\)"):

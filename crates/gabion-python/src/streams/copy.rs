@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use super::chunk::{self, Window};
 use super::descriptor::Pair;
-use super::file::{Sink, Source, Wrote, position, refuse_closed};
+use super::file::{Sink, Source, Wrote, position, refuse_closed, refuse_unreadable, refuse_unwritable};
 use super::held::{Held, read_over};
 use super::reader::gives_soon;
 use super::refusal;
@@ -23,7 +23,8 @@ use super::refusal;
 /// What a file raises is passed on with the attribute bytes_copied, the number of bytes that dst has taken, and a note
 /// that says so; src stands behind those bytes where it is seekable. A non-blocking file that has nothing now, or takes
 /// nothing now, is a BlockingIOError with the same number as characters_written. Raises TypeError for what is no binary
-/// file, ValueError for closed files and where both are the same file.
+/// file, io.UnsupportedOperation for a src that is not readable() and a dst that is not writable(), ValueError for closed
+/// files and where both are the same file.
 ///
 /// >>> import io
 /// >>> import gabion.streams
@@ -39,6 +40,8 @@ pub(super) fn copy(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, chunk: Option
     let sink = Sink::new("dst", dst)?;
     refuse_closed("src", src)?;
     refuse_closed("dst", dst)?;
+    refuse_unreadable("src", src)?;
+    refuse_unwritable("dst", dst)?;
     if src.is(dst) {
         return Err(refusal::same_file(py));
     }

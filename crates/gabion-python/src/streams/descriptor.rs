@@ -88,16 +88,12 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The descriptors of two files that may be copied behind Python's back, or None.
+    /// The descriptors of two files that may be copied behind Python's back, or None. They are open for reading, and for writing.
     ///
     /// # Errors
     /// ValueError when both are the same file; what flushing raises.
     pub(super) fn of(src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        let ready = is_plain(src)?
-            && (is_plain(dst)? || is_socket_file(dst)?)
-            && src.call_method0(intern!(src.py(), "readable")?)?.is_truthy()?
-            && dst.call_method0(intern!(dst.py(), "writable")?)?.is_truthy()?;
-        if !ready {
+        if !is_plain(src)? || !is_plain(dst)? && !is_socket_file(dst)? {
             return Ok(None);
         }
         let Some((from, a)) = regular(src)? else { return Ok(None) };

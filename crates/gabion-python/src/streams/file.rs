@@ -1,7 +1,7 @@
 //! What a Python file does when it is asked to read or write, brought to three answers: so many bytes, the end, or
 //! not now.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -16,6 +16,7 @@ use crate::{ffi, result};
 
 /// Classes that make a difference: of the module `io`, and `gabion.streams.Writer`, which is of a module above.
 struct Classes {
+    any: Py<PyType>,
     raw: Py<PyType>,
     text: Py<PyType>,
     buffered: [Py<PyType>; 2],
@@ -34,9 +35,10 @@ impl Classes {
             let buffered = [class("BufferedReader")?, class("BufferedRandom")?];
             let known =
                 [class("BufferedReader")?, class("BufferedRandom")?, class("BufferedWriter")?, class("BytesIO")?];
-            let (raw, text, file) = (class("RawIOBase")?, class("TextIOBase")?, class("FileIO")?);
+            let (any, raw, text) = (class("IOBase")?, class("RawIOBase")?, class("TextIOBase")?);
+            let file = class("FileIO")?;
             let writer = py.import("gabion._native")?.getattr("Writer")?.cast_into::<PyType>()?.unbind();
-            Ok(Self { raw, text, buffered, file, writer, known })
+            Ok(Self { any, raw, text, buffered, file, writer, known })
         })
     }
 
@@ -281,6 +283,43 @@ pub(crate) fn position(file: &Bound<'_, PyAny>) -> Option<u64> {
 /// What a file answers; no where it has no such method.
 pub(super) fn says(file: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> PyResult<bool> {
     method(file, question)?.map_or(Ok(false), |method| method.call0()?.is_truthy())
+}
+
+/// Refuses a file that says that it is not open for reading. Others are used: what keeps one from saying so keeps it from reading.
+pub(super) fn refuse_unreadable(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
+    if says_no(file, intern!(file.py(), "readable")?)? {
+        let text = format!("{name} is not open for reading: open it with mode 'rb'");
+        return Err(refusal::unsupported(file.py(), &text));
+    }
+    Ok(())
+}
+
+/// Refuses a file that says that it is not open for writing, before anything is gathered for it.
+pub(super) fn refuse_unwritable(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
+    if says_no(file, intern!(file.py(), "writable")?)? {
+        let text = format!("{name} is not open for writing: open it with mode 'wb'");
+        return Err(refusal::unsupported(file.py(), &text));
+    }
+    Ok(())
+}
+
+/// Whether a file answers a question with no. One that cannot be asked, or fails, has not said so; nor has one of a program's own
+/// class that only inherits the answer of `io.IOBase`.
+fn says_no(file: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> PyResult<bool> {
+    let ask = || -> PyResult<bool> {
+        let Some(method) = method(file, question)? else { return Ok(false) };
+        if method.call0()?.is_truthy()? {
+            return Ok(false);
+        }
+        let classes = Classes::get(file.py())?;
+        // Of the module's own classes, some inherit it and mean it.
+        if classes.is_known(file) {
+            return Ok(true);
+        }
+        let inherited = classes.any.bind(file.py()).getattr(question)?;
+        Ok(!file.get_type().getattr(question)?.is(&inherited))
+    };
+    ask().or_else(|error| if error.is_instance_of::<PyException>(file.py()) { Ok(false) } else { Err(error) })
 }
 
 /// Calls a method of a file, if it has it.

@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::bytes::{Content, Growing, bytes_of};
 use super::chunk;
 use super::descriptor::Rest;
-use super::file::{Source, call_if_there, gives_what_it_has, plain_bytes, says};
+use super::file::{Source, call_if_there, gives_what_it_has, plain_bytes, refuse_unreadable, says};
 use super::refusal;
 use super::turn::{Inside, Turn};
 use crate::ffi;
@@ -18,8 +18,9 @@ use crate::result;
 /// A binary file read through a chunk of the pool, with the methods of io.BufferedReader.
 ///
 /// file is anything with readinto() or read(): an open file, a socket's, a pipe's, an archive member, an object of your
-/// own. chunk is how many bytes are asked of it at a time, "1 MiB" at most. After the first read, no operation
-/// allocates memory except for the bytes that it returns. A large readinto() does not go through the chunk.
+/// own. One that is not readable() is an io.UnsupportedOperation at once. chunk is how many bytes are asked of it at a time,
+/// "1 MiB" at most. After the first read, no operation allocates memory except for the bytes that it returns. A large
+/// readinto() does not go through the chunk.
 ///
 /// It counts as an io.BufferedIOBase: json, pickle and io.TextIOWrapper take it. read(), readinto() and readline() wait for
 /// all they were asked for, or the end; read1(), readinto1() and peek() ask the file once at most. A non-blocking file
@@ -173,6 +174,7 @@ impl Reader {
     fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let chunk = chunk::length(chunk)?;
         let ahead = Ahead::of(Source::new("file", file, gives_soon(file)?)?);
+        refuse_unreadable("file", file)?;
         Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Reader", ahead) })
     }
 

@@ -6,17 +6,17 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use super::bytes::Content;
 use super::chunk::{self, Window};
-use super::file::{Sink, Wrote, call_if_there, says};
+use super::file::{Sink, Wrote, call_if_there, refuse_unwritable, says};
 use super::refusal;
 use super::turn::{Inside, Turn};
 use crate::once::intern;
 
 /// A binary file written through a chunk of the pool, with the methods of io.BufferedWriter.
 ///
-/// file is anything with write(): an open file, a socket's, a pipe's, an object of your own. Bytes are collected in a
-/// chunk of up to chunk bytes ("1 MiB" at most) and written when it is full; as much as a chunk or more is written at
-/// once. After the first write, no operation allocates memory. If the file keeps the memoryview that its write() was
-/// given, the bytes in it stay: the Writer goes on with another chunk.
+/// file is anything with write(): an open file, a socket's, a pipe's, an object of your own. One that is not writable() is an
+/// io.UnsupportedOperation at once. Bytes are collected in a chunk of up to chunk bytes ("1 MiB" at most) and written when
+/// it is full; as much as a chunk or more is written at once. After the first write, no operation allocates memory. If the
+/// file keeps the memoryview that its write() was given, the bytes in it stay: the Writer goes on with another chunk.
 ///
 /// It counts as an io.BufferedIOBase: pickle, zipfile and io.TextIOWrapper take it. When the file raises, the error
 /// is passed on with the attribute bytes_taken, how many bytes of this call's are written or gathered, and a note; what
@@ -221,6 +221,7 @@ impl Writer {
     fn new(file: &Bound<'_, PyAny>, chunk: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let chunk = chunk::length(chunk)?;
         let sink = Some(Sink::new("file", file)?);
+        refuse_unwritable("file", file)?;
         let state = State { sink, window: None, start: 0, end: 0 };
         Ok(Self { file: file.clone().unbind(), chunk, turn: Turn::new("Writer", state) })
     }
