@@ -2,9 +2,12 @@
 
 import contextlib
 import gc
+import io
 import os
 import pickle
 import random
+import re
+import socket
 import sys
 import threading
 import types
@@ -104,6 +107,42 @@ def test_what_cannot_be_stored(codec, make):
     assert codec.decode(codec.encode([1, "still works"])) == [1, "still works"]
 
 
+NO_COPY = "it has no copy, as open files, locks, sockets and generators have none; store what it is made from"
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: io.TextIOWrapper(io.BytesIO()), "_io.TextIOWrapper"),
+        (lambda: threading.Lock(), "_thread.lock"),
+        (lambda: socket.socket(), "socket"),
+        (lambda: (i for i in ()), "generator"),
+    ],
+)
+def test_what_has_no_copy_is_named_wherever_it_lies(codec, make, name):
+    with contextlib.ExitStack() as stack:
+        one = make()
+        if hasattr(one, "close"):
+            stack.callback(one.close)
+        for value, inside in (
+            (one, ""),
+            ({"deep": [(1, one)]}, r" \(inside dict\)"),
+            (cases.Plain("before", one), r" \(inside Plain\)"),
+        ):
+            with pytest.raises(CodecError, match=f"^cannot store {re.escape(name)}{inside}: {NO_COPY}$") as caught:
+                codec.encode(value)
+            assert isinstance(caught.value.__cause__, TypeError)
+            assert "cannot pickle" in str(caught.value.__cause__)
+
+
+def test_a_class_may_say_itself_why_it_cannot_be_stored(codec):
+    for text in ("cannot pickle a Connection: call close()", "cannot pickle 'Mine' object, but its address"):
+        with pytest.raises(
+            CodecError, match=rf"^cannot store an object of class Raises \(inside list\): TypeError: {text}"
+        ):
+            codec.encode([Raises(TypeError(text))])
+
+
 def test_causes_are_chained(codec):
     with pytest.raises(CodecError, match="RuntimeError: no way") as caught:
         codec.encode([Broken()])
@@ -168,9 +207,11 @@ def test_what_programs_and_the_system_raise_passes(codec, monkeypatch, error):
 
 @pytest.mark.parametrize("error", WRAPPED, ids=repr)
 def test_what_python_raises_of_pickling_is_a_codec_error(codec, monkeypatch, error):
-    with pytest.raises(CodecError, match="cannot store an object of class list: ") as caught:
+    with pytest.raises(CodecError, match=r"^cannot store an object of class Raises \(inside list\): ") as caught:
         codec.encode([Raises(error)])
     assert caught.value.__cause__ is error
+    with pytest.raises(CodecError, match=r"^cannot store an object of class Raises: "):
+        codec.encode(Raises(error))
     monkeypatch.setattr(Raises, "stored", False)
     data = codec.encode(Raises(error))
     with pytest.raises(CodecError, match="cannot rebuild the stored object: ") as caught:

@@ -93,6 +93,39 @@ class Mine(Exception):
     pass
 
 
+@pytest.mark.parametrize("index", [0, 10])
+def test_an_error_says_which_object_it_is_about(pile: gabion.Pile, index: int) -> None:
+    note = f"object {index} of those passed to put_many(), counted from 0"
+    with (
+        open("/dev/null") as file,
+        pytest.raises(gabion.CodecError, match=r"_io\.TextIOWrapper \(inside dict\)") as caught,
+    ):
+        pile.put_many([{}] * index + [{"file": file}, {}])
+    assert caught.value.__notes__ == [note]
+
+    class Late:
+        def __reduce__(self) -> str:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError) as late:
+        pile.put_many([{}] * index + [Late()])
+    assert late.value.__notes__[-1] == note
+    limited = gabion.Pile(max_bytes="4 MiB")
+    with pytest.raises(gabion.LimitError) as full:
+        limited.put_many([b""] * index + [bytes(5 << 20)])
+    assert full.value.__notes__ == [note]
+
+    # What the iterable raises is about none.
+    def objects() -> Iterator[int]:
+        yield from range(index)
+        raise ValueError("of the iterable")
+
+    with pytest.raises(ValueError, match="of the iterable") as raised:
+        pile.put_many(objects())
+    assert not hasattr(raised.value, "__notes__")
+    assert len(pile) == 0
+
+
 def test_a_failing_iterator_undoes_the_whole_call(pile: gabion.Pile) -> None:
     def source() -> Iterator[Any]:
         yield from range(1000)

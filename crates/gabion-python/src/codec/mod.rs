@@ -44,5 +44,5 @@ mod python;
 pub(crate) use apart::Apart;
 pub use codec::Codec;
 pub(crate) use encode::quick::{is_ascii, small as small_int, two_digits as two_digit_int};
-pub(crate) use object::Own;
+pub(crate) use object::{Own, add_note};
 pub(crate) use python::register;

@@ -184,16 +184,60 @@ pub fn explain(py: Python<'_>, doing: Doing<'_>) -> PyErr {
         add_note(py, &error, &doing.text("while storing", "while rebuilding"));
         return error;
     }
+    let text = format!("{}: {}", doing.text("cannot store", "cannot rebuild"), told(py, &error));
+    caused(py, errors, &text, error)
+}
+
+/// Turns the error that an object's reducer has set into a `CodecError`, as [`explain`] does, which knows of the `whole` only: the
+/// object at fault may lie deep inside of it. What is not of pickling is left to `explain`.
+///
+/// # Safety
+/// Two live objects; an error is set.
+#[cold]
+pub unsafe fn not_reduced(py: Python<'_>, object: *mut PyObject, whole: *mut PyObject) -> Raised {
+    let Some(error) = PyErr::take(py) else { return Raised };
+    let errors = match Errors::get(py) {
+        Ok(errors) if is_of_pickling(py, &error) => errors,
+        _ => {
+            error.restore(py);
+            return Raised;
+        }
+    };
+    // SAFETY: live by the caller's word.
+    let (class, inside) = unsafe {
+        let inside = if object == whole { String::new() } else { format!(" (inside {})", class_name(whole)) };
+        (class_name(object), inside)
+    };
+    let why = told(py, &error);
+    // So says the interpreter of what it has no way to copy. It says nothing else in this form.
+    let text = if why.starts_with("TypeError: cannot pickle '") && why.ends_with("' object") {
+        format!(
+            "cannot store {class}{inside}: it has no copy, as open files, locks, sockets and generators have none; store what it \
+             is made from"
+        )
+    } else {
+        format!("cannot store an object of class {class}{inside}: {why}")
+    };
+    caused(py, errors, &text, error).restore(py);
+    Raised
+}
+
+/// The class of an error and what it says.
+fn told(py: Python<'_>, error: &PyErr) -> String {
     let kind = error.get_type(py).qualname().map_or_else(|_| "error".into(), |name| name.to_string());
     let text = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
-    let what = doing.text("cannot store", "cannot rebuild");
-    let wrapped = exception(errors.codec.bind(py), &format!("{what}: {kind}: {text}"));
-    wrapped.set_cause(py, Some(error));
-    wrapped
+    format!("{kind}: {text}")
+}
+
+/// A `CodecError` with this cause.
+fn caused(py: Python<'_>, errors: &Errors, text: &str, cause: PyErr) -> PyErr {
+    let error = exception(errors.codec.bind(py), text);
+    error.set_cause(py, Some(cause));
+    error
 }
 
 /// Adds a note to an exception that does not have it yet: a program may raise the same one again and again.
-fn add_note(py: Python<'_>, error: &PyErr, note: &str) {
+pub fn add_note(py: Python<'_>, error: &PyErr, note: &str) {
     let value = error.value(py);
     let add = || -> PyResult<()> {
         let notes = value.getattr_opt("__notes__")?;

@@ -166,7 +166,7 @@ impl Pile {
 
     /// Store every object of an iterable and return their pointers in order, as an array('Q'). All or nothing: when
     /// one cannot be stored, or a signal's handler raises (Ctrl-C), those before it are removed again and the error is
-    /// raised. Other threads run meanwhile.
+    /// raised; a note of it says which object it is about, counted from 0. Other threads run meanwhile.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()

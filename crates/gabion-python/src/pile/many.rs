@@ -1,6 +1,7 @@
 //! Many objects in one call.
 
 use gabion_pile::Pointer;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
@@ -9,7 +10,7 @@ use super::each::{announced, each, iterator, room_for};
 use super::number;
 use super::refusal::{Failure, or_default};
 use super::state::Pile;
-use crate::codec::Apart;
+use crate::codec::{Apart, add_note};
 use crate::ffi;
 use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
@@ -40,7 +41,7 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
             Ok(encoding.len() + apart.left_out())
         };
         // SAFETY: `object` holds a reference over the call.
-        unsafe { this.encoded(py, object.ptr(), put) }
+        unsafe { this.encoded(py, object.ptr(), put) }.inspect_err(|error| tell_which(py, error, pointers.len()))
     });
     let made = stored.and_then(|()| {
         let made = array(py, &pointers)?;
@@ -48,6 +49,15 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
         Ok(made)
     });
     made.map_err(|error| undo(this, py, &pointers, error))
+}
+
+/// Notes which object an error is about.
+#[cold]
+fn tell_which(py: Python<'_>, error: &PyErr, index: usize) {
+    // An interrupt is about none.
+    if error.is_instance_of::<PyException>(py) {
+        add_note(py, error, &format!("object {index} of those passed to put_many(), counted from 0"));
+    }
 }
 
 /// Removes what a failed call has put. Returns its error, or that of a signal which comes while many are removed.

@@ -131,6 +131,8 @@ pub struct Encoder<'a, 'py> {
     apart: Option<&'a mut Apart>,
     /// Where this encoding starts in `out`.
     pub base: usize,
+    /// The object that is encoded, with all that it holds.
+    pub whole: *mut PyObject,
     /// The object itself when it is noted as met without the memo; else null.
     pub root: *mut PyObject,
     /// Every object goes into the memo, however few references it has: user code runs and may show it again.
@@ -178,6 +180,7 @@ pub unsafe fn encode(
             out,
             apart: apart.as_deref_mut(),
             base,
+            whole: obj,
             root: std::ptr::null_mut(),
             exact,
             by_reducers,

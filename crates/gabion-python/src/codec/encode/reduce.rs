@@ -4,7 +4,7 @@ use super::encoder::{Begun, Encoder, Restart};
 use super::scratch::Todo;
 use crate::codec::classes::global;
 use crate::codec::format::{tags, writer};
-use crate::codec::object::{Own, Raise, Raised, refuse};
+use crate::codec::object::{Own, Raise, Raised, not_reduced, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
@@ -102,13 +102,15 @@ impl Encoder<'_, '_> {
     unsafe fn ask(&mut self, obj: *mut PyObject) -> Raise<Own> {
         // SAFETY: held by the caller; new references or null with an error.
         unsafe {
-            if let Some(reducer) = self.known.reducer(ffi::Py_TYPE(obj).cast())? {
-                return Own::take(ffi::PyObject_CallOneArg(reducer.ptr(), obj));
-            }
-            let name = &self.known.names.reduce_ex;
-            let method = Own::take(ffi::PyObject_GetAttr(obj, name.ptr()))?;
-            let protocol = Own::take(ffi::PyLong_FromLong(PROTOCOL.into()))?;
-            Own::take(ffi::PyObject_CallOneArg(method.ptr(), protocol.ptr()))
+            let reduced = if let Some(reducer) = self.known.reducer(ffi::Py_TYPE(obj).cast())? {
+                Own::take(ffi::PyObject_CallOneArg(reducer.ptr(), obj))
+            } else {
+                let name = &self.known.names.reduce_ex;
+                let method = Own::take(ffi::PyObject_GetAttr(obj, name.ptr()))?;
+                let protocol = Own::take(ffi::PyLong_FromLong(PROTOCOL.into()))?;
+                Own::take(ffi::PyObject_CallOneArg(method.ptr(), protocol.ptr()))
+            };
+            reduced.map_err(|Raised| not_reduced(self.py, obj, self.whole))
         }
     }
 
