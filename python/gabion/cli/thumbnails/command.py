@@ -180,7 +180,7 @@ def _bars(console: Console) -> Progress:
 def _counts(outcome: Outcome) -> str:
     counts = [f"{outcome.made:,} made"]
     if outcome.skipped:
-        counts.append(f"{outcome.skipped:,} there already")
+        counts.append(f"{outcome.skipped:,} there already (made before, at whatever size; --force makes them anew)")
     if outcome.failed:
         counts.append(f"{len(outcome.failed):,} failed")
     if outcome.unread:
