@@ -1,6 +1,7 @@
 """Pile.view: payloads read in place, and the memory that stays while they are."""
 
 import gc
+import re
 import threading
 from array import array
 from typing import Any
@@ -189,6 +190,32 @@ def test_other_types_are_refused(pile: gabion.Pile, value: Any) -> None:
     pile.remove(pointer)
     pile.validate()
     assert pile.stats().used_bytes == 0
+
+
+SHOWS = r"^view\(\) shows stored bytes, bytearray or array.array of numbers, not "
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("text", "str"), ("x" * 100, "str"), ("ä", "str"), (5, "int"), (10**9, "int"), (10**30, "int"), (1.5, "float"),
+        ([1], "list"), ([1] * 99, "list"), ((1,), "tuple"), ((1,) * 99, "tuple"), ({1: 2}, "dict"), (None, "NoneType"),
+        (dict.fromkeys(range(99)), "dict"), (Plain(a=1), "an instance of another class or a subclass"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_viewed_is_named(pile: gabion.Pile, value: Any, name: str) -> None:
+    with pytest.raises(TypeError, match=f"{SHOWS}{name}: use get\\(\\)$"):
+        pile.view(pile.put(value))
+
+
+def test_an_array_of_numpy_is_told_how_it_can_be_viewed(pile: gabion.Pile) -> None:
+    numpy = pytest.importorskip("numpy")
+    values = numpy.arange(1000, dtype="int32")
+    told = "numpy.ndarray: use get(), or put array.tobytes() and read it by numpy.frombuffer(pile.view(ptr), dtype)"
+    with pytest.raises(TypeError, match=SHOWS + re.escape(told) + "$"):
+        pile.view(pile.put(values))
+    pointer = pile.put(values.tobytes())
+    assert (numpy.frombuffer(pile.view(pointer), values.dtype) == values).all()
 
 
 class MyBytes(bytes):

@@ -137,6 +137,11 @@ impl Codec {
         fields::raw_view(bytes)
     }
 
+    /// What to call an encoded object that has no raw view, where its first byte tells it; `None` for most classes.
+    pub fn plain_name(bytes: &[u8]) -> Option<&'static str> {
+        fields::plain_name(bytes)
+    }
+
     /// Layouts, classes and functions that have a number.
     pub fn type_count(&self) -> usize {
         self.registry.len()

@@ -308,6 +308,22 @@ fn same(left: Borrowed<'_, '_, PyAny>, right: Borrowed<'_, '_, PyAny>) -> Raise<
     }
 }
 
+/// See [`Codec::plain_name`](super::Codec::plain_name).
+pub fn plain_name(bytes: &[u8]) -> Option<&'static str> {
+    Some(match *bytes.get(1)? {
+        ..=tags::STR_SHORT_LAST | tags::STR_ASCII..=tags::STR_UCS4 => "str",
+        tags::INT_SMALL..=tags::INT_SMALL_LAST | tags::INT..=tags::INT_BIG => "int",
+        tags::LIST_SHORT..=tags::LIST_SHORT_LAST | tags::LIST => "list",
+        tags::TUPLE_SHORT..=tags::TUPLE_SHORT_LAST | tags::TUPLE..=tags::TUPLE_AGAIN => "tuple",
+        tags::DICT_SHORT..=tags::DICT_SHORT_LAST | tags::DICT => "dict",
+        tags::FLOAT | tags::FLOAT_CENTS => "float",
+        tags::NONE => "NoneType",
+        tags::ARRAY => "array.array of characters",
+        tags::ND_ARRAY => "numpy.ndarray",
+        _ => return None,
+    })
+}
+
 /// See [`Codec::raw_view`](super::Codec::raw_view).
 pub fn raw_view(bytes: &[u8]) -> Option<RawView> {
     let (&format, &tag) = (bytes.first()?, bytes.get(1)?);

@@ -132,7 +132,7 @@ impl Pile {
     /// The view goes on to show what was stored when it was made: replace() puts the new object elsewhere, and after
     /// remove() or close() the memory stays until the last view of it is gone. A view of an array has the array's
     /// format, others are bytes. Raises PointerError when the pointer is not live, TypeError when the object is of
-    /// another type.
+    /// another type: of an array of NumPy, put array.tobytes() and read numpy.frombuffer(pile.view(ptr), dtype).
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -147,8 +147,7 @@ impl Pile {
         let view = or_default(py, view, None)?;
         let raw = Codec::raw_view(&view).filter(|raw| VIEWABLE.contains(&raw.format));
         let Some(raw) = raw else {
-            let text = "view() needs a stored bytes, bytearray or array.array of numbers, not of a subclass; get() reads every other object";
-            return Err(refusal::type_error(py, text));
+            return Err(refusal::not_viewable(py, Codec::plain_name(&view)));
         };
         let owner = Bound::new(py, PileView::new(view, raw.offset, raw.len))?;
         let bytes = pyo3::types::PyMemoryView::from(owner.as_any())?.into_any();

@@ -92,6 +92,18 @@ pub(super) fn not_an_int(value: &Bound<'_, PyAny>) -> PyErr {
     type_error(value.py(), &format!("a pointer is an int, as put() returned it, not {}", class_name(value)))
 }
 
+/// For an object that has no bytes to view. `name` says what it is, where that is known without building it.
+#[cold]
+pub(super) fn not_viewable(py: Python<'_>, name: Option<&str>) -> PyErr {
+    let given = name.unwrap_or("an instance of another class or a subclass");
+    let hint = match name {
+        Some("numpy.ndarray") => ", or put array.tobytes() and read it by numpy.frombuffer(pile.view(ptr), dtype)",
+        _ => "",
+    };
+    let text = format!("view() shows stored bytes, bytearray or array.array of numbers, not {given}: use get(){hint}");
+    type_error(py, &text)
+}
+
 /// For a pile that was closed.
 #[cold]
 pub(super) fn closed(py: Python<'_>) -> PyErr {
