@@ -33,6 +33,14 @@ def test_a_stale_pointer_is_refused_for_ever(pile: gabion.Pile) -> None:
     assert pile.get(pointer) == 19_999
 
 
+def test_what_is_stale_is_told_with_what_may_have_happened(pile: gabion.Pile) -> None:
+    pointer = pile.put("gone")
+    pile.remove(pointer)
+    told = f"^pointer {pointer} is stale: its object was removed, or it was put in another process; drop it$"
+    with pytest.raises(gabion.PointerError, match=told):
+        pile.get(pointer)
+
+
 @pytest.mark.parametrize("size", [0, 40, 900, 3000, 100_000, 1_500_000])
 def test_stale_after_remove_pop_clear_whatever_takes_its_place(pile: gabion.Pile, size: int) -> None:
     for end in ("remove", "pop", "discard", "clear"):

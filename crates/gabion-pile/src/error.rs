@@ -17,7 +17,7 @@ pub enum PointerFault {
     Elsewhere,
     /// It leads between slots.
     Misaligned,
-    /// Its object was removed.
+    /// Its object was removed, or the pointer was put in another process: a fork of this one, or the one that this is a fork of.
     Stale,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for PileError {
                     PointerFault::Stale => {
                         write!(
                             f,
-                            "pointer {number} is stale: its object was removed, and whoever kept it must let it go"
+                            "pointer {number} is stale: its object was removed, or it was put in another process; drop it"
                         )
                     }
                 }
