@@ -1,6 +1,7 @@
 """Arguments are read alike wherever a call takes one: flags, whole numbers, sizes, functions, iterables, defaults."""
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -157,6 +158,27 @@ def test_whole_numbers_of_numpy() -> None:
 ROWS = "a group of 9 rows has 0 to 8, and -9 to -1 from its end"
 GAP = "pass a number from 1.0 on, or None for the filter alone"
 ARENAS = "pass a whole number, a power of two from 1 to 256"
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda image: image.save(io.BytesIO(), "JPEG"), 'save() takes options by name: format="JPEG"'),
+        (lambda image: image.save("a.jpg", 5), "save() takes options by name: format=5"),
+        (lambda image: image.resize(10, 12), "size is one pair: resize((10, 12))"),
+        (lambda image: image.resize((10, 12), "box"), 'resize() takes options by name: filter="box"'),
+        (lambda image: image.crop(0, 0, 3, 3), "box is one tuple: crop((0, 0, 3, 3))"),
+        (
+            lambda _: gabion.Pile(max_size=5),
+            'Pile() has no max_size: it takes max_bytes, as in Pile(max_bytes="4 GiB")',
+        ),
+    ],
+)
+def test_habits_of_other_libraries_are_told_how_it_is_written_here(call: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
+        call(Image.new("RGB", (20, 20)))
+
+
 PRIORITY = "pass a whole number from -128 to 127"
 POLICIES = "pass 'default', 'lru', 'fifo' or 's3fifo'"
 PAIRS = "what is put is passed as a mapping, or as pairs of a key and a value"

@@ -4,7 +4,7 @@ use gabion_image::{
     Compression, Filter, Flip, Format, LONGEST_SIDE, Limits, Mode, Region, Resampling, Subsampling, Turn,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
 
 use super::refusal::{image_error, type_error, value_error};
 use crate::argument::{Given, index};
@@ -132,7 +132,7 @@ fn read(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 }
 
 /// Whether a value is a number, and not several: NumPy's, too, whose arrays of one element would also do as a number.
-fn is_one_number(value: &Bound<'_, PyAny>) -> bool {
+pub(super) fn is_one_number(value: &Bound<'_, PyAny>) -> bool {
     value.is_instance_of::<PyInt>()
         || value.is_instance_of::<PyFloat>()
         || value.len().is_err() && !matches!(index(value), Ok(None))
@@ -195,6 +195,28 @@ pub(super) fn most(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u32)>
     }
     let [width, height] = several(name, "(width, height), or one number for both", value, longest)?;
     Ok((width, height))
+}
+
+/// Refuses what is passed by its place behind the arguments of a call, as in Pillow, where options go by name.
+pub(super) fn by_name(call: &str, option: &str, others: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let Ok(other) = others.get_item(0) else { return Ok(()) };
+    let given = other.cast::<PyString>().map_or_else(|_| shown(&other), |text| format!("{:?}", text.to_string()));
+    Err(type_error(others.py(), &format!("{call} takes options by name: {option}={given}")))
+}
+
+/// Refuses the numbers of one argument that are passed one by one. `shape` says what that one is.
+pub(super) fn not_apart(
+    call: &str,
+    name: &str,
+    shape: &str,
+    first: &Bound<'_, PyAny>,
+    others: &Bound<'_, PyTuple>,
+) -> PyResult<()> {
+    if others.is_empty() {
+        return Ok(());
+    }
+    let all: Vec<_> = std::iter::once(shown(first)).chain(others.iter().map(|other| shown(&other))).collect();
+    Err(type_error(others.py(), &format!("{name} is one {shape}: {call}(({}))", all.join(", "))))
 }
 
 /// A place in an image; it may lie outside.

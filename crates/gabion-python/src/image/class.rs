@@ -238,16 +238,21 @@ impl Image {
     /// >>> gabion.Image.new("RGB", (640, 480)).resize((64, 48), filter="box")
     /// <gabion.Image RGB 64 × 48>
     #[pyo3(
-        signature = (size, *, filter = None, reducing_gap = Given::Absent),
+        signature = (size, *others, filter = None, reducing_gap = Given::Absent),
         text_signature = "($self, size, *, filter='lanczos3', reducing_gap=None)"
     )]
     fn resize(
         &self,
         size: &Bound<'_, PyAny>,
+        others: &Bound<'_, PyTuple>,
         filter: Option<&Bound<'_, PyAny>>,
         reducing_gap: Given<'_>,
     ) -> PyResult<Self> {
         let py = size.py();
+        if !others.is_empty() && argument::is_one_number(size) {
+            argument::not_apart("resize", "size", "pair", size, others)?;
+        }
+        argument::by_name("resize()", "filter", others)?;
         let (width, height) = argument::size("size", size)?;
         let how = argument::resampling(filter, &reducing_gap, None)?;
         self.map(py, |image| image.resize(width, height, how))
@@ -308,8 +313,9 @@ impl Image {
 
     /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. Raises ImageError when
     /// it is empty or reaches beyond the image.
-    #[pyo3(signature = (r#box, /))]
-    fn crop(&self, r#box: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (r#box, /, *others), text_signature = "($self, box, /)")]
+    fn crop(&self, r#box: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
+        argument::not_apart("crop", "box", "tuple", r#box, others)?;
         let region = argument::region(r#box)?;
         self.map_brief(r#box.py(), |image| image.crop(region))
     }
@@ -435,18 +441,20 @@ impl Image {
     /// Raises ImageError when the format cannot store the mode, the size or the EXIF block, or when neither name nor
     /// format= says the format; OSError when the file cannot be written.
     #[pyo3(
-        signature = (target, *, format = None, quality = None, **options),
+        signature = (target, *others, format = None, quality = None, **options),
         text_signature = "($self, target, *, format=None, quality=80, subsampling='4:2:0', progressive=False, optimize=False, \
                           lossless=False, compression='balanced', metadata=True)"
     )]
     fn save(
         &self,
         target: &Bound<'_, PyAny>,
+        others: &Bound<'_, PyTuple>,
         format: Option<&Bound<'_, PyAny>>,
         quality: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let py = target.py();
+        argument::by_name("save()", "format", others)?;
         let picture = self.open_picture(py)?;
         let format = format.map(argument::format).transpose()?;
         target::save(target, &picture, format, &target::options(quality, options, py)?)

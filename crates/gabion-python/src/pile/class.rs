@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyRuntimeError, 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::iterator::{Gives, PileIterator};
 use super::refusal::{Failure, or_default};
@@ -60,14 +60,22 @@ fn limit(max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
 #[pymethods]
 impl Pile {
     #[new]
-    #[pyo3(signature = (*others, max_bytes = None, path = None, types = None), text_signature = "(*, max_bytes=None, path=None, types=None)")]
+    #[pyo3(
+        signature = (*others, max_bytes = None, path = None, types = None, **unknown),
+        text_signature = "(*, max_bytes=None, path=None, types=None)"
+    )]
     fn new(
         py: Python<'_>,
         others: &Bound<'_, PyTuple>,
         max_bytes: Option<&Bound<'_, PyAny>>,
         path: Option<&Bound<'_, PyAny>>,
         types: Option<&Bound<'_, PyAny>>,
+        unknown: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        if let Some((name, _)) = unknown.and_then(|unknown| unknown.iter().next()) {
+            let text = format!("Pile() has no {name}: it takes max_bytes, as in Pile(max_bytes=\"4 GiB\")");
+            return Err(exception(&py.get_type::<PyTypeError>(), &text));
+        }
         if let Ok(first) = others.get_item(0) {
             let text = format!("Pile() takes settings by name only: write max_bytes={}", first.repr()?);
             return Err(exception(&py.get_type::<PyTypeError>(), &text));
