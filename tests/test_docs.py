@@ -40,6 +40,18 @@ def test_rust_examples_are_compiled() -> None:
     assert shown == {path.lstrip("./") for path in re.findall(r'include_str!\("([^"]+[.]md)"\)', sources)} > set()
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if "```rust" in page.read_text()], ids=name)
+def test_rust_examples_use_the_crates_that_the_first_page_takes(page: Path) -> None:
+    """Cargo compiles them where more crates are at hand."""
+    dependencies = re.search(
+        r"^\[dependencies\]\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert dependencies is not None
+    taken = {crate.replace("-", "_") for crate in re.findall(r"^([\w-]+) =", dependencies[1], re.MULTILINE)}
+    assert {"gabion", "gabion_image"} <= taken
+    assert set(re.findall(r"\b(gabion\w*)::", page.read_text())) <= taken
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     links = [link[1] for link in LINK.finditer(page.read_text()) if not re.match(r"https?:|mailto:", link[1])]

@@ -1,8 +1,8 @@
 //! Images on the pool: load, resize, save.
 //!
 //! ```
-//! use gabion_image::{Image, Mode, OpenOptions, SaveOptions};
-//! # let pool = gabion_blocks::Pool::global();
+//! use gabion_image::{Image, Mode, OpenOptions, Pool, SaveOptions};
+//! let pool = Pool::global();
 //! # let folder = tempfile::tempdir()?;
 //! # let (photo, small) = (folder.path().join("photo.jpg"), folder.path().join("small.webp"));
 //! # Image::new(pool, Mode::RGB, 900, 600, &[90, 120, 60])?.save(&photo, &SaveOptions::default())?;
@@ -94,6 +94,8 @@ pub use encode::{Compression, SaveOptions, Subsampling};
 pub use error::{ImageError, Result};
 pub use file::{OpenOptions, thumbnail};
 pub use format::Format;
+/// Where pixels lie; `Pool::global()` is that of the process.
+pub use gabion_blocks::Pool;
 pub use geometry::{Flip, Overlap, Region, Turn};
 pub use image::Image;
 pub use limits::{LONGEST_SIDE, Limits};

@@ -86,11 +86,6 @@ mod adapters;
 #[cfg(test)]
 mod tests;
 
-/// The page for users, so that its example runs.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/slots.md")]
-struct Page;
-
 pub use adapters::{Backing, Global, SlotBox, Within, WithinGlobal};
 pub use affinity::{Affinity, AffinitySettings, MOST_AFFINITIES};
 pub use error::{FreeError, SlotsError};

@@ -64,6 +64,11 @@
 #[doc = include_str!("../../../README.md")]
 struct Page;
 
+/// The page of slots, whose example is for programs that depend on this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/slots.md")]
+struct PageOfSlots;
+
 pub use gabion_blocks as blocks;
 pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
 pub use gabion_cache as cache;
