@@ -33,6 +33,12 @@ def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     exec(compile("\n".join(program), str(page), "exec"), module.__dict__)
 
 
+def test_examples_of_the_first_page_stand_alone() -> None:
+    """Who copies one needs no other for its imports."""
+    for example in EXAMPLE.findall((ROOT / "README.md").read_text()):
+        assert re.search(r"^import gabion$", example, re.MULTILINE), example
+
+
 def test_rust_examples_are_compiled() -> None:
     """A crate takes each page with such an example into its own documentation, whose examples cargo compiles."""
     sources = "".join(source.read_text() for source in ROOT.glob("crates/*/src/lib.rs"))

@@ -84,7 +84,8 @@ const char *gabion_last_error(void);
 /* The version of the library that is loaded; GABION_VERSION is that of this header. A constant string. */
 const char *gabion_version(void);
 
-/* Stands for the lack of a limit. A limit of 0 allows nothing, except for gabion_pile_new. */
+/* Stands for the lack of a limit. A limit of 0 allows nothing, except for gabion_pile_new; Python's
+ * gabion.memory.configure() takes it for no limit. */
 #define GABION_NO_LIMIT UINT64_MAX
 
 /* --- Slots ------------------------------------------------------------------------------------- */
