@@ -27,7 +27,7 @@ use crate::ffi::{self, PyObject, PyTypeObject};
 pub unsafe fn plan<'a>(registry: &'a Registry, known: &Known, class: *mut PyTypeObject) -> Raise<&'a Plan> {
     // SAFETY: as the caller promised.
     unsafe {
-        match registry.plan(class, known) {
+        match registry.plan(class) {
             Some(plan) => Ok(plan),
             None => analyse(registry, known, class).map(|plan| registry.add_plan(class, plan)),
         }

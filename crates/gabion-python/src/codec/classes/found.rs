@@ -123,7 +123,7 @@ impl Found {
 
     /// Follows the links again.
     #[cold]
-    fn look(&self) -> bool {
+    pub fn look(&self) -> bool {
         let now = self.seen.now();
         // In a loop of a script each variable is one of the module's.
         let astray = self.astray.load(Ordering::Relaxed); // Relaxed: see `Seen`.
@@ -180,6 +180,22 @@ impl Found {
         is_same(&self.name, &other.name) && is_same(&self.module, &other.module)
     }
 
+    /// Whether a class that was found by its own name has it still. What belongs to the interpreter has it for good.
+    ///
+    /// # Safety
+    /// A live class.
+    #[inline]
+    pub unsafe fn is_name_of(&self, class: *mut PyTypeObject) -> bool {
+        let Some(name) = &self.name else { return true };
+        // SAFETY: live by the caller's word; a class that was made at run time has the longer struct, of which an address is compared;
+        // a new reference or null with an error.
+        unsafe {
+            !is_made_at_run_time(class) || (*class.cast::<ffi::PyHeapTypeObject>()).ht_qualname == name.ptr() || {
+                says(Own::take(ffi::PyType_GetQualName(class)), name)
+            }
+        }
+    }
+
     /// Whether a class or a function says of itself where it was found. What says nothing, or belongs to the interpreter and cannot
     /// say otherwise, counts as such.
     ///
@@ -187,25 +203,24 @@ impl Found {
     /// A live object.
     pub unsafe fn is_told_by(&self, object: *mut PyObject, known: &Known) -> bool {
         let (Some(module), Some(name)) = (&self.module, &self.name) else { return true };
-        // SAFETY: live by the caller's word; a class that was made at run time has a dict; new references, or null with an error or
-        // without.
+        // SAFETY: live by the caller's word; addresses in it are compared; a class that was made at run time has a dict; new
+        // references, or null with an error or without.
         unsafe {
-            let (own_module, own_name) = if ffi::PyFunction_Check(object) != 0 {
-                let told = |name: &Own| Own::take(ffi::PyObject_GetAttr(object, name.ptr()));
-                (told(&known.names.module), told(&known.names.qualname))
+            if ffi::PyFunction_Check(object) != 0 {
+                let function = &*object.cast::<ffi::PyFunctionObject>();
+                let own = |name: &Own| Own::take(ffi::PyObject_GetAttr(object, name.ptr()));
+                (function.func_qualname == name.ptr() || says(own(&known.names.qualname), name))
+                    && (function.func_module == module.ptr() || says(own(&known.names.module), module))
             } else if ffi::PyType_Check(object) != 0 && is_made_at_run_time(object.cast()) {
-                let mut module = std::ptr::null_mut();
-                let dict = (*object.cast::<PyTypeObject>()).tp_dict;
-                ffi::compat::PyDict_GetItemRef(dict, known.names.module.ptr(), &raw mut module);
-                (Own::take(module), Own::take(ffi::PyType_GetQualName(object.cast())))
+                let class = object.cast::<PyTypeObject>();
+                self.is_name_of(class) && {
+                    let mut own = std::ptr::null_mut();
+                    ffi::compat::PyDict_GetItemRef((*class).tp_dict, known.names.module.ptr(), &raw mut own);
+                    says(Own::take(own), module)
+                }
             } else {
-                return true;
-            };
-            if own_module.is_err() || own_name.is_err() {
-                ffi::PyErr_Clear();
+                true
             }
-            let says = |own: Raise<Own>, found| own.map_or(true, |own| !is_text(&own) || is_same_text(&own, found));
-            says(own_module, module) && says(own_name, name)
         }
     }
 
@@ -237,6 +252,16 @@ impl Clone for Found {
             astray: AtomicBool::new(self.astray.load(Ordering::Relaxed)), // Relaxed: see `Seen`.
         }
     }
+}
+
+/// Whether an object that says this of itself was found by that. One that says nothing may have been.
+fn says(own: Raise<Own>, found: &Own) -> bool {
+    let Ok(own) = own else {
+        // SAFETY: attached; there may be no error.
+        unsafe { ffi::PyErr_Clear() };
+        return true;
+    };
+    !is_text(&own) || is_same_text(&own, found)
 }
 
 /// # Safety

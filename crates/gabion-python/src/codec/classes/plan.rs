@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::found::Found;
-use super::known::Known;
 use super::layout::Layout;
 use crate::codec::object::{Own, in_class};
 use crate::ffi::{self, PyTypeObject};
@@ -34,10 +33,11 @@ impl Plan {
     }
 
     /// Whether the class still has the name that it was found by, and the name leads to it, where names may have been bound anew.
+    /// (With another module it has another version.)
     #[cold]
-    pub fn look(&self, known: &Known) -> bool {
+    pub fn look(&self) -> bool {
         // SAFETY: a class, held.
-        unsafe { self.found.is_told_by(self.class.ptr(), known) && self.found.holds() }
+        unsafe { self.found.is_name_of(self.class.ptr().cast()) && self.found.look() }
     }
 
     /// Whether two plans of one class say the same, perhaps of different versions of it.

@@ -210,13 +210,13 @@ impl Registry {
     /// # Safety
     /// `class` is a live class.
     #[inline(always)]
-    pub unsafe fn plan(&self, class: *mut PyTypeObject, known: &Known) -> Option<&Plan> {
+    pub unsafe fn plan(&self, class: *mut PyTypeObject) -> Option<&Plan> {
         // SAFETY: plans are freed with the registry only.
         let plan = unsafe { self.plans.get(class as usize).as_ref()? };
         // Relaxed: what the number stands for lies in the class, and the plan is whole.
         let version = plan.version.load(Ordering::Relaxed);
         // SAFETY: live by the caller's word.
-        let holds = || version == unsafe { plan::version(class) } && (plan.found.is_as_seen() || plan.look(known));
+        let holds = || version == unsafe { plan::version(class) } && (plan.found.is_as_seen() || plan.look());
         (version == plan::ANY_VERSION || holds()).then_some(plan)
     }
 
