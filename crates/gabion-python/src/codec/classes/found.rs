@@ -6,7 +6,7 @@
 //! A module that is loaded again, or a cell of a notebook that runs again, puts another class under the name. That is
 //! noticed at the next object: see `seen`, and the tables at the head of `registry`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
@@ -190,9 +190,9 @@ impl Found {
         // SAFETY: live by the caller's word; a class that was made at run time has the longer struct, of which an address is compared;
         // a new reference or null with an error.
         unsafe {
-            !is_made_at_run_time(class) || (*class.cast::<ffi::PyHeapTypeObject>()).ht_qualname == name.ptr() || {
-                says(Own::take(ffi::PyType_GetQualName(class)), name)
-            }
+            !is_made_at_run_time(class)
+                || is_at(&raw mut (*class.cast::<ffi::PyHeapTypeObject>()).ht_qualname, name)
+                || says(Own::take(ffi::PyType_GetQualName(class)), name)
         }
     }
 
@@ -207,10 +207,10 @@ impl Found {
         // references, or null with an error or without.
         unsafe {
             if ffi::PyFunction_Check(object) != 0 {
-                let function = &*object.cast::<ffi::PyFunctionObject>();
+                let function = object.cast::<ffi::PyFunctionObject>();
                 let own = |name: &Own| Own::take(ffi::PyObject_GetAttr(object, name.ptr()));
-                (function.func_qualname == name.ptr() || says(own(&known.names.qualname), name))
-                    && (function.func_module == module.ptr() || says(own(&known.names.module), module))
+                (is_at(&raw mut (*function).func_qualname, name) || says(own(&known.names.qualname), name))
+                    && (is_at(&raw mut (*function).func_module, module) || says(own(&known.names.module), module))
             } else if ffi::PyType_Check(object) != 0 && is_made_at_run_time(object.cast()) {
                 let class = object.cast::<PyTypeObject>();
                 self.is_name_of(class) && {
@@ -252,6 +252,15 @@ impl Clone for Found {
             astray: AtomicBool::new(self.astray.load(Ordering::Relaxed)), // Relaxed: see `Seen`.
         }
     }
+}
+
+/// Whether this very object stands at a place.
+///
+/// # Safety
+/// A field of a live object, which another thread may change where there is no global lock.
+unsafe fn is_at(place: *mut *mut PyObject, object: &Own) -> bool {
+    // SAFETY: live by the caller's word. Relaxed: an address is compared, and nothing is read there.
+    unsafe { AtomicPtr::from_ptr(place).load(Ordering::Relaxed) == object.ptr() }
 }
 
 /// Whether an object that says this of itself was found by that. One that says nothing may have been.
