@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 
 use crate::errors::{Errors, exception, own_error};
 use crate::ffi::{self, PyObject};
+use crate::once::intern;
+use crate::result;
 
 /// A Python error is set in this thread.
 #[derive(Debug, Clone, Copy)]
@@ -236,15 +238,19 @@ fn caused(py: Python<'_>, errors: &Errors, text: &str, cause: PyErr) -> PyErr {
     error
 }
 
-/// Adds a note to an exception that does not have it yet: a program may raise the same one again and again.
+/// Adds a note to an exception that does not have it yet: a program may raise the same one again and again. Without memory for it,
+/// there is none.
 pub fn add_note(py: Python<'_>, error: &PyErr, note: &str) {
     let value = error.value(py);
     let add = || -> PyResult<()> {
-        let notes = value.getattr_opt("__notes__")?;
-        if notes.is_some_and(|notes| notes.contains(note).unwrap_or(false)) {
+        let note = result::text(py, note)?;
+        let notes = value.getattr_opt(intern!(py, "__notes__")?)?;
+        if notes.is_some_and(|notes| notes.contains(&note).unwrap_or(false)) {
             return Ok(());
         }
-        value.call_method1("add_note", (note,)).map(drop)
+        let method = value.getattr(intern!(py, "add_note")?)?;
+        // SAFETY: attached; both are held; a new reference, or null with an error set.
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyObject_CallOneArg(method.as_ptr(), note.as_ptr())) }.map(drop)
     };
     // The error itself is what counts.
     let _ = add();

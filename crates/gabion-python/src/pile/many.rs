@@ -1,7 +1,7 @@
 //! Many objects in one call.
 
 use gabion_pile::Pointer;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
@@ -54,8 +54,8 @@ pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResu
 /// Notes which object an error is about.
 #[cold]
 fn tell_which(py: Python<'_>, error: &PyErr, index: usize) {
-    // An interrupt is about none.
-    if error.is_instance_of::<PyException>(py) {
+    // An interrupt is about none, and where there is no memory, there is none for a note.
+    if error.is_instance_of::<PyException>(py) && !error.get_type(py).is(py.get_type::<PyMemoryError>()) {
         add_note(py, error, &format!("object {index} of those passed to put_many(), counted from 0"));
     }
 }
