@@ -13,7 +13,7 @@ impl Image {
     /// for print, use the ICC profiles. A profile of another colour space than the new one is not kept.
     ///
     /// # Errors
-    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    /// [`ImageError::Memory`] when the pool has none.
     pub fn convert(&self, mode: Mode) -> Result<Self> {
         if mode == self.mode() {
             return self.copy();
@@ -28,8 +28,8 @@ impl Image {
     /// converted.
     ///
     /// # Errors
-    /// [`ImageError::Setting`](crate::ImageError::Setting) for a mode with alpha, and for a colour that has not its channels;
-    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    /// [`ImageError::Setting`] for a mode with alpha, and for a colour that has not its channels;
+    /// [`ImageError::Memory`] when the pool has none.
     pub fn over(&self, mode: Mode, background: &[u8]) -> Result<Self> {
         if mode.has_alpha() || background.len() != mode.channels() {
             let (given, channels) = (background.len(), mode.channels());
@@ -65,7 +65,7 @@ impl Image {
     /// The image without alpha, as it looks on white paper. An image without alpha stays as it is.
     ///
     /// # Errors
-    /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.
+    /// [`ImageError::Memory`] when the pool has none.
     pub fn over_white(self) -> Result<Self> {
         match self.mode() {
             Mode::LA => self.over(Mode::L, &[255]),
