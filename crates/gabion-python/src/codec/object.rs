@@ -211,8 +211,10 @@ pub unsafe fn not_reduced(py: Python<'_>, object: *mut PyObject, whole: *mut PyO
         (class_name(object), inside)
     };
     let why = told(py, &error);
-    // So says the interpreter of what it has no way to copy. It says nothing else in this form.
-    let text = if why.starts_with("TypeError: cannot pickle '") && why.ends_with("' object") {
+    // So says the interpreter, of whichever version, of what it has no way to copy. It says nothing else in these forms.
+    let no_copy = why.starts_with("TypeError: cannot pickle '")
+        && ["' object", "' instances"].iter().any(|end| why.ends_with(end));
+    let text = if no_copy {
         format!(
             "cannot store {class}{inside}: it has no copy, as open files, locks, sockets and generators have none; store what it \
              is made from"
