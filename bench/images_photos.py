@@ -35,6 +35,13 @@ class Photo:
         scale = min(1.0, side / max(self.width, self.height))
         return max(1, int(self.width * scale + 0.5)), max(1, int(self.height * scale + 0.5))
 
+    def is_within(self, size: tuple[int, int], side: int) -> bool:
+        """Whether a size is that of `within`; what lies halfway between two numbers may be rounded either way."""
+        longest = max(self.width, self.height)
+        side = min(side, longest)
+        exact = (max(longest, own * side) for own in (self.width, self.height))
+        return all(2 * abs(have * longest - wanted) <= longest for have, wanted in zip(size, exact, strict=True))
+
 
 def folder(given: str | None = None) -> Path | None:
     """The folder of photographs: the one given, else ``photos`` in ``GABION_DATA``; None where there is none."""
