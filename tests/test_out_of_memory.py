@@ -90,6 +90,9 @@ EXPECTED = (MemoryError, KeyError, TypeError, RuntimeError)
 # frame with `finally` that is as long as a memoized function's.
 if SPAN == 0:
     CALLS = {name: call for name, call in CALLS.items() if not name.startswith(("get_or_put", "memoized"))}
+# CPython 3.12 crashes in PyFunction_New(), which makes what incr() adds by.
+if sys.version_info[:2] == (3, 12):
+    del CALLS["incr"]
 problems = []
 
 def campaign(name):
