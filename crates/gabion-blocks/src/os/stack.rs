@@ -105,9 +105,13 @@ mod linux {
         }
 
         #[test]
-        fn the_main_thread_and_shallow_ones_keep_their_stacks() {
-            give_back();
-            std::thread::Builder::new().stack_size(16 << 10).spawn(give_back).unwrap().join().unwrap();
+        fn a_stack_that_ends_just_below_is_left_as_it_is() {
+            let work = || {
+                let before = resident();
+                give_back();
+                assert!(resident() >= before);
+            };
+            std::thread::Builder::new().stack_size(16 << 10).spawn(work).unwrap().join().unwrap();
         }
     }
 }

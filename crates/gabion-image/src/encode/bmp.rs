@@ -10,8 +10,7 @@ use crate::format::Format;
 use crate::image::Image;
 use crate::mode::Mode;
 
-/// Bytes that are gathered before they are written; one row at least. A file takes a MiB at a time in two thirds of the time that
-/// it takes pieces of 64 KiB in.
+/// Bytes that are gathered before they are written; one row at least. A file takes them in less time by the MiB than by 64 KiB.
 const GATHERED: usize = 1 << 20;
 
 /// What stands first: how long the file is, and where its pixels begin.

@@ -366,9 +366,11 @@ pub fn is_text(object: &Own) -> bool {
 
 /// Whether both are one, or strings of the same text. Runs no code.
 pub fn is_same_text(one: &Own, other: &Own) -> bool {
-    // SAFETY: held by the caller; strings are compared by what is in them.
-    one.ptr() == other.ptr()
-        || (is_text(one) && is_text(other) && unsafe { ffi::PyUnicode_Compare(one.ptr(), other.ptr()) == 0 })
+    let equal = || {
+        // SAFETY: two strings, held by the caller: they are compared by what is in them.
+        unsafe { ffi::PyUnicode_Compare(one.ptr(), other.ptr()) == 0 }
+    };
+    one.ptr() == other.ptr() || is_text(one) && is_text(other) && equal()
 }
 
 /// What a name leads to in the classes of a class's resolution order, if it is there. The lookup numbers the class's present state.

@@ -43,10 +43,10 @@ impl Image {
     ///
     /// scaled=False has a JPEG decoded in full before it is made smaller, which is several times slower.
     ///
-    /// mode converts it as convert() does, which drops alpha. upright=True turns it as its EXIF block says. metadata=True keeps EXIF block and ICC profile; a
-    /// profile of another colour space than the image's is left out.
-    /// partial=True takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an
-    /// ImageError all the same.
+    /// mode converts it as convert() does, which drops alpha. upright=True turns it as its EXIF block says. metadata=True
+    /// keeps EXIF block and ICC profile; a profile of another colour space than the image's is left out. partial=True
+    /// takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an ImageError all the
+    /// same.
     ///
     /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one
     /// raises LimitError before memory is taken. Raises ImageError for a file that is damaged, cut off, of a format that is

@@ -31,8 +31,7 @@ fn fault(error: DecodeErrors) -> ImageError {
     ImageError::corrupt(Format::Jpeg, error)
 }
 
-/// Pixels of a picture that takes so long that giving back some pages, and taking them again, does not show: a hundredth of its
-/// time at most.
+/// Pixels of a picture that takes so long that giving back some pages, and taking them again, does not show.
 const LONG: u64 = 1 << 20;
 
 /// Hands the rows of up to three planes of a picture on, strip by strip.
