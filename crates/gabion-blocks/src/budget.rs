@@ -6,7 +6,8 @@ use crate::error::BlockError;
 
 /// Bytes that may be in use at most, and how many are.
 ///
-/// `used ≤ limit` at every instant for what [`Budget::take`] granted; lowering the limit takes nothing back.
+/// `used ≤ limit` at every instant for what [`Budget::take`] granted; lowering the limit takes nothing back, and what was there
+/// before counts all the same.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicU64,
@@ -30,6 +31,12 @@ impl Budget {
             used.checked_add(bytes).filter(|&sum| sum <= limit)
         });
         taken.map(|_| ()).map_err(|used| BlockError::Limit { asked: bytes, used, limit })
+    }
+
+    /// Counts `bytes` in that are in use already, whatever the limit.
+    pub fn charge(&self, bytes: u64) {
+        // Relaxed: as in `take`.
+        self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Returns `bytes` drawn before.

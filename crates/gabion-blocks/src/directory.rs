@@ -7,7 +7,12 @@
 //! Block numbers are reused when their owner is gone. So that a stale pointer never fits again, the directory also
 //! remembers, for each number, the highest generation handed out under it (the *generation floor*). A number that has no
 //! generations left is not reused.
+//!
+//! An owner whose blocks lie in a file has a directory of its own: its pointers outlive the process, and so do the numbers in
+//! them.
 
+use std::alloc::{Layout, alloc_zeroed};
+use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::BLOCK_BYTES;
@@ -23,9 +28,30 @@ pub const LAST_GENERATION: u32 = (1 << 21) - 2;
 
 const OWNER_MASK: u64 = BLOCK_BYTES as u64 - 1;
 
-// Both tables lie in zeroed, lazily mapped memory: only the lines in use cost anything.
-static ENTRIES: [AtomicU64; BLOCK_NUMBERS as usize] = [const { AtomicU64::new(0) }; BLOCK_NUMBERS as usize];
-static FLOORS: [AtomicU32; BLOCK_NUMBERS as usize] = [const { AtomicU32::new(0) }; BLOCK_NUMBERS as usize];
+/// What the numbers of blocks lead to. It lies in zeroed, lazily mapped memory: only the lines in use cost anything.
+struct Directory {
+    entries: [AtomicU64; BLOCK_NUMBERS as usize],
+    floors: [AtomicU32; BLOCK_NUMBERS as usize],
+}
+
+/// The directory of all owners that have none of their own.
+static PROCESS: Directory = Directory {
+    entries: [const { AtomicU64::new(0) }; BLOCK_NUMBERS as usize],
+    floors: [const { AtomicU32::new(0) }; BLOCK_NUMBERS as usize],
+};
+
+impl Directory {
+    fn boxed() -> Result<Box<Self>, BlockError> {
+        let layout = Layout::new::<Self>();
+        #[expect(clippy::cast_ptr_alignment, reason = "memory of that layout")]
+        // SAFETY: the layout has a size. Numbers of which all bytes are zero are whole, and memory of this layout is what a box
+        // gives back.
+        unsafe {
+            let room = alloc_zeroed(layout).cast::<Self>();
+            if room.is_null() { Err(BlockError::out_of_memory(layout.size())) } else { Ok(Box::from_raw(room)) }
+        }
+    }
+}
 
 /// Numbers handed out in rising order, and those that came back.
 struct Numbers {
@@ -69,33 +95,54 @@ pub(crate) fn hold_numbers() -> HeldNumbers {
 }
 
 /// One owner of blocks: a number that is this owner's alone for as long as the value lives.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Owner(u32);
+pub(crate) struct Owner {
+    number: u32,
+    /// The owner's own directory, if it does not share that of the process.
+    own: Option<Box<Directory>>,
+}
 
 impl Owner {
     pub(crate) fn new() -> Result<Self, BlockError> {
         let _inside = inside::enter();
-        lock(&OWNERS).take("owner numbers").map(Self)
+        lock(&OWNERS).take("owner numbers").map(|number| Self { number, own: None })
+    }
+
+    /// An owner with a directory of its own, in which it says what number a block has.
+    pub(crate) fn with_own_numbers() -> Result<Self, BlockError> {
+        let mut owner = Self::new()?;
+        owner.own = Some(Directory::boxed()?);
+        Ok(owner)
+    }
+
+    #[inline(always)]
+    fn directory(&self) -> &Directory {
+        self.own.as_deref().unwrap_or(&PROCESS)
     }
 
     /// Enters a block and returns its number.
     pub(crate) fn enter(&self, address: usize) -> Result<u32, BlockError> {
-        debug_assert_eq!(address % BLOCK_BYTES, 0);
+        debug_assert!(self.own.is_none());
         let number = {
             let _inside = inside::enter();
             lock(&BLOCKS).take("block numbers")?
         };
-        // Release: whoever finds the entry also sees what was written to the block before.
-        ENTRIES[number as usize].store(address as u64 | u64::from(self.0), Ordering::Release);
+        self.enter_as(number, address);
         Ok(number)
+    }
+
+    /// Enters a block under a number that nothing has.
+    pub(crate) fn enter_as(&self, number: u32, address: usize) {
+        debug_assert_eq!(address % BLOCK_BYTES, 0);
+        // Release: whoever finds the entry also sees what was written to the block before.
+        self.directory().entries[number as usize].store(address as u64 | u64::from(self.number), Ordering::Release);
     }
 
     /// The address of a block, if it exists and is this owner's.
     #[inline]
     pub(crate) fn find(&self, number: u32) -> Option<usize> {
-        // Acquire: pairs with the release in `enter`.
-        let entry = ENTRIES.get(number as usize)?.load(Ordering::Acquire);
-        (entry & OWNER_MASK == u64::from(self.0)).then_some((entry & !OWNER_MASK) as usize)
+        // Acquire: pairs with the release in `enter_as`.
+        let entry = self.directory().entries.get(number as usize)?.load(Ordering::Acquire);
+        (entry & OWNER_MASK == u64::from(self.number)).then_some((entry & !OWNER_MASK) as usize)
     }
 
     /// Strikes a block out; its number may be reused at once, if it has generations left. The next owner, and each after it, would
@@ -103,33 +150,39 @@ impl Owner {
     pub(crate) fn strike(&self, number: u32) {
         debug_assert!(self.find(number).is_some());
         // Release: what the owner did with the block comes before its number serves another one.
-        ENTRIES[number as usize].store(0, Ordering::Release);
-        if generation_floor(number) < LAST_GENERATION {
+        self.directory().entries[number as usize].store(0, Ordering::Release);
+        if self.own.is_none() && self.floor(number) < LAST_GENERATION {
             lock(&BLOCKS).back.push(number);
+        }
+    }
+
+    /// See [`BlockSet::generation_floor`](crate::BlockSet::generation_floor).
+    #[inline]
+    pub(crate) fn floor(&self, number: u32) -> u32 {
+        // Relaxed: whoever raised it did so under the lock that the asker holds, or through which the number changed hands.
+        self.directory().floors[number as usize].load(Ordering::Relaxed)
+    }
+
+    /// See [`BlockSet::raise_generation_floor`](crate::BlockSet::raise_generation_floor).
+    #[inline]
+    pub(crate) fn raise_floor(&self, number: u32, generation: u32) {
+        let floor = &self.directory().floors[number as usize];
+        // Relaxed: as in `floor`.
+        if generation > floor.load(Ordering::Relaxed) {
+            floor.store(generation, Ordering::Relaxed);
         }
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        lock(&OWNERS).back.push(self.0);
+        lock(&OWNERS).back.push(self.number);
     }
 }
 
-/// The highest generation that was handed out under a block number. New slots in the block start at it.
-pub fn generation_floor(number: u32) -> u32 {
-    FLOORS[number as usize].load(Ordering::Relaxed)
-}
-
-/// Raises the generation floor of a block number; lower values change nothing.
-///
-/// The caller owns the block, and raises it under a lock or from one thread at a time.
-#[inline]
-pub fn raise_generation_floor(number: u32, generation: u32) {
-    let floor = &FLOORS[number as usize];
-    // Relaxed: the next reader of the floor is ordered after us by the lock through which the number changes hands.
-    if generation > floor.load(Ordering::Relaxed) {
-        floor.store(generation, Ordering::Relaxed);
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owner").field(&self.number).finish()
     }
 }
 
@@ -148,5 +201,23 @@ mod tests {
             numbers.back.extend(out);
             assert_eq!(numbers.back.capacity(), room);
         }
+    }
+
+    #[test]
+    fn owners_with_own_numbers_do_not_meet() {
+        let (shared, one, other) =
+            (Owner::new().unwrap(), Owner::with_own_numbers().unwrap(), Owner::with_own_numbers().unwrap());
+        let number = shared.enter(BLOCK_BYTES).unwrap();
+        one.enter_as(number, 2 * BLOCK_BYTES);
+        other.enter_as(number, 3 * BLOCK_BYTES);
+        one.raise_floor(number, 7);
+        one.raise_floor(number, 3);
+        let owners = [&shared, &one, &other];
+        assert_eq!(owners.map(|owner| owner.find(number).unwrap() / BLOCK_BYTES), [1, 2, 3]);
+        assert_eq!((one.floor(number), other.floor(number)), (7, 0));
+        for owner in owners {
+            owner.strike(number);
+        }
+        assert!(owners.iter().all(|owner| owner.find(number).is_none()));
     }
 }

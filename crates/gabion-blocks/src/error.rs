@@ -80,6 +80,13 @@ pub enum BlockError {
         /// The system's error number (`errno`).
         errno: i32,
     },
+    /// The disk has no room for a file to grow, or the file may not grow so far.
+    Disk {
+        /// Bytes that the file was to have more.
+        asked: u64,
+        /// The system's error number (`errno`).
+        errno: i32,
+    },
     /// Every block number or owner number of the process is taken.
     Exhausted {
         /// Which numbers ran out.
@@ -196,6 +203,11 @@ impl fmt::Display for BlockError {
                 f,
                 "the operating system has no memory for {asked} bytes of bookkeeping (errno {errno}): free memory or lower \
                  the load"
+            ),
+            Self::Disk { asked, errno } => write!(
+                f,
+                "the file cannot grow by {asked} bytes: {}; free room on the disk, or remove objects",
+                std::io::Error::from_raw_os_error(errno)
             ),
             Self::Exhausted { what } => {
                 write!(f, "all {what} of this process are taken: drop what is no longer used")

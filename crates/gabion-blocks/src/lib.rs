@@ -17,6 +17,7 @@
 //! | [`block`] | a view of one block as 8-byte atomic words |
 //! | [`budget`] | a byte budget that several threads draw on |
 //! | [`directory`] | block number → address and owner; generations that a number has used up |
+//! | [`mod@file`] | blocks in a file, which the next process finds |
 //! | [`huge`] | whether huge pages pay here and now, decided by measurement |
 //! | [`pool`] | warm memory for buffers and groups, and the blocks of everything else |
 //! | [`run`] | one object larger than any chunk, in a run of the pool |
@@ -51,6 +52,8 @@ pub mod budget;
 
 pub mod directory;
 
+pub mod file;
+
 pub mod huge;
 
 pub mod pool;
@@ -65,7 +68,7 @@ pub use bias::{Biased, BiasedGuard};
 pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;
 pub use copy::{copy_out, prefetch};
-pub use directory::{BLOCK_NUMBERS, LAST_GENERATION, generation_floor, raise_generation_floor};
+pub use directory::{BLOCK_NUMBERS, LAST_GENERATION};
 pub use error::{BlockError, make_room, try_box, try_room};
 pub use invalid::{Invalid, ensure};
 pub use os::{Os, system};

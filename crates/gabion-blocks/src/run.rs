@@ -1,8 +1,11 @@
 //! One object larger than any chunk, in a run of the pool.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::BlockError;
+use crate::file::{BlockFile, RunRoom};
 use crate::pool::{Held, Pool};
 
 /// How many bytes pieces have together: the most that can be counted where they are more, which is more than anybody gets memory
@@ -12,10 +15,21 @@ pub fn total_len(pieces: &[&[u8]]) -> usize {
 }
 
 /// Bytes in a run of the pool: filled once, never changed, given back when dropped. As with block sets, what is held so
-/// counts apart from the pool's buffers.
+/// counts apart from the pool's buffers. Or in a run of a file, where it stays as long as it is somebody's.
 pub struct Run {
-    span: Held,
+    memory: Memory,
     len: usize,
+}
+
+/// Where the bytes of a run lie.
+enum Memory {
+    Span(Held),
+    File {
+        file: Arc<BlockFile>,
+        room: RunRoom,
+        /// Whether it is somebody's, and stays in the file.
+        owned: AtomicBool,
+    },
 }
 
 impl Run {
@@ -26,15 +40,37 @@ impl Run {
     pub fn new(pool: &Pool, pieces: &[&[u8]]) -> Result<Self, BlockError> {
         let len = total_len(pieces);
         let (span, _) = Held::take(pool, Self::mapped_bytes(len), false)?;
-        let mut at = span.base();
-        for piece in pieces {
-            // SAFETY: the span has at least `len` bytes and is this run's alone; so many were counted, of the same slices.
-            unsafe {
-                at.copy_from_nonoverlapping(NonNull::from(*piece).cast(), piece.len());
-                at = at.add(piece.len());
-            }
+        // SAFETY: the span has at least `len` bytes and is this run's alone.
+        unsafe { fill(span.base(), pieces) };
+        Ok(Self { memory: Memory::Span(span), len })
+    }
+
+    /// As [`Run::new`], in a file. It is nobody's until [`Run::own`] says whose it is.
+    ///
+    /// # Errors
+    /// [`BlockError::Disk`], and others of a file that cannot grow.
+    pub fn in_file(file: &Arc<BlockFile>, pieces: &[&[u8]]) -> Result<Self, BlockError> {
+        let len = total_len(pieces);
+        let room = file.take_run(len)?;
+        // SAFETY: as above.
+        unsafe { fill(room.bytes(), pieces) };
+        let memory = Memory::File { file: Arc::clone(file), room, owned: AtomicBool::new(false) };
+        Ok(Self { memory, len })
+    }
+
+    /// A run that was found in a file, and is somebody's.
+    pub fn found(file: &Arc<BlockFile>, room: RunRoom) -> Self {
+        let memory = Memory::File { file: Arc::clone(file), room, owned: AtomicBool::new(true) };
+        Self { memory, len: BlockFile::run_length(room) }
+    }
+
+    /// Says whose a run in a file is, a number that is not 0, or with 0 that it is nobody's. One that is somebody's stays in the file
+    /// when this value is dropped.
+    pub fn own(&self, owner: u64) {
+        if let Memory::File { file, room, owned } = &self.memory {
+            file.own_run(*room, owner);
+            owned.store(owner != 0, Ordering::Relaxed); // Relaxed: told under its owner's lock, and asked by the last who has it.
         }
-        Ok(Self { span, len })
     }
 
     /// What a run of `len` bytes takes from the pool: at most 1/32 more.
@@ -44,8 +80,36 @@ impl Run {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: filled in `new`, never written again, and the run's alone until it is dropped.
-        unsafe { std::slice::from_raw_parts(self.span.base().as_ptr(), self.len) }
+        let at = match &self.memory {
+            Memory::Span(span) => span.base(),
+            Memory::File { room, .. } => room.bytes(),
+        };
+        // SAFETY: filled when it was made, never written again, and the run's alone until it is dropped.
+        unsafe { std::slice::from_raw_parts(at.as_ptr(), self.len) }
+    }
+}
+
+/// Copies pieces to a place, one behind the other.
+///
+/// # Safety
+/// There is room for all of them, which is the caller's alone.
+unsafe fn fill(mut at: NonNull<u8>, pieces: &[&[u8]]) {
+    for piece in pieces {
+        // SAFETY: so many bytes were counted, of the same slices (duty of the caller).
+        unsafe {
+            at.copy_from_nonoverlapping(NonNull::from(*piece).cast(), piece.len());
+            at = at.add(piece.len());
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Memory::File { file, room, owned } = &self.memory
+            && !owned.load(Ordering::Relaxed)
+        {
+            file.free_run(*room);
+        }
     }
 }
 

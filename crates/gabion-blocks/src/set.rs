@@ -1,10 +1,12 @@
 //! The blocks of one owner.
 
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use crate::block::Block;
 use crate::directory::Owner;
 use crate::error::{BlockError, make_room};
+use crate::file::BlockFile;
 use crate::huge::{self, HUGE_PAGE};
 use crate::os::Os;
 use crate::pool::{
@@ -32,7 +34,9 @@ pub struct BlockSet {
     claims: bool,
     /// Whether first blocks are taken over from other sets, and handed on to them.
     hands_on: bool,
-    blocks: Mutex<Vec<(u32, Held)>>,
+    /// Each with what the pool lent; nothing for blocks in a file.
+    blocks: Mutex<Vec<(u32, Option<Held>)>>,
+    file: Option<Arc<BlockFile>>,
     /// Bytes of pages that were released and are warm, or more: what went back to the system since is found when it matters.
     emptied: AtomicU64,
 }
@@ -66,8 +70,31 @@ impl BlockSet {
     }
 
     fn with(pool: &Pool, small: usize, (claims, hands_on): (bool, bool)) -> Result<Self, BlockError> {
-        let (owner, pool) = (Owner::new()?, pool.clone());
-        Ok(Self { owner, pool, small, claims, hands_on, blocks: Mutex::new(Vec::new()), emptied: AtomicU64::new(0) })
+        let (owner, pool, blocks) = (Owner::new()?, pool.clone(), Mutex::new(Vec::new()));
+        Ok(Self { owner, pool, small, claims, hands_on, blocks, file: None, emptied: AtomicU64::new(0) })
+    }
+
+    /// The blocks of heaps in a file, under the numbers that they have there, and those that are added to it. The pool knows nothing
+    /// of them: they stay in memory and in the file, whatever is given up of them.
+    ///
+    /// # Errors
+    /// As [`BlockSet::new`]; [`BlockError::Refused`].
+    pub fn in_file(pool: &Pool, file: Arc<BlockFile>) -> Result<Self, BlockError> {
+        let found = file.heap_blocks()?;
+        let (owner, mut blocks) = (Owner::with_own_numbers()?, Vec::new());
+        make_room(&mut blocks, found.len())?;
+        for (number, base) in found {
+            owner.raise_floor(number, file.first_generation());
+            owner.enter_as(number, base.byte(0).as_ptr().expose_provenance());
+            blocks.push((number, None));
+        }
+        let (pool, blocks, file, emptied) = (pool.clone(), Mutex::new(blocks), Some(file), AtomicU64::new(0));
+        Ok(Self { owner, pool, small: 0, claims: true, hands_on: false, blocks, file, emptied })
+    }
+
+    /// The file that the blocks lie in, if they do.
+    pub fn file(&self) -> Option<&Arc<BlockFile>> {
+        self.file.as_ref()
     }
 
     /// Adds a block and returns its number, and whether all of it reads as zero, except for pages that are found warm when they are
@@ -84,6 +111,9 @@ impl BlockSet {
     /// # Errors
     /// As [`BlockSet::map`].
     pub fn map_as(&self, small: bool) -> Result<(u32, bool), BlockError> {
+        if let Some(file) = &self.file {
+            return self.map_in(file);
+        }
         let again = if small && self.hands_on { Held::take_first(&self.pool) } else { None };
         let used = again.is_some();
         let (span, zero) = match again {
@@ -123,7 +153,18 @@ impl BlockSet {
             return Err(error);
         }
         span.note_place(blocks.len());
-        blocks.push((number, span));
+        blocks.push((number, Some(span)));
+        Ok((number, zero))
+    }
+
+    /// As [`BlockSet::map`], in a file.
+    fn map_in(&self, file: &BlockFile) -> Result<(u32, bool), BlockError> {
+        let mut blocks = lock(&self.blocks);
+        make_room(&mut blocks, 1)?;
+        let (number, base, zero) = file.add_heap_block()?;
+        self.owner.raise_floor(number, file.first_generation());
+        self.owner.enter_as(number, base.byte(0).as_ptr().expose_provenance());
+        blocks.push((number, None));
         Ok((number, zero))
     }
 
@@ -134,6 +175,19 @@ impl BlockSet {
         // SAFETY: the directory holds addresses of mapped blocks only, and this one is ours: it stays mapped until
         // this set is dropped, which the borrow of self rules out.
         Some(unsafe { Block::new(base, number) })
+    }
+
+    /// The highest generation that was handed out under a block number. New slots in the block start at it.
+    #[inline]
+    pub fn generation_floor(&self, number: u32) -> u32 {
+        self.owner.floor(number)
+    }
+
+    /// Raises the generation floor of a block number; lower values change nothing. The caller owns the block, and raises it under a
+    /// lock or from one thread at a time.
+    #[inline]
+    pub fn raise_generation_floor(&self, number: u32, generation: u32) {
+        self.owner.raise_floor(number, generation);
     }
 
     /// The first byte of a block, for owners that hand out addresses; as [`BlockSet::block`] otherwise.
@@ -157,7 +211,7 @@ impl BlockSet {
             // Struck out first: nobody finds a block that is the pool's again.
             self.owner.strike(number);
             let (_, held) = blocks.swap_remove(place);
-            if let Some((_, moved)) = blocks.get(place) {
+            if let Some((_, Some(moved))) = blocks.get(place) {
                 moved.note_place(place);
             }
             held
@@ -277,9 +331,13 @@ impl BlockSet {
     }
 
     /// Takes pages of a block for use, a bit each: before they are written to, if they were ever released. Returns those that are
-    /// warm, and hold whatever they held then; the others that were released read as zero.
+    /// warm, and hold whatever they held then; the others that were released read as zero. In a file all of them are warm.
     #[inline]
     pub fn claim(&self, number: u32, pages: u64) -> u64 {
+        if self.file.is_some() {
+            // They hold what they held. A fresh one may read as zero, which nobody keeps an account of.
+            return pages;
+        }
         let Some(base) = self.base(number) else { return 0 };
         let warm = claim_pages(&self.pool, base, pages);
         self.count_claimed(warm);
@@ -373,7 +431,7 @@ impl BlockSet {
 /// The held lock of a set; see [`BlockSet::hold`].
 #[must_use = "the lock is let go at once"]
 pub struct HeldSet<'a> {
-    _blocks: MutexGuard<'a, Vec<(u32, Held)>>,
+    _blocks: MutexGuard<'a, Vec<(u32, Option<Held>)>>,
 }
 
 impl Drop for BlockSet {

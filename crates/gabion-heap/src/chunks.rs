@@ -17,13 +17,14 @@
 //! back. So tags of used chunks change by atomic steps only.
 //! Owners whose blocks nobody reads keep what they free on a *tray* for a while (`KEPT`): see `tray`; how a free chunk is
 //! found in constant time: see `bins`; which pages count in the budget, and how one comes free among chunks: see `charge` and
-//! `clearing`.
+//! `clearing`; how all this is made anew from the tags alone: see `recover`.
 
 mod bins;
 mod tray;
 mod charge;
 mod blocks;
 mod clearing;
+mod recover;
 mod validate;
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ use crate::loc::Loc;
 use bins::{Bins, least_of_bin, whole_bin};
 use charge::Part;
 pub use clearing::ChunkPage;
+pub(crate) use recover::Unclaimed;
 use tray::Tray;
 
 const FIRST: usize = BLOCK_HEADER_WORDS + 1;

@@ -17,7 +17,8 @@ pub enum Kind {
     Chunks,
 }
 
-/// `stamp (32 bits) | class (8) | kind (2)`, changed by its shard's writer and compared by readers.
+/// `stamp (32 bits) | check (22) | class (8) | kind (2)`, changed by its shard's writer and compared by readers. The check follows
+/// from class and kind; whoever finds a block in a file sees by it that they are what was written.
 ///
 /// The *stamp* rises whenever something in the page that was pointed to from elsewhere becomes free, and whenever
 /// the page is put to another use: a reader that finds the same descriptor after its copy as before it has read
@@ -30,6 +31,7 @@ impl Descriptor {
     /// Numbers that a descriptor has room for as classes.
     pub const CLASS_NUMBERS: usize = 256;
     const CLASS_SHIFT: u32 = 2;
+    const CHECK_SHIFT: u32 = 10;
     const STAMP_SHIFT: u32 = 32;
 
     /// Where the descriptor of a page stands.
@@ -73,7 +75,20 @@ impl Descriptor {
             Kind::Slots => 1,
             Kind::Chunks => 2,
         };
-        Self(self.next().0 >> Self::STAMP_SHIFT << Self::STAMP_SHIFT | (class as u64) << Self::CLASS_SHIFT | kind)
+        let use_of = (class as u64) << Self::CLASS_SHIFT | kind;
+        Self(self.next().0 >> Self::STAMP_SHIFT << Self::STAMP_SHIFT | Self::checked(use_of))
+    }
+
+    /// Class and kind with their check.
+    fn checked(use_of: u64) -> u64 {
+        let mixed = (use_of + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - (Self::STAMP_SHIFT - Self::CHECK_SHIFT));
+        use_of | mixed << Self::CHECK_SHIFT
+    }
+
+    /// Whether it is one that was written, or that of a page which was never used: then `turned` must not say that it was.
+    pub(crate) fn is_whole(self, turned: bool) -> bool {
+        let low = self.0 & ((1 << Self::STAMP_SHIFT) - 1);
+        if self.0 == 0 { !turned } else { low == Self::checked(low & ((1 << Self::CHECK_SHIFT) - 1)) }
     }
 
     /// The same page in the same use, one stamp on.
@@ -88,6 +103,30 @@ impl Descriptor {
 pub(crate) const SHARD_WORD: usize = PAGES_PER_BLOCK;
 pub(crate) const ORDINAL_WORD: usize = PAGES_PER_BLOCK + 1;
 
+/// No pointer into the block has a generation above this one, but those into its pages in use. For whoever finds the block in a file.
+pub(crate) const FLOOR_WORD: usize = PAGES_PER_BLOCK + 3;
+const _: () = assert!(FLOOR_WORD < BLOCK_HEADER_WORDS);
+
+/// A bit for each page that was ever used.
+pub(crate) const TURNED_WORD: usize = PAGES_PER_BLOCK + 4;
+const _: () = assert!(TURNED_WORD < BLOCK_HEADER_WORDS);
+
 /// The word of a block's header that the heap leaves to its owner; 0 in a fresh block.
 pub const OWNER_WORD: usize = PAGES_PER_BLOCK + 2;
 const _: () = assert!(OWNER_WORD < BLOCK_HEADER_WORDS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_that_was_changed_is_known() {
+        for (kind, class) in [(Kind::Free, 0), (Kind::Slots, 0), (Kind::Slots, 63), (Kind::Chunks, 0)] {
+            let written = Descriptor(7 << 32).turned(kind, class);
+            assert_eq!((written.kind(), written.class()), (kind, class));
+            assert!(written.is_whole(true) && written.next().is_whole(true));
+            assert!((0..32).all(|bit| !Descriptor(written.0 ^ 1 << bit).is_whole(true)));
+        }
+        assert!(Descriptor(0).is_whole(false) && !Descriptor(0).is_whole(true));
+    }
+}

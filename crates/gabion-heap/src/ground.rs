@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, fence};
 
 use gabion_blocks::{Block, BlockSet, Budget};
 
-use crate::descriptor::{Descriptor, Kind, SHARD_WORD};
+use crate::descriptor::{Descriptor, Kind, SHARD_WORD, TURNED_WORD};
 
 /// What a heap stands on: the blocks it draws from and the budget it draws on, shared by all shards.
 #[derive(Debug, Clone, Copy)]
@@ -53,9 +53,15 @@ pub(crate) fn turn_page(ground: Ground<'_>, block: Block<'_>, page: usize, kind:
     // turn is ordered by the fence below.
     ground.turns.0.fetch_add(1, Release);
     let cell = Descriptor::of(block, page);
-    let turned = Descriptor::from_bits(cell.load(Relaxed)).turned(kind, class);
+    let before = cell.load(Relaxed);
+    let turned = Descriptor::from_bits(before).turned(kind, class);
     // Release: a reader that sees the new use also sees the page prepared for it.
     cell.store(turned.bits(), Release);
+    if before == 0 {
+        // Relaxed: the shard's lock orders it; who opens a file finds it after the descriptor, or not at all.
+        let turned = block.word(TURNED_WORD);
+        turned.store(turned.load(Relaxed) | 1 << page, Relaxed);
+    }
     // What is written into the page next must not be seen before the descriptor and the count by a reader that copies
     // meanwhile.
     fence(Release);

@@ -1,12 +1,15 @@
 //! The heap of one shard: slots and chunks over one set of blocks.
 
-use gabion_blocks::{Block, Invalid};
+use std::sync::atomic::Ordering::Relaxed;
 
-use crate::chunks::{ChunkPage, Chunks};
-use crate::error::HeapError;
+use gabion_blocks::{Block, Invalid, PAGES_PER_BLOCK};
+
+use crate::chunks::{ChunkPage, Chunks, Unclaimed};
+use crate::descriptor::{Descriptor, Kind, TURNED_WORD};
+use crate::error::{Damage, HeapError};
 use crate::ground::Ground;
 use crate::loc::Loc;
-use crate::page::PageSlot;
+use crate::page::{PageSlot, Taken};
 use crate::slots::{BlockPages, Freed, Slots, SparsePage, Unsettled};
 
 /// What a heap holds. `page bytes in use = slot pages × 64 KiB + chunk bytes charged`.
@@ -22,6 +25,10 @@ pub struct HeapCounts {
     pub blocks: u64,
 }
 
+/// What a heap has still to learn of the blocks that it takes over: see [`Heap::take_over`].
+#[derive(Debug, Default)]
+pub struct Recovery(Unclaimed);
+
 /// Slots and chunks of one shard.
 pub struct Heap {
     slots: Slots,
@@ -34,6 +41,45 @@ impl Heap {
     /// not used for slots again.
     pub fn new(shard: u32, head: fn(u32) -> u64) -> Self {
         Self { slots: Slots::new(shard, head), chunks: Chunks::new(shard) }
+    }
+
+    /// Takes over a block that was this shard's before, in another process. What is in its slots and chunks has to be said next, by
+    /// [`Heap::mark_slot`] and [`Heap::claim_chunk`]; at last comes [`Heap::settle_all`]. All that was known of the block beside
+    /// what is in it is made anew.
+    ///
+    /// # Errors
+    /// [`Damage`] when the block makes no sense: the heap is of no use then.
+    pub fn take_over(&mut self, ground: Ground<'_>, number: u32, recovery: &mut Recovery) -> Result<(), Damage> {
+        let block = ground.blocks.block(number).expect("a block of this owner");
+        // Relaxed, here and below: nobody else knows of the block yet.
+        let turned = block.word(TURNED_WORD).load(Relaxed);
+        for page in 0..PAGES_PER_BLOCK {
+            let descriptor = Descriptor::from_bits(Descriptor::of(block, page).load(Relaxed));
+            if !descriptor.is_whole(turned >> page & 1 == 1) {
+                return Err(Damage::at(Loc::new(number, page), "the header describes a page as no page is"));
+            }
+        }
+        match Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind() {
+            Kind::Chunks => self.chunks.take_over(ground, number, &mut recovery.0),
+            Kind::Free | Kind::Slots => self.slots.take_over(ground, number),
+        }
+    }
+
+    /// Says that parts of a slot of a block that was taken over are taken; `retired`: that its head is for good. False when one of
+    /// them was taken already, or when no such slot is there: the block is damaged.
+    pub fn mark_slot(&mut self, ground: Ground<'_>, slot: Loc, (head, body): (bool, bool), retired: bool) -> bool {
+        self.slots.mark(ground, slot, Taken { head, body }, retired)
+    }
+
+    /// Says that a chunk of a block that was taken over is somebody's. False when it was so already, or when no such chunk is there.
+    pub fn claim_chunk(ground: Ground<'_>, chunk: Loc, recovery: &mut Recovery) -> bool {
+        Chunks::claim(ground, chunk, &mut recovery.0)
+    }
+
+    /// Frees all in the blocks that were taken over that nobody has, and counts the rest. Linear in the blocks.
+    pub fn settle_all(&mut self, ground: Ground<'_>, recovery: Recovery) {
+        self.slots.settle_all(ground);
+        self.chunks.settle_all(ground, recovery.0);
     }
 
     /// Takes a whole slot of `class`: head and body. Constant time, except for the first use of a page; where the budget has none,

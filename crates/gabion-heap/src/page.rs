@@ -145,14 +145,19 @@ impl<'a> Page<'a> {
         true
     }
 
+    /// Clears the bitmaps: nothing counts as taken. Slots stay as they are.
+    pub fn unmark_all(&self) {
+        for word in 0..self.shape.bitmap as usize {
+            self.block.word(self.head_word(word)).store(0, Relaxed);
+            self.block.word(self.body_word(word)).store(0, Relaxed);
+        }
+    }
+
     /// Makes every slot free: bitmaps cleared, heads set to `head`. A page that reads as zero needs neither, if
     /// `head` is zero too.
     pub fn clear(&self, head: u64, reads_zero: bool) {
         if !reads_zero {
-            for word in 0..self.shape.bitmap as usize {
-                self.block.word(self.head_word(word)).store(0, Relaxed);
-                self.block.word(self.body_word(word)).store(0, Relaxed);
-            }
+            self.unmark_all();
         }
         if !reads_zero || head != 0 {
             for index in 0..self.shape.slots as usize {

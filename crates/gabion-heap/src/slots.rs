@@ -6,6 +6,7 @@
 //! spreads the wear of generations.
 
 mod free;
+mod recover;
 mod validate;
 
 use std::sync::atomic::Ordering;

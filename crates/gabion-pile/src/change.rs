@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use gabion_blocks::{Block, LAST_GENERATION, raise_generation_floor};
+use gabion_blocks::{Block, BlockSet, LAST_GENERATION};
 use gabion_heap::{Descriptor, Freed, Ground, Heap, HeapError, Kind, Loc, MAX_SLOT_WORDS, class_for_words, slot_words};
 
 use crate::large::ChargedRun;
@@ -248,9 +248,9 @@ impl Inner {
     ) -> Result<(), HeapError> {
         let State::Inline { reserved, pinned, .. } = word.state() else { unreachable!("the caller saw it inline") };
         let (capacity, at, length) = (slot.capacity(), slot.at.word(), payload.length);
-        if pinned || !sits_well(length, capacity, reserved) {
+        if pinned || self.keeps || !sits_well(length, capacity, reserved) {
             let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
-            let fits = !pinned && length <= capacity;
+            let fits = !pinned && !self.keeps && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? == Stored::Elsewhere {
                 if pinned {
                     self.pins.orphan(Pinned::Body(slot.at));
@@ -283,9 +283,9 @@ impl Inner {
         let guest = Guest::find(ground, at);
         let (capacity, pinned) = (guest.capacity(), guest.read_header().is_pinned());
         // What has got a run stays there: the run was charged for it, and the chunk may be short of the few bytes more.
-        if pinned || payload.run.is_some() || !sits_well(length, capacity, reserved) {
+        if pinned || self.keeps || payload.run.is_some() || !sits_well(length, capacity, reserved) {
             let room = if reserved { Room::with_reserve(length, capacity) } else { Room::of(length) };
-            let fits = !pinned && length <= capacity;
+            let fits = !pinned && !self.keeps && length <= capacity;
             if self.relocate(ground, (slot, word), payload, room, fits)? == Stored::Elsewhere {
                 self.free_guest(ground, at);
                 return Ok(());
@@ -348,7 +348,7 @@ impl Inner {
     /// changed. What is left to do under the same lock is the caller's, so that no step of this one can panic: what a
     /// guard must survive lies in memory instead of registers.
     #[inline(always)]
-    pub fn remove_inline(&mut self, slot: &Slot<'_>, pointer: Pointer) -> Option<Freed> {
+    pub fn remove_inline(&mut self, ground: Ground<'_>, slot: &Slot<'_>, pointer: Pointer) -> Option<Freed> {
         // Relaxed: the lock orders its changes.
         let word = Word(slot.block.word(slot.at.word()).load(Relaxed));
         let length = word.loose_length(pointer)?;
@@ -359,17 +359,17 @@ impl Inner {
         // Before the word says so: nobody takes the slot as long as the lock is held.
         let freed = self.heap.free_whole_slot(slot.block, slot.at, slot.within)?;
         self.used_bytes -= length as u64;
-        self.retract(slot, generation);
+        self.retract(ground.blocks, slot, generation);
         Some(freed)
     }
 
     /// Makes every pointer to the slot's object stale.
     #[inline(always)]
-    fn retract(&mut self, slot: &Slot<'_>, generation: u32) {
+    fn retract(&mut self, blocks: &BlockSet, slot: &Slot<'_>, generation: u32) {
         self.objects -= 1;
         // Release: a reader that sees this word refuses; what is freed next is written only behind a release fence.
         slot.block.word(slot.at.word()).store(Word::free(generation).0, Release);
-        raise_generation_floor(slot.at.number(), generation);
+        blocks.raise_generation_floor(slot.at.number(), generation);
     }
 
     /// Removes the object of `slot`, wherever it lies, and returns the run that it had, if any.
@@ -378,7 +378,7 @@ impl Inner {
         let retired = generation > LAST_GENERATION;
         let mut run = None;
         self.used_bytes -= self.length(ground, word) as u64;
-        self.retract(slot, generation);
+        self.retract(ground.blocks, slot, generation);
         let body = match word.state() {
             State::Inline { pinned: true, .. } => {
                 self.pins.orphan(Pinned::Body(slot.at));

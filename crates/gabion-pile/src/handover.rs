@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::{LAST_GENERATION, raise_generation_floor};
+use gabion_blocks::LAST_GENERATION;
 use gabion_heap::{Descriptor, Kind, MAX_SLOT_WORDS, class_for_words, shard_of};
 
 use crate::place::{IndexedPile, Place};
@@ -19,13 +19,17 @@ impl IndexedPile {
     /// what leads to the new object. The caller knows that there is an object, and that nobody else changes it.
     ///
     /// False, and nothing is changed, when the slot is not of the size that the payload would get by
-    /// [`put`](crate::Pile::put), or when it has been given out as often as it can be. Constant time; locks one shard.
+    /// [`put`](crate::Pile::put), when it has been given out as often as it can be, or when the pile lies in a file. Constant time;
+    /// locks one shard.
     pub fn hand_over(&self, place: Place, payload: &[u8]) -> bool {
         let words = 1 + payload.len().div_ceil(8);
         let loc = place.to_loc();
         let Some(block) = self.blocks.block(loc.number()).filter(|_| words <= MAX_SLOT_WORDS) else { return false };
         let Some(shard) = self.shards().get(shard_of(block) as usize) else { return false };
         let mut locked = shard.lock();
+        if locked.keeps {
+            return false;
+        }
         let at = loc.word();
         // Relaxed: the shard's lock orders its changes.
         let descriptor = Descriptor::from_bits(Descriptor::of(block, loc.page()).load(Relaxed));
@@ -41,7 +45,7 @@ impl IndexedPile {
         let commit = Word::inline(generation, payload.len(), false, locked.next_version());
         // Who still copies the old payload finds another generation, as after a removal.
         overwrite((&block, at + 1), payload, Word::busy(generation).0, (&block, at, commit.0));
-        raise_generation_floor(loc.number(), generation);
+        self.blocks.raise_generation_floor(loc.number(), generation);
         locked.used_bytes = locked.used_bytes + payload.len() as u64 - length as u64;
         true
     }

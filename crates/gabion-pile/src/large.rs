@@ -19,8 +19,27 @@ impl ChargedRun {
     pub fn new(ground: Ground<'_>, budget: &Arc<Budget>, pieces: &[&[u8]]) -> Result<Arc<Self>, BlockError> {
         let mapped = Run::mapped_bytes(total_len(pieces)) as u64;
         budget.take(mapped)?;
-        let run = Run::new(ground.blocks.pool(), pieces).inspect_err(|_| budget.give(mapped))?;
+        let run = match ground.blocks.file() {
+            None => Run::new(ground.blocks.pool(), pieces),
+            Some(file) => Run::in_file(file, pieces),
+        };
+        let run = run.inspect_err(|_| budget.give(mapped))?;
         Ok(Arc::new(Self { run: Some(run), charge: mapped, budget: Arc::clone(budget) }))
+    }
+
+    /// One that was found in a file.
+    pub fn found(run: Run, budget: &Arc<Budget>) -> Arc<Self> {
+        let charge = Run::mapped_bytes(run.bytes().len()) as u64;
+        budget.charge(charge);
+        Arc::new(Self { run: Some(run), charge, budget: Arc::clone(budget) })
+    }
+
+    /// Says in its file, if it lies in one, whose it is: of which shard, and which number it has there.
+    fn own(&self, owner: Option<(u32, u32)>) {
+        let number = owner.map_or(0, |(shard, index)| 1 + (u64::from(shard) << 32 | u64::from(index)));
+        if let Some(run) = &self.run {
+            run.own(number);
+        }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -36,9 +55,15 @@ impl Drop for ChargedRun {
     }
 }
 
+/// Whose a run in a file says it is: the shard, and its number there.
+pub(crate) fn owner_of(number: u64) -> Option<(u32, u32)> {
+    number.checked_sub(1).map(|number| ((number >> 32) as u32, number as u32))
+}
+
 /// The runs of one shard, which are immutable and shared with whoever reads them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LargeTable {
+    shard: u32,
     runs: Vec<Option<Arc<ChargedRun>>>,
     back: Vec<u32>,
     /// Runs in use.
@@ -46,22 +71,69 @@ pub(crate) struct LargeTable {
 }
 
 impl LargeTable {
+    pub fn new(shard: u32) -> Self {
+        Self { shard, runs: Vec::new(), back: Vec::new(), count: 0 }
+    }
+
     /// # Errors
     /// [`BlockError::Refused`]; nothing is changed.
     pub fn add(&mut self, run: Arc<ChargedRun>) -> Result<u32, BlockError> {
-        let run = Some(run);
-        if let Some(index) = self.back.pop() {
-            self.runs[index as usize] = run;
-            self.count += 1;
-            return Ok(index);
-        }
-        make_room(&mut self.runs, 1)?;
-        // For all of them, so that none needs memory to be freed.
-        let most = self.runs.len() + 1;
-        make_room(&mut self.back, most)?;
-        self.runs.push(run);
+        let index = if let Some(index) = self.back.pop() {
+            index
+        } else {
+            make_room(&mut self.runs, 1)?;
+            // For all of them, so that none needs memory to be freed.
+            let most = self.runs.len() + 1;
+            make_room(&mut self.back, most)?;
+            self.runs.push(None);
+            most as u32 - 1
+        };
+        run.own(Some((self.shard, index)));
+        self.runs[index as usize] = Some(run);
         self.count += 1;
-        Ok(most as u32 - 1)
+        Ok(index)
+    }
+
+    /// Enters a run that was found in a file, under the number that it has there. False when there is one already.
+    ///
+    /// # Errors
+    /// [`BlockError::Refused`].
+    pub fn enter(&mut self, index: u32, run: Arc<ChargedRun>) -> Result<bool, BlockError> {
+        let most = self.runs.len().max(index as usize + 1);
+        let more = most - self.runs.len();
+        make_room(&mut self.runs, more)?;
+        make_room(&mut self.back, most)?;
+        self.runs.resize_with(most, || None);
+        let place = &mut self.runs[index as usize];
+        let is_free = place.is_none();
+        if is_free {
+            *place = Some(run);
+            self.count += 1;
+        }
+        Ok(is_free)
+    }
+
+    /// Says which numbers are free, after all runs of a file were entered.
+    pub fn settle(&mut self) {
+        let free = self.runs.iter().enumerate().filter(|(_, run)| run.is_none());
+        self.back.extend(free.map(|(index, _)| index as u32));
+    }
+
+    /// Whether somebody else reads one of them.
+    pub fn is_shared(&self) -> bool {
+        self.runs.iter().flatten().any(|run| Arc::strong_count(run) > 1)
+    }
+
+    /// Leaves all runs in the file.
+    pub fn leave(&mut self) {
+        *self = Self::new(self.shard);
+    }
+
+    /// Takes all runs out. Whoever drops them last unmaps them: not under a lock.
+    pub fn take_all(&mut self) -> Self {
+        let all = std::mem::replace(self, Self::new(self.shard));
+        all.runs.iter().flatten().for_each(|run| run.own(None));
+        all
     }
 
     pub fn get(&self, index: u32) -> Option<&Arc<ChargedRun>> {
@@ -72,6 +144,10 @@ impl LargeTable {
     pub fn free(&mut self, index: u32) -> Option<Arc<ChargedRun>> {
         let run = self.runs.get_mut(index as usize).and_then(Option::take);
         debug_assert!(run.is_some(), "a word names a run in use");
+        // Nothing leads to it any more: whoever opens its file lets it go.
+        if let Some(run) = &run {
+            run.own(None);
+        }
         self.count -= 1;
         self.back.push(index);
         run

@@ -43,6 +43,7 @@
 //! | `long`, `read` | long payloads, copied once; reading without a lock |
 //! | `place`, `brief`, `handover` | for owners that keep an index of their own |
 //! | `iterate`, `clearing`, `compact`, `validate`, `view` | walks, pages cleared for other uses, compaction, the check of all equations, views |
+//! | `recover`, `file` | what a file's blocks hold, found again; piles in files |
 
 #![deny(unsafe_code)]
 
@@ -90,6 +91,10 @@ mod validate;
 
 mod view;
 
+mod recover;
+
+mod file;
+
 #[cfg(test)]
 mod tests;
 
@@ -97,6 +102,7 @@ pub use brief::BriefGlance;
 pub use buf::{ReadBuf, RunIdentity, with_read_buf};
 pub use change::{CHUNK_PAYLOAD, SLOT_PAYLOAD};
 pub use error::{PileError, PointerFault};
+pub use file::OpenOptions;
 pub use iterate::{Cursor, Pointers};
 pub use long::{Long, Reading};
 pub use pile::{Pile, PileOptions};

@@ -5,10 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gabion_blocks::{
-    BlockError, BlockSet, Budget, Os, PAGE_BYTES, Pool, Settings, generation_floor, limits, make_room,
-    raise_generation_floor, total_len,
-};
+use gabion_blocks::{BlockError, BlockSet, Budget, Os, PAGE_BYTES, Pool, Settings, limits, make_room, total_len};
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
 use crate::change::{CHUNK_PAYLOAD, Payload, SLOT_PAYLOAD};
@@ -56,7 +53,7 @@ pub struct Pile {
     shards: Box<[Shard]>,
 }
 
-const MOST_SHARDS: usize = 256;
+pub(crate) const MOST_SHARDS: usize = 256;
 
 impl Pile {
     /// A pile with the default options.
@@ -87,9 +84,15 @@ impl Pile {
             None => BlockSet::claimed(Pool::global(), shards)?,
             Some(os) => BlockSet::claimed(&Pool::new(os, Settings::unpooled())?, shards)?,
         };
+        Self::over(blocks, budget, shards)
+    }
+
+    /// A pile over blocks, with nothing in it yet.
+    pub(crate) fn over(blocks: BlockSet, budget: Arc<Budget>, shards: usize) -> Result<Self, BlockError> {
         let mut room = Vec::new();
         room.try_reserve_exact(shards).map_err(|_| BlockError::out_of_memory(shards * size_of::<Shard>()))?;
-        room.extend((0..shards as u32).map(Shard::new));
+        let keeps = blocks.file().is_some();
+        room.extend((0..shards as u32).map(|number| Shard::new(number, keeps)));
         let shards = room.into_boxed_slice();
         Ok(Self { blocks, budget, turns: Turns::default(), shards })
     }
@@ -383,7 +386,7 @@ impl Pile {
         if shard_of(block) != shard {
             return None;
         }
-        if let Freed::Unsettled(page) = locked.remove_inline(&slot, pointer)? {
+        if let Freed::Unsettled(page) = locked.remove_inline(self.ground(), &slot, pointer)? {
             self.settle(locked, page);
         }
         Some(())
@@ -420,10 +423,10 @@ impl Pile {
             }
             // Live pointers carry generations up to the floor: what comes next must start above it.
             for number in locked.heap.slot_blocks() {
-                raise_generation_floor(number, generation_floor(number) + 1);
+                self.blocks.raise_generation_floor(number, self.blocks.generation_floor(number) + 1);
             }
             locked.heap.clear(ground);
-            let runs = std::mem::take(&mut locked.large);
+            let runs = locked.large.take_all();
             (locked.objects, locked.used_bytes, locked.moved, locked.crowded) = (0, 0, 0, false);
             drop(locked);
             drop(runs);
@@ -517,7 +520,7 @@ impl Pile {
 const CLEARED_FOR: usize = PAGE_BYTES - 1024;
 
 /// A limit as [`PileOptions`] has it, in bytes.
-fn limit_of(max_bytes: Option<u64>) -> u64 {
+pub(crate) fn limit_of(max_bytes: Option<u64>) -> u64 {
     max_bytes.unwrap_or_else(|| limits::read().usable())
 }
 
@@ -525,7 +528,7 @@ impl Drop for Pile {
     fn drop(&mut self) {
         // The next owner of these numbers must not honour our pointers.
         for number in self.blocks.each_number() {
-            raise_generation_floor(number, generation_floor(number) + 1);
+            self.blocks.raise_generation_floor(number, self.blocks.generation_floor(number) + 1);
         }
     }
 }

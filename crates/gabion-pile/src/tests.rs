@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use gabion_blocks::LAST_GENERATION;
 use gabion_blocks::os::Twin;
-use gabion_blocks::{LAST_GENERATION, raise_generation_floor};
 use proptest::prelude::*;
 
 use crate::{Pile, PileError, PileOptions, Pointer, PointerFault, ReadBuf, View};
@@ -185,7 +185,10 @@ fn run(operations: &[Operation], options: PileOptions) {
 
 /// Leaves the slots of pages that are formed from now on, in the blocks that there are, two generations.
 fn wear_out(pile: &Pile) {
-    pile.blocks.numbers().into_iter().for_each(|number| raise_generation_floor(number, LAST_GENERATION - 1));
+    pile.blocks
+        .numbers()
+        .into_iter()
+        .for_each(|number| pile.blocks.raise_generation_floor(number, LAST_GENERATION - 1));
 }
 
 proptest! {
@@ -334,7 +337,7 @@ fn a_page_of_retired_slots_stays_as_long_as_one_of_them_has_a_guest() {
 fn a_number_whose_generations_are_used_up_is_not_handed_out_again() {
     let pile = Pile::new().unwrap();
     let pointer = pile.put(&[1; 40], 0).unwrap();
-    raise_generation_floor(pointer.place().number(), LAST_GENERATION);
+    pile.blocks.raise_generation_floor(pointer.place().number(), LAST_GENERATION);
     drop(pile);
     let piles: Vec<_> = (0..20).map(|_| Pile::new().unwrap()).collect();
     for pile in &piles {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::{Invalid, generation_floor};
+use gabion_blocks::Invalid;
 use gabion_heap::{Loc, slots_in_page};
 
 use crate::change::Guest;
@@ -42,7 +42,7 @@ impl Pile {
     fn validate_slot(&self, inner: &Inner, at: Loc, found: &mut Tally) -> Result<(), Invalid> {
         let block = self.blocks.block(at.number()).expect("a block of this pile");
         let word = Word(block.word(at.word()).load(Relaxed));
-        if word.generation() > generation_floor(at.number()) {
+        if word.generation() > self.blocks.generation_floor(at.number()) {
             return Err(Invalid(format!("{at:?}: a generation above the floor of its block")));
         }
         match word.state() {

@@ -1,9 +1,10 @@
 //! The calls on the system that this process runs on.
 
+use super::disk::Disk;
 use super::door::Os;
 #[cfg(miri)]
 use super::language;
-use super::{fence, first, stack, unix};
+use super::{fence, first, mapped, stack, unix};
 
 /// In a child that was just forked: has `told` called when the thread that it began with ends, in this child and in its own.
 pub(crate) fn watch_first_thread(told: fn()) {
@@ -78,4 +79,9 @@ pub fn system() -> &'static dyn Os {
     return &unix::Unix;
     #[cfg(miri)]
     &language::Language
+}
+
+/// The files of the operating system that this process runs on.
+pub(crate) fn system_disk() -> &'static dyn Disk {
+    &mapped::Mapped
 }

@@ -5,16 +5,19 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `door` | what is asked of a system, whichever it is |
+//! | `door`, `disk` | what is asked of a system, whichever it is: for memory, for files that are mapped |
 //! | `fence` | fences of which one side costs nothing |
 //! | `first` | whether the thread that a fork began with has ended |
 //! | `stack` | what a thread's stack holds that nobody uses any more |
 //! | `stock`, `unix`, `language` | address space in stock, and Unix; what stands for it in Miri |
+//! | `mapped` | mapped files of the real system |
 //! | `at_fork` | what is called around a fork |
 //! | `calls` | the calls on the real one, for all of gabion |
-//! | `twin`, `scarce` | a system and a malloc that refuse |
+//! | `twin`, `twin_disk`, `scarce` | a system, a disk and a malloc that refuse |
 
 mod door;
+
+mod disk;
 
 mod fence;
 
@@ -31,6 +34,8 @@ mod stock;
 #[cfg_attr(miri, allow(dead_code, reason = "as above"))]
 mod unix;
 
+mod mapped;
+
 mod at_fork;
 
 mod calls;
@@ -39,16 +44,22 @@ mod calls;
 mod twin;
 
 #[cfg(feature = "twin")]
+mod twin_disk;
+
+#[cfg(feature = "twin")]
 mod scarce;
 
 pub use at_fork::AtFork;
-pub(crate) use calls::{can_fence_heavily, heavy_fence, light_fence, thread_time, watch_first_thread};
+pub(crate) use calls::{can_fence_heavily, heavy_fence, light_fence, system_disk, thread_time, watch_first_thread};
 pub use calls::{
     first_thread_has_ended, give_back_stack, out_of_cancels_reach, out_of_signals_reach, steady_time,
     steady_time_roughly, system,
 };
+pub use disk::Disk;
 pub use door::Os;
 #[cfg(feature = "twin")]
 pub use scarce::Scarce;
 #[cfg(feature = "twin")]
 pub use twin::Twin;
+#[cfg(feature = "twin")]
+pub use twin_disk::TwinDisk;

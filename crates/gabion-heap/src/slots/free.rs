@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_blocks::{LAST_GENERATION, PAGE_BYTES, PAGES_PER_BLOCK, generation_floor, make_room};
+use gabion_blocks::{BlockSet, LAST_GENERATION, PAGE_BYTES, PAGES_PER_BLOCK, make_room};
 
 use super::{SlotBlock, Slots};
 use crate::class::CLASSES;
-use crate::descriptor::{Kind, ORDINAL_WORD, SHARD_WORD};
+use crate::descriptor::{FLOOR_WORD, Kind, ORDINAL_WORD, SHARD_WORD};
 use crate::error::HeapError;
 use crate::ground::{Ground, turn_page};
 use crate::page::Page;
@@ -31,8 +31,8 @@ impl SlotBlock {
     }
 
     /// Whether its pages have no generation left that heads in them could begin with.
-    fn is_worn_out(&self) -> bool {
-        generation_floor(self.number) >= LAST_GENERATION
+    fn is_worn_out(&self, blocks: &BlockSet) -> bool {
+        blocks.generation_floor(self.number) >= LAST_GENERATION
     }
 }
 
@@ -68,7 +68,7 @@ impl Slots {
         if self.blocks[ordinal].free == 0 {
             ground.blocks.note_touched(number);
         }
-        page.clear((self.head)(generation_floor(number)), reads_zero);
+        page.clear((self.head)(ground.blocks.generation_floor(number)), reads_zero);
         turn_page(ground, block, index, Kind::Slots, class);
         let id = ordinal * PAGES_PER_BLOCK + index;
         self.pages[id] = PageMeta { class: Some(class as u8), whole: page.shape.slots.into(), ..PageMeta::UNUSED };
@@ -80,13 +80,13 @@ impl Slots {
     /// A block with a free page, mapped if there is none: the first with one that takes memory already, or else the first.
     fn block_with_free_page(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
         while let Some(&entry) = self.blocks.get(self.first_free) {
-            if entry.free != 0 && entry.is_worn_out() {
+            if entry.free != 0 && entry.is_worn_out(ground.blocks) {
                 // Heads in new pages would have no generation left. Its pages stay empty for good.
                 self.free_pages -= u64::from(entry.free.count_ones());
                 self.decommit(ground, self.first_free);
                 self.blocks[self.first_free].free = 0;
             } else if entry.free != 0 {
-                return Ok(self.warm_block().unwrap_or(self.first_free));
+                return Ok(self.warm_block(ground).unwrap_or(self.first_free));
             }
             self.first_free += 1;
         }
@@ -108,11 +108,11 @@ impl Slots {
     }
 
     /// The first block with a free page that takes memory.
-    fn warm_block(&self) -> Option<usize> {
+    fn warm_block(&self, ground: Ground<'_>) -> Option<usize> {
         if self.warm_pages == 0 {
             return None;
         }
-        let is_warm = |entry: &SlotBlock| entry.warm() != 0 && !entry.is_worn_out();
+        let is_warm = |entry: &SlotBlock| entry.warm() != 0 && !entry.is_worn_out(ground.blocks);
         self.blocks[self.first_free..].iter().position(is_warm).map(|at| self.first_free + at)
     }
 
@@ -144,6 +144,8 @@ impl Slots {
         entry.free |= 1 << index;
         self.warm_pages += entry.warm() >> index & 1;
         let block = ground.blocks.block(entry.number).expect("a block of this heap");
+        // Relaxed: the turn comes after it.
+        block.word(FLOOR_WORD).store(ground.blocks.generation_floor(entry.number).into(), Ordering::Relaxed);
         turn_page(ground, block, index, Kind::Free, 0);
         self.first_free = self.first_free.min(ordinal);
         self.free_pages += 1;

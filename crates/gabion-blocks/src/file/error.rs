@@ -1,0 +1,88 @@
+//! Why a file cannot be opened or written.
+
+use std::fmt;
+use std::io;
+
+use crate::error::BlockError;
+
+/// Why a file of blocks cannot be opened, read or flushed. The file is as it was.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The system refused.
+    System {
+        /// What was to be done.
+        doing: &'static str,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// Somebody else has it open: another process, or this one.
+    InUse,
+    /// It is something else, which is left alone.
+    NotOurs,
+    /// It was written in another format.
+    Format {
+        /// The number of the format.
+        found: u32,
+    },
+    /// It does not make sense.
+    Damaged {
+        /// Where, in bytes from the file's beginning.
+        at: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// No memory for what has to be known of it.
+    Memory(BlockError),
+}
+
+impl FileError {
+    pub(super) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::System { doing, error }
+    }
+
+    pub(super) fn number(doing: &'static str) -> impl FnOnce(i32) -> Self {
+        move |errno| Self::System { doing, error: io::Error::from_raw_os_error(errno) }
+    }
+
+    /// Something in the file that makes no sense.
+    pub fn damaged(at: u64, what: impl Into<String>) -> Self {
+        Self::Damaged { at, what: what.into() }
+    }
+}
+
+impl From<BlockError> for FileError {
+    fn from(error: BlockError) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System { doing, error } => write!(f, "cannot {doing}: {error}"),
+            Self::InUse => f.write_str(
+                "the file is open already, in this process or in another: close it there, wait until views of it are gone, or \
+                 open all of them for reading only",
+            ),
+            Self::NotOurs => f.write_str(
+                "the file is no pile of gabion's, and is left as it is: give another path, or remove it first",
+            ),
+            Self::Format { found } => {
+                write!(f, "the file has format {found}, which this version of gabion does not know: use the version that made it")
+            }
+            Self::Damaged { at, what } => write!(f, "the file is damaged at byte {at}: {what}"),
+            Self::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System { error, .. } => Some(error),
+            Self::Memory(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The file: opened, grown, flushed, let go.
+
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::error::FileError;
+use super::layout::{HEAD_BYTES, RUN_LENGTH, Superblock, Use, blocks_for, commit, offset_of, read, table_word};
+use super::log_block::LogBlock;
+use super::space::{Base, Range, Space};
+use crate::directory::BLOCK_NUMBERS;
+use crate::error::{BlockError, make_room};
+use crate::os::{Disk, out_of_cancels_reach, system_disk};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::{BLOCK_BYTES, LARGEST_SYSTEM_PAGE};
+
+/// How a file is opened.
+#[derive(Clone, Copy)]
+pub struct FileOptions {
+    /// Shards of its owner, where it is made anew: a power of two. Otherwise the file says how many.
+    pub shards: usize,
+    /// Whether it is made where it is not there.
+    pub create: bool,
+    /// Nothing goes to the file: what is written to its blocks stays this process's own. Others may have it open so at the same time.
+    pub read_only: bool,
+    /// The door to the system. `None`: the system itself.
+    pub disk: Option<&'static dyn Disk>,
+}
+
+/// What a file says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileSummary {
+    /// By which it is known among others.
+    pub id: u64,
+    /// Its format.
+    pub format: u32,
+    /// Shards of its owner.
+    pub shards: usize,
+    /// Blocks of its heaps.
+    pub heap_blocks: u64,
+    /// Blocks of runs.
+    pub run_blocks: u64,
+    /// Blocks of the log.
+    pub log_blocks: u64,
+    /// Blocks that are used for nothing.
+    pub free_blocks: u64,
+}
+
+/// A mapped file of blocks. See the [module's documentation](crate::file).
+pub struct BlockFile {
+    pub(super) file: File,
+    pub(super) disk: &'static dyn Disk,
+    superblock: Superblock,
+    /// Superblock and table.
+    head: Range,
+    state: Mutex<State>,
+    /// Whether what is written goes to the file.
+    shared: AtomicBool,
+    /// In a forked child, whose parent has the file and its lock.
+    parted: AtomicBool,
+    /// Whether it was made just now.
+    is_new: bool,
+}
+
+/// What the lock guards.
+pub(super) struct State {
+    pub space: Space,
+    /// Blocks that the file has.
+    pub end: u32,
+    /// Those that are used for nothing.
+    pub free: u32,
+    /// The block of the log that is written to.
+    pub log: Option<LogBlock>,
+}
+
+pub(super) const REFUSED: BlockError = BlockError::Setting {
+    what: "the pile's file takes nothing any more: it was closed, was opened for reading only, or belongs to the process that \
+           forked this one",
+};
+
+impl BlockFile {
+    /// As [`BlockFile::open`], but a forked child shares it.
+    pub(super) fn open_shared(path: &Path, options: &FileOptions) -> Result<Arc<Self>, FileError> {
+        let disk = options.disk.unwrap_or_else(system_disk);
+        let file = open_file(path, options)?;
+        disk.lock(&file, !options.read_only).map_err(|errno| match errno {
+            libc::EWOULDBLOCK => FileError::InUse,
+            errno => FileError::number("lock the file")(errno),
+        })?;
+        let length = file.metadata().map_err(FileError::system("look at the file"))?.len();
+        let create = options.create && !options.read_only;
+        if length == 0 && create {
+            let number = FileError::number("make the file");
+            disk.allocate(&file, 0, LARGEST_SYSTEM_PAGE as u64, HEAD_BYTES as u64).map_err(number)?;
+        } else {
+            check_head(&file, length)?;
+        }
+        let shared = !options.read_only;
+        let head = Range::reserve(disk, HEAD_BYTES).map_err(FileError::number("map the file"))?;
+        head.map(0, HEAD_BYTES, &file, 0, shared).map_err(FileError::number("map the file"))?;
+        // SAFETY: the whole head was mapped just now, here and below.
+        let word = |at: usize| unsafe { head.word(at) };
+        let (superblock, is_new) = match Superblock::read(|at| read(word(at)))? {
+            Some(found) => (found, false),
+            // Whoever began to make it did not come to an end.
+            None if create && length <= HEAD_BYTES as u64 && (8..HEAD_BYTES / 8).all(|at| read(word(at)) == 0) => {
+                let made = Superblock::new(new_id(), options.shards as u32);
+                made.write(|at, value| commit(word(at), value));
+                (made, true)
+            }
+            None => return Err(FileError::NotOurs),
+        };
+        let blocks = length.saturating_sub(HEAD_BYTES as u64) / BLOCK_BYTES as u64;
+        let end = blocks.min(u64::from(BLOCK_NUMBERS)) as u32;
+        let mut space = Space::default();
+        space.map(disk, &file, end, shared)?;
+        let state = Mutex::new(State { space, end, free: 0, log: None });
+        let opened = Self {
+            file,
+            disk,
+            superblock,
+            head,
+            state,
+            shared: AtomicBool::new(shared),
+            parted: AtomicBool::new(false),
+            is_new,
+        };
+        opened.look_through()?;
+        Ok(Arc::new(opened))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn table(&self, position: u32) -> &AtomicU64 {
+        // SAFETY: the whole head is mapped as long as the file is.
+        unsafe { self.head.word(table_word(position)) }
+    }
+
+    pub(super) fn use_of(&self, position: u32) -> Option<Use> {
+        Use::of(read(self.table(position)))
+    }
+
+    pub(super) fn set_use(&self, position: u32, what: Use) {
+        commit(self.table(position), what.word());
+    }
+
+    /// Whether what is written goes to the file.
+    pub fn is_shared(&self) -> bool {
+        // Relaxed: changed under all locks of those who write, or in a child that has one thread.
+        self.shared.load(Ordering::Relaxed)
+    }
+
+    fn stop_sharing(&self) {
+        self.shared.store(false, Ordering::Relaxed); // Relaxed: see `is_shared`.
+    }
+
+    /// Whether this opening made the file.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Shards of its owner.
+    pub fn shards(&self) -> usize {
+        self.superblock.shards as usize
+    }
+
+    /// Where the generations of its blocks begin.
+    pub fn first_generation(&self) -> u32 {
+        self.superblock.first_generation
+    }
+
+    /// Where a block begins in the file, by its number. For errors.
+    pub fn offset_of(&self, number: u32) -> u64 {
+        offset_of(self.superblock.position_of(number))
+    }
+
+    /// Looks at all that the table says, and lets go of what a killed process had begun to take.
+    fn look_through(&self) -> Result<(), FileError> {
+        let mut state = self.lock();
+        let mut rest = 0;
+        for position in 0..BLOCK_NUMBERS {
+            let at = table_word(position) as u64 * 8;
+            let damaged = |what: &str| FileError::damaged(at, what);
+            let found = self.use_of(position).ok_or_else(|| damaged("the table says what no version says"))?;
+            if position >= state.end {
+                if found != Use::Nothing {
+                    return Err(FileError::damaged(offset_of(position), "the file is shorter than its table says"));
+                }
+                continue;
+            }
+            match found {
+                Use::Rest if rest > 0 => rest -= 1,
+                _ if rest > 0 => return Err(damaged("a run is cut off")),
+                Use::Rest => {
+                    self.set_use(position, Use::Nothing);
+                    state.free += 1;
+                }
+                Use::Run { blocks } => {
+                    let (base, row) = state.space.find(position).expect("a block of the file is mapped");
+                    let length = read(base.word(RUN_LENGTH)) as usize;
+                    if blocks == 0 || blocks > row || blocks_for(length) != Some(blocks) {
+                        return Err(damaged("a run is longer than its blocks, or they are not there"));
+                    }
+                    rest = blocks - 1;
+                }
+                Use::Log => {
+                    let (base, _) = state.space.find(position).expect("a block of the file is mapped");
+                    let block = LogBlock { position, base };
+                    if state.log.is_none_or(|last| last.sequence() < block.sequence()) {
+                        state.log = Some(block);
+                    }
+                }
+                Use::Nothing => state.free += 1,
+                Use::Heap => {}
+            }
+        }
+        if rest > 0 { Err(FileError::damaged(offset_of(state.end), "a run is cut off")) } else { Ok(()) }
+    }
+
+    /// Takes a block: where it is, its first byte, and whether it reads as zero. Until its use is set it is free for whoever opens
+    /// the file next. Its first 4 KiB read as zero in any case.
+    pub(super) fn take_block(&self, state: &mut State) -> Result<(u32, Base, bool), BlockError> {
+        if !self.is_shared() {
+            return Err(REFUSED);
+        }
+        if state.free > 0
+            && let Some(position) = (0..state.end).find(|&position| self.use_of(position) == Some(Use::Nothing))
+        {
+            self.keep_room(position, BLOCK_BYTES as u64, state.end)?;
+            let (base, _) = state.space.find(position).expect("a block of the file is mapped");
+            base.clear(LARGEST_SYSTEM_PAGE);
+            state.free -= 1;
+            return Ok((position, base, false));
+        }
+        let position = state.end;
+        self.grow(state, 1, BLOCK_BYTES as u64)?;
+        let (base, _) = state.space.find(position).expect("it was mapped just now");
+        state.free -= 1;
+        Ok((position, base, true))
+    }
+
+    /// Makes the file `blocks` blocks longer, of which `room` bytes are to be written. They are free.
+    pub(super) fn grow(&self, state: &mut State, blocks: u32, room: u64) -> Result<(), BlockError> {
+        let end = state.end.checked_add(blocks).filter(|&end| end <= BLOCK_NUMBERS);
+        let end = end.ok_or(BlockError::Exhausted { what: "blocks of a file" })?;
+        self.keep_room(state.end, room, end)?;
+        state.space.map(self.disk, &self.file, blocks, true)?;
+        state.end = end;
+        state.free += blocks;
+        Ok(())
+    }
+
+    pub(super) fn keep_room(&self, position: u32, room: u64, end: u32) -> Result<(), BlockError> {
+        let refused = |errno| BlockError::Disk { asked: room, errno };
+        self.disk.allocate(&self.file, offset_of(position), room, offset_of(end)).map_err(refused)
+    }
+
+    /// Takes a block for a heap, and says whether it reads as zero but for its first 4 KiB, which do in any case.
+    pub(crate) fn add_heap_block(&self) -> Result<(u32, Base, bool), BlockError> {
+        let mut state = self.lock();
+        let (position, base, zero) = self.take_block(&mut state)?;
+        self.set_use(position, Use::Heap);
+        Ok((self.superblock.number_of(position), base, zero))
+    }
+
+    /// The blocks of heaps: their numbers and first bytes.
+    ///
+    /// # Errors
+    /// [`BlockError::Refused`] when there is no memory for the list.
+    pub(crate) fn heap_blocks(&self) -> Result<Vec<(u32, Base)>, BlockError> {
+        self.each(|position, base, found| (found == Use::Heap).then(|| (self.superblock.number_of(position), base)))
+    }
+
+    pub(super) fn each<T>(&self, pick: impl Fn(u32, Base, Use) -> Option<T>) -> Result<Vec<T>, BlockError> {
+        let (state, mut found) = (self.lock(), Vec::new());
+        for position in 0..state.end {
+            let (Some((base, _)), Some(what)) = (state.space.find(position), self.use_of(position)) else { continue };
+            if let Some(picked) = pick(position, base, what) {
+                make_room(&mut found, 1)?;
+                found.push(picked);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What the file takes, and how it is used.
+    pub fn summary(&self) -> FileSummary {
+        let state = self.lock();
+        let mut summary = FileSummary {
+            id: self.superblock.id,
+            format: super::layout::FORMAT,
+            shards: self.shards(),
+            heap_blocks: 0,
+            run_blocks: 0,
+            log_blocks: 0,
+            free_blocks: 0,
+        };
+        for position in 0..state.end {
+            *match self.use_of(position) {
+                Some(Use::Heap) => &mut summary.heap_blocks,
+                Some(Use::Run { .. } | Use::Rest) => &mut summary.run_blocks,
+                Some(Use::Log) => &mut summary.log_blocks,
+                Some(Use::Nothing) | None => &mut summary.free_blocks,
+            } += 1;
+        }
+        summary
+    }
+
+    /// Waits until all that was written so far is on the disk, and will be there when the machine goes down.
+    ///
+    /// # Errors
+    /// [`FileError::System`].
+    pub fn flush(&self) -> Result<(), FileError> {
+        let refused = |errno| FileError::number("write the file to the disk")(errno);
+        if !self.is_shared() {
+            return Ok(());
+        }
+        // What the blocks hold before what leads to them, as far as one pass can see to it.
+        let ranges = {
+            let state = self.lock();
+            state.space.each(|range, bytes, _| range.sync(bytes)).map_err(refused)
+        };
+        ranges?;
+        self.head.sync(HEAD_BYTES).map_err(refused)?;
+        self.file.sync_all().map_err(FileError::system("write the file to the disk"))
+    }
+
+    /// Has all blocks read as zero from now on, takes nothing more, and lets the file go, for others to open. The caller sees to it
+    /// that nobody writes to a block, and that nobody goes by what it holds; running readers see zeros.
+    ///
+    /// # Errors
+    /// [`FileError::System`]: the file is still open and locked, and takes nothing more.
+    pub fn let_go(&self) -> Result<(), FileError> {
+        let state = self.lock();
+        self.stop_sharing();
+        let refused = FileError::number("unmap the file");
+        state.space.each(|range, bytes, _| range.blank(bytes)).map_err(refused)?;
+        // The lock is the parent's as well: it would be gone there, too.
+        if !self.parted.load(Ordering::Relaxed) {
+            self.disk.unlock(&self.file);
+        }
+        Ok(())
+    }
+
+    /// In a forked child, whose only thread holds the lock of `state`: what it writes stays its own.
+    pub(super) fn part(&self, state: &State) {
+        self.stop_sharing();
+        self.parted.store(true, Ordering::Relaxed); // Relaxed: the child has one thread.
+        // Without memory for that, the addresses go: better than to write to the parent's file.
+        let part = |range: &Range, bytes: usize, from: u64| {
+            range.map(0, bytes, &self.file, from, false).or_else(|_| range.blank(bytes))
+        };
+        let parted = state.space.each(part).and_then(|()| part(&self.head, HEAD_BYTES, 0));
+        if parted.is_err() {
+            std::process::abort();
+        }
+    }
+}
+
+/// Opens a file that is one, and no pipe or device, where an opening may wait.
+fn open_file(path: &Path, options: &FileOptions) -> Result<File, FileError> {
+    let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    match out_of_cancels_reach(|| std::fs::metadata(path)) {
+        Ok(found) if !found.is_file() => return Err(FileError::NotOurs),
+        Err(error) if !(not_found(&error) && options.create && !options.read_only) => {
+            return Err(FileError::system("open the file")(error));
+        }
+        _ => {}
+    }
+    let mut open = OpenOptions::new();
+    open.read(true).write(!options.read_only).create(options.create && !options.read_only).mode(0o600);
+    out_of_cancels_reach(|| open.open(path)).map_err(FileError::system("open the file"))
+}
+
+/// Whether a file that is there may be one of ours: refuses others before anything is mapped.
+fn check_head(file: &File, length: u64) -> Result<(), FileError> {
+    if length >= HEAD_BYTES as u64 {
+        return Ok(());
+    }
+    let mut head = [0; 64];
+    let read = file.read_at(&mut head, 0).map_err(FileError::system("read the file"))?;
+    let words = head.as_chunks::<8>().0;
+    if read < head.len() {
+        return Err(FileError::NotOurs);
+    }
+    match Superblock::read(|at| u64::from_le_bytes(words[at]))? {
+        Some(_) => Err(FileError::damaged(length, "the file ends within its table")),
+        None => Err(FileError::NotOurs),
+    }
+}
+
+/// A number that no other file has.
+fn new_id() -> u64 {
+    // The first key of a table of the standard library's comes from the system.
+    let mut hasher = out_of_cancels_reach(RandomState::new).build_hasher();
+    hasher.write_u32(std::process::id());
+    if let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+        hasher.write_u128(now.as_nanos());
+    }
+    hasher.finish()
+}
+
+impl std::fmt::Debug for BlockFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockFile").field("superblock", &self.superblock).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for FileOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { shards, create, read_only, disk: _ } = self;
+        let mut all = f.debug_struct("FileOptions");
+        all.field("shards", shards).field("create", create).field("read_only", read_only).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! Files of blocks, and what is no such file.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::layout::{HEAD_BYTES, offset_of, table_word};
+use super::{BlockFile, FileError, FileOptions};
+use crate::os::TwinDisk;
+use crate::sync::Ordering::Relaxed;
+use crate::{BLOCK_BYTES, BlockError, BlockSet, Pool, Run};
+
+/// A path of this test's own, which is gone with the value.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gabion-blocks-{}-{name}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+const WRITE: FileOptions = FileOptions { shards: 2, create: true, read_only: false, disk: None };
+const READ: FileOptions = FileOptions { shards: 2, create: false, read_only: true, disk: None };
+
+fn set(place: &Place, options: &FileOptions) -> (Arc<BlockFile>, BlockSet) {
+    let file = BlockFile::open(&place.0, options).unwrap();
+    (Arc::clone(&file), BlockSet::in_file(Pool::global(), file).unwrap())
+}
+
+#[test]
+fn blocks_are_found_again_under_their_numbers() {
+    let place = Place::new("found");
+    let (file, blocks) = set(&place, &WRITE);
+    assert!(file.is_new() && file.is_shared() && file.shards() == 2 && blocks.is_empty());
+    let numbers: Vec<u32> = (0..70).map(|_| blocks.map().unwrap().0).collect();
+    for (at, &number) in numbers.iter().enumerate() {
+        blocks.block(number).unwrap().word(at * 1000).store(at as u64 + 7, Relaxed);
+    }
+    assert!(blocks.generation_floor(numbers[0]) == file.first_generation());
+    drop((blocks, file));
+    let (file, blocks) = set(&place, &FileOptions { shards: 8, ..WRITE });
+    assert!(!file.is_new() && file.shards() == 2, "the file says how many shards there are");
+    assert_eq!(blocks.numbers(), numbers);
+    let word = |at: usize| blocks.block(numbers[at]).unwrap().word(at * 1000).load(Relaxed);
+    assert!((0..70).all(|at| word(at) == at as u64 + 7));
+    assert!(blocks.block(numbers[69].wrapping_add(1) % (1 << 20)).is_none());
+}
+
+#[test]
+fn runs_stay_that_are_somebodys() {
+    let place = Place::new("runs");
+    let (file, _) = set(&place, &WRITE);
+    let bytes: Vec<u8> = (0..9_000_000_u32).map(|at| (at * 7) as u8).collect();
+    let kept = Run::in_file(&file, &[&bytes[..5], &bytes[5..]]).unwrap();
+    kept.own(5);
+    drop(Run::in_file(&file, &[&bytes]).unwrap());
+    let begun = Run::in_file(&file, &[b"begun"]).unwrap();
+    assert_eq!((file.summary().run_blocks, file.summary().free_blocks), (4, 2));
+    let path = Place::new("runs-copy");
+    fs::copy(&place.0, &path.0).unwrap();
+    drop((kept, begun, file));
+    for place in [&place, &path] {
+        let file = BlockFile::open(&place.0, &WRITE).unwrap();
+        let runs = file.runs().unwrap();
+        let (room, owner) = runs[0];
+        assert_eq!(owner, 5);
+        assert!(Run::found(&file, room).bytes() == bytes);
+        // What nobody owns is for whoever looks through the runs to let go.
+        assert!(runs[1..].iter().all(|&(_, owner)| owner == 0));
+    }
+}
+
+#[test]
+fn what_is_no_file_of_ours_is_left_alone() {
+    let place = Place::new("other");
+    let contents: [&[u8]; 5] =
+        [b"x", b"SQLite format 3\0 and so on", &[0; 100], &[0xFF; 5000], &vec![0; HEAD_BYTES + 5]];
+    for content in contents {
+        fs::write(&place.0, content).unwrap();
+        assert!(matches!(BlockFile::open(&place.0, &WRITE), Err(FileError::NotOurs)), "{} bytes", content.len());
+        assert!(fs::read(&place.0).unwrap() == content);
+    }
+    assert!(matches!(BlockFile::open(&std::env::temp_dir(), &WRITE), Err(FileError::NotOurs)));
+    assert!(matches!(BlockFile::open(&std::env::temp_dir(), &READ), Err(FileError::NotOurs)));
+    let missing = std::env::temp_dir().join("gabion-nowhere").join("x");
+    for options in [WRITE, READ] {
+        assert!(matches!(BlockFile::open(&missing, &options), Err(FileError::System { .. })));
+    }
+    fs::write(&place.0, b"").unwrap();
+    assert!(matches!(BlockFile::open(&place.0, &READ), Err(FileError::NotOurs)));
+    assert!(BlockFile::open(&place.0, &WRITE).unwrap().is_new(), "an empty file is as good as none");
+}
+
+#[test]
+fn a_file_that_was_cut_off_or_changed_is_refused() {
+    let place = Place::new("damaged");
+    let (file, blocks) = set(&place, &WRITE);
+    for _ in 0..3 {
+        blocks.map().unwrap();
+    }
+    let run = Run::in_file(&file, &[&vec![7; 5_000_000]]).unwrap();
+    run.own(1);
+    file.append(b"record").unwrap();
+    drop((run, blocks, file));
+    let whole = fs::read(&place.0).unwrap();
+    let opens = |bytes: &[u8], what: &str| {
+        fs::write(&place.0, bytes).unwrap();
+        let opened = BlockFile::open(&place.0, &READ).and_then(|file| file.log());
+        assert!(
+            matches!(opened, Err(FileError::Damaged { .. } | FileError::NotOurs | FileError::Format { .. })),
+            "{what}"
+        );
+    };
+    for length in [40, 4096, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + BLOCK_BYTES, whole.len() - 1] {
+        opens(&whole[..length], "cut off");
+    }
+    let changed = |at: usize, word: u64| {
+        let mut bytes = whole.clone();
+        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        opens(&bytes, &format!("{word:x} at {at}"));
+    };
+    for at in 0..5 {
+        changed(8 * at, u64::from_le_bytes(whole[8 * at..][..8].try_into().unwrap()) ^ 1 << 20);
+    }
+    let table = |position: u32| table_word(position) * 8;
+    // No kind, a run that is too long, one that is cut off, something behind the end.
+    changed(table(0), 9);
+    changed(table(0), 2 | 9 << 8);
+    changed(table(4), 1);
+    changed(table(77), 1);
+    changed(offset_of(3) as usize, u64::MAX);
+    // The log: where it ends, how long its record is, what it holds, which block it is.
+    let log = offset_of(5) as usize;
+    for (at, word) in [(8, u64::MAX), (8, 65), (8, 1 << 20), (64, 1 << 30), (72, 7), (0, 2)] {
+        changed(log + at, word);
+    }
+    fs::write(&place.0, &whole).unwrap();
+    assert_eq!(BlockFile::open(&place.0, &READ).unwrap().log().unwrap(), b"record");
+}
+
+#[test]
+fn a_full_disk_changes_nothing() {
+    let disk: &'static TwinDisk = Box::leak(Box::default());
+    let place = Place::new("full");
+    let options = FileOptions { disk: Some(disk), ..WRITE };
+    for steps in 0..3 {
+        disk.refuse_after(steps, libc::ENOSPC);
+        assert!(matches!(BlockFile::open(&place.0, &options), Err(FileError::System { .. })), "{steps}");
+    }
+    disk.allow();
+    let (file, blocks) = set(&place, &options);
+    let number = blocks.map().unwrap().0;
+    blocks.block(number).unwrap().word(9).store(5, Relaxed);
+    disk.refuse_after(0, libc::ENOSPC);
+    let refused = |error: BlockError| assert!(matches!(error, BlockError::Disk { errno: libc::ENOSPC, .. }), "{error}");
+    for _ in 0..3 {
+        refused(blocks.map().unwrap_err());
+        refused(Run::in_file(&file, &[&vec![1; 5 << 20]]).unwrap_err());
+        refused(file.append(b"record").unwrap_err());
+        assert!(file.flush().is_err());
+    }
+    assert_eq!(blocks.len(), 1);
+    disk.allow();
+    for steps in 1..8 {
+        disk.refuse_after(steps, libc::ENOMEM);
+        while blocks.map().is_ok() {}
+        disk.allow();
+        blocks.map().unwrap();
+        file.append(&vec![7; 1 << 20]).unwrap();
+    }
+    file.flush().unwrap();
+    let count = blocks.len();
+    drop((blocks, file));
+    assert_eq!(disk.reserved(), 0);
+    let (file, blocks) = set(&place, &READ);
+    assert!(blocks.len() == count && blocks.block(number).unwrap().word(9).load(Relaxed) == 5);
+    assert_eq!(file.log().unwrap(), vec![7; 7 << 20]);
+    assert!(matches!(blocks.map(), Err(BlockError::Setting { .. })), "it is open for reading");
+}

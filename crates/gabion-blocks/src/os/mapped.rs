@@ -1,0 +1,136 @@
+//! Mapped files on the real system.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+
+use super::disk::Disk;
+use crate::BLOCK_BYTES;
+
+/// Files of the system that this process runs on.
+pub(super) struct Mapped;
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// What a call that returns 0, or -1 and an error number, came to.
+fn checked(result: libc::c_int) -> Result<(), i32> {
+    if result == 0 { Ok(()) } else { Err(errno()) }
+}
+
+fn offset(bytes: u64) -> Result<libc::off_t, i32> {
+    libc::off_t::try_from(bytes).map_err(|_| libc::EFBIG)
+}
+
+/// Has the disk keep room for a part of a file, without which a store to a mapped page could end the process.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn keep_room(file: &File, from: u64, bytes: u64) -> Result<(), i32> {
+    let (from, bytes) = (offset(from)?, offset(bytes)?);
+    loop {
+        // SAFETY: an open file and numbers.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), from, bytes) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            errno => return Err(errno),
+        }
+    }
+}
+
+/// Other systems have no such call for all disks: zeros are written.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+fn keep_room(file: &File, from: u64, bytes: u64) -> Result<(), i32> {
+    use std::os::unix::fs::FileExt;
+    let zeros = [0; 1 << 16];
+    let each = (0..bytes).step_by(zeros.len());
+    each.map(|at| file.write_all_at(&zeros[..zeros.len().min((bytes - at) as usize)], from + at))
+        .collect::<io::Result<()>>()
+        .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+// SAFETY: mmap without a wanted address takes one that nobody uses, and it stays taken until munmap. MAP_FIXED within it puts
+// other pages there and touches nothing else.
+unsafe impl Disk for Mapped {
+    fn lock(&self, file: &File, alone: bool) -> Result<(), i32> {
+        let kind = if alone { libc::LOCK_EX } else { libc::LOCK_SH };
+        // SAFETY: an open file and numbers.
+        checked(unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) })
+    }
+
+    fn unlock(&self, file: &File) {
+        // SAFETY: an open file and a number.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+    }
+
+    fn allocate(&self, file: &File, from: u64, bytes: u64, length: u64) -> Result<(), i32> {
+        let now = file.metadata().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?.len();
+        if now < length {
+            // SAFETY: an open file and a number.
+            checked(unsafe { libc::ftruncate(file.as_raw_fd(), offset(length)?) })?;
+        }
+        keep_room(file, from, bytes)
+    }
+
+    fn punch(&self, file: &File, from: u64, bytes: u64) -> bool {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            let (Ok(from), Ok(bytes)) = (offset(from), offset(bytes)) else { return false };
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: an open file and numbers.
+            unsafe { libc::fallocate(file.as_raw_fd(), mode, from, bytes) == 0 }
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        {
+            let _ = (file, from, bytes);
+            false
+        }
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<NonNull<u8>, i32> {
+        let span = bytes.checked_add(BLOCK_BYTES).ok_or(libc::ENOMEM)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let start = unsafe { libc::mmap(ptr::null_mut(), span, libc::PROT_NONE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(errno());
+        }
+        let start = start.cast::<u8>();
+        let lead = start.align_offset(BLOCK_BYTES);
+        let at = start.wrapping_add(lead);
+        for (cut, length) in [(start, lead), (at.wrapping_add(bytes), span - lead - bytes)] {
+            if length > 0 {
+                // SAFETY: both cuts lie inside the mapping just made, outside the part that is returned, and are unused.
+                unsafe { libc::munmap(cut.cast(), length) };
+            }
+        }
+        NonNull::new(at).ok_or(libc::ENOMEM)
+    }
+
+    unsafe fn map(&self, at: NonNull<u8>, bytes: usize, file: &File, from: u64, shared: bool) -> Result<(), i32> {
+        let kind = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+        let (access, from) = (libc::PROT_READ | libc::PROT_WRITE, offset(from)?);
+        // SAFETY: within a reserved range (caller's duty).
+        let got =
+            unsafe { libc::mmap(at.as_ptr().cast(), bytes, access, kind | libc::MAP_FIXED, file.as_raw_fd(), from) };
+        if got == libc::MAP_FAILED { Err(errno()) } else { Ok(()) }
+    }
+
+    unsafe fn blank(&self, at: NonNull<u8>, bytes: usize) -> Result<(), i32> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: within a reserved range (caller's duty).
+        let got = unsafe { libc::mmap(at.as_ptr().cast(), bytes, access, flags, -1, 0) };
+        if got == libc::MAP_FAILED { Err(errno()) } else { Ok(()) }
+    }
+
+    unsafe fn sync(&self, at: NonNull<u8>, bytes: usize) -> Result<(), i32> {
+        // SAFETY: a mapped range (caller's duty).
+        checked(unsafe { libc::msync(at.as_ptr().cast(), bytes, libc::MS_SYNC) })
+    }
+
+    unsafe fn unmap(&self, at: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller owns the range and has given up all use of it.
+        unsafe { libc::munmap(at.as_ptr().cast(), bytes) };
+    }
+}

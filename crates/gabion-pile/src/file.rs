@@ -1,0 +1,167 @@
+//! Piles in files: what is put into one is there for the next process, with the pointers that it was given.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gabion_blocks::file::{BlockFile, FileError, FileOptions, FileSummary};
+use gabion_blocks::os::Disk;
+use gabion_blocks::{BlockError, BlockSet, Budget, Pool, limits};
+use gabion_heap::Heap;
+
+use crate::pile::{MOST_SHARDS, Pile, limit_of};
+use crate::stats::PileStats;
+use crate::word::Word;
+
+/// How a pile in a file is opened.
+#[derive(Clone, Copy)]
+pub struct OpenOptions {
+    /// As [`PileOptions::max_bytes`](crate::PileOptions::max_bytes). What is in the file already counts, and stays where it is more.
+    pub max_bytes: Option<u64>,
+    /// How many writers can work at one time, where the file is made anew; otherwise the file says it. As
+    /// [`PileOptions::shards`](crate::PileOptions::shards).
+    pub shards: Option<usize>,
+    /// Whether the file is made where it is not there.
+    pub create: bool,
+    /// Nothing goes to the file: what is put, replaced or removed is so for this process alone, and gone with it. Any number of
+    /// processes may have the file open so at one time, as long as none has it open to write.
+    pub read_only: bool,
+    /// The door to the system. `None`: the system itself.
+    pub disk: Option<&'static dyn Disk>,
+}
+
+impl Default for OpenOptions {
+    /// To write, and made where it is not there.
+    fn default() -> Self {
+        Self { max_bytes: None, shards: None, create: true, read_only: false, disk: None }
+    }
+}
+
+impl Pile {
+    /// Opens the pile in a file, or makes one.
+    ///
+    /// The pile is as any other, but that it outlives the process: pointers stay valid, and whatever a call had done when it
+    /// returned is there for the next one that opens the file, however this process ends; a call that it ends within has done
+    /// all of its change or nothing. Whether the *disk* has it is another matter: see [`Pile::flush`].
+    ///
+    /// ```
+    /// use gabion_pile::{OpenOptions, Pile, ReadBuf};
+    ///
+    /// let path = std::env::temp_dir().join(format!("gabion-{}.pile", std::process::id()));
+    /// let pile = Pile::open(&path, &OpenOptions::default())?;
+    /// let pointer = pile.put(b"stone", 0)?;
+    /// drop(pile);
+    /// let pile = Pile::open(&path, &OpenOptions::default())?;
+    /// assert_eq!(pile.read(pointer, &mut ReadBuf::new())?, b"stone");
+    /// # drop(pile);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # What is different
+    /// * A replacement is written beside the old payload and needs room of its own meanwhile, with its reserve.
+    /// * The file grows by blocks of 4 MiB, and for objects over 1 MiB by what they take. It does not shrink; only what such objects
+    ///   took goes back to the disk. What else becomes free serves the next objects.
+    /// * `max_bytes` counts what is in the file, be it in memory or not.
+    /// * A forked child has a copy of what the file was then, and nothing that it does goes to the file.
+    ///
+    /// Takes time linear in the pile: every word is looked at, no payload over 1 KiB is.
+    ///
+    /// # Errors
+    /// [`FileError`]; the file is as it was, except for what is made anew from the words each time.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, FileError> {
+        let shards = options.shards.unwrap_or_else(limits::processors).clamp(1, MOST_SHARDS).next_power_of_two();
+        let OpenOptions { create, read_only, disk, .. } = *options;
+        let file = BlockFile::open(path, &FileOptions { shards, create, read_only, disk })?;
+        if file.shards() > MOST_SHARDS {
+            return Err(FileError::damaged(8, "the superblock has more shards than there may be"));
+        }
+        let blocks = BlockSet::in_file(Pool::global(), Arc::clone(&file))?;
+        let budget = Arc::new(Budget::new(limit_of(options.max_bytes)));
+        let pile = Self::over(blocks, budget, file.shards())?;
+        pile.recover(&file)?;
+        Ok(pile)
+    }
+
+    /// Looks at all that a pile's file holds, without a change of it, and returns the figures. What is checked is the structure:
+    /// whether every word, tag and length makes sense, every payload is its object's alone, and all adds up. Payloads are not
+    /// looked into.
+    ///
+    /// # Errors
+    /// [`FileError`], and [`FileError::InUse`] while it is open to write.
+    pub fn check(path: &Path) -> Result<PileStats, FileError> {
+        let pile = Self::open(path, &OpenOptions { create: false, read_only: true, ..OpenOptions::default() })?;
+        pile.validate().map_err(|wrong| FileError::damaged(0, wrong.0))?;
+        Ok(pile.stats())
+    }
+
+    /// The file that the pile lies in, if it does.
+    pub fn file(&self) -> Option<&Arc<BlockFile>> {
+        self.blocks.file()
+    }
+
+    /// Waits until all that was done before is on the disk, and would be there after the machine went down. Other threads go on; of
+    /// what they do meanwhile, some may be there.
+    ///
+    /// After a machine went down, what was changed since the last flush may be there in part, and in any order: then
+    /// [`Pile::open`] may find the file damaged. (After a *process* went down, it never is.) A pile without a file has nothing to
+    /// flush.
+    ///
+    /// # Errors
+    /// [`FileError::System`].
+    pub fn flush(&self) -> Result<(), FileError> {
+        self.file().map_or(Ok(()), |file| file.flush())
+    }
+
+    /// Appends a record to the file's log, for whatever the owner has to know of the payloads. Kept like an object, and never changed.
+    ///
+    /// # Errors
+    /// [`BlockError::TooLarge`] above nearly 4 MiB; [`BlockError::Disk`] when the file cannot grow; [`BlockError::Setting`] when the
+    /// pile has no file.
+    pub fn append(&self, record: &[u8]) -> Result<(), BlockError> {
+        let what = "a pile without a file has no log";
+        self.file().ok_or(BlockError::Setting { what })?.append(record)
+    }
+
+    /// All records of the file's log, one behind the other; nothing without a file.
+    ///
+    /// # Errors
+    /// [`FileError::Damaged`], [`FileError::Memory`].
+    pub fn log(&self) -> Result<Vec<u8>, FileError> {
+        self.file().map_or_else(|| Ok(Vec::new()), |file| file.log())
+    }
+
+    /// What the file says of itself, if there is one.
+    pub fn summary(&self) -> Option<FileSummary> {
+        self.file().map(|file| file.summary())
+    }
+
+    /// Lets the file go, so that others may open it, while this value lives on: every pointer is refused from then on, and every put.
+    /// False, and nothing is changed, as long as there are views, or readers of objects over 1 MiB; and without a file.
+    ///
+    /// # Errors
+    /// [`FileError::System`]: the pile refuses everything, and the file stays locked until it is dropped.
+    pub fn let_go(&self) -> Result<bool, FileError> {
+        let Some(file) = self.file() else { return Ok(false) };
+        // All locks, in their order: nobody else holds two of them.
+        let mut all: Vec<_> = self.shards().iter().map(crate::shard::Shard::lock).collect();
+        if all.iter().any(|locked| !locked.pins.is_empty() || locked.large.is_shared()) {
+            return Ok(false);
+        }
+        self.budget.set_limit(0);
+        for (number, locked) in all.iter_mut().enumerate() {
+            locked.heap = Heap::new(number as u32, |floor| Word::free(floor).0);
+            locked.large.leave();
+            (locked.objects, locked.used_bytes, locked.moved) = (0, 0, 0);
+        }
+        file.let_go().map(|()| true)
+    }
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { max_bytes, shards, create, read_only, disk: _ } = self;
+        let mut all = f.debug_struct("OpenOptions");
+        all.field("max_bytes", max_bytes).field("shards", shards).field("create", create).field("read_only", read_only);
+        all.finish_non_exhaustive()
+    }
+}
