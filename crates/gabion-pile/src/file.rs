@@ -2,13 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use gabion_blocks::file::{BlockFile, FileError, FileOptions, FileSummary};
 use gabion_blocks::os::Disk;
 use gabion_blocks::{BlockError, BlockSet, Budget, Pool, limits};
 use gabion_heap::Heap;
 
+use crate::error::PileError;
 use crate::pile::{MOST_SHARDS, Pile, limit_of};
+use crate::pointer::Pointer;
+use crate::slot::Slot;
 use crate::stats::PileStats;
 use crate::word::Word;
 
@@ -135,13 +139,39 @@ impl Pile {
         self.file().map(|file| file.summary())
     }
 
+    /// The pointer that was kept last: where a program finds the first of its objects. It is as any pointer, and refused when its
+    /// object is gone.
+    pub fn root(&self) -> Option<Pointer> {
+        // Relaxed: the number is the whole message.
+        let bits = self.file().map_or_else(|| self.root.load(Ordering::Relaxed), |file| file.root());
+        (bits != 0).then(|| Pointer::from_bits(bits))
+    }
+
+    /// Keeps a pointer as the [`Pile::root`], or none.
+    ///
+    /// # Errors
+    /// [`PileError::Pointer`] when it is not live; the one before stays.
+    pub fn set_root(&self, root: Option<Pointer>) -> Result<(), PileError> {
+        if let Some(pointer) = root {
+            Slot::live(&self.blocks, pointer)?;
+        }
+        let bits = root.map_or(0, Pointer::to_bits);
+        match self.file() {
+            Some(file) => file.keep_root(bits),
+            None => self.root.store(bits, Ordering::Relaxed), // Relaxed: as above.
+        }
+        Ok(())
+    }
+
     /// Lets the file go, so that others may open it, while this value lives on: every pointer is refused from then on, and every put.
-    /// False, and nothing is changed, as long as there are views, or readers of objects over 1 MiB; and without a file.
+    /// As long as there are views, or readers of objects over 1 MiB, nothing is done, and it returns false; the last view does it
+    /// then. False without a file, too.
     ///
     /// # Errors
     /// [`FileError::System`]: the pile refuses everything, and the file stays locked until it is dropped.
     pub fn let_go(&self) -> Result<bool, FileError> {
         let Some(file) = self.file() else { return Ok(false) };
+        self.leaving.store(true, Ordering::Relaxed); // Relaxed: whoever drops a view takes a shard's lock before he looks.
         // All locks, in their order: nobody else holds two of them.
         let mut all: Vec<_> = self.shards().iter().map(crate::shard::Shard::lock).collect();
         if all.iter().any(|locked| !locked.pins.is_empty() || locked.large.is_shared()) {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use gabion_blocks::{BlockError, BlockSet, Budget, Os, PAGE_BYTES, Pool, Settings, limits, make_room, total_len};
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
@@ -51,6 +51,10 @@ pub struct Pile {
     pub(crate) budget: Arc<Budget>,
     pub(crate) turns: Turns,
     shards: Box<[Shard]>,
+    /// The file is to be let go with the last view.
+    pub(crate) leaving: AtomicBool,
+    /// Of a pile without a file: see [`Pile::root`].
+    pub(crate) root: AtomicU64,
 }
 
 pub(crate) const MOST_SHARDS: usize = 256;
@@ -94,7 +98,8 @@ impl Pile {
         let keeps = blocks.file().is_some();
         room.extend((0..shards as u32).map(|number| Shard::new(number, keeps)));
         let shards = room.into_boxed_slice();
-        Ok(Self { blocks, budget, turns: Turns::default(), shards })
+        let (leaving, root) = (AtomicBool::new(false), AtomicU64::new(0));
+        Ok(Self { blocks, budget, turns: Turns::default(), shards, leaving, root })
     }
 
     pub(crate) fn ground(&self) -> Ground<'_> {

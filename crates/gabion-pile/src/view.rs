@@ -26,8 +26,15 @@ pub struct View {
 
 /// What keeps the bytes in place.
 enum Hold {
-    Pin { shard: usize, body: Pinned },
-    Run { _run: Arc<ChargedRun> },
+    Pin {
+        shard: usize,
+        body: Pinned,
+    },
+    Run {
+        _run: Arc<ChargedRun>,
+    },
+    /// While it is dropped.
+    Nothing,
 }
 
 // SAFETY: the bytes are immutable while the view lives, and `Arc<Pile>` may be shared and sent.
@@ -112,8 +119,14 @@ impl Deref for View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        if let Hold::Pin { shard, body } = self.hold {
-            self.pile.unpin(shard, body);
+        match std::mem::replace(&mut self.hold, Hold::Nothing) {
+            Hold::Pin { shard, body } => self.pile.unpin(shard, body),
+            run => drop(run),
+        }
+        // Relaxed: see `Pile::let_go`.
+        if self.pile.leaving.load(Relaxed) {
+            // Where it cannot be unmapped, it goes with the pile.
+            let _ = self.pile.let_go();
         }
     }
 }

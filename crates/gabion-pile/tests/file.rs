@@ -166,10 +166,13 @@ fn a_file_is_open_once() {
     let pointer = pile.put(b"stone", 0).unwrap();
     assert!(matches!(Pile::open(&place.0, &one_shard()), Err(FileError::InUse)));
     assert!(matches!(Pile::check(&place.0), Err(FileError::InUse)));
-    let view = pile.view(pointer).unwrap();
-    assert!(!pile.let_go().unwrap(), "a view looks at it");
-    drop(view);
-    assert!(pile.let_go().unwrap());
+    let long = pile.put(&vec![7; 2 << 20], 0).unwrap();
+    let views = [pointer, long].map(|pointer| pile.view(pointer).unwrap());
+    assert!(!pile.let_go().unwrap(), "views look at it");
+    for view in views {
+        assert!(matches!(Pile::open(&place.0, &one_shard()), Err(FileError::InUse)));
+        drop(view);
+    }
     let again = place.open();
     assert_eq!(*again.read(pointer, &mut ReadBuf::new()).unwrap(), *b"stone");
     // The one that was let go refuses everything.
@@ -178,7 +181,7 @@ fn a_file_is_open_once() {
     pile.clear();
     pile.compact();
     drop(pile);
-    check(&again, &HashMap::from([(pointer, b"stone".to_vec())]));
+    check(&again, &HashMap::from([(pointer, b"stone".to_vec()), (long, vec![7; 2 << 20])]));
 }
 
 #[test]
@@ -205,6 +208,28 @@ fn many_may_read_at_one_time_and_change_nothing() {
     drop(readers);
     assert!(std::fs::read(&place.0).unwrap() == before, "the file has changed");
     check(&place.open(), &live);
+}
+
+#[test]
+fn a_root_is_where_the_next_process_begins() {
+    let place = Place::new("root");
+    for round in 0..3 {
+        let pile = place.open();
+        let before = pile.root();
+        assert_eq!(before.is_some(), round > 0);
+        if let Some(pointer) = before {
+            assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), [round - 1; 9]);
+            pile.remove(pointer).unwrap();
+            assert!(pile.set_root(before).is_err(), "it is gone");
+        }
+        pile.set_root(Some(pile.put(&[round; 9], 0).unwrap())).unwrap();
+    }
+    let pile = place.open();
+    pile.set_root(None).unwrap();
+    assert!(pile.root().is_none());
+    let memory = Pile::new().unwrap();
+    let pointer = memory.put(b"stone", 0).unwrap();
+    assert!(memory.root().is_none() && memory.set_root(Some(pointer)).is_ok() && memory.root() == Some(pointer));
 }
 
 #[test]

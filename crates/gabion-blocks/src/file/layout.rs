@@ -55,6 +55,9 @@ pub(super) struct Superblock {
     pub first_generation: u32,
 }
 
+/// The word that the owner may change at any time: where the next process begins.
+pub(super) const ROOT: usize = 16;
+
 impl Superblock {
     const WORDS: usize = 5;
 

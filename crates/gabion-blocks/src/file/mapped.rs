@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::error::FileError;
-use super::layout::{HEAD_BYTES, RUN_LENGTH, Superblock, Use, blocks_for, commit, offset_of, read, table_word};
+use super::layout::{HEAD_BYTES, ROOT, RUN_LENGTH, Superblock, Use, blocks_for, commit, offset_of, read, table_word};
 use super::log_block::LogBlock;
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
@@ -180,6 +180,27 @@ impl BlockFile {
         offset_of(self.superblock.position_of(number))
     }
 
+    /// The number that was kept last by [`BlockFile::keep_root`], or 0.
+    pub fn root(&self) -> u64 {
+        // Acquire: pairs with the commit.
+        self.root_word().load(Ordering::Acquire)
+    }
+
+    /// Keeps a number for whoever opens the file next.
+    pub fn keep_root(&self, root: u64) {
+        commit(self.root_word(), root);
+    }
+
+    fn root_word(&self) -> &AtomicU64 {
+        // SAFETY: the whole head is mapped as long as the file is.
+        unsafe { self.head.word(ROOT) }
+    }
+
+    /// In a forked child: whether the file is the parent's.
+    pub fn is_parted(&self) -> bool {
+        self.parted.load(Ordering::Relaxed) // Relaxed: set when the child has one thread.
+    }
+
     /// Looks at all that the table says, and lets go of what a killed process had begun to take.
     fn look_through(&self) -> Result<(), FileError> {
         let mut state = self.lock();
@@ -342,7 +363,7 @@ impl BlockFile {
         let refused = FileError::number("unmap the file");
         state.space.each(|range, bytes, _| range.blank(bytes)).map_err(refused)?;
         // The lock is the parent's as well: it would be gone there, too.
-        if !self.parted.load(Ordering::Relaxed) {
+        if !self.is_parted() {
             self.disk.unlock(&self.file);
         }
         Ok(())
