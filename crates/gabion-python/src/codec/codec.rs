@@ -11,12 +11,14 @@ use pyo3::{Borrowed, PyTraverseError};
 
 use super::apart::Apart;
 use super::classes::known::Known;
+use super::classes::record::Record;
 use super::classes::registry::Registry;
+use super::classes::types::Types;
 use super::decode::leaf::Maker;
 use super::encode::quick;
 use super::fields::RawView;
-use super::object::{Doing, Raised};
-use super::{decode, encode, fields, object};
+use super::object::{Doing, Raise, Raised};
+use super::{decode, encode, fields, object, room};
 use crate::ffi;
 
 /// Encodes and decodes object graphs; remembers the classes that it met. Any number of threads may use one at once.
@@ -34,9 +36,50 @@ impl Codec {
     /// # Errors
     /// Those of the imports.
     pub fn new(py: Python<'_>, room: Option<Arc<Budget>>) -> PyResult<Codec> {
+        Codec::with_types(py, room, None)
+    }
+
+    /// As [`Codec::new`], for what lies in a file: `types` says what may be built of what is restored, as `classes::types` has it.
+    ///
+    /// # Errors
+    /// As [`Codec::new`]; `TypeError` for what is none of the things that say so.
+    pub fn with_types(py: Python<'_>, room: Option<Arc<Budget>>, types: Option<&Bound<'_, PyAny>>) -> PyResult<Codec> {
         // The short ways of encoding rely on it.
         Known::get(py).map_err(|Raised| PyErr::fetch(py))?;
-        Ok(Codec { registry: Registry::new(room) })
+        Ok(Codec { registry: Registry::new(room, Types::read(types)?) })
+    }
+
+    /// Appends records that describe the numbers from `from` on, up to [`Codec::type_count`] as it is by then: all that another process
+    /// needs to know of them. What is said of a number never changes. They are to be kept before an encoding that may refer to them
+    /// is. On failure `out` is as it was.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn describe(&self, py: Python<'_>, from: u32, out: &mut Vec<u8>) -> PyResult<()> {
+        let (_use, start) = (self.registry.begin_use(), out.len());
+        self.registry.describe(from, out).map_err(|Raised| {
+            out.truncate(start);
+            PyErr::fetch(py)
+        })
+    }
+
+    /// Gives a new codec the numbers that were described, in order. Nothing of what they stand for is looked for before an encoding
+    /// that refers to it is decoded. A class of the program's that is described here gets its number when an object of it is encoded.
+    ///
+    /// # Errors
+    /// `CodecError` when the records make no sense, or the codec has numbers already; `MemoryError`. The codec is as it was.
+    pub fn restore(&self, py: Python<'_>, mut records: &[u8]) -> PyResult<()> {
+        let _use = self.registry.begin_use();
+        let mut restore = || -> Raise<()> {
+            let mut read = Vec::new();
+            while !records.is_empty() {
+                let (record, rest) = Record::read(records)?;
+                room::push(&mut read, Arc::new(record))?;
+                records = rest;
+            }
+            self.registry.restore(read)
+        };
+        restore().map_err(|Raised| PyErr::fetch(py))
     }
 
     /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.
@@ -142,7 +185,7 @@ impl Codec {
         fields::plain_name(bytes)
     }
 
-    /// Layouts, classes and functions that have a number.
+    /// Layouts, classes and functions that have a number. One load: whoever keeps their records asks at every put.
     pub fn type_count(&self) -> usize {
         self.registry.len()
     }

@@ -6,6 +6,7 @@ use pyo3::types::PyTuple;
 
 use super::classes::known::Known;
 use super::classes::layout::{Entry, Layout};
+use super::classes::record::Shape;
 use super::classes::registry::Registry;
 use super::classes::{analyse, plan};
 use super::decode::leaf::Maker;
@@ -196,8 +197,8 @@ impl<'py> Search<'_, 'py> {
         room::list(wanted.into_iter().filter_map(|wanted| wanted.value)).map(Some)
     }
 
-    /// What `get` would build an instance of; where the class was defined anew without room for the fields, the one before: they
-    /// can still be read.
+    /// What `get` would build an instance of; where the class was defined anew without room for the fields, the one before, and where
+    /// it may not be built, what the file says of it: the fields can still be read.
     fn entry(&self, id: u32) -> Raise<Option<&Entry>> {
         let found = self.maker().entry(id);
         // SAFETY: where there is an error, it is set; the class that it is compared with is held.
@@ -215,11 +216,16 @@ impl<'py> Search<'_, 'py> {
     }
 
     fn object(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
-        let Some(Entry::Object(layout)) = self.entry(id)? else { return Ok(false) };
-        if !self.plain(layout) {
-            return Ok(false);
-        }
-        self.each(layout.names.iter().map(|name| as_py(name).bind_borrowed(self.py)), reader, wanted)
+        let names = match self.entry(id)? {
+            Some(Entry::Object(layout)) if self.plain(layout) => &layout.names,
+            // Of a class that may not be built, what was stored can be read.
+            Some(Entry::Unmet(record)) => match &record.shape {
+                Shape::Object(fields) => &fields.names,
+                _ => return Ok(false),
+            },
+            _ => return Ok(false),
+        };
+        self.each(names.iter().map(|name| as_py(name).bind_borrowed(self.py)), reader, wanted)
     }
 
     /// Whether the fields of a layout are what attribute access on an instance would find.
@@ -228,7 +234,14 @@ impl<'py> Search<'_, 'py> {
     }
 
     fn named_tuple(&self, id: u32, reader: &mut Reader<'_>, wanted: &mut [Wanted<'_, '_>]) -> Raise<bool> {
-        let Some(Entry::NamedTuple { class, len, called: false, .. }) = self.entry(id)? else { return Ok(false) };
+        let (class, len) = match self.entry(id)? {
+            Some(Entry::NamedTuple { class, len, called: false, .. }) => (class, len),
+            Some(Entry::Unmet(record)) => {
+                let Shape::NamedTuple(names) = &record.shape else { return Ok(false) };
+                return self.each(names.iter().map(|name| as_py(name).bind_borrowed(self.py)), reader, wanted);
+            }
+            _ => return Ok(false),
+        };
         // SAFETY: held by the registry; the tuple of names is held while its items are compared.
         unsafe {
             let fields = Own::take(ffi::PyObject_GetAttr(class.ptr(), self.known.names.fields.ptr()))?;

@@ -19,8 +19,22 @@ struct PyCodec {
 #[pymethods]
 impl PyCodec {
     #[new]
-    fn new(py: Python<'_>) -> PyResult<PyCodec> {
-        Ok(PyCodec { codec: Codec::new(py, None)? })
+    #[pyo3(signature = (types = None))]
+    fn new(py: Python<'_>, types: Option<&Bound<'_, PyAny>>) -> PyResult<PyCodec> {
+        Ok(PyCodec { codec: Codec::with_types(py, None, types)? })
+    }
+
+    /// Records of the numbers from one on.
+    #[pyo3(signature = (from_ = 0))]
+    fn describe<'py>(&self, py: Python<'py>, from_: u32) -> PyResult<Bound<'py, PyBytes>> {
+        let mut out = Vec::new();
+        self.codec.describe(py, from_, &mut out)?;
+        result::bytes(py, &out)
+    }
+
+    /// Takes the numbers over that these records describe.
+    fn restore(&self, py: Python<'_>, records: &[u8]) -> PyResult<()> {
+        self.codec.restore(py, records)
     }
 
     /// The encoding of an object.

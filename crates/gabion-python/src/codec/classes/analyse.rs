@@ -6,18 +6,21 @@
 )]
 
 use std::cell::OnceCell;
-use std::ffi::c_int;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::found::Found;
+use super::inspect::{Inspect, slot};
 use super::known::Known;
 use super::layout::{Entry, Layout};
 use super::numpy::Numpy;
 use super::plan::{ANY_VERSION, Attributes, Kind, Plan, Uuid, version};
+use super::record::{Declared, same_declared, same_names};
 use super::registry::Registry;
 use super::{global, inline, natives};
-use crate::codec::object::{Own, Raise, attribute, attribute_or_none, import, in_class};
-use crate::ffi::{self, PyObject, PyTypeObject};
+use crate::codec::object::{Own, Raise, in_class};
+use crate::ffi::{self, PyTypeObject};
 
 /// How to encode instances of `class`: as found before, unless the class was modified since.
 ///
@@ -57,57 +60,13 @@ unsafe fn analyse(registry: &Registry, known: &Known, class: *mut PyTypeObject) 
             // Modified too often to be numbered: nothing would tell that it was modified again.
             return Ok(Plan::new(held, version, Kind::Reduce { user_code: true }, Found::nowhere()));
         }
-        let inspect = Inspect::new(registry, known, class);
-        let kind = match inspect.special()? {
+        let inspect = Inspect::new(known, class);
+        let analysis = Analysis { registry, known, inspect, found: OnceCell::new() };
+        let kind = match analysis.special()? {
             Some(kind) => kind,
-            None => Kind::Reduce { user_code: inspect.runs_user_code()? },
+            None => Kind::Reduce { user_code: analysis.runs_user_code()? },
         };
-        Ok(Plan::new(held, version, kind, inspect.found.into_inner().unwrap_or_else(Found::nowhere)))
-    }
-}
-
-/// What room a class has for the fields of the one before, and how its instances take them.
-///
-/// # Safety
-/// `class` is a live class.
-pub unsafe fn room(registry: &Registry, known: &Known, class: *mut PyTypeObject) -> Raise<Room> {
-    // SAFETY: as the caller promised.
-    let inspect = unsafe { Inspect::new(registry, known, class) };
-    let has_dict = inspect.has_dict();
-    let slots = inspect.slot_names()?.unwrap_or_default();
-    let sets_state = inspect.sets_state()?;
-    // SAFETY: live class.
-    let told = sets_state || unsafe { (*class).tp_getattro != Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc) };
-    let quiet = !told && inspect.ordinary() && (!has_dict || inspect.ordinary_dict());
-    let offsets = if quiet { inspect.offsets(&slots, false) } else { None };
-    Ok(Room { slots, offsets, has_dict, sets_state })
-}
-
-/// How many items the instances of a class have, if it makes them as `collections.namedtuple` does.
-///
-/// # Safety
-/// `class` is a live class.
-pub unsafe fn items(registry: &Registry, known: &Known, class: *mut PyTypeObject) -> Raise<Option<usize>> {
-    // SAFETY: as the caller promised.
-    unsafe { Inspect::new(registry, known, class) }.items()
-}
-
-/// Offset of a name that is a slot's descriptor and nothing else.
-///
-/// # Safety
-/// A live class and a string.
-unsafe fn slot(class: *mut PyTypeObject, name: *mut PyObject) -> Option<isize> {
-    // SAFETY: as the caller promised; the descriptor is held; the cast is checked by its exact class.
-    unsafe {
-        let found = in_class(class, name)?;
-        if ffi::Py_TYPE(found.ptr()) != &raw mut ffi::PyMemberDescr_Type {
-            return None;
-        }
-        let descriptor = &*found.ptr().cast::<MemberDescriptor>();
-        let member = &*descriptor.member;
-        let ours = ffi::PyType_IsSubtype(class, descriptor.class) != 0;
-        let plain = member.type_code == ffi::Py_T_OBJECT_EX as c_int && member.flags == 0 && ours;
-        plain.then_some(member.offset)
+        Ok(Plan::new(held, version, kind, analysis.found.into_inner().unwrap_or_else(Found::nowhere)))
     }
 }
 
@@ -136,16 +95,6 @@ pub fn slots_stand(layout: &Layout) -> bool {
     }
 }
 
-/// See [`room`].
-pub struct Room {
-    pub slots: Vec<Own>,
-    /// Where they lie, in instances that are made as `object` makes them and may be filled without a word to the class.
-    pub offsets: Option<Vec<isize>>,
-    pub has_dict: bool,
-    /// The class has a `__setstate__`, and takes what it likes.
-    pub sets_state: bool,
-}
-
 /// Heirs of these have no items that a reducer asks them for by iteration.
 const NEVER_ITERATED: std::ffi::c_ulong = ffi::Py_TPFLAGS_TUPLE_SUBCLASS
     | ffi::Py_TPFLAGS_UNICODE_SUBCLASS
@@ -154,60 +103,33 @@ const NEVER_ITERATED: std::ffi::c_ulong = ffi::Py_TPFLAGS_TUPLE_SUBCLASS
     | ffi::Py_TPFLAGS_BASE_EXC_SUBCLASS
     | ffi::Py_TPFLAGS_DICT_SUBCLASS;
 
-/// A member descriptor, to read where a slot lies.
-#[repr(C)]
-struct MemberDescriptor {
-    base: PyObject,
-    class: *mut PyTypeObject,
-    name: *mut PyObject,
-    qualname: *mut PyObject,
-    member: *const ffi::PyMemberDef,
-}
-
-/// A class that is looked at.
-struct Inspect<'a> {
+/// A class that a plan is made for.
+struct Analysis<'a> {
     registry: &'a Registry,
     known: &'a Known,
-    /// A class, as [`Inspect::new`] was promised: "live class" below.
-    held: Own,
+    inspect: Inspect<'a>,
     /// Where the class is found, if that was asked.
     found: OnceCell<Found>,
 }
 
-impl<'a> Inspect<'a> {
-    /// # Safety
-    /// `class` is a live class.
-    unsafe fn new(registry: &'a Registry, known: &'a Known, class: *mut PyTypeObject) -> Inspect<'a> {
-        // SAFETY: live by the caller's word.
-        Inspect { registry, known, held: unsafe { Own::share(class.cast()) }, found: OnceCell::new() }
-    }
+impl<'a> Deref for Analysis<'a> {
+    type Target = Inspect<'a>;
 
-    /// The class, alive as long as `self`.
-    fn class(&self) -> *mut PyTypeObject {
-        self.held.ptr().cast()
+    fn deref(&self) -> &Inspect<'a> {
+        &self.inspect
     }
+}
 
-    fn lookup(&self, name: &Own) -> Option<Own> {
-        // SAFETY: live class, exact string.
-        unsafe { in_class(self.class(), name.ptr()) }
-    }
-
-    fn is_default(&self, name: &Own, default: &Own) -> bool {
-        self.lookup(name).is_some_and(|found| found.ptr() == default.ptr())
-    }
-
+impl Analysis<'_> {
     /// A way that needs no `__reduce_ex__`, if the class allows one.
     fn special(&self) -> Raise<Option<Kind>> {
         let known = self.known;
         let names = &known.names;
-        // SAFETY: live class.
-        let (getattr, meta) = unsafe { ((*self.class()).tp_getattro, ffi::Py_TYPE(self.held.ptr())) };
-        // A class with its own `__getattribute__` or `__getattr__` may answer pickle's questions as it likes.
-        if getattr != Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc) {
+        if !self.gets_attributes() {
             return Ok(None);
         }
         // SAFETY: both are live classes.
-        if unsafe { ffi::PyType_IsSubtype(meta, known.enum_meta.ptr().cast()) } != 0 {
+        if unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(self.held().ptr()), known.enum_meta.ptr().cast()) } != 0 {
             return self.enumeration();
         }
         if let Some(kind) = self.of_numpy()? {
@@ -222,7 +144,7 @@ impl<'a> Inspect<'a> {
             b"UUID" => return self.uuid(),
             _ => {}
         }
-        if !self.is_default(&names.reduce, &known.object_reduce) || self.lookup(&names.getnewargs_ex).is_some() {
+        if !self.is_reduced_by_default() {
             return Ok(None);
         }
         // SAFETY: live classes.
@@ -233,29 +155,19 @@ impl<'a> Inspect<'a> {
     }
 
     fn enumeration(&self) -> Raise<Option<Kind>> {
-        let (known, names) = (self.known, &self.known.names);
-        if !self.is_default(&names.reduce_ex, &known.enum_reduce_ex) {
-            return Ok(None);
-        }
-        // SAFETY: live class; the map is held by the entry; a class that cannot be imported is refused.
-        unsafe {
-            let class = &self.held;
-            let members = Own::take(ffi::PyObject_GetAttr(class.ptr(), names.member_map.ptr()))?;
-            if ffi::PyDict_CheckExact(members.ptr()) == 0 {
-                return Ok(None);
-            }
-            let found = self.check()?;
-            let entry = self.registry.find_or_add(
-                class.ptr(),
-                found,
-                |entry| matches!(entry, Entry::Enum { .. }),
-                |id| Entry::Enum { id, class: class.clone(), members: members.clone(), found: found.clone() },
-            );
-            Ok(match entry {
-                Entry::Enum { id, .. } => Some(Kind::Enum(*id)),
-                _ => None,
-            })
-        }
+        let Some(members) = self.members()? else { return Ok(None) };
+        // A class that cannot be imported is refused.
+        let (class, found) = (self.held(), self.check()?);
+        let entry = self.registry.find_or_add(
+            class.ptr(),
+            found,
+            |entry| matches!(entry, Entry::Enum { .. }),
+            |id| Entry::Enum { id, class: class.clone(), members: members.clone(), found: found.clone() },
+        );
+        Ok(match entry {
+            Entry::Enum { id, .. } => Some(Kind::Enum(*id)),
+            _ => None,
+        })
     }
 
     /// The class of NumPy's arrays, and those of their items.
@@ -276,13 +188,13 @@ impl<'a> Inspect<'a> {
     fn decimal(&self) -> Raise<Option<Kind>> {
         // SAFETY: codec functions run attached.
         let py = unsafe { pyo3::Python::assume_attached() };
-        Ok((self.known.decimal(py)?.ptr() == self.held.ptr()).then_some(Kind::Decimal))
+        Ok((self.known.decimal(py)?.ptr() == self.held().ptr()).then_some(Kind::Decimal))
     }
 
     fn uuid(&self) -> Raise<Option<Kind>> {
         // SAFETY: codec functions run attached.
         let py = unsafe { pyo3::Python::assume_attached() };
-        if self.known.uuid(py)?.0.ptr() != self.held.ptr() {
+        if self.known.uuid(py)?.0.ptr() != self.held().ptr() {
             return Ok(None);
         }
         let names = &self.known.names;
@@ -294,45 +206,26 @@ impl<'a> Inspect<'a> {
 
     /// A class made by `collections.namedtuple` or `typing.NamedTuple`, with nothing of its own beside the items.
     fn named_tuple(&self) -> Raise<Option<Kind>> {
-        let (known, names) = (self.known, &self.known.names);
-        // SAFETY: live class; what is looked up is held.
-        unsafe {
-            let (Some(newargs), Some(len)) = (self.lookup(&names.getnewargs), self.items()?) else { return Ok(None) };
-            let plain = (*self.class()).tp_dictoffset == 0
-                && (*self.class()).tp_basicsize == ffi::PyTuple_Type.tp_basicsize
-                && self.is_default(&names.getstate, &known.object_getstate)
-                && self.lookup(&names.setstate).is_none();
-            let Some(code) = attribute_or_none(newargs.ptr(), c"__code__")? else { return Ok(None) };
-            if !plain || code.ptr() != known.named_tuple_code.ptr() {
-                return Ok(None);
-            }
-            let class = &self.held;
-            let found = self.check()?;
-            let entry = self.registry.find_or_add(
-                class.ptr(),
-                found,
-                |entry| matches!(entry, Entry::NamedTuple { len: old, called: false, .. } if *old == len),
-                |id| Entry::NamedTuple { id, class: class.clone(), len, found: found.clone(), called: false },
-            );
-            Ok(match entry {
-                Entry::NamedTuple { id, .. } => Some(Kind::NamedTuple { id: *id, len }),
-                _ => None,
-            })
-        }
-    }
-
-    /// How many items an instance has, if `__new__` is that of `collections.namedtuple`.
-    fn items(&self) -> Raise<Option<usize>> {
-        let names = &self.known.names;
-        let (Some(fields), Some(_)) = (self.lookup(&names.fields), self.lookup(&names.new)) else { return Ok(None) };
-        // SAFETY: live class; all are held.
-        unsafe {
-            let new = attribute(self.held.ptr(), c"__new__")?;
-            let Some(globals) = attribute_or_none(new.ptr(), c"__globals__")? else { return Ok(None) };
-            let made = ffi::PyTuple_Check(fields.ptr()) != 0
-                && ffi::PyMapping_HasKeyString(globals.ptr(), c"_tuple_new".as_ptr()) != 0;
-            Ok(made.then(|| ffi::PyTuple_Size(fields.ptr()) as usize))
-        }
+        let Some(names) = self.only_items()? else { return Ok(None) };
+        let (class, found, len) = (self.held(), self.check()?, names.len());
+        let entry = self.registry.find_or_add(
+            class.ptr(),
+            found,
+            |entry| matches!(entry, Entry::NamedTuple { names: old, called: false, .. } if same_names(old, &names)),
+            |id| Entry::NamedTuple {
+                id,
+                class: class.clone(),
+                len,
+                names: names.clone(),
+                found: found.clone(),
+                called: false,
+                arranged: None,
+            },
+        );
+        Ok(match entry {
+            Entry::NamedTuple { id, .. } => Some(Kind::NamedTuple { id: *id, len }),
+            _ => None,
+        })
     }
 
     /// An ordinary Python class: nothing but slots and a `__dict__`.
@@ -363,7 +256,7 @@ impl<'a> Inspect<'a> {
             if has_dict && !self.ordinary_dict() {
                 return Ok(None);
             }
-            let layout = self.layout(&slots, &offsets, own_state, self.check()?);
+            let layout = self.layout((&slots, &offsets), own_state, has_dict)?;
             Ok(layout.map(|base| {
                 if has_dict {
                     Kind::Attributes(Attributes::new(base, inline::usable(self.class())))
@@ -374,54 +267,37 @@ impl<'a> Inspect<'a> {
         }
     }
 
-    /// Whether instances are made as `object` makes them.
-    fn ordinary(&self) -> bool {
-        // SAFETY: live class, static base class.
-        unsafe {
-            let (class, flags) = (&*self.class(), ffi::PyType_GetFlags(self.class()));
-            flags & ffi::Py_TPFLAGS_HEAPTYPE != 0
-                && flags & ffi::Py_TPFLAGS_IS_ABSTRACT == 0
-                && class.tp_new == ffi::PyBaseObject_Type.tp_new
-                && class.tp_alloc == Some(pyo3::ffi::PyType_GenericAlloc)
-                && class.tp_itemsize == 0
-        }
-    }
-
-    /// Whether the class has a `__setstate__`, other than that of frozen dataclasses with slots, which goes by position: their
-    /// fields, too, come back by their names.
-    fn sets_state(&self) -> Raise<bool> {
-        let Some(set) = self.lookup(&self.known.names.setstate) else { return Ok(false) };
-        // SAFETY: NUL-terminated strings; a new reference or null with an error, held while it is asked.
-        unsafe {
-            let dataclasses = Own::take(ffi::PyImport_ImportModule(c"dataclasses".as_ptr()))?;
-            let known = attribute_or_none(dataclasses.ptr(), c"_dataclass_setstate")?;
-            Ok(known.is_none_or(|known| known.ptr() != set.ptr()))
-        }
-    }
-
-    fn has_dict(&self) -> bool {
-        // SAFETY: live class.
-        unsafe { (*self.class()).tp_dictoffset != 0 || ffi::PyType_GetFlags(self.class()) & inline::MANAGED_DICT != 0 }
-    }
-
     /// Checks that the class is what its name leads to.
     fn check(&self) -> Raise<&Found> {
-        let found = global::check(self.known, &self.held)?;
+        let found = global::check(self.known, self.held())?;
         Ok(self.found.get_or_init(|| found))
     }
 
-    fn layout(&self, slots: &[Own], offsets: &[isize], listed: bool, found: &Found) -> Option<*const Layout> {
+    fn layout(
+        &self,
+        (slots, offsets): (&[Own], &[isize]),
+        listed: bool,
+        has_dict: bool,
+    ) -> Raise<Option<*const Layout>> {
+        let found = self.check()?;
+        let declared: Declared =
+            self.declared()?.map(|fields| Arc::new(fields.into_iter().map(|field| field.name).collect()));
         let entry = self.registry.find_or_add(
-            self.held.ptr(),
+            self.held().ptr(),
             found,
             |entry| match entry {
-                Entry::Object(old) => old.names.len() == slots.len() && old.offsets == offsets && old.listed == listed,
+                Entry::Object(old) => {
+                    old.offsets == offsets
+                        && (old.listed, old.has_dict) == (listed, has_dict)
+                        && same_names(&old.names, slots)
+                        && same_declared(&old.declared, &declared)
+                }
                 _ => false,
             },
             |id| {
                 Entry::Object(Layout {
                     id,
-                    class: self.held.clone(),
+                    class: self.held().clone(),
                     names: slots.to_vec(),
                     offsets: offsets.to_vec(),
                     indices: Vec::new(),
@@ -429,92 +305,16 @@ impl<'a> Inspect<'a> {
                     found: found.clone(),
                     former_slots: 0,
                     listed,
+                    has_dict,
+                    declared: declared.clone(),
+                    changes: None,
                 })
             },
         );
-        match entry {
+        Ok(match entry {
             Entry::Object(layout) => Some(std::ptr::from_ref(layout)),
             _ => None,
-        }
-    }
-
-    /// Names of all slots, as `copyreg` lists them: inherited ones too, private names mangled.
-    fn slot_names(&self) -> Raise<Option<Vec<Own>>> {
-        // SAFETY: live class; a new reference or null with an error; items are strings held by the list.
-        unsafe {
-            let list = Own::take(ffi::PyObject_CallOneArg(self.known.slot_names.ptr(), self.held.ptr()))?;
-            if ffi::PyList_Check(list.ptr()) == 0 {
-                return Ok(None);
-            }
-            let mut names: Vec<Own> = Vec::new();
-            for i in 0..ffi::PyList_Size(list.ptr()) {
-                let name = Own::share(ffi::PyList_GetItem(list.ptr(), i));
-                if ffi::PyUnicode_CheckExact(name.ptr()) == 0 {
-                    return Ok(None);
-                }
-                let mut raw = name.into_ptr();
-                ffi::PyUnicode_InternInPlace(&raw mut raw);
-                let name = Own::take(raw)?;
-                if names.iter().all(|old| old.ptr() != name.ptr()) {
-                    names.push(name);
-                }
-            }
-            Ok(Some(names))
-        }
-    }
-
-    /// Field names, when the state methods are those that `dataclass(frozen=True, slots=True)` adds.
-    fn frozen_dataclass_fields(&self) -> Raise<Option<Vec<Own>>> {
-        let names = &self.known.names;
-        // SAFETY: live class; all are held references.
-        unsafe {
-            if self.lookup(&crate::codec::object::intern(c"__dataclass_fields__")?).is_none() {
-                return Ok(None);
-            }
-            let (getter, setter) =
-                (import(c"dataclasses", c"_dataclass_getstate"), import(c"dataclasses", c"_dataclass_setstate"));
-            let (Ok(getter), Ok(setter)) = (getter, setter) else {
-                ffi::PyErr_Clear();
-                return Ok(None);
-            };
-            if !self.is_default(&names.getstate, &getter) || !self.is_default(&names.setstate, &setter) {
-                return Ok(None);
-            }
-            let list = import(c"dataclasses", c"fields")?;
-            let fields = Own::take(ffi::PyObject_CallOneArg(list.ptr(), self.held.ptr()))?;
-            let mut found = Vec::new();
-            for i in 0..ffi::PyTuple_Size(fields.ptr()) {
-                let mut raw = attribute(ffi::PyTuple_GetItem(fields.ptr(), i), c"name")?.into_ptr();
-                ffi::PyUnicode_InternInPlace(&raw mut raw);
-                found.push(Own::take(raw)?);
-            }
-            Ok(Some(found))
-        }
-    }
-
-    /// Offset of a slot by its name, a string.
-    fn slot(&self, name: &Own) -> Option<isize> {
-        // SAFETY: live class and string.
-        unsafe { slot(self.class(), name.ptr()) }
-    }
-
-    /// Offsets of all slots, provided that they and the standard parts are everything in an instance.
-    fn offsets(&self, slots: &[Own], some: bool) -> Option<Vec<isize>> {
-        let offsets: Vec<isize> = slots.iter().map(|name| self.slot(name)).collect::<Option<_>>()?;
-        // SAFETY: live class.
-        let class = unsafe { &*self.class() };
-        let word = size_of::<usize>() as isize;
-        let mut expected = size_of::<PyObject>() as isize + word * offsets.len() as isize;
-        expected += if class.tp_dictoffset > 0 { word } else { 0 };
-        expected += if class.tp_weaklistoffset > 0 { word } else { 0 };
-        (some || class.tp_basicsize <= expected).then_some(offsets)
-    }
-
-    /// Whether `__dict__` is the interpreter's own attribute.
-    fn ordinary_dict(&self) -> bool {
-        let found = self.lookup(&self.known.names.dict);
-        // SAFETY: what was found is held.
-        found.is_some_and(|found| unsafe { ffi::Py_TYPE(found.ptr()) == &raw mut ffi::PyGetSetDescr_Type })
+        })
     }
 
     /// Whether `__reduce_ex__` of this class may return what its instances do not hold themselves. Python code may: its own, or what
@@ -523,8 +323,8 @@ impl<'a> Inspect<'a> {
     fn runs_user_code(&self) -> Raise<bool> {
         let (known, names) = (self.known, &self.known.names);
         // SAFETY: live class.
-        let (getattr, flags) = unsafe { ((*self.class()).tp_getattro, ffi::PyType_GetFlags(self.class())) };
-        if getattr != Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc) {
+        let flags = unsafe { ffi::PyType_GetFlags(self.class()) };
+        if !self.gets_attributes() {
             return Ok(true);
         }
         let own = |name: &Own, native: &[*mut PyTypeObject]| {

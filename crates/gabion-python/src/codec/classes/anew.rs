@@ -1,17 +1,19 @@
 //! Classes and functions that were defined anew: from then on their names lead to others, and as with pickle, what is built
 //! is what the name leads to at that time. How that is noticed: see the tables at the head of `registry`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::prelude::*;
 
-use super::analyse;
 use super::found::Found;
 use super::global::repr;
+use super::inspect::Inspect;
 use super::known::Known;
 use super::layout::{Entry, Layout};
 use super::plan::{Kind, look_for_setters};
 use super::registry::Registry;
+use super::{analyse, fit};
 use crate::codec::format::reader::damaged;
 use crate::codec::object::{Own, Raise, Raised, refuse};
 use crate::errors::Errors;
@@ -25,10 +27,17 @@ use crate::ffi;
 #[cold]
 pub fn renewed<'a>(registry: &'a Registry, known: &Known, id: u32) -> Raise<&'a Entry> {
     let entry = registry.entry(id).ok_or_else(|| damaged("an unknown class or function"))?;
+    // Fields of a file go where the class has them, whenever it changes.
+    let record = registry.record(id);
     let mut tries = 1;
     loop {
-        let Some((object, found)) = entry.about().1.now(|object| entry.takes(object))? else { return Ok(entry) };
-        match entry.made_of(registry, known, object.clone(), found) {
+        let Some(now) = entry.about().map(|(_, at)| at.now(|object| entry.takes(object))) else { return Ok(entry) };
+        let Some((object, found)) = now? else { return Ok(entry) };
+        let new = match &record {
+            Some(record) if !entry.is_of(&object) => fit::entry(known, id, record, object.clone(), found),
+            _ => entry.made_of(registry, known, object.clone(), found),
+        };
+        match new {
             Err(Raised) if tries < MOST_TRIES && entry.has_moved_on(&object) => tries += 1,
             new => return Ok(registry.replace(id, new?)),
         }
@@ -42,19 +51,20 @@ impl Entry {
     /// The entry of what the name leads to now.
     fn made_of(&self, registry: &Registry, known: &Known, object: Own, found: Found) -> Raise<Entry> {
         Ok(match self {
-            same if same.about().0.ptr() == object.ptr() => same.found_at(found),
-            Entry::Object(layout) | Entry::Stated(layout) => filled(registry, known, layout, object, found)?,
-            Entry::NamedTuple { id, len, .. } => {
+            same if same.is_of(&object) => same.found_at(found),
+            Entry::Object(layout) | Entry::Stated(layout) => filled(known, layout, object, found)?,
+            Entry::NamedTuple { id, len, names, .. } => {
                 let class = object.ptr().cast();
                 // SAFETY: a live class, held.
                 let plan = unsafe { analyse::plan(registry, known, class)? };
                 // SAFETY: as above.
-                let items = unsafe { analyse::items(registry, known, class)? };
-                if items.is_some_and(|items| items != *len) {
+                let items = unsafe { Inspect::new(known, class) }.items()?;
+                if items.is_some_and(|items| items.len() != *len) {
                     return Err(refuse(&format!("{} {len} items of the stored ones", unlike(&object))));
                 }
                 let called = !matches!(plan.kind, Kind::NamedTuple { .. });
-                Entry::NamedTuple { id: *id, class: object, len: *len, found, called }
+                let names = names.clone();
+                Entry::NamedTuple { id: *id, class: object, len: *len, names, found, called, arranged: None }
             }
             Entry::Enum { id, .. } => {
                 // SAFETY: as above.
@@ -68,6 +78,7 @@ impl Entry {
                 Entry::Enum { id: *id, class: object, members, found }
             }
             Entry::Global { id, .. } => Entry::Global { id: *id, object, found },
+            Entry::Unmet(_) => return Err(damaged("an unknown class")),
         })
     }
 
@@ -81,7 +92,7 @@ impl Entry {
             return false;
         }
         let error = PyErr::fetch(py);
-        match self.about().1.now(|object| self.takes(object)) {
+        match self.about().map_or(Ok(None), |(_, found)| found.now(|object| self.takes(object))) {
             Ok(Some((other, _))) if other.ptr() != tried.ptr() => true,
             Ok(_) => {
                 error.restore(py);
@@ -105,6 +116,9 @@ impl Layout {
             found,
             former_slots: self.former_slots,
             listed: self.listed,
+            has_dict: self.has_dict,
+            declared: self.declared.clone(),
+            changes: self.changes.clone(),
         }
     }
 }
@@ -115,13 +129,20 @@ impl Entry {
         match self {
             Entry::Object(layout) => Entry::Object(layout.found_at(found)),
             Entry::Stated(layout) => Entry::Stated(layout.found_at(found)),
-            Entry::NamedTuple { id, class, len, called, .. } => {
-                Entry::NamedTuple { id: *id, class: class.clone(), len: *len, found, called: *called }
-            }
+            Entry::NamedTuple { id, class, len, names, called, arranged, .. } => Entry::NamedTuple {
+                id: *id,
+                class: class.clone(),
+                len: *len,
+                names: names.clone(),
+                found,
+                called: *called,
+                arranged: arranged.clone(),
+            },
             Entry::Enum { id, class, members, .. } => {
                 Entry::Enum { id: *id, class: class.clone(), members: members.clone(), found }
             }
             Entry::Global { id, object, .. } => Entry::Global { id: *id, object: object.clone(), found },
+            Entry::Unmet(record) => Entry::Unmet(Arc::clone(record)),
         }
     }
 
@@ -152,10 +173,10 @@ fn unlike(class: &Own) -> String {
 
 /// How instances of the new class take the fields of the one before. Where it has a say in that, as pickle has it: it makes them, and
 /// is given their state. Else they are filled: what was in slots goes where the new class has it, the rest into `__dict__`.
-fn filled(registry: &Registry, known: &Known, old: &Layout, class: Own, found: Found) -> Raise<Entry> {
+fn filled(known: &Known, old: &Layout, class: Own, found: Found) -> Raise<Entry> {
     let (slots, attributes) = old.names.split_at(old.stored_slots());
     // SAFETY: a class, held.
-    let room = unsafe { analyse::room(registry, known, class.ptr().cast())? };
+    let room = unsafe { Inspect::new(known, class.ptr().cast()) }.room()?;
     let place_of = |name: &Own| room.slots.iter().position(|slot| slot.ptr() == name.ptr());
     let places: Option<Vec<usize>> = slots.iter().map(place_of).collect();
     let has_room = room.has_dict || (attributes.is_empty() && places.is_some());
@@ -182,6 +203,9 @@ fn filled(registry: &Registry, known: &Known, old: &Layout, class: Own, found: F
         found,
         former_slots,
         listed: old.listed,
+        has_dict: old.has_dict,
+        declared: old.declared.clone(),
+        changes: None,
     };
     if room.offsets.is_none() {
         return Ok(Entry::Stated(layout));

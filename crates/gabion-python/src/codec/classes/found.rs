@@ -94,6 +94,11 @@ impl Found {
         }
     }
 
+    /// Module and name, if it was found by them.
+    pub fn names(&self) -> Option<(&Own, &Own)> {
+        self.module.as_ref().zip(self.name.as_ref())
+    }
+
     /// Whether the name leads where it led. False with certainty only: what is found in another way counts as there.
     #[inline(always)]
     pub fn holds(&self) -> bool {

@@ -35,35 +35,25 @@
 use std::collections::HashMap;
 #[cfg(Py_GIL_DISABLED)]
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gabion_blocks::Budget;
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 
+use super::entries::{Chunk, Entries};
 use super::found::Found;
+use super::kept::Kept;
 use super::known::Known;
 use super::layout::Entry;
 use super::plan::{self, Plan};
+use super::record::{self, Record};
 use super::table::{Retired, Table};
-use crate::codec::object::{Own, as_py};
+use super::types::Types;
+use crate::codec::object::{Own, Raise, as_py, refuse};
+use crate::codec::room;
 use crate::ffi::{PyObject, PyTypeObject};
-
-/// Entries by number, in chunks of 32, 64, 128 … that never move.
-struct Entries {
-    chunks: [AtomicPtr<AtomicPtr<Entry>>; 27],
-    len: AtomicU32,
-}
-
-const FIRST_CHUNK: u32 = 32;
-
-#[inline(always)]
-fn place(id: u32) -> (usize, usize) {
-    let number = u64::from(id) + u64::from(FIRST_CHUNK);
-    let chunk = number.ilog2() - FIRST_CHUNK.ilog2();
-    (chunk as usize, (number - (u64::from(FIRST_CHUNK) << chunk)) as usize)
-}
 
 #[derive(Default)]
 struct Writer {
@@ -73,12 +63,14 @@ struct Writer {
     plans: HashMap<usize, Vec<Box<Plan>>>,
     #[allow(clippy::vec_box)]
     entries: Vec<Box<Entry>>,
-    chunks: Vec<Box<[AtomicPtr<Entry>]>>,
+    chunks: Vec<Chunk>,
     by_class: HashMap<usize, Vec<u32>>,
     /// What numbers that went over to another entry stand for and stood for, by the number and the address of the class or function.
     former: HashMap<(u32, usize), Vec<AtomicPtr<Entry>>>,
     retired_plans: Vec<Retired<Plan>>,
     retired_globals: Vec<Retired<Entry>>,
+    /// What the numbers stand for that are from a file.
+    kept: Kept,
 }
 
 /// Readers take no lock. The writer's lock is never held while Python code may run or Python memory is allocated, so it
@@ -93,6 +85,8 @@ pub struct Registry {
     reducers: AtomicIsize,
     /// The class of the whole that had to be begun again last, because code ran within it; 0 for none. Compared only.
     exact: AtomicUsize,
+    /// Numbers are from a file. Relaxed: they are restored before the owner lets others at the codec.
+    restored: AtomicBool,
     /// How many calls are in the midst of using entries, and whether these are to go with the last of them.
     #[cfg(not(Py_GIL_DISABLED))]
     users: AtomicUsize,
@@ -120,20 +114,19 @@ impl Drop for User<'_> {
 }
 
 impl Registry {
-    pub fn new(room: Option<Arc<Budget>>) -> Registry {
+    /// With what may be built of the classes that a file names, if there is one.
+    pub fn new(room: Option<Arc<Budget>>, types: Types) -> Registry {
         Registry {
             room,
             plans: Table::new(),
             globals: Table::new(),
-            entries: Entries {
-                chunks: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
-                len: AtomicU32::new(0),
-            },
+            entries: Entries::new(),
             reducers: AtomicIsize::new(-1),
             exact: AtomicUsize::new(0),
+            restored: AtomicBool::new(false),
             #[cfg(not(Py_GIL_DISABLED))]
             users: AtomicUsize::new(0),
-            writer: Mutex::new(Writer::default()),
+            writer: Mutex::new(Writer { kept: Kept::new(types), ..Writer::default() }),
         }
     }
 
@@ -250,36 +243,33 @@ impl Registry {
     /// The entry of a number, if there is one. O(1).
     #[inline(always)]
     pub fn entry(&self, id: u32) -> Option<&Entry> {
-        // Acquire: pairs with the Release in `add`; the entry is written before the length.
-        if id >= self.entries.len.load(Ordering::Acquire) {
-            return None;
-        }
-        let (chunk, index) = place(id);
-        // Relaxed: ordered by the length above.
-        let chunk = self.entries.chunks[chunk].load(Ordering::Relaxed);
-        // Acquire: pairs with the Release in `replace`.
-        // SAFETY: numbers below the length have their chunk and cell filled; entries live as long as the registry.
-        unsafe { Some(&*(*chunk.add(index)).load(Ordering::Acquire)) }
+        self.entries.get(id)
     }
 
     /// Has a number stand for another entry: for an earlier one of its that says the same, if there is one. So a name that goes to
     /// and fro takes no more memory each time. Whoever is using the one before may go on.
     pub fn replace(&self, id: u32, entry: Entry) -> &Entry {
-        let (class, mut entry) = (entry.about().0.ptr() as usize, Box::new(entry));
-        let (chunk, index) = place(id);
-        let mut guard = self.lock();
-        let writer = &mut *guard;
-        let cells = self.entries.chunks[chunk].load(Ordering::Relaxed); // Relaxed: under the lock.
-        // SAFETY: a number that was given has its chunk and cell.
-        let cell = unsafe { &*cells.add(index) };
-        let before = cell.load(Ordering::Relaxed); // Relaxed: under the lock.
+        let entry = Box::new(entry);
+        let (raw, spare) = self.put(&mut self.lock(), id, entry);
+        // What it holds may run code when it goes: not under the lock.
+        drop(spare);
+        // SAFETY: boxed and kept by the writer as long as the registry lives.
+        unsafe { &*raw }
+    }
+
+    /// As [`Registry::replace`], under the lock. Returns what is not needed as well.
+    fn put(&self, writer: &mut Writer, id: u32, mut entry: Box<Entry>) -> (*const Entry, Option<Box<Entry>>) {
+        let class = |entry: &Entry| entry.about().map(|(class, _)| class.ptr() as usize);
+        let before = self.entries.at(id);
         // SAFETY: boxed and kept by the writer as long as the registry lives; so below.
-        let class_before = unsafe { (*before).about().0.ptr() as usize };
-        let former = writer.former.entry((id, class_before)).or_default();
-        // Relaxed: under the lock.
-        if former.iter().all(|raw| raw.load(Ordering::Relaxed) != before) {
-            former.push(AtomicPtr::new(before));
+        if let Some(class) = class(unsafe { &*before }) {
+            let former = writer.former.entry((id, class)).or_default();
+            // Relaxed: under the lock.
+            if former.iter().all(|raw| raw.load(Ordering::Relaxed) != before) {
+                former.push(AtomicPtr::new(before));
+            }
         }
+        let Some(class) = class(&entry) else { return (before, Some(entry)) };
         let former = writer.former.entry((id, class)).or_default();
         // Relaxed: under the lock.
         // SAFETY: as above.
@@ -298,17 +288,12 @@ impl Registry {
             }
             (raw, None)
         };
-        // Release: the entry before its address.
-        cell.store(raw, Ordering::Release);
-        drop(guard);
-        // What it holds may run code when it goes.
-        drop(spare);
-        // SAFETY: as above.
-        unsafe { &*raw }
+        self.entries.put(id, raw);
+        (raw, spare)
     }
 
     /// Finds an entry of this class, found by the same name, that `same` accepts, or adds the one that `make` builds for the next
-    /// number.
+    /// number: for its old one, if a file has one for the like.
     pub fn find_or_add(
         &self,
         class: *mut PyObject,
@@ -316,10 +301,13 @@ impl Registry {
         same: impl Fn(&Entry) -> bool,
         make: impl FnOnce(u32) -> Entry,
     ) -> &Entry {
-        let mut writer = self.lock();
+        // Before the lock: it takes memory of Python's.
+        let path = self.path_in_file(found);
+        let mut guard = self.lock();
+        let writer = &mut *guard;
         let fits = |entry: &&Entry| {
-            let (object, at) = entry.about();
-            object.ptr() == class && at.is_named_as(found) && same(entry)
+            let named = |(object, at): (&Own, &Found)| object.ptr() == class && at.is_named_as(found);
+            entry.about().is_some_and(named) && same(entry)
         };
         for &id in writer.by_class.get(&(class as usize)).into_iter().flatten() {
             let former = writer.former.get(&(id, class as usize)).into_iter().flatten();
@@ -331,27 +319,113 @@ impl Registry {
                 return entry;
             }
         }
-        let id = self.entries.len.load(Ordering::Relaxed); // Relaxed: under the lock.
+        let id = self.entries.len();
         let mut entry = Box::new(make(id));
-        let raw: *mut Entry = &raw mut *entry;
-        writer.entries.push(entry);
-        writer.by_class.entry(class as usize).or_default().push(id);
-        let (chunk, index) = place(id);
-        if index == 0 {
-            let cells: Box<[AtomicPtr<Entry>]> =
-                (0..FIRST_CHUNK << chunk).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-            writer.chunks.push(cells);
-            if let Some(cells) = writer.chunks.last_mut() {
-                self.entries.chunks[chunk].store(cells.as_mut_ptr(), Ordering::Relaxed); // Relaxed: before the length.
+        let again = path.as_deref().and_then(|path| writer.kept.number_of(path, class, &entry));
+        let raw = if let Some(id) = again {
+            entry.set_id(id);
+            let (raw, spare) = self.put(writer, id, entry);
+            drop(guard);
+            // As in `replace`.
+            drop(spare);
+            raw
+        } else {
+            let raw: *mut Entry = &raw mut *entry;
+            writer.entries.push(entry);
+            writer.by_class.entry(class as usize).or_default().push(id);
+            if let Some(path) = path {
+                writer.kept.note(path, id);
             }
-        }
-        let cells = self.entries.chunks[chunk].load(Ordering::Relaxed); // Relaxed: under the lock.
-        // SAFETY: the chunk exists and has a cell of that index.
-        unsafe { (*cells.add(index)).store(raw, Ordering::Relaxed) };
-        // Release: the entry, its cell and its chunk before the length.
-        self.entries.len.store(id + 1, Ordering::Release);
+            self.entries.push(raw, &mut writer.chunks);
+            raw
+        };
         // SAFETY: boxed and kept by the writer as long as the registry lives.
         unsafe { &*raw }
+    }
+
+    /// The name of what was found there, as files have it; `None` where there is no file, or no such name.
+    fn path_in_file(&self, found: &Found) -> Option<Vec<u8>> {
+        if !self.restored.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (module, name) = found.names()?;
+        let path = record::path(module, name);
+        if path.is_err() {
+            // SAFETY: attached, with an error set. Without a name it gets a new number, which is as good.
+            unsafe { crate::ffi::PyErr_Clear() };
+        }
+        path.ok()
+    }
+
+    /// Takes numbers over from a file, of which nothing is asked for yet.
+    ///
+    /// # Errors
+    /// `CodecError` where there are numbers already; `MemoryError`.
+    pub fn restore(&self, records: Vec<Arc<Record>>) -> Raise<()> {
+        let types = Arc::clone(&self.lock().kept.types);
+        let entries = room::list(records.iter().map(|record| Box::new(Entry::Unmet(Arc::clone(record)))))?;
+        let kept = Kept::of(records, types)?;
+        let mut guard = self.lock();
+        let writer = &mut *guard;
+        if self.entries.len() > 0 {
+            drop(guard);
+            return Err(refuse("classes are restored before anything else is stored, and once"));
+        }
+        for mut entry in entries {
+            let raw: *mut Entry = &raw mut *entry;
+            writer.entries.push(entry);
+            self.entries.push(raw, &mut writer.chunks);
+        }
+        writer.kept = kept;
+        self.restored.store(true, Ordering::Relaxed); // Relaxed: see the field.
+        Ok(())
+    }
+
+    /// The record of a number that is from a file.
+    pub fn record(&self, id: u32) -> Option<Arc<Record>> {
+        if !self.restored.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.lock().kept.record(id).map(Arc::clone)
+    }
+
+    /// What may be built of what a file names.
+    pub fn types(&self) -> Arc<Types> {
+        Arc::clone(&self.lock().kept.types)
+    }
+
+    /// A class or function of this name that the program has stored an object of, or that the file's name led to before.
+    pub fn own(&self, path: &[u8]) -> Option<(Own, Found)> {
+        let ids = self.lock().kept.numbers(path).to_vec();
+        let mut known = ids.into_iter().filter_map(|id| self.entry(id)?.about());
+        known.find(|(_, found)| found.names().is_some()).map(|(object, found)| (object.clone(), found.clone()))
+    }
+
+    /// Has a number of a file stand for what was found for it, unless another thread was faster, or it was stored meanwhile.
+    pub fn meet(&self, id: u32, entry: Entry) -> &Entry {
+        let entry = Box::new(entry);
+        let mut writer = self.lock();
+        let current = self.entries.at(id);
+        // SAFETY: boxed and kept by the writer as long as the registry lives; so below.
+        let met = unsafe { (*current).about().is_some() };
+        let (raw, spare) = if met { (current.cast_const(), Some(entry)) } else { self.put(&mut writer, id, entry) };
+        drop(writer);
+        // As in `replace`.
+        drop(spare);
+        // SAFETY: as above.
+        unsafe { &*raw }
+    }
+
+    /// Appends the records of all numbers from one on.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn describe(&self, from: u32, out: &mut Vec<u8>) -> Raise<()> {
+        (from..self.entries.len()).try_for_each(|id| match (self.record(id), self.entry(id)) {
+            (Some(record), _) => record.append(out),
+            (None, Some(entry)) => entry.describe(out),
+            (None, None) => Ok(()),
+        })
     }
 
     /// The entry that a class or function was given, or null.
@@ -382,7 +456,7 @@ impl Registry {
 
     /// Numbers given so far: layouts, classes and functions.
     pub fn len(&self) -> usize {
-        self.entries.len.load(Ordering::Acquire) as usize // Acquire: as in `entry`.
+        self.entries.len() as usize
     }
 
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -391,6 +465,7 @@ impl Registry {
             visit.call(as_py(&plan.class))?;
             plan.found.visit(visit)
         })?;
+        writer.kept.visit(visit)?;
         writer.entries.iter().try_for_each(|entry| entry.visit(visit))
     }
 
@@ -399,7 +474,7 @@ impl Registry {
     #[inline(never)]
     pub fn clear(&self) {
         let mut writer = self.lock();
-        self.entries.len.store(0, Ordering::Release); // Release: no number is valid before anything is dropped.
+        self.entries.forget();
         let tables = (self.plans.clear(), self.globals.clear());
         let dropped = std::mem::take(&mut *writer);
         drop(writer);

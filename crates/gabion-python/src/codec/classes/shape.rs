@@ -36,6 +36,7 @@ pub fn learn<'a>(
                 // One for what was stored before the class was defined anew fills fields by their names, past its slots.
                 old.former_slots == 0
                     && old.listed == base.listed
+                    && old.declares_as(base)
                     && old.offsets == base.offsets
                     && old.indices == indices
                     && old.names.len() == all.len()
@@ -54,6 +55,9 @@ pub fn learn<'a>(
                 found: base.found.clone(),
                 former_slots: 0,
                 listed: base.listed,
+                has_dict: base.has_dict,
+                declared: base.declared.clone(),
+                changes: None,
             })
         },
     );

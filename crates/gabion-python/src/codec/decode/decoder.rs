@@ -353,11 +353,11 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
 
     fn named_tuple(&mut self, place: Place, again: bool) -> Raise<Option<Own>> {
         let id = self.reader.id()?;
-        let Some(Entry::NamedTuple { class, len, called, .. }) = self.maker.entry(id)? else {
+        let Some(Entry::NamedTuple { class, len, called, arranged, .. }) = self.maker.entry(id)? else {
             return Err(damaged("an unknown class"));
         };
         if *called {
-            self.wait(Frame::call(class, place, again)?)?;
+            self.wait(Frame::call(class, arranged.as_deref(), place, again)?)?;
             return self.tuple(*len, NOWHERE, false);
         }
         self.reader.claim(*len)?;

@@ -2,6 +2,7 @@
 
 use std::mem::ManuallyDrop;
 
+use crate::codec::classes::changes::Arranged;
 use crate::codec::classes::layout::Layout;
 use crate::codec::format::reader::damaged;
 use crate::codec::format::tags;
@@ -50,21 +51,22 @@ pub enum Frame<'a> {
         place: Place,
         named: bool,
     },
-    Rebuild(Box<Rebuild>),
+    Rebuild(Box<Rebuild<'a>>),
 }
 
-impl Frame<'_> {
+impl<'a> Frame<'a> {
     /// A reduced object of which nothing is read yet.
     pub fn rebuild(tag: u8, parts: u8, place: Place) -> Raise<Self> {
         room::boxed(Rebuild::new(tag, parts, place)).map(Frame::Rebuild)
     }
 
-    /// An object that its class makes of a tuple, of which nothing is read yet. With `again`, a reference to the one that counts
-    /// follows the tuple, and nothing is made.
-    pub fn call(class: &Own, place: Place, again: bool) -> Raise<Self> {
+    /// An object that its class makes of a tuple, of which nothing is read yet, or of what the tuple is `arranged` to be. With `again`,
+    /// a reference to the one that counts follows the tuple, and nothing is made.
+    pub fn call(class: &Own, arranged: Option<&'a Arranged>, place: Place, again: bool) -> Raise<Self> {
         let parts = if again { tags::PART_AGAIN } else { 0 };
         let mut rebuild = Rebuild::new(tags::NEW, parts, place);
         (rebuild.callable, rebuild.stage) = (Some(class.clone()), Stage::Arguments);
+        rebuild.arranged = arranged;
         room::boxed(rebuild).map(Frame::Rebuild)
     }
 }
@@ -170,7 +172,7 @@ pub enum Stage {
 }
 
 /// A reduced object that is being rebuilt.
-pub struct Rebuild {
+pub struct Rebuild<'a> {
     pub tag: u8,
     pub parts: u8,
     pub place: Place,
@@ -183,10 +185,12 @@ pub struct Rebuild {
     pub kept: Option<Own>,
     /// The dict that the state is, or begins with, if not all of its entries are there yet.
     pub unfinished: Option<Own>,
+    /// What the arguments are to be, where a class has other items than those that were stored.
+    pub arranged: Option<&'a Arranged>,
 }
 
-impl Rebuild {
-    pub fn new(tag: u8, parts: u8, place: Place) -> Rebuild {
+impl Rebuild<'_> {
+    pub fn new(tag: u8, parts: u8, place: Place) -> Self {
         Rebuild {
             tag,
             parts,
@@ -198,6 +202,7 @@ impl Rebuild {
             items: Vec::new(),
             kept: None,
             unfinished: None,
+            arranged: None,
         }
     }
 

@@ -100,7 +100,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         })?)
     }
 
-    /// A new instance of a class that takes its fields as its state, of which there is nothing yet, where [`Decoder::layout`] found
+    /// A new instance of a class that takes its fields as its state, or has changed, of which there is nothing yet, where [`Decoder::layout`] found
     /// no other way.
     #[cold]
     fn called(&self, id: u32) -> Raise<(Own, &'a Layout, Option<State>)> {
@@ -110,7 +110,11 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         }
         match self.maker.entry(id)? {
             Some(Entry::Stated(layout)) => {
-                let object = new_instance(&layout.class, &self.maker.known.no_arguments, None)?;
+                let object = if layout.changes.as_ref().is_some_and(|changes| changes.quiet) {
+                    allocate(layout, self.maker.known)?
+                } else {
+                    new_instance(&layout.class, &self.maker.known.no_arguments, None)?
+                };
                 Ok((object, layout, Some(State::default())))
             }
             // Defined anew once more, just now.
@@ -134,10 +138,12 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
 
     /// An unusual object, all of which was read.
     fn complete_odd(&self, mut odd: Odd<'a>) -> Raise<Own> {
-        if let Some(state) = odd.state.take()
-            && let Some(state) = whole_state(odd.layout, &state, self.maker.known)?
-        {
-            self.set_state(&odd.object, &state)?;
+        if let Some(state) = odd.state.take() {
+            if let Some(changes) = &odd.layout.changes {
+                self.fill_changed(&odd.object, changes, state)?;
+            } else if let Some(state) = whole_state(odd.layout, &state, self.maker.known)? {
+                self.set_state(&odd.object, &state)?;
+            }
         }
         Ok(odd.object)
     }
@@ -374,7 +380,7 @@ fn allocate(layout: &Layout, known: &Known) -> Raise<Own> {
 }
 
 #[inline(always)]
-fn put_slot(object: &Own, offset: isize, value: Own) {
+pub fn put_slot(object: &Own, offset: isize, value: Own) {
     // SAFETY: an instance of the layout's class, which has a slot there. Code that runs in the midst of a decoding may
     // have set it: what it set is dropped.
     unsafe {

@@ -4,10 +4,11 @@ use std::mem::MaybeUninit;
 
 use pyo3::prelude::*;
 
-use crate::codec::classes::anew;
+use crate::codec::classes::found::Found;
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::Entry;
 use crate::codec::classes::registry::Registry;
+use crate::codec::classes::{anew, met};
 use crate::codec::datetime;
 use crate::codec::format::reader::{Reader, damaged};
 use crate::codec::format::{tags, writer};
@@ -37,9 +38,14 @@ pub struct Ready {
 impl<'a> Maker<'a, '_> {
     /// The entry of a number, as the name of what it stands for leads now.
     pub fn entry(&self, id: u32) -> Raise<Option<&'a Entry>> {
-        match self.registry.entry(id) {
-            Some(entry) if !entry.about().1.holds() => anew::renewed(self.registry, self.known, id).map(Some),
-            entry => Ok(entry),
+        let Some(mut entry) = self.registry.entry(id) else { return Ok(None) };
+        if let Entry::Unmet(record) = entry {
+            entry = met::met(self.registry, self.known, id, record)?;
+        }
+        if entry.is_found(Found::holds) {
+            Ok(Some(entry))
+        } else {
+            anew::renewed(self.registry, self.known, id).map(Some)
         }
     }
 

@@ -7,6 +7,7 @@
 //! | `frame` | nothing: it holds values that are half read |
 //! | `decoder` | the walk, with its own stack |
 //! | `instance`, `rebuild` | ordinary objects; what a reducer took apart |
+//! | `changed` | objects of a file whose class has changed since |
 //! | `walk` | nothing: it moves over values |
 //! | `long` | long values, copied once |
 
@@ -17,6 +18,7 @@ mod frame;
 mod decoder;
 mod instance;
 mod rebuild;
+mod changed;
 pub mod walk;
 mod long;
 

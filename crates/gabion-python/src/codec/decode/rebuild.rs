@@ -10,9 +10,9 @@ use crate::codec::object::{Own, Raise, Raised, attribute_or_none, refuse};
 use crate::codec::room;
 use crate::ffi::{self, PyObject};
 
-impl<const REFS: bool> Decoder<'_, '_, REFS> {
+impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
     /// Gives the object its next part.
-    pub fn rebuild(&mut self, mut rebuild: Box<Rebuild>, value: Own) -> Raise<Option<Own>> {
+    pub fn rebuild(&mut self, mut rebuild: Box<Rebuild<'a>>, value: Own) -> Raise<Option<Own>> {
         match rebuild.stage {
             Stage::Callable => {
                 rebuild.callable = Some(value);
@@ -29,6 +29,10 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
                     rebuild.stage = Stage::Again;
                     return self.wait(Frame::Rebuild(rebuild));
                 }
+                let value = match rebuild.arranged {
+                    Some(arranged) => arranged.of(&value)?,
+                    None => value,
+                };
                 let made = Self::call(&rebuild, &value, None)?;
                 self.constructed(&mut rebuild, made);
             }
@@ -79,7 +83,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
         self.next_part(rebuild)
     }
 
-    fn constructed(&mut self, rebuild: &mut Rebuild, made: Own) {
+    fn constructed(&mut self, rebuild: &mut Rebuild<'a>, made: Own) {
         self.note(rebuild.place, &made);
         rebuild.object = Some(made);
         rebuild.callable = None;
@@ -87,7 +91,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
     }
 
     /// Finds out which part comes next, past those that are not there or at their end.
-    fn next_part(&mut self, mut rebuild: Box<Rebuild>) -> Raise<Option<Own>> {
+    fn next_part(&mut self, mut rebuild: Box<Rebuild<'a>>) -> Raise<Option<Own>> {
         loop {
             rebuild.stage = match rebuild.stage {
                 Stage::Items => {
@@ -142,7 +146,7 @@ impl<const REFS: bool> Decoder<'_, '_, REFS> {
         self.leaf()
     }
 
-    fn call(rebuild: &Rebuild, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
+    fn call(rebuild: &Rebuild<'_>, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
         let callable = rebuild.callable.as_ref().ok_or_else(|| damaged("a missing part"))?;
         // SAFETY: held; checked for being a tuple and a dict; a new reference or null with an error.
         unsafe {

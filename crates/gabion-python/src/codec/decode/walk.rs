@@ -71,6 +71,7 @@ fn inside(registry: &Registry, tag: u8, reader: &mut Reader<'_>) -> Raise<Option
             let id = if tag == tags::OBJECT { reader.id()? } else { u32::from(tag - tags::OBJECT_SHORT) };
             match registry.entry(id) {
                 Some(Entry::Object(layout) | Entry::Stated(layout)) => layout.len(),
+                Some(Entry::Unmet(record)) => return Ok(record.len_of_object()),
                 _ => return Ok(None),
             }
         }
@@ -86,6 +87,7 @@ fn inside(registry: &Registry, tag: u8, reader: &mut Reader<'_>) -> Raise<Option
         }
         tags::NAMED_TUPLE => match registry.entry(reader.id()?) {
             Some(Entry::NamedTuple { len, .. }) => *len,
+            Some(Entry::Unmet(record)) => return Ok(record.len_of_tuple()),
             _ => return Ok(None),
         },
         tags::DATETIME_ZONE => {

@@ -359,7 +359,7 @@ impl Encoder<'_, '_> {
                 return Ok(());
             }
             let holds = |found: &Found| found.leads_here() && found.is_told_by(obj, self.known);
-            let known = self.registry.global(obj).filter(|entry| holds(entry.about().1));
+            let known = self.registry.global(obj).filter(|entry| entry.is_found(holds));
             let entry = if let Some(entry) = known {
                 entry
             } else {

@@ -64,7 +64,10 @@ impl Encoder<'_, '_> {
         unsafe {
             let parts = self.ask(obj)?;
             if ffi::PyUnicode_Check(parts.ptr()) != 0 {
-                let known = self.registry.global(obj).filter(|entry| entry.about().1.leads_here_from(parts.ptr()));
+                let known = self
+                    .registry
+                    .global(obj)
+                    .filter(|entry| entry.is_found(|found| found.leads_here_from(parts.ptr())));
                 let entry = if let Some(entry) = known {
                     entry
                 } else {

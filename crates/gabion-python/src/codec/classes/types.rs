@@ -1,0 +1,284 @@
+//! What a program lets be built of what a file names: its `types=`.
+//!
+//! | it passes | what may be built |
+//! |---|---|
+//! | nothing | what stands in `standard` |
+//! | `[shop.Person, shop.connect]` | as well, these classes and functions, by the names that they have, whether or not those lead to them |
+//! | `[shop.models]` | as well, classes and functions that are defined in a module, by names in it |
+//! | `{"shop.Person": Customer}` | as well, a class for what was stored under another name; may stand in a list |
+//! | `"*"` | whatever the names lead to, imported as pickle imports; may stand in a list, next to new names |
+//!
+//! In all cases the program may get back what it has put itself: a class of which it stored an object since the file was opened.
+//! A name that has two meanings here has the one that was passed for it, then that of the program's own objects, of modules, of the
+//! standard library, of whatever it leads to.
+
+use std::collections::HashMap;
+
+use pyo3::PyTraverseError;
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::{PyMapping, PyModule, PyString, PyTuple, PyType};
+
+use super::found::Found;
+use super::record::{self, Record};
+use crate::codec::object::{Own, Raise, Raised, as_py, is_same_text};
+use crate::errors::{class_name, shown, type_error};
+use crate::ffi::{self, PyObject};
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Types {
+    pub everything: bool,
+    named: HashMap<Box<[u8]>, Allowed>,
+    modules: HashMap<Box<[u8]>, Own>,
+    /// Names under which an object was passed, by its address: it is held above.
+    paths: HashMap<usize, Vec<Box<[u8]>>>,
+}
+
+/// A class or function that was passed.
+struct Allowed {
+    object: Own,
+    /// Where it was found when it was passed, if it was found by its own name.
+    found: Found,
+    /// It was passed without another name.
+    by_own_name: bool,
+}
+
+/// What a module that was passed has under a name.
+pub enum Inside {
+    /// No such module was passed.
+    Unasked,
+    /// Nothing of its own.
+    Nothing,
+    There(Own, Found),
+}
+
+impl Types {
+    /// What was passed as `types`.
+    ///
+    /// # Errors
+    /// `TypeError` for everything else than what the head of this file says.
+    pub fn read(value: Option<&Bound<'_, PyAny>>) -> PyResult<Types> {
+        let mut types = Types::default();
+        let Some(value) = value else { return Ok(types) };
+        if is_star(value)? {
+            types.everything = true;
+        } else if value.is_instance_of::<PyString>() || is_one(value) {
+            return Err(other(value));
+        } else if let Ok(names) = value.cast::<PyMapping>() {
+            types.rename(names)?;
+        } else {
+            let items = value
+                .try_iter()
+                .map_err(|error| if error.is_instance_of::<PyTypeError>(value.py()) { other(value) } else { error })?;
+            for item in items {
+                types.add(&item?)?;
+            }
+        }
+        Ok(types)
+    }
+
+    fn add(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        if is_star(item)? {
+            self.everything = true;
+            return Ok(());
+        }
+        if let Ok(names) = item.cast::<PyMapping>() {
+            return self.rename(names);
+        }
+        if let Ok(module) = item.cast::<PyModule>() {
+            let name = raised(item, record::utf8(&own(module.name()?.as_any())))?;
+            self.modules.insert(name.into_boxed_slice(), own(item));
+            return Ok(());
+        }
+        let Some((module, name)) = names(item)? else { return Err(other(item)) };
+        let found = raised(item, found_by(&module, &name, &own(item)))?;
+        // What is no class and no plain function is one by its name alone: `list[int]` has that of another.
+        if !is_one(item) && found.names().is_none() {
+            return Err(other(item));
+        }
+        let path = raised(item, record::path(&module, &name))?;
+        self.allow(path, Allowed { object: own(item), found, by_own_name: true });
+        Ok(())
+    }
+
+    fn rename(&mut self, names_of: &Bound<'_, PyMapping>) -> PyResult<()> {
+        for pair in names_of.items()?.iter() {
+            let pair = pair.cast_into::<PyTuple>()?;
+            let (name, object) = (pair.get_item(0)?, pair.get_item(1)?);
+            if !name.is_instance_of::<PyString>() || !name.contains(".")? {
+                return Err(mistaken(name.py(), &format!("{} for a stored name, module and all", shown(&name))));
+            }
+            if !object.is_callable() {
+                return Err(mistaken(name.py(), &format!("{} for the class of {}", shown(&object), shown(&name))));
+            }
+            let found = match names(&object)? {
+                Some((module, qualname)) => raised(&object, found_by(&module, &qualname, &own(&object)))?,
+                None => Found::nowhere(),
+            };
+            let path = raised(&name, record::utf8(&own(&name)))?;
+            self.allow(path, Allowed { object: own(&object), found, by_own_name: false });
+        }
+        Ok(())
+    }
+
+    fn allow(&mut self, path: Vec<u8>, allowed: Allowed) {
+        let path = path.into_boxed_slice();
+        let address = allowed.object.ptr() as usize;
+        if let Some(before) = self.named.insert(path.clone(), allowed)
+            && let Some(paths) = self.paths.get_mut(&(before.object.ptr() as usize))
+        {
+            paths.retain(|known| *known != path);
+        }
+        self.paths.entry(address).or_default().push(path);
+    }
+
+    /// What was passed for a stored name.
+    pub fn named(&self, path: &[u8]) -> Option<(Own, Found)> {
+        self.named.get(path).map(|allowed| (allowed.object.clone(), allowed.found.clone()))
+    }
+
+    /// What a module that was passed has under a stored name, if it is defined there. A name with points leads through classes alone.
+    ///
+    /// # Errors
+    /// What the module's own code raises, except that there is no such attribute.
+    pub fn inside(&self, record: &Record) -> Raise<Inside> {
+        let Some(module) = self.modules.get(&*record::utf8(&record.module)?) else { return Ok(Inside::Unasked) };
+        // SAFETY: all are held; items are borrowed from a list that is; new references or null with an error.
+        unsafe {
+            let parts =
+                Own::take(ffi::PyUnicode_Split(record.name.ptr(), crate::codec::object::intern(c".")?.ptr(), -1))?;
+            let mut object = module.clone();
+            for i in 0..ffi::PyList_Size(parts.ptr()) {
+                if i > 0 && ffi::PyType_Check(object.ptr()) == 0 {
+                    return Ok(Inside::Nothing);
+                }
+                let Some(next) = get(&object, ffi::PyList_GetItem(parts.ptr(), i))? else { return Ok(Inside::Nothing) };
+                object = next;
+            }
+            let own = get(&object, crate::codec::object::intern(c"__module__")?.ptr())?;
+            if own.is_none_or(|own| !is_same_text(&own, &record.module)) {
+                return Ok(Inside::Nothing);
+            }
+            let found = found_by(&record.module, &record.name, &object)?;
+            Ok(Inside::There(object, found))
+        }
+    }
+
+    /// Whether a class or function that has a name may be what a file means by it. It may not where another was passed for the name.
+    pub fn lets(&self, path: &[u8], object: *mut PyObject) -> bool {
+        self.named.get(path).is_none_or(|allowed| allowed.by_own_name || allowed.object.ptr() == object)
+    }
+
+    /// Names under which this object was passed.
+    pub fn paths_of(&self, object: *mut PyObject) -> &[Box<[u8]>] {
+        self.paths.get(&(object as usize)).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.modules.values().try_for_each(|module| visit.call(as_py(module)))?;
+        self.named.values().try_for_each(|allowed| {
+            visit.call(as_py(&allowed.object))?;
+            allowed.found.visit(visit)
+        })
+    }
+}
+
+/// Where an object is found by these names, which are its own; nowhere if they lead to nothing, or to another. Imports nothing.
+fn found_by(module: &Own, name: &Own, object: &Own) -> Raise<Found> {
+    // SAFETY: both are held; a new reference, or null with an error or without.
+    unsafe {
+        let known = ffi::PyImport_GetModule(module.ptr());
+        let led = if known.is_null() {
+            if ffi::PyErr_Occurred().is_null() {
+                return Ok(Found::nowhere());
+            }
+            Err(Raised)
+        } else {
+            drop(Own::take(known));
+            Found::follow(module.ptr(), name.ptr())
+        };
+        match led {
+            Ok((leads_to, found)) if leads_to.ptr() == object.ptr() => Ok(found),
+            Ok(_) => Ok(Found::nowhere()),
+            Err(Raised) if ffi::PyErr_ExceptionMatches(ffi::PyExc_Exception) != 0 => {
+                ffi::PyErr_Clear();
+                Ok(Found::nowhere())
+            }
+            Err(Raised) => Err(Raised),
+        }
+    }
+}
+
+/// An attribute, if there is one.
+///
+/// # Safety
+/// A live string.
+unsafe fn get(object: &Own, name: *mut PyObject) -> Raise<Option<Own>> {
+    // SAFETY: held, and live by the caller's word; a new reference or null with an error.
+    unsafe {
+        match Own::take(ffi::PyObject_GetAttr(object.ptr(), name)) {
+            Ok(value) => Ok(Some(value)),
+            Err(Raised) if ffi::PyErr_ExceptionMatches(ffi::PyExc_AttributeError) != 0 => {
+                ffi::PyErr_Clear();
+                Ok(None)
+            }
+            Err(Raised) => Err(Raised),
+        }
+    }
+}
+
+fn own(object: &Bound<'_, PyAny>) -> Own {
+    // SAFETY: bound, hence live.
+    unsafe { Own::share(object.as_ptr()) }
+}
+
+fn raised<T>(object: &Bound<'_, PyAny>, result: Raise<T>) -> PyResult<T> {
+    result.map_err(|Raised| PyErr::fetch(object.py()))
+}
+
+fn is_star(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(value.is_instance_of::<PyString>() && value.eq("*")?)
+}
+
+/// Whether this is a class or a plain function.
+fn is_one(value: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: bound, hence live.
+    let function = unsafe { ffi::PyFunction_Check(value.as_ptr()) != 0 || ffi::PyCFunction_Check(value.as_ptr()) != 0 };
+    function || value.is_instance_of::<PyType>()
+}
+
+/// Module and qualified name, as the object says them itself.
+fn names(object: &Bound<'_, PyAny>) -> PyResult<Option<(Own, Own)>> {
+    let text = |name: &str| -> PyResult<Option<Own>> {
+        match object.getattr(name) {
+            Ok(value) => Ok(value.is_instance_of::<PyString>().then(|| own(&value))),
+            Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    Ok(text("__module__")?.zip(text("__qualname__")?))
+}
+
+#[cold]
+fn other(value: &Bound<'_, PyAny>) -> PyErr {
+    if is_one(value) || value.is_instance_of::<PyModule>() {
+        return mistaken(value.py(), &format!("{} alone, which belongs into a list", shown(value)));
+    }
+    let what = if value.is_instance_of::<PyString>() {
+        shown(value)
+    } else {
+        format!("{} ({})", shown(value), class_name(value))
+    };
+    mistaken(value.py(), &what)
+}
+
+#[cold]
+fn mistaken(py: Python<'_>, what: &str) -> PyErr {
+    let text = format!(
+        "types= takes the classes, functions and modules whose objects the pile may build, as in types=[shop.Person, shop.models]; \
+         what stored names stand for now, as in types={{\"shop.Person\": Customer}}; or \"*\", for whatever they lead to; not {what}"
+    );
+    type_error(py, &text)
+}
