@@ -378,10 +378,7 @@ def test_messages_say_what_was_asked_and_what_to_do(pile: gabion.Pile) -> None:
         pile.get(pointer)
 
 
-def test_files_are_not_there_yet() -> None:
-    for settings in ({"path": "x"}, {"types": []}, {"path": "x", "types": {}}):
-        with pytest.raises(NotImplementedError):
-            gabion.Pile(**settings)
+def test_none_stands_for_what_is_left_out() -> None:
     gabion.Pile(max_bytes=None, path=None, types=None).close()
 
 

@@ -1,16 +1,47 @@
-"""What type checkers know of the arguments and results of a cache's methods. Nothing here is there at run time."""
+"""What type checkers know of arguments and results. Nothing here is there at run time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from types import ModuleType
+from typing import Any, Literal, ParamSpec, Protocol, SupportsIndex, TypeVar
 
 from gabion._native import CacheStats
+
+Path = str | PathLike[str]
+# What may be built of what lies in a file.
+_Named = Mapping[str, Callable[..., Any]] | Literal["*"]
+Types = _Named | Iterable[Callable[..., Any] | ModuleType | _Named]
+Mode = Literal["L", "LA", "RGB", "RGBA", "CMYK"]
+Format = Literal["JPEG", "PNG", "WebP", "TIFF", "BMP", "GIF"]
+Filter = Literal["nearest", "box", "bilinear", "bicubic", "lanczos3", "lanczos"]
+Number = SupportsIndex | float
+Pair = Iterable[Number]
+Most = Number | Iterable[Number | None]
 
 _K = TypeVar("_K")
 _V_co = TypeVar("_V_co", covariant=True)
 _P = ParamSpec("_P")
 _R_co = TypeVar("_R_co", covariant=True)
+
+
+class ReadInto(Protocol):
+    """A file that fills a buffer."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+
+class Read(Protocol):
+    """A file that gives bytes."""
+
+    def read(self, size: int, /) -> bytes | None: ...
+
+
+class Writable(Protocol):
+    """A file that takes bytes."""
+
+    def write(self, data: memoryview, /) -> int | None: ...
 
 
 class HasKeys(Protocol[_K, _V_co]):

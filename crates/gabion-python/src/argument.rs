@@ -2,14 +2,55 @@
 //! their own. What is refused is told in one form: the argument, what was given for it, what to pass.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyAttributeError, PyMemoryError, PyTypeError, PyUnicodeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyBytes};
 
-use crate::errors::{class_name, full_name, shown, type_error, value_error};
+use crate::errors::{class_name, exception, full_name, shown, type_error, value_error};
 use crate::ffi;
+
+/// The path that a str or an os.PathLike stands for; `None` for other objects.
+pub(crate) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
+    let (py, mut encoded) = (value.py(), std::ptr::null_mut::<ffi::PyObject>());
+    // SAFETY: attached; live objects; a new reference or null with an error set; a bytes, whose characters live as long as it.
+    unsafe {
+        if ffi::PyUnicode_Check(value.as_ptr()) == 0 {
+            let method = ffi::PyObject_GetAttrString(value.as_ptr(), c"__fspath__".as_ptr());
+            match Bound::from_owned_ptr_or_err(py, method) {
+                Ok(_) => {}
+                Err(error) if error.is_instance_of::<PyAttributeError>(py) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        if ffi::PyUnicode_FSConverter(value.as_ptr(), (&raw mut encoded).cast()) == 0 {
+            let error = PyErr::fetch(py);
+            let null = error.is_instance_of::<PyValueError>(py) && !error.is_instance_of::<PyUnicodeError>(py);
+            return Err(if null { value_error(py, "the path holds a null byte") } else { error });
+        }
+        let encoded = Bound::from_owned_ptr(py, encoded).cast_into_unchecked::<PyBytes>();
+        let bytes = encoded.as_bytes();
+        let mut path = Vec::new();
+        path.try_reserve_exact(bytes.len())
+            .map_err(|_| exception(&py.get_type::<PyMemoryError>(), "no memory for a path"))?;
+        path.extend_from_slice(bytes);
+        Ok(Some(OsString::from_vec(path).into()))
+    }
+}
+
+/// A path as a str.
+pub(crate) fn shown_path<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: attached; the characters are copied; a new reference, or null with an error set.
+    unsafe {
+        let text = ffi::PyUnicode_DecodeFSDefaultAndSize(bytes.as_ptr().cast(), bytes.len() as isize);
+        Bound::from_owned_ptr_or_err(py, text)
+    }
+}
 
 /// What was given for an argument that may be left out, where `None` is a value like any other, so that `Option` will not do.
 pub(crate) enum Given<'py> {

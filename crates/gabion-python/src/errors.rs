@@ -1,6 +1,7 @@
 //! The exception classes of the package: one tree under `gabion.GabionError`.
 
 use std::ffi::{CStr, CString};
+use std::io::{self, ErrorKind};
 
 use gabion_blocks::BlockError;
 use pyo3::exceptions::{
@@ -126,6 +127,8 @@ pub(crate) fn refused(py: Python<'_>, error: &BlockError, text: &str) -> PyErr {
     match error {
         BlockError::Refused { .. } | BlockError::NoMemory { .. } => exception(&py.get_type::<PyMemoryError>(), text),
         BlockError::Setting { .. } => value_error(py, text),
+        // A limit of the disk's is none of memory's.
+        BlockError::Disk { errno, .. } => os_error(py, *errno, text, None),
         _ => own_error(py, |errors| &errors.limit, text),
     }
 }
@@ -194,6 +197,44 @@ pub(crate) fn system_text(number: i32) -> String {
         Some((text, _)) => text.to_owned(),
         None => text,
     }
+}
+
+/// An `OSError` of the right subclass, with its number where it is known, and the file's name.
+#[cold]
+pub(crate) fn system_error(py: Python<'_>, error: &io::Error, name: Option<&Bound<'_, PyAny>>) -> PyErr {
+    let number = error.raw_os_error().or(match error.kind() {
+        ErrorKind::NotFound => Some(libc::ENOENT),
+        ErrorKind::PermissionDenied => Some(libc::EACCES),
+        ErrorKind::IsADirectory => Some(libc::EISDIR),
+        ErrorKind::NotADirectory => Some(libc::ENOTDIR),
+        ErrorKind::StorageFull => Some(libc::ENOSPC),
+        ErrorKind::ReadOnlyFilesystem => Some(libc::EROFS),
+        _ => None,
+    });
+    match number {
+        Some(number) => os_error(py, number, &system_text(number), name),
+        None if error.kind() == ErrorKind::OutOfMemory => {
+            exception(&py.get_type::<PyMemoryError>(), &error.to_string())
+        }
+        None => exception(&py.get_type::<PyOSError>(), &error.to_string()),
+    }
+}
+
+/// An `OSError` of the subclass that its number stands for.
+#[cold]
+fn os_error(py: Python<'_>, number: i32, text: &str, name: Option<&Bound<'_, PyAny>>) -> PyErr {
+    let make = || {
+        let (number, text) = (result::signed(py, number.into())?, result::text(py, text)?);
+        let arguments = [Some(&number), Some(text.as_any()), name];
+        let arguments = result::tuple(py, arguments.into_iter().flatten().cloned().collect::<Vec<_>>().into_iter())?;
+        // SAFETY: attached; a class and its arguments, all held; a new reference, or null with an error set.
+        unsafe {
+            let class = py.get_type::<PyOSError>();
+            let made = ffi::PyObject_Call(class.as_ptr(), arguments.as_ptr(), std::ptr::null_mut());
+            Bound::from_owned_ptr_or_err(py, made)
+        }
+    };
+    make().map_or_else(|error: PyErr| error, PyErr::from_value)
 }
 
 /// Adds the classes to the extension module.

@@ -53,6 +53,7 @@ guard! {
         state: *mut PyThreadState, callable: Object, args: *const Object, count: isize, names: Object
     ) -> Object;
     fn PyObject_GetAttr(object: Object, name: Object) -> Object;
+    fn PyUnicode_FSConverter(object: Object, result: *mut c_void) -> c_int;
     fn PyObject_GetAttrString(object: Object, name: *const c_char) -> Object;
     #[cfg(Py_3_13)]
     fn PyObject_GetOptionalAttr(object: Object, name: Object, result: *mut Object) -> c_int;

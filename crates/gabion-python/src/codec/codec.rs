@@ -49,13 +49,13 @@ impl Codec {
         Ok(Codec { registry: Registry::new(room, Types::read(types)?) })
     }
 
-    /// Appends records that describe the numbers from `from` on, up to [`Codec::type_count`] as it is by then: all that another process
-    /// needs to know of them. What is said of a number never changes. They are to be kept before an encoding that may refer to them
+    /// Appends records that describe the numbers from `from` on, and returns the one behind the last: all that another process needs
+    /// to know of them. What is said of a number never changes. They are to be kept before an encoding that may refer to them
     /// is. On failure `out` is as it was.
     ///
     /// # Errors
     /// `MemoryError`.
-    pub fn describe(&self, py: Python<'_>, from: u32, out: &mut Vec<u8>) -> PyResult<()> {
+    pub fn describe(&self, py: Python<'_>, from: u32, out: &mut Vec<u8>) -> PyResult<u32> {
         let (_use, start) = (self.registry.begin_use(), out.len());
         self.registry.describe(from, out).map_err(|Raised| {
             out.truncate(start);

@@ -1,13 +1,11 @@
 //! What can go wrong with images, and how Python is told.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind};
 
 use gabion_image::{Format, ImageError};
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use crate::errors::{legible, own_error, system_text};
+use crate::errors::{legible, own_error, system_error};
 use crate::memory;
 
 pub(super) use crate::errors::{buffer_error, type_error, value_error};
@@ -17,7 +15,7 @@ pub(super) use crate::errors::{buffer_error, type_error, value_error};
 pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>) -> PyErr {
     let text = about(name, &error);
     match error {
-        ImageError::Io(error) => failed(error, name),
+        ImageError::Io(error) => system_error(py, &error, name),
         ImageError::Memory(error) => memory::refused(py, &error),
         ImageError::Limit { .. } => own_error(py, |errors| &errors.limit, &text),
         _ => image_error(py, &text),
@@ -43,27 +41,6 @@ fn about(name: Option<&Bound<'_, PyAny>>, text: &dyn Display) -> String {
     match name {
         Some(name) => format!("{}: {text}", legible(name).unwrap_or_else(|_| "?".to_owned())),
         None => text.to_string(),
-    }
-}
-
-/// An `OSError` of the right subclass, with its number where it is known, and the file's name.
-fn failed(error: io::Error, name: Option<&Bound<'_, PyAny>>) -> PyErr {
-    let number = error.raw_os_error().or(match error.kind() {
-        ErrorKind::NotFound => Some(libc::ENOENT),
-        ErrorKind::PermissionDenied => Some(libc::EACCES),
-        ErrorKind::IsADirectory => Some(libc::EISDIR),
-        ErrorKind::NotADirectory => Some(libc::ENOTDIR),
-        ErrorKind::StorageFull => Some(libc::ENOSPC),
-        ErrorKind::ReadOnlyFilesystem => Some(libc::EROFS),
-        _ => None,
-    });
-    match (number, name) {
-        (Some(number), Some(name)) => PyOSError::new_err((number, system_text(number), name.clone().unbind())),
-        (Some(number), None) => PyOSError::new_err((number, system_text(number))),
-        (None, _) if error.kind() == ErrorKind::OutOfMemory => {
-            pyo3::exceptions::PyMemoryError::new_err(error.to_string())
-        }
-        (None, _) => PyOSError::new_err(error.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Images from files, bytes, arrays and Pillow.
 
-use std::ffi::{CStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::CStr;
+use std::path::Path;
 use std::ptr::NonNull;
 
 use gabion_blocks::Pool;
@@ -12,6 +12,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use super::argument;
 use super::refusal::{image_error, refused, type_error, unopened};
+use crate::argument::path;
 use crate::detached::detached_ungated;
 use crate::errors::class_name;
 use crate::ffi;
@@ -78,19 +79,6 @@ fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> Option<ImageError> {
             )
         },
     })
-}
-
-/// The path that a str or an os.PathLike stands for.
-pub(super) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
-    if !value.is_instance_of::<PyString>() && !value.hasattr("__fspath__")? {
-        return Ok(None);
-    }
-    let text = value.py().import("os")?.call_method1("fsdecode", (value,))?;
-    let path: OsString = text.extract()?;
-    if path.as_encoded_bytes().contains(&0) {
-        return Err(super::refusal::value_error(value.py(), "the path holds a null byte"));
-    }
-    Ok(Some(path.into()))
 }
 
 /// Whether there is something that is neither a file nor a folder, such as a pipe or a device.

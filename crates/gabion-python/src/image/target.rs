@@ -12,6 +12,7 @@ use super::export::{in_one_piece, shape};
 use super::picture::{Picture, Shown};
 use super::refusal::{image_error, refused, type_error, value_error};
 use super::{argument, source, view};
+use crate::argument::path;
 use crate::errors::{class_name, exception};
 use crate::ffi;
 use crate::gate::through_gate;
@@ -56,7 +57,7 @@ pub(super) fn save(
     options: &SaveOptions,
 ) -> PyResult<()> {
     let py = target.py();
-    if let Some(path) = source::path(target)? {
+    if let Some(path) = path(target)? {
         let format = named(py, format, &path)?;
         if source::is_special(py, &path) {
             return source::with_file(target, "wb", |file| {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use gabion_blocks::PAGE_BYTES;
 use gabion_pile::{PileOptions, with_read_buf};
-use pyo3::exceptions::{PyAssertionError, PyNotImplementedError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyAssertionError, PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use super::file::{self, Kept, Opening};
 use super::iterator::{Gives, PileIterator};
 use super::refusal::{Failure, or_default};
 use super::state::Pile;
@@ -61,33 +62,103 @@ fn limit(max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
 impl Pile {
     #[new]
     #[pyo3(
-        signature = (*others, max_bytes = None, path = None, types = None, **unknown),
-        text_signature = "(*, max_bytes=None, path=None, types=None)"
+        signature = (*others, max_bytes = None, path = None, types = None, read_only = false, **unknown),
+        text_signature = "(*, max_bytes=None, path=None, types=None, read_only=False)"
     )]
     fn new(
-        py: Python<'_>,
         others: &Bound<'_, PyTuple>,
         max_bytes: Option<&Bound<'_, PyAny>>,
         path: Option<&Bound<'_, PyAny>>,
         types: Option<&Bound<'_, PyAny>>,
+        read_only: bool,
         unknown: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let py = others.py();
         if let Some((name, _)) = unknown.and_then(|unknown| unknown.iter().next()) {
-            let text = format!("Pile() has no {name}: it takes max_bytes, as in Pile(max_bytes=\"4 GiB\")");
+            let text = format!("Pile() has no {name}: it takes max_bytes, as in Pile(max_bytes=\"4 GiB\"), or path");
             return Err(exception(&py.get_type::<PyTypeError>(), &text));
         }
         if let Ok(first) = others.get_item(0) {
-            let text = format!("Pile() takes settings by name only: write max_bytes={}", first.repr()?);
-            return Err(exception(&py.get_type::<PyTypeError>(), &text));
+            return Err(refusal::by_position(&first));
         }
-        if path.is_some() || types.is_some() {
-            let text = "path= and types= belong to piles in files, which this version does not have: leave them out";
-            return Err(exception(&py.get_type::<PyNotImplementedError>(), text));
+        let (max_bytes, shards) = (limit(max_bytes)?, shards(py)?);
+        if let Some(path) = path {
+            let opening = Opening { max_bytes, shards, types, create: true, read_only };
+            let (pile, codec, kept) = Kept::open(path, &opening)?;
+            return Ok(Self::made(pile, codec, Some(kept)));
         }
-        let options = PileOptions { max_bytes: limit(max_bytes)?, shards: shards(py)?, os: None };
+        if types.is_some() || read_only {
+            let text =
+                "types= and read_only= are for a pile in a file: give its path, as in Pile(path=\"people.pile\")";
+            return Err(value_error(py, text));
+        }
+        let options = PileOptions { max_bytes, shards, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::not_made(py, "pile", &error))?;
         let codec = Codec::new(py, Some(Arc::clone(pile.budget())))?;
-        Ok(Self::empty(pile, codec))
+        Ok(Self::made(pile, codec, None))
+    }
+
+    /// Look through the pile in a file, without a change of it, and return its figures as a PileStats.
+    ///
+    /// What is checked is the structure: that everything in the file makes sense, that no two objects share room, and that all adds
+    /// up. No object is built. Raises CorruptFileError with the first place that does not hold, BlockingIOError while the file is
+    /// open to write, and the system's OSError. Takes time linear in the pile.
+    #[staticmethod]
+    #[pyo3(signature = (path, /))]
+    fn check(path: &Bound<'_, PyAny>) -> PyResult<PileStats> {
+        let (stats, types) = file::check(path)?;
+        Ok(PileStats::new(&stats, Figure(types as u64)))
+    }
+
+    /// Wait until all that was done before is on the disk, where it outlives the machine, too.
+    ///
+    /// A pile in a file outlives its process without this, however that ends. When the *machine* goes down, what was changed since the
+    /// last flush may be there in part, and in any order: then opening the file may raise CorruptFileError. close() flushes.
+    /// Other threads go on meanwhile. Raises OSError when the disk fails, ValueError when the pile has no file.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let pile = self.open(py)?;
+        match &self.kept {
+            Some(kept) => kept.flush(py, pile),
+            None => {
+                Err(value_error(py, "this pile lies in memory alone, and ends with it: give Pile() a path to keep it"))
+            }
+        }
+    }
+
+    /// The pointer that was set last, or None: where a program finds the first of its objects, that of a dict of pointers say, when it
+    /// opens the file again. It is not looked at: when its object is removed, get() refuses it as any other. Only a live pointer
+    /// can be set, or None.
+    ///
+    /// >>> import gabion
+    /// >>> pile = gabion.Pile()
+    /// >>> pile.root = pile.put({"people": []})
+    /// >>> pile.get(pile.root)
+    /// {'people': []}
+    #[getter]
+    fn root<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.open(py)?.root().map(|root| result::number(py, root.to_bits())).transpose()
+    }
+
+    #[setter]
+    fn set_root(&self, py: Python<'_>, root: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.open_to_change(py)?;
+        let set = || {
+            let root = root.map(number::pointer).transpose()?;
+            Ok(self.open_to_change(py)?.set_root(root)?)
+        };
+        or_default(py, set(), None)
+    }
+
+    /// The path of the pile's file, as a str; None for a pile in memory alone.
+    #[getter]
+    fn path<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyAny>> {
+        self.kept.as_ref().map(|kept| kept.path(py))
+    }
+
+    /// Whether the pile was opened with read_only=True.
+    #[getter]
+    fn read_only(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.read_only)
     }
 
     /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,
@@ -106,7 +177,7 @@ impl Pile {
             with_read_buf(|buffer| {
                 for _ in 0..POPS {
                     let object = self.codec.decode(py, self.open(py)?.read(pointer, buffer)?)?;
-                    if self.open(py)?.remove_unchanged(pointer, buffer)? {
+                    if self.open_to_change(py)?.remove_unchanged(pointer, buffer)? {
                         return Ok(object);
                     }
                 }
@@ -114,14 +185,14 @@ impl Pile {
                 Err(Failure::Raised(exception(&py.get_type::<PyRuntimeError>(), &text)))
             })
         };
-        self.open(py)?;
+        self.open_to_change(py)?;
         or_default(py, pop(), default.value().map(|default| default.clone().unbind()))
     }
 
     /// Remove the object if the pointer is live. Returns whether it was; never raises PointerError.
     #[pyo3(signature = (ptr, /))]
     fn discard(&self, ptr: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let pile = self.open(ptr.py())?;
+        let pile = self.open_to_change(ptr.py())?;
         let removed = number::pointer(ptr).and_then(|pointer| Ok(pile.remove(pointer)?));
         or_default(ptr.py(), removed.map(|()| true), Some(false))
     }
@@ -237,7 +308,7 @@ impl Pile {
     /// as idle. Their pointers are refused from now on. Takes time in proportion to the blocks, or to the objects while
     /// there are views.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        let pile = self.open(py)?;
+        let pile = self.open_to_change(py)?;
         through_gate(py, || pile.clear());
         Ok(())
     }
@@ -246,7 +317,7 @@ impl Pile {
     /// memory back to the system. Pointers and views stay valid. Returns how many bytes were given back. Takes time linear in the
     /// pile; other threads can go on meanwhile.
     fn compact(&self, py: Python<'_>) -> PyResult<Figure> {
-        let pile = self.open(py)?;
+        let pile = self.open_to_change(py)?;
         Ok(Figure(through_gate(py, || pile.compact())))
     }
 
@@ -259,12 +330,23 @@ impl Pile {
 
     /// Remove all objects, let go of their classes, and refuse every further call with ClosedError. Closing twice does
     /// nothing. Views that are alive stay valid.
+    ///
+    /// A pile in a file keeps its objects there: they are flushed to the disk, and the file is free for others to open, with the last
+    /// view of it. Raises OSError when the disk fails; the pile is closed then, too.
     #[pyo3(name = "close")]
-    fn close_and_clear(&self, py: Python<'_>) {
-        if self.close() {
+    fn close_and_clear(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.close() {
+            return Ok(());
+        }
+        let Some(kept) = &self.kept else {
             through_gate(py, || self.pile.clear());
             self.codec.end();
-        }
+            return Ok(());
+        };
+        let flushed = kept.flush(py, &self.pile);
+        let let_go = kept.let_go(py, &self.pile);
+        self.codec.end();
+        flushed.and(let_go)
     }
 
     /// True after close().
@@ -279,8 +361,8 @@ impl Pile {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
-        self.close_and_clear(py);
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close_and_clear(py)
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -322,19 +404,28 @@ impl Pile {
     }
 
     fn __repr__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
-        if self.is_closed() {
-            return result::text(py, "<gabion.Pile, closed>");
+        let place = match &self.kept {
+            Some(kept) => format!(" in {}", kept.path(py).repr()?),
+            None => String::new(),
+        };
+        if self.is_closed() || self.kept.as_ref().is_some_and(|kept| kept.is_parted()) {
+            return result::text(py, &format!("<gabion.Pile{place}, closed>"));
         }
         let stats = self.pile.stats();
         let plural = if stats.objects == 1 { "" } else { "s" };
-        result::text(py, &format!("<gabion.Pile of {} object{plural}, {} bytes>", stats.objects, stats.used_bytes))
+        let text = format!("<gabion.Pile of {} object{plural}, {} bytes{place}>", stats.objects, stats.used_bytes);
+        result::text(py, &text)
     }
 
     /// Refuses, for pickle and copy.
     #[pyo3(signature = (_protocol, /))]
     fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        let text = "a gabion.Pile cannot be pickled or copied: it is memory of this process, and its pointers mean nothing \
-                    in another; pickle the objects that get() returns";
+        let text = if self.kept.is_some() {
+            "a gabion.Pile cannot be pickled or copied: open its file in the other process, by gabion.Pile(path=...)"
+        } else {
+            "a gabion.Pile cannot be pickled or copied: it is memory of this process, and its pointers mean nothing in another; \
+             pickle the objects that get() returns"
+        };
         Err(refusal::type_error(py, text))
     }
 

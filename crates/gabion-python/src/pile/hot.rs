@@ -173,7 +173,7 @@ unsafe extern "C" fn fields(slf: *mut PyObject, args: *mut *mut PyObject, count:
 unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
     let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
         let [ptr, object] = args else { return Err(wrong_count(py, "replace(ptr, obj)", args.len())) };
-        this.open(py)?;
+        this.open_to_change(py)?;
         let pointer = or_default(py, number::pointer(ptr), None)?;
         let replace = |pile: &Store, encoding: &[u8], apart: &Apart| {
             let replaced = if apart.is_empty() {
@@ -194,7 +194,7 @@ unsafe extern "C" fn replace(slf: *mut PyObject, args: *mut *mut PyObject, count
 unsafe extern "C" fn remove(slf: *mut PyObject, args: *mut *mut PyObject, count: isize) -> *mut PyObject {
     let work = |py: Python<'_>, this: &Pile, args: &[Bound<'_, PyAny>]| {
         let [ptr] = args else { return Err(wrong_count(py, "remove(ptr)", args.len())) };
-        let pile = this.open(py)?;
+        let pile = this.open_to_change(py)?;
         or_default(py, number::pointer(ptr).and_then(|pointer| Ok(pile.remove(pointer)?)), None)?;
         Ok(none(py))
     };

@@ -26,7 +26,7 @@ const ROOM_AHEAD: usize = 1 << 16;
 /// `Pile.put_many`
 pub(super) fn put_many<'py>(this: &Pile, iterable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = iterable.py();
-    this.open(py)?;
+    this.open_to_change(py)?;
     let mut pointers: Vec<Pointer> = Vec::new();
     room_for(py, &mut pointers, announced(iterable)?.min(ROOM_AHEAD))?;
     let mut meanwhile = Meanwhile::new();
@@ -130,7 +130,7 @@ fn new_list(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyList>> {
 pub(super) fn remove_many(this: &Pile, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
     let py = ptrs.py();
     let pointers = number::pointers(ptrs)?;
-    let pile = this.open(py)?;
+    let pile = this.open_to_change(py)?;
     let (mut removed, mut meanwhile) = (0, Meanwhile::new());
     for (index, pointer) in pointers.iter().enumerate() {
         if let Some(Ok(ahead)) = pointers.get(index + AHEAD) {

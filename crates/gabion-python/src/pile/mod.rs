@@ -7,6 +7,7 @@
 //! | `number` | pointers as Python passes them: ints, arrays, iterables |
 //! | `stats` | `gabion.PileStats` |
 //! | `view` | what stands behind the memoryview of `Pile.view` |
+//! | `file` | what a pile in a file keeps beside its objects |
 //! | `state` | the class and what its methods are made of |
 //! | `iterator` | iteration over pointers |
 //! | `many` | many objects in one call |
@@ -22,6 +23,8 @@ mod number;
 mod stats;
 
 mod view;
+
+mod file;
 
 mod state;
 

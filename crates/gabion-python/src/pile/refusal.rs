@@ -1,10 +1,14 @@
 //! What a call on a pile can fail with, and how Python is told.
 
+use std::fmt::Display;
+
 use gabion_blocks::BlockError;
+use gabion_blocks::file::FileError;
 use gabion_pile::PileError;
+use pyo3::exceptions::PyBlockingIOError;
 use pyo3::prelude::*;
 
-use crate::errors::{class_name, own_error, refused};
+use crate::errors::{Errors, class_name, exception, legible, own_error, refused, system_error};
 
 pub(super) use crate::errors::type_error;
 
@@ -104,10 +108,75 @@ pub(super) fn not_viewable(py: Python<'_>, name: Option<&str>) -> PyErr {
     type_error(py, &text)
 }
 
+/// For what was passed to the class by position.
+#[cold]
+pub(super) fn by_position(first: &Bound<'_, PyAny>) -> PyErr {
+    let is_path = match crate::argument::path(first) {
+        Ok(path) => path.is_some() && crate::size::parse("", first).is_err(),
+        Err(_) => false,
+    };
+    let name = if is_path { "path" } else { "max_bytes" };
+    let given = first.repr().map_or_else(|_| "...".to_owned(), |text| text.to_string());
+    type_error(first.py(), &format!("Pile() takes settings by name only: write {name}={given}"))
+}
+
 /// For a pile that was closed.
 #[cold]
-pub(super) fn closed(py: Python<'_>) -> PyErr {
-    own_error(py, |errors| &errors.closed, "this pile was closed: its objects are gone; make a new gabion.Pile()")
+pub(super) fn closed(py: Python<'_>, in_file: bool) -> PyErr {
+    let text = if in_file {
+        "this pile was closed: its objects are in its file; open it again with gabion.Pile(path=...)"
+    } else {
+        "this pile was closed: its objects are gone; make a new gabion.Pile()"
+    };
+    own_error(py, |errors| &errors.closed, text)
+}
+
+/// For a pile of which nothing may be changed.
+#[cold]
+pub(super) fn read_only(py: Python<'_>) -> PyErr {
+    let text = "this pile was opened with read_only=True, and nothing of it can be changed: open it without, when no other process \
+                reads it";
+    own_error(py, |errors| &errors.base, text)
+}
+
+/// For a pile of a forked child's that lies in a file.
+#[cold]
+pub(super) fn parted(py: Python<'_>) -> PyErr {
+    let text = "this pile lies in a file that belongs to the process which forked this one: use it there, or open the file here \
+                when it is closed there (for reading, both may have it open with read_only=True)";
+    own_error(py, |errors| &errors.closed, text)
+}
+
+/// For a file that could not be opened, read or flushed.
+#[cold]
+pub(super) fn of_file(error: FileError, path: &Bound<'_, PyAny>) -> PyErr {
+    let py = path.py();
+    let named = |text: &dyn Display| format!("{}: {text}", legible(path).unwrap_or_else(|_| "?".to_owned()));
+    match error {
+        FileError::System { error, .. } => system_error(py, &error, Some(path)),
+        FileError::InUse => exception(&py.get_type::<PyBlockingIOError>(), &named(&FileError::InUse)),
+        FileError::Memory(error) => refused(py, &error, &named(&error)),
+        error => own_error(py, |errors| &errors.corrupt_file, &named(&error)),
+    }
+}
+
+/// For a log that the codec does not understand.
+#[cold]
+pub(super) fn of_log(error: PyErr, path: &Bound<'_, PyAny>) -> PyErr {
+    let py = path.py();
+    match Errors::get(py) {
+        Ok(errors) if error.get_type(py).is(errors.codec.bind(py)) => {
+            let text = format!("what the file says of classes makes no sense: {}", error.value(py));
+            of_file(FileError::damaged(0, text), path)
+        }
+        _ => error,
+    }
+}
+
+/// For a class that could not be noted in a file.
+#[cold]
+pub(super) fn not_noted(py: Python<'_>, error: &BlockError) -> PyErr {
+    refused(py, error, &format!("a class cannot be noted in the pile's file: {error}"))
 }
 
 /// For a pile or a cache that could not be made.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gabion_pile::{Pointer, ReadBuf, Reading, with_read_buf};
 use pyo3::prelude::*;
 
+use super::file::Kept;
 use super::refusal::{self, Failure};
 use crate::codec::{Apart, Codec};
 use crate::ffi;
@@ -22,6 +23,13 @@ use crate::scratch::with_encoded_apart;
 /// ValueError. A put that would exceed it raises LimitError and leaves the pile as it was; pile.max_bytes can be
 /// set later. Making a pile raises MemoryError where there is no memory for a new one.
 ///
+/// With a path, the pile lies in a file, which is made where it is not there. Whatever a call had done when it returned is there for the
+/// next process that opens the file, however this one ends, and pointers stay valid. types says what may be built of what
+/// others have put there: classes, functions and modules, a mapping of stored names to classes, or "*" for whatever the names lead
+/// to; without it, only what this program puts itself and harmless classes of the standard library. With read_only=True, nothing
+/// of it can be changed, and any number of processes may have it open. Raises BlockingIOError where another has it open,
+/// CorruptFileError for what is no file of gabion's or damaged, and the system's OSError. See docs/pile.md, "Piles in files".
+///
 /// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
 /// PointerError for ever after; so are pointers of other piles and made-up numbers. All methods may be called from any
 /// thread at any time; readers take no lock. `Pile[Person]` names the class of its objects for type checkers.
@@ -35,19 +43,34 @@ use crate::scratch::with_encoded_apart;
 pub(super) struct Pile {
     pub(super) pile: Arc<gabion_pile::Pile>,
     pub(super) codec: Codec,
+    /// Of a pile in a file.
+    pub(super) kept: Option<Box<Kept>>,
     closed: AtomicBool,
 }
 
 impl Pile {
-    /// A pile with nothing in it.
-    pub(super) fn empty(pile: gabion_pile::Pile, codec: Codec) -> Self {
-        Self { pile: Arc::new(pile), codec, closed: AtomicBool::new(false) }
+    /// A pile that was just made or opened.
+    pub(super) fn made(pile: gabion_pile::Pile, codec: Codec, kept: Option<Kept>) -> Self {
+        Self { pile: Arc::new(pile), codec, kept: kept.map(Box::new), closed: AtomicBool::new(false) }
     }
 
     /// The pile, unless it was closed.
     #[inline]
     pub(super) fn open(&self, py: Python<'_>) -> PyResult<&gabion_pile::Pile> {
-        if self.is_closed() { Err(refusal::closed(py)) } else { Ok(&self.pile) }
+        match &self.kept {
+            _ if self.is_closed() => Err(refusal::closed(py, self.kept.is_some())),
+            Some(kept) if kept.is_parted() => Err(refusal::parted(py)),
+            _ => Ok(&self.pile),
+        }
+    }
+
+    /// The pile, for a change, unless it was closed or may not be changed.
+    #[inline]
+    pub(super) fn open_to_change(&self, py: Python<'_>) -> PyResult<&gabion_pile::Pile> {
+        match &self.kept {
+            Some(kept) if kept.read_only && !self.is_closed() => Err(refusal::read_only(py)),
+            _ => self.open(py),
+        }
     }
 
     /// True after `close`.
@@ -109,11 +132,15 @@ impl Pile {
         object: *mut ffi::PyObject,
         work: impl FnOnce(&gabion_pile::Pile, &[u8], &Apart) -> PyResult<R>,
     ) -> PyResult<R> {
-        self.open(py)?;
+        self.open_to_change(py)?;
         with_encoded_apart(|encoding, apart| {
             // SAFETY: as the caller promised.
             unsafe { self.codec.encode_apart(py, object, encoding, Some(apart))? };
-            work(self.open(py)?, encoding, apart)
+            let pile = self.open_to_change(py)?;
+            if let Some(kept) = &self.kept {
+                kept.describe(py, &self.codec, pile)?;
+            }
+            work(pile, encoding, apart)
         })
     }
 }

@@ -416,16 +416,18 @@ impl Registry {
         unsafe { &*raw }
     }
 
-    /// Appends the records of all numbers from one on.
+    /// Appends the records of all numbers from one on. Returns the number behind the last.
     ///
     /// # Errors
     /// `MemoryError`.
-    pub fn describe(&self, from: u32, out: &mut Vec<u8>) -> Raise<()> {
-        (from..self.entries.len()).try_for_each(|id| match (self.record(id), self.entry(id)) {
+    pub fn describe(&self, from: u32, out: &mut Vec<u8>) -> Raise<u32> {
+        let end = self.entries.len();
+        (from..end).try_for_each(|id| match (self.record(id), self.entry(id)) {
             (Some(record), _) => record.append(out),
             (None, Some(entry)) => entry.describe(out),
             (None, None) => Ok(()),
-        })
+        })?;
+        Ok(end)
     }
 
     /// The entry that a class or function was given, or null.

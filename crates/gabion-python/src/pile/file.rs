@@ -1,0 +1,120 @@
+//! Piles in files: what a pile of Python objects keeps beside its objects, and how files are opened.
+//!
+//! The codec's numbers stand in the file's log, and each is there before an encoding that refers to it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gabion_blocks::file::{BlockFile, FileError};
+use gabion_pile::{OpenOptions, Pile as Store};
+use pyo3::prelude::*;
+
+use super::refusal;
+use crate::argument;
+use crate::codec::Codec;
+use crate::errors::{class_name, type_error};
+use crate::gate::through_gate;
+
+/// What is known of a pile's file.
+pub(super) struct Kept {
+    file: Arc<BlockFile>,
+    path: Py<PyAny>,
+    pub read_only: bool,
+    /// Numbers of the codec's that the log describes.
+    described: AtomicU32,
+    /// Held while records are appended; no Python code runs then.
+    appending: Mutex<()>,
+}
+
+/// How a pile's file is opened.
+pub(super) struct Opening<'a, 'py> {
+    pub max_bytes: Option<u64>,
+    pub shards: Option<usize>,
+    pub types: Option<&'a Bound<'py, PyAny>>,
+    pub create: bool,
+    pub read_only: bool,
+}
+
+impl Kept {
+    /// Opens the pile in a file, with a codec that knows what its encodings refer to.
+    pub fn open(path: &Bound<'_, PyAny>, opening: &Opening<'_, '_>) -> PyResult<(Store, Codec, Self)> {
+        let py = path.py();
+        let Some(place) = argument::path(path)? else {
+            let text = format!("path must be a str or an os.PathLike, not {}", class_name(path));
+            return Err(type_error(py, &text));
+        };
+        let &Opening { max_bytes, shards, types, create, read_only } = opening;
+        let options = OpenOptions { max_bytes, shards, create, read_only, disk: None };
+        let failed = |error| refusal::of_file(error, path);
+        let pile = through_gate(py, || Store::open(&place, &options)).map_err(failed)?;
+        let codec = Codec::with_types(py, Some(Arc::clone(pile.budget())), types)?;
+        let log = through_gate(py, || pile.log()).map_err(failed)?;
+        codec.restore(py, &log).map_err(|error| refusal::of_log(error, path))?;
+        let file = Arc::clone(pile.file().expect("a pile that was opened lies in a file"));
+        let described = AtomicU32::new(codec.type_count() as u32);
+        let path = argument::shown_path(py, &place)?.unbind();
+        Ok((pile, codec, Self { file, path, read_only, described, appending: Mutex::new(()) }))
+    }
+
+    /// In a forked child: whether the file is the parent's.
+    pub fn is_parted(&self) -> bool {
+        self.file.is_parted()
+    }
+
+    /// The path that was passed, as a str.
+    pub fn path<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.path.bind(py)
+    }
+
+    /// Sees to it that all of the codec's numbers stand in the log, before an encoding that refers to them is stored.
+    #[inline]
+    pub fn describe(&self, py: Python<'_>, codec: &Codec, pile: &Store) -> PyResult<()> {
+        // Acquire: pairs with the release in `append`, so that the records are in the log.
+        if codec.type_count() > self.described.load(Ordering::Acquire) as usize {
+            self.append(py, codec, pile)
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn append(&self, py: Python<'_>, codec: &Codec, pile: &Store) -> PyResult<()> {
+        loop {
+            let from = self.described.load(Ordering::Acquire); // Acquire: as in `describe`.
+            let mut records = Vec::new();
+            let end = codec.describe(py, from, &mut records)?;
+            let _appending = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another thread may have described some of them meanwhile.
+            if self.described.load(Ordering::Relaxed) == from {
+                pile.append(&records).map_err(|error| refusal::not_noted(py, &error))?;
+                self.described.store(end, Ordering::Release); // Release: see `describe`.
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until all is on the disk.
+    pub fn flush(&self, py: Python<'_>, pile: &Store) -> PyResult<()> {
+        through_gate(py, || pile.flush()).map_err(|error| self.failed(py, error))
+    }
+
+    /// Lets the file go, or leaves that to the last view.
+    pub fn let_go(&self, py: Python<'_>, pile: &Store) -> PyResult<()> {
+        through_gate(py, || pile.let_go()).map(drop).map_err(|error| self.failed(py, error))
+    }
+
+    fn failed(&self, py: Python<'_>, error: FileError) -> PyErr {
+        refusal::of_file(error, self.path.bind(py))
+    }
+}
+
+/// Looks through a file: the figures of the pile in it, and how many numbers its codec has.
+pub(super) fn check(path: &Bound<'_, PyAny>) -> PyResult<(gabion_pile::PileStats, usize)> {
+    let opening = Opening { max_bytes: None, shards: None, types: None, create: false, read_only: true };
+    let (pile, codec, _) = Kept::open(path, &opening)?;
+    let wrong = through_gate(path.py(), || pile.validate().err());
+    match wrong {
+        Some(wrong) => Err(refusal::of_file(FileError::damaged(0, wrong.0), path)),
+        None => Ok((pile.stats(), codec.type_count())),
+    }
+}
