@@ -78,22 +78,61 @@ def test_builtin_exceptions_need_no_permission(kind):
     assert (type(back), back.args) == (type(error), error.args)
 
 
-@pytest.mark.skipif(numpy is None, reason="no NumPy here")
-@pytest.mark.parametrize("name", ["objects", "records", "type", "date", "masked type", "float"])
-def test_arrays_need_no_permission(name):
-    obj = {
-        "objects": lambda: numpy.array([1, "two", None], dtype=object),
-        "records": lambda: numpy.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]),
-        "type": lambda: numpy.dtype([("a", "i4"), ("b", "O")]),
-        "date": lambda: numpy.array(["2020-01-01"], dtype="M8[D]"),
-        "masked type": lambda: numpy.datetime64("2020-01-01"),
-        "float": lambda: numpy.float32(1.5),
-    }[name]()
+if numpy is not None:
+    TYPES = [numpy.dtype(text) for text in "M8[D] M8[25s] m8 >M8[D] >i4 <i4 ? g O S5 >U5 V5".split()]
+    TYPES += [
+        numpy.dtype(numpy.record),
+        numpy.dtype(("i4", (2, 3))),
+        numpy.dtype([]),
+        numpy.dtype([(("t", "a"), "i4")]),
+    ]
+    TYPES += [numpy.dtype([("a", "i4"), ("b", "O")]), numpy.dtype([("a", [("b", ">f4", (2, 2))])])]
+    TYPES += [numpy.dtype({"names": ["a"], "formats": ["i4"], "offsets": [4], "itemsize": 16})]
+    TYPES += [numpy.dtype([("a", "i1"), ("b", "i8")], align=True), numpy.dtype("i4", metadata={"a": 1})]
+    TYPES += [
+        numpy.dtype("M8[D]", metadata={"a": 1}),
+        numpy.rec.array([(1, 2)], dtype=[("a", "i4"), ("b", "i4")]).dtype,
+    ]
+    ARRAYS = [
+        numpy.array([1, "two", None, [3]], dtype=object),
+        numpy.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]),
+        numpy.array([(1, None)], dtype=[("a", "i4"), ("b", "O")]),
+        numpy.array(["2020-01-01"], dtype="M8[D]"),
+        numpy.array(["a", "bcd"]),
+        numpy.array([[1, 2], [3, 4]], dtype=">i4", order="F"),
+        numpy.array([(1, 2)], dtype=[("a", "i4"), ("b", "i4")])[0],
+        numpy.rec.array([(1, 2)], dtype=[("a", "i4"), ("b", "i4")]),
+        numpy.datetime64("2020-01-01"),
+        numpy.float32(1.5),
+        numpy.str_("abc"),
+    ]
+else:
+    TYPES, ARRAYS = [], []
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=repr)
+def test_types_of_items_need_no_permission(dtype):
+    first = _Codec()
+    data = first.encode([dtype, dtype])
+    for types_ in (None, "*"):
+        back, same = reopened(first, types_).decode(data)
+        assert back is same
+        for name in ("flags", "isalignedstruct", "alignment", "type", "byteorder", "fields", "hasobject", "itemsize"):
+            assert getattr(back, name) == getattr(dtype, name), name
+        assert back == dtype
+        assert dict(back.metadata or {}) == dict(dtype.metadata or {})
+
+
+@pytest.mark.parametrize("obj", ARRAYS, ids=repr)
+def test_arrays_need_no_permission(obj):
     first = _Codec()
     data = first.encode(obj)
-    back = reopened(first).decode(data)
-    assert type(back) is type(obj)
-    assert numpy.array_equal(back, obj) if isinstance(obj, numpy.ndarray) else back == obj
+    for types_ in (None, "*"):
+        back = reopened(first, types_).decode(data)
+        assert (type(back), back.dtype, back.tolist()) == (type(obj), obj.dtype, obj.tolist())
+
+
+# --- what may be built ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", set(OBJECTS) - {"method of a class"})

@@ -6,9 +6,14 @@ import codec_cases as cases
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kept import record, text
+from kept import record, reopened, text
 
 from gabion._native import CodecError, _Codec
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
 
 
 def described():
@@ -128,3 +133,100 @@ def test_records_that_mean_something_else_are_refused_or_make_something(kind, na
                 codec.decode(data)
             with contextlib.suppress(CodecError, AttributeError, KeyError):
                 codec.fields(data, "a")
+
+
+# --- what values of the standard library could be made to do ------------------------------------------
+
+
+def forged(records, data, types=None):
+    codec = _Codec(types)
+    codec.restore(b"".join(record(4, text(module) + text(name)) for module, name in records))
+    return codec.decode(data)
+
+
+def test_a_file_does_not_change_classes_and_functions():
+    # A list of a class and "the object" that a reducer gives: a reference to the class, which then gets a state.
+    names = [(b"fractions", b"Fraction"), (b"copyreg", b"_reconstructor")]
+    for number in (0, 1):
+        state = b"\x92\xa9\x99\x05__add\x61"
+        value = b"\x82\xd3" + bytes([number]) + b"\xd5\x14\xd3\x00\x90\xc0"
+        at = 2
+        data = b"\x01" + value + bytes([len(value) - at]) + state
+        data += b"\x02" + (1).to_bytes(8, "little")
+        with pytest.raises(CodecError, match="the whole program has"):
+            forged(names, data)
+
+
+class Forged:
+    """Is stored as whatever its maker likes."""
+
+    def __init__(self, *reduced):
+        self.reduced = reduced
+
+    def __reduce__(self):
+        return self.reduced
+
+
+def reread(obj, types=None):
+    codec = _Codec()
+    data = codec.encode(obj)
+    return reopened(codec, types).decode(data)
+
+
+@pytest.mark.skipif(numpy is None, reason="no NumPy here")
+def test_types_of_items_do_not_reach_out_of_the_items():
+    def structure(fields, size=8, flags=0):
+        state = (3, "|", None, tuple(fields), fields, size, 1, flags)
+        return Forged(numpy.dtype, ("V8", False, True), state)
+
+    outside = structure({"a": (numpy.dtype("i8"), 1 << 20)})
+    with pytest.raises(CodecError, match="itemsize"):
+        reread(outside)
+    # Objects that are none: NumPy finds out if it is told that there are any.
+    made = reread(structure({"a": (numpy.dtype("O"), 0)}))
+    assert made.hasobject
+    items = Forged(_frombuffer(), (b"A" * 8, structure({"a": (numpy.dtype("O"), 0)}), (1,), "C"))
+    with pytest.raises(CodecError, match="OBJECT"):
+        reread(items)
+    for state in ((3, "|", None, ("a",), {}, 8, 1, 0), (3,), 5, "text", (3, "|", 5, None, None, 8, 1, 0)):
+        with pytest.raises(CodecError):
+            reread(Forged(numpy.dtype, ("V8", False, True), state))
+
+
+@pytest.mark.skipif(numpy is None, reason="no NumPy here")
+def test_types_of_items_do_not_change_under_arrays():
+    codec = _Codec()
+    longer = Forged(numpy.dtype, ("S5", False, True), (3, "|", None, None, None, 1 << 30, 1, 0))
+    array = Forged(_frombuffer(), (b"A" * 5, longer, (1,), "C"))
+    data = codec.encode([longer, array, longer])
+    made, array, same = reopened(codec).decode(data)
+    assert (made.itemsize, array.nbytes) == (5, 5)
+    assert made is same
+    # One that NumPy itself uses.
+    data = codec.encode(Forged(numpy.dtype, ("i4",), (3, ">", None, None, None, -1, -1, 0)))
+    assert reopened(codec).decode(data) == numpy.dtype(">i4")
+    assert numpy.dtype("i4").isnative
+
+
+@pytest.mark.skipif(numpy is None, reason="no NumPy here")
+def test_an_array_gets_a_state_while_it_has_no_items():
+    state = (1, (0,), numpy.dtype("f8"), False, b"")
+    with pytest.raises(CodecError, match="has items already"):
+        reread(Forged(numpy.ndarray, ((1000,), numpy.dtype("f8")), state))
+    reconstruct = numpy.array([None], dtype=object).__reduce__()[0]
+    with pytest.raises(CodecError, match="has items already"):
+        reread(Forged(reconstruct, (numpy.ndarray, (1000,), b"d"), state))
+    with pytest.raises(CodecError):
+        reread(Forged(reconstruct, (numpy.ndarray, (0,), b"b"), (1, (1000,), numpy.dtype("f8"), False, b"short")))
+
+
+@pytest.mark.skipif(numpy is None, reason="no NumPy here")
+def test_an_item_is_not_made_of_items_of_another_type():
+    scalar = numpy.datetime64("2020-01-01").__reduce__()[0]
+    for data in (numpy.array([1.5]), numpy.array([], dtype=[("a", "O")])):
+        with pytest.raises(CodecError, match="another type"):
+            reread(Forged(scalar, (numpy.dtype([("a", "O")]), data)))
+
+
+def _frombuffer():
+    return numpy.array(["a"]).__reduce_ex__(5)[0]

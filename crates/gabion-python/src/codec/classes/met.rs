@@ -9,6 +9,8 @@ use super::record::{Record, Shape};
 use super::registry::Registry;
 use super::standard;
 use super::types::Inside;
+use pyo3::prelude::*;
+
 use crate::codec::object::{Own, Raise, Raised, refuse};
 use crate::ffi;
 use crate::once::Importing;
@@ -45,39 +47,50 @@ fn sought(registry: &Registry, record: &Record) -> Raise<(Own, Found)> {
 /// What the name leads to, wherever that is.
 fn imported(record: &Record) -> Raise<(Own, Found)> {
     let _importing = Importing::begin();
-    // SAFETY: two strings, held; an error is set, which is compared with classes of the interpreter.
-    unsafe {
-        Found::follow(record.module.ptr(), record.name.ptr()).map_err(|Raised| {
+    // SAFETY: two strings, held.
+    unsafe { Found::follow(record.module.ptr(), record.name.ptr()) }.or_else(|Raised| {
+        // SAFETY: an error is set, which is compared with classes of the interpreter.
+        let missing = unsafe {
             let kinds = [ffi::PyExc_ImportError, ffi::PyExc_AttributeError];
-            if kinds.into_iter().all(|kind| ffi::PyErr_ExceptionMatches(kind) == 0) {
-                return Raised;
-            }
-            let py = pyo3::Python::assume_attached();
-            let why = pyo3::PyErr::fetch(py).value(py).to_string();
-            let title = record.title();
-            refuse(&format!(
-                "cannot rebuild {what} {title}: it was looked for by this name, and {why}; if it has another name by now, say which: \
-                 gabion.Pile(path=..., types=[\"*\", {{\"{title}\": {short}}}])",
-                what = what(record),
-                short = short(&title),
-            ))
-        })
-    }
+            kinds.into_iter().any(|kind| ffi::PyErr_ExceptionMatches(kind) != 0)
+        };
+        if !missing {
+            return Err(Raised);
+        }
+        // SAFETY: codec functions run attached.
+        let py = unsafe { Python::assume_attached() };
+        let error = PyErr::fetch(py);
+        // Another version has it elsewhere.
+        match standard::in_table(record) {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => {}
+            // SAFETY: attached; the first error counts.
+            Err(Raised) => unsafe { ffi::PyErr_Clear() },
+        }
+        Err(refuse(&format!(
+            "cannot rebuild {what} {title}: it was looked for by this name, and {error}; if it has another name by now, say which: \
+             gabion.Pile(path=..., types=[\"*\", {{\"{key}\": {short}}}])",
+            what = what(record),
+            title = record.title(),
+            error = error.value(py),
+            key = record.key(),
+            short = record.short(),
+        )))
+    })
 }
 
 #[cold]
 fn not_allowed(record: &Record, inside: &Inside) -> Raised {
-    let (what, title) = (what(record), record.title());
+    let (what, title, key, short) = (what(record), record.title(), record.key(), record.short());
     if matches!(inside, Inside::Nothing) {
-        let short = short(&title);
         return refuse(&format!(
             "cannot rebuild {what} {title}: the module is among the types= of this pile, and defines nothing of that name; where it is \
-             now, say so: gabion.Pile(path=..., types={{\"{title}\": {short}}})"
+             now, say so: gabion.Pile(path=..., types={{\"{key}\": {short}}})"
         ));
     }
     refuse(&format!(
         "cannot rebuild {what} {title}: this pile may not build it, as anybody can write a name into a file; if it is to, pass it when \
-         you open the pile: gabion.Pile(path=..., types=[{title}])"
+         you open the pile: gabion.Pile(path=..., types=[{title}]), or types={{\"{key}\": {short}}} if that is another one by now"
     ))
 }
 
@@ -87,9 +100,4 @@ fn what(record: &Record) -> &'static str {
         Shape::Enum => "a member of",
         Shape::Global => "what refers to",
     }
-}
-
-/// The last of a name's parts.
-fn short(title: &str) -> &str {
-    title.rsplit('.').next().unwrap_or(title)
 }

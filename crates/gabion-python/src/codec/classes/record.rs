@@ -124,13 +124,26 @@ impl Record {
 
     /// How the class or function is called, for messages.
     pub fn title(&self) -> String {
+        let key = self.key();
+        let short = ["builtins.", "__main__."].iter().find_map(|module| key.strip_prefix(module));
+        short.map_or(key.clone(), str::to_owned)
+    }
+
+    /// Module and qualified name, for messages: all of them, unless that is too long to be shown.
+    pub fn key(&self) -> String {
         const MOST: usize = 200;
         let text = String::from_utf8_lossy(&self.path);
-        let text = text.strip_prefix("builtins.").unwrap_or(&text);
-        if text.chars().count() <= MOST {
-            return text.escape_debug().to_string();
+        let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+        if text.chars().nth(MOST).is_some() {
+            shown.push('…');
         }
-        format!("{}…", text.chars().take(MOST).collect::<String>().escape_debug())
+        shown
+    }
+
+    /// The last of the name's parts, for messages.
+    pub fn short(&self) -> String {
+        let key = self.key();
+        key.rsplit('.').next().unwrap_or(&key).to_owned()
     }
 
     /// Values in the encoding of an object that has all fields; `None` of what is no class of such.

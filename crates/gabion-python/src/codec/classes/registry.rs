@@ -87,6 +87,8 @@ pub struct Registry {
     exact: AtomicUsize,
     /// Numbers are from a file. Relaxed: they are restored before the owner lets others at the codec.
     restored: AtomicBool,
+    /// So are they, and the program lets no more be built than it says. Relaxed: as above.
+    guarded: AtomicBool,
     /// How many calls are in the midst of using entries, and whether these are to go with the last of them.
     #[cfg(not(Py_GIL_DISABLED))]
     users: AtomicUsize,
@@ -124,6 +126,7 @@ impl Registry {
             reducers: AtomicIsize::new(-1),
             exact: AtomicUsize::new(0),
             restored: AtomicBool::new(false),
+            guarded: AtomicBool::new(false),
             #[cfg(not(Py_GIL_DISABLED))]
             users: AtomicUsize::new(0),
             writer: Mutex::new(Writer { kept: Kept::new(types), ..Writer::default() }),
@@ -376,9 +379,21 @@ impl Registry {
             writer.entries.push(entry);
             self.entries.push(raw, &mut writer.chunks);
         }
+        self.guarded.store(!kept.types.everything, Ordering::Relaxed); // Relaxed: see the field.
         writer.kept = kept;
         self.restored.store(true, Ordering::Relaxed); // Relaxed: see the field.
         Ok(())
+    }
+
+    /// Whether encodings may be anybody's.
+    #[inline(always)]
+    pub fn is_guarded(&self) -> bool {
+        self.guarded.load(Ordering::Relaxed) // Relaxed: see the field.
+    }
+
+    /// Whether a number stands for this class or function, or has stood for it.
+    pub fn is_named(&self, object: *mut PyObject) -> bool {
+        self.lock().by_class.contains_key(&(object as usize))
     }
 
     /// The record of a number that is from a file.

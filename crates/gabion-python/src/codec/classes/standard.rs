@@ -51,8 +51,8 @@ const GROUPS: &[Group] = &[
             "tuple",
         ],
     },
-    // How pickle makes instances of classes, which are named in the file as well.
-    Group { stored: &["copyreg"], modules: &[c"copyreg"], names: &["_reconstructor", "__newobj__"] },
+    // How pickle makes instances of classes, which are named in the file as well. `__newobj__` is written as a tag of its own.
+    Group { stored: &["copyreg"], modules: &[c"copyreg"], names: &["_reconstructor"] },
     Group { stored: &["array"], modules: &[c"array"], names: &["array", "_array_reconstructor"] },
     Group {
         stored: &["collections"],
@@ -99,12 +99,19 @@ const GROUPS: &[Group] = &[
     Group { stored: &["uuid"], modules: &[c"uuid"], names: &["SafeUUID", "UUID"] },
     // Reads the system's data of time zones, by a key that it checks. Its pickle asks it for `_unpickle`: see `getattr`.
     Group { stored: &["zoneinfo"], modules: &[c"zoneinfo"], names: &["ZoneInfo"] },
-    // What arrays, their types and their items are made of. NumPy 2 has other names for its modules.
+    // What arrays, their types and their items are made of. NumPy 2 has other names for its modules. States are looked at before NumPy
+    // gets them: see `guard`.
     Group { stored: &["numpy"], modules: &[c"numpy"], names: &["dtype", "ndarray", "recarray", "record"] },
+    Group { stored: &["numpy.rec"], modules: &[c"numpy"], names: &["recarray"] },
     Group {
         stored: &["numpy.core.multiarray", "numpy._core.multiarray"],
         modules: &[c"numpy._core.multiarray", c"numpy.core.multiarray"],
-        names: &["_reconstruct", "scalar"],
+        names: &["_reconstruct"],
+    },
+    Group {
+        stored: &["numpy.core.multiarray", "numpy._core.multiarray"],
+        modules: &[c"gabion._arrays"],
+        names: &["scalar"],
     },
     Group {
         stored: &["numpy.core.numeric", "numpy._core.numeric"],
@@ -124,9 +131,7 @@ const GROUPS: &[Group] = &[
 /// Those of the import.
 pub fn find(record: &Record) -> Raise<Option<(Own, Found)>> {
     // Names of the table are ASCII, and have no point.
-    let Some((module, name)) = std::str::from_utf8(&record.path).ok().and_then(|path| path.rsplit_once('.')) else {
-        return Ok(None);
-    };
+    let Some((module, name)) = parts(record) else { return Ok(None) };
     if module == "builtins" {
         if name == "getattr" && matches!(record.shape, Shape::Global) {
             return limited_getattr().map(|function| Some((function, Found::nowhere())));
@@ -135,6 +140,15 @@ pub fn find(record: &Record) -> Raise<Option<(Own, Found)>> {
             return Ok(Some(found));
         }
     }
+    in_table(record)
+}
+
+/// What a record of the table stands for in the versions that are installed.
+///
+/// # Errors
+/// Those of the import.
+pub fn in_table(record: &Record) -> Raise<Option<(Own, Found)>> {
+    let Some((module, name)) = parts(record) else { return Ok(None) };
     let group = GROUPS.iter().find(|group| group.stored.contains(&module) && group.names.contains(&name));
     let Some(group) = group else { return Ok(None) };
     let _importing = Importing::begin();
@@ -155,6 +169,10 @@ pub fn find(record: &Record) -> Raise<Option<(Own, Found)>> {
         }
     }
     Ok(None)
+}
+
+fn parts(record: &Record) -> Option<(&str, &str)> {
+    std::str::from_utf8(&record.path).ok()?.rsplit_once('.')
 }
 
 /// A class of exceptions among the builtin ones, if that is what a record of that module stands for.

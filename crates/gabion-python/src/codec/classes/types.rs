@@ -5,7 +5,7 @@
 //! | nothing | what stands in `standard` |
 //! | `[shop.Person, shop.connect]` | as well, these classes and functions, by the names that they have, whether or not those lead to them |
 //! | `[shop.models]` | as well, classes and functions that are defined in a module, by names in it |
-//! | `{"shop.Person": Customer}` | as well, a class for what was stored under another name; may stand in a list |
+//! | `{"shop.Person": Customer}` | as well, a class under its own name, and for what was stored under another; may stand in a list |
 //! | `"*"` | whatever the names lead to, imported as pickle imports; may stand in a list, next to new names |
 //!
 //! In all cases the program may get back what it has put itself: a class of which it stored an object since the file was opened.
@@ -113,18 +113,28 @@ impl Types {
             if !object.is_callable() {
                 return Err(mistaken(name.py(), &format!("{} for the class of {}", shown(&object), shown(&name))));
             }
-            let found = match names(&object)? {
-                Some((module, qualname)) => raised(&object, found_by(&module, &qualname, &own(&object)))?,
-                None => Found::nowhere(),
-            };
             let path = raised(&name, record::utf8(&own(&name)))?;
-            self.allow(path, Allowed { object: own(&object), found, by_own_name: false });
+            let Some((module, qualname)) = names(&object)? else {
+                self.allow(path, Allowed { object: own(&object), found: Found::nowhere(), by_own_name: false });
+                continue;
+            };
+            let found = raised(&object, found_by(&module, &qualname, &own(&object)))?;
+            self.allow(path, Allowed { object: own(&object), found: found.clone(), by_own_name: false });
+            // What is stored from now on has its own name.
+            if found.names().is_some() {
+                let path = raised(&object, record::path(&module, &qualname))?;
+                self.allow(path, Allowed { object: own(&object), found, by_own_name: true });
+            }
         }
         Ok(())
     }
 
+    /// A name that was given to something counts before that which it has by itself, and the later of two.
     fn allow(&mut self, path: Vec<u8>, allowed: Allowed) {
         let path = path.into_boxed_slice();
+        if allowed.by_own_name && self.named.get(&path).is_some_and(|before| !before.by_own_name) {
+            return;
+        }
         let address = allowed.object.ptr() as usize;
         if let Some(before) = self.named.insert(path.clone(), allowed)
             && let Some(paths) = self.paths.get_mut(&(before.object.ptr() as usize))

@@ -2,6 +2,7 @@
 
 use super::decoder::Decoder;
 use super::frame::{Frame, Late, Odd, Place, State};
+use super::guard::Given;
 use crate::codec::classes::known::Known;
 use crate::codec::classes::layout::{Entry, Layout};
 use crate::codec::classes::{inline, plan};
@@ -142,6 +143,9 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             if let Some(changes) = &odd.layout.changes {
                 self.fill_changed(&odd.object, changes, state)?;
             } else if let Some(state) = whole_state(odd.layout, &state, self.maker.known)? {
+                if let Given::Other(made) = self.maker.guard(&odd.object, &state)? {
+                    return Ok(made);
+                }
                 self.set_state(&odd.object, &state)?;
             }
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `leaf` | values that hold no others |
 //! | `warm`, `array` | memory for large arrays; arrays of NumPy |
+//! | `guard` | nothing: it looks at states that a file gives |
 //! | `frame` | nothing: it holds values that are half read |
 //! | `decoder` | the walk, with its own stack |
 //! | `instance`, `rebuild` | ordinary objects; what a reducer took apart |
@@ -14,6 +15,7 @@
 pub mod leaf;
 pub mod warm;
 mod array;
+mod guard;
 mod frame;
 mod decoder;
 mod instance;

@@ -2,6 +2,7 @@
 
 use super::decoder::Decoder;
 use super::frame::{Frame, Rebuild, Stage};
+use super::guard::Given;
 use super::instance::{each, new_instance};
 use crate::codec::classes::global::repr;
 use crate::codec::format::reader::damaged;
@@ -62,15 +63,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                 rebuild.stage = Stage::Setter;
                 return self.wait(Frame::Rebuild(rebuild));
             }
-            Stage::State => {
-                let told = self.set_state(rebuild.object()?, &value)?;
-                if let Some(dict) = rebuild.unfinished.take()
-                    && !told
-                {
-                    room::push(&mut self.late_of(dict)?.rebuilt, rebuild.object()?.clone())?;
-                }
-                return Ok(rebuild.object);
-            }
+            Stage::State => return self.stated(*rebuild, &value).map(Some),
             Stage::Setter => {
                 let state = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
                 // SAFETY: held; a new reference or null with an error.
@@ -81,6 +74,22 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             }
         }
         self.next_part(rebuild)
+    }
+
+    /// Gives an object its state, which is the last of its parts.
+    fn stated(&mut self, mut rebuild: Rebuild<'a>, state: &Own) -> Raise<Own> {
+        let object = rebuild.object()?.clone();
+        if let Given::Other(made) = self.maker.guard(&object, state)? {
+            self.note(rebuild.place, &made);
+            return Ok(made);
+        }
+        let told = self.set_state(&object, state)?;
+        if let Some(dict) = rebuild.unfinished.take()
+            && !told
+        {
+            room::push(&mut self.late_of(dict)?.rebuilt, object.clone())?;
+        }
+        Ok(object)
     }
 
     fn constructed(&mut self, rebuild: &mut Rebuild<'a>, made: Own) {
