@@ -79,7 +79,10 @@ def test_builtin_exceptions_need_no_permission(kind):
 
 
 if numpy is not None:
-    TYPES = [numpy.dtype(text) for text in "M8[D] M8[25s] m8 >M8[D] >i4 <i4 ? g O S5 >U5 V5".split()]
+    TYPES = [
+        numpy.dtype(text)
+        for text in ["M8[D]", "M8[25s]", "m8", ">M8[D]", ">i4", "<i4", "?", "g", "O", "S5", ">U5", "V5"]
+    ]
     TYPES += [
         numpy.dtype(numpy.record),
         numpy.dtype(("i4", (2, 3))),

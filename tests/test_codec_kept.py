@@ -1,8 +1,11 @@
 """The numbers of a codec, described for another process and restored there."""
 
 import functools
+import gc
 import pickle
 import random
+import sys
+import weakref
 
 import codec_cases as cases
 import pytest
@@ -204,3 +207,40 @@ def test_threads_meet_a_class_at_one_time(shop):  # noqa: F811
 
         run_threads(*(functools.partial(work, seed=seed) for seed in range(4)))
         assert codec.describe() == first.describe()
+
+
+# --- the interpreter's own -------------------------------------------------------------------------
+
+
+def test_attributes_lie_in_the_instance_as_they_do_elsewhere(shop):  # noqa: F811
+    module = shop(
+        SHOP + "\nclass Ending(Plain):\n    ended = []\n    def __del__(self):\n        self.ended.append(self)\n"
+    )
+    first = _Codec()
+    data = [first.encode(module.Person("Ada", 3)), first.encode(module.Ending("Ada", 3))]
+    later = shop(
+        SHOP + "\nclass Ending(Plain):\n    ended = []\n    def __del__(self):\n        self.ended.append(self)\n"
+    )
+    second = reopened(first, [later])
+    person = second.decode(data[0])
+    # The same size as one that was made: without a dict of its own.
+    assert sys.getsizeof(person) == sys.getsizeof(later.Person("Ada", 3))
+    assert second.fields(data[0], "visits") == (3,)
+    ending = second.decode(data[1])
+    assert later.Ending.ended == []
+    assert vars(ending) == {"name": "Ada", "visits": 3}
+
+
+def test_a_codec_goes_with_the_classes_that_it_lets_be_built():
+    class Local:
+        pass
+
+    first = _Codec()
+    first.encode([cases.Plain(1), cases.Color.RED, cases.Point(1, 2)])
+    gone = weakref.ref(Local)
+    Local.codec = reopened(first, [Local, {"codec_cases.Plain": Local, "codec_cases.Other": Local}])
+    thing = Local.codec.decode(first.encode(cases.Plain(1)))
+    assert type(thing) is Local
+    del Local, thing
+    gc.collect()
+    assert gone() is None

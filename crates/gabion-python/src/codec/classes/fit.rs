@@ -20,12 +20,13 @@ use std::sync::atomic::AtomicU32;
 use super::changes::{Arranged, Changes, Filling, Item, Names};
 use super::found::Found;
 use super::global::repr;
+use super::inline;
 use super::inspect::{Field, Inspect, Room, names_of};
 use super::known::Known;
 use super::layout::{Entry, Layout};
-use super::plan::look_for_setters;
+use super::plan::{is_plain, look_for_setters};
 use super::record::{Fields, Record, Shape, same_names};
-use crate::codec::object::{Own, Raise, in_class, intern, refuse};
+use crate::codec::object::{Own, Raise, Raised, in_class, intern, refuse};
 use crate::codec::room;
 use crate::ffi;
 
@@ -75,7 +76,7 @@ fn of_object(class: &Inspect<'_>, id: u32, stored: &Fields, found: Found) -> Rai
         _ => (Vec::new(), slots.len()),
     };
     let filled = room.offsets.is_some() && changes.is_none();
-    let layout = Layout {
+    let mut layout = Layout {
         id,
         class: class.held().clone(),
         names: room::list(stored.names.iter().cloned())?,
@@ -93,7 +94,44 @@ fn of_object(class: &Inspect<'_>, id: u32, stored: &Fields, found: Found) -> Rai
         return Ok(Entry::Stated(layout));
     }
     look_for_setters(&layout);
+    layout.indices = indices(class, &layout)?;
     Ok(Entry::Object(layout))
+}
+
+/// Where an instance has the attributes of a layout, in the keys that all of them share, if that is known: as instances are built from
+/// here on, one is, and is asked. Runs no code.
+fn indices(class: &Inspect<'_>, layout: &Layout) -> Raise<Vec<u8>> {
+    /// Shared keys are no more.
+    const MOST: usize = 30;
+    let names = &layout.names[layout.slots()..];
+    let mut indices = Vec::new();
+    // SAFETY: a live class, which makes its instances as `object` does, where fields are set without a word to it; a tuple and names,
+    // all held; a new reference or null with an error; nobody else sees the instance, whose view is of attributes that were set, one for
+    // each index.
+    unsafe {
+        let told = (*class.class()).tp_finalize.is_some() || (*class.class()).tp_del.is_some();
+        let quiet = is_plain(layout) && layout.former_slots == 0 && !told;
+        if !quiet || names.is_empty() || names.len() > MOST || !inline::usable(class.class()) {
+            return Ok(indices);
+        }
+        let Some(new) = (*class.class()).tp_new else { return Ok(indices) };
+        let nothing = Own::take(ffi::PyTuple_New(0))?;
+        let sample = Own::take(ffi::call_new(new, class.class(), nothing.ptr(), std::ptr::null_mut()))?;
+        for name in names {
+            if ffi::PyObject_GenericSetAttr(sample.ptr(), name.ptr(), ffi::Py_None()) < 0 {
+                return Err(Raised);
+            }
+        }
+        let Some(view) = inline::view(sample.ptr()).filter(|view| view.len == names.len()) else { return Ok(indices) };
+        for (i, name) in names.iter().enumerate() {
+            let index = view.index(i);
+            if inline::key(class.class(), index) != name.ptr() {
+                return Ok(Vec::new());
+            }
+            room::push(&mut indices, index)?;
+        }
+    }
+    Ok(indices)
 }
 
 /// What became of the fields, of which the class is not told. `None` where instances are made as `object` makes them, and all fields go
@@ -208,7 +246,7 @@ fn default(defaults: Option<&Own>, name: &Own) -> Raise<Option<Own>> {
         }
         let mut value = std::ptr::null_mut();
         if ffi::compat::PyDict_GetItemRef(defaults.ptr(), name.ptr(), &raw mut value) < 0 {
-            return Err(crate::codec::object::Raised);
+            return Err(Raised);
         }
         Ok(Own::take(value).ok())
     }
