@@ -6,7 +6,7 @@ import codec_cases as cases
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kept import record, reopened, text
+from kept import record, reopened, shop, text  # noqa: F401 - a fixture
 
 from gabion._native import CodecError, _Codec
 
@@ -73,6 +73,28 @@ def test_random_records_are_read_or_refused(parts):
     survives(
         b"".join(record(kind, text(b"codec_cases") + text(b"Plain") + body) for kind, body in parts), described()[1]
     )
+
+
+def test_records_are_as_they_are_drawn(shop):  # noqa: F811
+    source = "@dataclasses.dataclass\nclass Person:\n    name: str\n"
+    module = shop(source + "class Pair(typing.NamedTuple):\n    a: int\nclass Colour(enum.Enum):\n    RED = 1\n")
+    named = {name: text(b"shop") + text(name.encode()) for name in ("Person", "Pair", "Colour")}
+    one, none = (1).to_bytes(4, "little"), bytes(4)
+    for obj, expected in (
+        (module.Colour.RED, record(3, named["Colour"])),
+        (module.Pair(1), record(2, named["Pair"] + one + text(b"a"))),
+        (module.Person, record(4, named["Person"])),
+        (
+            module.Person("Ada"),
+            record(1, named["Person"] + b"\x06" + none + none + one + text(b"name"))
+            + record(1, named["Person"] + b"\x06" + none + (one + text(b"name")) * 2),
+        ),
+    ):
+        codec = _Codec()
+        codec.encode(obj)
+        assert codec.describe() == expected
+    assert b"\x2f\x00\x00\x00" in expected
+    assert record(3, named["Colour"])[:5] == b"\x03\x12\x00\x00\x00"
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ impl Codec {
         Ok(Codec { registry: Registry::new(room, Types::read(types)?) })
     }
 
-    /// Appends records that describe the numbers from `from` on, and returns the one behind the last: all that another process needs
-    /// to know of them. What is said of a number never changes. They are to be kept before an encoding that may refer to them
-    /// is. On failure `out` is as it was.
+    /// Appends records that describe the numbers from `from` on: all that another process needs to know of them. Returns the number
+    /// up to which it did, which is where the next records begin: that of [`Codec::type_count`] as it was then. What is said of a number
+    /// never changes. The records are to be kept before an encoding that may refer to them is. On failure `out` is as it was.
     ///
     /// # Errors
     /// `MemoryError`.

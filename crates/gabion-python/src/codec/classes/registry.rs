@@ -31,6 +31,14 @@
 //!   module is bound            before 3.12  before, and goes on
 //!   `copyreg.pickle()`         reducers     analyses all classes again          nothing: the encoding says how to build
 //! ```
+//!
+//! Numbers may be from a file, restored before anything else:
+//! ```text
+//!   record ──restore──► unmet ──the first get that refers to it finds what may be built (`met`)──► an entry like any other
+//!                         └────a put of what the record describes, under the same name (`find_or_add`)──►┘
+//! ```
+//! Each of these hands the number over as above, so whoever is using an entry may go on. What a record says of a number stays, whatever
+//! it is handed over to.
 
 use std::collections::HashMap;
 #[cfg(Py_GIL_DISABLED)]
@@ -431,17 +439,19 @@ impl Registry {
         unsafe { &*raw }
     }
 
-    /// Appends the records of all numbers from one on. Returns the number behind the last.
+    /// Appends the records of all numbers from one on. Returns the first that has none.
     ///
     /// # Errors
     /// `MemoryError`.
     pub fn describe(&self, from: u32, out: &mut Vec<u8>) -> Raise<u32> {
-        let end = self.entries.len();
-        (from..end).try_for_each(|id| match (self.record(id), self.entry(id)) {
-            (Some(record), _) => record.append(out),
-            (None, Some(entry)) => entry.describe(out),
-            (None, None) => Ok(()),
-        })?;
+        let end = self.entries.len().max(from);
+        for id in from..end {
+            match (self.record(id), self.entry(id)) {
+                (Some(record), _) => record.append(out)?,
+                (None, Some(entry)) => entry.describe(out)?,
+                (None, None) => {}
+            }
+        }
         Ok(end)
     }
 

@@ -17,7 +17,7 @@ use super::found::Found;
 use super::record::{Record, Shape};
 use crate::codec::object::{Own, Raise, Raised, intern, refuse};
 use crate::ffi;
-use crate::once::{Importing, once};
+use crate::once::{Importing, of_module, once};
 
 /// Some names of one module.
 struct Group {
@@ -214,9 +214,9 @@ fn limited_getattr() -> Raise<Own> {
 fn getattr<'py>(py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     if arguments.len() == 2 {
         let (class, name) = (arguments.get_item(0)?, arguments.get_item(1)?);
-        let zones = py.import("zoneinfo")?.getattr("ZoneInfo")?;
-        if class.is(&zones) && name.eq("_unpickle")? {
-            return class.getattr("_unpickle");
+        let (zones, unpickle) = (of_module(py, c"zoneinfo", c"ZoneInfo")?, crate::once::intern!(py, "_unpickle")?);
+        if class.is(&zones) && name.eq(unpickle)? {
+            return class.getattr(unpickle);
         }
     }
     let Raised = refuse(

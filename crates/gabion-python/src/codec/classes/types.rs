@@ -22,9 +22,10 @@ use pyo3::types::{PyMapping, PyModule, PyString, PyTuple, PyType};
 
 use super::found::Found;
 use super::record::{self, Record};
-use crate::codec::object::{Own, Raise, Raised, as_py, is_same_text};
+use crate::codec::object::{self, Own, Raise, Raised, as_py, is_same_text};
 use crate::errors::{class_name, shown, type_error};
 use crate::ffi::{self, PyObject};
+use crate::once::intern;
 
 /// See the head of this file.
 #[derive(Default)]
@@ -62,7 +63,7 @@ impl Types {
     pub fn read(value: Option<&Bound<'_, PyAny>>) -> PyResult<Types> {
         let mut types = Types::default();
         let Some(value) = value else { return Ok(types) };
-        if is_star(value)? {
+        if is_star(value) {
             types.everything = true;
         } else if value.is_instance_of::<PyString>() || is_one(value) {
             return Err(other(value));
@@ -80,7 +81,7 @@ impl Types {
     }
 
     fn add(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
-        if is_star(item)? {
+        if is_star(item) {
             self.everything = true;
             return Ok(());
         }
@@ -107,13 +108,14 @@ impl Types {
         for pair in names_of.items()?.iter() {
             let pair = pair.cast_into::<PyTuple>()?;
             let (name, object) = (pair.get_item(0)?, pair.get_item(1)?);
-            if !name.is_instance_of::<PyString>() || !name.contains(".")? {
+            let path =
+                if name.is_instance_of::<PyString>() { raised(&name, record::utf8(&own(&name)))? } else { Vec::new() };
+            if !path.contains(&b'.') {
                 return Err(mistaken(name.py(), &format!("{} for a stored name, module and all", shown(&name))));
             }
             if !object.is_callable() {
                 return Err(mistaken(name.py(), &format!("{} for the class of {}", shown(&object), shown(&name))));
             }
-            let path = raised(&name, record::utf8(&own(&name)))?;
             let Some((module, qualname)) = names(&object)? else {
                 self.allow(path, Allowed { object: own(&object), found: Found::nowhere(), by_own_name: false });
                 continue;
@@ -157,8 +159,7 @@ impl Types {
         let Some(module) = self.modules.get(&*record::utf8(&record.module)?) else { return Ok(Inside::Unasked) };
         // SAFETY: all are held; items are borrowed from a list that is; new references or null with an error.
         unsafe {
-            let parts =
-                Own::take(ffi::PyUnicode_Split(record.name.ptr(), crate::codec::object::intern(c".")?.ptr(), -1))?;
+            let parts = Own::take(ffi::PyUnicode_Split(record.name.ptr(), object::intern(c".")?.ptr(), -1))?;
             let mut object = module.clone();
             for i in 0..ffi::PyList_Size(parts.ptr()) {
                 if i > 0 && ffi::PyType_Check(object.ptr()) == 0 {
@@ -167,7 +168,7 @@ impl Types {
                 let Some(next) = get(&object, ffi::PyList_GetItem(parts.ptr(), i))? else { return Ok(Inside::Nothing) };
                 object = next;
             }
-            let own = get(&object, crate::codec::object::intern(c"__module__")?.ptr())?;
+            let own = get(&object, object::intern(c"__module__")?.ptr())?;
             if own.is_none_or(|own| !is_same_text(&own, &record.module)) {
                 return Ok(Inside::Nothing);
             }
@@ -248,8 +249,8 @@ fn raised<T>(object: &Bound<'_, PyAny>, result: Raise<T>) -> PyResult<T> {
     result.map_err(|Raised| PyErr::fetch(object.py()))
 }
 
-fn is_star(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(value.is_instance_of::<PyString>() && value.eq("*")?)
+fn is_star(value: &Bound<'_, PyAny>) -> bool {
+    value.cast::<PyString>().is_ok_and(|text| text.to_str().is_ok_and(|text| text == "*"))
 }
 
 /// Whether this is a class or a plain function.
@@ -261,14 +262,13 @@ fn is_one(value: &Bound<'_, PyAny>) -> bool {
 
 /// Module and qualified name, as the object says them itself.
 fn names(object: &Bound<'_, PyAny>) -> PyResult<Option<(Own, Own)>> {
-    let text = |name: &str| -> PyResult<Option<Own>> {
-        match object.getattr(name) {
-            Ok(value) => Ok(value.is_instance_of::<PyString>().then(|| own(&value))),
-            Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(None),
-            Err(error) => Err(error),
-        }
+    let text = |name: &Bound<'_, PyString>| match object.getattr(name) {
+        Ok(value) => Ok(value.is_instance_of::<PyString>().then(|| own(&value))),
+        Err(error) if error.is_instance_of::<PyException>(object.py()) => Ok(None),
+        Err(error) => Err(error),
     };
-    Ok(text("__module__")?.zip(text("__qualname__")?))
+    let py = object.py();
+    Ok(text(intern!(py, "__module__")?)?.zip(text(intern!(py, "__qualname__")?)?))
 }
 
 #[cold]
