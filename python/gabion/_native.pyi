@@ -8,7 +8,7 @@ from uuid import UUID
 from typing_extensions import Buffer as Buffer_
 from typing_extensions import CapsuleType, TypeVar, disjoint_base
 
-from gabion._protocols import Filter, Format, Mode, Most, Number, Pair, Path, Read, ReadInto, Types, Writable
+from gabion._protocols import Filter, Format, Mode, Most, Number, Pair, Path, Policy, Read, ReadInto, Types, Writable
 from gabion.cache import PutResult
 
 # What a pile holds, and a cache's keys and values: Any unless said, as in `pile: Pile[Person] = Pile()`.
@@ -19,8 +19,6 @@ _D = TypeVar("_D")
 
 # Bytes, or text such as "4 GiB".
 _Size = SupportsIndex | str
-# What is evicted when room is needed.
-_Policy = Literal["default", "lru", "fifo", "s3fifo"]
 # Seconds, or text such as "5 min".
 _Time = float | str | timedelta
 _Age = _Time | None
@@ -459,6 +457,7 @@ def _thumbnail(
     max_pixels: int | None = None,
     profile: bool = True,
 ) -> tuple[int, int]: ...
+def _pile_contents(path: Path, /) -> dict[str, Any]: ...
 def _image_size(path: Path) -> tuple[int, int]: ...
 def _processors() -> int: ...
 def _image_formats() -> list[tuple[str, str, bool]]: ...
@@ -503,7 +502,7 @@ def leave_flight(flying: dict[Any, Any], name: object, flight: Any, made: Any, /
 @disjoint_base
 class CacheTable(Generic[_K, _V]):
     def __new__(cls, *_args: Any, **_keywords: Any) -> Self: ...
-    def _set_up(self, max_bytes: _Size, ttl: _Time | None, idle: _Time | None, policy: _Policy) -> None: ...
+    def _set_up(self, max_bytes: _Size, ttl: _Time | None, idle: _Time | None, policy: Policy) -> None: ...
     def _set_up_in(
         self, cache: CacheTable, name: str, max_bytes: _Size | None, ttl: _Time | None, idle: _Time | None
     ) -> None: ...

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import gabion
+from gabion.cli import inspect
 from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import command as thumbnails
 from gabion.cli.tour import command as tour
@@ -25,6 +26,7 @@ examples:
   gabion tour --quick                                 see what it does, in a few seconds
   gabion tour --records FILE.csv --photos FOLDER      the same with records and pictures of your own
   gabion thumbnails photos/ small/ --width 150        thumbnails of many pictures
+  gabion inspect people.pile                          what is in the file of a pile
 """
 
 
@@ -42,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )
     tour.add_to(commands)
     thumbnails.add_to(commands)
+    inspect.add_to(commands)
     for command in commands.choices.values():
         command.set_defaults(command=command)
     return top

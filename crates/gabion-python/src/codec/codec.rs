@@ -17,6 +17,7 @@ use super::classes::types::Types;
 use super::decode::leaf::Maker;
 use super::encode::quick;
 use super::fields::RawView;
+use super::kinds::Kind;
 use super::object::{Doing, Raise, Raised};
 use super::{decode, encode, fields, object, room};
 use crate::ffi;
@@ -183,6 +184,23 @@ impl Codec {
     /// What to call an encoded object that has no raw view, where its first byte tells it; `None` for most classes.
     pub fn plain_name(bytes: &[u8]) -> Option<&'static str> {
         fields::plain_name(bytes)
+    }
+
+    /// What to call the objects of a kind: the class that they are of, or what makes them. For a codec whose numbers were restored.
+    pub fn name_of(&self, kind: Kind) -> String {
+        let name =
+            |id: u32| self.registry.record(id).map_or_else(|| "another object".to_owned(), |record| record.key());
+        match kind {
+            Kind::Plain(name) => name.to_owned(),
+            Kind::Of(id) => name(id),
+            Kind::Named(id) => format!("{} itself", name(id)),
+        }
+    }
+
+    /// The class of a number whose instances have fields, and their names.
+    pub fn fields_of(&self, id: u32) -> Option<(String, Vec<String>)> {
+        let record = self.registry.record(id)?;
+        Some((record.key(), record.field_names()?))
     }
 
     /// Layouts, classes and functions that have a number. One load: whoever keeps their records asks at every put.

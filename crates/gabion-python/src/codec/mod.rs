@@ -16,6 +16,7 @@
 //! | `apart` | long values that are left out of an encoding |
 //! | `encode`, `decode` | objects to bytes; bytes to objects |
 //! | `fields` | parts of an object without the whole |
+//! | `kinds` | what an encoding is of, without building it |
 //! | `codec` | all of it, for owners |
 //! | `python` | the same as a class of Python, for tests |
 //!
@@ -37,6 +38,7 @@ mod apart;
 mod encode;
 mod decode;
 mod fields;
+mod kinds;
 #[expect(clippy::module_inception, reason = "what the folder is named after")]
 mod codec;
 mod python;
@@ -44,5 +46,6 @@ mod python;
 pub(crate) use apart::Apart;
 pub use codec::Codec;
 pub(crate) use encode::quick::{is_ascii, small as small_int, two_digits as two_digit_int};
+pub(crate) use kinds::{Kind, kind_of};
 pub(crate) use object::{Own, add_note};
 pub(crate) use python::register;

@@ -8,6 +8,7 @@
 //! | `stats` | `gabion.PileStats` |
 //! | `view` | what stands behind the memoryview of `Pile.view` |
 //! | `file` | what a pile in a file keeps beside its objects |
+//! | `contents` | what is in a pile's file, told without building objects |
 //! | `state` | the class and what its methods are made of |
 //! | `iterator` | iteration over pointers |
 //! | `many` | many objects in one call |
@@ -25,6 +26,8 @@ mod stats;
 mod view;
 
 mod file;
+
+mod contents;
 
 mod state;
 
@@ -48,6 +51,7 @@ use crate::once::make_class;
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<state::Pile>()?;
     m.add_class::<stats::PileStats>()?;
+    m.add_function(wrap_pyfunction!(contents::_pile_contents, m)?)?;
     many::array_maker(m.py())?;
     meanwhile::nothing(m.py())?;
     class::shards(m.py())?;

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gabion.cli.figure import size
 from gabion.cli.tour import drawing
 from gabion.cli.tour.caches import POLICIES
 from gabion.cli.tour.result import CacheResult
@@ -14,15 +15,6 @@ def svg(result: CacheResult) -> str:
     """Hit rates over limits on the left, bytes over requests on the right."""
     told = f"Hits at {len({one.max_bytes for one in result.hits})} limits; bytes in the cache, never above its limit"
     return drawing.svg(lambda: _drawn(result), told)
-
-
-def size(count: float) -> str:
-    """Bytes as a reader would say them."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        value = count / 2**power
-        if value >= 1:
-            return f"{value:,.0f} {unit}" if value >= 20 else f"{value:,.1f} {unit}"
-    return f"{count:,.0f} B"
 
 
 def _drawn(result: CacheResult) -> Any:

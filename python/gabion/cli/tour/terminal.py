@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from gabion.cli.figure import size
 from gabion.cli.tour import arrays, caches, images
-from gabion.cli.tour.curves import size
 from gabion.cli.tour.lanes import LOWEST_MS, decades, duration, text_lane
 from gabion.cli.tour.photos import Photos
 from gabion.cli.tour.records import Table

@@ -122,6 +122,17 @@ impl Record {
         Ok(())
     }
 
+    /// Names of the fields, of a class whose instances have some.
+    pub fn field_names(&self) -> Option<Vec<String>> {
+        let names = match &self.shape {
+            Shape::Object(fields) => &fields.names,
+            Shape::NamedTuple(names) => names,
+            Shape::Enum | Shape::Global => return None,
+        };
+        let text = |name| utf8(name).map(|text| String::from_utf8_lossy(&text).into_owned());
+        Some(names.iter().map(|name| text(name).unwrap_or_else(|Raised| "?".to_owned())).collect())
+    }
+
     /// How the class or function is called, for messages.
     pub fn title(&self) -> String {
         let key = self.key();
