@@ -35,10 +35,10 @@ from django.utils.module_loading import import_string
 from gabion import Cache, CacheStats, CodecError
 
 if TYPE_CHECKING:
-    from gabion._native import _Policy
+    from gabion._protocols import Policy
 
     # A limit and a policy, as they are written, and as they are meant.
-    _Written: TypeAlias = tuple[int | str, _Policy]
+    _Written: TypeAlias = tuple[int | str, Policy]
     _Settings: TypeAlias = tuple[int, str]
 
 __all__ = ["GabionCache"]
