@@ -102,12 +102,12 @@ test-backends: $(VENV)/.extension  ## the tests that Django, dogpile.cache and a
 
 .PHONY: long
 long: $(VENV)/.extension $(VENV)/.check  ## long campaigns: more property cases, deeper interleavings, stress
-	PROPTEST_CASES=20000 cargo test --quiet --locked --release $(tested)
+	PROPTEST_CASES=20000 GABION_KILLS=3000 cargo test --quiet --locked --release $(tested)
 	LOOM_MAX_PREEMPTIONS=4 $(loom)
 	GABION_LONG=1 $(python) -m pytest -m "long or not long" --timeout 3600
 
 .PHONY: fuzz
-fuzz: $(VENV)/.nasm  ## fuzz piles, the codec, keys, streams and pictures, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
+fuzz: $(VENV)/.nasm  ## fuzz piles, their files, the codec, keys, streams and pictures, FUZZ_SECONDS=300 each (needs nightly Rust and cargo-fuzz)
 	scripts/fuzz $(python) $(or $(FUZZ_SECONDS),300)
 
 .PHONY: sanitize

@@ -46,7 +46,7 @@
 //!
 //! | name | what it is |
 //! |---|---|
-//! | [`Pile`] | byte objects behind 64-bit [`Pointer`]s with generations |
+//! | [`Pile`] | byte objects behind 64-bit [`Pointer`]s with generations, in memory or in a file ([`Pile::open`]) |
 //! | [`View`] | a stored payload in place, without a copy |
 //! | [`Cache`], [`Table`] | bytes behind keys, within a limit, with expiry and priorities |
 //! | [`Pool`] | warm memory with arenas, trimming and limits |
@@ -70,6 +70,7 @@ struct Page;
 struct PageOfSlots;
 
 pub use gabion_blocks as blocks;
+pub use gabion_blocks::file::{FileError, FileSummary};
 pub use gabion_blocks::{BlockError, Buffer, Change, Group, GroupRequest, Pool, PoolStats, Request, Settings};
 pub use gabion_cache as cache;
 pub use gabion_cache::{
@@ -78,8 +79,8 @@ pub use gabion_cache::{
 };
 pub use gabion_pile as pile;
 pub use gabion_pile::{
-    Cursor, Long, Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf, Reading,
-    RunIdentity, View, with_read_buf,
+    Cursor, Long, OpenOptions, Pile, PileError, PileOptions, PileStats, Pointer, PointerFault, Pointers, ReadBuf,
+    Reading, RunIdentity, View, with_read_buf,
 };
 pub use gabion_slots as slots;
 pub use gabion_slots::{
