@@ -1,7 +1,8 @@
 """`pile`: a live object store against the ways people hold objects today, and the same store from Rust.
 
-Three kinds of the seven-field person, one million of each; arrays of NumPy; batches; churn; two threads on a
-free-threaded interpreter; raw bytes from Rust. What a run does stands in ``pile_runs.py`` and in ``rust/``.
+Three kinds of the seven-field person, one million of each; the same in files; arrays of NumPy; batches; churn; two
+threads on a free-threaded interpreter; raw bytes from Rust. What a run does stands in ``pile_runs.py`` and in
+``rust/``.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ def plan(options: Options) -> Plan:
     made = Plan([], [])
     site = "" if options.installed else str(build.site_for(sys.executable))
     _plan_kinds(made, site, 300_000 if options.quick else 1_000_000)
+    _plan_file(made, site, 300_000 if options.quick else 1_000_000)
     _plan_arrays(made, site, options.quick)
     _plan_batches(made, site, 300_000 if options.quick else 1_000_000)
     _plan_churn(made, site, options.quick)
     _plan_threads(made, options, 200_000 if options.quick else 2_000_000)
     _plan_rust(made, options.quick)
     made.notes += [
+        "in a file: what is put is there when the process ends at any moment, not when the machine does, in all three; "
+        "flush waits for the disk, and open is what the next process waits for. gabion looks at every object then.",
         "put and get are timed in one loop, written out in each adapter, so that nobody pays for a wrapper.",
         "native list: put builds the object and appends it (the collector's work included), get reads a reference.",
         "floor: put is id(obj), get is one random read plus one empty object; churn is the loop around empty calls; "
@@ -83,6 +87,18 @@ def _plan_kinds(made: Plan, site: str, count: int) -> None:
                 Bar(put, ">=", 1.5, (kind, "dict of msgspec", "put_per_s"), put_floor),
                 Bar(get, ">=", 1.6, (kind, "dict of msgspec", "get_per_s"), get_floor),
             ]
+
+
+def _plan_file(made: Plan, site: str, count: int) -> None:
+    for name in ("gabion", "lmdb", "sqlite"):
+        subject = f"{name} in a file"
+        try:
+            label = peers.label(subject)
+        except peers.Missing as missing:
+            made.missing.append(str(missing))
+            continue
+        args = {"subject": subject, "count": count}
+        made.runs.append(Run("in a file", label, "pile_runs:in_file", args, site=site if name == "gabion" else ""))
 
 
 def _plan_arrays(made: Plan, site: str, quick: bool) -> None:

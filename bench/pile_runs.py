@@ -96,6 +96,32 @@ def store(subject: str, kind: str, count: int) -> dict:
     return {"metrics": metrics}
 
 
+def in_file(subject: str, count: int) -> dict:
+    """Put ``count`` people into a file, wait for the disk, open it anew, and get them all in random order."""
+    cls = people.KINDS["dataclass"]
+    _warm_up(cls)
+    keys = _empty_keys(count)
+    held = adapter(subject)(cls, count)
+    put_seconds = _fill(held, cls, keys)
+    began = perf_counter()
+    held.flush()
+    flush_seconds = perf_counter() - began
+    held.shut()
+    began = perf_counter()
+    held.open()
+    open_seconds = perf_counter() - began
+    get_seconds = _read(held, cls, keys)
+    metrics = {
+        "put_per_s": [count / put_seconds, "1/s"],
+        "get_per_s": [count / get_seconds, "1/s"],
+        "flush": [1e3 * flush_seconds, "ms"],
+        "open": [1e3 * open_seconds, "ms"],
+        "disk_bytes_per_object": [held.disk_bytes() / count, "B"],
+    }
+    held.close()
+    return {"metrics": metrics}
+
+
 class _Copies:
     """A dict of arrays that are copied in and out."""
 

@@ -26,6 +26,9 @@ _ADAPTERS = {
     "msgspec": "peers.msgspec_dict:MsgspecDict",
     "lmdb": "peers.lmdb_pickle:LmdbPickle",
     "sqlite": "peers.sqlite_pickle:SqlitePickle",
+    "gabion in a file": "peers.in_file:GabionFile",
+    "lmdb in a file": "peers.in_file:LmdbFile",
+    "sqlite in a file": "peers.in_file:SqliteFile",
     "redis": "peers.redis_pickle:RedisPickle",
     "floor": "peers.floor:Floor",
 }
