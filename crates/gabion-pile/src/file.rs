@@ -19,7 +19,8 @@ use crate::word::Word;
 /// How a pile in a file is opened.
 #[derive(Clone, Copy)]
 pub struct OpenOptions {
-    /// As [`PileOptions::max_bytes`](crate::PileOptions::max_bytes). What is in the file already counts, and stays where it is more.
+    /// As [`PileOptions::max_bytes`](crate::PileOptions::max_bytes), but that `None` is what a file can hold at all: 4 TiB. What is in
+    /// the file already counts, and stays where it is more.
     pub max_bytes: Option<u64>,
     /// How many writers can work at one time, where the file is made anew; otherwise the file says it. As
     /// [`PileOptions::shards`](crate::PileOptions::shards).
@@ -80,7 +81,7 @@ impl Pile {
             return Err(FileError::damaged(8, "the superblock has more shards than there may be"));
         }
         let blocks = BlockSet::in_file(Pool::global(), Arc::clone(&file))?;
-        let budget = Arc::new(Budget::new(limit_of(options.max_bytes)));
+        let budget = Arc::new(Budget::new(limit_of(options.max_bytes, true)));
         let pile = Self::over(blocks, budget, file.shards())?;
         pile.recover(&file)?;
         Ok(pile)

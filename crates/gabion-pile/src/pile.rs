@@ -5,7 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use gabion_blocks::{BlockError, BlockSet, Budget, Os, PAGE_BYTES, Pool, Settings, limits, make_room, total_len};
+use gabion_blocks::{
+    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, Os, PAGE_BYTES, Pool, Settings, limits, make_room,
+    total_len,
+};
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
 use crate::change::{CHUNK_PAYLOAD, Payload, SLOT_PAYLOAD};
@@ -73,7 +76,7 @@ impl Pile {
     /// # Errors
     /// As [`Pile::new`].
     pub fn with_options(options: PileOptions) -> Result<Self, BlockError> {
-        let limit = limit_of(options.max_bytes);
+        let limit = limit_of(options.max_bytes, false);
         Self::with_budget(options, Arc::new(Budget::new(limit)))
     }
 
@@ -490,10 +493,11 @@ impl Pile {
         self.budget.limit()
     }
 
-    /// Sets the most bytes that the pile may take, `None` as in [`PileOptions`]. What is stored beyond it stays; only further
+    /// Sets the most bytes that the pile may take, `None` as in [`PileOptions`] (of a pile in a file, as in
+    /// [`OpenOptions`](crate::OpenOptions)). What is stored beyond it stays; only further
     /// growth is refused. Empty memory for which it leaves no room goes back to the system.
     pub fn set_max_bytes(&self, max_bytes: Option<u64>) {
-        self.budget.set_limit(limit_of(max_bytes));
+        self.budget.set_limit(limit_of(max_bytes, self.blocks.file().is_some()));
         self.blocks.fit(self.budget.room());
     }
 
@@ -525,8 +529,10 @@ impl Pile {
 const CLEARED_FOR: usize = PAGE_BYTES - 1024;
 
 /// A limit as [`PileOptions`] has it, in bytes.
-pub(crate) fn limit_of(max_bytes: Option<u64>) -> u64 {
-    max_bytes.unwrap_or_else(|| limits::read().usable())
+pub(crate) fn limit_of(max_bytes: Option<u64>, in_file: bool) -> u64 {
+    // What a file holds need not be in memory: all blocks that there are numbers for.
+    const OF_FILE: u64 = BLOCK_NUMBERS as u64 * BLOCK_BYTES as u64;
+    max_bytes.unwrap_or_else(|| if in_file { OF_FILE } else { limits::read().usable() })
 }
 
 impl Drop for Pile {

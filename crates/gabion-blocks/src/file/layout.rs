@@ -31,6 +31,15 @@ pub(super) fn table_word(position: u32) -> usize {
     TABLE / 8 + position as usize
 }
 
+/// Blocks that a stretch of the table speaks of which is kept room for at one time.
+const BLOCKS_PER_STRETCH: u32 = (LARGEST_SYSTEM_PAGE / 8) as u32;
+
+/// The stretches of the table, in bytes of the file, that speak of blocks from one on and not of any before.
+pub(super) fn table_stretches(from: u32, to: u32) -> impl Iterator<Item = u64> {
+    (from.div_ceil(BLOCKS_PER_STRETCH)..to.div_ceil(BLOCKS_PER_STRETCH))
+        .map(|stretch| (TABLE + stretch as usize * LARGEST_SYSTEM_PAGE) as u64)
+}
+
 /// A sum by which words are known again; no more than that.
 pub(super) fn sum_of(words: impl Iterator<Item = u64>) -> u64 {
     words.fold(0xCBF2_9CE4_8422_2325, |sum, word| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
@@ -209,6 +218,15 @@ mod tests {
         for position in [0, 1, 77, BLOCK_NUMBERS - 1] {
             assert_eq!(block.position_of(block.number_of(position)), position);
         }
+    }
+
+    #[test]
+    fn each_stretch_of_the_table_is_kept_room_for_once() {
+        let all: Vec<u64> = (0..20_000).flat_map(|at| table_stretches(at, at + 1)).collect();
+        let table = TABLE as u64;
+        assert_eq!(all, [table, table + (64 << 10), table + (128 << 10)]);
+        assert_eq!(table_stretches(0, 20_000).collect::<Vec<_>>(), all);
+        assert_eq!(table_stretches(8191, 8192).count() + table_stretches(1, 8192).count(), 0);
     }
 
     #[test]

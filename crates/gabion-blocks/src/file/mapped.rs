@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::error::FileError;
-use super::layout::{HEAD_BYTES, ROOT, RUN_LENGTH, Superblock, Use, blocks_for, commit, offset_of, read, table_word};
+use super::layout::{
+    HEAD_BYTES, ROOT, RUN_LENGTH, Superblock, Use, blocks_for, commit, offset_of, read, table_stretches, table_word,
+};
 use super::log_block::LogBlock;
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
@@ -270,6 +272,11 @@ impl BlockFile {
     pub(super) fn grow(&self, state: &mut State, blocks: u32, room: u64) -> Result<(), BlockError> {
         let end = state.end.checked_add(blocks).filter(|&end| end <= BLOCK_NUMBERS);
         let end = end.ok_or(BlockError::Exhausted { what: "blocks of a file" })?;
+        let refused = |errno| BlockError::Disk { asked: room, errno };
+        for stretch in table_stretches(state.end, end) {
+            // A store to what the disk has no room for would end the process.
+            self.disk.allocate(&self.file, stretch, LARGEST_SYSTEM_PAGE as u64, 0).map_err(refused)?;
+        }
         self.keep_room(state.end, room, end)?;
         state.space.map(self.disk, &self.file, blocks, true)?;
         state.end = end;

@@ -157,7 +157,8 @@ impl Slots {
     /// Gives the memory of a block's free pages back at once, and keeps its header. Returns bytes.
     fn decommit(&mut self, ground: Ground<'_>, ordinal: usize) -> u64 {
         let entry = &mut self.blocks[ordinal];
-        if entry.free == 0 {
+        // What is free in a file stays in it.
+        if entry.free == 0 || ground.blocks.file().is_some() {
             return 0;
         }
         self.warm_pages -= u64::from(entry.warm().count_ones());

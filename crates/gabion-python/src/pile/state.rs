@@ -19,7 +19,7 @@ use crate::scratch::with_encoded_apart;
 /// pointers fit into an array('Q') or a NumPy array. Any object that pickle can store can be put, without a schema.
 ///
 /// max_bytes (int, or text such as "4 GiB") bounds what the pile takes, counted in pages of 64 KiB; by default it is
-/// what the process may use at all: physical memory, or the limit of its cgroup. Less than a page is refused with
+/// what the process may use at all: physical memory, or the limit of its cgroup (of a pile in a file, 4 TiB). Less than a page is refused with
 /// ValueError. A put that would exceed it raises LimitError and leaves the pile as it was; pile.max_bytes can be
 /// set later. Making a pile raises MemoryError where there is no memory for a new one.
 ///
