@@ -70,7 +70,10 @@ enum {
                                 * is freed as more than 1 KiB */
     GABION_TOO_SMALL = 11,     /* the buffer is too small; the needed size was told */
     GABION_INVALID = 12,       /* the books are broken: memory was overwritten */
-    GABION_INTERNAL = 13       /* a fault of the library itself */
+    GABION_INTERNAL = 13,      /* a fault of the library itself */
+    GABION_FILE = 14,          /* the file cannot be opened, read or written */
+    GABION_IN_USE = 15,        /* the file is open elsewhere */
+    GABION_DAMAGED = 16        /* the file is damaged, or is no file of this library */
 };
 
 /* What a status means in general: a constant string, also for numbers that are none. */
@@ -287,7 +290,28 @@ typedef struct gabion_pile gabion_pile;
  * process may use. */
 gabion_status gabion_pile_new(uint64_t max_bytes, gabion_pile **out);
 
-/* Deletes a pile with all that is in it. No other thread may use it any more. NULL does nothing. */
+/* Opens the pile in a file, which is made where it is not there, in *out, to be deleted by gabion_pile_delete. It is as any
+ * other, but that it outlives the process: pointers stay valid, and whatever a call had done when it returned is there
+ * for the next opening, however the process ends; the machine's end is what gabion_pile_flush is for. A replacement needs
+ * room beside what it replaces. max_bytes: the most that the file may hold; 0 for 4 TiB.
+ *   GABION_READ_ONLY    what is changed is so for this process alone, and any number of them may open the file at one time
+ *   GABION_MUST_EXIST   it is not made
+ * GABION_FILE, GABION_IN_USE, GABION_DAMAGED, GABION_NO_MEMORY. Takes time in proportion to the pile. A forked child's
+ * changes of it do not go to the file. */
+#define GABION_READ_ONLY UINT32_C(1)
+#define GABION_MUST_EXIST UINT32_C(2)
+gabion_status gabion_pile_open(const char *path, uint64_t max_bytes, uint32_t flags, gabion_pile **out);
+
+/* Waits until all that was done before is on the disk. Does nothing for a pile without a file. GABION_FILE. */
+gabion_status gabion_pile_flush(gabion_pile *pile);
+
+/* *out: the pointer that was kept last, or 0: where the next process begins. It is as any pointer. To keep one it has to be
+ * live, or 0. */
+gabion_status gabion_pile_root(const gabion_pile *pile, uint64_t *out);
+gabion_status gabion_pile_set_root(gabion_pile *pile, uint64_t pointer);
+
+/* Deletes a pile with all that is in it; what lies in a file stays there, and the file is free for others. No other thread
+ * may use it any more. NULL does nothing. */
 gabion_status gabion_pile_delete(gabion_pile *pile);
 
 /* Stores a copy of length bytes; *out is its pointer. reserve: bytes kept free behind it, so that a replacement may

@@ -1,8 +1,10 @@
 //! Piles of bytes for C: `gabion_pile_*`.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use gabion_pile::{Pile, PileOptions, Pointer, with_read_buf};
+use gabion_pile::{OpenOptions, Pile, PileOptions, Pointer, with_read_buf};
 
 use crate::handle::{Handle, Held, Kind};
 use crate::status::{Failure, Status, call, value};
@@ -47,7 +49,78 @@ pub unsafe extern "C" fn gabion_pile_new(max_bytes: u64, out: *mut *mut PileHand
     })
 }
 
-/// Deletes a pile and all that is in it.
+/// What `flags` of [`gabion_pile_open`] may hold.
+pub const OPENINGS: &[(&str, u32)] = &[("GABION_READ_ONLY", READ_ONLY), ("GABION_MUST_EXIST", MUST_EXIST)];
+const READ_ONLY: u32 = 1;
+const MUST_EXIST: u32 = 2;
+
+/// Opens the pile in a file.
+///
+/// # Safety
+/// `path` is null or a string, `out` is null or room for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_open(
+    path: *const c_char,
+    max_bytes: u64,
+    flags: u32,
+    out: *mut *mut PileHandle,
+) -> Status {
+    call(|| {
+        text::check(out, "out")?;
+        if path.is_null() {
+            return Err(Failure::argument("path is NULL"));
+        }
+        if flags & !(READ_ONLY | MUST_EXIST) != 0 {
+            return Err(Failure::argument("flags are GABION_READ_ONLY and GABION_MUST_EXIST, or 0"));
+        }
+        // SAFETY: a string that ends in a zero byte (caller's duty).
+        let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+        let options = OpenOptions {
+            max_bytes: (max_bytes > 0).then_some(max_bytes),
+            create: flags & (READ_ONLY | MUST_EXIST) == 0,
+            read_only: flags & READ_ONLY != 0,
+            ..OpenOptions::default()
+        };
+        let handle = Handle::give(Pile::open(path, &options)?);
+        // SAFETY: room for a pointer (caller's duty).
+        unsafe { text::write(out, handle, "out") }
+    })
+}
+
+/// Waits until all is on the disk.
+///
+/// # Safety
+/// Null or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_flush(pile: *mut PileHandle) -> Status {
+    // SAFETY: the caller's duty is the same.
+    call(|| Ok(unsafe { Handle::look(pile) }?.flush()?))
+}
+
+/// The pointer that was kept last, or 0.
+///
+/// # Safety
+/// `pile` is a handle, `out` is room for a number, or any of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_root(pile: *const PileHandle, out: *mut u64) -> Status {
+    call(|| {
+        // SAFETY: the caller's duties are the same.
+        unsafe { text::write(out, Handle::look(pile)?.root().map_or(0, Pointer::to_bits), "out") }
+    })
+}
+
+/// Keeps a pointer, or none.
+///
+/// # Safety
+/// Null or a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_set_root(pile: *mut PileHandle, pointer: u64) -> Status {
+    let root = (pointer != 0).then(|| Pointer::from_bits(pointer));
+    // SAFETY: the caller's duty is the same.
+    call(|| Ok(unsafe { Handle::look(pile) }?.set_root(root)?))
+}
+
+/// Deletes a pile and all that is in it; what lies in a file stays there.
 ///
 /// # Safety
 /// Null or a handle that nobody uses any more.

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use gabion_blocks::ending::Noted;
+use gabion_blocks::file::FileError;
 use gabion_blocks::{BlockError, try_box};
 use gabion_pile::{PileError, PointerFault};
 use gabion_slots::{FreeError, SlotsError};
@@ -54,6 +55,9 @@ statuses! {
     11 TOO_SMALL = "GABION_TOO_SMALL", "the buffer is too small; the needed size was told";
     12 INVALID = "GABION_INVALID", "the books are broken: memory was overwritten";
     13 INTERNAL = "GABION_INTERNAL", "a fault of the library itself";
+    14 FILE = "GABION_FILE", "the file cannot be opened, read or written";
+    15 IN_USE = "GABION_IN_USE", "the file is open elsewhere";
+    16 DAMAGED = "GABION_DAMAGED", "the file is damaged, or is no file of this library";
 }
 
 /// Room for the longest text that is kept, its end included.
@@ -169,6 +173,7 @@ impl From<BlockError> for Failure {
             | BlockError::Total { .. } => Status::LIMIT,
             BlockError::TimedOut { .. } | BlockError::Interrupted => Status::TIMED_OUT,
             BlockError::Setting { .. } => Status::BAD_ARGUMENT,
+            BlockError::Disk { .. } => Status::FILE,
             _ => Status::NO_MEMORY,
         };
         Self::new(status, format_args!("{error}"))
@@ -201,6 +206,18 @@ impl From<FreeError> for Failure {
             FreeError::Foreign => Status::FOREIGN,
             FreeError::NoMemory => Status::NO_MEMORY,
             _ => Status::BAD_POINTER,
+        };
+        Self::new(status, format_args!("{error}"))
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        let status = match error {
+            FileError::Memory(cause) => return cause.into(),
+            FileError::InUse => Status::IN_USE,
+            FileError::NotOurs | FileError::Format { .. } | FileError::Damaged { .. } => Status::DAMAGED,
+            _ => Status::FILE,
         };
         Self::new(status, format_args!("{error}"))
     }
@@ -326,7 +343,7 @@ mod tests {
 
     #[test]
     fn any_number_has_a_text() {
-        for number in [-1, 0, 5, 13, 14, i32::MIN, i32::MAX] {
+        for number in [-1, 0, 5, 16, 17, i32::MIN, i32::MAX] {
             assert!(!Status(number).text().is_empty());
         }
     }

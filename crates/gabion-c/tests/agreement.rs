@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
 
-use gabion_c::pile::PileFigures;
+use gabion_c::pile::{OPENINGS, PileFigures};
 use gabion_c::pool::{CLEAN, PoolFigures, SETTINGS};
 use gabion_c::slots::{AFFINITIES, ALL_AFFINITIES, NO_LIMIT, SlotsFigures};
 use gabion_c::status::Status;
@@ -124,6 +124,7 @@ fn numbers_and_layouts_are_the_same() {
     table.push(("GABION_ALL_AFFINITIES".to_owned(), i128::from(ALL_AFFINITIES)));
     table.push(("GABION_NO_LIMIT".to_owned(), i128::from(NO_LIMIT)));
     table.push(("GABION_CLEAN".to_owned(), i128::from(CLEAN)));
+    table.extend(OPENINGS.iter().map(|(name, flag)| ((*name).to_owned(), i128::from(*flag))));
     let constants = table.len();
     let mut parts = env!("CARGO_PKG_VERSION").split('.');
     for part in ["MAJOR", "MINOR", "PATCH"] {

@@ -355,6 +355,43 @@ static void check_pool(void) {
     gabion_pool_trim(true);
 }
 
+static void check_pile_in_file(void) {
+    gabion_pile *pile = NULL, *again = NULL;
+    uint64_t pointer, root = 7;
+    size_t length = 0;
+    char buffer[64], path[64];
+    snprintf(path, sizeof path, "/tmp/gabion-smoke-%ld.pile", (long)getpid());
+    CHECK(gabion_pile_open(path, 0, GABION_MUST_EXIST, &pile) == GABION_FILE);
+    CHECK(gabion_pile_open(path, 0, GABION_READ_ONLY, &pile) == GABION_FILE && pile == NULL);
+    CHECK(gabion_pile_open(path, 0, 8, &pile) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_pile_open(NULL, 0, 0, &pile) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_pile_open(path, 0, 0, NULL) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_pile_open("/", 0, 0, &pile) == GABION_DAMAGED);
+    OK(gabion_pile_open(path, 0, 0, &pile));
+    OK(gabion_pile_put(pile, "stone", 5, 0, &pointer));
+    OK(gabion_pile_root(pile, &root));
+    CHECK(root == 0 && gabion_pile_set_root(pile, pointer + 1) == GABION_BAD_POINTER);
+    OK(gabion_pile_set_root(pile, pointer));
+    OK(gabion_pile_flush(pile));
+    CHECK(gabion_pile_open(path, 0, 0, &again) == GABION_IN_USE);
+    CHECK(strstr(gabion_last_error(), "open already") != NULL);
+    OK(gabion_pile_delete(pile));
+    OK(gabion_pile_open(path, 0, GABION_READ_ONLY, &pile));
+    OK(gabion_pile_open(path, 0, GABION_READ_ONLY, &again));
+    OK(gabion_pile_root(again, &root));
+    OK(gabion_pile_get(pile, root, buffer, sizeof buffer, &length));
+    CHECK(root == pointer && length == 5 && memcmp(buffer, "stone", 5) == 0);
+    OK(gabion_pile_delete(pile));
+    OK(gabion_pile_delete(again));
+    OK(gabion_pile_open(path, 1 << 20, GABION_MUST_EXIST, &pile));
+    OK(gabion_pile_set_root(pile, 0));
+    CHECK(gabion_pile_len(pile) == 1);
+    OK(gabion_pile_validate(pile));
+    OK(gabion_pile_delete(pile));
+    CHECK(gabion_pile_flush(NULL) == GABION_BAD_HANDLE);
+    remove(path);
+}
+
 static void check_pile(void) {
     gabion_pile *pile, *tight;
     uint64_t pointer, other = 7, bytes = 0;
@@ -451,6 +488,7 @@ int main(int count, char **arguments) {
     check_slots(gabion_slots_global());
     check_pool();
     check_pile();
+    check_pile_in_file();
     puts("all well");
     return 0;
 }
