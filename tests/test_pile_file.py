@@ -261,7 +261,7 @@ def test_damage_is_told_and_where(path: Path) -> None:
             with pytest.raises(gabion.CorruptFileError, match=r"people\.pile: the file (is damaged at|has format)"):
                 opens()
     path.write_bytes(whole[: len(whole) - (1 << 20)])
-    with pytest.raises(gabion.CorruptFileError, match="shorter than its table says"):
+    with pytest.raises(gabion.CorruptFileError, match="ends within a block"):
         gabion.Pile(path=path)
     path.write_bytes(whole)
     assert gabion.Pile.check(path).as_dict() == stats.as_dict()

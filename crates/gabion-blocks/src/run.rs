@@ -54,12 +54,17 @@ impl Run {
         let room = file.take_run(len)?;
         // SAFETY: as above.
         unsafe { fill(room.bytes(), pieces) };
+        file.count_in();
         let memory = Memory::File { file: Arc::clone(file), room, owned: AtomicBool::new(false) };
         Ok(Self { memory, len })
     }
 
     /// A run that was found in a file, and is somebody's.
-    pub fn found(file: &Arc<BlockFile>, room: RunRoom) -> Self {
+    ///
+    /// # Safety
+    /// The room is one of [`BlockFile::runs`] of this file, and no other value stands for it.
+    pub unsafe fn found(file: &Arc<BlockFile>, room: RunRoom) -> Self {
+        file.count_in();
         let memory = Memory::File { file: Arc::clone(file), room, owned: AtomicBool::new(true) };
         Self { memory, len: BlockFile::run_length(room) }
     }
@@ -105,10 +110,12 @@ unsafe fn fill(mut at: NonNull<u8>, pieces: &[&[u8]]) {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if let Memory::File { file, room, owned } = &self.memory
-            && !owned.load(Ordering::Relaxed)
-        {
-            file.free_run(*room);
+        if let Memory::File { file, room, owned } = &self.memory {
+            // Relaxed: see `own`.
+            if !owned.load(Ordering::Relaxed) {
+                file.free_run(*room);
+            }
+            file.count_out();
         }
     }
 }

@@ -1,4 +1,5 @@
 //! Piles in files: what is put into one is there for the next process, with the pointers that it was given.
+#![allow(unsafe_code)] // The one place that lets a file go under its pile; see the proof below.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,8 +28,9 @@ pub struct OpenOptions {
     pub shards: Option<usize>,
     /// Whether the file is made where it is not there.
     pub create: bool,
-    /// Nothing goes to the file: what is put, replaced or removed is so for this process alone, and gone with it. Any number of
-    /// processes may have the file open so at one time, as long as none has it open to write.
+    /// Nothing goes to the file: what is put, replaced or removed is so for this process alone, and gone with it; it is refused where it
+    /// needs more than the file has room for. Any number of processes may have the file open so at one time, as long as none has
+    /// it open to write.
     pub read_only: bool,
     /// The door to the system. `None`: the system itself.
     pub disk: Option<&'static dyn Disk>,
@@ -67,7 +69,7 @@ impl Pile {
     /// * The file grows by blocks of 4 MiB, and for objects over 1 MiB by what they take. It does not shrink; only what such objects
     ///   took goes back to the disk. What else becomes free serves the next objects.
     /// * `max_bytes` counts what is in the file, be it in memory or not.
-    /// * A forked child has a copy of what the file was then, and nothing that it does goes to the file.
+    /// * A forked child must not use the pile, or a view of it ([`Pile::is_parted`]); nothing that it does goes to the file.
     ///
     /// Takes time linear in the pile: every word is looked at, no payload over 1 KiB is.
     ///
@@ -99,9 +101,19 @@ impl Pile {
         Ok(pile.stats())
     }
 
-    /// The file that the pile lies in, if it does.
-    pub fn file(&self) -> Option<&Arc<BlockFile>> {
+    fn file(&self) -> Option<&Arc<BlockFile>> {
         self.blocks.file()
+    }
+
+    /// Whether the pile lies in a file.
+    pub fn is_in_file(&self) -> bool {
+        self.file().is_some()
+    }
+
+    /// In a forked child: whether the pile's file is the parent's. What is done then goes nowhere, and what the parent does may show:
+    /// nothing of the pile is to be used.
+    pub fn is_parted(&self) -> bool {
+        self.file().is_some_and(|file| file.is_parted())
     }
 
     /// Waits until all that was done before is on the disk, and would be there after the machine went down. Other threads go on; of
@@ -172,10 +184,14 @@ impl Pile {
     /// [`FileError::System`]: the pile refuses everything, and the file stays locked until it is dropped.
     pub fn let_go(&self) -> Result<bool, FileError> {
         let Some(file) = self.file() else { return Ok(false) };
-        self.leaving.store(true, Ordering::Relaxed); // Relaxed: whoever drops a view takes a shard's lock before he looks.
+        // SeqCst, as the count of runs, and what a view asks at its end: the one of them that comes last finds the other.
+        self.leaving.store(true, Ordering::SeqCst);
         // All locks, in their order: nobody else holds two of them.
         let mut all: Vec<_> = self.shards().iter().map(crate::shard::Shard::lock).collect();
-        if all.iter().any(|locked| !locked.pins.is_empty() || locked.large.is_shared()) {
+        let known: u64 = all.iter().map(|locked| locked.large.count).sum();
+        let seen = all.iter().any(|locked| !locked.pins.is_empty() || locked.large.is_shared());
+        // Some may be gone from the pile and still be looked at.
+        if seen || file.runs_in_use() != known {
             return Ok(false);
         }
         self.budget.set_limit(0);
@@ -184,7 +200,9 @@ impl Pile {
             locked.large.leave();
             (locked.objects, locked.used_bytes, locked.moved) = (0, 0, 0);
         }
-        file.let_go().map(|()| true)
+        // SAFETY: all writers' locks are held, and their heaps have no blocks from now on. There is no view, whose slices are the only
+        // ones of blocks, and nobody has a run: of those there were, the tables have just been emptied.
+        unsafe { file.let_go() }.map(|()| true)
     }
 }
 
@@ -194,5 +212,47 @@ impl std::fmt::Debug for OpenOptions {
         let mut all = f.debug_struct("OpenOptions");
         all.field("max_bytes", max_bytes).field("shards", shards).field("create", create).field("read_only", read_only);
         all.finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_blocks::LAST_GENERATION;
+
+    use super::*;
+
+    /// The header said that generations had gone on beyond the last one, and no such file was ever opened again.
+    #[test]
+    fn a_slot_that_is_used_up_stays_so_in_its_file() {
+        let path = std::env::temp_dir().join(format!("gabion-{}-retired.pile", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let open = || Pile::open(&path, &OpenOptions { shards: Some(1), ..OpenOptions::default() }).unwrap();
+        let pile = open();
+        let number = pile.put(b"first", 0).unwrap().place().number();
+        pile.clear();
+        pile.blocks.raise_generation_floor(number, LAST_GENERATION - 1);
+        // A page full of them, so that the slot that becomes free is the next one.
+        let mut others: Vec<_> = (0..64).map(|_| pile.put(&[2; 1016], 0).unwrap()).collect();
+        others.retain(|other| other.generation() == Some(LAST_GENERATION - 1));
+        pile.remove(others.pop().unwrap()).unwrap();
+        let put = || pile.put(&[1; 1016], 0).unwrap();
+        let last = std::iter::repeat_with(put).find(|last| last.generation() == Some(LAST_GENERATION)).unwrap();
+        pile.remove(last).unwrap();
+        for round in 0..3 {
+            let pile = open_again(&path, if round == 0 { Some(&pile) } else { None });
+            assert!(!pile.contains(last) && others.iter().all(|&other| pile.contains(other) == (round < 2)));
+            pile.validate().unwrap();
+            if round == 1 {
+                pile.clear();
+            }
+        }
+        drop(pile);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// Opens a file again, after its pile has let it go.
+    fn open_again(path: &Path, before: Option<&Pile>) -> Pile {
+        assert!(before.is_none_or(|pile| pile.let_go().unwrap()));
+        Pile::open(path, &OpenOptions::default()).unwrap()
     }
 }

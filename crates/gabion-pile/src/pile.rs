@@ -416,13 +416,14 @@ impl Pile {
         Ok(())
     }
 
-    /// Removes all objects. Their memory stays warm for what comes next, as long as the pool's policy keeps it. What views look at
+    /// Removes all objects; of a pile in a file one by one, which takes time in proportion to them. Their memory stays warm for what comes next, as long as the pool's policy keeps it. What views look at
     /// stays until they are gone.
     pub fn clear(&self) {
         let ground = self.ground();
         for shard in &self.shards {
             let mut locked = shard.lock();
-            if !locked.pins.is_empty() {
+            // In a file, whoever opens it must find that each object is there or is not.
+            if locked.keeps || !locked.pins.is_empty() {
                 let runs = self.remove_each(&mut locked);
                 // Unmapping takes its time: not under the lock, here and below.
                 drop(locked);

@@ -13,6 +13,8 @@
 //!   remove    the object is there               it is gone, and its payload is free
 //! ```
 
+#![allow(unsafe_code)] // Values that stand for the runs of a file are made here alone; see the proofs below.
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,9 +28,6 @@ use crate::pile::Pile;
 use crate::shard::Locked;
 use crate::slot::{GUEST_WORDS, guest_header};
 use crate::word::{State, Word};
-
-/// No file has room for more runs, and numbers are given out again.
-const MOST_RUNS: u32 = 1 << 20;
 
 /// A run that is somebody's, as it says itself.
 struct Owned {
@@ -73,7 +72,8 @@ impl Pile {
             let (shard, index) = owned.map_or((usize::MAX, 0), |run| (run.owner.0 as usize, run.owner.1));
             let kept = self.shards().get(shard).is_some_and(|shard| shard.lock().large.get(index).is_some());
             if !kept {
-                let run = Run::found(file, room);
+                // SAFETY: a run of this file, and no object's: no other value stands for it.
+                let run = unsafe { Run::found(file, room) };
                 run.own(0);
             }
         }
@@ -88,6 +88,9 @@ fn owned_runs(file: &Arc<BlockFile>) -> Result<Vec<Owned>, FileError> {
     make_room(&mut runs, found.len())?;
     runs.extend(found.into_iter().filter_map(|(room, owner)| Some(Owned { owner: owner_of(owner)?, room })));
     runs.sort_unstable_by_key(|run: &Owned| run.owner);
+    if runs.windows(2).any(|pair| pair[0].owner == pair[1].owner) {
+        return Err(FileError::damaged(0, "two runs say that they are one object's"));
+    }
     Ok(runs)
 }
 
@@ -137,7 +140,8 @@ impl Finding<'_> {
         // Relaxed, here and below: nobody writes yet.
         let word = Word(block.word(at.word()).load(Relaxed));
         let generation = word.generation();
-        if generation > LAST_GENERATION + 1 || generation < self.file.first_generation() {
+        let most = LAST_GENERATION + u32::from(word.state() == State::Free);
+        if generation > most || generation < self.file.first_generation() {
             return Err(Damage::at(at, "an object has a generation that is none"));
         }
         let mut parts = (true, false);
@@ -205,10 +209,17 @@ impl Finding<'_> {
     /// Finds the run of the slot `owner`. Returns its length.
     fn find_run(&mut self, owner: Loc, index: u32) -> Result<usize, Damage> {
         let missing = Damage::at(owner, "an object's run is missing, or another's");
-        let Some(run) = find(self.runs, (self.shard, index)).filter(|_| index < MOST_RUNS) else {
+        // Each takes a block at least, and numbers are given out again.
+        let Some(run) = find(self.runs, (self.shard, index)).filter(|_| index < self.file.blocks()) else {
             return Err(missing);
         };
-        let run = ChargedRun::found(Run::found(self.file, run.room), &self.pile.budget);
+        // The table has one of a number, and no two runs have one number.
+        if self.locked.large.get(index).is_some() {
+            return Err(missing);
+        }
+        // SAFETY: a run of this file, and this is the first value that stands for it.
+        let run = unsafe { Run::found(self.file, run.room) };
+        let run = ChargedRun::found(run, &self.pile.budget);
         let length = run.bytes().len();
         if self.locked.large.enter(index, run)? { Ok(length) } else { Err(missing) }
     }

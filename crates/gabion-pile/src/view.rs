@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use gabion_heap::shard_of;
 
@@ -123,8 +123,8 @@ impl Drop for View {
             Hold::Pin { shard, body } => self.pile.unpin(shard, body),
             run => drop(run),
         }
-        // Relaxed: see `Pile::let_go`.
-        if self.pile.leaving.load(Relaxed) {
+        // SeqCst: see `Pile::let_go`.
+        if self.pile.leaving.load(SeqCst) {
             // Where it cannot be unmapped, it goes with the pile.
             let _ = self.pile.let_go();
         }

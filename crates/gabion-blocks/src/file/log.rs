@@ -3,7 +3,7 @@
 use super::error::FileError;
 use super::layout::{LOG_END, LOG_HEAD, LOG_SEQUENCE, Use, commit, offset_of, read, sum_of_bytes};
 use super::log_block::LogBlock;
-use super::mapped::{BlockFile, State};
+use super::mapped::{BlockFile, REFUSED, State};
 use crate::BLOCK_BYTES;
 use crate::error::{BlockError, make_room};
 
@@ -20,6 +20,9 @@ impl BlockFile {
             return Err(BlockError::TooLarge { asked: record.len() as u64, limit: MOST as u64 });
         }
         let mut state = self.lock();
+        if !self.is_shared() {
+            return Err(REFUSED);
+        }
         let whole = 8 + record.len().next_multiple_of(8);
         let last = state.log.filter(|last| last.end() + whole <= BLOCK_BYTES);
         let block = match last {
@@ -79,9 +82,6 @@ impl BlockFile {
 fn read_records(block: &LogBlock, all: &mut Vec<u8>) -> Result<(), FileError> {
     let (mut at, end) = (LOG_HEAD, block.end());
     let damaged = |at: usize, what: &str| FileError::damaged(offset_of(block.position) + at as u64, what);
-    if end > BLOCK_BYTES || !end.is_multiple_of(8) {
-        return Err(damaged(8, "the log ends outside of its block"));
-    }
     while at < end {
         let head = read(block.word(at / 8));
         let length = head as u32 as usize;

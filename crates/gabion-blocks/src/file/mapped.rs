@@ -9,7 +9,8 @@ use std::time::SystemTime;
 
 use super::error::FileError;
 use super::layout::{
-    HEAD_BYTES, ROOT, RUN_LENGTH, Superblock, Use, blocks_for, commit, offset_of, read, table_stretches, table_word,
+    HEAD_BYTES, ROOT, RUN_LENGTH, Superblock, Use, blocks_for, commit, offset_of, read, room_for, table_stretches,
+    table_word,
 };
 use super::log_block::LogBlock;
 use super::space::{Base, Range, Space};
@@ -64,8 +65,19 @@ pub struct BlockFile {
     shared: AtomicBool,
     /// In a forked child, whose parent has the file and its lock.
     parted: AtomicBool,
+    read_only: bool,
+    /// Runs that somebody has.
+    pub(super) runs: AtomicU64,
     /// Whether it was made just now.
     is_new: bool,
+}
+
+/// A part of the file that is used, or is not.
+#[derive(Clone, Copy, Default)]
+struct Row {
+    used: bool,
+    from: u64,
+    to: u64,
 }
 
 /// What the lock guards.
@@ -94,22 +106,23 @@ impl BlockFile {
             errno => FileError::number("lock the file")(errno),
         })?;
         let length = file.metadata().map_err(FileError::system("look at the file"))?.len();
-        let create = options.create && !options.read_only;
-        if length == 0 && create {
-            let number = FileError::number("make the file");
-            disk.allocate(&file, 0, LARGEST_SYSTEM_PAGE as u64, HEAD_BYTES as u64).map_err(number)?;
-        } else {
-            check_head(&file, length)?;
+        let (create, shared) = (options.create && !options.read_only, !options.read_only);
+        let begun = length == 0 || is_begun(&file, length)?;
+        if begun && !create {
+            return Err(FileError::NotOurs);
         }
-        let shared = !options.read_only;
+        if shared {
+            // A store to what the disk has no room for would end the process.
+            let kept = disk.allocate(&file, 0, LARGEST_SYSTEM_PAGE as u64, HEAD_BYTES as u64);
+            kept.inspect_err(|_| disk.cut(&file, length)).map_err(FileError::number("make the file"))?;
+        }
         let head = Range::reserve(disk, HEAD_BYTES).map_err(FileError::number("map the file"))?;
         head.map(0, HEAD_BYTES, &file, 0, shared).map_err(FileError::number("map the file"))?;
         // SAFETY: the whole head was mapped just now, here and below.
         let word = |at: usize| unsafe { head.word(at) };
         let (superblock, is_new) = match Superblock::read(|at| read(word(at)))? {
             Some(found) => (found, false),
-            // Whoever began to make it did not come to an end.
-            None if create && length <= HEAD_BYTES as u64 && (8..HEAD_BYTES / 8).all(|at| read(word(at)) == 0) => {
+            None if begun => {
                 let made = Superblock::new(new_id(), options.shards as u32);
                 made.write(|at, value| commit(word(at), value));
                 (made, true)
@@ -120,6 +133,9 @@ impl BlockFile {
         let end = blocks.min(u64::from(BLOCK_NUMBERS)) as u32;
         let mut space = Space::default();
         space.map(disk, &file, end, shared)?;
+        if length > HEAD_BYTES as u64 && !(length - HEAD_BYTES as u64).is_multiple_of(BLOCK_BYTES as u64) {
+            return Err(FileError::damaged(length, "the file ends within a block"));
+        }
         let state = Mutex::new(State { space, end, free: 0, log: None });
         let opened = Self {
             file,
@@ -129,6 +145,8 @@ impl BlockFile {
             state,
             shared: AtomicBool::new(shared),
             parted: AtomicBool::new(false),
+            read_only: options.read_only,
+            runs: AtomicU64::new(0),
             is_new,
         };
         opened.look_through()?;
@@ -160,6 +178,17 @@ impl BlockFile {
 
     fn stop_sharing(&self) {
         self.shared.store(false, Ordering::Relaxed); // Relaxed: see `is_shared`.
+    }
+
+    /// Blocks that the file has.
+    pub fn blocks(&self) -> u32 {
+        self.lock().end
+    }
+
+    /// Runs that somebody has, be it the owner, or whoever still reads what is gone.
+    pub fn runs_in_use(&self) -> u64 {
+        // SeqCst: see `Pile::let_go`.
+        self.runs.load(Ordering::SeqCst)
     }
 
     /// Whether this opening made the file.
@@ -206,44 +235,68 @@ impl BlockFile {
     /// Looks at all that the table says, and lets go of what a killed process had begun to take.
     fn look_through(&self) -> Result<(), FileError> {
         let mut state = self.lock();
-        let mut rest = 0;
-        for position in 0..BLOCK_NUMBERS {
-            let at = table_word(position) as u64 * 8;
-            let damaged = |what: &str| FileError::damaged(at, what);
+        let (mut rest, mut row) = (0, Row::default());
+        for position in 0..state.end {
+            let damaged = |what: &str| FileError::damaged(table_word(position) as u64 * 8, what);
             let found = self.use_of(position).ok_or_else(|| damaged("the table says what no version says"))?;
-            if position >= state.end {
-                if found != Use::Nothing {
-                    return Err(FileError::damaged(offset_of(position), "the file is shorter than its table says"));
-                }
-                continue;
-            }
+            let (base, mapped) = state.space.find(position).expect("a block of the file is mapped");
+            let mut room = BLOCK_BYTES as u64;
             match found {
                 Use::Rest if rest > 0 => rest -= 1,
                 _ if rest > 0 => return Err(damaged("a run is cut off")),
-                Use::Rest => {
-                    self.set_use(position, Use::Nothing);
-                    state.free += 1;
-                }
+                Use::Rest => self.set_use(position, Use::Nothing),
                 Use::Run { blocks } => {
-                    let (base, row) = state.space.find(position).expect("a block of the file is mapped");
                     let length = read(base.word(RUN_LENGTH)) as usize;
-                    if blocks == 0 || blocks > row || blocks_for(length) != Some(blocks) {
+                    if blocks == 0 || blocks > mapped || blocks_for(length) != Some(blocks) {
                         return Err(damaged("a run is longer than its blocks, or they are not there"));
                     }
-                    rest = blocks - 1;
+                    (rest, room) = (blocks - 1, room_for(length));
                 }
                 Use::Log => {
-                    let (base, _) = state.space.find(position).expect("a block of the file is mapped");
                     let block = LogBlock { position, base };
+                    if !block.is_whole() {
+                        return Err(FileError::damaged(offset_of(position), "a block of the log makes no sense"));
+                    }
                     if state.log.is_none_or(|last| last.sequence() < block.sequence()) {
                         state.log = Some(block);
                     }
                 }
-                Use::Nothing => state.free += 1,
-                Use::Heap => {}
+                Use::Nothing | Use::Heap => {}
+            }
+            let used = self.use_of(position) != Some(Use::Nothing);
+            state.free += u32::from(!used);
+            if found != Use::Rest || !used {
+                row = self.keep_row(row, Row { used, from: offset_of(position), to: offset_of(position) + room })?;
             }
         }
-        if rest > 0 { Err(FileError::damaged(offset_of(state.end), "a run is cut off")) } else { Ok(()) }
+        self.keep_row(row, Row::default())?;
+        if rest > 0 {
+            return Err(FileError::damaged(offset_of(state.end), "a run is cut off"));
+        }
+        // Not by the map: where files are memory, to look at what is not there takes some.
+        let (from, to) = (table_word(state.end) as u64 * 8, HEAD_BYTES as u64);
+        if !is_zero(&self.file, from, to)? {
+            return Err(FileError::damaged(offset_of(state.end), "the file is shorter than its table says"));
+        }
+        Ok(())
+    }
+
+    /// Sees to it, in a file that is written to, that the disk has room for what is used, and none for what is not: a copy of a file may
+    /// have holes where nothing was written yet, and a killed process leaves what it was about to take. Rows that follow one another
+    /// are done in one step.
+    fn keep_row(&self, row: Row, next: Row) -> Result<Row, FileError> {
+        if row.used == next.used && row.to == next.from {
+            return Ok(Row { to: next.to, ..row });
+        }
+        if self.is_shared() && row.to > row.from {
+            if row.used {
+                let kept = self.disk.allocate(&self.file, row.from, row.to - row.from, 0);
+                kept.map_err(FileError::number("keep room on the disk"))?;
+            } else {
+                self.disk.punch(&self.file, row.from, row.to - row.from);
+            }
+        }
+        Ok(next)
     }
 
     /// Takes a block: where it is, its first byte, and whether it reads as zero. Until its use is set it is free for whoever opens
@@ -255,7 +308,7 @@ impl BlockFile {
         if state.free > 0
             && let Some(position) = (0..state.end).find(|&position| self.use_of(position) == Some(Use::Nothing))
         {
-            self.keep_room(position, BLOCK_BYTES as u64, state.end)?;
+            self.keep_free_room(position, BLOCK_BYTES as u64)?;
             let (base, _) = state.space.find(position).expect("a block of the file is mapped");
             base.clear(LARGEST_SYSTEM_PAGE);
             state.free -= 1;
@@ -274,14 +327,23 @@ impl BlockFile {
         let end = end.ok_or(BlockError::Exhausted { what: "blocks of a file" })?;
         let refused = |errno| BlockError::Disk { asked: room, errno };
         for stretch in table_stretches(state.end, end) {
-            // A store to what the disk has no room for would end the process.
+            // As in `open_shared`.
             self.disk.allocate(&self.file, stretch, LARGEST_SYSTEM_PAGE as u64, 0).map_err(refused)?;
         }
-        self.keep_room(state.end, room, end)?;
+        // What the disk has kept so far goes back.
+        let before = offset_of(state.end);
+        self.keep_room(state.end, room, end).inspect_err(|_| self.disk.cut(&self.file, before))?;
         state.space.map(self.disk, &self.file, blocks, true)?;
         state.end = end;
         state.free += blocks;
         Ok(())
+    }
+
+    /// As [`BlockFile::keep_room`], of blocks that are there and free: what the disk has kept so far goes back where it has not enough.
+    pub(super) fn keep_free_room(&self, position: u32, room: u64) -> Result<(), BlockError> {
+        self.keep_room(position, room, 0).inspect_err(|_| {
+            self.disk.punch(&self.file, offset_of(position), room);
+        })
     }
 
     pub(super) fn keep_room(&self, position: u32, room: u64, end: u32) -> Result<(), BlockError> {
@@ -340,35 +402,48 @@ impl BlockFile {
         summary
     }
 
-    /// Waits until all that was written so far is on the disk, and will be there when the machine goes down.
+    /// Waits until all that was written so far is on the disk, and will be there when the machine goes down. Of a file that is open for
+    /// reading only, nothing is to be written.
     ///
     /// # Errors
-    /// [`FileError::System`].
+    /// [`FileError::System`]; also when the file was let go, or belongs to the process that forked this one.
     pub fn flush(&self) -> Result<(), FileError> {
         let refused = |errno| FileError::number("write the file to the disk")(errno);
         if !self.is_shared() {
-            return Ok(());
+            return if self.read_only { Ok(()) } else { Err(refused(libc::EBADF)) };
         }
-        // What the blocks hold before what leads to them, as far as one pass can see to it.
-        let ranges = {
+        // Without the lock, so that others may go on. Stretches stay where they are as long as the file does.
+        let mut stretches = Vec::new();
+        {
             let state = self.lock();
-            state.space.each(|range, bytes, _| range.sync(bytes)).map_err(refused)
-        };
-        ranges?;
+            state.space.each(|range, bytes, _| {
+                make_room(&mut stretches, 1)?;
+                stretches.push((range.part(0, bytes), bytes));
+                Ok::<(), BlockError>(())
+            })?;
+        }
+        for (at, bytes) in stretches {
+            // SAFETY: a mapped stretch; `self` keeps it.
+            unsafe { self.disk.sync(at, bytes) }.map_err(refused)?;
+        }
         self.head.sync(HEAD_BYTES).map_err(refused)?;
         self.file.sync_all().map_err(FileError::system("write the file to the disk"))
     }
 
-    /// Has all blocks read as zero from now on, takes nothing more, and lets the file go, for others to open. The caller sees to it
-    /// that nobody writes to a block, and that nobody goes by what it holds; running readers see zeros.
+    /// Has all blocks read as zero from now on, takes nothing more, and lets the file go, for others to open. Running readers of words
+    /// see zeros.
     ///
     /// # Errors
     /// [`FileError::System`]: the file is still open and locked, and takes nothing more.
-    pub fn let_go(&self) -> Result<(), FileError> {
+    ///
+    /// # Safety
+    /// Nobody has a plain slice of a block or a run, or will make one, and nobody writes to them meanwhile.
+    pub unsafe fn let_go(&self) -> Result<(), FileError> {
         let state = self.lock();
         self.stop_sharing();
-        let refused = FileError::number("unmap the file");
+        let refused = |errno| FileError::number("unmap the file")(errno);
         state.space.each(|range, bytes, _| range.blank(bytes)).map_err(refused)?;
+        self.head.blank(HEAD_BYTES).map_err(refused)?;
         // The lock is the parent's as well: it would be gone there, too.
         if !self.is_parted() {
             self.disk.unlock(&self.file);
@@ -391,6 +466,31 @@ impl BlockFile {
     }
 }
 
+/// Whether a part of a file reads as zero.
+fn is_zero(file: &File, from: u64, to: u64) -> Result<bool, FileError> {
+    let mut piece = [0; 4096];
+    let mut at = from;
+    while at < to {
+        let most = piece.len().min((to - at) as usize);
+        let read = file.read_at(&mut piece[..most], at).map_err(FileError::system("read the file"))?;
+        if read == 0 || piece[..read].iter().any(|&byte| byte != 0) {
+            return Ok(read == 0);
+        }
+        at += read as u64;
+    }
+    Ok(true)
+}
+
+impl Drop for BlockFile {
+    fn drop(&mut self) {
+        // By itself it goes with the last who shares this opening, such as a child on its way to another program. The parent's is not
+        // a child's to let go.
+        if !self.is_parted() {
+            self.disk.unlock(&self.file);
+        }
+    }
+}
+
 /// Opens a file that is one, and no pipe or device, where an opening may wait.
 fn open_file(path: &Path, options: &FileOptions) -> Result<File, FileError> {
     let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
@@ -406,11 +506,9 @@ fn open_file(path: &Path, options: &FileOptions) -> Result<File, FileError> {
     out_of_cancels_reach(|| open.open(path)).map_err(FileError::system("open the file"))
 }
 
-/// Whether a file that is there may be one of ours: refuses others before anything is mapped.
-fn check_head(file: &File, length: u64) -> Result<(), FileError> {
-    if length >= HEAD_BYTES as u64 {
-        return Ok(());
-    }
+/// Whether a file that is there is one that somebody has begun to make, and did not come to an end with. Refuses others than ours,
+/// before anything is changed or mapped.
+fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
     let mut head = [0; 64];
     let read = file.read_at(&mut head, 0).map_err(FileError::system("read the file"))?;
     let words = head.as_chunks::<8>().0;
@@ -418,7 +516,9 @@ fn check_head(file: &File, length: u64) -> Result<(), FileError> {
         return Err(FileError::NotOurs);
     }
     match Superblock::read(|at| u64::from_le_bytes(words[at]))? {
-        Some(_) => Err(FileError::damaged(length, "the file ends within its table")),
+        Some(_) if length < HEAD_BYTES as u64 => Err(FileError::damaged(length, "the file ends within its table")),
+        Some(_) => Ok(false),
+        None if length == HEAD_BYTES as u64 && is_zero(file, head.len() as u64, length)? => Ok(true),
         None => Err(FileError::NotOurs),
     }
 }

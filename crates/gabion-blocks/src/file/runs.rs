@@ -7,6 +7,7 @@ use super::mapped::{BlockFile, REFUSED, State};
 use super::space::Base;
 use crate::BLOCK_BYTES;
 use crate::error::BlockError;
+use crate::sync::Ordering;
 
 /// Room for a run: where it is in the file, and its first byte.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +43,7 @@ impl BlockFile {
             return Err(REFUSED);
         }
         let position = if let Some(position) = self.free_row(&state, blocks) {
-            self.keep_room(position, room_for(len), state.end)?;
+            self.keep_free_room(position, room_for(len))?;
             position
         } else {
             let position = state.end;
@@ -75,6 +76,16 @@ impl BlockFile {
             }
         }
         None
+    }
+
+    /// Counts a run that somebody has from now on.
+    pub(crate) fn count_in(&self) {
+        self.runs.fetch_add(1, Ordering::SeqCst); // SeqCst: see `Pile::let_go`.
+    }
+
+    /// Counts a run that nobody has any more.
+    pub(crate) fn count_out(&self) {
+        self.runs.fetch_sub(1, Ordering::SeqCst); // SeqCst: as above.
     }
 
     /// Says whose a run is: `owner` is not 0, or it is nobody's, and whoever opens the file next lets it go.

@@ -30,7 +30,7 @@ impl Range {
         Ok(Self { base: disk.reserve(bytes)?, bytes, disk })
     }
 
-    fn part(&self, at: usize, bytes: usize) -> NonNull<u8> {
+    pub fn part(&self, at: usize, bytes: usize) -> NonNull<u8> {
         assert!(at <= self.bytes && bytes <= self.bytes - at, "bytes beyond a range");
         // SAFETY: inside the range, as was just checked.
         unsafe { self.base.add(at) }
@@ -50,7 +50,7 @@ impl Range {
         unsafe { self.disk.blank(part, bytes) }
     }
 
-    /// Waits until the first so many bytes are on the disk.
+    /// Waits until the first so many bytes are on the disk. They are mapped.
     pub fn sync(&self, bytes: usize) -> Result<(), i32> {
         let part = self.part(0, bytes);
         // SAFETY: as above; the caller has mapped them.
@@ -178,7 +178,7 @@ impl Space {
     }
 
     /// Does the same with all that is mapped: a range, its mapped bytes, and where they lie in the file.
-    pub fn each<E>(&self, act: impl Fn(&Range, usize, u64) -> Result<(), E>) -> Result<(), E> {
+    pub fn each<E>(&self, mut act: impl FnMut(&Range, usize, u64) -> Result<(), E>) -> Result<(), E> {
         let mapped = self.stretches.iter().filter(|stretch| stretch.mapped > 0);
         mapped.into_iter().try_for_each(|stretch| act(&stretch.range, stretch.bytes(), offset_of(stretch.first)))
     }

@@ -25,6 +25,9 @@ pub unsafe trait Disk: Send + Sync {
     /// The system's error number: `ENOSPC` when the disk is full.
     fn allocate(&self, file: &File, from: u64, bytes: u64, length: u64) -> Result<(), i32>;
 
+    /// Makes the file so long again, after it was to become longer and could not. What went wrong there is not told.
+    fn cut(&self, file: &File, length: u64);
+
     /// Gives room of the file back to the disk: the range reads as zero from then on. False when the disk does not know how,
     /// and nothing is changed then.
     fn punch(&self, file: &File, from: u64, bytes: u64) -> bool;

@@ -72,6 +72,10 @@ unsafe impl Disk for Mapped {
         keep_room(file, from, bytes)
     }
 
+    fn cut(&self, file: &File, length: u64) {
+        let _ = file.set_len(length);
+    }
+
     fn punch(&self, file: &File, from: u64, bytes: u64) -> bool {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
@@ -108,7 +112,8 @@ unsafe impl Disk for Mapped {
     }
 
     unsafe fn map(&self, at: NonNull<u8>, bytes: usize, file: &File, from: u64, shared: bool) -> Result<(), i32> {
-        let kind = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+        // A private map takes memory for what is written there alone, however large the file is.
+        let kind = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE | libc::MAP_NORESERVE };
         let (access, from) = (libc::PROT_READ | libc::PROT_WRITE, offset(from)?);
         // SAFETY: within a reserved range (caller's duty).
         let got =

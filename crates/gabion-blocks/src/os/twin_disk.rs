@@ -61,6 +61,10 @@ unsafe impl Disk for TwinDisk {
         system_disk().allocate(file, from, bytes, length)
     }
 
+    fn cut(&self, file: &File, length: u64) {
+        system_disk().cut(file, length);
+    }
+
     fn punch(&self, file: &File, from: u64, bytes: u64) -> bool {
         self.step().is_ok() && system_disk().punch(file, from, bytes)
     }

@@ -408,7 +408,7 @@ impl Pile {
             Some(kept) => format!(" in {}", kept.path(py).repr()?),
             None => String::new(),
         };
-        if self.is_closed() || self.kept.as_ref().is_some_and(|kept| kept.is_parted()) {
+        if self.is_closed() || self.pile.is_parted() {
             return result::text(py, &format!("<gabion.Pile{place}, closed>"));
         }
         let stats = self.pile.stats();

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gabion_blocks::file::{BlockFile, FileError};
+use gabion_blocks::file::FileError;
 use gabion_pile::{OpenOptions, Pile as Store};
 use pyo3::prelude::*;
 
@@ -17,7 +17,6 @@ use crate::gate::through_gate;
 
 /// What is known of a pile's file.
 pub(super) struct Kept {
-    file: Arc<BlockFile>,
     path: Py<PyAny>,
     pub read_only: bool,
     /// Numbers of the codec's that the log describes.
@@ -50,15 +49,9 @@ impl Kept {
         let codec = Codec::with_types(py, Some(Arc::clone(pile.budget())), types)?;
         let log = through_gate(py, || pile.log()).map_err(failed)?;
         codec.restore(py, &log).map_err(|error| refusal::of_log(error, path))?;
-        let file = Arc::clone(pile.file().expect("a pile that was opened lies in a file"));
         let described = AtomicU32::new(codec.type_count() as u32);
         let path = argument::shown_path(py, &place)?.unbind();
-        Ok((pile, codec, Self { file, path, read_only, described, appending: Mutex::new(()) }))
-    }
-
-    /// In a forked child: whether the file is the parent's.
-    pub fn is_parted(&self) -> bool {
-        self.file.is_parted()
+        Ok((pile, codec, Self { path, read_only, described, appending: Mutex::new(()) }))
     }
 
     /// The path that was passed, as a str.

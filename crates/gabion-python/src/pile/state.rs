@@ -59,7 +59,7 @@ impl Pile {
     pub(super) fn open(&self, py: Python<'_>) -> PyResult<&gabion_pile::Pile> {
         match &self.kept {
             _ if self.is_closed() => Err(refusal::closed(py, self.kept.is_some())),
-            Some(kept) if kept.is_parted() => Err(refusal::parted(py)),
+            Some(_) if self.pile.is_parted() => Err(refusal::parted(py)),
             _ => Ok(&self.pile),
         }
     }

@@ -1,0 +1,224 @@
+//! What went wrong with piles in files once, or nearly: files that were damaged by who let go of them, or refused by who opens them.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use gabion_blocks::file::FileError;
+use gabion_pile::{OpenOptions, Pile, Pointer, ReadBuf};
+
+/// A path of this test's own, which is gone with the value.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gabion-{}-again-{name}.pile", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    fn open(&self) -> Pile {
+        open(&self.0).unwrap()
+    }
+
+    fn file(&self) -> std::fs::File {
+        std::fs::OpenOptions::new().read(true).write(true).open(&self.0).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn open(path: &Path) -> Result<Pile, FileError> {
+    Pile::open(path, &OpenOptions { shards: Some(1), ..OpenOptions::default() })
+}
+
+/// A view of what was removed has no pin where it is a run's, and its memory was taken from under it.
+#[test]
+fn a_view_of_what_is_gone_keeps_the_file() {
+    let place = Place::new("view");
+    let pile = Arc::new(place.open());
+    let pointer = pile.put(&vec![7; 2 << 20], 0).unwrap();
+    let view = pile.view(pointer).unwrap();
+    pile.remove(pointer).unwrap();
+    assert!(!pile.let_go().unwrap());
+    assert_eq!(*view, vec![7; 2 << 20]);
+    assert!(matches!(open(&place.0), Err(FileError::InUse)));
+    drop(view);
+    assert_eq!(place.open().len(), 0);
+}
+
+/// The head of the file was still mapped: a root that was set there was another process's.
+#[test]
+fn who_has_let_go_writes_no_more() {
+    let place = Place::new("gone");
+    let old = place.open();
+    let pointer = old.put(b"stone", 0).unwrap();
+    old.set_root(Some(pointer)).unwrap();
+    old.append(b"record").unwrap();
+    assert!(old.let_go().unwrap());
+    let new = place.open();
+    let _ = old.set_root(None);
+    assert!(old.append(b"another").is_err() && old.flush().is_err());
+    assert_eq!((new.root(), new.log().unwrap()), (Some(pointer), b"record".to_vec()));
+    assert_eq!((old.root(), old.log().unwrap()), (None, Vec::new()));
+}
+
+#[test]
+fn a_log_that_ends_nowhere_is_told() {
+    for (word, value) in [(1, u64::MAX - 7), (1, 65), (1, 1 << 40), (1, 8), (0, 0), (0, u64::MAX)] {
+        let place = Place::new("log");
+        let pile = place.open();
+        pile.append(b"first").unwrap();
+        drop(pile);
+        place.file().write_all_at(&value.to_le_bytes(), (12 << 20) + 8 * word).unwrap();
+        assert!(matches!(open(&place.0), Err(FileError::Damaged { .. })), "{value} in word {word}");
+    }
+}
+
+/// They would have been taken for the beginning of the next block, which reads as zero.
+#[test]
+fn bytes_behind_the_last_block_are_told() {
+    let place = Place::new("tail");
+    drop(place.open());
+    for bytes in [1, 3 << 20, (4 << 20) - 1] {
+        place.file().set_len(12 << 20).unwrap();
+        place.file().write_all_at(&vec![0xA5; bytes], 12 << 20).unwrap();
+        assert!(matches!(open(&place.0), Err(FileError::Damaged { .. })), "{bytes} bytes");
+    }
+    place.file().write_all_at(&vec![0xA5; 4 << 20], 12 << 20).unwrap();
+    let pointer = place.open().put(b"stone", 0).unwrap();
+    let pile = place.open();
+    assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");
+    pile.validate().unwrap();
+}
+
+/// Nobody could have removed it.
+#[test]
+fn an_object_of_no_generation_is_told() {
+    let place = Place::new("generation");
+    let pointer = place.open().put(&[3; 40], 0).unwrap();
+    let (file, at) = (place.file(), (12 << 20) + (pointer.to_bits() & ((1 << 19) - 1)) * 8);
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, at).unwrap();
+    let forged = u64::from_le_bytes(word) | ((1 << 21) - 1) << 2;
+    file.write_all_at(&forged.to_le_bytes(), at).unwrap();
+    assert!(matches!(open(&place.0), Err(FileError::Damaged { .. })));
+}
+
+#[test]
+fn a_file_is_let_go_beside_all_who_use_it() {
+    for round in 0..12 {
+        let place = Place::new("beside");
+        let pile = Arc::new(place.open());
+        let all: Vec<_> = (0..40_usize).map(|at| pile.put(&vec![7; at * 700], 0).unwrap()).collect();
+        let (long, stop) = (pile.put(&vec![7; 2 << 20], 0).unwrap(), AtomicBool::new(false));
+        let (pile, all, stop) = (&pile, &all, &stop);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                scope.spawn(move || {
+                    let (mut buf, mut turn) = (ReadBuf::new(), 0);
+                    while !stop.load(Relaxed) {
+                        turn += 1;
+                        let sevens = |bytes: &[u8]| assert!(bytes.iter().all(|&byte| byte == 7));
+                        match thread {
+                            0 => {
+                                let _ = pile.read(all[turn % 40], &mut buf).map(sevens);
+                                let _ = pile.view(long).map(|view| sevens(&view));
+                            }
+                            1 => {
+                                let Ok(pointer) = pile.put(&vec![7; turn % 3000], 0) else { continue };
+                                let _ = pile.replace(pointer, &[7; 90]);
+                                let _ = pile.remove(pointer);
+                            }
+                            _ => {
+                                let Ok(pointer) = pile.put(&vec![7; (1 << 20) + 9], 0) else { continue };
+                                let view = pile.view(pointer);
+                                let _ = pile.remove(pointer);
+                                let _ = view.map(|view| sevens(&view));
+                            }
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(3 + round));
+            while !pile.let_go().unwrap() && open(&place.0).is_err() {
+                std::thread::yield_now();
+            }
+            stop.store(true, Relaxed);
+        });
+        let again = place.open();
+        again.validate().unwrap();
+        assert!(all.iter().all(|&pointer| again.contains(pointer)));
+    }
+}
+
+const CHILD: &str = "GABION_CLEARED_CHILD";
+
+#[test]
+fn the_child_that_clears() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let pile = open(Path::new(&path)).unwrap();
+    println!("\nclearing");
+    std::io::stdout().flush().unwrap();
+    pile.clear();
+    println!("\ncleared");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// Pages went one by one, and with them payloads whose objects were still there: no such file was ever opened again.
+#[test]
+fn who_is_killed_while_it_clears_leaves_each_object_or_not() {
+    let (mut partly, mut seed) = (0, 0x9E37_79B9_7F4A_7C15_u64);
+    for round in 0..12_u64 {
+        let place = Place::new("cleared");
+        let pile = place.open();
+        let large: Vec<_> = (0..2000).map(|_| pile.put(&[1; 1000], 0).unwrap()).collect();
+        // Their payloads move into what others have left.
+        let moved: Vec<_> = (0..2000).map(|_| pile.put(&[2; 20], 0).unwrap()).collect();
+        for &pointer in &moved {
+            pile.replace(pointer, &[3; 990]).unwrap();
+        }
+        let long: Vec<_> = (0..3).map(|_| pile.put(&vec![4; 2 << 20], 0).unwrap()).collect();
+        drop(pile);
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "the_child_that_clears", "--nocapture"])
+            .env(CHILD, &place.0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line == "clearing"));
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+        std::thread::sleep(Duration::from_micros((seed >> 32) % 1500));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let pile = place.open();
+        pile.validate().unwrap();
+        let (mut buf, mut left) = (ReadBuf::new(), 0);
+        let mut look = |pointers: &[Pointer], wanted: &[u8]| {
+            for &pointer in pointers {
+                if let Ok(found) = pile.read(pointer, &mut buf) {
+                    assert!(found == wanted);
+                    left += 1;
+                }
+            }
+        };
+        look(&large, &[1; 1000]);
+        look(&moved, &[3; 990]);
+        look(&long, &vec![4; 2 << 20]);
+        assert_eq!(left, pile.len());
+        partly += u32::from(left > 0 && left < 4003);
+        pile.clear();
+        assert!(pile.is_empty());
+        pile.validate().unwrap();
+    }
+    println!("{partly} of 12 were killed in the midst of it");
+}
