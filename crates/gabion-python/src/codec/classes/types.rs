@@ -18,7 +18,7 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyMapping, PyModule, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyModule, PyString, PyTuple, PyType};
 
 use super::found::Found;
 use super::record::{self, Record};
@@ -65,10 +65,10 @@ impl Types {
         let Some(value) = value else { return Ok(types) };
         if is_star(value) {
             types.everything = true;
-        } else if value.is_instance_of::<PyString>() || is_one(value) {
+        } else if value.is_instance_of::<PyString>() || is_one(value) || value.is_instance_of::<PyModule>() {
             return Err(other(value));
-        } else if let Ok(names) = value.cast::<PyMapping>() {
-            types.rename(names)?;
+        } else if let Some(names) = items(value)? {
+            types.rename(&names)?;
         } else {
             let items = value
                 .try_iter()
@@ -85,13 +85,13 @@ impl Types {
             self.everything = true;
             return Ok(());
         }
-        if let Ok(names) = item.cast::<PyMapping>() {
-            return self.rename(names);
-        }
         if let Ok(module) = item.cast::<PyModule>() {
             let name = raised(item, record::utf8(&own(module.name()?.as_any())))?;
             self.modules.insert(name.into_boxed_slice(), own(item));
             return Ok(());
+        }
+        if let Some(names) = if is_one(item) { None } else { items(item)? } {
+            return self.rename(&names);
         }
         let Some((module, name)) = names(item)? else { return Err(other(item)) };
         let found = raised(item, found_by(&module, &name, &own(item)))?;
@@ -104,9 +104,9 @@ impl Types {
         Ok(())
     }
 
-    fn rename(&mut self, names_of: &Bound<'_, PyMapping>) -> PyResult<()> {
-        for pair in names_of.items()?.iter() {
-            let pair = pair.cast_into::<PyTuple>()?;
+    fn rename(&mut self, items: &Bound<'_, PyList>) -> PyResult<()> {
+        for pair in items.iter() {
+            let pair = pair.cast_into::<PyTuple>().map_err(|error| other(error.into_inner().as_any()))?;
             let (name, object) = (pair.get_item(0)?, pair.get_item(1)?);
             let path =
                 if name.is_instance_of::<PyString>() { raised(&name, record::utf8(&own(&name)))? } else { Vec::new() };
@@ -247,6 +247,17 @@ fn own(object: &Bound<'_, PyAny>) -> Own {
 
 fn raised<T>(object: &Bound<'_, PyAny>, result: Raise<T>) -> PyResult<T> {
     result.map_err(|Raised| PyErr::fetch(object.py()))
+}
+
+/// Pairs of a mapping: of what has keys, as `dict()` sees it.
+fn items<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyList>>> {
+    let py = value.py();
+    if !value.is_instance_of::<PyDict>() && value.getattr_opt(intern!(py, "keys")?)?.is_none() {
+        return Ok(None);
+    }
+    // SAFETY: attached; bound, hence live; a new list, or null with an error set.
+    let items = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyMapping_Items(value.as_ptr()))? };
+    Ok(Some(items.cast_into()?))
 }
 
 fn is_star(value: &Bound<'_, PyAny>) -> bool {
