@@ -198,6 +198,16 @@ impl Entry {
             }
     }
 
+    /// Whether both are of one class, and it is known of the first alone where instances have their attributes.
+    pub fn is_filled_sooner(&self, other: &Entry) -> bool {
+        let (Entry::Object(one), Entry::Object(two)) = (self, other) else { return false };
+        one.class.ptr() == two.class.ptr()
+            && one.found.is(&two.found)
+            && one.indices.len() > two.indices.len()
+            && one.offsets == two.offsets
+            && same_names(&one.names, &two.names)
+    }
+
     /// Takes over what was found out for another that says the same.
     pub fn renew(&self, newer: &Entry) {
         if let (Entry::Object(one), Entry::Object(newer)) = (self, newer) {

@@ -299,7 +299,10 @@ impl Registry {
             }
             (raw, None)
         };
-        self.entries.put(id, raw);
+        // SAFETY: as above.
+        if !unsafe { (*before).is_filled_sooner(&*raw) } {
+            self.entries.put(id, raw);
+        }
         (raw, spare)
     }
 

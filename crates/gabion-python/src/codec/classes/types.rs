@@ -8,6 +8,8 @@
 //! | `{"shop.Person": Customer}` | as well, a class under its own name, and for what was stored under another; may stand in a list |
 //! | `"*"` | whatever the names lead to, imported as pickle imports; may stand in a list, next to new names |
 //!
+//! A class that its name does not lead to (a local one) can be passed, and is built; its objects are stored no more than elsewhere.
+//!
 //! In all cases the program may get back what it has put itself: a class of which it stored an object since the file was opened.
 //! A name that has two meanings here has the one that was passed for it, then that of the program's own objects, of modules, of the
 //! standard library, of whatever it leads to.
