@@ -179,15 +179,13 @@ impl<'a> Inspect<'a> {
         }
     }
 
-    /// Fields that the class declares, if it is a dataclass.
+    /// Fields that the class declares, if it is a dataclass. As `dataclasses.fields`, which is written in Python, finds them.
     ///
     /// # Errors
     /// `MemoryError`.
     pub fn declared(&self) -> Raise<Option<Vec<Field>>> {
-        if self.lookup(&intern(c"__dataclass_fields__")?).is_none() {
-            return Ok(None);
-        }
-        self.fields_of_dataclass().map(Some).or_else(|Raised| {
+        let Some(fields) = self.lookup(&intern(c"__dataclass_fields__")?) else { return Ok(None) };
+        fields_in(&fields).or_else(|Raised| {
             // SAFETY: attached, with an error set. Who made something else of it is no dataclass.
             unsafe {
                 if ffi::PyErr_ExceptionMatches(ffi::PyExc_Exception) == 0
@@ -199,24 +197,6 @@ impl<'a> Inspect<'a> {
             }
             Ok(None)
         })
-    }
-
-    fn fields_of_dataclass(&self) -> Raise<Vec<Field>> {
-        let (list, missing) = (import(c"dataclasses", c"fields")?, import(c"dataclasses", c"MISSING")?);
-        let mut found = Vec::new();
-        // SAFETY: live class; a tuple, whose items are borrowed while it is held; new references or null with an error.
-        unsafe {
-            let fields = Own::take(ffi::PyObject_CallOneArg(list.ptr(), self.held.ptr()))?;
-            for i in 0..ffi::PyTuple_Size(fields.ptr()) {
-                let field = ffi::PyTuple_GetItem(fields.ptr(), i);
-                let given =
-                    |name| attribute(field, name).map(|value| Some(value).filter(|value| value.ptr() != missing.ptr()));
-                let name = interned(attribute(field, c"name")?)?;
-                let (default, factory) = (given(c"default")?, given(c"default_factory")?);
-                room::push(&mut found, Field { name, default, factory })?;
-            }
-        }
-        Ok(found)
     }
 
     /// Whether instances are made as `object` makes them.
@@ -327,6 +307,31 @@ impl<'a> Inspect<'a> {
         // SAFETY: what was found is held.
         found.is_some_and(|found| unsafe { ffi::Py_TYPE(found.ptr()) == &raw mut ffi::PyGetSetDescr_Type })
     }
+}
+
+/// The fields among those that a dataclass notes, which has variables of the class there, too.
+fn fields_in(noted: &Own) -> Raise<Option<Vec<Field>>> {
+    let (is_field, missing) = (import(c"dataclasses", c"_FIELD")?, import(c"dataclasses", c"MISSING")?);
+    let mut fields = Vec::new();
+    // SAFETY: held; a new list, whose items are borrowed while it is held; new references or null with an error.
+    unsafe {
+        if ffi::PyDict_Check(noted.ptr()) == 0 {
+            return Ok(None);
+        }
+        let noted = Own::take(ffi::PyDict_Values(noted.ptr()))?;
+        for i in 0..ffi::PyList_Size(noted.ptr()) {
+            let field = ffi::PyList_GetItem(noted.ptr(), i);
+            if attribute(field, c"_field_type")?.ptr() != is_field.ptr() {
+                continue;
+            }
+            let given =
+                |name| attribute(field, name).map(|value| Some(value).filter(|value| value.ptr() != missing.ptr()));
+            let name = interned(attribute(field, c"name")?)?;
+            let (default, factory) = (given(c"default")?, given(c"default_factory")?);
+            room::push(&mut fields, Field { name, default, factory })?;
+        }
+    }
+    Ok(Some(fields))
 }
 
 /// The one string that stands for a name.
