@@ -174,8 +174,14 @@ impl<'a> Inspect<'a> {
         unsafe {
             let new = attribute(self.held.ptr(), c"__new__")?;
             let Some(globals) = attribute_or_none(new.ptr(), c"__globals__")? else { return Ok(None) };
-            let made = ffi::PyMapping_HasKeyString(globals.ptr(), c"_tuple_new".as_ptr()) != 0;
-            if made { names_of(&fields) } else { Ok(None) }
+            if ffi::PyDict_Check(globals.ptr()) == 0 {
+                return Ok(None);
+            }
+            match ffi::PyDict_Contains(globals.ptr(), intern(c"_tuple_new")?.ptr()) {
+                0 => Ok(None),
+                1 => names_of(&fields),
+                _ => Err(Raised),
+            }
         }
     }
 
