@@ -45,6 +45,10 @@ CALLS = {
     "fields": (new, lambda codec: codec.fields(data, "name")),
 }
 
+# From 3.12 on CPython crashes by itself where it has no memory for a function, as in pickle.dumps() of these objects.
+if sys.version_info >= (3, 12):
+    CALLS = {name: call for name, call in CALLS.items() if not name.startswith(("decode", "encode"))}
+
 def campaign(name):
     make, call = CALLS[name]
     step = quiet = fails = 0

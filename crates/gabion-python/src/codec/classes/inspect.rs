@@ -277,15 +277,7 @@ impl<'a> Inspect<'a> {
             if !self.is_default(&names.getstate, &getter) || !self.is_default(&names.setstate, &setter) {
                 return Ok(None);
             }
-            let list = import(c"dataclasses", c"fields")?;
-            let fields = Own::take(ffi::PyObject_CallOneArg(list.ptr(), self.held.ptr()))?;
-            let mut found = Vec::new();
-            for i in 0..ffi::PyTuple_Size(fields.ptr()) {
-                let mut raw = attribute(ffi::PyTuple_GetItem(fields.ptr(), i), c"name")?.into_ptr();
-                ffi::PyUnicode_InternInPlace(&raw mut raw);
-                found.push(Own::take(raw)?);
-            }
-            Ok(Some(found))
+            Ok(self.declared()?.map(|fields| fields.into_iter().map(|field| field.name).collect()))
         }
     }
 
