@@ -302,7 +302,17 @@ def test_a_forked_child_changes_nothing_in_the_parents_file(path: Path) -> None:
         assert (pile.get(pointer), bytes(view)) == ("stone", b"seen" * 500)
         pile.validate()
     view.release()
+    # A child that has the file, too, keeps nobody from it.
+    read_end, write_end = os.pipe()
+    if (waiting := os.fork()) == 0:
+        os.close(write_end)
+        os.read(read_end, 1)
+        os._exit(0)
     pile.close()
+    gabion.Pile(path=path).close()
+    os.close(write_end)
+    os.close(read_end)
+    os.waitpid(waiting, 0)
 
     def opener() -> None:
         with gabion.Pile(path=path) as own:

@@ -343,7 +343,8 @@ impl Pile {
             self.codec.end();
             return Ok(());
         };
-        let flushed = kept.flush(py, &self.pile);
+        // What a forked child has of its parent's file is not for the disk.
+        let flushed = if self.pile.is_parted() { Ok(()) } else { kept.flush(py, &self.pile) };
         let let_go = kept.let_go(py, &self.pile);
         self.codec.end();
         flushed.and(let_go)
