@@ -254,6 +254,30 @@ def test_named_tuples_that_lead_back_to_themselves_are_matched(shop):  # noqa: F
     assert (back.b, back.new) == (2, 7)
 
 
+@pytest.mark.parametrize("base", ["int", "str", "bytes", "list", "dict", "tuple"])
+def test_a_class_that_has_contents_by_now_does_not_come_back_empty(shop, base):  # noqa: F811
+    again = stored(shop, PERSON, "Person('Ada', 3)")
+    with pytest.raises(CodecError, match=r"<class 'shop.Person'>: it is a number, a text or a container by now"):
+        again(f"class Person({base}):\n    pass")
+    _, back = again(f"class Person({base}):\n    def __setstate__(self, state):\n        self.state = state")
+    assert back.state["name"] == "Ada"
+
+
+def test_a_class_without_room_for_any_field_is_told(shop):  # noqa: F811
+    again = stored(shop, PERSON, "Person('Ada', 3)")
+    with pytest.raises(CodecError, match="room for none of the fields"):
+        again("class Person:\n    __slots__ = ('other',)")
+    _, back = again("class Person:\n    __slots__ = ('other', 'name')")
+    assert back.name == "Ada"
+
+
+def test_a_named_tuple_does_not_come_back_as_another_empty_container(shop):  # noqa: F811
+    again = stored(shop, "import typing\nclass Pair(typing.NamedTuple):\n    a: int\n    b: int\n", "Pair(1, 2)")
+    for source in ("class Pair(list):\n    pass", "class Pair:\n    pass"):
+        with pytest.raises(CodecError, match="is no tuple by now"):
+            again(source)
+
+
 def test_a_member_that_is_gone_is_told(shop):  # noqa: F811
     again = stored(shop, "class Colour(enum.Enum):\n    RED = 1\n    BLUE = 2\n", "Colour.BLUE")
     module, back = again("class Colour(enum.Enum):\n    GREEN = 0\n    BLUE = 5\n")

@@ -9,7 +9,10 @@
 //!   is a dataclass, declared the    is dropped                gets its default, or what its factory returns; is left unset
 //!   field and does so no more                                 without either
 //!   has a `__dict__`                goes there                —
-//!   has slots only                  is dropped                is left unset
+//!   has slots only                  is dropped; without any   is left unset
+//!                                   slot for one, the object
+//!                                   is refused
+//!   is a number, text or container  (the object is refused: what it is besides its fields was not stored)
 //!   is a named tuple                is dropped                gets its default; without one the object is refused
 //!   is an enum                      (a member that is gone is refused)
 //! ```
@@ -63,8 +66,39 @@ pub fn entry(known: &Known, id: u32, record: &Record, object: Own, found: Found)
     }
 }
 
+/// Refuses a class whose instances would come back without anything of what was stored.
+fn refuse_empty(class: &Inspect<'_>, room: &Room, stored: &Fields) -> Raise<()> {
+    const CONTENTS: std::ffi::c_ulong = ffi::Py_TPFLAGS_LONG_SUBCLASS
+        | ffi::Py_TPFLAGS_LIST_SUBCLASS
+        | ffi::Py_TPFLAGS_TUPLE_SUBCLASS
+        | ffi::Py_TPFLAGS_BYTES_SUBCLASS
+        | ffi::Py_TPFLAGS_UNICODE_SUBCLASS
+        | ffi::Py_TPFLAGS_DICT_SUBCLASS;
+    if room.sets_state {
+        return Ok(());
+    }
+    // SAFETY: live class.
+    let why = if unsafe { ffi::PyType_GetFlags(class.class()) } & CONTENTS != 0 {
+        "it is a number, a text or a container by now, and what is in those was not stored"
+    } else if !room.has_dict
+        && class.declared()?.is_none()
+        && !stored.names.is_empty()
+        && !stored.names.iter().any(|name| room.slots.iter().any(|slot| slot.ptr() == name.ptr()))
+    {
+        "it has room for none of the fields that were stored"
+    } else {
+        return Ok(());
+    };
+    Err(refuse(&format!(
+        "cannot rebuild an object of {}: {why}; give it a __setstate__, or say which class takes them: gabion.Pile(path=..., \
+         types={{name: class}})",
+        repr(class.held())
+    )))
+}
+
 fn of_object(class: &Inspect<'_>, id: u32, stored: &Fields, found: Found) -> Raise<Entry> {
     let room = class.room()?;
+    refuse_empty(class, &room, stored)?;
     let changes = if room.sets_state { None } else { changes(class, &room, stored)? };
     let place_of = |name: &Own| room.slots.iter().position(|slot| slot.ptr() == name.ptr());
     let (slots, _) = stored.names.split_at(stored.slots);
@@ -191,6 +225,18 @@ fn declared_otherwise(
 }
 
 fn named_tuple(known: &Known, class: &Inspect<'_>, id: u32, stored: &[Own], found: Found) -> Raise<Entry> {
+    // SAFETY: live class; what makes its instances is held.
+    let takes_items = unsafe {
+        ffi::PyType_GetFlags(class.class()) & ffi::Py_TPFLAGS_TUPLE_SUBCLASS != 0
+            || class.lookup(&known.names.new).is_some_and(|new| ffi::PyCFunction_Check(new.ptr()) == 0)
+    };
+    if !takes_items {
+        return Err(refuse(&format!(
+            "cannot rebuild a named tuple: its class {} is no tuple by now, and has no __new__ for the items; say which class takes \
+             what was stored: gabion.Pile(path=..., types={{name: class}})",
+            repr(class.held())
+        )));
+    }
     let plain = class.only_items()?;
     let called = plain.is_none();
     let names = match plain {

@@ -100,18 +100,13 @@ const GROUPS: &[Group] = &[
     // Reads the system's data of time zones, by a key that it checks. Its pickle asks it for `_unpickle`: see `getattr`.
     Group { stored: &["zoneinfo"], modules: &[c"zoneinfo"], names: &["ZoneInfo"] },
     // What arrays, their types and their items are made of. NumPy 2 has other names for its modules. States are looked at before NumPy
-    // gets them: see `guard`.
+    // gets them, and other functions called in the place of some: see `guard`.
     Group { stored: &["numpy"], modules: &[c"numpy"], names: &["dtype", "ndarray", "recarray", "record"] },
     Group { stored: &["numpy.rec"], modules: &[c"numpy"], names: &["recarray"] },
     Group {
         stored: &["numpy.core.multiarray", "numpy._core.multiarray"],
         modules: &[c"numpy._core.multiarray", c"numpy.core.multiarray"],
-        names: &["_reconstruct"],
-    },
-    Group {
-        stored: &["numpy.core.multiarray", "numpy._core.multiarray"],
-        modules: &[c"gabion._arrays"],
-        names: &["scalar"],
+        names: &["_reconstruct", "scalar"],
     },
     Group {
         stored: &["numpy.core.numeric", "numpy._core.numeric"],
@@ -192,8 +187,24 @@ fn exception(record: &Record) -> Raise<Option<(Own, Found)>> {
     }
 }
 
+/// Whether this is the interpreter's `getattr`.
+pub fn is_getattr(function: &Own) -> bool {
+    // SAFETY: codec functions run attached.
+    let py = unsafe { Python::assume_attached() };
+    match of_module(py, c"builtins", c"getattr") {
+        Ok(getattr) => getattr.as_ptr() == function.ptr(),
+        Err(error) => {
+            drop(error);
+            false
+        }
+    }
+}
+
 /// In the place of `getattr`, by which pickle names methods of classes that are not written in Python: of them all, one is needed here.
-fn limited_getattr() -> Raise<Own> {
+///
+/// # Errors
+/// Memory.
+pub fn limited_getattr() -> Raise<Own> {
     static FUNCTION: PyOnceLock<Py<PyCFunction>> = PyOnceLock::new();
     // SAFETY: codec functions run attached.
     let py = unsafe { Python::assume_attached() };

@@ -20,7 +20,7 @@ use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyModule, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyModule, PyString, PyTuple};
 
 use super::found::Found;
 use super::record::{self, Record};
@@ -171,7 +171,8 @@ impl Types {
                 object = next;
             }
             let own = get(&object, object::intern(c"__module__")?.ptr())?;
-            if own.is_none_or(|own| !is_same_text(&own, &record.module)) {
+            // An object of a class in the module says the same of itself: it is no definition, and others have it.
+            if !is_definition(object.ptr()) || own.is_none_or(|own| !is_same_text(&own, &record.module)) {
                 return Ok(Inside::Nothing);
             }
             let found = found_by(&record.module, &record.name, &object)?;
@@ -269,8 +270,18 @@ fn is_star(value: &Bound<'_, PyAny>) -> bool {
 /// Whether this is a class or a plain function.
 fn is_one(value: &Bound<'_, PyAny>) -> bool {
     // SAFETY: bound, hence live.
-    let function = unsafe { ffi::PyFunction_Check(value.as_ptr()) != 0 || ffi::PyCFunction_Check(value.as_ptr()) != 0 };
-    function || value.is_instance_of::<PyType>()
+    unsafe { is_definition(value.as_ptr()) }
+}
+
+/// As [`is_one`].
+///
+/// # Safety
+/// A live object.
+unsafe fn is_definition(object: *mut PyObject) -> bool {
+    // SAFETY: live by the caller's word.
+    unsafe {
+        ffi::PyFunction_Check(object) != 0 || ffi::PyCFunction_Check(object) != 0 || ffi::PyType_Check(object) != 0
+    }
 }
 
 /// Module and qualified name, as the object says them itself.

@@ -1,16 +1,31 @@
-//! States that a file gives to what it has no say in.
+//! What a file may not do with what it may build.
 //!
-//! Whoever writes a file chooses which state an object is given. A class that the file names is no object of it: the whole program has
-//! it. And NumPy takes the states in its pickles as they are, of items that lie outside of an array's memory, say. Where a file may do
-//! whatever it likes (`types="*"`), nothing of this is looked at.
+//! Whoever writes a file chooses which function or class is called, with what, and which items and which state an object is given. A
+//! class that the file names is no object of it, nor is a member of an enum: the whole program has them. NumPy takes what it gets as it
+//! is: memory that others have, items that lie outside of it. And some calls have no end. No pickle has any of this. Where a file may
+//! do whatever it likes (`types="*"`), nothing of it is looked at.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::leaf::Maker;
-use crate::codec::object::{Own, Raise, Raised, refuse};
-use crate::ffi::{self, PyTypeObject};
+use crate::codec::classes::global::repr;
+use crate::codec::classes::standard;
+use crate::codec::object::{Own, Raise, Raised, attribute_or_none, import, intern, is_same_text, refuse};
+use crate::ffi::{self, PyObject, PyTypeObject};
 use crate::once::{of_module, once};
+
+/// Items that a container may be built of by a call: more are stored as they are.
+const MOST_COUNTED: isize = 1 << 22;
+
+/// Functions that pickles call, of whose arguments not all are those of a pickle, and the modules that they are in. Others stand in for
+/// them, whoever met the functions first.
+const REPLACED: &[(&std::ffi::CStr, &[&std::ffi::CStr])] = &[
+    (c"_reconstructor", &[c"copyreg"]),
+    (c"_reconstruct", &[c"numpy._core.multiarray", c"numpy.core.multiarray"]),
+    (c"scalar", &[c"numpy._core.multiarray", c"numpy.core.multiarray"]),
+    (c"_frombuffer", &[c"numpy._core.numeric", c"numpy.core.numeric"]),
+];
 
 /// What becomes of an object that is given a state.
 pub enum Given {
@@ -18,6 +33,15 @@ pub enum Given {
     Itself,
     /// This is in its place, and has it.
     Other(Own),
+}
+
+/// What NumPy has to do with a class.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numpy {
+    Nothing,
+    /// Arrays, and their items.
+    Array,
+    Dtype,
 }
 
 impl Maker<'_, '_> {
@@ -30,23 +54,47 @@ impl Maker<'_, '_> {
         if self.registry.is_guarded() { self.look(object, state) } else { Ok(Given::Itself) }
     }
 
+    /// Looks at an object in which items are to be set, or to which they are to be added.
+    ///
+    /// # Errors
+    /// `CodecError` where a file may not do that.
+    #[inline]
+    pub fn guard_items(&self, object: &Own) -> Raise<()> {
+        if self.registry.is_guarded() { self.look_at_owner(object) } else { Ok(()) }
+    }
+
+    /// Looks at a call, with a tuple. Another function may be called in the place of one.
+    ///
+    /// # Errors
+    /// `CodecError` where a file may not call it.
+    #[inline]
+    pub fn guard_call(&self, callable: &Own, arguments: &Own) -> Raise<Option<Own>> {
+        if self.registry.is_guarded() { self.look_at_call(callable, arguments) } else { Ok(None) }
+    }
+
+    /// Looks at a function that is to give an object its state.
+    ///
+    /// # Errors
+    /// `CodecError` where a file may not have it do that.
+    #[inline]
+    pub fn guard_setter(&self, setter: &Own, object: &Own, state: &Own) -> Raise<()> {
+        if !self.registry.is_guarded() {
+            return Ok(());
+        }
+        // SAFETY: all are held; a new reference or null with an error.
+        let arguments = unsafe { Own::take(ffi::PyTuple_Pack(2, object.ptr(), state.ptr()))? };
+        self.look_at_owner(object)?;
+        match self.look_at_call(setter, &arguments)? {
+            // Those that others stand in for set nothing.
+            Some(_) => Err(forbidden("sets a state by", setter)),
+            None => Ok(()),
+        }
+    }
+
     #[cold]
     fn look(&self, object: &Own, state: &Own) -> Raise<Given> {
         static REBUILT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        // SAFETY: held, as its class is by it.
-        let (is_class, is_function, class) = unsafe {
-            let is_class = ffi::PyType_Check(object.ptr()) != 0;
-            (is_class, ffi::PyFunction_Check(object.ptr()) != 0, ffi::Py_TYPE(object.ptr()))
-        };
-        if (is_class || is_function) && self.registry.is_named(object.ptr()) {
-            return Err(refuse(&format!(
-                "cannot rebuild the stored object: it sets attributes of {}, which the whole program has; if you trust the file, pass \
-                 gabion.Pile(path=..., types=\"*\")",
-                crate::codec::classes::global::repr(object)
-            )));
-        }
-        // SAFETY: the class of an object that is held.
-        if !unsafe { is_of_numpy(class) } {
+        if self.look_at_owner_but_numpy(object)? == Numpy::Nothing {
             return Ok(Given::Itself);
         }
         let rebuilt = once(self.py, &REBUILT, || Ok(of_module(self.py, c"gabion._arrays", c"rebuilt")?.unbind()));
@@ -59,23 +107,189 @@ impl Maker<'_, '_> {
         // SAFETY: the interpreter's own object.
         Ok(if made.ptr() == unsafe { ffi::Py_None() } { Given::Itself } else { Given::Other(made) })
     }
+
+    #[cold]
+    fn look_at_owner(&self, object: &Own) -> Raise<()> {
+        if self.look_at_owner_but_numpy(object)? == Numpy::Nothing {
+            Ok(())
+        } else {
+            Err(forbidden("sets items of", object))
+        }
+    }
+
+    fn look_at_owner_but_numpy(&self, object: &Own) -> Raise<Numpy> {
+        // SAFETY: held, as its class and the class of that are by it.
+        let (callable, class, of_enum) = unsafe {
+            let class = ffi::Py_TYPE(object.ptr());
+            let of_enum = ffi::PyType_IsSubtype(ffi::Py_TYPE(class.cast()), self.known.enum_meta.ptr().cast()) != 0;
+            ((*class).tp_call.is_some(), class, of_enum)
+        };
+        if of_enum || (callable && self.registry.is_named(object.ptr())) {
+            return Err(forbidden("sets attributes or items of", object));
+        }
+        // SAFETY: the class of an object that is held.
+        Ok(unsafe { of_numpy(class) })
+    }
+
+    #[cold]
+    fn look_at_call(&self, callable: &Own, arguments: &Own) -> Raise<Option<Own>> {
+        // SAFETY: held.
+        if unsafe { ffi::PyType_Check(callable.ptr()) == 0 } {
+            return self.look_at_function(callable);
+        }
+        let class: *mut PyTypeObject = callable.ptr().cast();
+        // SAFETY: a class, as was just seen, held.
+        let numpy = unsafe { of_numpy(class) };
+        let first = arguments_of(arguments).next();
+        // SAFETY: held by the arguments.
+        let told = first
+            .is_some_and(|first| unsafe { ffi::PyUnicode_CheckExact(first) != 0 || ffi::PyType_Check(first) != 0 });
+        // SAFETY: the same.
+        let made_by_numpy = numpy == Numpy::Array && !unsafe { has_its_own_new(class)? };
+        if made_by_numpy || (numpy == Numpy::Dtype && !told) {
+            return Err(forbidden("calls", callable));
+        }
+        // SAFETY: a class and arguments, all held.
+        if unsafe { is_endless(class, arguments) } {
+            return Err(forbidden("calls with a few bytes what takes all memory, or all time:", callable));
+        }
+        Ok(None)
+    }
+
+    /// What is called in the place of a function.
+    fn look_at_function(&self, function: &Own) -> Raise<Option<Own>> {
+        // SAFETY: held.
+        let plain =
+            unsafe { ffi::PyCFunction_Check(function.ptr()) != 0 || ffi::PyFunction_Check(function.ptr()) != 0 };
+        if !plain {
+            return Ok(None);
+        }
+        if standard::is_getattr(function) {
+            let allowed = self.registry.types().named(b"builtins.getattr").is_some();
+            return if allowed { Ok(None) } else { standard::limited_getattr().map(Some) };
+        }
+        // SAFETY: held.
+        let (name, module) = unsafe {
+            let Some(name) = attribute_or_none(function.ptr(), c"__name__")? else { return Ok(None) };
+            let Some(module) = attribute_or_none(function.ptr(), c"__module__")? else { return Ok(None) };
+            (name, module)
+        };
+        for (replaced, modules) in REPLACED {
+            if is_same_text(&name, &intern(replaced)?) {
+                for of in *modules {
+                    if is_same_text(&module, &intern(of)?) {
+                        return import(c"gabion._arrays", replaced).map(Some);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
 }
 
-/// Whether a class, or one that it inherits from, is one of NumPy's that take a state.
+fn forbidden(does: &str, what: &Own) -> Raised {
+    refuse(&format!(
+        "cannot rebuild the stored object: it {does} {}, which a file may not do; if you trust it, pass gabion.Pile(path=..., \
+         types=\"*\")",
+        repr(what)
+    ))
+}
+
+/// Items of a tuple that the caller has checked for being one.
+fn arguments_of(tuple: &Own) -> impl Iterator<Item = *mut PyObject> {
+    // SAFETY: held.
+    let items = unsafe { ffi::PyTuple_Size(tuple.ptr()) };
+    // SAFETY: held, and that long; items are borrowed from it.
+    (0..items).map(|i| unsafe { ffi::PyTuple_GetItem(tuple.ptr(), i) })
+}
+
+/// Whether a call of an interpreter's own class takes much longer than its arguments are long: counts through a range, or writes out
+/// the zeros of an exponent.
+///
+/// # Safety
+/// A live class, and a tuple.
+unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own) -> bool {
+    const COUNTING: &[&[u8]] = &[b"Counter", b"OrderedDict", b"UserList", b"UserString", b"UserDict", b"ChainMap"];
+    // SAFETY: live by the caller's word; its name lives with it; a range is one by its exact class, and its length is asked of it.
+    unsafe {
+        let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
+        let native = (*class).tp_flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 || name.starts_with(b"collections.");
+        let counts = native || name == b"array.array" || COUNTING.contains(&name);
+        let is_number = class == &raw mut ffi::PyLong_Type || name == b"Fraction";
+        arguments_of(arguments).any(|argument| {
+            if counts && ffi::Py_TYPE(argument) == &raw mut ffi::PyRange_Type && class != &raw mut ffi::PyRange_Type {
+                let len = ffi::PyObject_Size(argument);
+                if len < 0 {
+                    ffi::PyErr_Clear();
+                }
+                return !(0..=MOST_COUNTED).contains(&len);
+            }
+            if is_number && ffi::PyUnicode_Check(argument) == 0 && ffi::PyLong_Check(argument) == 0 {
+                let of = std::ffi::CStr::from_ptr((*ffi::Py_TYPE(argument)).tp_name).to_bytes();
+                return !matches!(of, b"float" | b"bytes" | b"Fraction");
+            }
+            name == b"Fraction" && ffi::PyUnicode_Check(argument) != 0 && has_exponent(argument)
+        })
+    }
+}
+
+/// Whether a number's text has an exponent.
+///
+/// # Safety
+/// A live string.
+unsafe fn has_exponent(text: *mut PyObject) -> bool {
+    let mut len = 0;
+    // SAFETY: live by the caller's word, as its text is with it.
+    unsafe {
+        let data = ffi::PyUnicode_AsUTF8AndSize(text, &raw mut len);
+        if data.is_null() {
+            ffi::PyErr_Clear();
+            return true;
+        }
+        std::slice::from_raw_parts(data.cast::<u8>(), len as usize).iter().any(|byte| matches!(byte, b'e' | b'E'))
+    }
+}
+
+/// Whether instances of a class that inherits from one of NumPy's are made by the class itself, or by one between the two.
 ///
 /// # Safety
 /// A live class.
-unsafe fn is_of_numpy(mut class: *mut PyTypeObject) -> bool {
+unsafe fn has_its_own_new(mut class: *mut PyTypeObject) -> Raise<bool> {
+    let numpy = intern(c"numpy")?;
+    // SAFETY: live by the caller's word, as its bases are by it; classes that Python code makes have a dict.
+    unsafe {
+        while !class.is_null() && (*class).tp_flags & ffi::Py_TPFLAGS_HEAPTYPE != 0 {
+            let module = attribute_or_none(class.cast(), c"__module__")?;
+            let of_numpy =
+                module.is_none_or(|module| ffi::PyUnicode_Tailmatch(module.ptr(), numpy.ptr(), 0, isize::MAX, -1) != 0);
+            if of_numpy {
+                return Ok(false);
+            }
+            match ffi::PyDict_Contains((*class).tp_dict, intern(c"__new__")?.ptr()) {
+                0 => class = (*class).tp_base,
+                1 => return Ok(true),
+                _ => return Err(Raised),
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// What NumPy has to do with a class, or with one that it inherits from.
+///
+/// # Safety
+/// A live class.
+unsafe fn of_numpy(mut class: *mut PyTypeObject) -> Numpy {
     // SAFETY: live by the caller's word, as its bases are by it; a class's name lives with it. Classes that are not written in Python are
     // called by their modules, too.
     unsafe {
         while !class.is_null() {
-            let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
-            if name == b"numpy.ndarray" || name == b"numpy.dtype" {
-                return true;
+            match std::ffi::CStr::from_ptr((*class).tp_name).to_bytes() {
+                b"numpy.ndarray" | b"numpy.generic" => return Numpy::Array,
+                b"numpy.dtype" => return Numpy::Dtype,
+                _ => class = (*class).tp_base,
             }
-            class = (*class).tp_base;
         }
     }
-    false
+    Numpy::Nothing
 }

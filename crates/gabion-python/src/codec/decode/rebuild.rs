@@ -34,7 +34,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                     Some(arranged) => arranged.of(&value)?,
                     None => value,
                 };
-                let made = Self::call(&rebuild, &value, None)?;
+                let made = self.call(&rebuild, &value, None)?;
                 self.constructed(&mut rebuild, made);
             }
             Stage::Keywords => {
@@ -43,7 +43,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                     return self.wait(Frame::Rebuild(rebuild));
                 }
                 let arguments = rebuild.arguments.take().ok_or_else(|| damaged("no arguments"))?;
-                let made = Self::call(&rebuild, &arguments, Some(&value))?;
+                let made = self.call(&rebuild, &arguments, Some(&value))?;
                 self.constructed(&mut rebuild, made);
             }
             Stage::Again => self.constructed(&mut rebuild, value),
@@ -55,7 +55,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             }
             Stage::Value => {
                 let key = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
-                put(rebuild.object()?, &key, &value)?;
+                self.put(rebuild.object()?, &key, &value)?;
                 rebuild.stage = Stage::Key;
             }
             Stage::State if rebuild.parts & tags::PART_SETTER != 0 => {
@@ -66,9 +66,11 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             Stage::State => return self.stated(*rebuild, &value).map(Some),
             Stage::Setter => {
                 let state = rebuild.kept.take().ok_or_else(|| damaged("a missing part"))?;
+                let object = rebuild.object()?;
+                self.maker.guard_setter(&value, object, &state)?;
                 // SAFETY: held; a new reference or null with an error.
                 unsafe {
-                    Own::take(ffi::call(value.ptr(), [rebuild.object()?.ptr(), state.ptr()]))?;
+                    Own::take(ffi::call(value.ptr(), [object.ptr(), state.ptr()]))?;
                 }
                 return Ok(rebuild.object);
             }
@@ -133,7 +135,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                             rebuild.stage = Stage::Value;
                             break;
                         };
-                        put(rebuild.object()?, &key, &value)?;
+                        self.put(rebuild.object()?, &key, &value)?;
                         Stage::Key
                     } else {
                         break;
@@ -155,7 +157,7 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         self.leaf()
     }
 
-    fn call(rebuild: &Rebuild<'_>, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
+    fn call(&self, rebuild: &Rebuild<'_>, arguments: &Own, keywords: Option<&Own>) -> Raise<Own> {
         let callable = rebuild.callable.as_ref().ok_or_else(|| damaged("a missing part"))?;
         // SAFETY: held; checked for being a tuple and a dict; a new reference or null with an error.
         unsafe {
@@ -164,6 +166,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             if !good {
                 return Err(damaged("arguments are no tuple"));
             }
+            let instead = self.maker.guard_call(callable, arguments)?;
+            let callable = instead.as_ref().unwrap_or(callable);
             if rebuild.tag == tags::REDUCE {
                 let keywords = keywords.map_or(std::ptr::null_mut(), Own::ptr);
                 return Own::take(ffi::PyObject_Call(callable.ptr(), arguments.ptr(), keywords));
@@ -179,7 +183,14 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         }
     }
 
+    fn put(&self, object: &Own, key: &Own, value: &Own) -> Raise<()> {
+        self.maker.guard_items(object)?;
+        // SAFETY: all held over the call.
+        if unsafe { ffi::PyObject_SetItem(object.ptr(), key.ptr(), value.ptr()) } < 0 { Err(Raised) } else { Ok(()) }
+    }
+
     fn extend(&self, object: &Own, items: Vec<Own>) -> Raise<()> {
+        self.maker.guard_items(object)?;
         // SAFETY: held; every result is a new reference or null with an error.
         unsafe {
             if let Some(extend) = attribute_or_none(object.ptr(), c"extend")? {
@@ -240,9 +251,4 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
             }
         }
     }
-}
-
-fn put(object: &Own, key: &Own, value: &Own) -> Raise<()> {
-    // SAFETY: all held over the call.
-    if unsafe { ffi::PyObject_SetItem(object.ptr(), key.ptr(), value.ptr()) } < 0 { Err(Raised) } else { Ok(()) }
 }

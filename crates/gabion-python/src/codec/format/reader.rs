@@ -17,8 +17,8 @@ pub struct Reader<'a> {
 #[inline(never)]
 pub fn damaged(what: &str) -> Raised {
     refuse(&format!(
-        "stored bytes are damaged: {what}; remove what is stored there, and report it: this is a fault of gabion, or of other \
-         native code that writes where it should not"
+        "stored bytes are damaged: {what}; remove what is stored there. In a file, it is damaged, or was made so: take a backup. In \
+         memory, report it: this is a fault of gabion, or of other native code that writes where it should not"
     ))
 }
 
