@@ -229,7 +229,7 @@ def test_what_is_no_pile_is_left_alone(path: Path) -> None:
             assert isinstance(refused.value, OSError)
         assert path.read_bytes() == content
     for folder in (path.parent, str(path.parent)):
-        with pytest.raises(gabion.CorruptFileError):
+        with pytest.raises(IsADirectoryError):
             gabion.Pile(path=folder)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         gabion.Pile(path=path.parent / "nowhere" / "x")
@@ -321,6 +321,99 @@ def test_a_forked_child_changes_nothing_in_the_parents_file(path: Path) -> None:
     in_child(opener)
     with gabion.Pile(path=path) as pile:
         assert pile.get(pointer) == "child's"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_forked_child_reads_on_what_is_open_for_reading(path: Path) -> None:
+    with gabion.Pile(path=path) as pile:
+        pointers = pile.put_many([b"small", b"chunk" * 9_000, b"large" * 900_000])
+    pile = gabion.Pile(path=path, read_only=True)
+
+    def child() -> None:
+        assert [bytes(pile.get(pointer))[:5] for pointer in pointers] == [b"small", b"chunk", b"large"]
+        pile.validate()
+        pile.close()
+        assert pile.closed
+        with pytest.raises(BlockingIOError):  # The parent reads on.
+            gabion.Pile(path=path)
+
+    for _ in range(2):
+        in_child(child)
+        assert pile.get(pointers[0]) == b"small"
+    read_end, write_end = os.pipe()
+    if (reader := os.fork()) == 0:
+        os.close(write_end)
+        os.read(read_end, 1)
+        os._exit(0 if pile.get(pointers[2]) == b"large" * 900_000 else 1)
+    os.close(read_end)
+    pile.close()
+    with pytest.raises(BlockingIOError):  # The child does.
+        gabion.Pile(path=path)
+    os.close(write_end)
+    assert os.waitpid(reader, 0)[1] == 0
+    gabion.Pile(path=path).close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the child keeps the lock elsewhere")
+def test_a_child_does_not_keep_the_file_of_a_parent_that_is_gone(path: Path) -> None:
+    program = """
+import os, sys, gabion
+pile = gabion.Pile(path=sys.argv[1])
+view = pile.view(pile.put(b"seen" * 500))
+if (child := os.fork()) == 0:
+    sys.stdin.read()
+    os._exit(0 if bytes(view) == b"seen" * 500 else 1)
+os._exit(0)
+"""
+    read_end, write_end = os.pipe()
+    try:
+        subprocess.run([sys.executable, "-c", program, str(path)], stdin=read_end, check=True)
+        with gabion.Pile(path=path) as pile:
+            assert len(pile) == 1
+    finally:
+        os.close(write_end)
+        os.close(read_end)
+
+
+def test_a_read_that_was_under_way_lets_the_file_go(path: Path) -> None:
+    pile = gabion.Pile(path=path, types=[Slow])
+    pointer = pile.put([Slow(), b"large" * 500_000])
+    reader = threading.Thread(target=pile.get, args=(pointer,))
+    reader.start()
+    Slow.begun.wait()
+    pile.close()
+    Slow.go.set()
+    reader.join()
+    gabion.Pile(path=path).close()
+    pile.close()
+
+
+class Slow:
+    begun, go = threading.Event(), threading.Event()
+
+    def __getstate__(self) -> int:
+        return 1
+
+    def __setstate__(self, state: int) -> None:
+        self.begun.set()
+        self.go.wait(30)
+
+
+def test_a_call_that_is_refused_makes_no_file(path: Path) -> None:
+    for wrong in ({"types": 5}, {"types": "Person"}, {"read_only": "no"}, {"read_only": 2}, {"max_bytes": -1}):
+        with pytest.raises((TypeError, ValueError)):
+            gabion.Pile(path=path, **wrong)  # type: ignore[arg-type]
+        assert not path.exists()
+    with pytest.raises(TypeError, match="types and"):
+        gabion.Pile(path=path, kinds=[])  # type: ignore[call-arg]
+    gabion.Pile(path=path, read_only=0).close()  # type: ignore[arg-type]
+
+
+def test_a_directory_is_none(path: Path) -> None:
+    for read_only in (False, True):
+        with pytest.raises(IsADirectoryError):
+            gabion.Pile(path=path.parent, read_only=read_only)
 
 
 def test_a_file_that_may_not_grow_loses_nothing(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is done in NumPy's place, and in `copyreg`'s, where objects are rebuilt out of a file that anybody may have written.
+"""What is done in the place of NumPy, and of `copyreg`, where a file that anybody may have written is rebuilt.
 
 NumPy takes the states in its pickles as they are: a type of items whose fields lie outside of it, or which is changed
 while arrays have items of it, or an array whose memory goes while another one shows it, end the process, or worse. Here

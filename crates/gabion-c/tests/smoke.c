@@ -366,7 +366,7 @@ static void check_pile_in_file(void) {
     CHECK(gabion_pile_open(path, 0, 8, &pile) == GABION_BAD_ARGUMENT);
     CHECK(gabion_pile_open(NULL, 0, 0, &pile) == GABION_BAD_ARGUMENT);
     CHECK(gabion_pile_open(path, 0, 0, NULL) == GABION_BAD_ARGUMENT);
-    CHECK(gabion_pile_open("/", 0, 0, &pile) == GABION_DAMAGED);
+    CHECK(gabion_pile_open("/", 0, 0, &pile) == GABION_FILE);
     OK(gabion_pile_open(path, 0, 0, &pile));
     OK(gabion_pile_put(pile, "stone", 5, 0, &pointer));
     OK(gabion_pile_root(pile, &root));

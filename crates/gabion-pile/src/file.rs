@@ -69,7 +69,8 @@ impl Pile {
     /// * The file grows by blocks of 4 MiB, and for objects over 1 MiB by what they take. It does not shrink; only what such objects
     ///   took goes back to the disk. What else becomes free serves the next objects.
     /// * `max_bytes` counts what is in the file, be it in memory or not.
-    /// * A forked child must not use the pile, or a view of it ([`Pile::is_parted`]); nothing that it does goes to the file.
+    /// * A forked child must not use the pile, or a view of it ([`Pile::is_parted`]); nothing that it does goes to the file. One that is
+    ///   open for reading only may be read on both sides.
     ///
     /// Takes time linear in the pile: every word is looked at, no payload over 1 KiB is.
     ///
@@ -110,7 +111,8 @@ impl Pile {
         self.file().is_some()
     }
 
-    /// In a forked child: whether the pile's file is the parent's. What is done then goes nowhere, and what the parent does may show:
+    /// In a forked child: whether the pile's file is the parent's; not of one that is open for reading only, in which both may read on.
+    /// What is done then goes nowhere, and what the parent does may show:
     /// nothing of the pile is to be used.
     pub fn is_parted(&self) -> bool {
         self.file().is_some_and(|file| file.is_parted())
@@ -174,6 +176,15 @@ impl Pile {
             None => self.root.store(bits, Ordering::Relaxed), // Relaxed: as above.
         }
         Ok(())
+    }
+
+    /// After a reader of an object over 1 MiB has let it go: lets the file go, if [`Pile::let_go`] left that to who came last. Views do
+    /// so by themselves. Where the file cannot be unmapped, it goes with the pile.
+    pub fn go_on_leaving(&self) {
+        // SeqCst: see `Pile::let_go`.
+        if self.leaving.load(Ordering::SeqCst) {
+            let _ = self.let_go();
+        }
     }
 
     /// Lets the file go, so that others may open it, while this value lives on: every pointer is refused from then on, and every put.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_heap::shard_of;
 
@@ -123,11 +123,7 @@ impl Drop for View {
             Hold::Pin { shard, body } => self.pile.unpin(shard, body),
             run => drop(run),
         }
-        // SeqCst: see `Pile::let_go`.
-        if self.pile.leaving.load(SeqCst) {
-            // Where it cannot be unmapped, it goes with the pile.
-            let _ = self.pile.let_go();
-        }
+        self.pile.go_on_leaving();
     }
 }
 

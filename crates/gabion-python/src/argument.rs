@@ -29,7 +29,9 @@ pub(crate) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
         }
         if ffi::PyUnicode_FSConverter(value.as_ptr(), (&raw mut encoded).cast()) == 0 {
             let error = PyErr::fetch(py);
-            let null = error.is_instance_of::<PyValueError>(py) && !error.is_instance_of::<PyUnicodeError>(py);
+            // Where it is no str, its own code may have raised.
+            let text = ffi::PyUnicode_Check(value.as_ptr()) != 0;
+            let null = text && error.is_instance_of::<PyValueError>(py) && !error.is_instance_of::<PyUnicodeError>(py);
             return Err(if null { value_error(py, "the path holds a null byte") } else { error });
         }
         let encoded = Bound::from_owned_ptr(py, encoded).cast_into_unchecked::<PyBytes>();

@@ -140,7 +140,6 @@ declare! {
     fn PyIter_Next(iterator: Object) -> Object;
     fn PyNumber_Index(object: Object) -> Object;
     fn PySequence_Tuple(object: Object) -> Object;
-    fn PyMapping_HasKeyString(object: Object, key: *const c_char) -> c_int;
     fn PyDict_GetItemWithError(dict: Object, key: Object) -> Object;
     fn PyDict_SetItem(dict: Object, key: Object, value: Object) -> c_int;
     fn PyDict_Items(dict: Object) -> Object;

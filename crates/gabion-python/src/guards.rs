@@ -89,7 +89,6 @@ guard! {
     fn PySequence_Contains(sequence: Object, item: Object) -> c_int;
     fn PySequence_GetSlice(sequence: Object, from: isize, to: isize) -> Object;
     fn PySequence_Tuple(object: Object) -> Object;
-    fn PyMapping_HasKeyString(object: Object, key: *const c_char) -> c_int;
     fn PyTuple_New(length: isize) -> Object;
     fn PyTuple_GetSlice(tuple: Object, from: isize, to: isize) -> Object;
     fn PyList_New(length: isize) -> Object;

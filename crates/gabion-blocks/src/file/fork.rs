@@ -1,7 +1,8 @@
 //! A forked child's stores stay its own.
 //!
 //! A shared mapping is shared with a child, too: what it wrote would go to the parent's file, beside the parent. So each file is
-//! mapped anew in the child, as a copy that nobody else sees. The child's owner of it is to be closed.
+//! mapped anew in the child, as a copy that nobody else sees. The child's owner of it is to be closed. What is open for reading only is
+//! each process's own from the beginning, and both may read on.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -60,6 +61,7 @@ extern "C" fn before() {
     let each = files.iter().filter_map(Weak::upgrade).map(|file| {
         // SAFETY: the file outlives its lock, as both are kept together, and the lock is let go first.
         let state = unsafe { std::mem::transmute::<MutexGuard<'_, State>, MutexGuard<'static, State>>(file.lock()) };
+        file.note_fork();
         Held { state, file }
     });
     let held = HeldAll { each: each.collect(), _files: files };

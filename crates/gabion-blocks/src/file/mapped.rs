@@ -63,8 +63,10 @@ pub struct BlockFile {
     state: Mutex<State>,
     /// Whether what is written goes to the file.
     shared: AtomicBool,
-    /// In a forked child, whose parent has the file and its lock.
+    /// In a forked child, whose parent has the file and its lock. Never of one that is open for reading only.
     parted: AtomicBool,
+    /// This opening is another process's, too.
+    forked: AtomicBool,
     read_only: bool,
     /// Runs that somebody has.
     pub(super) runs: AtomicU64,
@@ -145,6 +147,7 @@ impl BlockFile {
             state,
             shared: AtomicBool::new(shared),
             parted: AtomicBool::new(false),
+            forked: AtomicBool::new(false),
             read_only: options.read_only,
             runs: AtomicU64::new(0),
             is_new,
@@ -444,17 +447,42 @@ impl BlockFile {
         let refused = |errno| FileError::number("unmap the file")(errno);
         state.space.each(|range, bytes, _| range.blank(bytes)).map_err(refused)?;
         self.head.blank(HEAD_BYTES).map_err(refused)?;
-        // The lock is the parent's as well: it would be gone there, too.
-        if !self.is_parted() {
-            self.disk.unlock(&self.file);
+        if self.is_common() {
+            self.disk.leave(&self.file);
+        } else {
+            self.unlock();
         }
         Ok(())
     }
 
-    /// In a forked child, whose only thread holds the lock of `state`: what it writes stays its own.
+    /// Whether it is open for reading, and so in another process as well, of which either may read on when the other has let it go.
+    fn is_common(&self) -> bool {
+        self.read_only && self.forked.load(Ordering::Relaxed) // Relaxed: set before the fork, by a thread that holds the lock.
+    }
+
+    fn unlock(&self) {
+        // A child's lock of what its parent writes would be the parent's, too, and is not its to let go.
+        if !self.is_parted() && !self.is_common() {
+            self.disk.unlock(&self.file);
+        }
+    }
+
+    /// Before a fork, by who holds the lock of `state`.
+    pub(super) fn note_fork(&self) {
+        self.forked.store(true, Ordering::Relaxed); // Relaxed: see `is_common`.
+    }
+
+    /// In a forked child, whose only thread holds the lock of `state`: what it writes stays its own, and nobody who wants the file
+    /// has to wait for it. One that is open for reading only stays as it is: what is mapped of it is each process's own already, and
+    /// made to be read.
     pub(super) fn part(&self, state: &State) {
+        if self.read_only {
+            return;
+        }
         self.stop_sharing();
         self.parted.store(true, Ordering::Relaxed); // Relaxed: the child has one thread.
+        // First, for what is mapped keeps the opening that it is mapped of, and its lock.
+        self.disk.reopen(&self.file);
         // Without memory for that, the addresses go: better than to write to the parent's file.
         let part = |range: &Range, bytes: usize, from: u64| {
             range.map(0, bytes, &self.file, from, false).or_else(|_| range.blank(bytes))
@@ -483,11 +511,8 @@ fn is_zero(file: &File, from: u64, to: u64) -> Result<bool, FileError> {
 
 impl Drop for BlockFile {
     fn drop(&mut self) {
-        // By itself it goes with the last who shares this opening, such as a child on its way to another program. The parent's is not
-        // a child's to let go.
-        if !self.is_parted() {
-            self.disk.unlock(&self.file);
-        }
+        // By itself it goes with the last who shares this opening, such as a child on its way to another program.
+        self.unlock();
     }
 }
 
@@ -495,6 +520,9 @@ impl Drop for BlockFile {
 fn open_file(path: &Path, options: &FileOptions) -> Result<File, FileError> {
     let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     match out_of_cancels_reach(|| std::fs::metadata(path)) {
+        Ok(found) if found.is_dir() => {
+            return Err(FileError::system("open the file")(std::io::Error::from_raw_os_error(libc::EISDIR)));
+        }
         Ok(found) if !found.is_file() => return Err(FileError::NotOurs),
         Err(error) if !(not_found(&error) && options.create && !options.read_only) => {
             return Err(FileError::system("open the file")(error));

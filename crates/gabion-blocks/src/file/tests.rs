@@ -89,8 +89,10 @@ fn what_is_no_file_of_ours_is_left_alone() {
         assert!(matches!(BlockFile::open(&place.0, &WRITE), Err(FileError::NotOurs)), "{} bytes", content.len());
         assert!(fs::read(&place.0).unwrap() == content);
     }
-    assert!(matches!(BlockFile::open(&std::env::temp_dir(), &WRITE), Err(FileError::NotOurs)));
-    assert!(matches!(BlockFile::open(&std::env::temp_dir(), &READ), Err(FileError::NotOurs)));
+    for options in [WRITE, READ] {
+        let Err(FileError::System { error, .. }) = BlockFile::open(&std::env::temp_dir(), &options) else { panic!() };
+        assert_eq!(error.kind(), std::io::ErrorKind::IsADirectory);
+    }
     let missing = std::env::temp_dir().join("gabion-nowhere").join("x");
     for options in [WRITE, READ] {
         assert!(matches!(BlockFile::open(&missing, &options), Err(FileError::System { .. })));

@@ -19,6 +19,14 @@ pub unsafe trait Disk: Send + Sync {
     /// Lets the lock of a file go, for all who share this opening of it.
     fn unlock(&self, file: &File);
 
+    /// In a forked child: has the descriptor stand for another opening of the same file, to read, which the parent's lock does not
+    /// belong to. Where a system cannot do that, the child keeps the lock as long as it has the file. Calls nothing that may wait
+    /// for another thread.
+    fn reopen(&self, file: &File);
+
+    /// Has the descriptor stand for no file any more, so that the lock goes with the last of the others who share the opening.
+    fn leave(&self, file: &File);
+
     /// Makes the file `length` bytes long, if it is shorter, and has the disk keep room for `bytes` bytes from `from` on.
     ///
     /// # Errors

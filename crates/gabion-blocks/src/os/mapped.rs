@@ -49,6 +49,21 @@ fn keep_room(file: &File, from: u64, bytes: u64) -> Result<(), i32> {
         .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
 }
 
+/// Has a file's descriptor stand for what is at a path, which ends with a zero. If that cannot be opened, all is as it was.
+fn put_in_place(path: &[u8], file: &File) {
+    debug_assert!(path.contains(&0));
+    // SAFETY: a path that ends with a zero; two open descriptors, of which the new one is closed, and nobody else has it.
+    unsafe {
+        let opened = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if opened >= 0 {
+            if libc::dup2(opened, file.as_raw_fd()) >= 0 {
+                libc::fcntl(file.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+            libc::close(opened);
+        }
+    }
+}
+
 // SAFETY: mmap without a wanted address takes one that nobody uses, and it stays taken until munmap. MAP_FIXED within it puts
 // other pages there and touches nothing else.
 unsafe impl Disk for Mapped {
@@ -61,6 +76,30 @@ unsafe impl Disk for Mapped {
     fn unlock(&self, file: &File) {
         // SAFETY: an open file and a number.
         unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+    }
+
+    fn reopen(&self, file: &File) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            // "/proc/self/fd/" and the number, without a call that takes memory.
+            const PREFIX: usize = "/proc/self/fd/".len();
+            let digits = |number: u32| number.checked_ilog10().unwrap_or(0) as usize + 1;
+            let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+            let (mut number, mut at) =
+                (file.as_raw_fd().unsigned_abs(), PREFIX + digits(file.as_raw_fd().unsigned_abs()));
+            while at > PREFIX {
+                at -= 1;
+                path[at] = b'0' + (number % 10) as u8;
+                number /= 10;
+            }
+            put_in_place(&path, file);
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let _ = file;
+    }
+
+    fn leave(&self, file: &File) {
+        put_in_place(b"/dev/null\0", file);
     }
 
     fn allocate(&self, file: &File, from: u64, bytes: u64, length: u64) -> Result<(), i32> {

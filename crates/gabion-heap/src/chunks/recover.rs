@@ -1,5 +1,6 @@
 //! Blocks of chunks that were there before: bins and counts, made anew from the tags.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use gabion_blocks::{PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_BLOCK, make_room};
@@ -25,6 +26,14 @@ impl Unclaimed {
         let had = at % ROOM_ALIGN == 1 && bits[word] & bit != 0;
         bits[word] &= if had { !bit } else { u64::MAX };
         had
+    }
+}
+
+/// Stores what is not there yet. Where a file is open for reading, each page that is written to becomes memory of this process's own.
+fn set(word: &AtomicU64, value: u64) {
+    // Relaxed: nobody else knows of the block yet.
+    if word.load(Relaxed) != value {
+        word.store(value, Release); // Release: a chunk is whole at any time for who walks over them.
     }
 }
 
@@ -66,8 +75,7 @@ impl Chunks {
             }
             at += length;
         }
-        // Relaxed: nobody else knows of the block yet.
-        block.word(ORDINAL_WORD).store(self.blocks.len() as u64, Relaxed);
+        set(block.word(ORDINAL_WORD), self.blocks.len() as u64);
         self.blocks.push(ChunkBlock { number, charged: 0, reached: u64::MAX, live: 0, spare: false });
         unclaimed.0.push(bits.into_boxed_slice());
         Ok(())
@@ -90,10 +98,10 @@ impl Chunks {
     fn settle_block(&mut self, ground: Ground<'_>, ordinal: usize, unclaimed: &mut Unclaimed) {
         let number = self.blocks[ordinal].number;
         let block = ground.blocks.block(number).expect("a block of this heap");
-        // Relaxed, here and below: nobody else knows of the block yet.
-        block.word(END).store(1 | USED, Relaxed);
+        set(block.word(END), 1 | USED);
         let (mut at, mut free) = (FIRST, None);
         while at < END {
+            // Relaxed: nobody else knows of the block yet.
             let tag = block.word(at).load(Relaxed);
             let length = (tag & LENGTH) as usize;
             if tag & USED == 0 || unclaimed.take(ordinal, at) {
@@ -103,8 +111,7 @@ impl Chunks {
                 entry.charged |= pages_with(at, at + length);
                 entry.live += 1;
                 let flag = if free.is_some() { PREVIOUS_FREE } else { 0 };
-                // Release: a walk finds the chunk whole at any time; its length stays.
-                block.word(at).store(length as u64 | USED | flag, Release);
+                set(block.word(at), length as u64 | USED | flag);
                 self.settle_free(ground, number, free.take(), at);
             }
             at += length;

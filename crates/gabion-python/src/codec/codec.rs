@@ -37,17 +37,17 @@ impl Codec {
     /// # Errors
     /// Those of the imports.
     pub fn new(py: Python<'_>, room: Option<Arc<Budget>>) -> PyResult<Codec> {
-        Codec::with_types(py, room, None)
+        Codec::with_types(py, room, Types::default())
     }
 
-    /// As [`Codec::new`], for what lies in a file: `types` says what may be built of what is restored, as `classes::types` has it.
+    /// As [`Codec::new`], for what lies in a file: `types` says what may be built of what is restored.
     ///
     /// # Errors
-    /// As [`Codec::new`]; `TypeError` for what is none of the things that say so.
-    pub fn with_types(py: Python<'_>, room: Option<Arc<Budget>>, types: Option<&Bound<'_, PyAny>>) -> PyResult<Codec> {
+    /// As [`Codec::new`].
+    pub fn with_types(py: Python<'_>, room: Option<Arc<Budget>>, types: Types) -> PyResult<Codec> {
         // The short ways of encoding rely on it.
         Known::get(py).map_err(|Raised| PyErr::fetch(py))?;
-        Ok(Codec { registry: Registry::new(room, Types::read(types)?) })
+        Ok(Codec { registry: Registry::new(room, types) })
     }
 
     /// Appends records that describe the numbers from `from` on: all that another process needs to know of them. Returns the number

@@ -44,6 +44,7 @@ mod codec;
 mod python;
 
 pub(crate) use apart::Apart;
+pub use classes::types::Types;
 pub use codec::Codec;
 pub(crate) use encode::quick::{is_ascii, small as small_int, two_digits as two_digit_int};
 pub(crate) use kinds::{Kind, kind_of};

@@ -5,8 +5,8 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use super::Codec;
 use super::decode::warm::ArrayMemory;
+use super::{Codec, Types};
 use crate::once::make_class;
 use crate::result;
 
@@ -21,7 +21,7 @@ impl PyCodec {
     #[new]
     #[pyo3(signature = (types = None))]
     fn new(py: Python<'_>, types: Option<&Bound<'_, PyAny>>) -> PyResult<PyCodec> {
-        Ok(PyCodec { codec: Codec::with_types(py, None, types)? })
+        Ok(PyCodec { codec: Codec::with_types(py, None, Types::read(types)?)? })
     }
 
     /// Records of the numbers from one on.

@@ -62,7 +62,7 @@ fn limit(max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
 impl Pile {
     #[new]
     #[pyo3(
-        signature = (*others, max_bytes = None, path = None, types = None, read_only = false, **unknown),
+        signature = (*others, max_bytes = None, path = None, types = None, read_only = Given::Absent, **unknown),
         text_signature = "(*, max_bytes=None, path=None, types=None, read_only=False)"
     )]
     fn new(
@@ -70,17 +70,19 @@ impl Pile {
         max_bytes: Option<&Bound<'_, PyAny>>,
         path: Option<&Bound<'_, PyAny>>,
         types: Option<&Bound<'_, PyAny>>,
-        read_only: bool,
+        read_only: Given<'_>,
         unknown: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let py = others.py();
         if let Some((name, _)) = unknown.and_then(|unknown| unknown.iter().next()) {
-            let text = format!("Pile() has no {name}: it takes max_bytes, as in Pile(max_bytes=\"4 GiB\"), or path");
+            let takes = "max_bytes, as in Pile(max_bytes=\"4 GiB\"), and path with types and read_only";
+            let text = format!("Pile() has no {name}: it takes {takes}");
             return Err(exception(&py.get_type::<PyTypeError>(), &text));
         }
         if let Ok(first) = others.get_item(0) {
             return Err(refusal::by_position(&first));
         }
+        let read_only = read_only.flag("read_only", false)?;
         let (max_bytes, shards) = (limit(max_bytes)?, shards(py)?);
         if let Some(path) = path {
             let opening = Opening { max_bytes, shards, types, create: true, read_only };
@@ -336,7 +338,8 @@ impl Pile {
     #[pyo3(name = "close")]
     fn close_and_clear(&self, py: Python<'_>) -> PyResult<()> {
         if !self.close() {
-            return Ok(());
+            // One that could not let its file go may do so by now.
+            return self.kept.as_ref().map_or(Ok(()), |kept| kept.let_go(py, &self.pile));
         }
         let Some(kept) = &self.kept else {
             through_gate(py, || self.pile.clear());

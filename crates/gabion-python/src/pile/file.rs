@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use super::refusal;
 use crate::argument;
-use crate::codec::Codec;
+use crate::codec::{Codec, Types};
 use crate::errors::{class_name, type_error};
 use crate::gate::through_gate;
 
@@ -43,6 +43,8 @@ impl Kept {
             return Err(type_error(py, &text));
         };
         let &Opening { max_bytes, shards, types, create, read_only } = opening;
+        // Before there is a file: it is not made for a call that is refused.
+        let types = Types::read(types)?;
         let options = OpenOptions { max_bytes, shards, create, read_only, disk: None };
         let failed = |error| refusal::of_file(error, path);
         let pile = through_gate(py, || Store::open(&place, &options)).map_err(failed)?;

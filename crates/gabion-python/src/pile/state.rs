@@ -26,8 +26,9 @@ use crate::scratch::with_encoded_apart;
 /// With a path, the pile lies in a file, which is made where it is not there. Whatever a call had done when it returned is there for the
 /// next process that opens the file, however this one ends, and pointers stay valid. types says what may be built of what
 /// others have put there: classes, functions and modules, a mapping of stored names to classes, or "*" for whatever the names lead
-/// to; without it, only what this program puts itself and harmless classes of the standard library. With read_only=True, nothing
-/// of it can be changed, and any number of processes may have it open. Raises BlockingIOError where another has it open,
+/// to; without it, only what this program puts itself and harmless classes of the standard library. Whoever wrote the file chose what
+/// they are called with, so allow what holds values. With read_only=True, nothing of it can be changed, and any number of processes
+/// may have it open. Raises BlockingIOError where another has it open,
 /// CorruptFileError for what is no file of gabion's or damaged, and the system's OSError. See docs/pile.md, "Piles in files".
 ///
 /// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
@@ -103,6 +104,19 @@ impl Pile {
 
     #[inline(never)]
     fn build_longer(
+        &self,
+        py: Python<'_>,
+        pointer: Pointer,
+        buffer: &mut ReadBuf,
+    ) -> Result<(Py<PyAny>, usize), Failure> {
+        let built = self.build_of_run(py, pointer, buffer);
+        // The pile may have been closed meanwhile, which leaves the file to its last reader.
+        buffer.let_go();
+        self.pile.go_on_leaving();
+        built
+    }
+
+    fn build_of_run(
         &self,
         py: Python<'_>,
         pointer: Pointer,

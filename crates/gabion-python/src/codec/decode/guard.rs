@@ -133,7 +133,7 @@ impl Maker<'_, '_> {
 
     #[cold]
     fn look_at_call(&self, callable: &Own, arguments: &Own) -> Raise<Option<Own>> {
-        // SAFETY: held.
+        // SAFETY: a live object, which is held over this.
         if unsafe { ffi::PyType_Check(callable.ptr()) == 0 } {
             return self.look_at_function(callable);
         }
@@ -158,7 +158,7 @@ impl Maker<'_, '_> {
 
     /// What is called in the place of a function.
     fn look_at_function(&self, function: &Own) -> Raise<Option<Own>> {
-        // SAFETY: held.
+        // SAFETY: a live object, which is held over this.
         let plain =
             unsafe { ffi::PyCFunction_Check(function.ptr()) != 0 || ffi::PyFunction_Check(function.ptr()) != 0 };
         if !plain {
@@ -168,7 +168,7 @@ impl Maker<'_, '_> {
             let allowed = self.registry.types().named(b"builtins.getattr").is_some();
             return if allowed { Ok(None) } else { standard::limited_getattr().map(Some) };
         }
-        // SAFETY: held.
+        // SAFETY: a live object, which is held over this.
         let (name, module) = unsafe {
             let Some(name) = attribute_or_none(function.ptr(), c"__name__")? else { return Ok(None) };
             let Some(module) = attribute_or_none(function.ptr(), c"__module__")? else { return Ok(None) };
@@ -197,7 +197,7 @@ fn forbidden(does: &str, what: &Own) -> Raised {
 
 /// Items of a tuple that the caller has checked for being one.
 fn arguments_of(tuple: &Own) -> impl Iterator<Item = *mut PyObject> {
-    // SAFETY: held.
+    // SAFETY: a live object, which is held over this.
     let items = unsafe { ffi::PyTuple_Size(tuple.ptr()) };
     // SAFETY: held, and that long; items are borrowed from it.
     (0..items).map(|i| unsafe { ffi::PyTuple_GetItem(tuple.ptr(), i) })
