@@ -94,6 +94,12 @@ fn bytes_behind_the_last_block_are_told() {
         assert!(matches!(open(&place.0), Err(FileError::Damaged { .. })), "{bytes} bytes");
     }
     place.file().write_all_at(&vec![0xA5; 4 << 20], 12 << 20).unwrap();
+    assert!(
+        matches!(open(&place.0), Err(FileError::Damaged { .. })),
+        "a block that was never used has something in it"
+    );
+    // What is in a free block is nobody's concern.
+    place.file().write_all_at(&0x0F_u64.to_le_bytes(), 4 << 20).unwrap();
     let pointer = place.open().put(b"stone", 0).unwrap();
     let pile = place.open();
     assert_eq!(pile.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");

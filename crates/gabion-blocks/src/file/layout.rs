@@ -130,12 +130,17 @@ impl Superblock {
     }
 }
 
-/// What a block of the file is used for: `kind (8 bits) | blocks of the run (24)`.
+/// What a block of the file is used for: `kind (8 bits) | blocks of the run (24)`. Kinds are words of the extended Hamming code: from one
+/// to another, four bits change, so that a bit that a disk has turned makes no block free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
+    /// A word that was never written. The block is as the disk gave it: all zero.
+    Untouched,
     Nothing,
     Heap,
-    Run { blocks: u32 },
+    Run {
+        blocks: u32,
+    },
     Rest,
     Log,
 }
@@ -143,22 +148,24 @@ pub(super) enum Use {
 impl Use {
     pub fn word(self) -> u64 {
         match self {
-            Self::Nothing => 0,
-            Self::Heap => 1,
-            Self::Run { blocks } => 2 | u64::from(blocks) << 8,
-            Self::Rest => 3,
-            Self::Log => 4,
+            Self::Untouched => 0,
+            Self::Nothing => 0x0F,
+            Self::Heap => 0x33,
+            Self::Run { blocks } => 0x55 | u64::from(blocks) << 8,
+            Self::Rest => 0x66,
+            Self::Log => 0x3C,
         }
     }
 
     /// `None` for a word that no version of the format has.
     pub fn of(word: u64) -> Option<Self> {
         let found = match word & 0xFF {
-            0 => Self::Nothing,
-            1 => Self::Heap,
-            2 => Self::Run { blocks: u32::try_from(word >> 8).ok()? },
-            3 => Self::Rest,
-            4 => Self::Log,
+            0 => Self::Untouched,
+            0x0F => Self::Nothing,
+            0x33 => Self::Heap,
+            0x55 => Self::Run { blocks: u32::try_from(word >> 8).ok()? },
+            0x66 => Self::Rest,
+            0x3C => Self::Log,
             _ => return None,
         };
         (found.word() == word).then_some(found)
@@ -231,9 +238,12 @@ mod tests {
 
     #[test]
     fn words_of_the_table_read_back() {
-        for found in [Use::Nothing, Use::Heap, Use::Run { blocks: 1 << 19 }, Use::Rest, Use::Log] {
+        let all = [Use::Untouched, Use::Nothing, Use::Heap, Use::Run { blocks: 1 << 19 }, Use::Rest, Use::Log];
+        for found in all {
+            let far = |other: &Use| (found.word() ^ other.word()).count_ones() >= 4;
+            assert!(all.iter().all(|other| *other == found || far(other)));
             assert_eq!(Use::of(found.word()), Some(found));
         }
-        assert!([5, 0x101, 0xFF, 1 << 40 | 1, u64::MAX].into_iter().all(|word| Use::of(word).is_none()));
+        assert!([1, 0x133, 0xFF, 1 << 40 | 0x33, u64::MAX].into_iter().all(|word| Use::of(word).is_none()));
     }
 }

@@ -248,6 +248,14 @@ impl BlockFile {
                 Use::Rest if rest > 0 => rest -= 1,
                 _ if rest > 0 => return Err(damaged("a run is cut off")),
                 Use::Rest => self.set_use(position, Use::Nothing),
+                Use::Untouched => {
+                    // A killed process was about to lengthen the file, and no more. Not by the map, as below.
+                    let from = offset_of(position);
+                    if !is_zero(&self.file, from, from + LARGEST_SYSTEM_PAGE as u64)? {
+                        return Err(damaged("the table says that a block was never used, and something is there"));
+                    }
+                    self.set_use(position, Use::Nothing);
+                }
                 Use::Run { blocks } => {
                     let length = read(base.word(RUN_LENGTH)) as usize;
                     if blocks == 0 || blocks > mapped || blocks_for(length) != Some(blocks) {
@@ -337,6 +345,7 @@ impl BlockFile {
         let before = offset_of(state.end);
         self.keep_room(state.end, room, end).inspect_err(|_| self.disk.cut(&self.file, before))?;
         state.space.map(self.disk, &self.file, blocks, true)?;
+        (state.end..end).for_each(|position| self.set_use(position, Use::Nothing));
         state.end = end;
         state.free += blocks;
         Ok(())
@@ -399,7 +408,7 @@ impl BlockFile {
                 Some(Use::Heap) => &mut summary.heap_blocks,
                 Some(Use::Run { .. } | Use::Rest) => &mut summary.run_blocks,
                 Some(Use::Log) => &mut summary.log_blocks,
-                Some(Use::Nothing) | None => &mut summary.free_blocks,
+                Some(Use::Nothing | Use::Untouched) | None => &mut summary.free_blocks,
             } += 1;
         }
         summary
