@@ -21,7 +21,7 @@ fn seed() -> u64 {
 
 /// Numbers below a bound, one after another.
 fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = (seed * 2 + 1).wrapping_mul(0x9E37_79B9_97F4_A7C1);
+    let mut state = seed.wrapping_mul(2).wrapping_add(1).wrapping_mul(0x9E37_79B9_97F4_A7C1);
     move |end| {
         state ^= state << 13;
         state ^= state >> 7;
@@ -61,7 +61,7 @@ fn work(path: &Path, seed: u64) {
             // Each thread has objects of its own.
             let own = all.iter().copied().filter(move |pointer| (pointer >> 3) as usize % THREADS == thread);
             let mut own: Vec<u64> = own.collect();
-            let mut below = chance(seed * THREADS as u64 + thread as u64);
+            let mut below = chance(seed.wrapping_mul(THREADS as u64).wrapping_add(thread as u64));
             scope.spawn(move || {
                 for step in 0.. {
                     let number = seed << 32 | (thread as u64) << 24 | step;
@@ -216,7 +216,7 @@ fn nothing_that_was_done_is_lost_when_the_process_is_killed() {
     for number in 0..rounds {
         let time = Duration::from_micros(3_000 + below(60_000));
         let before = model.live.len() + model.gone.len();
-        let under_way = round(&path, seed * 1000 + number, time, &mut model);
+        let under_way = round(&path, seed.wrapping_mul(1000).wrapping_add(number), time, &mut model);
         steps += model.live.len() + model.gone.len() - before;
         if path.exists() {
             model.compare(&open(&path), &under_way);
