@@ -32,7 +32,7 @@ fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
 
 fn payload(number: u64, length: usize) -> Vec<u8> {
     let head = number.to_le_bytes().into_iter().chain((length as u64).to_le_bytes());
-    head.chain((0..).map(|at| (at / 8 + number as usize * 31) as u8)).take(length.max(16)).collect()
+    head.chain((0..).map(|at| (at / 8 + 31 * (number as usize % 256)) as u8)).take(length.max(16)).collect()
 }
 
 fn open(path: &Path) -> Pile {
