@@ -346,5 +346,34 @@ def test_a_few_bytes_do_not_take_all_time(endless):
         reread(endless)
 
 
+def test_a_class_that_is_called_as_one_of_the_standard_library_is_no_such():
+    back = reread(Fraction("one half", [1, 2]), [Fraction])
+    assert (back.text, back.parts) == ("one half", [1, 2])
+
+
+class Fraction:
+    def __init__(self, text, parts):
+        self.text, self.parts = text, parts
+
+    def __reduce__(self):
+        return Fraction, (self.text, self.parts)
+
+
+@pytest.mark.skipif(numpy is None, reason="no NumPy here")
+@pytest.mark.parametrize("module", ["numpydantic", None, 5])
+def test_a_class_of_arrays_may_say_any_module(module):
+    before, Readings.__module__ = Readings.__module__, module
+    try:
+        codec = _Codec({"tests.Readings": Readings})
+        codec.restore(record(4, text(b"tests") + text(b"Readings")))
+        assert codec.decode(b"\x00\xd5\x00\xd3\x00" + encoded_arguments()).tolist() == [1, 2]
+    finally:
+        Readings.__module__ = before
+
+
+def encoded_arguments():
+    return _Codec().encode(([1, 2], "m"))[1:]
+
+
 def _frombuffer():
     return numpy.array(["a"]).__reduce_ex__(5)[0]

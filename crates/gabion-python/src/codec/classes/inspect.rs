@@ -333,7 +333,10 @@ fn fields_in(noted: &Own) -> Raise<Option<Vec<Field>>> {
 }
 
 /// The one string that stands for a name.
-fn interned(name: Own) -> Raise<Own> {
+///
+/// # Errors
+/// None where it is given an object: that, or an equal one, comes back.
+pub fn interned(name: Own) -> Raise<Own> {
     let mut name = name.into_ptr();
     // SAFETY: an object that is handed over, and it or an equal one comes back. What is no exact string stays as it is.
     unsafe {

@@ -4,6 +4,7 @@ use super::decoder::Decoder;
 use super::frame::State;
 use super::instance::{put_in_dict, put_slot};
 use crate::codec::classes::changes::Changes;
+use crate::codec::classes::inspect::interned;
 use crate::codec::object::{Own, Raise, Raised};
 use crate::codec::room;
 use crate::ffi;
@@ -47,16 +48,4 @@ fn fitting(changes: &Changes, stored: State) -> Raise<Vec<(Own, Own)>> {
         }
     }
     Ok(fields)
-}
-
-/// Of a string, the one that stands for it.
-fn interned(name: Own) -> Raise<Own> {
-    let mut name = name.into_ptr();
-    // SAFETY: an object that is handed over, and it or an equal one comes back.
-    unsafe {
-        if ffi::PyUnicode_CheckExact(name) != 0 {
-            ffi::PyUnicode_InternInPlace(&raw mut name);
-        }
-        Own::take(name)
-    }
 }

@@ -141,16 +141,17 @@ impl Maker<'_, '_> {
         // SAFETY: a class, as was just seen, held.
         let numpy = unsafe { of_numpy(class) };
         let first = arguments_of(arguments).next();
-        // SAFETY: held by the arguments.
-        let told = first
-            .is_some_and(|first| unsafe { ffi::PyUnicode_CheckExact(first) != 0 || ffi::PyType_Check(first) != 0 });
+        let told = first.is_some_and(|first| {
+            // SAFETY: held by the arguments, which the caller holds.
+            unsafe { ffi::PyUnicode_CheckExact(first) != 0 || ffi::PyType_Check(first) != 0 }
+        });
         // SAFETY: the same.
         let made_by_numpy = numpy == Numpy::Array && !unsafe { has_its_own_new(class)? };
         if made_by_numpy || (numpy == Numpy::Dtype && !told) {
             return Err(forbidden("calls", callable));
         }
         // SAFETY: a class and arguments, all held.
-        if unsafe { is_endless(class, arguments) } {
+        if unsafe { is_endless(class, arguments)? } {
             return Err(forbidden("calls with a few bytes what takes all memory, or all time:", callable));
         }
         Ok(None)
@@ -159,9 +160,7 @@ impl Maker<'_, '_> {
     /// What is called in the place of a function.
     fn look_at_function(&self, function: &Own) -> Raise<Option<Own>> {
         // SAFETY: a live object, which is held over this.
-        let plain =
-            unsafe { ffi::PyCFunction_Check(function.ptr()) != 0 || ffi::PyFunction_Check(function.ptr()) != 0 };
-        if !plain {
+        if unsafe { ffi::PyCFunction_Check(function.ptr()) == 0 && ffi::PyFunction_Check(function.ptr()) == 0 } {
             return Ok(None);
         }
         if standard::is_getattr(function) {
@@ -208,15 +207,16 @@ fn arguments_of(tuple: &Own) -> impl Iterator<Item = *mut PyObject> {
 ///
 /// # Safety
 /// A live class, and a tuple.
-unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own) -> bool {
+unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own) -> Raise<bool> {
     const COUNTING: &[&[u8]] = &[b"Counter", b"OrderedDict", b"UserList", b"UserString", b"UserDict", b"ChainMap"];
     // SAFETY: live by the caller's word; its name lives with it; a range is one by its exact class, and its length is asked of it.
     unsafe {
         let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
         let native = (*class).tp_flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 || name.starts_with(b"collections.");
         let counts = native || name == b"array.array" || COUNTING.contains(&name);
-        let is_number = class == &raw mut ffi::PyLong_Type || name == b"Fraction";
-        arguments_of(arguments).any(|argument| {
+        let is_fraction = name == b"Fraction" && is_of_module(class, &intern(c"fractions")?)?;
+        let is_number = is_fraction || ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_LONG_SUBCLASS) != 0;
+        Ok(arguments_of(arguments).any(|argument| {
             if counts && ffi::Py_TYPE(argument) == &raw mut ffi::PyRange_Type && class != &raw mut ffi::PyRange_Type {
                 let len = ffi::PyObject_Size(argument);
                 if len < 0 {
@@ -224,12 +224,10 @@ unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own) -> bool {
                 }
                 return !(0..=MOST_COUNTED).contains(&len);
             }
-            if is_number && ffi::PyUnicode_Check(argument) == 0 && ffi::PyLong_Check(argument) == 0 {
-                let of = std::ffi::CStr::from_ptr((*ffi::Py_TYPE(argument)).tp_name).to_bytes();
-                return !matches!(of, b"float" | b"bytes" | b"Fraction");
-            }
-            name == b"Fraction" && ffi::PyUnicode_Check(argument) != 0 && has_exponent(argument)
-        })
+            let of = std::ffi::CStr::from_ptr((*ffi::Py_TYPE(argument)).tp_name).to_bytes();
+            (is_number && matches!(of, b"decimal.Decimal" | b"Decimal"))
+                || (is_fraction && ffi::PyUnicode_Check(argument) != 0 && has_exponent(argument))
+        }))
     }
 }
 
@@ -259,10 +257,7 @@ unsafe fn has_its_own_new(mut class: *mut PyTypeObject) -> Raise<bool> {
     // SAFETY: live by the caller's word, as its bases are by it; classes that Python code makes have a dict.
     unsafe {
         while !class.is_null() && (*class).tp_flags & ffi::Py_TPFLAGS_HEAPTYPE != 0 {
-            let module = attribute_or_none(class.cast(), c"__module__")?;
-            let of_numpy =
-                module.is_none_or(|module| ffi::PyUnicode_Tailmatch(module.ptr(), numpy.ptr(), 0, isize::MAX, -1) != 0);
-            if of_numpy {
+            if is_of_module(class, &numpy)? {
                 return Ok(false);
             }
             match ffi::PyDict_Contains((*class).tp_dict, intern(c"__new__")?.ptr()) {
@@ -273,6 +268,22 @@ unsafe fn has_its_own_new(mut class: *mut PyTypeObject) -> Raise<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether a class says that it is defined in a module, or in one below it.
+///
+/// # Safety
+/// A live class.
+unsafe fn is_of_module(class: *mut PyTypeObject, name: &Own) -> Raise<bool> {
+    // SAFETY: live by the caller's word; strings, which are held; a new reference or null with an error.
+    unsafe {
+        let Some(module) = attribute_or_none(class.cast(), c"__module__")? else { return Ok(false) };
+        if ffi::PyUnicode_CheckExact(module.ptr()) == 0 {
+            return Ok(false);
+        }
+        let parts = Own::take(ffi::PyUnicode_Split(module.ptr(), intern(c".")?.ptr(), 1))?;
+        Ok(is_same_text(&Own::share(ffi::PyList_GetItem(parts.ptr(), 0)), name))
+    }
 }
 
 /// What NumPy has to do with a class, or with one that it inherits from.
