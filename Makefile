@@ -50,7 +50,8 @@ test: lint test-rust test-loom test-python  ## every check: formatting, lints, t
 .PHONY: lint
 lint: lint-rust lint-python  ## formatting, lints, types and documentation links
 
-# The fuzz targets are looked at where the rest just was: most of what they depend on is compiled by then.
+# The fuzz targets are looked at where the rest just was: most of what they depend on is compiled by then. The extension is compiled
+# once more as for a free-threaded Python, whose own functions are others; that takes no such interpreter.
 .PHONY: lint-rust
 lint-rust: $(VENV)/.nasm  ## the part of lint for Rust
 	cargo fmt --all --check
@@ -58,6 +59,8 @@ lint-rust: $(VENV)/.nasm  ## the part of lint for Rust
 	cargo clippy --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) \
 		--no-default-features --bins -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps --document-private-items
+	PYO3_CONFIG_FILE=$(abspath crates/gabion-python/free-threaded.cfg) \
+		cargo clippy --quiet --locked -p gabion-python -- -D warnings
 
 .PHONY: lint-python
 lint-python: $(VENV)/.extension $(VENV)/.check  ## the part of lint for Python

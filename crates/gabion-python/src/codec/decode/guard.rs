@@ -212,7 +212,7 @@ unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own) -> Raise<bool> {
     // SAFETY: live by the caller's word; its name lives with it; a range is one by its exact class, and its length is asked of it.
     unsafe {
         let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
-        let native = (*class).tp_flags & ffi::Py_TPFLAGS_HEAPTYPE == 0 || name.starts_with(b"collections.");
+        let native = ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 || name.starts_with(b"collections.");
         let counts = native || name == b"array.array" || COUNTING.contains(&name);
         let is_fraction = name == b"Fraction" && is_of_module(class, &intern(c"fractions")?)?;
         let is_number = is_fraction || ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_LONG_SUBCLASS) != 0;
@@ -256,7 +256,7 @@ unsafe fn has_its_own_new(mut class: *mut PyTypeObject) -> Raise<bool> {
     let numpy = intern(c"numpy")?;
     // SAFETY: live by the caller's word, as its bases are by it; classes that Python code makes have a dict.
     unsafe {
-        while !class.is_null() && (*class).tp_flags & ffi::Py_TPFLAGS_HEAPTYPE != 0 {
+        while !class.is_null() && ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) != 0 {
             if is_of_module(class, &numpy)? {
                 return Ok(false);
             }
