@@ -7,6 +7,8 @@
 'Ada'
 """
 
+from os import environ as _environ
+
 from gabion._native import (
     ClosedError,
     CodecError,
@@ -30,6 +32,7 @@ _LATER = {
     "PutResult": "gabion.cache",
     "Table": "gabion.cache",
     "memory": "gabion.memory",
+    "monitor": "gabion.monitor",
     "numpy": "gabion.numpy",
     "streams": "gabion.streams",
 }
@@ -51,6 +54,7 @@ __all__ = [
     "Table",
     "__version__",
     "memory",
+    "monitor",
     "numpy",
     "streams",
 ]
@@ -69,3 +73,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if (_said := _environ.get("GABION_MONITOR", "0")) not in ("", "0"):
+    _import("gabion.monitor")._start_by_environment(_said)

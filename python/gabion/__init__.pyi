@@ -1,4 +1,5 @@
 from gabion import memory as memory
+from gabion import monitor as monitor
 from gabion import numpy as numpy
 from gabion import streams as streams
 from gabion._native import ClosedError as ClosedError

@@ -16,6 +16,7 @@ import gabion
 from gabion.cli import inspect
 from gabion.cli.failure import CommandError, shown
 from gabion.cli.thumbnails import command as thumbnails
+from gabion.cli.top import command as top
 from gabion.cli.tour import command as tour
 
 # Seconds after an interrupt in which another one is the same impatience. Who was told that there is something to wait
@@ -27,27 +28,29 @@ examples:
   gabion tour --records FILE.csv --photos FOLDER      the same with records and pictures of your own
   gabion thumbnails photos/ small/ --width 150        thumbnails of many pictures
   gabion inspect people.pile                          what is in the file of a pile
+  gabion top                                          what processes hold, as it changes
 """
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line, with every subcommand's options."""
-    top = argparse.ArgumentParser(
+    whole = argparse.ArgumentParser(
         prog="gabion",
         description="Objects, arrays, pictures and caches in memory that Python's collector does not walk.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"gabion {gabion.__version__}")
-    commands = top.add_subparsers(
+    whole.add_argument("--version", action="version", version=f"gabion {gabion.__version__}")
+    commands = whole.add_subparsers(
         title="commands", metavar="COMMAND [OPTION]", help="gabion COMMAND --help lists its options"
     )
     tour.add_to(commands)
     thumbnails.add_to(commands)
     inspect.add_to(commands)
+    top.add_to(commands)
     for command in commands.choices.values():
         command.set_defaults(command=command)
-    return top
+    return whole
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -55,14 +58,14 @@ def run(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that is not UTF-8 shows "?", and the work is not lost
-    top = parser()
-    options, unknown = top.parse_known_args(argv)
+    whole = parser()
+    options, unknown = whole.parse_known_args(argv)
     if unknown:
         # The command's own usage, which lists the options that it has.
         apart = "" if unknown[0].startswith("-") else "; name all files together, with the options before or after them"
-        getattr(options, "command", top).error(f"unrecognized arguments: {' '.join(unknown)}{apart}")
+        getattr(options, "command", whole).error(f"unrecognized arguments: {' '.join(unknown)}{apart}")
     if not hasattr(options, "run"):
-        top.print_help()
+        whole.print_help()
         return 0
     try:
         with _ended_in_order():

@@ -87,7 +87,7 @@ impl Pile {
         if let Some(path) = path {
             let opening = Opening { max_bytes, shards, types, create: true, read_only };
             let (pile, codec, kept) = Kept::open(path, &opening)?;
-            return Ok(Self::made(pile, codec, Some(kept)));
+            return Self::made(py, pile, codec, Some(kept));
         }
         if types.is_some() || read_only {
             let text =
@@ -97,7 +97,7 @@ impl Pile {
         let options = PileOptions { max_bytes, shards, os: None };
         let pile = gabion_pile::Pile::with_options(options).map_err(|error| refusal::not_made(py, "pile", &error))?;
         let codec = Codec::new(py, Some(Arc::clone(pile.budget())))?;
-        Ok(Self::made(pile, codec, None))
+        Self::made(py, pile, codec, None)
     }
 
     /// Look through the pile in a file, without a change of it, and return its figures as a PileStats.

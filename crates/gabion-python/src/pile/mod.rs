@@ -6,6 +6,7 @@
 //! | `each` | going through an iterable |
 //! | `number` | pointers as Python passes them: ints, arrays, iterables |
 //! | `stats` | `gabion.PileStats` |
+//! | `roll` | all piles that are open |
 //! | `view` | what stands behind the memoryview of `Pile.view` |
 //! | `file` | what a pile in a file keeps beside its objects |
 //! | `contents` | what is in a pile's file, told without building objects |
@@ -22,6 +23,8 @@ mod each;
 mod number;
 
 mod stats;
+
+mod roll;
 
 mod view;
 
@@ -51,6 +54,7 @@ use crate::once::make_class;
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<state::Pile>()?;
     m.add_class::<stats::PileStats>()?;
+    m.add_function(wrap_pyfunction!(roll::_piles, m)?)?;
     m.add_function(wrap_pyfunction!(contents::_pile_contents, m)?)?;
     many::array_maker(m.py())?;
     meanwhile::nothing(m.py())?;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use super::file::Kept;
 use super::refusal::{self, Failure};
+use super::roll;
 use crate::codec::{Apart, Codec};
 use crate::ffi;
 use crate::scratch::with_encoded_apart;
@@ -51,8 +52,10 @@ pub(super) struct Pile {
 
 impl Pile {
     /// A pile that was just made or opened.
-    pub(super) fn made(pile: gabion_pile::Pile, codec: Codec, kept: Option<Kept>) -> Self {
-        Self { pile: Arc::new(pile), codec, kept: kept.map(Box::new), closed: AtomicBool::new(false) }
+    pub(super) fn made(py: Python<'_>, pile: gabion_pile::Pile, codec: Codec, kept: Option<Kept>) -> PyResult<Self> {
+        let pile = Arc::new(pile);
+        roll::enter(py, &pile, kept.as_ref().map(|kept| kept.path(py)))?;
+        Ok(Self { pile, codec, kept: kept.map(Box::new), closed: AtomicBool::new(false) })
     }
 
     /// The pile, unless it was closed.
@@ -83,7 +86,11 @@ impl Pile {
 
     /// Closes; true when it was open.
     pub(super) fn close(&self) -> bool {
-        !self.closed.swap(true, Ordering::AcqRel)
+        let open = !self.closed.swap(true, Ordering::AcqRel);
+        if open {
+            roll::strike(&self.pile);
+        }
+        open
     }
 
     /// Builds the object behind a pointer.

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::figures::{Figure, figure_methods, figures};
+use crate::figures::{Figure, as_dict, figure_methods, figures};
 
 figures! {
     /// A pile's figures at one moment: `reserved_bytes = used_bytes + overhead_bytes`.
@@ -30,6 +30,11 @@ figures! {
         /// Classes that the pile knows.
         types: Figure,
     }
+}
+
+/// A pile's own figures by their names: all but what its codec knows.
+pub(super) fn store_figures<'py>(py: Python<'py>, stats: &gabion_pile::PileStats) -> PyResult<Bound<'py, PyAny>> {
+    as_dict(py, PileStats::new(stats, Figure(0)).figures())
 }
 
 figure_methods! {

@@ -1,0 +1,91 @@
+//! The roll: all piles that are open, for whoever tells of the whole process.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use gabion_blocks::{BlockError, make_room};
+use gabion_pile::Pile as Store;
+use pyo3::prelude::*;
+
+use super::refusal;
+use super::stats::store_figures;
+use crate::figures::Figure;
+use crate::result;
+
+/// So many piles are entered before it is looked for those that are gone.
+const FEW: usize = 64;
+
+struct Entry {
+    id: u64,
+    pile: Weak<Store>,
+    /// Of a pile in a file, as a str.
+    path: Option<Py<PyAny>>,
+}
+
+struct Roll {
+    /// In the order of their numbers.
+    entries: Vec<Entry>,
+    /// How many there may be before those that are gone are struck.
+    most: usize,
+    /// Piles entered so far.
+    entered: u64,
+}
+
+impl Roll {
+    /// The entries from a number on.
+    fn from(&self, id: u64) -> &[Entry] {
+        &self.entries[self.entries.partition_point(|entry| entry.id < id)..]
+    }
+}
+
+/// Taken by threads that are attached to the interpreter, which run nobody's code while they have it: no fork comes between.
+static ROLL: Mutex<Roll> = Mutex::new(Roll { entries: Vec::new(), most: FEW, entered: 0 });
+
+fn roll() -> MutexGuard<'static, Roll> {
+    ROLL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Enters a pile, of which only its being there is known from here. In constant time on average.
+///
+/// # Errors
+/// MemoryError.
+pub(super) fn enter(py: Python<'_>, pile: &Arc<Store>, path: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let mut roll = roll();
+    if roll.entries.len() >= roll.most {
+        roll.entries.retain(|entry| entry.pile.strong_count() > 0);
+        roll.most = FEW.max(2 * roll.entries.len());
+    }
+    make_room(&mut roll.entries, 1).map_err(|error: BlockError| refusal::not_made(py, "pile", &error))?;
+    let id = roll.entered;
+    roll.entered += 1;
+    roll.entries.push(Entry { id, pile: Arc::downgrade(pile), path: path.map(|path| path.clone().unbind()) });
+    Ok(())
+}
+
+/// Strikes a pile that is closed.
+pub(super) fn strike(pile: &Arc<Store>) {
+    roll().entries.retain(|entry| entry.pile.as_ptr() != Arc::as_ptr(pile));
+}
+
+/// What each open pile says of itself: a list of dicts, the oldest pile first. A forked child says nothing of its parent's files.
+#[pyfunction]
+pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let told = result::list(py)?;
+    let mut next = 0;
+    loop {
+        // One at a time: what is said takes memory, and may run the collector, and with it anybody's code.
+        let found = roll().from(next).iter().find_map(|entry| {
+            Some((entry.id, entry.pile.upgrade()?, entry.path.as_ref().map(|path| path.clone_ref(py))))
+        });
+        let Some((id, pile, path)) = found else { break };
+        next = id + 1;
+        if pile.is_parted() {
+            continue;
+        }
+        let about = result::dict(py)?;
+        about.set_item(result::text(py, "id")?, Figure(id))?;
+        about.set_item(result::text(py, "path")?, path)?;
+        about.update(store_figures(py, &pile.stats())?.cast()?)?;
+        told.append(about)?;
+    }
+    Ok(told.into_any())
+}

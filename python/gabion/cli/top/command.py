@@ -1,0 +1,107 @@
+"""Options in, exit code out: 0 told, or watched until Ctrl-C; 1 nobody to see, or gone meanwhile; 2 wrong input."""
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from gabion.cli.top import asking, screen
+from gabion.cli.top.asking import Gone, Process
+
+# Characters in a line that goes to a file or another program.
+WIDE = 160
+# Lines of the screen that are not a table's.
+AROUND = 14
+NOBODY = f"no process of yours lets itself be seen; to have one do so, {asking.HOW}"
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare `top` and its options."""
+    about = (
+        "Show what processes hold, as it changes: memory of the pool, piles, caches. A process lets itself be seen when"
+        " it is started with GABION_MONITOR=1 in its environment, or calls gabion.monitor.start(). Without a PID or a"
+        " URL, all such processes of this user are shown, a line each. Ctrl-C ends it."
+    )
+    parser = commands.add_parser("top", help="show what processes hold, as it changes", description=about)
+    parser.add_argument("process", metavar="PID|URL", nargs="?", help="one process: its number, or http://HOST:PORT")
+    parser.add_argument(
+        "--interval", type=_seconds, default=2.0, metavar="SECONDS", help="time between two looks (default: 2)"
+    )
+    parser.add_argument("--once", action="store_true", help="look once; so it does where the output is no terminal")
+    parser.add_argument("--json", action="store_true", help="look once, print JSON and nothing else on stdout")
+    parser.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and 0.1 <= value <= 86_400):
+        raise argparse.ArgumentTypeError(f"{text}: say 0.1 to 86400 seconds")
+    return value
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask, tell."""
+    one = None if options.process is None else asking.named(options.process)
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDE
+    try:
+        if options.json or options.once or not console.is_terminal:
+            return once(console, one, as_json=options.json)
+        return watch(console, one, options.interval)
+    except Gone as gone:
+        print(f"gabion: {gone}", file=sys.stderr)
+        return 1
+
+
+def once(console: Console, one: Process | None, *, as_json: bool) -> int:
+    """Look once."""
+    told = [one.ask()] if one else asking.everybody()
+    if as_json:
+        print(json.dumps({"name": "top", "processes": told}, indent=2))
+    elif one:
+        console.print(screen.process(told[0], None))
+    elif told:
+        console.print(screen.processes(told))
+    if not told:
+        print(f"gabion: {NOBODY}", file=sys.stderr)
+    return 0 if told else 1
+
+
+def watch(console: Console, one: Process | None, interval: float) -> int:
+    """Look again and again, until somebody interrupts that or the process ends."""
+    looks = _of_one(console, one) if one else _of_all()
+    first = next(looks)
+    try:
+        with Live(first, console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                time.sleep(interval)
+                live.update(next(looks), refresh=True)
+    except KeyboardInterrupt as stop:
+        if stop.args not in ((), (signal.SIGINT,)):
+            raise  # another signal than that of Ctrl-C
+        return 0
+
+
+def _of_one(console: Console, one: Process) -> Iterator[RenderableType]:
+    before: screen.Figures | None = None
+    while True:
+        now = one.ask()
+        most = max(3, (console.height - AROUND) // 2)
+        yield screen.process(now, before, most)
+        before = now
+
+
+def _of_all() -> Iterator[RenderableType]:
+    while True:
+        told = asking.everybody()
+        seen: RenderableType = screen.processes(told) if told else Text(NOBODY)
+        yield Group(Text(f"{time.strftime('%H:%M:%S')}  gabion top PID shows one of them\n"), seen)

@@ -1,0 +1,245 @@
+"""`gabion top` from outside."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from patience import HANGS, eventually
+
+import gabion
+from gabion import monitor
+from gabion.cli.top import screen
+
+
+@pytest.fixture(autouse=True)
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for sockets of this test alone."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield tmp_path / "gabion"
+    monitor.stop()
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gabion", "top", *map(str, arguments)]
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=HANGS, env={**os.environ, "COLUMNS": "160"}
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[gabion.Pile]:
+    with gabion.Pile(path=tmp_path / "people[bold].pile") as pile:
+        pile.put_many(range(1234))
+        cache = gabion.Cache("2 MiB", name="pages[red]")
+        cache["a"] = 1
+        assert (cache.get("a"), cache.get("b"), cache.get("c")) == (1, None, None)
+        yield pile
+
+
+@pytest.mark.parametrize("over", ["socket", "network", "address"])
+def test_one_process_is_shown_whole(store: gabion.Pile, tmp_path: Path, over: str) -> None:
+    where = monitor.start(None if over == "socket" else "127.0.0.1:0")
+    names = {"socket": os.getpid(), "network": where, "address": where.removeprefix("http://")}
+    done = run(names[over])
+    assert (done.returncode, done.stderr) == (0, "")
+    for text in (
+        f"pid {os.getpid()}, up ", "resident", "in use", "limit none", "people[bold].pile", "1,234", "pages[red]",
+        "33.3%", "2.0 MiB",
+    ):  # fmt: skip
+        assert text in done.stdout, text
+
+
+def test_all_processes_of_the_user_stand_in_a_table(store: gabion.Pile) -> None:
+    monitor.start()
+    done = run("--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    head, *lines = done.stdout.splitlines()
+    assert head.split()[:4] == ["pid", "resident", "pool", "in"]
+    [line] = [line for line in lines if line.startswith(str(os.getpid()))]
+    assert "pytest" in line
+
+
+def test_json_has_the_figures_alone(store: gabion.Pile) -> None:
+    monitor.start()
+    for arguments in ([], [os.getpid()]):
+        done = run("--json", *arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        told = json.loads(done.stdout)
+        assert told["name"] == "top"
+        [one] = told["processes"]
+        assert one["pid"] == os.getpid()
+        assert 1234 in [pile["objects"] for pile in one["piles"]]
+
+
+def test_where_nobody_can_be_seen_it_says_how_that_is_done() -> None:
+    done = run()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "GABION_MONITOR=1" in done.stderr
+    done = run("--json")
+    assert (done.returncode, json.loads(done.stdout)["processes"]) == (1, [])
+
+
+def test_sockets_of_processes_that_are_gone_are_taken_away(run_folder: Path) -> None:
+    monitor.start()
+    dead, other = run_folder / "4194304.sock", run_folder / f"{os.getppid()}.sock"
+    for path in (dead, other):
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(str(path))
+    assert run().returncode == 0
+    assert (dead.exists(), other.exists()) == (False, True)
+    done = run(os.getppid())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"gabion: process {os.getppid()}: Connection refused\n"
+
+
+class Other(BaseHTTPRequestHandler):
+    answer = b""
+
+    def do_GET(self) -> None:
+        self.wfile.write(self.answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"SSH-2.0-OpenSSH", b"HTTP/1.0 200 OK\r\n\r\n<html>", b"HTTP/1.0 200 OK\r\n\r\n{}", b"HTTP/1.0 500 No\r\n\r\n{}",
+     b'HTTP/1.0 200 OK\r\n\r\n{"gabion": "1", "pid": 1, "pool": [], "piles": [], "caches": [], "command": []}',
+     b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 100_000],
+)  # fmt: skip
+def test_somebody_else_who_answers_is_told(answer: bytes) -> None:
+    server = HTTPServer(("127.0.0.1", 0), type("Answers", (Other,), {"answer": answer}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with contextlib.closing(server.socket):
+        done = run(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no monitor of gabion's" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "code"),
+    [
+        ("99999999", "process 99999999: there is none", 2),
+        ("1", "nobody can look into it, or it is another user's", 2),
+        ("people.pile", "neither a process's number nor a URL", 2),
+        ("ftp://host", "not a URL such as http://HOST:PORT", 2),
+        ("http://host:x", "not a URL such as http://HOST:PORT", 2),
+        ("http://no-such-host.invalid:1", "no-such-host.invalid", 2),
+        ("http://127.0.0.1:1", "http://127.0.0.1:1: Connection refused", 1),
+        ("-5", "expected", 2),
+        ("\x1b[31m", "neither", 2),
+    ],
+)
+def test_a_wrong_name_is_one_clear_line(target: str, text: str, code: int) -> None:
+    done = run(target) if target != "-5" else run("--interval", "0")
+    assert done.returncode == code
+    assert (text if target != "-5" else "0.1 to 86400") in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_figures_of_another_version_are_shown_as_far_as_they_go() -> None:
+    bare = {"gabion": "9", "pid": 1, "pool": {}, "piles": [{}], "caches": [{}, {"name": "x"}], "command": ["a\x1b"]}
+    from rich.console import Console
+
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(screen.process(bare, None))
+        console.print(screen.process(bare, bare))
+        console.print(screen.processes([bare]))
+    assert "\x1b[" not in shown.get()
+    assert "in memory" in shown.get()
+
+
+def test_rates_are_those_since_the_last_look(store: gabion.Pile) -> None:
+    before = monitor.figures()
+    pointers = store.put_many(range(500))
+    now = monitor.figures()
+    now["time"] = before["time"] + 2.0
+    from rich.console import Console
+
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(screen.process(now, before))
+    assert "250/s" in shown.get()
+    store.remove_many(pointers)
+
+
+def test_only_as_many_lines_as_the_screen_has() -> None:
+    piles = [gabion.Pile() for _ in range(30)]
+    from rich.console import Console
+
+    console = Console(width=120)
+    with console.capture() as shown:
+        console.print(screen.process(monitor.figures(), None, 5))
+    assert f"and {len(monitor.figures()['piles']) - 5:,} more with less each" in shown.get()
+    assert len(piles) == 30
+
+
+def in_terminal(*arguments: str) -> tuple[subprocess.Popen[bytes], int]:
+    own, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gabion", "top", *arguments], stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    return process, own
+
+
+class Screen:
+    """What a program has written to its terminal."""
+
+    def __init__(self, terminal: int) -> None:
+        self.seen, self.terminal = b"", terminal
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                more = os.read(self.terminal, 1 << 16)
+            except OSError:
+                return
+            if not more:
+                return
+            self.seen += more
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_a_terminal_is_told_again_and_again_until_ctrl_c(store: gabion.Pile, one: bool) -> None:
+    monitor.start()
+    process, terminal = in_terminal("--interval", "0.1", *([str(os.getpid())] if one else []))
+    shown = Screen(terminal)
+    assert eventually(lambda: shown.seen.count(b"1,234" if one else str(os.getpid()).encode()) > 3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(HANGS) == 0
+    assert b"Traceback" not in shown.seen
+    os.close(terminal)
+
+
+def test_a_process_that_ends_meanwhile_is_told() -> None:
+    program = "import gabion, sys; sys.stdin.read()"
+    watched = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, env={**os.environ, "GABION_MONITOR": "1"}
+    )
+    assert eventually(lambda: run(watched.pid).returncode == 0)
+    process, terminal = in_terminal("--interval", "0.1", str(watched.pid))
+    shown = Screen(terminal)
+    assert eventually(lambda: b"in use" in shown.seen)
+    watched.communicate(timeout=HANGS)
+    assert process.wait(HANGS) == 1
+    assert eventually(lambda: f"process {watched.pid}: ".encode() in shown.seen)
+    os.close(terminal)

@@ -1,0 +1,284 @@
+"""`gabion.monitor`: a process that others may look into."""
+
+import gc
+import http.client
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from child_processes import in_child
+from patience import HANGS, eventually
+
+import gabion
+from gabion import memory, monitor
+
+
+@pytest.fixture(autouse=True)
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for sockets of this test alone."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    yield tmp_path
+    monitor.stop()
+
+
+def over_socket(path: str) -> dict[str, Any]:
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.settimeout(HANGS)
+    connection.sock.connect(path)
+    connection.request("GET", "/")
+    body = connection.getresponse().read()
+    connection.close()
+    return dict(json.loads(body))
+
+
+def over_network(url: str) -> dict[str, Any]:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=HANGS)
+    connection.request("GET", "/")
+    body = connection.getresponse().read()
+    connection.close()
+    return dict(json.loads(body))
+
+
+def waiting_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "gabion-monitor"]
+
+
+def test_a_socket_of_this_user_tells_what_there_is(run_folder: Path) -> None:
+    path = monitor.start()
+    assert path == str(run_folder / "gabion" / f"{os.getpid()}.sock")
+    assert stat.S_IMODE((run_folder / "gabion").stat().st_mode) == 0o700
+    with gabion.Pile() as pile, memory.rent("3 MiB"):
+        pile.put_many(range(1000))
+        cache = gabion.Cache("1 MiB", name="pages")
+        cache.table("more")["key"] = 1
+        cache.get("gone")
+        told = over_socket(path)
+        assert (told["pid"], told["gabion"]) == (os.getpid(), gabion.__version__)
+        assert told["resident_bytes"] > 1 << 20
+        assert told["seconds"] > 0
+        assert told["pool"]["in_use"] >= 3 << 20
+        stats = pile.stats().as_dict()
+        stats.pop("types")
+        [same] = [one for one in told["piles"] if one["objects"] == 1000]
+        assert same.items() >= stats.items()
+        assert same["path"] is None
+        [same] = [one for one in told["caches"] if one["name"] == "pages"]
+        assert same.items() >= {"tables": 1, "entries": 1, "misses": 1, "max_bytes": 1 << 20}.items()
+    monitor.stop()
+    assert not Path(path).exists()
+    assert not waiting_threads()
+    with pytest.raises(OSError, match="No such file"):
+        over_socket(path)
+
+
+def test_piles_and_caches_that_are_gone_are_not_told_of(tmp_path: Path) -> None:
+    def told() -> tuple[set[int], int]:
+        figures = monitor.figures()
+        return {one["id"] for one in figures["piles"]}, len(figures["caches"])
+
+    gc.collect()
+    before, caches = told()
+    kept, path = gabion.Pile(), tmp_path / "kept.pile"
+    for _ in range(200):  # more than are looked through each time
+        gabion.Pile()
+    closed, cache = gabion.Pile(), gabion.Cache("1 MiB")
+    with gabion.Pile(path=path) as filed:
+        filed.put(1)
+        assert [one["objects"] for one in monitor.figures()["piles"] if one["path"] == str(path)] == [1]
+        assert len(told()[0] - before) == 3
+    closed.close()
+    cache.close()
+    gc.collect()
+    after, caches_after = told()
+    assert len(after - before) == 1
+    assert caches_after == caches
+    del kept
+    gc.collect()
+    assert told() == (before, caches)
+
+
+def test_a_pile_that_failed_to_open_is_not_told_of(tmp_path: Path) -> None:
+    (tmp_path / "bad").write_bytes(b"no pile" * 1000)
+    before = len(monitor.figures()["piles"])
+    with pytest.raises(gabion.CorruptFileError):
+        gabion.Pile(path=tmp_path / "bad")
+    gc.collect()
+    assert len(monitor.figures()["piles"]) <= before
+
+
+def test_an_address_is_http_for_whoever_can_reach_it(run_folder: Path) -> None:
+    url = monitor.start("127.0.0.1:0")
+    assert url.startswith("http://127.0.0.1:")
+    assert not (run_folder / "gabion").exists()
+    with urllib.request.urlopen(url, timeout=HANGS) as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        assert json.load(answer)["pid"] == os.getpid()
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{url}/else", timeout=HANGS)
+    with pytest.raises(urllib.error.HTTPError, match="501"):
+        urllib.request.urlopen(url, data=b"x", timeout=HANGS)
+    assert monitor.start(url) == url  # at the same place again
+    assert len(waiting_threads()) == 1
+
+
+def test_whoever_says_nothing_keeps_nobody_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor._Answer, "timeout", 0.2)
+    url = monitor.start("127.0.0.1:0")
+    host, port = monitor.split_address(url)
+    silent = [socket.create_connection((host, port)) for _ in range(3)]
+    silent[0].sendall(b"GET ")
+    silent[1].sendall(b"\xff" * 70_000 + b"\r\n\r\n")
+    assert over_network(url)["pid"] == os.getpid()
+    for one in silent:
+        one.close()
+    assert over_network(url)["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("address", ["", "8077", ":8077", "localhost", "a:b", "a:-1", "a:65536", "::1:80", "a:٣"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match=r"write HOST:PORT, as in '127\.0\.0\.1:8077'"):
+        monitor.start(address)
+    with pytest.raises(TypeError, match="address must be a str"):
+        monitor.start(8077)  # type: ignore[arg-type]
+
+
+def test_an_address_of_others_is_an_error_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match=f"nobody can listen there: Address already in use: '{address}'"):
+            monitor.start(address)
+    with pytest.raises(OSError, match="nobody can listen there"):
+        monitor.start("no-such-host.invalid:80")
+    assert not waiting_threads()
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(run_folder: Path) -> None:
+    (run_folder / "gabion").mkdir()
+    (run_folder / "gabion").chmod(0o777)
+    with pytest.raises(PermissionError, match="set XDG_RUNTIME_DIR"):
+        monitor.start()
+    (run_folder / "gabion").rmdir()
+    (run_folder / "gabion").symlink_to("/")
+    with pytest.raises(PermissionError, match="set XDG_RUNTIME_DIR"):
+        monitor.start()
+
+
+def test_a_path_that_no_socket_may_have_is_an_error(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = run_folder / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    with pytest.raises(OSError, match="longer than 107 bytes"):
+        monitor.start()
+
+
+def test_a_forked_child_has_a_socket_of_its_own(run_folder: Path) -> None:
+    path = monitor.start()
+
+    def body() -> None:
+        own = str(run_folder / "gabion" / f"{os.getpid()}.sock")
+        assert over_socket(own)["pid"] == os.getpid()
+        assert over_socket(path)["pid"] == os.getppid()
+        monitor.stop()
+        assert not Path(own).exists()
+
+    in_child(body)
+    assert over_socket(path)["pid"] == os.getpid()
+
+
+def test_a_forked_child_leaves_an_address_to_its_parent() -> None:
+    url = monitor.start("127.0.0.1:0")
+
+    def body() -> None:
+        assert not waiting_threads()
+        assert over_network(url)["pid"] == os.getppid()
+        monitor.start()
+
+    in_child(body)
+    monitor.stop()
+    with pytest.raises(OSError, match="refused"):
+        over_network(url)
+
+
+PROGRAM = """
+import os, sys
+import gabion
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_environment_starts_it_and_its_end_takes_the_socket_away(run_folder: Path) -> None:
+    path = run_folder / "gabion"
+    for said, found in (("1", 1), ("0", 0), ("", 0)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "GABION_MONITOR": said},
+        )  # fmt: skip
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        assert len(list(path.glob(f"{pid}.sock"))) == found
+        if found:
+            assert over_socket(str(path / f"{pid}.sock"))["pid"] == pid
+        process.communicate(timeout=HANGS)
+        assert process.returncode == 0
+        assert not list(path.glob("*.sock"))
+
+
+def test_an_environment_that_makes_no_sense_is_a_warning() -> None:
+    for said, text in (("here", "write HOST:PORT"), ("256.0.0.1:1", "nobody can listen there")):
+        done = subprocess.run(
+            [sys.executable, "-c", "import gabion; print(gabion.Pile())"], check=False, capture_output=True, text=True,
+            timeout=HANGS, env={**os.environ, "GABION_MONITOR": said},
+        )  # fmt: skip
+        assert done.returncode == 0
+        assert f"RuntimeWarning: GABION_MONITOR={said}: nobody can see this process: " in done.stderr
+        assert text in done.stderr
+
+
+def test_threads_ask_while_others_make_piles_and_caches() -> None:
+    url = monitor.start("127.0.0.1:0")
+    asked, stop = [0] * 3, threading.Event()
+
+    def ask(number: int) -> None:
+        while not stop.is_set():
+            told = over_network(url)
+            assert all(pile["objects"] >= 0 for pile in told["piles"])
+            asked[number] += 1
+
+    def make() -> None:
+        while not stop.is_set():
+            with gabion.Pile() as pile:
+                pile.put_many(range(100))
+                cache = gabion.Cache("1 MiB")
+                cache[1] = 1
+
+    failed: list[BaseException] = []
+
+    def noting(work: Any, *args: int) -> None:
+        try:
+            work(*args)
+        except BaseException as error:
+            failed.append(error)
+            stop.set()
+
+    threads = [threading.Thread(target=noting, args=(ask, number)) for number in range(3)]
+    threads += [threading.Thread(target=noting, args=(make,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: min(asked) > 30 or failed)
+    stop.set()
+    for thread in threads:
+        thread.join(HANGS)
+    assert not failed
+    assert min(asked) > 30
