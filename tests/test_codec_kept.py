@@ -4,6 +4,7 @@ import functools
 import gc
 import pickle
 import random
+import sys
 import weakref
 
 import codec_cases as cases
@@ -236,6 +237,7 @@ def test_attributes_lie_in_the_instance_as_they_do_elsewhere(shop):  # noqa: F81
     assert vars(ending) == {"name": "Ada", "visits": 3}
 
 
+@pytest.mark.skipif("t" in getattr(sys, "abiflags", ""), reason="classes are immortal there once a thread was started")
 def test_a_codec_goes_with_the_classes_that_it_lets_be_built():
     class Local:
         pass

@@ -278,7 +278,10 @@ impl Pile {
     /// The pile's figures as a PileStats: objects, used_bytes, reserved_bytes, overhead_bytes, blocks, types and more.
     /// The cost does not depend on the number of objects.
     fn stats(&self, py: Python<'_>) -> PyResult<PileStats> {
-        Ok(PileStats::new(&self.open(py)?.stats(), Figure(self.codec.type_count() as u64)))
+        let pile = self.open(py)?;
+        // Somebody may be at a shard for long, such as a `clear` of a file.
+        let stats = through_gate(py, || pile.stats());
+        Ok(PileStats::new(&stats, Figure(self.codec.type_count() as u64)))
     }
 
     /// The most bytes that the pile may take. It can be set, while other threads go on, to what the constructor takes: an

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::refusal;
 use super::stats::store_figures;
 use crate::figures::Figure;
+use crate::gate::through_gate;
 use crate::result;
 
 /// So many piles are entered before it is looked for those that are gone.
@@ -84,7 +85,9 @@ pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let about = result::dict(py)?;
         about.set_item(result::text(py, "id")?, Figure(id))?;
         about.set_item(result::text(py, "path")?, path)?;
-        about.update(store_figures(py, &pile.stats())?.cast()?)?;
+        // Somebody may be at a shard for long.
+        let stats = through_gate(py, || pile.stats());
+        about.update(store_figures(py, &stats)?.cast()?)?;
         told.append(about)?;
     }
     Ok(told.into_any())
