@@ -78,18 +78,21 @@ test-rust: export PROPTEST_RNG_SEED ?= 88172645463325252
 .PHONY: test-rust
 test-rust: $(VENV)/.nasm  ## the Rust tests
 	cargo test --quiet --locked $(tested)
-	cargo test --quiet --locked --release -p gabion-slots --lib --test stress --test fork
+	$(quickly_built) cargo test --quiet --locked --release -p gabion-slots --lib --test stress --test fork
 	GABION_JPEG_SIMD=off cargo test --quiet --locked -p gabion-image --lib
 
 .PHONY: test-loom
 test-loom:  ## the Rust tests of all interleavings of threads
-	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(loom)  # building takes longer than running
+	$(quickly_built) $(loom)
 
 .PHONY: test-python
 test-python: $(VENV)/.extension $(VENV)/.check  ## the Python tests (PYTEST="FILE -k NAME" takes some of them)
 	$(python) -m pytest $(PYTEST)
 
 tested = --workspace --exclude gabion-python --exclude gabion-bench-cache
+
+# Building these takes longer than running them.
+quickly_built = CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
 # A target folder of its own, because the flag would make cargo build everything anew, twice at every change of side.
 loom = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/loom \
