@@ -169,7 +169,7 @@ def test_rates_are_those_since_the_last_look(store: gabion.Pile) -> None:
     before = monitor.figures()
     pointers = store.put_many(range(500))
     now = monitor.figures()
-    now["time"] = before["time"] + 2.0
+    now["seconds"] = before["seconds"] + 2.0
     from rich.console import Console
 
     console = Console(width=200)

@@ -108,6 +108,18 @@ def test_piles_and_caches_that_are_gone_are_not_told_of(tmp_path: Path) -> None:
     assert told() == (before, caches)
 
 
+class Odd(gabion.Cache[Any, Any]):
+    """A cache that answers nothing as caches do."""
+
+    name = tables = stats = property(lambda self: 1 // 0)  # type: ignore[assignment]
+
+
+def test_subclasses_of_caches_are_asked_nothing() -> None:
+    odd = Odd("1 MiB", name="odd")
+    assert "odd" in [cache["name"] for cache in monitor.figures()["caches"]]
+    odd.close()
+
+
 def test_a_pile_that_failed_to_open_is_not_told_of(tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"no pile" * 1000)
     before = len(monitor.figures()["piles"])

@@ -35,7 +35,7 @@ def processes(all_of_them: list[Figures]) -> RenderableType:
 
 def process(now: Figures, before: Figures | None, most: int | None = None) -> RenderableType:
     """Return all that a process says, with rates since it was asked before, and at most so many lines of a table."""
-    lasted = _number(now.get("time")) - _number(before.get("time")) if before else 0.0
+    lasted = _number(now.get("seconds")) - _number(before.get("seconds")) if before else 0.0
     since = Since(before or {}, lasted)
     parts: list[RenderableType] = [_head(now), Text(), _pool(now["pool"], since.of("pool"))]
     if now["piles"]:
