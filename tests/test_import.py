@@ -90,3 +90,22 @@ file.write("written")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("gone\n")
     assert (tmp_path / "open").read_text() == "written"
+
+
+def test_ctrl_c_in_the_midst_of_the_first_pile_is_ctrl_c() -> None:
+    """It was an ImportError."""
+    program = """
+import gabion, sys
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "datetime":
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+try:
+    gabion.Pile()
+except KeyboardInterrupt:
+    print(gabion.Pile().put(1) > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")

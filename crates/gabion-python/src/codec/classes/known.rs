@@ -81,7 +81,9 @@ impl Known {
     #[cold]
     fn create(py: Python<'_>) -> Raise<&'static Known> {
         let _importing = Importing::begin();
-        // SAFETY: attached; imports `datetime` and keeps its interface.
+        // First: what goes wrong within the import, such as Ctrl-C, would be an ImportError of the interface's.
+        import(c"datetime", c"datetime")?;
+        // SAFETY: attached; keeps the interface of `datetime`.
         unsafe { ffi::PyDateTime_IMPORT() };
         if PyErr::occurred(py) {
             return Err(Raised);
