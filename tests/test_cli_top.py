@@ -93,15 +93,28 @@ def test_where_nobody_can_be_seen_it_says_how_that_is_done() -> None:
 
 def test_sockets_of_processes_that_are_gone_are_taken_away(run_folder: Path) -> None:
     monitor.start()
-    dead, other = run_folder / "4194304.sock", run_folder / f"{os.getppid()}.sock"
+    # Of a process that is no more, and of one that has become another program. What is no socket is nobody's business.
+    dead, other, file = (run_folder / f"{name}.sock" for name in ("4194304", os.getppid(), "notes"))
+    file.write_text("notes")
     for path in (dead, other):
         with socket.socket(socket.AF_UNIX) as one:
             one.bind(str(path))
-    assert run().returncode == 0
-    assert (dead.exists(), other.exists()) == (False, True)
     done = run(os.getppid())
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"gabion: process {os.getppid()}: Connection refused\n"
+    assert run().returncode == 0
+    assert (dead.exists(), other.exists(), file.exists()) == (False, False, True)
+
+
+def test_folders_that_others_can_reach_are_not_looked_into(run_folder: Path) -> None:
+    monitor.start()
+    assert run().returncode == 0
+    run_folder.chmod(0o755)
+    assert run().returncode == 1
+    run_folder.chmod(0o700)
+    run_folder.rename(run_folder.with_name("theirs"))
+    run_folder.symlink_to(run_folder.with_name("theirs"))
+    assert run().returncode == 1
 
 
 class Other(BaseHTTPRequestHandler):
@@ -116,8 +129,9 @@ class Other(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize(
     "answer",
-    [b"SSH-2.0-OpenSSH", b"HTTP/1.0 200 OK\r\n\r\n<html>", b"HTTP/1.0 200 OK\r\n\r\n{}", b"HTTP/1.0 500 No\r\n\r\n{}",
+    [b"SSH-2.0-OpenSSH", b"HTTP/1.0 200 OK\r\n\r\n<html>", b"HTTP/1.0 200 OK\r\n\r\n{}", b"HTTP/1.0 404 No\r\n\r\n{}",
      b'HTTP/1.0 200 OK\r\n\r\n{"gabion": "1", "pid": 1, "pool": [], "piles": [], "caches": [], "command": []}',
+     b'HTTP/1.0 200 OK\r\n\r\n{"gabion": "1", "pid": 1, "pool": {}, "piles": [1], "caches": [], "command": []}',
      b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 100_000],
 )  # fmt: skip
 def test_somebody_else_who_answers_is_told(answer: bytes) -> None:
@@ -140,16 +154,53 @@ def test_somebody_else_who_answers_is_told(answer: bytes) -> None:
         ("http://host:x", "not a URL such as http://HOST:PORT", 2),
         ("http://no-such-host.invalid:1", "no-such-host.invalid", 2),
         ("http://127.0.0.1:1", "http://127.0.0.1:1: Connection refused", 1),
-        ("-5", "expected", 2),
         ("\x1b[31m", "neither", 2),
+        ("1" * 5000, "neither", 2),
+        ("http://127.0.0.1:1/é", "not a URL", 2),
+        ("http://127.0.0.1:1/a b", "not a URL", 2),
+        ("http://.:1", "no name of a host", 2),
+        (f"http://{'a' * 70}:1", "no name of a host", 2),
     ],
 )
 def test_a_wrong_name_is_one_clear_line(target: str, text: str, code: int) -> None:
-    done = run(target) if target != "-5" else run("--interval", "0")
+    done = run(target)
     assert done.returncode == code
-    assert (text if target != "-5" else "0.1 to 86400") in done.stderr
+    assert text in done.stderr
     assert "Traceback" not in done.stderr
     assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("interval", ["0", "nan", "inf", "-1", "abc", "1e9"])
+def test_a_wrong_interval_is_one_clear_line(interval: str) -> None:
+    done = run("--interval", interval)
+    assert done.returncode == 2
+    assert "say 0.1 to 86400 seconds" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["NaN", "Infinity", "1" + "0" * 400, '"5"', "null", "true", "[1]"])
+def test_figures_that_are_none_are_shown_as_nothing(wrong: str) -> None:
+    names = (
+        "in_use",
+        "requests",
+        "objects",
+        "used_bytes",
+        "entries",
+        "hits",
+        "tables",
+        "seconds",
+        "total_limit",
+        "name",
+    )
+    odd = ", ".join(f'"{name}": {wrong}' for name in names)
+    told = json.loads(f'{{"pool": {{{odd}}}, "piles": [{{{odd}}}], "caches": [{{{odd}}}], "command": [{wrong}]}}')
+    told |= {"gabion": "1", "pid": 1}
+    from rich.console import Console
+
+    console = Console(width=120)
+    with console.capture():
+        console.print(screen.process(told, None))
+        console.print(screen.process(told, told))
+        console.print(screen.processes([told, {"pid": "1"}]))
 
 
 def test_figures_of_another_version_are_shown_as_far_as_they_go() -> None:
@@ -228,6 +279,57 @@ def test_a_terminal_is_told_again_and_again_until_ctrl_c(store: gabion.Pile, one
     assert process.wait(HANGS) == 0
     assert b"Traceback" not in shown.seen
     os.close(terminal)
+
+
+def test_a_process_that_stands_still_is_waited_for() -> None:
+    program = "import gabion, sys; sys.stdin.read()"
+    watched = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, env={**os.environ, "GABION_MONITOR": "1"}
+    )
+    assert eventually(lambda: run(watched.pid).returncode == 0)
+    process, terminal = in_terminal("--interval", "0.1", str(watched.pid))
+    shown = Screen(terminal)
+    assert eventually(lambda: b"in use" in shown.seen)
+    watched.send_signal(signal.SIGSTOP)
+    try:
+        done = run()
+        assert (done.returncode, done.stderr) == (0, "")
+        [line] = [line for line in done.stdout.splitlines() if line.startswith(str(watched.pid))]
+        assert "busy: no answer" in line
+        assert eventually(lambda: b"no answer since " in shown.seen)
+    finally:
+        watched.send_signal(signal.SIGCONT)
+    seen = len(shown.seen)
+    assert eventually(lambda: b"in use" in shown.seen[seen + 4000 :])
+    process.send_signal(signal.SIGINT)
+    assert process.wait(HANGS) == 0
+    assert shown.seen.count(b"\x1b[?1049h") == shown.seen.count(b"\x1b[?1049l") == 1
+    watched.communicate(timeout=HANGS)
+    os.close(terminal)
+
+
+def test_a_server_that_goes_on_and_on_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                asking = server.accept()[0]
+                while True:
+                    asking.sendall(b"H")
+                    threading.Event().wait(0.2)
+
+        threading.Thread(target=drip, daemon=True).start()
+        done = run(f"127.0.0.1:{server.getsockname()[1]}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no answer within 5 seconds" in done.stderr
+
+
+def test_top_does_not_show_itself() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gabion", "top"], check=False, capture_output=True, text=True, timeout=HANGS,
+        env={**os.environ, "GABION_MONITOR": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_a_process_that_ends_meanwhile_is_told() -> None:

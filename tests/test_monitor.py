@@ -1,5 +1,6 @@
 """`gabion.monitor`: a process that others may look into."""
 
+import contextlib
 import gc
 import http.client
 import json
@@ -9,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -138,14 +140,14 @@ def test_an_address_is_http_for_whoever_can_reach_it(run_folder: Path) -> None:
         assert json.load(answer)["pid"] == os.getpid()
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{url}/else", timeout=HANGS)
-    with pytest.raises(urllib.error.HTTPError, match="501"):
+    with pytest.raises(urllib.error.HTTPError, match="405"):
         urllib.request.urlopen(url, data=b"x", timeout=HANGS)
     assert monitor.start(url) == url  # at the same place again
     assert len(waiting_threads()) == 1
 
 
 def test_whoever_says_nothing_keeps_nobody_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor._Answer, "timeout", 0.2)
+    monkeypatch.setattr(monitor, "PATIENCE", 0.2)
     url = monitor.start("127.0.0.1:0")
     host, port = monitor.split_address(url)
     silent = [socket.create_connection((host, port)) for _ in range(3)]
@@ -175,6 +177,161 @@ def test_an_address_of_others_is_an_error_that_names_it() -> None:
     assert not waiting_threads()
 
 
+def test_whoever_says_little_is_not_listened_to_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "PATIENCE", 0.5)
+    url = monitor.start("127.0.0.1:0")
+    with socket.create_connection(monitor.split_address(url)) as slow:
+        stop = threading.Event()
+
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                while not stop.wait(0.05):
+                    slow.sendall(b"G")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        assert over_network(url)["pid"] == os.getpid()
+        stop.set()
+        dripping.join()
+
+
+def test_the_end_waits_for_nobody() -> None:
+    url = monitor.start("127.0.0.1:0")
+    with socket.create_connection(monitor.split_address(url)):
+        began = time.monotonic()
+        eventually(lambda: monitor._listener.asking is not None)
+        monitor.stop()
+    path = monitor.start()
+    os.unlink(path)
+    monitor.stop()
+    assert time.monotonic() - began < monitor.PATIENCE
+    assert not waiting_threads()
+
+
+def test_a_socket_of_somebody_else_stays(run_folder: Path) -> None:
+    path = Path(monitor.start())
+    path.unlink()
+    path.write_text("theirs")
+    monitor.stop()
+    assert path.read_text() == "theirs"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        with pytest.raises(OSError, match="another process of this number answers there"):
+            monitor.start()
+    monitor.start()  # nobody answers any more
+
+
+def test_pages_of_a_browser_cannot_ask() -> None:
+    url = monitor.start("127.0.0.1:0")
+    for host, code in (("evil.example:80", 403), ("localhost:1", 200), ("127.0.0.1", 200), ("[::1]:5", 200)):
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=HANGS)
+        connection.request("GET", "/", headers={"Host": host})
+        assert connection.getresponse().status == code, host
+        connection.close()
+
+
+def test_what_goes_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = monitor.start("127.0.0.1:0")
+    monkeypatch.setattr(monitor, "figures", lambda: 1 // 0)
+    with pytest.raises(urllib.error.HTTPError, match="500") as told:
+        urllib.request.urlopen(url, timeout=HANGS)
+    assert b"ZeroDivisionError" in told.value.read()
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "argv", [Path("a"), None])
+    assert monitor.figures()["command"][1:] == ["a", "None"]
+    monkeypatch.delattr(sys, "argv")
+    assert over_network(url)["command"] == [sys.executable]
+
+
+def test_without_descriptors_nobody_spins() -> None:
+    program = """
+import gabion.monitor, os, resource, socket, time
+where = gabion.monitor.start("127.0.0.1:0")
+asking = socket.socket()
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+held = []
+try:
+    while True:
+        held.append(os.open("/", os.O_RDONLY))
+except OSError:
+    pass
+asking.connect(gabion.monitor.split_address(where))
+began = time.process_time()
+time.sleep(1)
+assert time.process_time() - began < 0.5, time.process_time() - began
+for one in held:
+    os.close(one)
+asking.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+assert asking.recv(100).startswith(b"HTTP/1.0 200 OK")
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=HANGS)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_signals_of_the_program_stay_its_own() -> None:
+    """A signal that the program has blocked went to the thread, and ended the process."""
+    program = """
+import gabion, os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+os.kill(os.getpid(), signal.SIGUSR1)
+time.sleep(0.1)
+print(signal.sigtimedwait({signal.SIGUSR1}, 1).si_signo == signal.SIGUSR1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=HANGS,
+        env={**os.environ, "GABION_MONITOR": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_processes_of_a_pool_leave_no_sockets(run_folder: Path, method: str) -> None:
+    program = f"""
+import gabion, multiprocessing
+def work(n):
+    import gabion.monitor
+    return gabion.monitor._listener is not None
+if __name__ == "__main__":
+    with multiprocessing.get_context({method!r}).Pool(2, maxtasksperchild=1) as pool:
+        print(all(pool.map(work, range(6), chunksize=1)))
+        pool.close()
+        pool.join()
+"""
+    (run_folder / "program.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(run_folder / "program.py")], check=False, capture_output=True, text=True, timeout=HANGS,
+        env={**os.environ, "GABION_MONITOR": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    left = {path.name for path in (run_folder / "gabion").glob("*.sock")}
+    assert len(left) <= (2 if method == "forkserver" else 0), left  # the server itself, which is killed
+
+
+def test_a_start_that_fails_leaves_the_old_one() -> None:
+    url = monitor.start("127.0.0.1:0")
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        monitor.start(f"127.0.0.1:{taken.getsockname()[1]}")
+    assert over_network(url)["pid"] == os.getpid()
+    path = monitor.start()
+    assert over_socket(path)["pid"] == os.getpid()
+    assert len(waiting_threads()) == 1
+
+
+def test_where_no_thread_starts_nothing_is_left(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        monitor.start()
+    assert not list((run_folder / "gabion").iterdir())
+    assert not monitor._open
+    with pytest.warns(RuntimeWarning, match="GABION_MONITOR=1: nobody can see this process: can't start new thread"):
+        monitor._start_by_environment("1")
+
+
 def test_a_folder_that_others_may_write_to_is_not_used(run_folder: Path) -> None:
     (run_folder / "gabion").mkdir()
     (run_folder / "gabion").chmod(0o777)
@@ -190,7 +347,7 @@ def test_a_path_that_no_socket_may_have_is_an_error(run_folder: Path, monkeypatc
     long = run_folder / ("x" * 100)
     long.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    with pytest.raises(OSError, match="longer than 107 bytes"):
+    with pytest.raises(OSError, match="longer than 106 bytes"):
         monitor.start()
 
 
@@ -232,7 +389,7 @@ sys.stdin.read()
 
 def test_the_environment_starts_it_and_its_end_takes_the_socket_away(run_folder: Path) -> None:
     path = run_folder / "gabion"
-    for said, found in (("1", 1), ("0", 0), ("", 0)):
+    for said, found in (("1", 1), (" on ", 1), ("0", 0), (" 0", 0), ("off", 0), ("", 0)):
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "GABION_MONITOR": said},

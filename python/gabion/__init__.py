@@ -75,5 +75,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if (_said := _environ.get("GABION_MONITOR", "0")) not in ("", "0"):
+if _said := _environ.get("GABION_MONITOR"):
     _import("gabion.monitor")._start_by_environment(_said)

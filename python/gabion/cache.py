@@ -446,6 +446,7 @@ class Cache(Table[_K, _V]):
         # Taken again by the same thread where the collector runs code of others meanwhile.
         self._gabion_lock = threading.RLock()
         self._gabion_memoized = itertools.count(1)
+        self._gabion_number = next(_numbers)
         _caches[id(self)] = self
 
     @property
@@ -569,6 +570,7 @@ class Cache(Table[_K, _V]):
 
 # By their identity: a subclass may compare in a way of its own, and have no hash.
 _caches: weakref.WeakValueDictionary[int, Cache] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
 
 
 def _after_fork() -> None:

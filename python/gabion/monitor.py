@@ -16,10 +16,15 @@ Functions: start(), stop(), figures().
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import glob
+import ipaddress
+import itertools
 import json
 import os
+import re
+import signal
 import socket
 import stat
 import sys
@@ -28,20 +33,27 @@ import threading
 import time
 import warnings
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from gabion import _native
 
 __all__ = ["figures", "start", "stop"]
 
-# Seconds that somebody who asks may take to say what.
+# Seconds that somebody who asks may take to say what, and to hear the answer.
 PATIENCE = 5.0
+# Bytes that a question may have.
+LONGEST_QUESTION = 8 << 10
 # What a path of a socket may have, less the zero behind it.
 LONGEST_PATH = 107
+# No more descriptors, no memory: it may get better.
+SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+OFF = {"", "0", "no", "false", "off"}
+ON = {"1", "yes", "true", "on"}
 
 _lock = threading.RLock()
 _listener: _Listener | None = None
+# All that is open here, for a forked child to close.
+_open: set[socket.socket] = set()
 
 
 def start(address: str | None = None) -> str:
@@ -58,8 +70,10 @@ def start(address: str | None = None) -> str:
     global _listener
     wanted = None if address is None else split_address(address)
     with _lock:
-        stop()
-        made = _Listener(_over_socket() if wanted is None else _over_network(wanted), wanted)
+        if _listener is not None and _listener.is_at(wanted):
+            stop()
+        made = _Listener(wanted)
+        stop()  # whatever is there by now: a handler of signals may have started it meanwhile
         _listener = made
         return made.where
 
@@ -68,9 +82,12 @@ def stop() -> None:
     """Answer nobody any more. Does nothing where start() was not called."""
     global _listener
     with _lock:
-        listener, _listener = _listener, None
+        listener = _listener
         if listener is not None:
-            listener.close()
+            try:
+                listener.close()
+            finally:
+                _listener = None
 
 
 def figures() -> dict[str, Any]:
@@ -78,13 +95,14 @@ def figures() -> dict[str, Any]:
 
     Sizes are bytes. ``pool`` is as ``gabion.memory.stats()``; each of ``piles`` has its path (None in memory) and the
     figures of its stats() but for the classes, each of ``caches`` its name, its number of tables and its stats(), and
-    all of them an ``id`` that no other one has at the time. Takes a moment for each, whatever it holds.
+    all of them an ``id`` that no other one has. What the system does not tell is None. Takes some microseconds for
+    each of them, whatever it holds.
     """
     return {
         "gabion": _native.__version__,
         "python": sys.version.split()[0],
         "pid": os.getpid(),
-        "command": [os.fspath(sys.executable or "python"), *sys.argv],
+        "command": [str(word) for word in (sys.executable or "python", *getattr(sys, "argv", []))],
         "time": time.time(),
         "seconds": _seconds_alive(),
         "resident_bytes": _resident(),
@@ -96,27 +114,38 @@ def figures() -> dict[str, Any]:
 
 def _caches() -> list[dict[str, Any]]:
     loaded = sys.modules.get("gabion.cache")
-    if loaded is None:
-        return []
     # What subclasses have made of their methods is their own matter.
-    own, told = loaded.Cache, []
+    own = getattr(loaded, "Cache", None)
+    if loaded is None or own is None:  # as it is while the module is imported
+        return []
+    told = []
     for cache in [reference() for reference in loaded._caches.valuerefs()]:
         if cache is not None:  # as it is when the collector has just taken it
             with suppress(_native.ClosedError):
-                about = {"id": id(cache), "name": own.name.__get__(cache), "tables": len(own.tables(cache))}
+                about = {"id": cache._gabion_number, "name": own.name.__get__(cache), "tables": len(own.tables(cache))}
                 told.append({**about, **own.stats(cache).as_dict()})
     return told
 
 
-def _resident() -> int:
-    with open("/proc/self/statm") as file:
+def _resident() -> int | None:
+    with suppress(OSError, ValueError), open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return None
 
 
-def _seconds_alive() -> float:
-    with open("/proc/self/stat") as file:
+def _seconds_alive() -> float | None:
+    with suppress(OSError, ValueError), open("/proc/self/stat") as file:
         begun = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - begun
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - begun
+    return None
+
+
+def _as_json() -> bytes:
+    """Write the figures down, a pile and a cache at a time: others want the interpreter meanwhile."""
+    told = figures()
+    lists = {name: told.pop(name) for name in ("piles", "caches")}
+    parts = [f'"{name}": [{", ".join(json.dumps(one) for one in ones)}]' for name, ones in lists.items()]
+    return f"{json.dumps(told)[:-1]}, {', '.join(parts)}}}".encode()
 
 
 # --- where ---------------------------------------------------------------------------------------
@@ -128,48 +157,109 @@ def split_address(address: str) -> tuple[str, int]:
         raise TypeError(f"address must be a str such as '127.0.0.1:8077', or None, not {type(address).__qualname__}")
     host, _, port = address.removeprefix("http://").rstrip("/").rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
-    if not bare or (":" in host and bare == host) or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+    number = int(port) if re.fullmatch("[0-9]{1,5}", port) else 65_536
+    if not bare or (":" in host and bare == host) or number > 65_535:
         raise ValueError(f"address={address!r} is none: write HOST:PORT, as in '127.0.0.1:8077'")
-    return bare, int(port)
+    return bare, number
 
 
 def folders() -> list[str]:
-    """Return the folders in which sockets of this user may be; of all users for the superuser."""
-    temporary = tempfile.gettempdir()
-    found = [os.path.join(temporary, f"gabion-{os.getuid()}")]
-    run = os.environ.get("XDG_RUNTIME_DIR")
-    if run and os.path.isdir(run):  # it may be another user's, or gone: sudo and su leave it in the environment
-        found.insert(0, os.path.join(run, "gabion"))
-    if os.getuid() == 0:
-        found += glob.glob("/run/user/*/gabion") + glob.glob(os.path.join(glob.escape(temporary), "gabion-*"))
-    return list(dict.fromkeys(found))
+    """Return the folders that have sockets of this user, and that nobody else can reach; of all for the superuser."""
+    own = os.getuid()
+    run = _run_folder()
+    found = [(run, own)] if run else []
+    found += [(f"/run/user/{own}/gabion", own), (_temporary_folder(own), own)]
+    if own == 0:
+        others = glob.glob("/run/user/*/gabion") + glob.glob(_temporary_folder("*"))
+        found += [(path, int(of[0])) for path in others if (of := re.findall(r"[0-9]+", path))]
+    return list(dict.fromkeys(path for path, owner in found if _is_private(path, owner)))
 
 
-def _over_socket() -> HTTPServer:
-    folder = folders()[0]
+def _run_folder() -> str | None:
+    """Return where XDG_RUNTIME_DIR says; it may be relative, gone, or another user's: sudo and su leave it as it is."""
+    run = os.environ.get("XDG_RUNTIME_DIR", "")
+    with suppress(OSError, ValueError):
+        if os.path.isabs(run) and os.stat(run).st_uid == os.getuid():
+            return os.path.join(run, "gabion")
+    return None
+
+
+def _temporary_folder(owner: object) -> str:
+    try:
+        return os.path.join(tempfile.gettempdir(), f"gabion-{owner}")
+    except OSError:  # no folder for temporary files can be written to
+        return f"/tmp/gabion-{owner}"
+
+
+def _is_private(folder: str, owner: int) -> bool:
+    with suppress(OSError):
+        about = os.lstat(folder)
+        return stat.S_ISDIR(about.st_mode) and about.st_uid == owner and not about.st_mode & 0o077
+    return False
+
+
+def sweep(folder: str) -> None:
+    """Take away the sockets of processes that are no more, or have become other programs."""
+    for path in glob.glob(os.path.join(glob.escape(folder), "*.sock")):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.lstat(path).st_mode) and not _is_answered(path):
+                os.unlink(path)
+
+
+def _is_answered(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(0.0)
+        return asking.connect_ex(path) != errno.ECONNREFUSED
+
+
+def _socket_of_user(*, sweeps: bool) -> tuple[socket.socket, str]:
+    folder = _run_folder() or _temporary_folder(os.getuid())
+    path = os.path.join(folder, f"{os.getpid()}.sock")
+    made = socket.socket(socket.AF_UNIX)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        about = os.lstat(folder)
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-            wrong = "others may write here, or it is theirs: remove it, or set XDG_RUNTIME_DIR"
+        if not _is_private(folder, os.getuid()):
+            wrong = "others can reach it, or it is theirs: chmod 700, remove it, or set XDG_RUNTIME_DIR"
             raise PermissionError(errno.EACCES, wrong, folder)
-        path = os.path.join(folder, f"{os.getpid()}.sock")
-        if len(os.fsencode(path)) > LONGEST_PATH:
-            wrong = f"longer than {LONGEST_PATH} bytes, as no socket's may be: set XDG_RUNTIME_DIR"
+        # Bound under another name, so that nobody finds a socket at which nobody listens yet.
+        first = f"{path}-"
+        if len(os.fsencode(first)) > LONGEST_PATH:
+            wrong = f"longer than {LONGEST_PATH - 1} bytes, as no socket's may be: set XDG_RUNTIME_DIR"
             raise OSError(errno.ENAMETOOLONG, wrong, path)
-        if os.path.lexists(path):
-            os.unlink(path)  # of a process that had this number before
-        return _SocketServer(path, _Answer)  # type: ignore[arg-type]  # the stubs know addresses of the network only
+        if sweeps:
+            sweep(folder)
+        if os.path.lexists(path) and _is_answered(path):
+            wrong = (
+                "another process of this number answers there, of a container that shares the folder: give an address"
+            )
+            raise OSError(errno.EADDRINUSE, wrong, path)
+        with suppress(FileNotFoundError):
+            os.unlink(first)
+        made.bind(first)
+        made.listen(16)
+        os.rename(first, path)
     except OSError as error:
+        made.close()
         error.filename = error.filename or folder
         raise
+    return made, path
 
 
-def _over_network(address: tuple[str, int]) -> HTTPServer:
+def _socket_of_network(address: tuple[str, int]) -> socket.socket:
     host, port = address
     try:
-        kind = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return _NetworkServer(address, _Answer, kind)
+        kind, *_, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        made = socket.socket(kind)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(found)
+            made.listen(16)
+        except OSError:
+            made.close()
+            raise
+        return made
+    except UnicodeError:
+        raise OSError(errno.EINVAL, "nobody can listen there: no name of a host", f"{host}:{port}") from None
     except OSError as error:
         raise OSError(error.errno, f"nobody can listen there: {error.strerror}", f"{host}:{port}") from None
 
@@ -177,117 +267,157 @@ def _over_network(address: tuple[str, int]) -> HTTPServer:
 # --- who answers ---------------------------------------------------------------------------------
 
 
-class _Answer(BaseHTTPRequestHandler):
-    timeout = PATIENCE
-    server_version = f"gabion/{_native.__version__}"
-
-    def do_GET(self) -> None:
-        if self.path.split("?")[0] != "/":
-            self.send_error(404, explain="The figures are at /")
-            return
-        body = json.dumps(figures()).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the program's standard error is its own."""
-
-
-class _Quiet(HTTPServer):
-    request_queue_size = 16  # of those who wait: a handful
-
-    def server_bind(self) -> None:
-        """Bind, and ask no name server who this is, as the base does."""
-        if self.allow_reuse_address:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = "localhost", 0
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of somebody who went away before the answer."""
-
-
-class _SocketServer(_Quiet):
-    address_family = socket.AF_UNIX
-    allow_reuse_address = False
-
-
-class _NetworkServer(_Quiet):
-    def __init__(self, address: tuple[str, int], handler: type[_Answer], kind: int) -> None:
-        self.address_family = kind
-        super().__init__(address, handler)
-
-
 class _Listener:
-    """A server, and the thread that waits for who asks."""
+    """A socket, and the thread that waits for who asks there."""
 
-    def __init__(self, server: HTTPServer, address: tuple[str, int] | None) -> None:
-        self.server, self.address = server, address
-        self.open = True
-        self.pid = os.getpid()
-        self.thread = threading.Thread(target=self._wait, name="gabion-monitor", daemon=True)
-        self.thread.start()
+    def __init__(self, address: tuple[str, int] | None, *, sweeps: bool = True) -> None:
+        self.address, self.path, self.pid = address, "", os.getpid()
+        self.asking: socket.socket | None = None
+        if address is None:
+            self.socket, self.path = _socket_of_user(sweeps=sweeps)
+            about = os.lstat(self.path)
+            self.file = (about.st_dev, about.st_ino)
+        else:
+            self.socket = _socket_of_network(address)
+        self.at_home = not self.path and ipaddress.ip_address(self.socket.getsockname()[0]).is_loopback
+        _open.add(self.socket)
+        self.thread = threading.Thread(target=self._serve, name="gabion-monitor", daemon=True)
+        try:
+            # The thread takes the mask along: the program's signals are for the program's threads.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            try:
+                self.thread.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:
+            self.leave()
+            raise
 
     @property
     def where(self) -> str:
-        place = self.server.server_address
         if self.address is None:
-            return os.fsdecode(place)  # type: ignore[arg-type]
-        host, port = str(place[0]), place[1]
+            return self.path
+        host, port = self.socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    def _wait(self) -> None:
-        while self.open:
+    def is_at(self, address: tuple[str, int] | None) -> bool:
+        """Whether nobody else could listen at an address as long as this one does."""
+        if self.address is None or address is None:
+            return self.address is address
+        port: int = self.socket.getsockname()[1]
+        return address[1] == port
+
+    def _serve(self) -> None:
+        while True:
             try:
-                self.server.handle_request()
-            except (OSError, ValueError):  # closed by stop()
-                return
+                asking = self.socket.accept()[0]
+            except OSError as error:
+                if error.errno in SHORT:
+                    time.sleep(0.5)
+                    continue
+                return  # by close(), or by somebody who closes all that is open
+            _open.add(asking)
+            self.asking = asking
+            try:
+                with contextlib.closing(asking), suppress(OSError):
+                    _answer(asking, at_home=self.at_home)
+            finally:
+                self.asking = None
+                _open.discard(asking)
 
     def close(self) -> None:
         """Stop, and take the socket away."""
-        self.open = False
-        self._wake()
-        self.thread.join(PATIENCE)
-        self.leave()
-
-    def _wake(self) -> None:
-        """Be the last who asks: the thread waits for one."""
-        with socket.socket(self.server.address_family, socket.SOCK_STREAM) as one:
-            one.settimeout(1)
-            with suppress(OSError):  # the socket is gone, and so will the thread be
-                one.connect(self.server.server_address)
+        try:
+            for one in (self.socket, self.asking):  # whoever is asking gets no answer
+                if one is not None:
+                    with suppress(OSError):
+                        one.shutdown(socket.SHUT_RDWR)
+            self.thread.join(PATIENCE)
+        finally:
+            self.leave()
 
     def leave(self) -> None:
-        """Let the socket go, without a word to whoever else has it."""
-        self.server.server_close()
-        if self.address is None and self.pid == os.getpid():
+        """Let the socket go; in a forked child without a word to the parent, whose it is."""
+        self.socket.close()
+        _open.discard(self.socket)
+        if self.path and self.pid == os.getpid():
             with suppress(OSError):
-                os.unlink(self.where)
+                about = os.lstat(self.path)
+                if (about.st_dev, about.st_ino) == self.file:
+                    os.unlink(self.path)
+
+
+def _answer(asking: socket.socket, *, at_home: bool) -> None:
+    """Read a question and answer it, in five seconds together."""
+    end = time.monotonic() + PATIENCE
+    asked = b""
+    while b"\r\n\r\n" not in asked:
+        asking.settimeout(max(end - time.monotonic(), 0.001))
+        more = asking.recv(LONGEST_QUESTION)
+        asked += more
+        if not more or len(asked) > LONGEST_QUESTION:
+            return
+    what, *lines = asked.split(b"\r\n")
+    method, _, path = what.rpartition(b" ")[0].partition(b" ")
+    hosts = [line[5:].strip() for line in lines if line[:5].lower() == b"host:"]
+    if method not in (b"GET", b"HEAD"):
+        status, body = "405 Method Not Allowed", b"The figures can be got, and nothing else"
+    elif at_home and not all(map(_is_address, hosts)):
+        # A page in a browser may have a name of its own lead here, and read what this machine alone should know.
+        status, body = "403 Forbidden", b"Ask by the address, not by a name"
+    elif path.partition(b"?")[0] != b"/":
+        status, body = "404 Not Found", b"The figures are at /"
+    else:
+        try:
+            status, body = "200 OK", _as_json()
+        except Exception as error:
+            status, body = "500 Internal Server Error", repr(error).encode(errors="replace")
+    kind = "application/json" if status.startswith("200") else "text/plain; charset=utf-8"
+    head = f"HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    asking.settimeout(max(end - time.monotonic(), 0.001))
+    asking.sendall(head if method == b"HEAD" else head + body)
+
+
+def _is_address(host: bytes) -> bool:
+    bare = re.sub(rb":[0-9]*$", b"", host).strip(b"[]").decode("ascii", "replace")
+    with suppress(ValueError):
+        ipaddress.ip_address(bare)
+        return True
+    return bare == "localhost"
+
+
+# --- begin and end -------------------------------------------------------------------------------
 
 
 def _start_by_environment(said: str) -> None:
     """Start as GABION_MONITOR says. A program should not fail for want of somebody who looks at it."""
+    said = said.strip()
+    words = [os.path.basename(word) for word in sys.orig_argv]
+    if said.lower() in OFF or ("gabion", "top") in itertools.pairwise(words):
+        return
     try:
-        start(None if said.strip() in ("1", "yes", "true", "on") else said.strip())
-    except (OSError, ValueError) as error:
-        warnings.warn(f"GABION_MONITOR={said}: nobody can see this process: {error}", RuntimeWarning, stacklevel=2)
+        start(None if said.lower() in ON else said)
+    except (OSError, ValueError, RuntimeError) as error:
+        with suppress(RuntimeWarning):  # where warnings are errors
+            text = f"GABION_MONITOR={said}: nobody can see this process: {error}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _after_fork() -> None:
-    """In a child that was forked: the parent's thread is not here, and its socket is the parent's."""
+    """In a child that was forked: the parent's thread is not here, and its sockets are the parent's."""
     global _lock, _listener
     _lock = threading.RLock()
     listener, _listener = _listener, None
-    if listener is None:
+    for one in list(_open):
+        one.close()
+    _open.clear()
+    if listener is None or listener.address is not None:
         return
-    listener.leave()
-    if listener.address is None:
-        with suppress(OSError, RuntimeError):  # no descriptors, no threads: the child has other worries
-            start()
+    with suppress(OSError, RuntimeError):  # no descriptors, no threads: the child has other worries
+        _listener = _Listener(None, sweeps=False)
+        processes = sys.modules.get("multiprocessing.util")
+        if processes is not None:  # its children end without what `atexit` knows
+            processes.register_after_fork(_listener, lambda _: processes.Finalize(None, stop, exitpriority=0))
 
 
 os.register_at_fork(after_in_child=_after_fork)

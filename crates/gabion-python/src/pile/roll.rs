@@ -32,9 +32,9 @@ struct Roll {
 }
 
 impl Roll {
-    /// The entries from a number on.
-    fn from(&self, id: u64) -> &[Entry] {
-        &self.entries[self.entries.partition_point(|entry| entry.id < id)..]
+    /// Where the entry of a number is, or of the next one.
+    fn at(&self, id: u64) -> usize {
+        self.entries.partition_point(|entry| entry.id < id)
     }
 }
 
@@ -47,9 +47,11 @@ fn roll() -> MutexGuard<'static, Roll> {
 
 /// Enters a pile, of which only its being there is known from here. In constant time on average.
 ///
+/// Returns its number.
+///
 /// # Errors
 /// MemoryError.
-pub(super) fn enter(py: Python<'_>, pile: &Arc<Store>, path: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+pub(super) fn enter(py: Python<'_>, pile: &Arc<Store>, path: Option<&Bound<'_, PyAny>>) -> PyResult<u64> {
     let mut roll = roll();
     if roll.entries.len() >= roll.most {
         roll.entries.retain(|entry| entry.pile.strong_count() > 0);
@@ -59,12 +61,17 @@ pub(super) fn enter(py: Python<'_>, pile: &Arc<Store>, path: Option<&Bound<'_, P
     let id = roll.entered;
     roll.entered += 1;
     roll.entries.push(Entry { id, pile: Arc::downgrade(pile), path: path.map(|path| path.clone().unbind()) });
-    Ok(())
+    Ok(id)
 }
 
-/// Strikes a pile that is closed.
-pub(super) fn strike(pile: &Arc<Store>) {
-    roll().entries.retain(|entry| entry.pile.as_ptr() != Arc::as_ptr(pile));
+/// Strikes a pile that is closed, by its number.
+pub(super) fn strike(id: u64) {
+    let mut roll = roll();
+    let at = roll.at(id);
+    if let Some(entry) = roll.entries.get_mut(at).filter(|entry| entry.id == id) {
+        // As one that is gone. The list is gone through at times, not at each close.
+        entry.pile = Weak::new();
+    }
 }
 
 /// What each open pile says of itself: a list of dicts, the oldest pile first. A forked child says nothing of its parent's files.
@@ -74,9 +81,12 @@ pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let mut next = 0;
     loop {
         // One at a time: what is said takes memory, and may run the collector, and with it anybody's code.
-        let found = roll().from(next).iter().find_map(|entry| {
-            Some((entry.id, entry.pile.upgrade()?, entry.path.as_ref().map(|path| path.clone_ref(py))))
-        });
+        let found = {
+            let roll = roll();
+            roll.entries[roll.at(next)..].iter().find_map(|entry| {
+                Some((entry.id, entry.pile.upgrade()?, entry.path.as_ref().map(|path| path.clone_ref(py))))
+            })
+        };
         let Some((id, pile, path)) = found else { break };
         next = id + 1;
         if pile.is_parted() {
@@ -85,8 +95,13 @@ pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let about = result::dict(py)?;
         about.set_item(result::text(py, "id")?, Figure(id))?;
         about.set_item(result::text(py, "path")?, path)?;
-        // Somebody may be at a shard for long.
-        let stats = through_gate(py, || pile.stats());
+        // Somebody may be at a shard for long. And whoever drops the pile meanwhile leaves it to this one to let it go, which is not to
+        // wait for the interpreter.
+        let stats = through_gate(py, move || {
+            let stats = pile.stats();
+            drop(pile);
+            stats
+        });
         about.update(store_figures(py, &stats)?.cast()?)?;
         told.append(about)?;
     }

@@ -47,6 +47,8 @@ pub(super) struct Pile {
     pub(super) codec: Codec,
     /// Of a pile in a file.
     pub(super) kept: Option<Box<Kept>>,
+    /// In the roll of open piles.
+    number: u64,
     closed: AtomicBool,
 }
 
@@ -54,8 +56,8 @@ impl Pile {
     /// A pile that was just made or opened.
     pub(super) fn made(py: Python<'_>, pile: gabion_pile::Pile, codec: Codec, kept: Option<Kept>) -> PyResult<Self> {
         let pile = Arc::new(pile);
-        roll::enter(py, &pile, kept.as_ref().map(|kept| kept.path(py)))?;
-        Ok(Self { pile, codec, kept: kept.map(Box::new), closed: AtomicBool::new(false) })
+        let number = roll::enter(py, &pile, kept.as_ref().map(|kept| kept.path(py)))?;
+        Ok(Self { pile, codec, kept: kept.map(Box::new), number, closed: AtomicBool::new(false) })
     }
 
     /// The pile, unless it was closed.
@@ -88,7 +90,7 @@ impl Pile {
     pub(super) fn close(&self) -> bool {
         let open = !self.closed.swap(true, Ordering::AcqRel);
         if open {
-            roll::strike(&self.pile);
+            roll::strike(self.number);
         }
         open
     }

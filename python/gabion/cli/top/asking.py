@@ -1,8 +1,12 @@
 """Who can be asked, and what they say."""
 
+import errno
 import http.client
 import json
 import socket
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -10,10 +14,14 @@ from urllib.parse import SplitResult, urlsplit
 from gabion import monitor
 from gabion.cli.failure import CommandError, shown
 
+Figures = dict[str, Any]
+
 # Seconds that an answer may take.
 PATIENCE = 5.0
-# Bytes that an answer may have: some thousands of piles and caches.
+# Bytes that an answer may have: some ten thousands of piles and caches.
 LONGEST = 16 << 20
+# Digits of a process's number, at most.
+LONGEST_NUMBER = 10
 HOW = "start it with GABION_MONITOR=1 in its environment, or call gabion.monitor.start() in it"
 
 
@@ -21,30 +29,62 @@ class Gone(Exception):
     """Nobody answers there any more."""
 
 
+class Busy(Exception):
+    """Somebody is there, and does not answer in time."""
+
+
 class Process:
     """A process that can be asked: by its socket, or at a URL."""
 
     def __init__(self, name: str, connection: http.client.HTTPConnection, path: str = "/") -> None:
         self.name, self.connection, self.path = name, connection, path
+        self.said: Figures | Exception | None = None
 
-    def ask(self) -> dict[str, Any]:
-        """Return its figures. Raises Gone where nobody listens, CommandError where somebody else does."""
+    def ask(self) -> Figures:
+        """Return its figures. Raises Gone where nobody listens, Busy, or CommandError where somebody else does."""
+        [said] = ask_all([self])
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    def let_go(self) -> None:
+        """Ask no longer."""
+        connected = self.connection.sock
+        if connected is not None:
+            with suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self) -> None:
+        try:
+            self.said = self._answer()
+        except (Gone, Busy, CommandError) as error:
+            self.said = error
+
+    def _answer(self) -> Figures:
         try:
             self.connection.request("GET", self.path)
             answer = self.connection.getresponse()
-            body = answer.read(LONGEST)
+            body = answer.read(LONGEST + 1)
         except (ConnectionError, FileNotFoundError) as error:
             raise Gone(f"{self.name}: {error.strerror or 'the connection was cut off'}") from None
         except TimeoutError:
-            raise CommandError(f"{self.name}: no answer within {PATIENCE:g} seconds") from None
+            raise Busy from None
         except OSError as error:
+            if error.errno == errno.EAGAIN:
+                raise Busy from None  # too many are waiting already
             raise CommandError(f"{self.name}: {error.strerror or shown(error)}") from None
+        except UnicodeError:
+            raise CommandError(f"{self.name}: no name of a host") from None
         except http.client.HTTPException:
             raise self._other() from None
         finally:
             self.connection.close()
+        if answer.status == 500:
+            raise CommandError(f"{self.name}: it could not tell: {shown(body[:500].decode(errors='replace'))}")
+        if len(body) > LONGEST:
+            raise CommandError(f"{self.name}: an answer of more than {LONGEST >> 20} MiB")
         try:
-            found: dict[str, Any] = json.loads(body) if answer.status == 200 else {}
+            found: Figures = json.loads(body) if answer.status == 200 else {}
         except (ValueError, RecursionError):
             found = {}
         if not is_told(found):
@@ -55,10 +95,32 @@ class Process:
         return CommandError(f"{self.name}: what answers there is no monitor of gabion's; for a process, {HOW}")
 
 
+def ask_all(processes: Sequence[Process]) -> list[Figures | Exception]:
+    """Ask them all at one time, and wait for nobody longer than five seconds."""
+    asking = [threading.Thread(target=process._ask, daemon=True) for process in processes]
+    for one in asking:
+        one.start()
+    left = PATIENCE
+    for one in asking:
+        # By steps, as a clock would count what this process was stopped for.
+        while one.is_alive() and left > 0:
+            one.join(0.05)
+            left -= 0.05
+    for process in processes:
+        if process.said is None:
+            process.let_go()
+    said = [process.said for process in processes]
+    for process in processes:
+        process.said = None
+    return [Busy() if one is None else one for one in said]
+
+
 def is_told(found: object) -> bool:
     """Whether an answer has the parts of one, each of its kind. What stands in them is looked at where it is shown."""
     kinds = {"gabion": str, "pid": int, "pool": dict, "piles": list, "caches": list, "command": list}
-    return isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in kinds.items())
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), kind) for name, kind in kinds.items()):
+        return False
+    return all(isinstance(one, dict) for one in (*found["piles"], *found["caches"]))
 
 
 class _OverSocket(http.client.HTTPConnection):
@@ -74,21 +136,22 @@ class _OverSocket(http.client.HTTPConnection):
 
 def named(target: str) -> Process:
     """Return the process that a number or a URL names."""
-    if target.isascii() and target.isdigit():
+    if target.isascii() and target.isdigit() and len(target) <= LONGEST_NUMBER:
         return _numbered(int(target))
+    name = shown(target[:200])
     if "://" not in target:
         try:
             monitor.split_address(target)
         except ValueError:
-            raise CommandError(
-                f"{shown(target)}: neither a process's number nor a URL such as http://HOST:PORT"
-            ) from None
+            raise CommandError(f"{name}: neither a process's number nor a URL such as http://HOST:PORT") from None
         target = f"http://{target}"
     try:
+        if not (target.isascii() and target.isprintable()) or " " in target:
+            raise ValueError(target)
         url = urlsplit(target)
-        return Process(shown(target), _connection(url, url.port), url.path or "/")
-    except ValueError:
-        raise CommandError(f"{shown(target)}: not a URL such as http://HOST:PORT") from None
+        return Process(name, _connection(url, url.port), url.path or "/")
+    except (ValueError, http.client.HTTPException):
+        raise CommandError(f"{name}: not a URL such as http://HOST:PORT") from None
 
 
 def _connection(url: SplitResult, port: int | None) -> http.client.HTTPConnection:
@@ -111,15 +174,20 @@ def _numbered(pid: int) -> Process:
     raise CommandError(f"process {pid}: nobody can look into it, or it is another user's: {HOW}")
 
 
-def everybody() -> list[dict[str, Any]]:
-    """Ask all processes that have a socket; take away the sockets of those that are no more."""
+def everybody() -> list[Figures]:
+    """Ask all processes that have a socket; take away the sockets of those that are no more.
+
+    Of one that does not answer, only its number is returned.
+    """
+    found = []
+    for folder in monitor.folders():
+        monitor.sweep(folder)
+        found += sorted(Path(folder).glob("*.sock"))
+    processes = [Process(f"process {path.stem}", _OverSocket(str(path))) for path in found]
     told = []
-    for path in sorted({path for folder in monitor.folders() for path in Path(folder).glob("*.sock")}):
-        try:
-            told.append(Process(f"process {path.stem}", _OverSocket(str(path))).ask())
-        except Gone:
-            if path.stem.isdigit() and not Path("/proc", path.stem).exists():
-                path.unlink(missing_ok=True)
-        except CommandError:
-            continue  # busy, or no process of gabion's: the others are asked all the same
+    for path, said in zip(found, ask_all(processes), strict=True):
+        if isinstance(said, Busy):
+            told.append({"pid": path.stem})
+        elif not isinstance(said, Exception):
+            told.append(said)
     return told

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gabion.cli.top import asking, screen
-from gabion.cli.top.asking import Gone, Process
+from gabion.cli.top.asking import Busy, Gone, Process
 
 # Characters in a line that goes to a file or another program.
 WIDE = 160
@@ -41,7 +41,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not (math.isfinite(value) and 0.1 <= value <= 86_400):
         raise argparse.ArgumentTypeError(f"{text}: say 0.1 to 86400 seconds")
     return value
@@ -51,15 +54,18 @@ def run(options: argparse.Namespace) -> int:
     """Ask, tell."""
     one = None if options.process is None else asking.named(options.process)
     console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
+    at_terminal = sys.stdout is not None and sys.stdout.isatty()
+    if not at_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE
     try:
-        if options.json or options.once or not console.is_terminal:
+        if options.json or options.once or not at_terminal or console.is_dumb_terminal:
             return once(console, one, as_json=options.json)
         return watch(console, one, options.interval)
     except Gone as gone:
         print(f"gabion: {gone}", file=sys.stderr)
-        return 1
+    except Busy:
+        print(f"gabion: {options.process}: no answer within {asking.PATIENCE:g} seconds", file=sys.stderr)
+    return 1
 
 
 def once(console: Console, one: Process | None, *, as_json: bool) -> int:
@@ -78,26 +84,36 @@ def once(console: Console, one: Process | None, *, as_json: bool) -> int:
 
 def watch(console: Console, one: Process | None, interval: float) -> int:
     """Look again and again, until somebody interrupts that or the process ends."""
-    looks = _of_one(console, one) if one else _of_all()
-    first = next(looks)
+    live = Live(console=console, screen=True, auto_refresh=False)
     try:
-        with Live(first, console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                time.sleep(interval)
-                live.update(next(looks), refresh=True)
+        looks = _of_one(console, one) if one else _of_all()
+        first = next(looks)
+        live.start()
+        live.update(first, refresh=True)
+        while True:
+            time.sleep(interval)
+            live.update(next(looks), refresh=True)
     except KeyboardInterrupt as stop:
         if stop.args not in ((), (signal.SIGINT,)):
             raise  # another signal than that of Ctrl-C
         return 0
+    finally:
+        live.stop()
 
 
 def _of_one(console: Console, one: Process) -> Iterator[RenderableType]:
     before: screen.Figures | None = None
+    seen: RenderableType = Text()
+    told = time.strftime("%H:%M:%S")
     while True:
-        now = one.ask()
+        try:
+            now = one.ask()
+        except Busy:
+            yield Group(Text(f"no answer since {told}\n"), seen)
+            continue
         most = max(3, (console.height - AROUND) // 2)
-        yield screen.process(now, before, most)
-        before = now
+        seen, before, told = screen.process(now, before, most), now, time.strftime("%H:%M:%S")
+        yield seen
 
 
 def _of_all() -> Iterator[RenderableType]:

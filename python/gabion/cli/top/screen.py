@@ -12,12 +12,19 @@ from gabion.cli.figure import plural, size
 
 Figures = dict[str, Any]
 NOTHING = "–"
+# Characters of a command that are shown, at most.
+LONGEST_COMMAND = 4000
+# What a count of may become less.
+FALLING = {"objects"}
 
 
 def processes(all_of_them: list[Figures]) -> RenderableType:
     """Return a line for each process."""
     table = _table("pid", "resident", "pool in use", "idle", "piles", "objects", "caches", "entries", "command")
     for one in all_of_them:
+        if "pool" not in one:
+            table.add_row(shown(one["pid"]), *[""] * 7, "busy: no answer")
+            continue
         pool, piles, caches = one["pool"], one["piles"], one["caches"]
         table.add_row(
             str(one["pid"]),
@@ -67,7 +74,8 @@ class Since:
         """By how much a count has grown; None where that is not known."""
         if self.lasted <= 0 or name not in self.before:
             return None
-        return number(now, name) - number(self.before, name)
+        grown = number(now, name) - number(self.before, name)
+        return grown if grown >= 0 or name in FALLING else None  # what only grows and fell is another's
 
     def rate(self, now: Figures, *names: str) -> str:
         """How much that is a second, of all these counts together."""
@@ -82,12 +90,14 @@ def number(figures: Figures, name: str) -> int:
 
 
 def _number(value: object) -> float:
-    return value if isinstance(value, (int, float)) else 0
+    if not isinstance(value, (int, float)):
+        return 0
+    return value if abs(value) < 2**64 else 0  # also what is no number
 
 
 def command(figures: Figures) -> str:
     """What was started."""
-    return shown(" ".join(map(str, figures["command"])))
+    return shown(" ".join(str(word)[:LONGEST_COMMAND] for word in figures["command"][:100])[:LONGEST_COMMAND])
 
 
 def _head(now: Figures) -> Text:
@@ -99,10 +109,11 @@ def _head(now: Figures) -> Text:
 
 
 def _pool(pool: Figures, since: Since) -> RenderableType:
-    kinds = {"cache": "hits_cache", "piece": "hits_piece", "block": "hits_block", "run": "hits_run", "system": "fresh"}
+    kinds = {"all": "requests", "cache": "hits_cache", "piece": "hits_piece", "block": "hits_block", "run": "hits_run"}
     lately = {text: since.grown(pool, name) for text, name in kinds.items()}
     counts = {text: number(pool, kinds[text]) if count is None else count for text, count in lately.items()}
-    total = sum(counts.values())
+    total = counts.pop("all")
+    counts["system"] = max(total - sum(counts.values()), 0)
     served = ", ".join(f"{text} {count / total:.0%}" for text, count in counts.items() if count) if total else NOTHING
     limit = pool.get("total_limit")
     rows = [
@@ -195,7 +206,7 @@ def _filled(
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(first, overflow="fold")
+    table.add_column(first, overflow="fold", min_width=16 if first in ("pile", "cache") else None)
     for name in others:
         if name == "command":
             table.expand = True  # it takes what the others leave
