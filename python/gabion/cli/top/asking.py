@@ -106,13 +106,13 @@ def ask_all(processes: Sequence[Process]) -> list[Figures | Exception]:
         while one.is_alive() and left > 0:
             one.join(0.05)
             left -= 0.05
-    for process in processes:
-        if process.said is None:
+    said = [Busy() if process.said is None else process.said for process in processes]
+    for process, thread in zip(processes, asking, strict=True):
+        if thread.is_alive():
             process.let_go()
-    said = [process.said for process in processes]
-    for process in processes:
+            thread.join(PATIENCE)
         process.said = None
-    return [Busy() if one is None else one for one in said]
+    return said
 
 
 def is_told(found: object) -> bool:
