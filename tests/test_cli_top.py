@@ -281,7 +281,8 @@ def test_a_terminal_is_told_again_and_again_until_ctrl_c(store: gabion.Pile, one
     os.close(terminal)
 
 
-def test_a_process_that_stands_still_is_waited_for() -> None:
+def another_is_watched() -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes], int, Screen]:
+    """A process that waits for the end of its input, the one that watches it, and the terminal of that."""
     program = "import gabion, sys; sys.stdin.read()"
     watched = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, env={**os.environ, "GABION_MONITOR": "1"}
@@ -290,6 +291,11 @@ def test_a_process_that_stands_still_is_waited_for() -> None:
     process, terminal = in_terminal("--interval", "0.1", str(watched.pid))
     shown = Screen(terminal)
     assert eventually(lambda: b"in use" in shown.seen)
+    return watched, process, terminal, shown
+
+
+def test_a_process_that_stands_still_is_waited_for() -> None:
+    watched, process, terminal, shown = another_is_watched()
     watched.send_signal(signal.SIGSTOP)
     try:
         done = run()
@@ -333,14 +339,7 @@ def test_top_does_not_show_itself() -> None:
 
 
 def test_a_process_that_ends_meanwhile_is_told() -> None:
-    program = "import gabion, sys; sys.stdin.read()"
-    watched = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, env={**os.environ, "GABION_MONITOR": "1"}
-    )
-    assert eventually(lambda: run(watched.pid).returncode == 0)
-    process, terminal = in_terminal("--interval", "0.1", str(watched.pid))
-    shown = Screen(terminal)
-    assert eventually(lambda: b"in use" in shown.seen)
+    watched, process, terminal, shown = another_is_watched()
     watched.communicate(timeout=HANGS)
     assert process.wait(HANGS) == 1
     assert eventually(lambda: f"process {watched.pid}: ".encode() in shown.seen)

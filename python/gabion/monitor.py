@@ -171,7 +171,7 @@ def folders() -> list[str]:
     found += [(f"/run/user/{own}/gabion", own), (_temporary_folder(own), own)]
     if own == 0:
         others = glob.glob("/run/user/*/gabion") + glob.glob(_temporary_folder("*"))
-        found += [(path, int(of[0])) for path in others if (of := re.findall(r"[0-9]+", path))]
+        found += [(path, int(of[-1])) for path in others if (of := re.findall(r"[0-9]+", path))]
     return list(dict.fromkeys(path for path, owner in found if _is_private(path, owner)))
 
 
