@@ -5,6 +5,7 @@ import gc
 import http.client
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -144,6 +145,27 @@ def test_an_address_is_http_for_whoever_can_reach_it(run_folder: Path) -> None:
         urllib.request.urlopen(url, data=b"x", timeout=HANGS)
     assert monitor.start(url) == url  # at the same place again
     assert len(waiting_threads()) == 1
+
+
+def test_prometheus_reads_the_figures(tmp_path: Path) -> None:
+    url = monitor.start("127.0.0.1:0")
+    with gabion.Pile(path=tmp_path / 'a"b\\c\nd.pile') as pile:
+        pile.put_many(range(7))
+        cache = gabion.Cache("1 MiB", name="pages")
+        assert cache.get("gone") is None
+        with urllib.request.urlopen(f"{url}/metrics", timeout=HANGS) as answer:
+            assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            lines = answer.read().decode().splitlines()
+    types = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
+    assert len(types) == len(set(types)) > 40
+    sample = re.compile(r'([a-z_]+)(?:\{id="\d+",(?:path|name)="(?:[^"\\\n]|\\[\\"n])*"\})? [-+.e\d]+')
+    found = [sample.fullmatch(line) for line in lines if not line.startswith("#")]
+    assert all(found)
+    assert {one[1] for one in found if one} == set(types)
+    assert re.search(r'gabion_pile_objects\{id="\d+",path="[^ ]*/a\\"b\\\\c\\nd.pile"\} 7', "\n".join(lines))
+    assert re.search(r'gabion_cache_misses_total\{id="\d+",name="pages"\} 1\n', "\n".join(lines))
+    assert "# TYPE gabion_cache_misses_total counter" in lines
+    assert "# TYPE gabion_pool_in_use gauge" in lines
 
 
 def test_whoever_says_nothing_keeps_nobody_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

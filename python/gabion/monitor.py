@@ -1,8 +1,9 @@
 """gabion.monitor: let others see what this process holds, as it changes.
 
-`gabion top` shows all processes of a user that have started it, and whatever reads JSON over HTTP can ask them. Nothing
-listens until start() is called, or where GABION_MONITOR=1 (or =HOST:PORT) stands in the environment when gabion is
-imported. Who asks gets figures, names and paths; no key, no value, and no way to change anything.
+`gabion top` shows all processes of a user that have started it, and whatever reads JSON over HTTP can ask them, or
+Prometheus, at /metrics. Nothing listens until start() is called, or where GABION_MONITOR=1 (or =HOST:PORT) stands in
+the environment when gabion is imported. Who asks gets figures, names and paths; no key, no value, and no way to change
+anything.
 
 >>> import gabion.monitor
 >>> pile = gabion.Pile()
@@ -32,6 +33,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -47,6 +49,12 @@ LONGEST_QUESTION = 8 << 10
 LONGEST_PATH = 107
 # No more descriptors, no memory: it may get better.
 SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+# What only grows, and what tells things apart.
+COUNTS = {
+    *("requests", "hits_cache", "hits_piece", "hits_block", "hits_run", "fresh", "stolen", "trimmed", "refused"),
+    *("waited", "retries", "hits", "misses", "inserted", "replaced", "rejected", "removed", "evicted", "expired"),
+}
+LABELS = {"id", "path", "name"}
 OFF = {"", "0", "no", "false", "off"}
 ON = {"1", "yes", "true", "on"}
 
@@ -146,6 +154,32 @@ def _as_json() -> bytes:
     lists = {name: told.pop(name) for name in ("piles", "caches")}
     parts = [f'"{name}": [{", ".join(json.dumps(one) for one in ones)}]' for name, ones in lists.items()]
     return f"{json.dumps(told)[:-1]}, {', '.join(parts)}}}".encode()
+
+
+def _as_metrics() -> bytes:
+    """Write the figures down as Prometheus reads them: a name for each, and labels that tell piles and caches apart."""
+    told = figures()
+    lines: dict[str, list[str]] = {}
+
+    def add(part: str, of: dict[str, Any], labels: str = "") -> None:
+        for name, value in of.items():
+            if name not in LABELS and isinstance(value, (int, float)):
+                metric = f"gabion_{part}{name}{'_total' if name in COUNTS else ''}"
+                lines.setdefault(metric, []).append(f"{metric}{labels} {float(value):.15g}\n")
+
+    add("", {"process_seconds": told["seconds"], "process_resident_bytes": told["resident_bytes"]})
+    add("pool_", told["pool"])
+    for pile in told["piles"]:
+        add("pile_", pile, f'{{id="{pile["id"]}",path="{_escaped(pile["path"] or "")}"}}')
+    for cache in told["caches"]:
+        add("cache_", cache, f'{{id="{cache["id"]}",name="{_escaped(cache["name"])}"}}')
+    kinds = {metric: "counter" if metric.endswith("_total") else "gauge" for metric in lines}
+    return "".join(f"# TYPE {metric} {kinds[metric]}\n{''.join(ones)}" for metric, ones in lines.items()).encode()
+
+
+def _escaped(text: str) -> str:
+    text = text.encode(errors="replace").decode()
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 # --- where ---------------------------------------------------------------------------------------
@@ -359,23 +393,31 @@ def _answer(asking: socket.socket, *, at_home: bool) -> None:
             return
     what, *lines = asked.split(b"\r\n")
     method, _, path = what.rpartition(b" ")[0].partition(b" ")
+    kind = "text/plain; charset=utf-8"
     hosts = [line[5:].strip() for line in lines if line[:5].lower() == b"host:"]
     if method not in (b"GET", b"HEAD"):
         status, body = "405 Method Not Allowed", b"The figures can be got, and nothing else"
     elif at_home and not all(map(_is_address, hosts)):
         # A page in a browser may have a name of its own lead here, and read what this machine alone should know.
         status, body = "403 Forbidden", b"Ask by the address, not by a name"
-    elif path.partition(b"?")[0] != b"/":
-        status, body = "404 Not Found", b"The figures are at /"
+    elif (written := _forms().get(path.partition(b"?")[0])) is None:
+        status, body = "404 Not Found", b"The figures are at /, and for Prometheus at /metrics"
     else:
         try:
-            status, body = "200 OK", _as_json()
+            status, kind, body = "200 OK", written[0], written[1]()
         except Exception as error:
             status, body = "500 Internal Server Error", repr(error).encode(errors="replace")
-    kind = "application/json" if status.startswith("200") else "text/plain; charset=utf-8"
     head = f"HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     asking.settimeout(max(end - time.monotonic(), 0.001))
     asking.sendall(head if method == b"HEAD" else head + body)
+
+
+def _forms() -> dict[bytes, tuple[str, Callable[[], bytes]]]:
+    """Return what there is at which path."""
+    return {
+        b"/": ("application/json", _as_json),
+        b"/metrics": ("text/plain; version=0.0.4; charset=utf-8", _as_metrics),
+    }
 
 
 def _is_address(host: bytes) -> bool:
