@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use gabion_blocks::{BlockError, make_room};
+use gabion_blocks::make_room;
 use gabion_pile::Pile as Store;
 use pyo3::prelude::*;
 
@@ -45,9 +45,7 @@ fn roll() -> MutexGuard<'static, Roll> {
     ROLL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a pile, of which only its being there is known from here. In constant time on average.
-///
-/// Returns its number.
+/// Enters a pile, which it does not keep alive, and returns its number. In constant time on average.
 ///
 /// # Errors
 /// MemoryError.
@@ -57,7 +55,11 @@ pub(super) fn enter(py: Python<'_>, pile: &Arc<Store>, path: Option<&Bound<'_, P
         roll.entries.retain(|entry| entry.pile.strong_count() > 0);
         roll.most = FEW.max(2 * roll.entries.len());
     }
-    make_room(&mut roll.entries, 1).map_err(|error: BlockError| refusal::not_made(py, "pile", &error))?;
+    if let Err(error) = make_room(&mut roll.entries, 1) {
+        // To make the exception may run the collector, and with it code that comes here.
+        drop(roll);
+        return Err(refusal::not_made(py, "pile", &error));
+    }
     let id = roll.entered;
     roll.entered += 1;
     roll.entries.push(Entry { id, pile: Arc::downgrade(pile), path: path.map(|path| path.clone().unbind()) });

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gabion.cli.top import asking, screen
-from gabion.cli.top.asking import Busy, Gone, Process
+from gabion.cli.top.asking import Busy, Figures, Gone, Process
 
 # Characters in a line that goes to a file or another program.
 WIDE = 160
@@ -102,7 +102,7 @@ def watch(console: Console, one: Process | None, interval: float) -> int:
 
 
 def _of_one(console: Console, one: Process) -> Iterator[RenderableType]:
-    before: screen.Figures | None = None
+    before: Figures | None = None
     seen: RenderableType = Text()
     told = time.strftime("%H:%M:%S")
     while True:

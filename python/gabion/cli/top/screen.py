@@ -1,7 +1,6 @@
 """What processes say, as a reader sees it."""
 
 from collections.abc import Callable
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -9,8 +8,8 @@ from rich.text import Text
 
 from gabion.cli.failure import shown
 from gabion.cli.figure import plural, size
+from gabion.cli.top.asking import Figures
 
-Figures = dict[str, Any]
 NOTHING = "–"
 # Characters of a command that are shown, at most.
 LONGEST_COMMAND = 4000
