@@ -240,7 +240,7 @@ def test_what_is_no_pile_is_left_alone(path: Path) -> None:
         gabion.Pile(path="a\0b")
     with pytest.raises(TypeError, match=r"write path='people\.pile'"):
         gabion.Pile("people.pile")  # type: ignore[call-arg]
-    for alone in ({"types": [int]}, {"read_only": True}):
+    for alone in ({"types": [int]}, {"read_only": True}, {"create": False}):
         with pytest.raises(ValueError, match="for a pile in a file: give its path"):
             gabion.Pile(**alone)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="types= takes"):
@@ -403,12 +403,30 @@ class Slow:
         self.go.wait(30)
 
 
+def test_a_file_that_is_not_to_be_made_has_to_be_there(path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as told:
+        gabion.Pile(path=path, create=False)
+    assert told.value.filename == path
+    assert not path.exists()
+    path.touch()  # somebody's empty file is no pile yet
+    with pytest.raises(gabion.CorruptFileError):
+        gabion.Pile(path=path, create=False)
+    assert path.stat().st_size == 0
+    with gabion.Pile(path=path, create=True) as pile:
+        pile.root = pile.put(1)
+    with gabion.Pile(path=path, create=False) as pile:
+        assert pile.get(pile.root) == 1
+        pile.replace(pile.root, 2)
+    with pytest.raises(TypeError, match="create"):
+        gabion.Pile(path=path, create="no")  # type: ignore[arg-type]
+
+
 def test_a_call_that_is_refused_makes_no_file(path: Path) -> None:
     for wrong in ({"types": 5}, {"types": "Person"}, {"read_only": "no"}, {"read_only": 2}, {"max_bytes": -1}):
         with pytest.raises((TypeError, ValueError)):
             gabion.Pile(path=path, **wrong)  # type: ignore[arg-type]
         assert not path.exists()
-    with pytest.raises(TypeError, match="types and"):
+    with pytest.raises(TypeError, match="types, read_only and create"):
         gabion.Pile(path=path, kinds=[])  # type: ignore[call-arg]
     gabion.Pile(path=path, read_only=0).close()  # type: ignore[arg-type]
 

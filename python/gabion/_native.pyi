@@ -67,6 +67,7 @@ class Pile(Generic[_T]):
         path: Path | None = None,
         types: Types | None = None,
         read_only: bool = False,
+        create: bool = True,
     ) -> Self: ...
     @staticmethod
     def check(path: Path, /) -> PileStats: ...

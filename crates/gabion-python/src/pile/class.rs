@@ -62,8 +62,10 @@ fn limit(max_bytes: Option<&Bound<'_, PyAny>>) -> PyResult<Option<u64>> {
 impl Pile {
     #[new]
     #[pyo3(
-        signature = (*others, max_bytes = None, path = None, types = None, read_only = Given::Absent, **unknown),
-        text_signature = "(*, max_bytes=None, path=None, types=None, read_only=False)"
+        signature = (
+            *others, max_bytes = None, path = None, types = None, read_only = Given::Absent, create = Given::Absent, **unknown
+        ),
+        text_signature = "(*, max_bytes=None, path=None, types=None, read_only=False, create=True)"
     )]
     fn new(
         others: &Bound<'_, PyTuple>,
@@ -71,27 +73,27 @@ impl Pile {
         path: Option<&Bound<'_, PyAny>>,
         types: Option<&Bound<'_, PyAny>>,
         read_only: Given<'_>,
+        create: Given<'_>,
         unknown: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let py = others.py();
         if let Some((name, _)) = unknown.and_then(|unknown| unknown.iter().next()) {
-            let takes = "max_bytes, as in Pile(max_bytes=\"4 GiB\"), and path with types and read_only";
+            let takes = "max_bytes, as in Pile(max_bytes=\"4 GiB\"), and path with types, read_only and create";
             let text = format!("Pile() has no {name}: it takes {takes}");
             return Err(exception(&py.get_type::<PyTypeError>(), &text));
         }
         if let Ok(first) = others.get_item(0) {
             return Err(refusal::by_position(&first));
         }
-        let read_only = read_only.flag("read_only", false)?;
+        let (read_only, create) = (read_only.flag("read_only", false)?, create.flag("create", true)?);
         let (max_bytes, shards) = (limit(max_bytes)?, shards(py)?);
         if let Some(path) = path {
-            let opening = Opening { max_bytes, shards, types, create: true, read_only };
+            let opening = Opening { max_bytes, shards, types, create, read_only };
             let (pile, codec, kept) = Kept::open(path, &opening)?;
             return Self::made(py, pile, codec, Some(kept));
         }
-        if types.is_some() || read_only {
-            let text =
-                "types= and read_only= are for a pile in a file: give its path, as in Pile(path=\"people.pile\")";
+        if types.is_some() || read_only || !create {
+            let text = "types=, read_only= and create= are for a pile in a file: give its path, as in Pile(path=\"people.pile\")";
             return Err(value_error(py, text));
         }
         let options = PileOptions { max_bytes, shards, os: None };

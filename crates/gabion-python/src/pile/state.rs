@@ -24,7 +24,7 @@ use crate::scratch::with_encoded_apart;
 /// ValueError. A put that would exceed it raises LimitError and leaves the pile as it was; pile.max_bytes can be
 /// set later. Making a pile raises MemoryError where there is no memory for a new one.
 ///
-/// With a path, the pile lies in a file, which is made where it is not there. Whatever a call had done when it returned is there for the
+/// With a path, the pile lies in a file, which is made where it is not there; with create=False that is a FileNotFoundError. Whatever a call had done when it returned is there for the
 /// next process that opens the file, however this one ends, and pointers stay valid. types says what may be built of what
 /// others have put there: classes, functions and modules, a mapping of stored names to classes, or "*" for whatever the names lead
 /// to; without it, only what this program puts itself and harmless classes of the standard library. Whoever wrote the file chose what
