@@ -90,9 +90,12 @@ EXPECTED = (MemoryError, KeyError, TypeError, RuntimeError)
 # frame with `finally` that is as long as a memoized function's.
 if SPAN == 0:
     CALLS = {name: call for name, call in CALLS.items() if not name.startswith(("get_or_put", "memoized"))}
-# CPython 3.12 crashes in PyFunction_New(), which makes what incr() adds by.
-if sys.version_info[:2] == (3, 12):
+# CPython 3.12 and 3.13.0 crash in PyFunction_New(), which makes what incr() adds by; and the setdefault() of 3.13.0
+# goes on with a dict that could not grow, which is the list of flights.
+if (3, 12) <= sys.version_info <= (3, 13, 1):
     del CALLS["incr"]
+if (3, 13) <= sys.version_info <= (3, 13, 1):
+    CALLS = {name: call for name, call in CALLS.items() if not name.startswith(("get_or_put", "memoized"))}
 problems = []
 
 def campaign(name):

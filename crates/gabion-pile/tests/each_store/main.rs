@@ -245,9 +245,7 @@ impl Built {
             }
         }
     }
-}
 
-impl Built {
     /// Opens it to read; false where that takes a file that was made, and the one who makes it has only begun.
     fn look(&self, step: &Step) -> bool {
         let options = OpenOptions { read_only: true, ..OpenOptions::default() };
