@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from patience import HANGS, eventually
+from rich.console import Console
 
 import gabion
 from gabion import monitor
@@ -194,8 +195,6 @@ def test_figures_that_are_none_are_shown_as_nothing(wrong: str) -> None:
     odd = ", ".join(f'"{name}": {wrong}' for name in names)
     told = json.loads(f'{{"pool": {{{odd}}}, "piles": [{{{odd}}}], "caches": [{{{odd}}}], "command": [{wrong}]}}')
     told |= {"gabion": "1", "pid": 1}
-    from rich.console import Console
-
     console = Console(width=120)
     with console.capture():
         console.print(screen.process(told, None))
@@ -205,8 +204,6 @@ def test_figures_that_are_none_are_shown_as_nothing(wrong: str) -> None:
 
 def test_figures_of_another_version_are_shown_as_far_as_they_go() -> None:
     bare = {"gabion": "9", "pid": 1, "pool": {}, "piles": [{}], "caches": [{}, {"name": "x"}], "command": ["a\x1b"]}
-    from rich.console import Console
-
     console = Console(width=120)
     with console.capture() as shown:
         console.print(screen.process(bare, None))
@@ -221,8 +218,6 @@ def test_rates_are_those_since_the_last_look(store: gabion.Pile) -> None:
     pointers = store.put_many(range(500))
     now = monitor.figures()
     now["seconds"] = before["seconds"] + 2.0
-    from rich.console import Console
-
     console = Console(width=200)
     with console.capture() as shown:
         console.print(screen.process(now, before))
@@ -230,10 +225,15 @@ def test_rates_are_those_since_the_last_look(store: gabion.Pile) -> None:
     store.remove_many(pointers)
 
 
+def test_a_count_that_fell_is_no_rate() -> None:
+    """It is another's, under the same name; objects may become fewer."""
+    now, before = ({"hits": hits, "objects": hits} for hits in (1, 5))
+    since = screen.Since(before, 2.0)
+    assert (since.rate(now, "hits"), since.rate(now, "objects")) == (screen.NOTHING, "-2/s")
+
+
 def test_only_as_many_lines_as_the_screen_has() -> None:
     piles = [gabion.Pile() for _ in range(30)]
-    from rich.console import Console
-
     console = Console(width=120)
     with console.capture() as shown:
         console.print(screen.process(monitor.figures(), None, 5))

@@ -17,7 +17,6 @@ Functions: start(), stop(), figures().
 from __future__ import annotations
 
 import atexit
-import contextlib
 import errno
 import glob
 import ipaddress
@@ -103,8 +102,8 @@ def figures() -> dict[str, Any]:
 
     Sizes are bytes. ``pool`` is as ``gabion.memory.stats()``; each of ``piles`` has its path (None in memory) and the
     figures of its stats() but for the classes, each of ``caches`` its name, its number of tables and its stats(), and
-    all of them an ``id`` that no other one has. What the system does not tell is None. Takes some microseconds for
-    each of them, whatever it holds.
+    all of them an ``id`` that no other one has. What the system does not tell is None. Takes time linear in the piles
+    and caches, whatever they hold.
     """
     return {
         "gabion": _native.__version__,
@@ -180,6 +179,13 @@ def _as_metrics() -> bytes:
 def _escaped(text: str) -> str:
     text = text.encode(errors="replace").decode()
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+# What there is at which path.
+FORMS: dict[bytes, tuple[str, Callable[[], bytes]]] = {
+    b"/": ("application/json", _as_json),
+    b"/metrics": ("text/plain; version=0.0.4; charset=utf-8", _as_metrics),
+}
 
 
 # --- where ---------------------------------------------------------------------------------------
@@ -305,7 +311,7 @@ class _Listener:
     """A socket, and the thread that waits for who asks there."""
 
     def __init__(self, address: tuple[str, int] | None, *, sweeps: bool = True) -> None:
-        self.address, self.path, self.pid = address, "", os.getpid()
+        self.address, self.path = address, ""
         self.asking: socket.socket | None = None
         if address is None:
             self.socket, self.path = _socket_of_user(sweeps=sweeps)
@@ -353,7 +359,7 @@ class _Listener:
             _open.add(asking)
             self.asking = asking
             try:
-                with contextlib.closing(asking), suppress(OSError):
+                with asking, suppress(OSError):
                     _answer(asking, at_home=self.at_home)
             finally:
                 self.asking = None
@@ -371,10 +377,10 @@ class _Listener:
             self.leave()
 
     def leave(self) -> None:
-        """Let the socket go; in a forked child without a word to the parent, whose it is."""
+        """Let the socket go, and take its name away if that is still its own."""
         self.socket.close()
         _open.discard(self.socket)
-        if self.path and self.pid == os.getpid():
+        if self.path:
             with suppress(OSError):
                 about = os.lstat(self.path)
                 if (about.st_dev, about.st_ino) == self.file:
@@ -400,7 +406,7 @@ def _answer(asking: socket.socket, *, at_home: bool) -> None:
     elif at_home and not all(map(_is_address, hosts)):
         # A page in a browser may have a name of its own lead here, and read what this machine alone should know.
         status, body = "403 Forbidden", b"Ask by the address, not by a name"
-    elif (written := _forms().get(path.partition(b"?")[0])) is None:
+    elif (written := FORMS.get(path.partition(b"?")[0])) is None:
         status, body = "404 Not Found", b"The figures are at /, and for Prometheus at /metrics"
     else:
         try:
@@ -410,14 +416,6 @@ def _answer(asking: socket.socket, *, at_home: bool) -> None:
     head = f"HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     asking.settimeout(max(end - time.monotonic(), 0.001))
     asking.sendall(head if method == b"HEAD" else head + body)
-
-
-def _forms() -> dict[bytes, tuple[str, Callable[[], bytes]]]:
-    """Return what there is at which path."""
-    return {
-        b"/": ("application/json", _as_json),
-        b"/metrics": ("text/plain; version=0.0.4; charset=utf-8", _as_metrics),
-    }
 
 
 def _is_address(host: bytes) -> bool:

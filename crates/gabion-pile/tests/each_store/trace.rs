@@ -101,7 +101,8 @@ fn set_writable(at: usize, bytes: usize, writable: bool) {
     assert_eq!(result, 0, "mprotect");
 }
 
-/// The recording under way, or null. Its thread is the only one that uses it.
+/// The recording under way, or null. Its thread is the only one that uses it. `SeqCst`, throughout: also its handlers of signals find it,
+/// and nothing here is worth a thought about less.
 static RECORDING: AtomicPtr<UnsafeCell<Recording>> = AtomicPtr::new(ptr::null_mut());
 
 /// Has the recording do something, if there is one.

@@ -9,12 +9,11 @@ from rich.text import Text
 from gabion.cli.failure import shown
 from gabion.cli.figure import plural, size
 from gabion.cli.top.asking import Figures
+from gabion.monitor import COUNTS
 
 NOTHING = "–"
 # Characters of a command that are shown, at most.
 LONGEST_COMMAND = 4000
-# What a count of may become less.
-FALLING = {"objects"}
 
 
 def processes(all_of_them: list[Figures]) -> RenderableType:
@@ -74,7 +73,7 @@ class Since:
         if self.lasted <= 0 or name not in self.before:
             return None
         grown = number(now, name) - number(self.before, name)
-        return grown if grown >= 0 or name in FALLING else None  # what only grows and fell is another's
+        return grown if grown >= 0 or name not in COUNTS else None  # what only grows and fell is another's
 
     def rate(self, now: Figures, *names: str) -> str:
         """How much that is a second, of all these counts together."""
