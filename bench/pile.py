@@ -33,6 +33,7 @@ def plan(options: Options) -> Plan:
     site = "" if options.installed else str(build.site_for(sys.executable))
     _plan_kinds(made, site, 300_000 if options.quick else 1_000_000)
     _plan_file(made, site, 300_000 if options.quick else 1_000_000)
+    _plan_saved(made, site, 300_000 if options.quick else 1_000_000)
     _plan_arrays(made, site, options.quick)
     _plan_batches(made, site, 300_000 if options.quick else 1_000_000)
     _plan_churn(made, site, options.quick)
@@ -41,6 +42,8 @@ def plan(options: Options) -> Plan:
     made.notes += [
         "in a file: what is put is there when the process ends at any moment, not when the machine does, in all three; "
         "flush waits for the disk, and open is what the next process waits for. gabion looks at every object then.",
+        "saved: what is in memory is saved to a file, which gets its name when it is on the disk, and loaded again: "
+        "gabion by Pile.save and Pile(path=...), the others by pickle.",
         "put and get are timed in one loop, written out in each adapter, so that nobody pays for a wrapper.",
         "native list: put builds the object and appends it (the collector's work included), get reads a reference.",
         "floor: put is id(obj), get is one random read plus one empty object; churn is the loop around empty calls; "
@@ -99,6 +102,14 @@ def _plan_file(made: Plan, site: str, count: int) -> None:
             continue
         args = {"subject": subject, "count": count}
         made.runs.append(Run("in a file", label, "pile_runs:in_file", args, site=site if name == "gabion" else ""))
+
+
+def _plan_saved(made: Plan, site: str, count: int) -> None:
+    for name in ("gabion", "native", "pickles"):
+        subject = f"{name}, saved"
+        args = {"subject": subject, "count": count}
+        paths = site if name == "gabion" else ""
+        made.runs.append(Run("saved", peers.label(subject), "pile_runs:saved", args, site=paths))
 
 
 def _plan_arrays(made: Plan, site: str, quick: bool) -> None:

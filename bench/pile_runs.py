@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
+import tempfile
 import threading
 from array import array
 from time import perf_counter, perf_counter_ns
@@ -119,6 +121,36 @@ def in_file(subject: str, count: int) -> dict:
         "disk_bytes_per_object": [held.disk_bytes() / count, "B"],
     }
     held.close()
+    return {"metrics": metrics}
+
+
+def saved(subject: str, count: int) -> dict:
+    """Put ``count`` people into memory, save them to a file, load that, and get them all in random order."""
+    cls = people.KINDS["dataclass"]
+    _warm_up(cls)
+    keys = _empty_keys(count)
+    held = adapter(subject)(cls, count)
+    _fill(held, cls, keys)
+    with tempfile.TemporaryDirectory(prefix="bench-saved-") as folder:
+        path = os.path.join(folder, "people")
+        began = perf_counter()
+        held.save(path)
+        save_seconds = perf_counter() - began
+        disk_bytes = os.stat(path).st_blocks * 512
+        held.close()
+        held = adapter(subject)(cls, count)
+        gc.collect()
+        began = perf_counter()
+        held.load(path)
+        load_seconds = perf_counter() - began
+        get_seconds = _read(held, cls, keys)
+        held.close()
+    metrics = {
+        "save": [1e3 * save_seconds, "ms"],
+        "load": [1e3 * load_seconds, "ms"],
+        "get_per_s": [count / get_seconds, "1/s"],
+        "disk_bytes_per_object": [disk_bytes / count, "B"],
+    }
     return {"metrics": metrics}
 
 

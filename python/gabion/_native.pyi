@@ -23,8 +23,7 @@ _Size = SupportsIndex | str
 _Time = float | str | timedelta
 _Age = _Time | None
 _End = float | datetime | None
-# DLPack's versions and devices.
-_Two = tuple[int, int] | None
+_Two = tuple[int, int] | None  # DLPack's versions and devices.
 
 __version__: str
 
@@ -72,6 +71,7 @@ class Pile(Generic[_T]):
     @staticmethod
     def check(path: Path, /) -> PileStats: ...
     def flush(self) -> None: ...
+    def save(self, path: Path, /) -> None: ...
     @property
     def root(self) -> int | None: ...
     @root.setter

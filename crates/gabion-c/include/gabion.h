@@ -305,6 +305,13 @@ gabion_status gabion_pile_open(const char *path, uint64_t max_bytes, uint32_t fl
 /* Waits until all that was done before is on the disk. Does nothing for a pile without a file. GABION_FILE. */
 gabion_status gabion_pile_flush(gabion_pile *pile);
 
+/* Saves a pile, in memory or in a file, as it is at one moment, in a file of its own, which gabion_pile_open opens: all objects are
+ * there under their pointers. It is written aside and gets its name when it is on the disk; it may replace a pile's file that
+ * nobody has open to write. Takes time in proportion to the pile; other threads may use it meanwhile.
+ * GABION_FILE, GABION_IN_USE (also for the pile's own file), GABION_DAMAGED for what is no pile's, GABION_NO_MEMORY; what had the
+ * name has it still then. */
+gabion_status gabion_pile_save(gabion_pile *pile, const char *path);
+
 /* *out: the pointer that was kept last, or 0: where the next process begins. It is as any pointer. To keep one it has to be
  * live, or 0. */
 gabion_status gabion_pile_root(const gabion_pile *pile, uint64_t *out);

@@ -67,14 +67,11 @@ pub unsafe extern "C" fn gabion_pile_open(
 ) -> Status {
     call(|| {
         text::check(out, "out")?;
-        if path.is_null() {
-            return Err(Failure::argument("path is NULL"));
-        }
+        // SAFETY: the caller's duty is the same.
+        let path = unsafe { path_of(path) }?;
         if flags & !(READ_ONLY | MUST_EXIST) != 0 {
             return Err(Failure::argument("flags are GABION_READ_ONLY and GABION_MUST_EXIST, or 0"));
         }
-        // SAFETY: a string that ends in a zero byte (caller's duty).
-        let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
         let options = OpenOptions {
             max_bytes: (max_bytes > 0).then_some(max_bytes),
             create: flags & (READ_ONLY | MUST_EXIST) == 0,
@@ -95,6 +92,26 @@ pub unsafe extern "C" fn gabion_pile_open(
 pub unsafe extern "C" fn gabion_pile_flush(pile: *mut PileHandle) -> Status {
     // SAFETY: the caller's duty is the same.
     call(|| Ok(unsafe { Handle::look(pile) }?.flush()?))
+}
+
+/// Saves a pile to a file of its own.
+///
+/// # Safety
+/// `pile` is a handle, `path` a string, or any of them null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gabion_pile_save(pile: *mut PileHandle, path: *const c_char) -> Status {
+    // SAFETY: the caller's duties are the same.
+    call(|| Ok(unsafe { Handle::look(pile)?.save(path_of(path)?) }?))
+}
+
+/// # Safety
+/// Null or a string, which outlives the result.
+unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
+    if path.is_null() {
+        return Err(Failure::argument("path is NULL"));
+    }
+    // SAFETY: a string that ends in a zero byte (caller's duty).
+    Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())))
 }
 
 /// The pointer that was kept last, or 0.

@@ -355,6 +355,26 @@ static void check_pool(void) {
     gabion_pool_trim(true);
 }
 
+static void check_pile_saved(const char *path) {
+    gabion_pile *pile, *saved;
+    uint64_t pointer, root;
+    char buffer[8];
+    size_t length = 0;
+    OK(gabion_pile_new(0, &pile));
+    OK(gabion_pile_put(pile, "stone", 5, 0, &pointer));
+    OK(gabion_pile_set_root(pile, pointer));
+    OK(gabion_pile_save(pile, path));
+    OK(gabion_pile_open(path, 0, GABION_MUST_EXIST, &saved));
+    CHECK(gabion_pile_save(pile, path) == GABION_IN_USE && gabion_pile_save(saved, path) == GABION_IN_USE);
+    OK(gabion_pile_root(saved, &root));
+    OK(gabion_pile_get(saved, root, buffer, sizeof buffer, &length));
+    CHECK(root == pointer && length == 5 && memcmp(buffer, "stone", 5) == 0 && gabion_pile_len(saved) == 1);
+    OK(gabion_pile_delete(saved));
+    CHECK(gabion_pile_save(pile, NULL) == GABION_BAD_ARGUMENT && gabion_pile_save(NULL, path) == GABION_BAD_HANDLE);
+    CHECK(gabion_pile_save(pile, "/") == GABION_FILE && gabion_pile_save(pile, "/dev/null") == GABION_DAMAGED);
+    OK(gabion_pile_delete(pile));
+}
+
 static void check_pile_in_file(void) {
     gabion_pile *pile = NULL, *again = NULL;
     uint64_t pointer, root = 7;
@@ -389,6 +409,7 @@ static void check_pile_in_file(void) {
     OK(gabion_pile_validate(pile));
     OK(gabion_pile_delete(pile));
     CHECK(gabion_pile_flush(NULL) == GABION_BAD_HANDLE);
+    check_pile_saved(path);
     remove(path);
 }
 

@@ -9,7 +9,7 @@ pub const CLASSES: usize = 64;
 pub const MAX_SLOT_WORDS: usize = 128;
 
 /// Words at the start of a block that hold its header, out of page 0.
-pub(crate) const BLOCK_HEADER_WORDS: usize = 128;
+pub const BLOCK_HEADER_WORDS: usize = 128;
 
 /// Words in a slot of `class`: every multiple of 8 bytes up to 256, then sixteen steps per doubling, so that rounding
 /// wastes 3 % of a large slot on average.

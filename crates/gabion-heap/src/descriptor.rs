@@ -103,8 +103,9 @@ impl Descriptor {
 pub(crate) const SHARD_WORD: usize = PAGES_PER_BLOCK;
 pub(crate) const ORDINAL_WORD: usize = PAGES_PER_BLOCK + 1;
 
-/// No pointer into the block has a generation above this one, but those into its pages in use. For whoever finds the block in a file.
-pub(crate) const FLOOR_WORD: usize = PAGES_PER_BLOCK + 3;
+/// The word of a block's header above whose generation no pointer into the block has one, but those into its pages in use. For whoever
+/// finds the block in a file.
+pub const FLOOR_WORD: usize = PAGES_PER_BLOCK + 3;
 const _: () = assert!(FLOOR_WORD < BLOCK_HEADER_WORDS);
 
 /// A bit for each page that was ever used.

@@ -50,8 +50,8 @@ mod heap;
 mod tests;
 
 pub use chunks::{ChunkPage, Chunks, Found};
-pub use class::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
-pub use descriptor::{Descriptor, Kind, OWNER_WORD};
+pub use class::{BLOCK_HEADER_WORDS, CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
+pub use descriptor::{Descriptor, FLOOR_WORD, Kind, OWNER_WORD};
 pub use error::{Damage, HeapError};
 pub use ground::{Ground, Turns, shard_of};
 pub use heap::{Heap, HeapCounts, Recovery};

@@ -36,7 +36,7 @@ impl ChargedRun {
 
     /// Says in its file, if it lies in one, whose it is: of which shard, and which number it has there.
     fn own(&self, owner: Option<(u32, u32)>) {
-        let number = owner.map_or(0, |(shard, index)| 1 + (u64::from(shard) << 32 | u64::from(index)));
+        let number = owner.map_or(0, |(shard, index)| number_of(shard, index));
         if let Some(run) = &self.run {
             run.own(number);
         }
@@ -53,6 +53,11 @@ impl Drop for ChargedRun {
         drop(self.run.take());
         self.budget.give(self.charge);
     }
+}
+
+/// What a run in a file says of whose it is. Never 0.
+pub(crate) fn number_of(shard: u32, index: u32) -> u64 {
+    1 + (u64::from(shard) << 32 | u64::from(index))
 }
 
 /// Whose a run in a file says it is: the shard, and its number there.
@@ -138,6 +143,11 @@ impl LargeTable {
 
     pub fn get(&self, index: u32) -> Option<&Arc<ChargedRun>> {
         self.runs.get(index as usize)?.as_ref()
+    }
+
+    /// All runs, with their numbers.
+    pub fn each(&self) -> impl Iterator<Item = (u32, &Arc<ChargedRun>)> {
+        (0..).zip(&self.runs).filter_map(|(index, run)| Some((index, run.as_ref()?)))
     }
 
     /// Takes a run out. Whoever drops it last unmaps it: not under a lock.

@@ -43,7 +43,7 @@
 //! | `long`, `read` | long payloads, copied once; reading without a lock |
 //! | `place`, `brief`, `handover` | for owners that keep an index of their own |
 //! | `iterate`, `clearing`, `compact`, `validate`, `view` | walks, pages cleared for other uses, compaction, the check of all equations, views |
-//! | `recover`, `file` | what a file's blocks hold, found again; piles in files |
+//! | `recover`, `file`, `save` | what a file's blocks hold, found again; piles in files; piles saved |
 
 #![deny(unsafe_code)]
 
@@ -95,6 +95,8 @@ mod recover;
 
 mod file;
 
+mod save;
+
 #[cfg(test)]
 mod tests;
 
@@ -108,6 +110,7 @@ pub use long::{Long, Reading};
 pub use pile::{Pile, PileOptions};
 pub use place::{Body, Glance, IndexedPile, Place, SparsePage};
 pub use pointer::Pointer;
+pub use save::Saving;
 pub use stats::PileStats;
 pub use view::View;
 

@@ -14,7 +14,7 @@ pub(super) const FORMAT: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"gabion\0p");
 
 /// Where the table begins, and how long it is: a word for each number that there is.
-const TABLE: usize = BLOCK_BYTES;
+pub(super) const TABLE: usize = BLOCK_BYTES;
 const TABLE_BYTES: usize = BLOCK_NUMBERS as usize * 8;
 
 /// What stands before the first block.
@@ -77,7 +77,7 @@ impl Superblock {
         Self { shards, id, first_number, first_generation }
     }
 
-    fn words(self) -> [u64; Self::WORDS] {
+    pub fn words(self) -> [u64; Self::WORDS] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let words = [MAGIC, pair(FORMAT, self.shards), self.id, pair(self.first_number, self.first_generation)];
         let sum = sum_of(words.into_iter());

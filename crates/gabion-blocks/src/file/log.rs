@@ -8,7 +8,7 @@ use crate::BLOCK_BYTES;
 use crate::error::{BlockError, make_room};
 
 /// The longest record.
-const MOST: usize = BLOCK_BYTES - LOG_HEAD - 8;
+pub(super) const LONGEST_RECORD: usize = BLOCK_BYTES - LOG_HEAD - 8;
 
 impl BlockFile {
     /// Appends a record. Whoever opens the file from now on finds it, as long as the system does not go down before it is flushed.
@@ -16,8 +16,8 @@ impl BlockFile {
     /// # Errors
     /// [`BlockError::TooLarge`] when it is longer than nearly 4 MiB; those of a file that cannot grow. Nothing is changed.
     pub fn append(&self, record: &[u8]) -> Result<(), BlockError> {
-        if record.len() > MOST {
-            return Err(BlockError::TooLarge { asked: record.len() as u64, limit: MOST as u64 });
+        if record.len() > LONGEST_RECORD {
+            return Err(BlockError::TooLarge { asked: record.len() as u64, limit: LONGEST_RECORD as u64 });
         }
         let mut state = self.lock();
         if !self.is_shared() {

@@ -199,6 +199,10 @@ impl BlockFile {
         self.is_new
     }
 
+    pub(super) fn superblock(&self) -> Superblock {
+        self.superblock
+    }
+
     /// Shards of its owner.
     pub fn shards(&self) -> usize {
         self.superblock.shards as usize
@@ -545,7 +549,7 @@ fn open_file(path: &Path, options: &FileOptions) -> Result<File, FileError> {
 
 /// Whether a file that is there is one that somebody has begun to make, and did not come to an end with. Refuses others than ours,
 /// before anything is changed or mapped.
-fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
+pub(super) fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
     let mut head = [0; 64];
     let read = file.read_at(&mut head, 0).map_err(FileError::system("read the file"))?;
     let words = head.as_chunks::<8>().0;
@@ -561,7 +565,7 @@ fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
 }
 
 /// A number that no other file has.
-fn new_id() -> u64 {
+pub(super) fn new_id() -> u64 {
     // The first key of a table of the standard library's comes from the system.
     let mut hasher = out_of_cancels_reach(RandomState::new).build_hasher();
     hasher.write_u32(std::process::id());

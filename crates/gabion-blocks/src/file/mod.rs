@@ -27,6 +27,7 @@
 //! | `mapped` | the file: opened, grown, flushed, let go |
 //! | `runs` | rows of blocks for what is too long for a chunk |
 //! | `log` | records that are appended and never changed |
+//! | `draft` | a file that is written whole, and given its name when it is complete |
 //! | `fork` | the file opened, and a forked child's stores kept its own |
 
 mod error;
@@ -43,11 +44,14 @@ mod runs;
 
 mod log;
 
+mod draft;
+
 mod fork;
 
 #[cfg(test)]
 mod tests;
 
+pub use draft::{Draft, Numbering};
 pub use error::FileError;
 pub use mapped::{BlockFile, FileOptions, FileSummary};
 pub use runs::RunRoom;

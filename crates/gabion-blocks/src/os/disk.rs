@@ -36,6 +36,12 @@ pub unsafe trait Disk: Send + Sync {
     /// Makes the file so long again, after it was to become longer and could not. What went wrong there is not told.
     fn cut(&self, file: &File, length: u64);
 
+    /// Writes bytes to the file from `at` on, which is not mapped.
+    ///
+    /// # Errors
+    /// The system's error number; some of the bytes may be written.
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> Result<(), i32>;
+
     /// Gives room of the file back to the disk: the range reads as zero from then on. False when the disk does not know how,
     /// and nothing is changed then.
     fn punch(&self, file: &File, from: u64, bytes: u64) -> bool;

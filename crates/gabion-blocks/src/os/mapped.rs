@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 
 use super::disk::Disk;
@@ -41,7 +42,6 @@ fn keep_room(file: &File, from: u64, bytes: u64) -> Result<(), i32> {
 /// Other systems have no such call for all disks: zeros are written.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn keep_room(file: &File, from: u64, bytes: u64) -> Result<(), i32> {
-    use std::os::unix::fs::FileExt;
     let zeros = [0; 1 << 16];
     let each = (0..bytes).step_by(zeros.len());
     each.map(|at| file.write_all_at(&zeros[..zeros.len().min((bytes - at) as usize)], from + at))
@@ -113,6 +113,10 @@ unsafe impl Disk for Mapped {
 
     fn cut(&self, file: &File, length: u64) {
         let _ = file.set_len(length);
+    }
+
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> Result<(), i32> {
+        file.write_all_at(bytes, at).map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
     }
 
     fn punch(&self, file: &File, from: u64, bytes: u64) -> bool {

@@ -73,6 +73,11 @@ unsafe impl Disk for TwinDisk {
         system_disk().cut(file, length);
     }
 
+    fn write(&self, file: &File, bytes: &[u8], at: u64) -> Result<(), i32> {
+        self.step()?;
+        system_disk().write(file, bytes, at)
+    }
+
     fn punch(&self, file: &File, from: u64, bytes: u64) -> bool {
         self.step().is_ok() && system_disk().punch(file, from, bytes)
     }

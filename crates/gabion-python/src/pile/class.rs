@@ -129,6 +129,30 @@ impl Pile {
         }
     }
 
+    /// Save the pile, as it is at one moment of the call, in a file of its own: gabion.Pile(path=...) opens it, with all objects under
+    /// the same pointers, and the root. The pile stays where it is, in memory or in its own file.
+    ///
+    /// The file is written aside and gets its name when it is complete and on the disk, so what has the name is the one before or
+    /// the new one, whatever happens. It may replace a pile's file that nobody has open to write; those who read that one read on.
+    /// Takes time linear in the pile. Readers go on meanwhile, and so do writers, except while what they changed since the beginning
+    /// is looked for. In the file are names of classes, not classes: see docs/pile.md, "What may be built".
+    ///
+    /// Raises BlockingIOError for a file that is open to write, such as the pile's own, CorruptFileError for one that is no pile's, and
+    /// the system's OSError; what was there before stays then.
+    ///
+    /// >>> import gabion, os, tempfile
+    /// >>> path = os.path.join(tempfile.mkdtemp(), "saved.pile")
+    /// >>> pile = gabion.Pile()
+    /// >>> ptr = pile.put({"name": "Ada"})
+    /// >>> pile.save(path)
+    /// >>> with gabion.Pile(path=path) as saved:
+    /// ...     saved.get(ptr)
+    /// {'name': 'Ada'}
+    #[pyo3(signature = (path, /))]
+    fn save(&self, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.save_to(path)
+    }
+
     /// The pointer that was set last, or None: where a program finds the first of its objects, that of a dict of pointers say, when it
     /// opens the file again. It is not looked at: when its object is removed, get() refuses it as any other. Only a live pointer
     /// can be set, or None.

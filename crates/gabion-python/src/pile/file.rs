@@ -2,6 +2,7 @@
 //!
 //! The codec's numbers stand in the file's log, and each is there before an encoding that refers to it.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,10 +39,7 @@ impl Kept {
     /// Opens the pile in a file, with a codec that knows what its encodings refer to.
     pub fn open(path: &Bound<'_, PyAny>, opening: &Opening<'_, '_>) -> PyResult<(Store, Codec, Self)> {
         let py = path.py();
-        let Some(place) = argument::path(path)? else {
-            let text = format!("path must be a str or an os.PathLike, not {}", class_name(path));
-            return Err(type_error(py, &text));
-        };
+        let place = place_of(path)?;
         let &Opening { max_bytes, shards, types, create, read_only } = opening;
         // Before there is a file: it is not made for a call that is refused.
         let types = Types::read(types)?;
@@ -101,6 +99,14 @@ impl Kept {
     fn failed(&self, py: Python<'_>, error: FileError) -> PyErr {
         refusal::of_file(error, self.path.bind(py))
     }
+}
+
+/// A path as callers write it.
+pub(super) fn place_of(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    argument::path(path)?.ok_or_else(|| {
+        let text = format!("path must be a str or an os.PathLike, not {}", class_name(path));
+        type_error(path.py(), &text)
+    })
 }
 
 /// Looks through a file: the figures of the pile in it, and how many numbers its codec has.

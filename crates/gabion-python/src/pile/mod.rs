@@ -11,6 +11,7 @@
 //! | `file` | what a pile in a file keeps beside its objects |
 //! | `contents` | what is in a pile's file, told without building objects |
 //! | `state` | the class and what its methods are made of |
+//! | `save` | a pile saved to a file |
 //! | `iterator` | iteration over pointers |
 //! | `many` | many objects in one call |
 //! | `class` | the everyday methods |
@@ -33,6 +34,8 @@ mod file;
 mod contents;
 
 mod state;
+
+mod save;
 
 mod iterator;
 

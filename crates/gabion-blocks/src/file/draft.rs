@@ -1,0 +1,257 @@
+//! A file that is written whole, beside the one that it replaces, and given its name when it is complete.
+
+use std::fs::{self, File, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::error::FileError;
+use super::layout::{
+    LOG_END, LOG_HEAD, LOG_SEQUENCE, ROOT, RUN_HEAD, RUN_LENGTH, RUN_OWNER, Superblock, TABLE, Use, blocks_for,
+    offset_of, sum_of_bytes,
+};
+use super::log::LONGEST_RECORD;
+use super::mapped::{BlockFile, is_begun, new_id};
+use crate::directory::BLOCK_NUMBERS;
+use crate::error::{BlockError, make_room};
+use crate::os::{Disk, system_disk};
+use crate::{BLOCK_BYTES, PAGE_BYTES};
+
+/// Which numbers the blocks of a new file have.
+#[derive(Debug, Clone, Copy)]
+pub enum Numbering<'a> {
+    /// Those that they have in another file: pointers of the one are good for the other.
+    Of(&'a BlockFile),
+    /// Numbers of this process, none of them below `first`.
+    From {
+        /// The lowest number.
+        first: u32,
+        /// Shards of the owner: a power of two.
+        shards: usize,
+    },
+}
+
+/// What a pile's file is to be. Nobody sees it before [`Draft::finish`], and it is gone if it is dropped before.
+pub struct Draft {
+    file: NamedTempFile,
+    place: PathBuf,
+    /// The file that has the name so far, locked: nobody opens it, to write, who would then write to what has no name.
+    old: Option<File>,
+    disk: &'static dyn Disk,
+    superblock: Superblock,
+    /// What each block is used for.
+    table: Vec<Use>,
+    /// What was read to be compared.
+    seen: Vec<u8>,
+}
+
+impl Draft {
+    /// Begins a file that is to have a name. What has that name must be a pile's file that nobody has open to write, or be empty, or
+    /// not there. It stays as it is until [`Draft::finish`]; links lead to the file that is replaced.
+    ///
+    /// # Errors
+    /// [`FileError::NotOurs`], [`FileError::InUse`], [`FileError::System`], [`FileError::Memory`].
+    pub fn begin(path: &Path, numbering: Numbering<'_>, disk: Option<&'static dyn Disk>) -> Result<Self, FileError> {
+        let disk = disk.unwrap_or_else(system_disk);
+        let (place, old) = standing(path, disk)?;
+        let file = tempfile::Builder::new().prefix(".gabion-").suffix(".part").tempfile_in(folder_of(&place));
+        let file = file.map_err(FileError::system("make the file"))?;
+        if let Some((_, about)) = &old {
+            hand_down(about, file.as_file()).map_err(FileError::system("make the file"))?;
+        }
+        let superblock = match numbering {
+            Numbering::Of(file) => file.superblock(),
+            Numbering::From { first, shards } => {
+                Superblock { shards: shards as u32, id: new_id(), first_number: first, first_generation: 1 }
+            }
+        };
+        let mut seen = Vec::new();
+        make_room(&mut seen, PAGE_BYTES)?;
+        seen.resize(PAGE_BYTES, 0);
+        Ok(Self { file, place, old: old.map(|(file, _)| file), disk, superblock, table: Vec::new(), seen })
+    }
+
+    /// Says that there is a block of a heap under this number. It reads as zero where nothing is written.
+    ///
+    /// # Errors
+    /// [`FileError::Memory`].
+    pub fn add_heap_block(&mut self, number: u32) -> Result<(), FileError> {
+        let position = self.superblock.position_of(number);
+        // Between blocks of one owner may be numbers of others: they are used for nothing.
+        self.reach(position + 1)?;
+        self.table[position as usize] = Use::Heap;
+        Ok(())
+    }
+
+    /// Writes a part of a block of a heap, a page at most. `again`: something may have been written there before.
+    ///
+    /// # Errors
+    /// [`FileError::System`].
+    ///
+    /// # Panics
+    /// When it is no part of a block, or longer than a page.
+    pub fn write(&mut self, number: u32, at: usize, bytes: &[u8], again: bool) -> Result<(), FileError> {
+        assert!(at <= BLOCK_BYTES && bytes.len() <= BLOCK_BYTES - at, "bytes beyond a block");
+        let from = offset_of(self.superblock.position_of(number)) + at as u64;
+        let stands = if again { self.reads(from, bytes)? } else { is_zero(bytes) };
+        if stands { Ok(()) } else { self.put(bytes, from) }
+    }
+
+    /// Adds a run of bytes. `owner` is whose it is, and not 0: its owner says what that means.
+    ///
+    /// # Errors
+    /// [`FileError::System`]; [`FileError::Memory`] when there is no memory, or no number, for its blocks.
+    pub fn add_run(&mut self, owner: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let blocks = blocks_for(bytes.len()).ok_or(NO_NUMBER)?;
+        let position = self.add(Use::Run { blocks }, blocks)?;
+        let mut head = [0; RUN_HEAD];
+        set_word(&mut head, RUN_LENGTH, bytes.len() as u64);
+        set_word(&mut head, RUN_OWNER, owner);
+        self.put(&head, offset_of(position))?;
+        self.put(bytes, offset_of(position) + RUN_HEAD as u64)
+    }
+
+    /// Has the file be as long as so many blocks at least. Those that nothing was said of are free, and take nothing of the disk.
+    ///
+    /// # Errors
+    /// [`FileError::Memory`].
+    pub fn reach(&mut self, blocks: u32) -> Result<(), FileError> {
+        let end = self.table.len().max(blocks as usize);
+        let more = end - self.table.len();
+        make_room(&mut self.table, more)?;
+        self.table.resize(end, Use::Nothing);
+        Ok(())
+    }
+
+    /// Completes the file, with these records and this root, waits until it is on the disk, and gives it its name.
+    ///
+    /// # Errors
+    /// As [`Draft::add_run`]; what had the name has it still.
+    pub fn finish(mut self, root: u64, records: &[u8]) -> Result<(), FileError> {
+        records.chunks(LONGEST_RECORD).enumerate().try_for_each(|(at, piece)| self.add_log(at as u64 + 1, piece))?;
+        let mut words = Vec::new();
+        make_room(&mut words, self.table.len() * 8)?;
+        words.extend(self.table.iter().flat_map(|what| what.word().to_le_bytes()));
+        self.put(&words, TABLE as u64)?;
+        let mut head = [0; 8 * (ROOT + 1)];
+        self.superblock.words().into_iter().enumerate().for_each(|(at, word)| set_word(&mut head, at, word));
+        set_word(&mut head, ROOT, root);
+        self.put(&head, 0)?;
+        let (file, doing) = (self.file.as_file(), "write the file to the disk");
+        file.set_len(offset_of(self.table.len() as u32)).map_err(FileError::system("write the file"))?;
+        file.sync_all().map_err(FileError::system(doing))?;
+        self.file.persist(&self.place).map_err(|error| FileError::system("name the file")(error.error))?;
+        drop(self.old);
+        // The name is on the disk with its folder.
+        let folder = File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all());
+        folder.map_err(FileError::system(doing))
+    }
+
+    /// Adds a block of the log with one record.
+    fn add_log(&mut self, sequence: u64, record: &[u8]) -> Result<(), FileError> {
+        let end = LOG_HEAD + 8 + record.len().next_multiple_of(8);
+        let mut block = Vec::new();
+        make_room(&mut block, end)?;
+        block.resize(end, 0);
+        set_word(&mut block, LOG_SEQUENCE, sequence);
+        set_word(&mut block, LOG_END, end as u64);
+        set_word(&mut block, LOG_HEAD / 8, record.len() as u64 | sum_of_bytes(record) << 32);
+        block[LOG_HEAD + 8..][..record.len()].copy_from_slice(record);
+        let position = self.add(Use::Log, 1)?;
+        self.put(&block, offset_of(position))
+    }
+
+    /// Adds blocks behind all others. Returns the position of the first.
+    fn add(&mut self, what: Use, blocks: u32) -> Result<u32, FileError> {
+        let position = self.table.len() as u32;
+        let end = position.checked_add(blocks).filter(|&end| end <= BLOCK_NUMBERS).ok_or(NO_NUMBER)?;
+        self.reach(end)?;
+        self.table[position as usize] = what;
+        self.table[position as usize + 1..].fill(Use::Rest);
+        Ok(position)
+    }
+
+    fn put(&self, bytes: &[u8], at: u64) -> Result<(), FileError> {
+        self.disk.write(self.file.as_file(), bytes, at).map_err(FileError::number("write the file"))
+    }
+
+    /// Whether these bytes stand at a place already.
+    fn reads(&mut self, from: u64, bytes: &[u8]) -> Result<bool, FileError> {
+        let seen = &mut self.seen[..bytes.len()];
+        let mut read = 0;
+        while read < seen.len() {
+            match self.file.as_file().read_at(&mut seen[read..], from + read as u64) {
+                // Behind the end are zeros.
+                Ok(0) => break,
+                Ok(some) => read += some,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(FileError::system("read the file")(error)),
+            }
+        }
+        Ok(seen[..read] == bytes[..read] && is_zero(&bytes[read..]))
+    }
+}
+
+const NO_NUMBER: BlockError = BlockError::Exhausted { what: "blocks of a file" };
+
+fn set_word(bytes: &mut [u8], index: usize, word: u64) {
+    bytes[8 * index..][..8].copy_from_slice(&word.to_le_bytes());
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<64>();
+    words.iter().all(|word| word == &[0; 64]) && rest.iter().all(|&byte| byte == 0)
+}
+
+fn folder_of(place: &Path) -> &Path {
+    place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Where a file is to be, and what stands there: locked.
+fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<(File, Metadata)>), FileError> {
+    let refused = || FileError::system("open the file");
+    let place = match fs::canonicalize(path) {
+        Ok(place) => place,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((path.to_owned(), None)),
+        Err(error) => return Err(refused()(error)),
+    };
+    let about = fs::metadata(&place).map_err(refused())?;
+    if about.is_dir() {
+        return Err(refused()(ErrorKind::IsADirectory.into()));
+    }
+    if !about.is_file() {
+        return Err(FileError::NotOurs);
+    }
+    // One that may not be written to is not to be replaced, though the rights of its folder would do.
+    let old = File::options().read(true).write(true).open(&place).map_err(refused())?;
+    disk.lock(&old, false).map_err(|errno| match errno {
+        libc::EWOULDBLOCK => FileError::InUse,
+        errno => FileError::number("lock the file")(errno),
+    })?;
+    let length = old.metadata().map_err(refused())?.len();
+    match if length == 0 { Ok(true) } else { is_begun(&old, length) } {
+        Ok(_) | Err(FileError::Damaged { .. }) => Ok((place, Some((old, about)))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives a new file the mode of the old one, and its owner where this process may.
+fn hand_down(old: &Metadata, file: &File) -> std::io::Result<()> {
+    let new = file.metadata()?;
+    // Only the superuser may give files to others; whoever writes one may give it to groups that he is in.
+    if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+        let _ = fchown(file, None, Some(old.gid()));
+    }
+    file.set_permissions(old.permissions())
+}
+
+impl std::fmt::Debug for Draft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draft")
+            .field("place", &self.place)
+            .field("superblock", &self.superblock)
+            .finish_non_exhaustive()
+    }
+}

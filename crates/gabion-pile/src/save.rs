@@ -1,0 +1,198 @@
+//! A pile saved: all that it holds at one moment, in a file of its own and under the same pointers.
+//!
+//! ```text
+//!   without a lock        all pages as they are just now, most of them for good
+//!   all writers wait      what has changed since; which runs there are
+//!   without a lock        the runs, which never change; the records; the name
+//! ```
+//! Readers go on throughout. What is copied is what stands in the blocks, so a block of this process's memory becomes a block of a
+//! file as it is, under its own number: pointers are made of numbers, not of addresses.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gabion_blocks::file::{Draft, FileError, Numbering};
+use gabion_blocks::os::{Disk, out_of_cancels_reach};
+use gabion_blocks::{Block, BlockError, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, make_room};
+use gabion_heap::{BLOCK_HEADER_WORDS, Descriptor, FLOOR_WORD, Kind, slots_in_page};
+
+use crate::large::{ChargedRun, number_of};
+use crate::pile::Pile;
+use crate::pointer::Pointer;
+use crate::shard::{Locked, Shard};
+use crate::word::Word;
+
+/// What was saved of a pile, on its way to be a file: see [`Pile::begin_save`].
+#[derive(Debug)]
+#[must_use = "without `finish` there will be no file"]
+pub struct Saving {
+    draft: Draft,
+    root: u64,
+}
+
+impl Saving {
+    /// Completes the file with the records of its log, waits until it is on the disk, and gives it its name.
+    ///
+    /// # Errors
+    /// [`FileError`]; what had the name before has it still.
+    pub fn finish(self, records: &[u8]) -> Result<(), FileError> {
+        out_of_cancels_reach(|| self.draft.finish(self.root, records))
+    }
+}
+
+impl Pile {
+    /// Saves the pile, as it is at one moment of the call, in a file that [`Pile::open`] opens: with all objects under their pointers,
+    /// and the root. The pile stays where it is, in memory or in a file of its own.
+    ///
+    /// The file is written aside and gets its name when it is complete and on the disk: whoever looks there finds the one before or
+    /// the new one. It may replace a pile's file that nobody has open to write; who reads the old one reads on.
+    ///
+    /// ```
+    /// use gabion_pile::{OpenOptions, Pile, ReadBuf};
+    ///
+    /// let path = std::env::temp_dir().join(format!("gabion-saved-{}.pile", std::process::id()));
+    /// let pile = Pile::new()?;
+    /// let pointer = pile.put(b"stone", 0)?;
+    /// pile.save(&path)?;
+    /// let saved = Pile::open(&path, &OpenOptions::default())?;
+    /// assert_eq!(saved.read(pointer, &mut ReadBuf::new())?, b"stone");
+    /// # drop(saved);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Takes time linear in the pile. Readers go on meanwhile, and so do writers, except while what they changed since the beginning is
+    /// looked for: every page is compared then. Objects over 1 MiB that are removed meanwhile go when the call is over.
+    ///
+    /// # Errors
+    /// [`FileError`]; what had the name before has it still. [`FileError::InUse`]: it is a file that is open to write, as the pile's
+    /// own. [`FileError::NotOurs`]: it is no pile's, and is left alone.
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
+        let saving = self.begin_save(path, None)?;
+        // After all payloads: a record that one of them needs is there by now.
+        saving.finish(&self.log()?)
+    }
+
+    /// The first part of [`Pile::save`], for an owner that keeps records of its own: after it, all payloads that will be in the file are
+    /// known, and the records that they need can be handed to [`Saving::finish`]. `disk`: the door to the system, `None` for the system
+    /// itself.
+    ///
+    /// # Errors
+    /// As [`Pile::save`].
+    pub fn begin_save(&self, path: &Path, disk: Option<&'static dyn Disk>) -> Result<Saving, FileError> {
+        let saved = out_of_cancels_reach(|| {
+            let mut first = self.lowest_number();
+            loop {
+                let numbering = match self.blocks.file() {
+                    Some(file) => Numbering::Of(file),
+                    None => Numbering::From { first, shards: self.shards().len() },
+                };
+                let draft = Draft::begin(path, numbering, disk)?;
+                if let Some(saving) = self.save_to(draft, first)? {
+                    return Ok(saving);
+                }
+                // A block came meanwhile whose number is lower than all others. None is lower than this.
+                first = 0;
+            }
+        });
+        // It may have been let go meanwhile, and have left its file to the last who reads its runs.
+        self.go_on_leaving();
+        saved
+    }
+
+    fn lowest_number(&self) -> u32 {
+        self.blocks.each_number().min().unwrap_or(0)
+    }
+
+    /// Saves all but the records. `None` when a block has a number below `first`, which the file has no place for.
+    fn save_to(&self, mut draft: Draft, first: u32) -> Result<Option<Saving>, FileError> {
+        let mut page = Vec::new();
+        make_room(&mut page, PAGE_BYTES)?;
+        page.resize(PAGE_BYTES, 0);
+        self.copy_blocks(&mut draft, &mut page, false)?;
+        let (root, runs) = {
+            // All locks, in their order, as in `let_go`.
+            let all: Vec<Locked<'_>> = self.shards().iter().map(Shard::lock).collect();
+            // SeqCst: as there. Set before anything is let go of.
+            if self.leaving.load(Ordering::SeqCst) {
+                let what = "the pile was let go: there is nothing to save";
+                return Err(BlockError::Setting { what }.into());
+            }
+            if !self.is_in_file() && self.lowest_number() < first {
+                return Ok(None);
+            }
+            self.copy_blocks(&mut draft, &mut page, true)?;
+            (self.root().map_or(0, Pointer::to_bits), runs_of(&all)?)
+        };
+        for &(shard, index, ref run) in &runs {
+            // A file has more blocks than its runs have numbers: see `recover`. Here there may have been more runs once.
+            draft.reach(index + 1)?;
+            draft.add_run(number_of(shard, index), run.bytes())?;
+        }
+        Ok(Some(Saving { draft, root }))
+    }
+
+    /// Copies what is in use of all blocks. `again`: after a first copy, what has changed since.
+    fn copy_blocks(&self, draft: &mut Draft, page: &mut [u8], again: bool) -> Result<(), FileError> {
+        for number in self.blocks.each_number() {
+            draft.add_heap_block(number)?;
+            let block = self.blocks.block(number).expect("a block of this pile");
+            for index in 0..PAGES_PER_BLOCK {
+                if self.copy_page(block, index, page) || again {
+                    draft.write(number, index * PAGE_BYTES, page, again)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a page as it is to stand in a file. False when nothing is in it: then it is zeros.
+    fn copy_page(&self, block: Block<'_>, index: usize, page: &mut [u8]) -> bool {
+        // Relaxed: beside writers, what is copied is looked at again; after that, they are locked out.
+        let descriptor = Descriptor::from_bits(Descriptor::of(block, index).load(Ordering::Relaxed));
+        let at = index * WORDS_PER_PAGE;
+        match descriptor.kind() {
+            Kind::Chunks => block.read(at, page),
+            Kind::Slots => {
+                block.read(at, page);
+                for word in slots_in_page(descriptor.class(), index) {
+                    let slot = word_at(page, word - at);
+                    // Generations begin at 0 in memory alone: in a file, a word of zeros is one that was lost.
+                    if *slot == [0; 8] {
+                        *slot = Word::free(1).0.to_le_bytes();
+                    }
+                }
+            }
+            Kind::Free => {
+                page.fill(0);
+                if index == 0 {
+                    block.read(0, &mut page[..8 * BLOCK_HEADER_WORDS]);
+                }
+            }
+        }
+        if index == 0 && descriptor.kind() != Kind::Chunks {
+            // What the process knows of its numbers, the block has to know by itself.
+            let floor = word_at(page, FLOOR_WORD);
+            let known = u64::from(self.blocks.generation_floor(block.number()));
+            *floor = u64::from_le_bytes(*floor).max(known).to_le_bytes();
+        }
+        index == 0 || descriptor.kind() != Kind::Free
+    }
+}
+
+fn word_at(page: &mut [u8], index: usize) -> &mut [u8; 8] {
+    &mut page.as_chunks_mut().0[index]
+}
+
+/// Runs, and which shard's they are under which number.
+type Runs = Vec<(u32, u32, Arc<ChargedRun>)>;
+
+fn runs_of(all: &[Locked<'_>]) -> Result<Runs, FileError> {
+    let mut runs = Vec::new();
+    make_room(&mut runs, all.iter().map(|locked| locked.large.count as usize).sum())?;
+    for (shard, locked) in (0..).zip(all) {
+        runs.extend(locked.large.each().map(|(index, run)| (shard, index, Arc::clone(run))));
+    }
+    Ok(runs)
+}

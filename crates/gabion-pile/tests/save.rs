@@ -1,0 +1,313 @@
+//! Piles that are saved: what is in the file, what else stays as it was.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gabion_blocks::BLOCK_BYTES;
+use gabion_blocks::file::FileError;
+use gabion_blocks::os::TwinDisk;
+use gabion_pile::{OpenOptions, Pile, PileOptions, Pointer, ReadBuf};
+
+/// A folder of this test's own, which is gone with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gabion-{}-save-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+type Live = HashMap<Pointer, Vec<u8>>;
+
+fn in_memory(shards: usize) -> Pile {
+    Pile::with_options(PileOptions { shards: Some(shards), ..PileOptions::default() }).unwrap()
+}
+
+fn open(path: &Path) -> Pile {
+    Pile::open(path, &OpenOptions { create: false, ..OpenOptions::default() }).unwrap()
+}
+
+fn payload(number: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 8 + number * 31 + at % 7) as u8).collect()
+}
+
+/// Puts, replaces and removes objects of all kinds. Returns what is there, and pointers of what is not any more.
+fn fill(pile: &Pile, rounds: usize) -> (Live, Vec<Pointer>) {
+    const LENGTHS: [usize; 13] =
+        [0, 1, 7, 8, 75, 247, 1015, 1016, 1017, 5000, 100_000, 1 << 20, (1 << 20) + BLOCK_BYTES];
+    let (mut live, mut gone) = (Live::new(), Vec::new());
+    let mut random = 0x2545_F491_4F6C_DD1D_u64;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    for number in 0..rounds {
+        // Few long ones.
+        let most = if next(20) == 0 { LENGTHS.len() } else { LENGTHS.len() - 4 };
+        let bytes = payload(number, LENGTHS[next(most)]);
+        let known = live.keys().nth(next(live.len().max(1)).min(40)).copied();
+        match (next(4), known) {
+            (0, Some(pointer)) => {
+                pile.replace(pointer, &bytes).unwrap();
+                live.insert(pointer, bytes);
+            }
+            (1, Some(pointer)) => {
+                pile.remove(pointer).unwrap();
+                live.remove(&pointer);
+                gone.push(pointer);
+            }
+            _ => {
+                live.insert(pile.put(&bytes, next(2) * next(300)).unwrap(), bytes);
+            }
+        }
+    }
+    (live, gone)
+}
+
+fn check(pile: &Pile, live: &Live, gone: &[Pointer]) {
+    let mut buf = ReadBuf::new();
+    for (&pointer, bytes) in live {
+        assert!(pile.read(pointer, &mut buf).unwrap() == bytes, "{pointer:?}, {} bytes", bytes.len());
+    }
+    assert!(gone.iter().all(|&pointer| !pile.contains(pointer)));
+    assert_eq!(pile.len(), live.len() as u64);
+    pile.validate().unwrap();
+}
+
+#[test]
+fn what_is_in_memory_is_in_the_file_with_its_pointers() {
+    let folder = Folder::new("memory");
+    for (shards, rounds) in [(1, 0), (1, 1), (1, 3000), (4, 3000)] {
+        let (pile, path) = (in_memory(shards), folder.at("saved"));
+        // Numbers of blocks between its own are others'.
+        let other = in_memory(1);
+        let (mut live, mut gone) = fill(&pile, rounds);
+        let foreign = other.put(&[1; 5000], 0).unwrap();
+        let (more, freed) = fill(&pile, rounds);
+        live.extend(more);
+        gone.extend(freed);
+        gone.retain(|pointer| !live.contains_key(pointer));
+        let root = live.keys().next().copied();
+        pile.set_root(root).unwrap();
+        pile.save(&path).unwrap();
+        check(&pile, &live, &gone);
+        // Also after it was opened and closed: what is made anew then is another thing.
+        for _ in 0..2 {
+            let saved = open(&path);
+            check(&saved, &live, &gone);
+            assert_eq!(saved.root(), root);
+            assert!(!saved.contains(foreign) || live.contains_key(&foreign));
+        }
+        // And it is a pile as any other.
+        let saved = open(&path);
+        let (more, freed) = fill(&saved, 2000);
+        let mut all = live.clone();
+        all.extend(more);
+        gone.extend(freed);
+        gone.retain(|pointer| !all.contains_key(pointer));
+        check(&saved, &all, &gone);
+        drop(saved);
+        check(&open(&path), &all, &gone);
+        check(&pile, &live, &[]);
+    }
+    assert_eq!(folder.names(), ["saved"]);
+}
+
+/// A run has a number, which is below that of the file's blocks: in memory, it need not be.
+#[test]
+fn the_last_of_many_runs_is_saved() {
+    let (folder, pile) = (Folder::new("last"), in_memory(1));
+    let mut runs: Vec<_> = (0..40).map(|number| pile.put(&payload(number, 3 << 19), 0).unwrap()).collect();
+    let last = runs.pop().unwrap();
+    for &run in &runs {
+        pile.remove(run).unwrap();
+    }
+    pile.save(&folder.at("saved")).unwrap();
+    check(&open(&folder.at("saved")), &Live::from([(last, payload(39, 3 << 19))]), &runs);
+}
+
+#[test]
+fn a_pile_in_a_file_is_saved_to_another() {
+    let folder = Folder::new("file");
+    let (path, copy) = (folder.at("own"), folder.at("copy"));
+    let pile = Pile::open(&path, &OpenOptions { shards: Some(2), ..OpenOptions::default() }).unwrap();
+    pile.append(b"a record").unwrap();
+    let (mut live, mut gone) = fill(&pile, 3000);
+    pile.append(&vec![7; 5 << 19]).unwrap();
+    pile.append(&vec![8; 5 << 19]).unwrap();
+    pile.save(&copy).unwrap();
+    {
+        let saved = open(&copy);
+        check(&saved, &live, &gone);
+        assert!(saved.log().unwrap() == pile.log().unwrap() && pile.log().unwrap().len() == 8 + (5 << 20));
+        assert_eq!(saved.summary().unwrap().id, pile.summary().unwrap().id);
+    }
+    // Over the one before, of which others still read.
+    let reader = Pile::open(&copy, &OpenOptions { read_only: true, ..OpenOptions::default() }).unwrap();
+    let before = live.clone();
+    for (&pointer, bytes) in &mut live {
+        *bytes = payload(bytes.len(), 90);
+        pile.replace(pointer, bytes).unwrap();
+    }
+    pile.save(&copy).unwrap();
+    check(&reader, &before, &gone);
+    check(&open(&copy), &live, &gone);
+    // Out of one that is open for reading only, and as this process has changed it.
+    let (pointer, bytes) = before.iter().find(|(_, bytes)| bytes.len() > 8).unwrap();
+    reader.remove(*pointer).unwrap();
+    drop(pile);
+    reader.save(&path).unwrap();
+    let mut left = before.clone();
+    assert_eq!(left.remove(pointer).as_ref(), Some(bytes));
+    gone.push(*pointer);
+    check(&open(&path), &left, &gone);
+    assert_eq!(folder.names(), ["copy", "own"]);
+}
+
+#[test]
+fn what_is_no_pile_or_in_use_stays() {
+    let folder = Folder::new("refused");
+    let pile = in_memory(1);
+    let pointer = pile.put(b"stone", 0).unwrap();
+    let text = folder.at("notes.txt");
+    fs::write(&text, "notes").unwrap();
+    assert!(matches!(pile.save(&text), Err(FileError::NotOurs)));
+    assert_eq!(fs::read(&text).unwrap(), b"notes");
+    assert!(matches!(pile.save(&PathBuf::from("/dev/null")), Err(FileError::NotOurs)));
+    let gone = [folder.0.clone(), folder.at("no/such"), text.join("below")];
+    assert!(gone.iter().all(|path| matches!(pile.save(path), Err(FileError::System { .. }))));
+    let own = folder.at("own");
+    let in_file = Pile::open(&own, &OpenOptions::default()).unwrap();
+    let kept = in_file.put(b"kept", 0).unwrap();
+    assert!(matches!(in_file.save(&own), Err(FileError::InUse)));
+    assert!(matches!(pile.save(&own), Err(FileError::InUse)));
+    assert!(in_file.contains(kept));
+    // One that was let go has nothing left.
+    assert!(in_file.let_go().unwrap());
+    assert!(in_file.save(&folder.at("late")).is_err());
+    assert!(open(&own).contains(kept));
+    // A damaged one may be replaced, an empty one, and what a link leads to.
+    let (damaged, empty, link) = (folder.at("damaged"), folder.at("empty"), folder.at("link"));
+    pile.save(&damaged).unwrap();
+    fs::OpenOptions::new().write(true).open(&damaged).unwrap().set_len(5000).unwrap();
+    fs::write(&empty, "").unwrap();
+    std::os::unix::fs::symlink("empty", &link).unwrap();
+    for path in [&damaged, &link, &empty] {
+        pile.save(path).unwrap();
+        assert!(open(path).contains(pointer));
+    }
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(folder.names(), ["damaged", "empty", "link", "notes.txt", "own"]);
+}
+
+#[test]
+fn a_disk_that_is_full_leaves_the_file_before() {
+    let folder = Folder::new("full");
+    let (pile, path) = (in_memory(1), folder.at("saved"));
+    let (live, gone) = fill(&pile, 400);
+    pile.save(&path).unwrap();
+    pile.put(b"new", 0).unwrap();
+    let disk: &TwinDisk = Box::leak(Box::new(TwinDisk::new()));
+    let mut steps = 0;
+    loop {
+        disk.refuse_after(steps, libc::ENOSPC);
+        let saved = pile.begin_save(&path, Some(disk)).and_then(|saving| saving.finish(b"a record"));
+        match saved {
+            Ok(()) => break,
+            Err(FileError::System { error, .. }) => assert_eq!(error.raw_os_error(), Some(libc::ENOSPC)),
+            Err(other) => panic!("step {steps}: {other:?}"),
+        }
+        assert_eq!(folder.names(), ["saved"], "step {steps}");
+        if steps % 16 == 0 {
+            check(&open(&path), &live, &gone);
+        }
+        steps += 1;
+    }
+    assert!(steps > 20);
+    let saved = open(&path);
+    assert_eq!((saved.len(), saved.log().unwrap()), (live.len() as u64 + 1, b"a record".to_vec()));
+    drop(saved);
+    drop(pile.begin_save(&path, None).unwrap());
+    assert_eq!(folder.names(), ["saved"], "what is not finished is gone");
+}
+
+/// Has writers end, however this thread comes to its end.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Each writer counts its first object up, then its second: at no moment do they differ by more than one. Others put, replace and
+/// remove what is in chunks and runs.
+#[test]
+fn what_is_saved_is_the_pile_at_one_moment() {
+    const WRITERS: usize = 3;
+    let folder = Folder::new("moment");
+    for pile in [in_memory(4), Pile::open(&folder.at("own"), &OpenOptions::default()).unwrap()] {
+        let number = |number: u64, length: usize| [&number.to_le_bytes()[..], &vec![number as u8; length]].concat();
+        let pairs: Vec<[Pointer; 2]> =
+            (0..WRITERS).map(|_| [0, 1].map(|_| pile.put(&number(0, 40), 0).unwrap())).collect();
+        let (done, path) = (AtomicBool::new(false), folder.at("saved"));
+        std::thread::scope(|scope| {
+            for (writer, pair) in pairs.iter().enumerate() {
+                let (pile, done) = (&pile, &done);
+                scope.spawn(move || {
+                    let mut others = Vec::new();
+                    for count in 1.. {
+                        let length = [40, 200, 3000, 1 << 20][if count % 500 == 0 { 3 } else { count as usize % 3 }];
+                        for &pointer in pair {
+                            pile.replace(pointer, &number(count, length)).unwrap();
+                        }
+                        others.push(pile.put(&number(count, 77 * writer), 0).unwrap());
+                        if others.len() > 2000 {
+                            others.drain(..1500).for_each(|other| pile.remove(other).unwrap());
+                        }
+                        if done.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                });
+            }
+            let _stop = Stop(&done);
+            for _ in 0..12 {
+                pile.save(&path).unwrap();
+                let (saved, mut buf) = (open(&path), ReadBuf::new());
+                saved.validate().unwrap();
+                for pair in &pairs {
+                    let counts = pair.map(|pointer| {
+                        let bytes = saved.read(pointer, &mut buf).unwrap();
+                        assert!(bytes[8..].iter().all(|byte| *byte == bytes[0]), "of one piece");
+                        u64::from_le_bytes(*bytes.first_chunk().unwrap())
+                    });
+                    assert!((counts[1]..=counts[1] + 1).contains(&counts[0]), "two moments: {counts:?}");
+                }
+            }
+        });
+        pile.validate().unwrap();
+    }
+}

@@ -1,0 +1,238 @@
+"""Piles that are saved: the file has all that the pile had at one moment, under the same pointers."""
+
+import contextlib
+import enum
+import os
+import stat
+import threading
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from child_processes import in_child
+from many_threads import run
+from model import Plain, Slotted, person
+
+import gabion
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "saved.pile"
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Item(NamedTuple):
+    name: str
+    price: float
+
+
+OWN = [Plain, Slotted, Colour, Item, type(person(1))]
+
+VALUES: list[Any] = [
+    None, 7, 1 << 90, "täxt €", b"bytes", [1, (2, {3})], {"a": {"b": 1}}, b"x" * 2_000_000, ["long"] * 3000,
+    bytearray(b"y" * 5000), person(3), Plain(a=1, b=[2]), Plain(b=1), Slotted(4, "four"), Colour.RED, Item("pen", 1.5),
+    Slotted, len, array("d", [1.5] * 500), {number: str(number) for number in range(5000)},
+]  # fmt: skip
+
+
+@pytest.fixture(params=["in memory", "in a file"])
+def pile(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    in_file = request.param == "in a file"
+    with gabion.Pile(path=tmp_path / "own.pile") if in_file else gabion.Pile() as pile:
+        yield pile
+
+
+def test_what_was_in_the_pile_is_in_the_file(pile: gabion.Pile, path: Path) -> None:
+    pointers = pile.put_many(VALUES)
+    gone = pile.put("gone")
+    grown = pile.put("short", reserve=100)
+    pile.replace(grown, "long" * 1000)
+    pile.remove(gone)
+    table = np.arange(300_000.0)
+    image = pile.put(table)
+    pile.root = pile.put(list(pointers))
+    assert pile.save(path) is None  # type: ignore[func-returns-value]
+    later = pile.put("later")
+    pile.replace(pointers[0], "changed")
+    with gabion.Pile(path=path, types=[*OWN, len]) as saved:
+        assert [saved.get(pointer) for pointer in pointers] == VALUES
+        assert list(pointers) == saved.get(saved.root)
+        assert saved.get(grown) == "long" * 1000
+        assert np.array_equal(saved.get(image), table)
+        assert len(saved) == len(pile) - 1
+        assert gone not in saved
+        assert later not in saved
+        saved.validate()
+        saved.replace(pointers[1], VALUES[::-1])
+        again = saved.put(VALUES[10:16])
+    with gabion.Pile(path=path, types="*") as saved:
+        assert saved.get(pointers[1]) == VALUES[::-1]
+        assert saved.get(again) == VALUES[10:16]
+    pile.save(str(path))
+    with gabion.Pile(path=path, read_only=True) as saved:
+        assert saved.get(pointers[0]) == "changed"
+        assert saved.get(later) == "later"
+
+
+def test_another_process_opens_it(pile: gabion.Pile, path: Path, script: Callable[..., str]) -> None:
+    pile.root = pile.put({"people": [Slotted(1, "Ada")] * 2})
+    pile.save(path)
+    program = f"""
+        import sys, gabion
+        class Person:
+            __slots__ = ("number", "first", "note")
+        with gabion.Pile(path={str(path)!r}, types={{"model.Slotted": Person}}) as pile:
+            one, other = pile.get(pile.root)["people"]
+            print(one is other, one.first, type(one).__name__, "model" in sys.modules)
+    """
+    assert script(program) == "True Ada Person False\n"
+
+
+def test_a_file_of_which_classes_are_not_known_is_saved(path: Path, tmp_path: Path) -> None:
+    with gabion.Pile() as pile:
+        pile.root = pile.put([Plain(a=1), Item("pen", 2.0)])
+        pile.save(path)
+    copy = tmp_path / "copy.pile"
+    with gabion.Pile(path=path) as unknown:
+        more = unknown.put(Slotted(5))
+        unknown.save(copy)
+    with gabion.Pile(path=copy, types=OWN) as saved:
+        assert saved.get(saved.root) == [Plain(a=1), Item("pen", 2.0)]
+        assert saved.get(more) == Slotted(5)
+
+
+def test_a_class_that_is_defined_anew_is_there_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def defined(*names: str) -> type:
+        made = dataclass(type("Anew", (), {"__annotations__": dict.fromkeys(names, int), "__module__": __name__}))
+        monkeypatch.setitem(globals(), "Anew", made)
+        return made
+
+    pile = gabion.Pile()
+    old = pile.put(defined("a", "b")(1, 2))
+    new = pile.put(defined("b")(3))
+    pile.save(path)
+    with gabion.Pile(path=path, types=[globals()["Anew"]]) as saved:
+        assert (saved.get(old).b, saved.get(new).b) == (2, 3)
+
+
+def test_what_cannot_be_saved_to_says_why(pile: gabion.Pile, path: Path, tmp_path: Path) -> None:
+    pile.put("stone")
+    (tmp_path / "notes.txt").write_text("notes")
+    cases: list[tuple[Any, type[Exception], str]] = [
+        (5, TypeError, "path must be a str or an os.PathLike, not int"),
+        (tmp_path, IsADirectoryError, str(tmp_path)),
+        (tmp_path / "no" / "such", FileNotFoundError, "such"),
+        (tmp_path / "notes.txt", gabion.CorruptFileError, "no pile of gabion's, and is left as it is"),
+        ("/dev/null", gabion.CorruptFileError, "no pile of gabion's"),
+        ("a\0b", ValueError, "null"),
+    ]
+    for place, error, text in cases:
+        with pytest.raises(error, match=text):
+            pile.save(place)
+    with gabion.Pile(path=path) as other, pytest.raises(BlockingIOError, match="open already"):
+        other.put("kept")
+        pile.save(path)
+    if pile.path is not None:
+        with pytest.raises(BlockingIOError, match="open already"):
+            pile.save(pile.path)
+    assert (tmp_path / "notes.txt").read_text() == "notes"
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        ["notes.txt", "saved.pile", *([] if pile.path is None else ["own.pile"])]
+    )
+    pile.close()
+    with pytest.raises(gabion.ClosedError):
+        pile.save(path)
+
+
+def test_who_reads_the_file_before_reads_on(pile: gabion.Pile, path: Path) -> None:
+    ptr = pile.put("first")
+    pile.save(path)
+    os.chmod(path, 0o640)
+    with gabion.Pile(path=path, read_only=True) as reader:
+        pile.replace(ptr, "second")
+        pile.save(path)
+        assert reader.get(ptr) == "first"
+        with gabion.Pile(path=path, read_only=True) as newer:
+            assert newer.get(ptr) == "second"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640, "the mode is handed down"
+
+
+def test_threads_go_on_while_it_is_saved(pile: gabion.Pile, path: Path) -> None:
+    kept = pile.put_many(range(20_000))
+    pairs = [(pile.put([0]), pile.put([0])) for _ in range(2)]
+    done = threading.Event()
+
+    def write(pair: tuple[int, int]) -> None:
+        count = 0
+        while not done.is_set():
+            count += 1
+            for ptr in pair:
+                pile.replace(ptr, [count] * (count % 300 + 1))
+            # Classes that nobody has met before: their numbers are in the file whenever an object of them is.
+            name = f"a{count % 2000}"
+            other = pile.put([Plain(**{name: count}), b"x" * (2_000_000 if count % 200 == 0 else 10)])
+            assert getattr(pile.get(other)[0], name) == count
+            if count % 3:
+                pile.remove(other)
+
+    def save() -> None:
+        try:
+            for _ in range(6):
+                pile.save(path)
+                with gabion.Pile(path=path, types=[Plain]) as saved:
+                    saved.validate()
+                    assert saved.get_many(kept) == list(range(20_000))
+                    for first, second in pairs:
+                        one, two = saved.get(first), saved.get(second)
+                        assert 0 <= one[0] - two[0] <= 1, "as it was at one moment"
+                    assert all(saved.get(ptr) is not None for ptr in saved)
+        finally:
+            done.set()
+
+    run(save, *(partial(write, pair) for pair in pairs))
+
+
+def test_a_pile_that_is_closed_meanwhile_is_saved_whole_or_not(path: Path, tmp_path: Path) -> None:
+    for attempt in range(20):
+        pile = gabion.Pile() if attempt % 2 else gabion.Pile(path=tmp_path / f"own{attempt}.pile")
+        pointers = pile.put_many(["x" * 50] * 20_000)
+        saved: list[bool] = []
+
+        def save(pile: gabion.Pile = pile, saved: list[bool] = saved) -> None:
+            with contextlib.suppress(gabion.ClosedError):
+                pile.save(path)
+                saved.append(True)
+
+        path.unlink(missing_ok=True)
+        run(save, pile.close)
+        assert path.exists() == bool(saved)
+        if saved:
+            with gabion.Pile(path=path) as whole:
+                assert whole.get_many(pointers) == ["x" * 50] * 20_000
+
+
+def test_a_forked_child_saves_what_is_its_own(path: Path, tmp_path: Path) -> None:
+    memory, own = gabion.Pile(), gabion.Pile(path=tmp_path / "own.pile")
+    ptr, other = memory.put("stone"), own.put("parent's")
+
+    def child() -> None:
+        memory.save(path)
+        with pytest.raises(gabion.ClosedError, match="forked"):
+            own.save(path)
+
+    in_child(child)
+    with gabion.Pile(path=path) as saved:
+        assert saved.get(ptr) == "stone"
+    own.save(path)
+    with gabion.Pile(path=path) as saved:
+        assert saved.get(other) == "parent's"
+    own.close()
