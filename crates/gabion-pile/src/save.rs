@@ -110,7 +110,8 @@ impl Pile {
         let mut page = Vec::new();
         make_room(&mut page, PAGE_BYTES)?;
         page.resize(PAGE_BYTES, 0);
-        self.copy_blocks(&mut draft, &mut page, false)?;
+        let first = if self.is_in_file() { 0 } else { first };
+        self.copy_blocks(&mut draft, (first, false), &mut page)?;
         let (root, runs) = {
             // All locks, in their order, as in `let_go`.
             let all: Vec<Locked<'_>> = self.shards().iter().map(Shard::lock).collect();
@@ -119,10 +120,10 @@ impl Pile {
                 let what = "the pile was let go: there is nothing to save";
                 return Err(BlockError::Setting { what }.into());
             }
-            if !self.is_in_file() && self.lowest_number() < first {
+            if self.lowest_number() < first {
                 return Ok(None);
             }
-            self.copy_blocks(&mut draft, &mut page, true)?;
+            self.copy_blocks(&mut draft, (first, true), &mut page)?;
             (self.root().map_or(0, Pointer::to_bits), runs_of(&all)?)
         };
         for &(shard, index, ref run) in &runs {
@@ -133,9 +134,9 @@ impl Pile {
         Ok(Some(Saving { draft, root }))
     }
 
-    /// Copies what is in use of all blocks. `again`: after a first copy, what has changed since.
-    fn copy_blocks(&self, draft: &mut Draft, page: &mut [u8], again: bool) -> Result<(), FileError> {
-        for number in self.blocks.each_number() {
+    /// Copies what is in use of all blocks whose numbers are not below `first`. `again`: after a first copy, what has changed since.
+    fn copy_blocks(&self, draft: &mut Draft, (first, again): (u32, bool), page: &mut [u8]) -> Result<(), FileError> {
+        for number in self.blocks.each_number().filter(|&number| number >= first) {
             draft.add_heap_block(number)?;
             let block = self.blocks.block(number).expect("a block of this pile");
             for index in 0..PAGES_PER_BLOCK {

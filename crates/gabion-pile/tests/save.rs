@@ -214,12 +214,14 @@ fn what_is_no_pile_or_in_use_stays() {
     fs::OpenOptions::new().write(true).open(&damaged).unwrap().set_len(5000).unwrap();
     fs::write(&empty, "").unwrap();
     std::os::unix::fs::symlink("empty", &link).unwrap();
-    for path in [&damaged, &link, &empty] {
+    let dangling = folder.at("dangling");
+    std::os::unix::fs::symlink("made", &dangling).unwrap();
+    for path in [&damaged, &link, &empty, &dangling] {
         pile.save(path).unwrap();
         assert!(open(path).contains(pointer));
     }
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(folder.names(), ["damaged", "empty", "link", "notes.txt", "own"]);
+    assert!([&link, &dangling].iter().all(|path| fs::symlink_metadata(path).unwrap().is_symlink()));
+    assert_eq!(folder.names(), ["damaged", "dangling", "empty", "link", "made", "notes.txt", "own"]);
 }
 
 #[test]

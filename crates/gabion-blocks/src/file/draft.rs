@@ -144,9 +144,11 @@ impl Draft {
         file.sync_all().map_err(FileError::system(doing))?;
         self.file.persist(&self.place).map_err(|error| FileError::system("name the file")(error.error))?;
         drop(self.old);
-        // The name is on the disk with its folder.
-        let folder = File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all());
-        folder.map_err(FileError::system(doing))
+        // The name is on the disk with its folder. One that may not be read, or cannot be waited for, is left to the system.
+        match File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all()) {
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => Err(FileError::system(doing)(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Adds a block of the log with one record.
@@ -214,7 +216,7 @@ fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<(Fi
     let refused = || FileError::system("open the file");
     let place = match fs::canonicalize(path) {
         Ok(place) => place,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((path.to_owned(), None)),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((end_of_links(path), None)),
         Err(error) => return Err(refused()(error)),
     };
     let about = fs::metadata(&place).map_err(refused())?;
@@ -235,6 +237,16 @@ fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<(Fi
         Ok(_) | Err(FileError::Damaged { .. }) => Ok((place, Some((old, about)))),
         Err(error) => Err(error),
     }
+}
+
+/// The path that links lead to, though nothing is there: as many links as Linux follows.
+fn end_of_links(path: &Path) -> PathBuf {
+    let mut place = path.to_owned();
+    for _ in 0..40 {
+        let Ok(to) = fs::read_link(&place) else { break };
+        place = folder_of(&place).join(to);
+    }
+    place
 }
 
 /// Gives a new file the mode of the old one, and its owner where this process may.
