@@ -1,6 +1,7 @@
 """The parts of `gabion tour`: typed rows, the pile's figures, the picture."""
 
 import itertools
+import os
 import pickle
 import sys
 from datetime import UTC, datetime
@@ -106,6 +107,8 @@ def test_a_measurement_is_whole(store: str, tmp_path: Path) -> None:
     assert (result.objects, result.replaced) == (7_500, 4_500)
     assert min(result.put_per_s, result.get_per_s, result.replace_per_s, result.collect_ms) > 0
     assert told[-1]["part"] == 1.0
+    assert (result.saved is not None) == (store == "gabion")
+    assert "saved.pile" not in os.listdir(tmp_path)
 
 
 def test_a_wrong_answer_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,9 @@ impl fmt::Display for FileError {
             Self::Format { found } => {
                 write!(f, "the file has format {found}, which this version of gabion does not know: use the version that made it")
             }
-            Self::Damaged { at, what } => write!(f, "the file is damaged at byte {at}: {what}"),
+            Self::Damaged { at, what } => {
+                write!(f, "the file is damaged at byte {at}: {what}; open a copy of it instead, such as `save` makes")
+            }
             Self::Memory(error) => error.fmt(f),
         }
     }

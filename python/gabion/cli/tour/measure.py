@@ -20,8 +20,8 @@ from typing import Any
 
 from gabion.cli.tour.machine import resident_bytes
 from gabion.cli.tour.records import endless, record_class
-from gabion.cli.tour.result import Pauses, Result
-from gabion.cli.tour.stores import STORES
+from gabion.cli.tour.result import Pauses, Result, Saved
+from gabion.cli.tour.stores import STORES, PileStore
 
 # A request: this many new objects are made, then kept.
 BATCH = 5_000
@@ -99,6 +99,7 @@ class Measurement:
         self._get(store, min(plan.objects, BATCH))
         began = perf_counter()
         gc.collect()
+        collected = perf_counter() - began
         return Result(
             store=plan.store,
             objects=plan.objects,
@@ -108,9 +109,27 @@ class Measurement:
             replace_per_s=replace,
             bytes_per_object=(full - empty) / plan.objects,
             bytes_per_object_after=(after - empty) / plan.objects,
-            collect_ms=(perf_counter() - began) * 1000,
+            collect_ms=collected * 1000,
             pauses=pauses,
+            saved=self._save(store) if isinstance(store, PileStore) else None,
         )
+
+    def _save(self, store: PileStore) -> Saved | None:
+        """Save the pile, open the file, and look at some of what is there; not where the disk has no room for it."""
+        path = Path(self._plan.spool).with_name("saved.pile")
+        began = perf_counter()
+        try:
+            store.save(path)
+        except OSError:
+            return None
+        saved = perf_counter()
+        opened = store.opened(path, self._class)
+        ready = perf_counter()
+        self._get(opened, min(self._plan.objects, BATCH))
+        opened.close()
+        taken = path.stat().st_blocks * 512
+        path.unlink()
+        return Saved(taken, (saved - began) * 1000, (ready - saved) * 1000)
 
     def _replacements(self) -> int:
         return round(self._plan.objects * REPLACED_SHARE)

@@ -14,7 +14,7 @@ from gabion.cli.tour.records import Table
 from gabion.cli.tour.result import ArraysResult, CacheResult, ImagesResult, Result
 from gabion.cli.tour.sheet import contact_sheet
 from gabion.cli.tour.stores import LABELS
-from gabion.cli.tour.terminal import ROWS, array_rows, describe, headline, idle_line, rate
+from gabion.cli.tour.terminal import ROWS, array_rows, describe, headline, idle_line, keeping, rate
 
 HOW = """Each store ran in a process of its own, one after the other, with the same objects in the same order. Objects
 were made in requests of 5,000; making them and checking what came back is not part of any rate. Put: all objects, one
@@ -72,7 +72,7 @@ objects of each request and over the interpreter itself, however many objects ar
 {_bars("Puts a second", results, lambda r: r.put_per_s, rate)}
 </section>
 <p class="note">A list of plain objects needs no put and no get: it keeps a reference and gives it back. The other two
-build a new object at each get.</p>
+build a new object at each get. {escape(keeping(results))}</p>
 <section>
 <h2>All figures</h2>
 {_figures(results)}

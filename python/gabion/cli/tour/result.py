@@ -22,6 +22,15 @@ class Pauses:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """A pile in memory, saved to a file and opened there."""
+
+    bytes: int  # of the disk
+    save_ms: float
+    open_ms: float
+
+
+@dataclass(frozen=True)
 class Result:
     """One store's figures. Bytes are resident memory above that of the empty process, per object."""
 
@@ -35,6 +44,7 @@ class Result:
     bytes_per_object_after: float  # after the replacements
     collect_ms: float  # one full collection, asked for at the end
     pauses: Pauses
+    saved: Saved | None = None
 
 
 @dataclass(frozen=True)

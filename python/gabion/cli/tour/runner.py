@@ -17,7 +17,7 @@ from gabion.cli.tour.measure import Plan
 from gabion.cli.tour.photos import Photos
 from gabion.cli.tour.records import Table
 from gabion.cli.tour.requests import Requests
-from gabion.cli.tour.result import ArraysResult, CacheResult, Hits, ImagesResult, Operation, Pauses, Result
+from gabion.cli.tour.result import ArraysResult, CacheResult, Hits, ImagesResult, Operation, Pauses, Result, Saved
 from gabion.cli.tour.stores import LABELS
 
 
@@ -160,7 +160,8 @@ def _measured(plan: Plan, at: Path, board: Board) -> Result:
                 raise TourError(_too_little_memory(plan))
     except Killed:
         raise TourError(_too_little_memory(plan)) from None
-    return Result(**{**result, "pauses": Pauses(**result["pauses"])})
+    saved = Saved(**result["saved"]) if result["saved"] else None
+    return Result(**{**result, "pauses": Pauses(**result["pauses"]), "saved": saved})
 
 
 class Killed(Exception):

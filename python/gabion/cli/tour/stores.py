@@ -3,6 +3,7 @@
 import pickle
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import gabion
@@ -69,6 +70,20 @@ class PileStore:
     def __init__(self) -> None:
         self._pile = gabion.Pile()
         self._pointers = array("Q")
+
+    def save(self, path: Path) -> None:
+        """Save the pile to a file."""
+        self._pile.save(path)
+
+    def opened(self, path: Path, kind: type) -> "PileStore":
+        """What is in the file, under the same pointers."""
+        other = PileStore()
+        other._pile, other._pointers = gabion.Pile(path=path, types=[kind], read_only=True), self._pointers
+        return other
+
+    def close(self) -> None:
+        """Let the pile go, or its file."""
+        self._pile.close()
 
     def put(self, objects: Sequence[Any]) -> None:
         keep, put = self._pointers.append, self._pile.put

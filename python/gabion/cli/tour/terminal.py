@@ -49,6 +49,17 @@ def headline(results: Sequence[Result]) -> str:
     )
 
 
+def keeping(results: Sequence[Result]) -> str:
+    """That the pile was saved to a file, in one sentence; nothing where the disk had no room for it."""
+    saved = next((result.saved for result in results if result.saved), None)
+    if saved is None:
+        return ""
+    return (
+        f"The pile was saved to a file of {saved.bytes / 2**20:,.0f} MiB in {duration(saved.save_ms)}, and opened there"
+        f" in {duration(saved.open_ms)}, with the same pointers: so another process could go on with it."
+    )
+
+
 def describe(table: Table, objects: int, replaced: int) -> str:
     """Which objects were kept, in one sentence."""
     again = f", repeated with numbers and dates shifted: {objects + replaced:,} objects in all"
@@ -74,6 +85,8 @@ def show(console: Console, table: Table, results: Sequence[Result]) -> None:
         "A list keeps references, so plain objects need no put or get. The others build a new object at each get.",
         soft_wrap=True,
     )
+    if said := keeping(results):
+        console.print(said, soft_wrap=True)
     if first.objects < FEW_OBJECTS:
         console.print(f"With fewer than {FEW_OBJECTS:,} objects, memory and pauses are mostly noise.", soft_wrap=True)
 
