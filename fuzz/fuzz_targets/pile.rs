@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use arbitrary::Arbitrary;
 use gabion_blocks::os::Twin;
-use gabion_pile::{Pile, PileError, PileOptions, Pointer, ReadBuf, View};
+use gabion_pile::{OpenOptions, Pile, PileError, PileOptions, Pointer, ReadBuf, View};
 use libfuzzer_sys::fuzz_target;
 
 /// Lengths of the kinds that a pile treats differently, and the borders between them.
@@ -50,6 +50,7 @@ enum Operation {
     RefuseAfter(u8),
     Compact,
     Clear,
+    Save { length: Length },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -169,7 +170,31 @@ impl Model {
                 self.payloads.clear();
                 self.dead.append(&mut self.live);
             }
+            Operation::Save { length } => self.save(&vec![7; length.bytes()]),
         }
+    }
+
+    /// What is saved is what is there, and no pointer that was ever given out is given out again in the file.
+    fn save(&mut self, later: &[u8]) {
+        let path = std::env::temp_dir().join(format!("gabion-fuzz-{}-saved.pile", std::process::id()));
+        self.pile.save(&path).expect("there is room on the disk");
+        let saved = Pile::open(&path, &OpenOptions::default()).expect("what was saved is whole");
+        saved.validate().expect("every equation holds");
+        assert_eq!((saved.len(), saved.stats().used_bytes), (self.pile.len(), self.pile.stats().used_bytes));
+        for (&pointer, payload) in &self.payloads {
+            assert_eq!(saved.read(pointer, &mut self.buf).expect("it is live"), payload);
+        }
+        assert!(self.dead.iter().all(|&pointer| !saved.contains(pointer)));
+        for _ in 0..if later.len() < 5000 { 100 } else { 1 } {
+            let pointer = saved.put(later, 0).expect("there is room on the disk");
+            assert!(
+                !self.payloads.contains_key(&pointer) && !self.dead.contains(&pointer),
+                "{pointer:?} is given out twice"
+            );
+        }
+        saved.validate().expect("every equation holds");
+        drop(saved);
+        std::fs::remove_file(&path).expect("it is there");
     }
 
     fn check(&mut self) {
