@@ -153,6 +153,50 @@ def test_what_cannot_be_saved_to_says_why(pile: gabion.Pile, path: Path, tmp_pat
         pile.save(path)
 
 
+def test_bad_names_are_refused_at_once(pile: gabion.Pile, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        pile.save("")
+    with pytest.raises(IsADirectoryError):
+        pile.save(f"{tmp_path}/new/")
+
+
+def test_a_path_leads_where_it_led_at_the_beginning(tmp_path: Path, script: Callable[..., str]) -> None:
+    program = f"""
+        import os, threading, gabion
+        os.chdir({str(tmp_path)!r})
+        for name in "ab":
+            os.mkdir(name)
+        open("b/x.pile", "w").write("no pile")
+        pile = gabion.Pile()
+        pile.put_many(b"x" * 1000 for _ in range(100_000))
+        os.chdir("a")
+        thread = threading.Thread(target=pile.save, args=("x.pile",))
+        thread.start()
+        while thread.is_alive() and not os.listdir("."):
+            pass
+        os.chdir("../b")
+        thread.join()
+        print(os.listdir("../a"), open("x.pile").read())
+    """
+    assert script(program) == "['x.pile'] no pile\n"
+
+
+def test_too_many_open_files_are_the_systems_error(tmp_path: Path, script: Callable[..., str]) -> None:
+    program = f"""
+        import errno, os, resource, gabion
+        pile = gabion.Pile()
+        pile.put("stone")
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, free))
+        try:
+            pile.save({str(tmp_path / "saved")!r})
+        except OSError as error:
+            print(error.errno == errno.EMFILE, error.filename)
+    """
+    assert script(program) == f"True {tmp_path / 'saved'}\n"
+
+
 def test_who_reads_the_file_before_reads_on(pile: gabion.Pile, path: Path) -> None:
     ptr = pile.put("first")
     pile.save(path)

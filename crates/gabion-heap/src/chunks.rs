@@ -30,6 +30,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use gabion_blocks::{Block, BlockError, WORDS_PER_BLOCK, try_box};
@@ -179,6 +180,21 @@ impl Chunks {
     #[inline]
     pub fn room(block: Block<'_>, chunk: Loc) -> usize {
         Self::length(block, chunk).saturating_sub(1)
+    }
+
+    /// The rooms of all chunks of a block, and whether somebody has them.
+    pub fn rooms(block: Block<'_>) -> impl Iterator<Item = (Range<usize>, bool)> {
+        let mut at = FIRST;
+        std::iter::from_fn(move || {
+            // Relaxed: asked by the lock's holder.
+            let (tag, from) = (block.word(at).load(Relaxed), at + 1);
+            let length = (tag & LENGTH) as usize;
+            if at >= END || length < LEAST_WORDS || length > END - at {
+                return None;
+            }
+            at += length;
+            Some((from..at, tag & USED != 0 && tag & LEFT == 0))
+        })
     }
 
     /// Words that a used chunk was asked to hold at least: some get a remainder beside that is too small for a chunk.

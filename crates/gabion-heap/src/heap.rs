@@ -1,11 +1,12 @@
 //! The heap of one shard: slots and chunks over one set of blocks.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::{Block, Invalid, PAGES_PER_BLOCK};
+use gabion_blocks::{Block, Invalid, LAST_GENERATION, PAGES_PER_BLOCK};
 
 use crate::chunks::{ChunkPage, Chunks, Unclaimed};
-use crate::descriptor::{Descriptor, Kind, TURNED_WORD};
+use crate::descriptor::{Descriptor, FLOOR_WORD, Kind, TURNED_WORD};
 use crate::error::{Damage, HeapError};
 use crate::ground::Ground;
 use crate::loc::Loc;
@@ -59,6 +60,12 @@ impl Heap {
                 return Err(Damage::at(Loc::new(number, page), "the header describes a page as no page is"));
             }
         }
+        // Also of chunks: the block may have had slots before, and may have some again.
+        let floor = block.word(FLOOR_WORD).load(Relaxed);
+        if floor > u64::from(LAST_GENERATION) + 1 {
+            return Err(Damage::at(Loc::new(number, FLOOR_WORD), "the header has a generation that is none"));
+        }
+        ground.blocks.raise_generation_floor(number, floor as u32);
         match Descriptor::from_bits(Descriptor::of(block, 0).load(Relaxed)).kind() {
             Kind::Chunks => self.chunks.take_over(ground, number, &mut recovery.0),
             Kind::Free | Kind::Slots => self.slots.take_over(ground, number),
@@ -219,6 +226,11 @@ impl Heap {
     /// Words that a chunk can hold.
     pub fn chunk_words(block: Block<'_>, chunk: Loc) -> usize {
         Chunks::room(block, chunk)
+    }
+
+    /// The rooms of all chunks of a block, in words, and whether each is taken. For the lock's holder.
+    pub fn rooms(block: Block<'_>) -> impl Iterator<Item = (Range<usize>, bool)> {
+        Chunks::rooms(block)
     }
 
     /// Words that a chunk was asked to hold at least.

@@ -1,5 +1,6 @@
 //! A page of slots: its two bitmaps and its slots.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gabion_blocks::{Block, WORDS_PER_PAGE};
@@ -44,6 +45,15 @@ pub fn slots_in_page(class: usize, page: usize) -> impl Iterator<Item = usize> {
 pub fn slots_from(class: usize, page: usize, first: usize) -> impl Iterator<Item = usize> {
     let shape = geometry(class, page);
     (first..shape.slots as usize).map(move |index| page * WORDS_PER_PAGE + shape.word_of(index))
+}
+
+/// A slot in a copy of a page: its bytes, and whether its body is taken.
+pub fn slot_in_copy(copy: &[u8], class: usize, page: usize, index: usize) -> (Range<usize>, bool) {
+    let shape = geometry(class, page);
+    // A byte of the bitmap has eight slots: words are little-endian in a copy.
+    let bodies = 8 * (shape.start as usize + 2 * (index / 64) + 1) + index % 64 / 8;
+    let from = 8 * shape.word_of(index);
+    (from..from + 8 * shape.slot as usize, copy[bodies] >> (index % 8) & 1 == 1)
 }
 
 /// What of a slot is taken.

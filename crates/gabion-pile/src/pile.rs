@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use gabion_blocks::{
-    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, Os, PAGE_BYTES, Pool, Settings, limits, make_room,
-    total_len,
+    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, PAGE_BYTES, Pool, Settings, limits,
+    make_room, total_len,
 };
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
@@ -431,15 +431,19 @@ impl Pile {
                 continue;
             }
             // Live pointers carry generations up to the floor: what comes next must start above it.
-            for number in locked.heap.slot_blocks() {
-                self.blocks.raise_generation_floor(number, self.blocks.generation_floor(number) + 1);
-            }
+            locked.heap.slot_blocks().for_each(|number| self.end_generation(number));
             locked.heap.clear(ground);
             let runs = locked.large.take_all();
             (locked.objects, locked.used_bytes, locked.moved, locked.crowded) = (0, 0, 0, false);
             drop(locked);
             drop(runs);
         }
+    }
+
+    /// Has what is put into a block from now on have another generation than all that was; with the last one, the block is used up.
+    fn end_generation(&self, number: u32) {
+        let next = (self.blocks.generation_floor(number) + 1).min(LAST_GENERATION + 1);
+        self.blocks.raise_generation_floor(number, next);
     }
 
     /// Removes the objects of a shard one by one, so that pinned bodies are left to their views. Returns their runs.
@@ -539,9 +543,7 @@ pub(crate) fn limit_of(max_bytes: Option<u64>, in_file: bool) -> u64 {
 impl Drop for Pile {
     fn drop(&mut self) {
         // The next owner of these numbers must not honour our pointers.
-        for number in self.blocks.each_number() {
-            self.blocks.raise_generation_floor(number, self.blocks.generation_floor(number) + 1);
-        }
+        self.blocks.each_number().for_each(|number| self.end_generation(number));
     }
 }
 

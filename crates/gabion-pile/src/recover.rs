@@ -141,8 +141,8 @@ impl Finding<'_> {
         let word = Word(block.word(at.word()).load(Relaxed));
         let generation = word.generation();
         let most = LAST_GENERATION + u32::from(word.state() == State::Free);
-        // Of a pile that was saved out of memory, some objects are older than its file by one.
-        if generation > most || word.0 == 0 || generation + 1 < self.file.first_generation() {
+        // No word is zero: what is free has a generation.
+        if generation > most || word.0 == 0 {
             return Err(Damage::at(at, "an object has a generation that is none"));
         }
         let mut parts = (true, false);

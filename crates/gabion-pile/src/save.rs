@@ -8,6 +8,7 @@
 //! Readers go on throughout. What is copied is what stands in the blocks, so a block of this process's memory becomes a block of a
 //! file as it is, under its own number: pointers are made of numbers, not of addresses.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,13 +16,14 @@ use std::sync::atomic::Ordering;
 use gabion_blocks::file::{Draft, FileError, Numbering};
 use gabion_blocks::os::{Disk, out_of_cancels_reach};
 use gabion_blocks::{Block, BlockError, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, make_room};
-use gabion_heap::{BLOCK_HEADER_WORDS, Descriptor, FLOOR_WORD, Kind, slots_in_page};
+use gabion_heap::{BLOCK_HEADER_WORDS, Descriptor, FLOOR_WORD, Heap, Kind, shard_of, slot_in_copy, slots_in_page};
 
 use crate::large::{ChargedRun, number_of};
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::shard::{Locked, Shard};
-use crate::word::Word;
+use crate::slot::GUEST_WORDS;
+use crate::word::{GuestHeader, Word};
 
 /// What was saved of a pile, on its way to be a file: see [`Pile::begin_save`].
 #[derive(Debug)]
@@ -63,7 +65,7 @@ impl Pile {
     /// ```
     ///
     /// Takes time linear in the pile. Readers go on meanwhile, and so do writers, except while what they changed since the beginning is
-    /// looked for: every page is compared then. Objects over 1 MiB that are removed meanwhile go when the call is over.
+    /// looked for: every page is compared then, and views, figures and readers of objects over 1 MiB wait, too. Objects over 1 MiB that are removed meanwhile go when the call is over.
     ///
     /// # Errors
     /// [`FileError`]; what had the name before has it still. [`FileError::InUse`]: it is a file that is open to write, as the pile's
@@ -134,13 +136,22 @@ impl Pile {
         Ok(Some(Saving { draft, root }))
     }
 
-    /// Copies what is in use of all blocks whose numbers are not below `first`. `again`: after a first copy, what has changed since.
+    /// Copies what is in use of all blocks whose numbers are not below `first`. `again`: after a first copy, what has changed since,
+    /// under all locks.
     fn copy_blocks(&self, draft: &mut Draft, (first, again): (u32, bool), page: &mut [u8]) -> Result<(), FileError> {
+        let mut free = Vec::new();
         for number in self.blocks.each_number().filter(|&number| number >= first) {
             draft.add_heap_block(number)?;
             let block = self.blocks.block(number).expect("a block of this pile");
+            free.clear();
+            // Relaxed, here and below: beside writers, what is copied is looked at again; after that, they are locked out.
+            if Descriptor::from_bits(Descriptor::of(block, 0).load(Ordering::Relaxed)).kind() == Kind::Chunks {
+                let shard = self.shards().get(shard_of(block) as usize).filter(|_| !again);
+                let _locked = shard.map(Shard::lock);
+                free_rooms(block, &mut free)?;
+            }
             for index in 0..PAGES_PER_BLOCK {
-                if self.copy_page(block, index, page) || again {
+                if self.copy_page(block, index, &free, page) || again {
                     draft.write(number, index * PAGE_BYTES, page, again)?;
                 }
             }
@@ -148,22 +159,22 @@ impl Pile {
         Ok(())
     }
 
-    /// Copies a page as it is to stand in a file. False when nothing is in it: then it is zeros.
-    fn copy_page(&self, block: Block<'_>, index: usize, page: &mut [u8]) -> bool {
-        // Relaxed: beside writers, what is copied is looked at again; after that, they are locked out.
+    /// Copies a page as it is to stand in a file: zeros where nothing is. False when that is all of it.
+    fn copy_page(&self, block: Block<'_>, index: usize, free: &[Range<usize>], page: &mut [u8]) -> bool {
         let descriptor = Descriptor::from_bits(Descriptor::of(block, index).load(Ordering::Relaxed));
         let at = index * WORDS_PER_PAGE;
         match descriptor.kind() {
-            Kind::Chunks => block.read(at, page),
+            Kind::Chunks => {
+                block.read(at, page);
+                let after = free.partition_point(|room| room.end <= at);
+                for room in free[after..].iter().take_while(|room| room.start < at + WORDS_PER_PAGE) {
+                    let (from, to) = (room.start.max(at) - at, room.end.min(at + WORDS_PER_PAGE) - at);
+                    page[8 * from..8 * to].fill(0);
+                }
+            }
             Kind::Slots => {
                 block.read(at, page);
-                for word in slots_in_page(descriptor.class(), index) {
-                    let slot = word_at(page, word - at);
-                    // Generations begin at 0 in memory alone: in a file, a word of zeros is one that was lost.
-                    if *slot == [0; 8] {
-                        *slot = Word::free(1).0.to_le_bytes();
-                    }
-                }
+                clean_slots(page, descriptor.class(), index);
             }
             Kind::Free => {
                 page.fill(0);
@@ -172,13 +183,50 @@ impl Pile {
                 }
             }
         }
-        if index == 0 && descriptor.kind() != Kind::Chunks {
+        if index == 0 {
             // What the process knows of its numbers, the block has to know by itself.
             let floor = word_at(page, FLOOR_WORD);
             let known = u64::from(self.blocks.generation_floor(block.number()));
             *floor = u64::from_le_bytes(*floor).max(known).to_le_bytes();
         }
         index == 0 || descriptor.kind() != Kind::Free
+    }
+}
+
+/// The words of a block of chunks in which nothing is, one range behind the other.
+fn free_rooms(block: Block<'_>, free: &mut Vec<Range<usize>>) -> Result<(), FileError> {
+    for (room, taken) in Heap::rooms(block) {
+        let from = if taken {
+            let header = GuestHeader(block.word(room.start).load(Ordering::Relaxed));
+            room.start + 1 + header.length().div_ceil(8)
+        } else {
+            room.start
+        };
+        if from < room.end {
+            make_room(free, 1)?;
+            free.push(from..room.end);
+        }
+    }
+    Ok(())
+}
+
+/// Zeros what nothing is in of the slots of a page, in a copy of it.
+fn clean_slots(page: &mut [u8], class: usize, index: usize) {
+    for at in 0..slots_in_page(class, index).count() {
+        let (slot, taken) = slot_in_copy(page, class, index, at);
+        let guest = GuestHeader(u64::from_le_bytes(*word_at(page, slot.start / 8 + 1)));
+        let head = word_at(page, slot.start / 8);
+        // Generations begin at 0 in memory alone: in a file, a word of zeros is one that was lost.
+        if *head == [0; 8] {
+            *head = Word::free(1).0.to_le_bytes();
+        }
+        let used = match Word(u64::from_le_bytes(*head)).length_here() {
+            Some(length) => 8 + length,
+            // Another's payload; or what only a view looks at, which nobody will look for in the file.
+            None if taken => 8 * GUEST_WORDS + guest.length(),
+            None => 8,
+        };
+        page[slot].get_mut(used..).into_iter().for_each(|rest| rest.fill(0));
     }
 }
 
@@ -196,4 +244,30 @@ fn runs_of(all: &[Locked<'_>]) -> Result<Runs, FileError> {
         runs.extend(locked.large.each().map(|(index, run)| (shard, index, Arc::clone(run))));
     }
     Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_blocks::LAST_GENERATION;
+
+    use super::*;
+    use crate::{OpenOptions, ReadBuf};
+
+    /// The floors of blocks that were cleared for longer than there are generations went on, and nobody could open the file.
+    #[test]
+    fn a_pile_that_has_used_up_blocks_is_saved() {
+        let path = std::env::temp_dir().join(format!("gabion-{}-worn.pile", std::process::id()));
+        let pile = Pile::new().unwrap();
+        let number = pile.put(b"first", 0).unwrap().place().number();
+        pile.blocks.raise_generation_floor(number, LAST_GENERATION - 1);
+        for _ in 0..6 {
+            pile.clear();
+            let pointer = pile.put(b"stone", 0).unwrap();
+            pile.save(&path).unwrap();
+            let saved = Pile::open(&path, &OpenOptions::default()).unwrap();
+            assert_eq!(saved.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");
+            saved.validate().unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

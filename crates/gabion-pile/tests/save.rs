@@ -41,6 +41,15 @@ impl Drop for Folder {
 
 type Live = HashMap<Pointer, Vec<u8>>;
 
+/// Has writers end, however this thread comes to its end.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn in_memory(shards: usize) -> Pile {
     Pile::with_options(PileOptions { shards: Some(shards), ..PileOptions::default() }).unwrap()
 }
@@ -224,6 +233,138 @@ fn what_is_no_pile_or_in_use_stays() {
     assert_eq!(folder.names(), ["damaged", "dangling", "empty", "link", "made", "notes.txt", "own"]);
 }
 
+/// A text that came while the pile was saved, and a pile that was opened there, were overwritten without a word.
+#[test]
+fn what_comes_meanwhile_is_looked_at() {
+    let (folder, pile) = (Folder::new("meanwhile"), in_memory(1));
+    let pointer = pile.put(b"stone", 0).unwrap();
+    let path = folder.at("saved");
+    let begin = || pile.begin_save(&path, None).unwrap();
+    let text = || fs::write(&path, "a text").unwrap();
+    for before in [false, true] {
+        // Where nothing was, and where there was a file before.
+        let prepare = || {
+            let _ = fs::remove_file(&path);
+            if before {
+                pile.save(&path).unwrap();
+            }
+            let saving = begin();
+            let _ = fs::rename(&path, folder.at("away"));
+            saving
+        };
+        let saving = prepare();
+        text();
+        assert!(matches!(saving.finish(&[]), Err(FileError::NotOurs)));
+        assert_eq!(fs::read(&path).unwrap(), b"a text");
+        let saving = prepare();
+        let own = Pile::open(&path, &OpenOptions::default()).unwrap();
+        let kept = own.put(b"kept", 0).unwrap();
+        assert!(matches!(saving.finish(&[]), Err(FileError::InUse)));
+        drop(own);
+        assert!(open(&path).contains(kept));
+        // One that nobody has open is replaced as it is at the beginning, and what is gone is no hindrance.
+        for there in [true, false] {
+            let saving = prepare();
+            if there {
+                drop(Pile::open(&path, &OpenOptions::default()).unwrap());
+            }
+            saving.finish(&[]).unwrap();
+            assert!(open(&path).contains(pointer));
+        }
+    }
+    let _ = fs::remove_file(folder.at("away"));
+    assert_eq!(folder.names(), ["saved"]);
+}
+
+/// Between its opening and its lock, a file lost its name to a saved one: what was put into it was nobody's.
+#[test]
+fn who_opens_a_file_has_the_one_of_that_name() {
+    let (folder, pile) = (Folder::new("opened"), in_memory(1));
+    pile.put(b"stone", 0).unwrap();
+    let (path, done) = (folder.at("saved"), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let _stop = Stop(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                match pile.save(&path) {
+                    Ok(()) | Err(FileError::InUse) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        });
+        let mut opened = 0;
+        while opened < 300 {
+            let Ok(own) = Pile::open(&path, &OpenOptions { create: false, ..OpenOptions::default() }) else { continue };
+            let id = *fs::read(&path).unwrap()[16..].first_chunk().unwrap();
+            assert_eq!(own.summary().unwrap().id, u64::from_le_bytes(id));
+            opened += 1;
+        }
+    });
+}
+
+/// Blocks that were added to a saved file had the numbers of other piles' and their generations, and so their pointers.
+#[test]
+fn pointers_of_neighbours_are_refused_whatever_comes_later() {
+    let folder = Folder::new("neighbours");
+    let (pile, other, dropped) = (in_memory(1), in_memory(1), in_memory(1));
+    let mut foreign = Vec::new();
+    for round in 0..6000 {
+        foreign.extend([other.put(&[2; 1000], 0).unwrap(), dropped.put(&[3; 1000], 0).unwrap()]);
+        // Some of its numbers were another's before, others are chunks'.
+        pile.put(&vec![1; 1000 + round % 2 * 900], 0).unwrap();
+    }
+    drop(dropped);
+    for _ in 0..6000 {
+        pile.put(&[1; 1900], 0).unwrap();
+    }
+    let mut gone: Vec<_> = (0..6000).map(|_| pile.put(&[1; 1000], 0).unwrap()).collect();
+    for &pointer in &gone {
+        pile.remove(pointer).unwrap();
+    }
+    gone.extend(pile.pointers());
+    pile.save(&folder.at("before")).unwrap();
+    pile.clear();
+    pile.put(&[1; 1900], 0).unwrap();
+    for name in ["before", "after"] {
+        let path = folder.at(name);
+        if name == "after" {
+            pile.save(&path).unwrap();
+        }
+        let saved = open(&path);
+        saved.clear();
+        let put: std::collections::HashSet<_> = (0..30_000).map(|_| saved.put(&[4; 1000], 0).unwrap()).collect();
+        assert_eq!(put.len(), 30_000);
+        assert!(!foreign.iter().chain(&gone).any(|pointer| put.contains(pointer)), "{name}");
+        saved.validate().unwrap();
+    }
+}
+
+/// What was removed stood in the file, in slots and chunks that were free, and beside what was shorter than what it replaced.
+#[test]
+fn nothing_of_what_was_removed_is_in_the_file() {
+    let (folder, pile) = (Folder::new("removed"), in_memory(1));
+    let secret = |length: usize| b"secret! ".iter().copied().cycle().take(length).collect::<Vec<_>>();
+    let lengths = [40, 200, 900, 3000, 70_000, 600_000];
+    let pointers: Vec<_> =
+        (0..300).map(|number| pile.put(&secret(lengths[number % 6]), number % 2 * 100).unwrap()).collect();
+    for (number, &pointer) in pointers.iter().enumerate() {
+        match number % 11 {
+            0 => pile.replace(pointer, b"short").unwrap(),
+            1 => pile.replace(pointer, &[0; 1500]).unwrap(),
+            2 => pile.replace(pointer, &[0; 2500]).unwrap(),
+            _ => pile.remove(pointer).unwrap(),
+        }
+    }
+    let path = folder.at("saved");
+    pile.save(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let found = bytes.windows(6).position(|window| window == b"secret");
+    assert_eq!(found, None);
+    let taken = std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&path).unwrap()) * 512;
+    assert!(taken < 2 << 20, "{taken} bytes of the disk");
+    open(&path).validate().unwrap();
+}
+
 #[test]
 fn a_disk_that_is_full_leaves_the_file_before() {
     let folder = Folder::new("full");
@@ -253,15 +394,6 @@ fn a_disk_that_is_full_leaves_the_file_before() {
     drop(saved);
     drop(pile.begin_save(&path, None).unwrap());
     assert_eq!(folder.names(), ["saved"], "what is not finished is gone");
-}
-
-/// Has writers end, however this thread comes to its end.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Each writer counts its first object up, then its second: at no moment do they differ by more than one. Others put, replace and

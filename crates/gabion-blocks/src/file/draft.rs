@@ -1,8 +1,9 @@
 //! A file that is written whole, beside the one that it replaces, and given its name when it is complete.
 
 use std::fs::{self, File, Metadata};
-use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -13,11 +14,12 @@ use super::layout::{
     offset_of, sum_of_bytes,
 };
 use super::log::LONGEST_RECORD;
-use super::mapped::{BlockFile, is_begun, new_id};
+use super::mapped::{BlockFile, new_id};
+use super::opening::{is_begun, is_same};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
 use crate::os::{Disk, system_disk};
-use crate::{BLOCK_BYTES, PAGE_BYTES};
+use crate::{BLOCK_BYTES, PAGE_BYTES, SYSTEM_PAGE};
 
 /// Which numbers the blocks of a new file have.
 #[derive(Debug, Clone, Copy)]
@@ -33,12 +35,25 @@ pub enum Numbering<'a> {
     },
 }
 
+/// The file that has the name so far, locked: nobody opens it, to write, who would then write to what has no name.
+struct Old {
+    file: File,
+    about: Metadata,
+    disk: &'static dyn Disk,
+}
+
+impl Drop for Old {
+    fn drop(&mut self) {
+        // By itself it goes with the last who shares the opening, such as a forked child.
+        self.disk.unlock(&self.file);
+    }
+}
+
 /// What a pile's file is to be. Nobody sees it before [`Draft::finish`], and it is gone if it is dropped before.
 pub struct Draft {
     file: NamedTempFile,
     place: PathBuf,
-    /// The file that has the name so far, locked: nobody opens it, to write, who would then write to what has no name.
-    old: Option<File>,
+    old: Option<Old>,
     disk: &'static dyn Disk,
     superblock: Superblock,
     /// What each block is used for.
@@ -55,22 +70,19 @@ impl Draft {
     /// [`FileError::NotOurs`], [`FileError::InUse`], [`FileError::System`], [`FileError::Memory`].
     pub fn begin(path: &Path, numbering: Numbering<'_>, disk: Option<&'static dyn Disk>) -> Result<Self, FileError> {
         let disk = disk.unwrap_or_else(system_disk);
-        let (place, old) = standing(path, disk)?;
-        let file = tempfile::Builder::new().prefix(".gabion-").suffix(".part").tempfile_in(folder_of(&place));
+        let (place, old) = standing(&place_of(path)?, disk)?;
+        // Opened here, so that the system's own errors come back.
+        let open = |part: &Path| File::options().read(true).write(true).create_new(true).mode(0o600).open(part);
+        let file = tempfile::Builder::new().prefix(".gabion-").suffix(".part").make_in(folder_of(&place), open);
         let file = file.map_err(FileError::system("make the file"))?;
-        if let Some((_, about)) = &old {
-            hand_down(about, file.as_file()).map_err(FileError::system("make the file"))?;
-        }
         let superblock = match numbering {
             Numbering::Of(file) => file.superblock(),
-            Numbering::From { first, shards } => {
-                Superblock { shards: shards as u32, id: new_id(), first_number: first, first_generation: 1 }
-            }
+            Numbering::From { first, shards } => Superblock::numbered(new_id(), shards as u32, first),
         };
         let mut seen = Vec::new();
         make_room(&mut seen, PAGE_BYTES)?;
         seen.resize(PAGE_BYTES, 0);
-        Ok(Self { file, place, old: old.map(|(file, _)| file), disk, superblock, table: Vec::new(), seen })
+        Ok(Self { file, place, old, disk, superblock, table: Vec::new(), seen })
     }
 
     /// Says that there is a block of a heap under this number. It reads as zero where nothing is written.
@@ -95,8 +107,23 @@ impl Draft {
     pub fn write(&mut self, number: u32, at: usize, bytes: &[u8], again: bool) -> Result<(), FileError> {
         assert!(at <= BLOCK_BYTES && bytes.len() <= BLOCK_BYTES - at, "bytes beyond a block");
         let from = offset_of(self.superblock.position_of(number)) + at as u64;
-        let stands = if again { self.reads(from, bytes)? } else { is_zero(bytes) };
-        if stands { Ok(()) } else { self.put(bytes, from) }
+        if again {
+            return if self.reads(from, bytes)? { Ok(()) } else { self.put(bytes, from) };
+        }
+        // Rows of what is not zero: the others take nothing of the disk.
+        let end_of = |piece: usize| bytes.len().min(piece + SYSTEM_PAGE);
+        let mut at = 0;
+        while at < bytes.len() {
+            let mut end = at;
+            while end < bytes.len() && !is_zero(&bytes[end..end_of(end)]) {
+                end = end_of(end);
+            }
+            if end > at {
+                self.put(&bytes[at..end], from + at as u64)?;
+            }
+            at = end_of(end);
+        }
+        Ok(())
     }
 
     /// Adds a run of bytes. `owner` is whose it is, and not 0: its owner says what that means.
@@ -142,13 +169,45 @@ impl Draft {
         let (file, doing) = (self.file.as_file(), "write the file to the disk");
         file.set_len(offset_of(self.table.len() as u32)).map_err(FileError::system("write the file"))?;
         file.sync_all().map_err(FileError::system(doing))?;
-        self.file.persist(&self.place).map_err(|error| FileError::system("name the file")(error.error))?;
-        drop(self.old);
+        let place = self.give_name()?;
         // The name is on the disk with its folder. One that may not be read, or cannot be waited for, is left to the system.
-        match File::open(folder_of(&self.place)).and_then(|folder| folder.sync_all()) {
+        match File::open(folder_of(&place)).and_then(|folder| folder.sync_all()) {
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Err(FileError::system(doing)(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Gives the file its name, in the place of what was looked at. What came there since is looked at first.
+    fn give_name(mut self) -> Result<PathBuf, FileError> {
+        loop {
+            let named = match &self.old {
+                // What comes between this look and the new name goes with the old file.
+                Some(old) if leads_to(&self.place, &old.about) => {
+                    let handed = hand_down(&old.about, self.file.as_file());
+                    handed.map_err(FileError::system("make the file"))?;
+                    self.file.persist(&self.place)
+                }
+                None => self.file.persist_noclobber(&self.place),
+                Some(_) => {
+                    self.look_again()?;
+                    continue;
+                }
+            };
+            match named {
+                Ok(_) => return Ok(self.place),
+                Err(error) if error.error.kind() == ErrorKind::AlreadyExists && self.old.is_none() => {
+                    self.file = error.file;
+                    self.look_again()?;
+                }
+                Err(error) => return Err(FileError::system("name the file")(error.error)),
+            }
+        }
+    }
+
+    /// Looks at what has the name by now.
+    fn look_again(&mut self) -> Result<(), FileError> {
+        (self.place, self.old) = standing(&self.place, self.disk)?;
+        Ok(())
     }
 
     /// Adds a block of the log with one record.
@@ -211,8 +270,18 @@ fn folder_of(place: &Path) -> &Path {
     place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where a file is to be, and what stands there: locked.
-fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<(File, Metadata)>), FileError> {
+/// A path from the root on, so that it leads to the same place when the process has gone to another folder.
+fn place_of(path: &Path) -> Result<PathBuf, FileError> {
+    let refused = |errno| FileError::number("open the file")(errno);
+    match path.as_os_str().as_bytes().last() {
+        None => Err(refused(libc::ENOENT)),
+        Some(b'/') => Err(refused(libc::EISDIR)),
+        Some(_) => std::path::absolute(path).map_err(FileError::system("open the file")),
+    }
+}
+
+/// Where a file is to be, and what stands there.
+fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<Old>), FileError> {
     let refused = || FileError::system("open the file");
     let place = match fs::canonicalize(path) {
         Ok(place) => place,
@@ -221,22 +290,28 @@ fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<(Fi
     };
     let about = fs::metadata(&place).map_err(refused())?;
     if about.is_dir() {
-        return Err(refused()(ErrorKind::IsADirectory.into()));
+        return Err(FileError::number("open the file")(libc::EISDIR));
     }
     if !about.is_file() {
         return Err(FileError::NotOurs);
     }
     // One that may not be written to is not to be replaced, though the rights of its folder would do.
-    let old = File::options().read(true).write(true).open(&place).map_err(refused())?;
-    disk.lock(&old, false).map_err(|errno| match errno {
+    let file = File::options().read(true).write(true).open(&place).map_err(refused())?;
+    disk.lock(&file, false).map_err(|errno| match errno {
         libc::EWOULDBLOCK => FileError::InUse,
         errno => FileError::number("lock the file")(errno),
     })?;
-    let length = old.metadata().map_err(refused())?.len();
-    match if length == 0 { Ok(true) } else { is_begun(&old, length) } {
-        Ok(_) | Err(FileError::Damaged { .. }) => Ok((place, Some((old, about)))),
+    let about = file.metadata().map_err(refused())?;
+    let (length, old) = (about.len(), Old { file, about, disk });
+    match if length == 0 { Ok(true) } else { is_begun(&old.file, length) } {
+        Ok(_) | Err(FileError::Damaged { .. }) => Ok((place, Some(old))),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a name leads to a file.
+fn leads_to(place: &Path, file: &Metadata) -> bool {
+    fs::symlink_metadata(place).is_ok_and(|found| is_same(&found, file))
 }
 
 /// The path that links lead to, though nothing is there: as many links as Linux follows.
@@ -250,7 +325,7 @@ fn end_of_links(path: &Path) -> PathBuf {
 }
 
 /// Gives a new file the mode of the old one, and its owner where this process may.
-fn hand_down(old: &Metadata, file: &File) -> std::io::Result<()> {
+fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
     let new = file.metadata()?;
     // Only the superuser may give files to others; whoever writes one may give it to groups that he is in.
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {

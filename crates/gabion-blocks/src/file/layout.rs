@@ -71,7 +71,11 @@ impl Superblock {
     const WORDS: usize = 5;
 
     pub fn new(id: u64, shards: u32) -> Self {
-        let first_number = (id >> 32) as u32 % BLOCK_NUMBERS;
+        Self::numbered(id, shards, (id >> 32) as u32 % BLOCK_NUMBERS)
+    }
+
+    /// One whose first block has a number that is given.
+    pub fn numbered(id: u64, shards: u32, first_number: u32) -> Self {
         // A small part of all generations: a slot has the others to use up.
         let first_generation = 1 + (id as u32 & 0xFFFF);
         Self { shards, id, first_number, first_generation }

@@ -1,8 +1,7 @@
 //! The file: opened, grown, flushed, let go.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,6 +12,7 @@ use super::layout::{
     table_word,
 };
 use super::log_block::LogBlock;
+use super::opening::{is_begun, is_zero, open_locked};
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
@@ -102,13 +102,9 @@ impl BlockFile {
     /// As [`BlockFile::open`], but a forked child shares it.
     pub(super) fn open_shared(path: &Path, options: &FileOptions) -> Result<Arc<Self>, FileError> {
         let disk = options.disk.unwrap_or_else(system_disk);
-        let file = open_file(path, options)?;
-        disk.lock(&file, !options.read_only).map_err(|errno| match errno {
-            libc::EWOULDBLOCK => FileError::InUse,
-            errno => FileError::number("lock the file")(errno),
-        })?;
-        let length = file.metadata().map_err(FileError::system("look at the file"))?.len();
         let (create, shared) = (options.create && !options.read_only, !options.read_only);
+        let file = open_locked(path, (create, shared), disk)?;
+        let length = file.metadata().map_err(FileError::system("look at the file"))?.len();
         let begun = length == 0 || is_begun(&file, length)?;
         if begun && !create {
             return Err(FileError::NotOurs);
@@ -507,60 +503,10 @@ impl BlockFile {
     }
 }
 
-/// Whether a part of a file reads as zero.
-fn is_zero(file: &File, from: u64, to: u64) -> Result<bool, FileError> {
-    let mut piece = [0; 4096];
-    let mut at = from;
-    while at < to {
-        let most = piece.len().min((to - at) as usize);
-        let read = file.read_at(&mut piece[..most], at).map_err(FileError::system("read the file"))?;
-        if read == 0 || piece[..read].iter().any(|&byte| byte != 0) {
-            return Ok(read == 0);
-        }
-        at += read as u64;
-    }
-    Ok(true)
-}
-
 impl Drop for BlockFile {
     fn drop(&mut self) {
         // By itself it goes with the last who shares this opening, such as a child on its way to another program.
         self.unlock();
-    }
-}
-
-/// Opens a file that is one, and no pipe or device, where an opening may wait.
-fn open_file(path: &Path, options: &FileOptions) -> Result<File, FileError> {
-    let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-    match out_of_cancels_reach(|| std::fs::metadata(path)) {
-        Ok(found) if found.is_dir() => {
-            return Err(FileError::system("open the file")(std::io::Error::from_raw_os_error(libc::EISDIR)));
-        }
-        Ok(found) if !found.is_file() => return Err(FileError::NotOurs),
-        Err(error) if !(not_found(&error) && options.create && !options.read_only) => {
-            return Err(FileError::system("open the file")(error));
-        }
-        _ => {}
-    }
-    let mut open = OpenOptions::new();
-    open.read(true).write(!options.read_only).create(options.create && !options.read_only).mode(0o600);
-    out_of_cancels_reach(|| open.open(path)).map_err(FileError::system("open the file"))
-}
-
-/// Whether a file that is there is one that somebody has begun to make, and did not come to an end with. Refuses others than ours,
-/// before anything is changed or mapped.
-pub(super) fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
-    let mut head = [0; 64];
-    let read = file.read_at(&mut head, 0).map_err(FileError::system("read the file"))?;
-    let words = head.as_chunks::<8>().0;
-    if read < head.len() {
-        return Err(FileError::NotOurs);
-    }
-    match Superblock::read(|at| u64::from_le_bytes(words[at]))? {
-        Some(_) if length < HEAD_BYTES as u64 => Err(FileError::damaged(length, "the file ends within its table")),
-        Some(_) => Ok(false),
-        None if length == HEAD_BYTES as u64 && is_zero(file, head.len() as u64, length)? => Ok(true),
-        None => Err(FileError::NotOurs),
     }
 }
 

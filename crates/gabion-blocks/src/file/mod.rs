@@ -24,6 +24,7 @@
 //! | `layout` | what the words of superblock, table, runs and log mean |
 //! | `space` | which part of the file lies at which address |
 //! | `log_block` | where a block of the log ends |
+//! | `opening` | from a path to a file that is open, locked, and one of ours |
 //! | `mapped` | the file: opened, grown, flushed, let go |
 //! | `runs` | rows of blocks for what is too long for a chunk |
 //! | `log` | records that are appended and never changed |
@@ -37,6 +38,8 @@ mod layout;
 mod space;
 
 mod log_block;
+
+mod opening;
 
 mod mapped;
 

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use gabion_blocks::{LAST_GENERATION, PAGE_BYTES, PAGES_PER_BLOCK, make_room};
+use gabion_blocks::{PAGE_BYTES, PAGES_PER_BLOCK, make_room};
 
 use super::{SlotBlock, Slots};
 use crate::class::CLASSES;
-use crate::descriptor::{Descriptor, FLOOR_WORD, Kind, ORDINAL_WORD};
+use crate::descriptor::{Descriptor, Kind, ORDINAL_WORD};
 use crate::error::Damage;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
@@ -22,11 +22,6 @@ impl Slots {
         let ordinal = self.blocks.len();
         // Relaxed, here and below: nobody else knows of the block yet.
         block.word(ORDINAL_WORD).store(ordinal as u64, Relaxed);
-        let floor = block.word(FLOOR_WORD).load(Relaxed);
-        if floor > u64::from(LAST_GENERATION) + 1 {
-            return Err(Damage::at(Loc::new(number, FLOOR_WORD), "the header has a generation that is none"));
-        }
-        ground.blocks.raise_generation_floor(number, floor as u32);
         let mut entry = SlotBlock { number, free: 0, unkept: 0, header_only: false };
         for index in 0..PAGES_PER_BLOCK {
             let descriptor = Descriptor::from_bits(Descriptor::of(block, index).load(Relaxed));

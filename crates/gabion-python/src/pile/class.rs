@@ -134,8 +134,8 @@ impl Pile {
     ///
     /// The file is written aside and gets its name when it is complete and on the disk, so what has the name is the one before or
     /// the new one, whatever happens. It may replace a pile's file that nobody has open to write; those who read that one read on.
-    /// Takes time linear in the pile. Readers go on meanwhile, and so do writers, except while what they changed since the beginning
-    /// is looked for. In the file are names of classes, not classes: see docs/pile.md, "What may be built".
+    /// Takes time linear in the pile. get() goes on meanwhile, and so do writers, except while what they changed since the beginning
+    /// is looked for; view(), size_of(), stats() and get() of objects over 1 MiB wait then, too. In the file are names of classes, not classes: see docs/pile.md, "What may be built".
     ///
     /// Raises BlockingIOError for a file that is open to write, such as the pile's own, CorruptFileError for one that is no pile's, and
     /// the system's OSError; what was there before stays then.

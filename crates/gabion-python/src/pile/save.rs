@@ -14,12 +14,16 @@ impl Pile {
         let failed = |error| refusal::of_file(error, path);
         let store = self.open(py)?;
         let saving = through_gate(py, || store.begin_save(&place, None));
-        // What was saved is whole if the pile is still open: it is closed first, and cleared after that.
-        self.open(py)?;
-        let saving = saving.map_err(failed)?;
-        // All numbers, after the last encoding that refers to one.
         let mut records = Vec::new();
-        self.codec.describe(py, 0, &mut records)?;
-        through_gate(py, || saving.finish(&records)).map_err(failed)
+        // What was saved is whole if the pile is still open: it is closed first, and cleared after that. Then all numbers, after the
+        // last encoding that refers to one.
+        let described = self.open(py).and_then(|_| self.codec.describe(py, 0, &mut records));
+        through_gate(py, || match (saving, described) {
+            (Ok(saving), Ok(_)) => saving.finish(&records).map_err(Ok),
+            // Dropped here: it takes its time to remove a large file.
+            (_, Err(raised)) => Err(Err(raised)),
+            (Err(error), _) => Err(Ok(error)),
+        })
+        .map_err(|error| error.map_or_else(|raised| raised, failed))
     }
 }

@@ -1,0 +1,86 @@
+//! From a path to a file that is open, locked, and one of ours.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::error::FileError;
+use super::layout::{HEAD_BYTES, Superblock};
+use crate::os::{Disk, out_of_cancels_reach};
+
+/// Opens a file that is one, and no pipe or device, where an opening may wait.
+fn open_file(path: &Path, (create, write): (bool, bool)) -> Result<File, FileError> {
+    let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+    match out_of_cancels_reach(|| std::fs::metadata(path)) {
+        Ok(found) if found.is_dir() => {
+            return Err(FileError::system("open the file")(std::io::Error::from_raw_os_error(libc::EISDIR)));
+        }
+        Ok(found) if !found.is_file() => return Err(FileError::NotOurs),
+        Err(error) if !(not_found(&error) && create) => {
+            return Err(FileError::system("open the file")(error));
+        }
+        _ => {}
+    }
+    let mut open = OpenOptions::new();
+    open.read(true).write(write).create(create).mode(0o600);
+    out_of_cancels_reach(|| open.open(path)).map_err(FileError::system("open the file"))
+}
+
+/// How often a file is opened whose name leads elsewhere by the time that it is locked. Where that is always so, files have no numbers
+/// that stay.
+const ATTEMPTS: usize = 100;
+
+/// Opens a file and locks it: made where it is not there, if `create` says so, and to `write` or to read.
+pub(super) fn open_locked(path: &Path, how: (bool, bool), disk: &dyn Disk) -> Result<File, FileError> {
+    let mut attempts = 0;
+    loop {
+        let file = open_file(path, how)?;
+        disk.lock(&file, how.1).map_err(|errno| match errno {
+            libc::EWOULDBLOCK => FileError::InUse,
+            errno => FileError::number("lock the file")(errno),
+        })?;
+        attempts += 1;
+        // Before the lock was there, another file may have got the name, and this one is nobody's.
+        let opened = file.metadata().map_err(FileError::system("look at the file"))?;
+        if attempts == ATTEMPTS || std::fs::metadata(path).is_ok_and(|found| is_same(&found, &opened)) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether both are of one file.
+pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether a file that is there is one that somebody has begun to make, and did not come to an end with. Refuses others than ours,
+/// before anything is changed or mapped.
+pub(super) fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
+    let mut head = [0; 64];
+    let read = file.read_at(&mut head, 0).map_err(FileError::system("read the file"))?;
+    let words = head.as_chunks::<8>().0;
+    if read < head.len() {
+        return Err(FileError::NotOurs);
+    }
+    match Superblock::read(|at| u64::from_le_bytes(words[at]))? {
+        Some(_) if length < HEAD_BYTES as u64 => Err(FileError::damaged(length, "the file ends within its table")),
+        Some(_) => Ok(false),
+        None if length == HEAD_BYTES as u64 && is_zero(file, head.len() as u64, length)? => Ok(true),
+        None => Err(FileError::NotOurs),
+    }
+}
+
+/// Whether a part of a file reads as zero.
+pub(super) fn is_zero(file: &File, from: u64, to: u64) -> Result<bool, FileError> {
+    let mut piece = [0; 4096];
+    let mut at = from;
+    while at < to {
+        let most = piece.len().min((to - at) as usize);
+        let read = file.read_at(&mut piece[..most], at).map_err(FileError::system("read the file"))?;
+        if read == 0 || piece[..read].iter().any(|&byte| byte != 0) {
+            return Ok(read == 0);
+        }
+        at += read as u64;
+    }
+    Ok(true)
+}
