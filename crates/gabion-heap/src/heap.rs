@@ -38,7 +38,7 @@ pub struct Heap {
 
 impl Heap {
     /// An empty heap. `shard` is written into every block it takes. `head` makes the first word of a free slot out of
-    /// the block's generation floor; blocks whose floor has reached [`LAST_GENERATION`](gabion_blocks::LAST_GENERATION) are
+    /// the block's generation floor; blocks whose floor has reached [`LAST_GENERATION`] are
     /// not used for slots again.
     pub fn new(shard: u32, head: fn(u32) -> u64) -> Self {
         Self { slots: Slots::new(shard, head), chunks: Chunks::new(shard) }
