@@ -108,8 +108,9 @@ def _plan_saved(made: Plan, site: str, count: int) -> None:
     for name in ("gabion", "native", "pickles"):
         subject = f"{name}, saved"
         args = {"subject": subject, "count": count}
-        paths = site if name == "gabion" else ""
-        made.runs.append(Run("saved", peers.label(subject), "pile_runs:saved", args, site=paths))
+        own = name == "gabion"
+        label = name if own else peers.label(subject)
+        made.runs.append(Run("saved", label, "pile_runs:saved", args, site=site if own else ""))
 
 
 def _plan_arrays(made: Plan, site: str, quick: bool) -> None:

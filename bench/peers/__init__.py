@@ -29,7 +29,7 @@ _ADAPTERS = {
     "gabion in a file": "peers.in_file:GabionFile",
     "lmdb in a file": "peers.in_file:LmdbFile",
     "sqlite in a file": "peers.in_file:SqliteFile",
-    "gabion, saved": "peers.saved:SavedPile",
+    "gabion, saved": "peers.gabion_pile:SavedPile",
     "native, saved": "peers.saved:SavedList",
     "pickles, saved": "peers.saved:SavedPickles",
     "redis": "peers.redis_pickle:RedisPickle",

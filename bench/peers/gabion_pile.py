@@ -32,3 +32,17 @@ class GabionPile(Store):
 
     def close(self):
         self.pile.close()
+
+
+class SavedPile(GabionPile):
+    """One that is saved to a file at times, and that the next process opens."""
+
+    def __init__(self, kind, count):
+        super().__init__(kind, count)
+        self.kind = kind
+
+    def save(self, path):
+        self.pile.save(path)
+
+    def load(self, path):
+        self.pile = gabion.Pile(path=path, types=[self.kind])

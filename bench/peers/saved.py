@@ -1,49 +1,12 @@
-"""Stores in memory that a program saves to a file at times, and that the next process loads."""
+"""Pickles of all that is in memory, which a program writes to a file at times, and the next process loads."""
 
 from __future__ import annotations
 
 import os
 import pickle
 
-from peers.base import Store
 from peers.native_list import NativeList
 from peers.pickle_dict import PROTOCOL, PickleDict
-
-
-class SavedPile(Store):
-    """gabion.Pile in memory."""
-
-    def __init__(self, kind, count):
-        import gabion
-
-        self.kind, self.pile = kind, gabion.Pile()
-
-    @classmethod
-    def label(cls):
-        return "gabion"
-
-    def put_each(self, objects, keep):
-        put = self.pile.put
-        for obj in objects:
-            keep(put(obj))
-
-    def get_each(self, keys):
-        get = self.pile.get
-        obj = None
-        for key in keys:
-            obj = get(key)
-        return obj
-
-    def save(self, path):
-        self.pile.save(path)
-
-    def load(self, path):
-        import gabion
-
-        self.pile = gabion.Pile(path=path, types=[self.kind])
-
-    def close(self):
-        self.pile.close()
 
 
 def _dump(held, path):
