@@ -47,6 +47,15 @@ pub fn slots_from(class: usize, page: usize, first: usize) -> impl Iterator<Item
     (first..shape.slots as usize).map(move |index| page * WORDS_PER_PAGE + shape.word_of(index))
 }
 
+/// The bytes of a page that are of no slot and of no bitmap: before the first slot, and behind the last one. Of page 0, the block's
+/// header is none of them.
+pub fn outside_slots(class: usize, page: usize) -> [Range<usize>; 2] {
+    let shape = geometry(class, page);
+    let bitmaps = 8 * (shape.start as usize + 2 * shape.bitmap as usize);
+    let (first, end) = (8 * shape.word_of(0), 8 * shape.word_of(shape.slots as usize));
+    [bitmaps..first, end..8 * WORDS_PER_PAGE]
+}
+
 /// A slot in a copy of a page: its bytes, and whether its body is taken.
 pub fn slot_in_copy(copy: &[u8], class: usize, page: usize, index: usize) -> (Range<usize>, bool) {
     let shape = geometry(class, page);

@@ -16,14 +16,16 @@ use std::sync::atomic::Ordering;
 use gabion_blocks::file::{Draft, FileError, Numbering};
 use gabion_blocks::os::{Disk, out_of_cancels_reach};
 use gabion_blocks::{Block, BlockError, PAGE_BYTES, PAGES_PER_BLOCK, WORDS_PER_PAGE, make_room};
-use gabion_heap::{BLOCK_HEADER_WORDS, Descriptor, FLOOR_WORD, Heap, Kind, shard_of, slot_in_copy, slots_in_page};
+use gabion_heap::{
+    BLOCK_HEADER_WORDS, Descriptor, FLOOR_WORD, Heap, Kind, Loc, outside_slots, shard_of, slot_in_copy, slots_in_page,
+};
 
 use crate::large::{ChargedRun, number_of};
 use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::shard::{Locked, Shard};
 use crate::slot::GUEST_WORDS;
-use crate::word::{GuestHeader, Word};
+use crate::word::{GuestHeader, State, Word};
 
 /// What was saved of a pile, on its way to be a file: see [`Pile::begin_save`].
 #[derive(Debug)]
@@ -148,7 +150,7 @@ impl Pile {
             if Descriptor::from_bits(Descriptor::of(block, 0).load(Ordering::Relaxed)).kind() == Kind::Chunks {
                 let shard = self.shards().get(shard_of(block) as usize).filter(|_| !again);
                 let _locked = shard.map(Shard::lock);
-                free_rooms(block, &mut free)?;
+                self.free_rooms(block, &mut free)?;
             }
             for index in 0..PAGES_PER_BLOCK {
                 if self.copy_page(block, index, &free, page) || again {
@@ -174,7 +176,7 @@ impl Pile {
             }
             Kind::Slots => {
                 block.read(at, page);
-                clean_slots(page, descriptor.class(), index);
+                self.clean_slots(block.number(), descriptor.class(), index, page);
             }
             Kind::Free => {
                 page.fill(0);
@@ -193,40 +195,49 @@ impl Pile {
     }
 }
 
-/// The words of a block of chunks in which nothing is, one range behind the other.
-fn free_rooms(block: Block<'_>, free: &mut Vec<Range<usize>>) -> Result<(), FileError> {
-    for (room, taken) in Heap::rooms(block) {
-        let from = if taken {
+impl Pile {
+    /// The words of a block of chunks in which nothing is, one range behind the other.
+    fn free_rooms(&self, block: Block<'_>, free: &mut Vec<Range<usize>>) -> Result<(), FileError> {
+        for (room, taken) in Heap::rooms(block) {
             let header = GuestHeader(block.word(room.start).load(Ordering::Relaxed));
-            room.start + 1 + header.length().div_ceil(8)
-        } else {
-            room.start
-        };
-        if from < room.end {
-            make_room(free, 1)?;
-            free.push(from..room.end);
+            let here = Loc::new(block.number(), room.start);
+            let used = if taken && self.is_owned(header, here) { 1 + header.length().div_ceil(8) } else { 0 };
+            if used < room.len() {
+                make_room(free, 1)?;
+                free.push(room.start + used..room.end);
+            }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Zeros what nothing is in of the slots of a page, in a copy of it.
-fn clean_slots(page: &mut [u8], class: usize, index: usize) {
-    for at in 0..slots_in_page(class, index).count() {
-        let (slot, taken) = slot_in_copy(page, class, index, at);
-        let guest = GuestHeader(u64::from_le_bytes(*word_at(page, slot.start / 8 + 1)));
-        let head = word_at(page, slot.start / 8);
-        // Generations begin at 0 in memory alone: in a file, a word of zeros is one that was lost.
-        if *head == [0; 8] {
-            *head = Word::free(1).0.to_le_bytes();
+    /// Whether a payload is where its owner says it is: otherwise only views look at it, and nobody will in a file.
+    fn is_owned(&self, header: GuestHeader, here: Loc) -> bool {
+        let owner = header.owner();
+        let word =
+            self.blocks.block(owner.number()).map(|block| Word(block.word(owner.word()).load(Ordering::Relaxed)));
+        word.is_some_and(|word| matches!(word.state(), State::Away { at, .. } if at == here))
+    }
+
+    /// Zeros what nothing is in of a page of slots, in a copy of it.
+    fn clean_slots(&self, number: u32, class: usize, index: usize, page: &mut [u8]) {
+        for outside in outside_slots(class, index) {
+            page[outside].fill(0);
         }
-        let used = match Word(u64::from_le_bytes(*head)).length_here() {
-            Some(length) => 8 + length,
-            // Another's payload; or what only a view looks at, which nobody will look for in the file.
-            None if taken => 8 * GUEST_WORDS + guest.length(),
-            None => 8,
-        };
-        page[slot].get_mut(used..).into_iter().for_each(|rest| rest.fill(0));
+        for (at, word) in slots_in_page(class, index).enumerate() {
+            let (slot, taken) = slot_in_copy(page, class, index, at);
+            let guest = GuestHeader(u64::from_le_bytes(*word_at(page, slot.start / 8 + 1)));
+            let head = word_at(page, slot.start / 8);
+            // Generations begin at 0 in memory alone: in a file, a word of zeros is one that was lost.
+            if *head == [0; 8] {
+                *head = Word::free(1).0.to_le_bytes();
+            }
+            let used = match Word(u64::from_le_bytes(*head)).length_here() {
+                Some(length) => 8 + length,
+                None if taken && self.is_owned(guest, Loc::new(number, word)) => 8 * GUEST_WORDS + guest.length(),
+                None => 8,
+            };
+            page[slot].get_mut(used..).into_iter().for_each(|rest| rest.fill(0));
+        }
     }
 }
 
@@ -266,6 +277,7 @@ mod tests {
             pile.save(&path).unwrap();
             let saved = Pile::open(&path, &OpenOptions::default()).unwrap();
             assert_eq!(saved.read(pointer, &mut ReadBuf::new()).unwrap(), b"stone");
+            (0..100).for_each(|length| assert!(saved.put(&vec![1; 8 * length], 0).is_ok()));
             saved.validate().unwrap();
         }
         std::fs::remove_file(&path).unwrap();

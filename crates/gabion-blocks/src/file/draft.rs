@@ -15,7 +15,7 @@ use super::layout::{
 };
 use super::log::LONGEST_RECORD;
 use super::mapped::{BlockFile, new_id};
-use super::opening::{is_begun, is_same};
+use super::opening::{ATTEMPTS, is_begun, is_same};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
 use crate::os::{Disk, system_disk};
@@ -40,6 +40,32 @@ struct Old {
     file: File,
     about: Metadata,
     disk: &'static dyn Disk,
+}
+
+impl Old {
+    /// Opens and locks what stands in a place; refuses what is no pile's, or is open to write.
+    fn open(place: &Path, disk: &'static dyn Disk) -> Result<Self, FileError> {
+        let refused = || FileError::system("open the file");
+        let about = fs::metadata(place).map_err(refused())?;
+        if about.is_dir() {
+            return Err(FileError::number("open the file")(libc::EISDIR));
+        }
+        if !about.is_file() {
+            return Err(FileError::NotOurs);
+        }
+        // One that may not be written to is not to be replaced, though the rights of its folder would do.
+        let file = File::options().read(true).write(true).open(place).map_err(refused())?;
+        disk.lock(&file, false).map_err(|errno| match errno {
+            libc::EWOULDBLOCK => FileError::InUse,
+            errno => FileError::number("lock the file")(errno),
+        })?;
+        let about = file.metadata().map_err(refused())?;
+        let (length, old) = (about.len(), Self { file, about, disk });
+        match if length == 0 { Ok(true) } else { is_begun(&old.file, length) } {
+            Ok(_) | Err(FileError::Damaged { .. }) => Ok(old),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl Drop for Old {
@@ -108,14 +134,18 @@ impl Draft {
         assert!(at <= BLOCK_BYTES && bytes.len() <= BLOCK_BYTES - at, "bytes beyond a block");
         let from = offset_of(self.superblock.position_of(number)) + at as u64;
         if again {
-            return if self.reads(from, bytes)? { Ok(()) } else { self.put(bytes, from) };
+            self.see(from, bytes.len())?;
         }
-        // Rows of what is not zero: the others take nothing of the disk.
+        // Rows of what stands there otherwise; nothing stands there at first. What is zero takes nothing of the disk.
         let end_of = |piece: usize| bytes.len().min(piece + SYSTEM_PAGE);
+        let stands = |piece: usize| {
+            let (wanted, seen) = (&bytes[piece..end_of(piece)], &self.seen[piece..end_of(piece)]);
+            if again { wanted == seen } else { is_zero(wanted) }
+        };
         let mut at = 0;
         while at < bytes.len() {
             let mut end = at;
-            while end < bytes.len() && !is_zero(&bytes[end..end_of(end)]) {
+            while end < bytes.len() && !stands(end) {
                 end = end_of(end);
             }
             if end > at {
@@ -166,6 +196,7 @@ impl Draft {
         self.superblock.words().into_iter().enumerate().for_each(|(at, word)| set_word(&mut head, at, word));
         set_word(&mut head, ROOT, root);
         self.put(&head, 0)?;
+        self.hand_down()?;
         let (file, doing) = (self.file.as_file(), "write the file to the disk");
         file.set_len(offset_of(self.table.len() as u32)).map_err(FileError::system("write the file"))?;
         file.sync_all().map_err(FileError::system(doing))?;
@@ -179,35 +210,48 @@ impl Draft {
 
     /// Gives the file its name, in the place of what was looked at. What came there since is looked at first.
     fn give_name(mut self) -> Result<PathBuf, FileError> {
-        loop {
+        for attempt in 1.. {
+            // What comes between this look and the new name goes with the old file.
             let named = match &self.old {
-                // What comes between this look and the new name goes with the old file.
-                Some(old) if leads_to(&self.place, &old.about) => {
-                    let handed = hand_down(&old.about, self.file.as_file());
-                    handed.map_err(FileError::system("make the file"))?;
-                    self.file.persist(&self.place)
-                }
-                None => self.file.persist_noclobber(&self.place),
+                Some(old) if attempt == ATTEMPTS || leads_to(&self.place, &old.about) => self.file.persist(&self.place),
                 Some(_) => {
                     self.look_again()?;
                     continue;
                 }
+                None => self.file.persist_noclobber(&self.place),
             };
-            match named {
+            let (error, file) = match named {
                 Ok(_) => return Ok(self.place),
-                Err(error) if error.error.kind() == ErrorKind::AlreadyExists && self.old.is_none() => {
-                    self.file = error.file;
-                    self.look_again()?;
-                }
-                Err(error) => return Err(FileError::system("name the file")(error.error)),
+                Err(refused) => (refused.error, refused.file),
+            };
+            self.file = file;
+            let refused = FileError::system("name the file");
+            if self.old.is_some() || attempt == ATTEMPTS {
+                return Err(refused(error));
             }
+            if error.kind() == ErrorKind::AlreadyExists {
+                self.look_again()?;
+                continue;
+            }
+            // Not every disk can give a name only where there is none.
+            return match self.file.persist(&self.place) {
+                Ok(_) => Ok(self.place),
+                Err(error) => Err(refused(error.error)),
+            };
         }
+        unreachable!("attempts end")
     }
 
     /// Looks at what has the name by now.
     fn look_again(&mut self) -> Result<(), FileError> {
         (self.place, self.old) = standing(&self.place, self.disk)?;
-        Ok(())
+        self.hand_down()
+    }
+
+    /// Gives the file the mode of the one that has the name so far, and its owner where this process may.
+    fn hand_down(&self) -> Result<(), FileError> {
+        let Some(Old { about, .. }) = &self.old else { return Ok(()) };
+        hand_down(about, self.file.as_file()).map_err(FileError::system("make the file"))
     }
 
     /// Adds a block of the log with one record.
@@ -238,20 +282,21 @@ impl Draft {
         self.disk.write(self.file.as_file(), bytes, at).map_err(FileError::number("write the file"))
     }
 
-    /// Whether these bytes stand at a place already.
-    fn reads(&mut self, from: u64, bytes: &[u8]) -> Result<bool, FileError> {
-        let seen = &mut self.seen[..bytes.len()];
+    /// Reads what stands at a place, into `seen`.
+    fn see(&mut self, from: u64, bytes: usize) -> Result<(), FileError> {
+        let seen = &mut self.seen[..bytes];
         let mut read = 0;
         while read < seen.len() {
             match self.file.as_file().read_at(&mut seen[read..], from + read as u64) {
-                // Behind the end are zeros.
                 Ok(0) => break,
                 Ok(some) => read += some,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(FileError::system("read the file")(error)),
             }
         }
-        Ok(seen[..read] == bytes[..read] && is_zero(&bytes[read..]))
+        // Behind the end are zeros.
+        seen[read..].fill(0);
+        Ok(())
     }
 }
 
@@ -276,37 +321,28 @@ fn place_of(path: &Path) -> Result<PathBuf, FileError> {
     match path.as_os_str().as_bytes().last() {
         None => Err(refused(libc::ENOENT)),
         Some(b'/') => Err(refused(libc::EISDIR)),
+        Some(b'.') if path.as_os_str().as_bytes().ends_with(b"/.") => Err(refused(libc::EISDIR)),
         Some(_) => std::path::absolute(path).map_err(FileError::system("open the file")),
     }
 }
 
 /// Where a file is to be, and what stands there.
 fn standing(path: &Path, disk: &'static dyn Disk) -> Result<(PathBuf, Option<Old>), FileError> {
-    let refused = || FileError::system("open the file");
-    let place = match fs::canonicalize(path) {
-        Ok(place) => place,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((end_of_links(path), None)),
-        Err(error) => return Err(refused()(error)),
-    };
-    let about = fs::metadata(&place).map_err(refused())?;
-    if about.is_dir() {
-        return Err(FileError::number("open the file")(libc::EISDIR));
+    let is_gone =
+        |error: &FileError| matches!(error, FileError::System { error, .. } if error.kind() == ErrorKind::NotFound);
+    for attempt in 1.. {
+        let place = match fs::canonicalize(path) {
+            Ok(place) => place,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((end_of_links(path), None)),
+            Err(error) => return Err(FileError::system("open the file")(error)),
+        };
+        match Old::open(&place, disk) {
+            // It was removed between two looks.
+            Err(error) if is_gone(&error) && attempt < ATTEMPTS => {}
+            old => return Ok((place, Some(old?))),
+        }
     }
-    if !about.is_file() {
-        return Err(FileError::NotOurs);
-    }
-    // One that may not be written to is not to be replaced, though the rights of its folder would do.
-    let file = File::options().read(true).write(true).open(&place).map_err(refused())?;
-    disk.lock(&file, false).map_err(|errno| match errno {
-        libc::EWOULDBLOCK => FileError::InUse,
-        errno => FileError::number("lock the file")(errno),
-    })?;
-    let about = file.metadata().map_err(refused())?;
-    let (length, old) = (about.len(), Old { file, about, disk });
-    match if length == 0 { Ok(true) } else { is_begun(&old.file, length) } {
-        Ok(_) | Err(FileError::Damaged { .. }) => Ok((place, Some(old))),
-        Err(error) => Err(error),
-    }
+    unreachable!("attempts end")
 }
 
 /// Whether a name leads to a file.

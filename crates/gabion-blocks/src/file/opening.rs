@@ -28,22 +28,22 @@ fn open_file(path: &Path, (create, write): (bool, bool)) -> Result<File, FileErr
 
 /// How often a file is opened whose name leads elsewhere by the time that it is locked. Where that is always so, files have no numbers
 /// that stay.
-const ATTEMPTS: usize = 100;
+pub(super) const ATTEMPTS: usize = 100;
 
 /// Opens a file and locks it: made where it is not there, if `create` says so, and to `write` or to read.
 pub(super) fn open_locked(path: &Path, how: (bool, bool), disk: &dyn Disk) -> Result<File, FileError> {
     let mut attempts = 0;
     loop {
         let file = open_file(path, how)?;
-        disk.lock(&file, how.1).map_err(|errno| match errno {
-            libc::EWOULDBLOCK => FileError::InUse,
-            errno => FileError::number("lock the file")(errno),
-        })?;
+        let locked = disk.lock(&file, how.1);
         attempts += 1;
         // Before the lock was there, another file may have got the name, and this one is nobody's.
         let opened = file.metadata().map_err(FileError::system("look at the file"))?;
         if attempts == ATTEMPTS || std::fs::metadata(path).is_ok_and(|found| is_same(&found, &opened)) {
-            return Ok(file);
+            return locked.map(|()| file).map_err(|errno| match errno {
+                libc::EWOULDBLOCK => FileError::InUse,
+                errno => FileError::number("lock the file")(errno),
+            });
         }
     }
 }

@@ -84,6 +84,8 @@ impl Slots {
                 // Heads in new pages would have no generation left. Its pages stay empty for good.
                 self.free_pages -= u64::from(entry.free.count_ones());
                 self.decommit(ground, self.first_free);
+                // What a file does not give back is not for use either.
+                self.warm_pages -= u64::from(self.blocks[self.first_free].warm().count_ones());
                 self.blocks[self.first_free].free = 0;
             } else if entry.free != 0 {
                 return Ok(self.warm_block(ground).unwrap_or(self.first_free));
