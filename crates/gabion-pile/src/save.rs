@@ -67,7 +67,8 @@ impl Pile {
     /// ```
     ///
     /// Takes time linear in the pile. Readers go on meanwhile, and so do writers, except while what they changed since the beginning is
-    /// looked for: every page is compared then, and views, figures and readers of objects over 1 MiB wait, too. Objects over 1 MiB that are removed meanwhile go when the call is over.
+    /// looked for: every page is compared then, and views, figures and readers of objects over 1 MiB wait, too. Objects over 1 MiB that
+    /// are removed meanwhile go when the call is over. What is free is zeros in the file: nothing that was removed is in it.
     ///
     /// # Errors
     /// [`FileError`]; what had the name before has it still. [`FileError::InUse`]: it is a file that is open to write, as the pile's
@@ -193,9 +194,7 @@ impl Pile {
         }
         index == 0 || descriptor.kind() != Kind::Free
     }
-}
 
-impl Pile {
     /// The words of a block of chunks in which nothing is, one range behind the other.
     fn free_rooms(&self, block: Block<'_>, free: &mut Vec<Range<usize>>) -> Result<(), FileError> {
         for (room, taken) in Heap::rooms(block) {

@@ -360,7 +360,7 @@ fn end_of_links(path: &Path) -> PathBuf {
     place
 }
 
-/// Gives a new file the mode of the old one, and its owner where this process may.
+/// Gives a new file the mode of an old one, and its owner.
 fn hand_down(old: &Metadata, file: &File) -> io::Result<()> {
     let new = file.metadata()?;
     // Only the superuser may give files to others; whoever writes one may give it to groups that he is in.
