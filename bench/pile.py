@@ -43,7 +43,8 @@ def plan(options: Options) -> Plan:
         "in a file: what is put is there when the process ends at any moment, not when the machine does, in all three; "
         "flush waits for the disk, and open is what the next process waits for. gabion looks at every object then.",
         "saved: what is in memory is saved to a file, which gets its name when it is on the disk, and loaded again: "
-        "gabion by Pile.save and Pile(path=...), the others by pickle.",
+        "gabion by Pile.save and Pile(path=...), which builds no object yet, the others by pickle, with the collector "
+        "on as programs have it.",
         "put and get are timed in one loop, written out in each adapter, so that nobody pays for a wrapper.",
         "native list: put builds the object and appends it (the collector's work included), get reads a reference.",
         "floor: put is id(obj), get is one random read plus one empty object; churn is the loop around empty calls; "

@@ -15,7 +15,7 @@ use super::layout::{
 };
 use super::log::LONGEST_RECORD;
 use super::mapped::{BlockFile, new_id};
-use super::opening::{ATTEMPTS, is_begun, is_same};
+use super::opening::{ATTEMPTS, is_begun, is_same, not_locked, open_file};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
 use crate::os::{Disk, system_disk};
@@ -45,21 +45,10 @@ struct Old {
 impl Old {
     /// Opens and locks what stands in a place; refuses what is no pile's, or is open to write.
     fn open(place: &Path, disk: &'static dyn Disk) -> Result<Self, FileError> {
-        let refused = || FileError::system("open the file");
-        let about = fs::metadata(place).map_err(refused())?;
-        if about.is_dir() {
-            return Err(FileError::number("open the file")(libc::EISDIR));
-        }
-        if !about.is_file() {
-            return Err(FileError::NotOurs);
-        }
         // One that may not be written to is not to be replaced, though the rights of its folder would do.
-        let file = File::options().read(true).write(true).open(place).map_err(refused())?;
-        disk.lock(&file, false).map_err(|errno| match errno {
-            libc::EWOULDBLOCK => FileError::InUse,
-            errno => FileError::number("lock the file")(errno),
-        })?;
-        let about = file.metadata().map_err(refused())?;
+        let file = open_file(place, (false, true))?;
+        disk.lock(&file, false).map_err(not_locked)?;
+        let about = file.metadata().map_err(FileError::system("look at the file"))?;
         let (length, old) = (about.len(), Self { file, about, disk });
         match if length == 0 { Ok(true) } else { is_begun(&old.file, length) } {
             Ok(_) | Err(FileError::Damaged { .. }) => Ok(old),
@@ -185,7 +174,7 @@ impl Draft {
     /// Completes the file, with these records and this root, waits until it is on the disk, and gives it its name.
     ///
     /// # Errors
-    /// As [`Draft::add_run`]; what had the name has it still.
+    /// As [`Draft::add_run`]; what had the name has it still, unless the disk failed after the new file got it.
     pub fn finish(mut self, root: u64, records: &[u8]) -> Result<(), FileError> {
         records.chunks(LONGEST_RECORD).enumerate().try_for_each(|(at, piece)| self.add_log(at as u64 + 1, piece))?;
         let mut words = Vec::new();

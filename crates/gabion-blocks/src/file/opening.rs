@@ -8,8 +8,9 @@ use super::error::FileError;
 use super::layout::{HEAD_BYTES, Superblock};
 use crate::os::{Disk, out_of_cancels_reach};
 
-/// Opens a file that is one, and no pipe or device, where an opening may wait.
-fn open_file(path: &Path, (create, write): (bool, bool)) -> Result<File, FileError> {
+/// Opens a file that is one, and no pipe or device, where an opening may wait: made where it is not there if `create` says so, and to
+/// `write` or to read.
+pub(super) fn open_file(path: &Path, (create, write): (bool, bool)) -> Result<File, FileError> {
     let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     match out_of_cancels_reach(|| std::fs::metadata(path)) {
         Ok(found) if found.is_dir() => {
@@ -26,11 +27,19 @@ fn open_file(path: &Path, (create, write): (bool, bool)) -> Result<File, FileErr
     out_of_cancels_reach(|| open.open(path)).map_err(FileError::system("open the file"))
 }
 
+/// What a lock is refused with.
+pub(super) fn not_locked(errno: i32) -> FileError {
+    match errno {
+        libc::EWOULDBLOCK => FileError::InUse,
+        errno => FileError::number("lock the file")(errno),
+    }
+}
+
 /// How often a file is opened whose name leads elsewhere by the time that it is locked. Where that is always so, files have no numbers
 /// that stay.
 pub(super) const ATTEMPTS: usize = 100;
 
-/// Opens a file and locks it: made where it is not there, if `create` says so, and to `write` or to read.
+/// As [`open_file`], and locks it: alone, to write.
 pub(super) fn open_locked(path: &Path, how: (bool, bool), disk: &dyn Disk) -> Result<File, FileError> {
     let mut attempts = 0;
     loop {
@@ -40,10 +49,7 @@ pub(super) fn open_locked(path: &Path, how: (bool, bool), disk: &dyn Disk) -> Re
         // Before the lock was there, another file may have got the name, and this one is nobody's.
         let opened = file.metadata().map_err(FileError::system("look at the file"))?;
         if attempts == ATTEMPTS || std::fs::metadata(path).is_ok_and(|found| is_same(&found, &opened)) {
-            return locked.map(|()| file).map_err(|errno| match errno {
-                libc::EWOULDBLOCK => FileError::InUse,
-                errno => FileError::number("lock the file")(errno),
-            });
+            return locked.map(|()| file).map_err(not_locked);
         }
     }
 }

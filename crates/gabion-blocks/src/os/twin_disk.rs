@@ -1,8 +1,10 @@
 //! The twin of the door to files.
 
+use std::fmt;
 use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::calls::system_disk;
 use super::disk::Disk;
@@ -15,6 +17,17 @@ pub struct TwinDisk {
     left: AtomicI64,
     refuses: AtomicU64,
     reserved: AtomicU64,
+    before_lock: Before,
+}
+
+/// What another does at that moment.
+#[derive(Default)]
+struct Before(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl fmt::Debug for Before {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Before")
+    }
 }
 
 impl TwinDisk {
@@ -34,6 +47,11 @@ impl TwinDisk {
         self.refuses.store(0, Ordering::SeqCst);
     }
 
+    /// Has something done once, between the next opening of a file and its lock.
+    pub fn before_lock(&self, act: impl FnOnce() + Send + 'static) {
+        *self.before_lock.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
+    }
+
     /// Bytes of addresses that are reserved at this moment.
     pub fn reserved(&self) -> u64 {
         self.reserved.load(Ordering::SeqCst)
@@ -49,6 +67,10 @@ impl TwinDisk {
 unsafe impl Disk for TwinDisk {
     fn lock(&self, file: &File, alone: bool) -> Result<(), i32> {
         self.step()?;
+        let act = self.before_lock.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(act) = act {
+            act();
+        }
         system_disk().lock(file, alone)
     }
 
