@@ -9,6 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LONGEST_FILE = 600
+LONGEST_COMMENT = 120
+# Rows of tables and drawings are as long as they must be.
+DRAWN = re.compile(r"^//[/!]? *\||[\u2500-\u25ff]|\S {3,}\S")
 # The only crates that may hold unsafe code; ARCHITECTURE.md says what for.
 UNSAFE_CRATES = {
     "gabion-blocks",
@@ -108,6 +111,16 @@ def test_unsafe_code_has_its_proof() -> None:
         assert tomllib.loads(manifest.read_text())["lints"] == {"workspace": True}, manifest
     thin = {str(path.relative_to(ROOT)): lines for path in tracked(".rs") if (lines := thin_proofs(path.read_text()))}
     assert thin == {}
+
+
+def test_comments_keep_to_the_width_of_the_code() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tracked(".rs")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > LONGEST_COMMENT and line.lstrip().startswith("//") and not DRAWN.search(line.lstrip())
+    ]
+    assert not long
 
 
 def test_who_follows_a_callers_pointer_says_so() -> None:

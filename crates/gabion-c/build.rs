@@ -1,5 +1,5 @@
-//! Names the shared library as the loader will look for it: `scripts/install-c` puts it in place under that name. And has the
-//! loader keep it.
+//! Names the shared library as the loader will look for it: `scripts/install-c` puts it in place under that name. And
+//! has the loader keep it.
 
 fn main() {
     let [major, minor] = ["CARGO_PKG_VERSION_MAJOR", "CARGO_PKG_VERSION_MINOR"]

@@ -1,5 +1,5 @@
-//! Tells the crate whether `mozjpeg` was built with SIMD, which takes NASM on x86-64: the library's own configuration says
-//! so. With `GABION_JPEG_SIMD=off` the crate does as if not, so that tests can go that way on any machine.
+//! Tells the crate whether `mozjpeg` was built with SIMD, which takes NASM on x86-64: the library's own configuration
+//! says so. With `GABION_JPEG_SIMD=off` the crate does as if not, so that tests can go that way on any machine.
 
 use std::{env, fs};
 

@@ -1,5 +1,5 @@
-//! Tells the compiler which interpreter this is built for, so that `cfg(Py_3_12)` and the like work; and the linker to put
-//! the guards of `src/guards.rs` before the interpreter's functions.
+//! Tells the compiler which interpreter this is built for, so that `cfg(Py_3_12)` and the like work; and the linker to
+//! put the guards of `src/guards.rs` before the interpreter's functions.
 
 use std::{env, fs};
 

@@ -1,6 +1,7 @@
 //! Any bytes, given to the decoder: an object or an error, never a crash, in bounded memory.
 //!
-//! Bytes come as they are, or as changes to the encoding of a value, of which there is one for every kind that the codec knows.
+//! Bytes come as they are, or as changes to the encoding of a value, of which there is one for every kind that the
+//! codec knows.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The file of a pile with words changed, parts overwritten or its end cut off: it is refused, or all that is found in it can be read,
-//! checked and changed.
+//! The file of a pile with words changed, parts overwritten or its end cut off: it is refused, or all that is found in
+//! it can be read, checked and changed.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! An interpreter in this program, and the package in it: the sources of `python/`, and the extension as it was compiled into
-//! this program. What lies in `tests/` and here can be imported, too.
+//! An interpreter in this program, and the package in it: the sources of `python/`, and the extension as it was
+//! compiled into this program. What lies in `tests/` and here can be imported, too.
 
 use _native::_native as extension;
 use pyo3::prelude::*;

@@ -1,4 +1,5 @@
-//! Streams and pictures over files that do whatever the input says. The files are Python's, in `tests/hostile_files.py`.
+//! Streams and pictures over files that do whatever the input says. The files are Python's, in
+//! `tests/hostile_files.py`.
 
 #![no_main]
 

@@ -9,7 +9,8 @@ use crate::Metric;
 
 const STEPS: u64 = 200_000_000;
 
-/// Steps of four chains of sums, shifts and products, enough of them side by side to keep a core busy, on `threads` at once.
+/// Steps of four chains of sums, shifts and products, enough of them side by side to keep a core busy, on `threads` at
+/// once.
 pub fn run(threads: usize) -> Vec<Metric> {
     let barrier = Barrier::new(threads);
     let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {

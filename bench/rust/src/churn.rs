@@ -38,7 +38,8 @@ fn payload(pattern: &mut [u8], size: u16) -> &[u8] {
     &pattern[..usize::from(size)]
 }
 
-/// Runs `step(target, size)` until every object was replaced often enough: rate, longest step, steps over a millisecond.
+/// Runs `step(target, size)` until every object was replaced often enough: rate, longest step, steps over a
+/// millisecond.
 fn steps(work: &Work, mut step: impl FnMut(usize, u16) -> Outcome<()>) -> Outcome<Vec<Metric>> {
     let mut random = Random(13);
     let began = Instant::now();

@@ -13,7 +13,8 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `limit`, which is at most 2^32: the high half of a product is uniform enough and needs no division.
+    /// A number below `limit`, which is at most 2^32: the high half of a product is uniform enough and needs no
+    /// division.
     pub fn below(&mut self, limit: usize) -> usize {
         (((self.next() >> 32) * limit as u64) >> 32) as usize
     }

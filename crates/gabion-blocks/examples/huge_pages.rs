@@ -1,4 +1,5 @@
-//! What huge pages cost and bring on this machine, at this moment: `cargo run --release -p gabion-blocks --example huge_pages`.
+//! What huge pages cost and bring on this machine, at this moment: `cargo run --release -p gabion-blocks --example
+//! huge_pages`.
 //!
 //! 64 MiB are touched for the first time on small and on huge pages, moved from small ones onto huge ones, and touched
 //! again on both. Run it twice: what the system has at hand changes.

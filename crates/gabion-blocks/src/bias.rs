@@ -1,11 +1,11 @@
 //! A lock that leans to the thread that always takes it.
 //!
 //! Taking a free lock and letting it go costs two locked instructions, and those wait for every load and store before
-//! them: a row of short calls, each of which misses the caches once, then takes one miss after the other. So a [`Biased`]
-//! lock that one thread takes many times in a row leans to that thread, which from then on says where it is with plain
-//! stores. Another thread that wants the lock makes it upright again: it takes the gate, withdraws the lock, has every
-//! processor finish what it is in the middle of (a *heavy fence*: `membarrier` on Linux), and waits until the owner is
-//! outside. An upright lock is a mutex.
+//! them: a row of short calls, each of which misses the caches once, then takes one miss after the other. So a
+//! [`Biased`] lock that one thread takes many times in a row leans to that thread, which from then on says where it is
+//! with plain stores. Another thread that wants the lock makes it upright again: it takes the gate, withdraws the lock,
+//! has every processor finish what it is in the middle of (a *heavy fence*: `membarrier` on Linux), and waits until the
+//! owner is outside. An upright lock is a mutex.
 //!
 //! Known as biased locking: D. Dice, M. Moir, W. Scherer, "Quickly reacquirable locks", 2003. Where there is no heavy
 //! fence, no lock ever leans.
@@ -24,14 +24,14 @@ use crate::sync::{AtomicPtr, Mutex, MutexGuard, Ordering, lock, yield_now};
 const FIRST_ROW: u32 = if cfg!(loom) { 1 } else { 64 };
 const LONGEST_ROW: u32 = 1 << 22;
 
-/// The same for a lock that one thread has to itself except for visitors: a withdrawal costs as much as some hundred times that
-/// the lock is taken without leaning, so few of these make good for it.
+/// The same for a lock that one thread has to itself except for visitors: a withdrawal costs as much as some hundred
+/// times that the lock is taken without leaning, so few of these make good for it.
 const LONGEST_ROW_OF_OWN: u32 = 1 << 10;
 
 /// A mutual exclusion lock around a value; cheap for a thread that has it to itself, right for any number of threads.
 ///
-/// Not re-entrant, as any mutex: a thread that locks twice waits for itself for ever. It knows no poison: what it guards must be
-/// whole even when a holder panics.
+/// Not re-entrant, as any mutex: a thread that locks twice waits for itself for ever. It knows no poison: what it
+/// guards must be whole even when a holder panics.
 pub struct Biased<T> {
     /// The desk of the thread that the lock leans to, or null. Changed by the gate's holder only.
     owner: AtomicPtr<Desk>,
@@ -117,8 +117,8 @@ impl<T> Biased<T> {
         self.lock_from(desk::mine())
     }
 
-    /// Takes the lock if it leans to this thread; never waits. For short paths: what else a guard can be is known not to be,
-    /// so that the compiler drops the code for it.
+    /// Takes the lock if it leans to this thread; never waits. For short paths: what else a guard can be is known not
+    /// to be, so that the compiler drops the code for it.
     #[inline(always)]
     pub fn lean(&self) -> Option<BiasedGuard<'_, T>> {
         self.lean_from(desk::mine())
@@ -138,13 +138,13 @@ impl<T> Biased<T> {
     /// As [`Biased::lean`], by the thread of a desk.
     #[inline(always)]
     pub(crate) fn lean_from(&self, desk: Option<&'static Desk>) -> Option<BiasedGuard<'_, T>> {
-        // Relaxed: only this thread makes the lock lean to its desk, and what others make of it is looked at again below.
-        // A desk that says already where its thread is cannot say two places.
+        // Relaxed: only this thread makes the lock lean to its desk, and what others make of it is looked at again
+        // below. A desk that says already where its thread is cannot say two places.
         let desk = desk.filter(|&desk| {
             ptr::eq(self.owner.load(Ordering::Relaxed), desk) && desk.inside.load(Ordering::Relaxed) == 0
         })?;
-        // Release: what the thread did inside of another lock, which it has left, comes before. Whoever has withdrawn that one
-        // may find it left by reading this, and not the 0 that was stored between: see `withdraw`.
+        // Release: what the thread did inside of another lock, which it has left, comes before. Whoever has withdrawn
+        // that one may find it left by reading this, and not the 0 that was stored between: see `withdraw`.
         desk.inside.store(self.address(), Ordering::Release);
         // Pairs with the heavy fence: either the look below finds that the lock was withdrawn, or who withdrew it finds
         // us inside.
@@ -188,9 +188,9 @@ impl<T> Biased<T> {
         if row.lengthen(desk)
             && let Some(desk) = desk.or_else(desk::take).filter(free)
         {
-            // From here on the holder is inside as the owner, and must say so before the gate is open: its own next look
-            // would let it in a second time, and another thread would not wait for it. The gate orders both for whoever
-            // has it next. Release: as in `lean_from`.
+            // From here on the holder is inside as the owner, and must say so before the gate is open: its own next
+            // look would let it in a second time, and another thread would not wait for it. The gate orders both for
+            // whoever has it next. Release: as in `lean_from`.
             desk.inside.store(self.address(), Ordering::Release);
             self.owner.store(ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
             return self.guard(Way::Leaning(desk));
@@ -202,8 +202,8 @@ impl<T> Biased<T> {
     fn withdraw(&self, owner: &Desk) {
         self.owner.store(ptr::null_mut(), Ordering::Relaxed);
         heavy_fence();
-        // Acquire: what the owner did inside is seen, whatever it says now: 0, or that it is inside of another lock. It may
-        // say so once more for a moment, and then finds itself refused.
+        // Acquire: what the owner did inside is seen, whatever it says now: 0, or that it is inside of another lock. It
+        // may say so once more for a moment, and then finds itself refused.
         while owner.inside.load(Ordering::Acquire) == self.address() {
             yield_now();
         }
@@ -213,8 +213,8 @@ impl<T> Biased<T> {
 impl Row {
     /// Nobody took the lock yet.
     fn new(needed: u32, longest: u32) -> Self {
-        // Asked here and not by the first who needs to know: the system's first answer takes it milliseconds in a process of
-        // several threads, and next to nothing in one that has not started others yet.
+        // Asked here and not by the first who needs to know: the system's first answer takes it milliseconds in a
+        // process of several threads, and next to nothing in one that has not started others yet.
         let _ = can_fence_heavily();
         Self { last: ptr::null(), length: 0, needed, longest }
     }
@@ -239,9 +239,9 @@ impl<T> Deref for BiasedGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the right to the value. A holder by way of the gate waited until the owner was outside and
-        // keeps others from the gate, and the owner out: it is refused as long as the lock is not its own. The owner, by
-        // its desk, is waited for by whoever withdraws the lock.
+        // SAFETY: the guard is the right to the value. A holder by way of the gate waited until the owner was outside
+        // and keeps others from the gate, and the owner out: it is refused as long as the lock is not its own. The
+        // owner, by its desk, is waited for by whoever withdraws the lock.
         unsafe { &*self.lock.value.get() }
     }
 }

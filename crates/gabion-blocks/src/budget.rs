@@ -6,8 +6,8 @@ use crate::error::BlockError;
 
 /// Bytes that may be in use at most, and how many are.
 ///
-/// `used ≤ limit` at every instant for what [`Budget::take`] granted; lowering the limit takes nothing back, and what was there
-/// before counts all the same.
+/// `used ≤ limit` at every instant for what [`Budget::take`] granted; lowering the limit takes nothing back, and what
+/// was there before counts all the same.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicU64,

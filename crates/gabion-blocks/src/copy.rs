@@ -1,19 +1,21 @@
 //! Copies between plain bytes and words that other threads read or write at the same time.
 //!
-//! What a copy brings out beside a writer may be a mixture, of bytes even: the caller's acquire fence and second look at the
-//! commit word decide what it is worth. What a copy brings in is published by a later release store of that word.
+//! What a copy brings out beside a writer may be a mixture, of bytes even: the caller's acquire fence and second look
+//! at the commit word decide what it is worth. What a copy brings in is published by a later release store of that
+//! word.
 //!
-//! No compiler joins atomic accesses, so 64 bytes would be eight loads and eight stores that all wait for one line of memory,
-//! and so many waiting instructions keep the processor from reaching the next object meanwhile. On x86-64 these move 16 bytes
-//! each, and 32 of what is long. Tools that watch each access of memory do not see these: Miri gets the loops that other
-//! processors have, and so does who builds with `--cfg portable` (see `make sanitize`).
+//! No compiler joins atomic accesses, so 64 bytes would be eight loads and eight stores that all wait for one line of
+//! memory, and so many waiting instructions keep the processor from reaching the next object meanwhile. On x86-64 these
+//! move 16 bytes each, and 32 of what is long. Tools that watch each access of memory do not see these: Miri gets the
+//! loops that other processors have, and so does who builds with `--cfg portable` (see `make sanitize`).
 //!
 //! Whoever knows early what it will read or write asks for it by [`prefetch`].
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU64;
 
-/// Asks for the cache line at an address ahead of its use. A hint; any address may be given. Does nothing but on x86-64.
+/// Asks for the cache line at an address ahead of its use. A hint; any address may be given. Does nothing but on
+/// x86-64.
 #[inline(always)]
 pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -54,8 +56,8 @@ pub(crate) fn copy_out_anew(words: &[AtomicU64], into: &mut [[MaybeUninit<u8>; 8
 #[inline]
 pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
     assert_eq!(words.len(), bytes.len(), "one word for each eight bytes");
-    // SAFETY: both slices have so many words. They do not overlap: plain bytes do not change while they are borrowed, so
-    // they are not these words, which do. Atomics may be written through a shared reference.
+    // SAFETY: both slices have so many words. They do not overlap: plain bytes do not change while they are borrowed,
+    // so they are not these words, which do. Atomics may be written through a shared reference.
     unsafe { copy_words(bytes.as_ptr().cast(), words.as_ptr().cast::<u8>().cast_mut(), words.len()) };
 }
 
@@ -68,8 +70,8 @@ pub(crate) fn copy_in(bytes: &[[u8; 8]], words: &[AtomicU64]) {
 #[inline(always)]
 unsafe fn copy_words(from: *const u8, to: *mut u8, count: usize) {
     let bytes = 8 * count;
-    // SAFETY: no piece begins before the first word or ends behind the last. Two pieces may have words in common, which are
-    // copied twice: a reader finds any mixture either way.
+    // SAFETY: no piece begins before the first word or ends behind the last. Two pieces may have words in common, which
+    // are copied twice: a reader finds any mixture either way.
     unsafe {
         match count {
             LONG.. if std::arch::is_x86_feature_detected!("avx") => copy_long(from, to, bytes),
@@ -116,7 +118,8 @@ const LONG: usize = 512;
 #[target_feature(enable = "avx")]
 unsafe fn copy_long(from: *const u8, to: *mut u8, bytes: usize) {
     let mut at = 0;
-    // SAFETY: no piece begins before the first byte or ends behind the last (duty of the caller: there is one piece at least).
+    // SAFETY: no piece begins before the first byte or ends behind the last (duty of the caller: there is one piece at
+    // least).
     unsafe {
         while at + 128 < bytes {
             copy_128(from.add(at), to.add(at));
@@ -153,8 +156,8 @@ unsafe fn copy_128(from: *const u8, to: *mut u8) {
 #[cfg(all(target_arch = "x86_64", not(any(miri, portable))))]
 #[inline(always)]
 unsafe fn copy_64(from: *const u8, to: *mut u8) {
-    // SAFETY: eight words on both sides (duty of the caller). Assembly is outside of what the language says of races; the
-    // processor moves what is there, and reorders neither loads with loads nor stores with stores.
+    // SAFETY: eight words on both sides (duty of the caller). Assembly is outside of what the language says of races;
+    // the processor moves what is there, and reorders neither loads with loads nor stores with stores.
     unsafe {
         std::arch::asm!(
             "movups {a}, [{from}]", "movups {b}, [{from} + 16]",

@@ -43,11 +43,12 @@ struct Leaving;
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        // Relaxed: this thread's own. One that is inside of a lock even now, by another of its variables, keeps its desk: the
-        // next one would take for left what this thread is still at.
+        // Relaxed: this thread's own. One that is inside of a lock even now, by another of its variables, keeps its
+        // desk: the next one would take for left what this thread is still at.
         if let Some(desk) = DESK.take().filter(|desk| desk.inside.load(Ordering::Relaxed) == 0) {
             let _inside = inside::enter();
-            // The lock orders all that this thread did before what the desk's next one does: locks lean to the desk still.
+            // The lock orders all that this thread did before what the desk's next one does: locks lean to the desk
+            // still.
             with_vacant(|vacant| vacant.desks.push(desk));
         }
     }
@@ -56,8 +57,8 @@ impl Drop for Leaving {
 /// How often the list of vacant desks is tried.
 const TRIES: u32 = 1000;
 
-/// Works on the vacant desks, unless they cannot be had: in a child that was forked while another thread was at them they
-/// stay locked for ever. Without a desk no lock leans to a thread, and a desk that nobody takes costs 128 bytes.
+/// Works on the vacant desks, unless they cannot be had: in a child that was forked while another thread was at them
+/// they stay locked for ever. Without a desk no lock leans to a thread, and a desk that nobody takes costs 128 bytes.
 fn with_vacant<R>(work: impl FnOnce(&mut Vacant) -> R) -> Option<R> {
     let mut vacant = (0..TRIES).find_map(|_| {
         VACANT.try_lock().ok().or_else(|| {
@@ -89,8 +90,8 @@ impl Vacant {
     }
 }
 
-/// This thread's desk, taken now if it had none; `None` while the thread ends, and without memory for one: then its locks
-/// stay upright.
+/// This thread's desk, taken now if it had none; `None` while the thread ends, and without memory for one: then its
+/// locks stay upright.
 pub(crate) fn take() -> Option<&'static Desk> {
     if let Some(desk) = DESK.get() {
         return Some(desk);

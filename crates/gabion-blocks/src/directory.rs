@@ -5,11 +5,11 @@
 //! owner's number in the 22 bits below it; 0 stands for "no block".
 //!
 //! Block numbers are reused when their owner is gone. So that a stale pointer never fits again, the directory also
-//! remembers, for each number, the highest generation handed out under it (the *generation floor*). A number that has no
-//! generations left is not reused.
+//! remembers, for each number, the highest generation handed out under it (the *generation floor*). A number that has
+//! no generations left is not reused.
 //!
-//! An owner whose blocks lie in a file has a directory of its own: its pointers outlive the process, and so do the numbers in
-//! them.
+//! An owner whose blocks lie in a file has a directory of its own: its pointers outlive the process, and so do the
+//! numbers in them.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
@@ -44,8 +44,8 @@ impl Directory {
     fn boxed() -> Result<Box<Self>, BlockError> {
         let layout = Layout::new::<Self>();
         #[expect(clippy::cast_ptr_alignment, reason = "memory of that layout")]
-        // SAFETY: the layout has a size. Numbers of which all bytes are zero are whole, and memory of this layout is what a box
-        // gives back.
+        // SAFETY: the layout has a size. Numbers of which all bytes are zero are whole, and memory of this layout is
+        // what a box gives back.
         unsafe {
             let room = alloc_zeroed(layout).cast::<Self>();
             if room.is_null() { Err(BlockError::out_of_memory(layout.size())) } else { Ok(Box::from_raw(room)) }
@@ -145,8 +145,8 @@ impl Owner {
         (entry & OWNER_MASK == u64::from(self.number)).then_some((entry & !OWNER_MASK) as usize)
     }
 
-    /// Strikes a block out; its number may be reused at once, if it has generations left. The next owner, and each after it, would
-    /// take a block for it in vain.
+    /// Strikes a block out; its number may be reused at once, if it has generations left. The next owner, and each
+    /// after it, would take a block for it in vain.
     pub(crate) fn strike(&self, number: u32) {
         debug_assert!(self.find(number).is_some());
         // Release: what the owner did with the block comes before its number serves another one.
@@ -159,7 +159,8 @@ impl Owner {
     /// See [`BlockSet::generation_floor`](crate::BlockSet::generation_floor).
     #[inline]
     pub(crate) fn floor(&self, number: u32) -> u32 {
-        // Relaxed: whoever raised it did so under the lock that the asker holds, or through which the number changed hands.
+        // Relaxed: whoever raised it did so under the lock that the asker holds, or through which the number changed
+        // hands.
         self.directory().floors[number as usize].load(Ordering::Relaxed)
     }
 

@@ -1,19 +1,20 @@
 //! What a thread does at its end, noted without ending the process.
 //!
-//! A thread's variable that has a destructor is noted at its first use. The C library takes memory from malloc for the note,
-//! and where there is none it ends the process. So whoever has such a variable asks here first, and does without it.
+//! A thread's variable that has a destructor is noted at its first use. The C library takes memory from malloc for the
+//! note, and where there is none it ends the process. So whoever has such a variable asks here first, and does without
+//! it.
 
 use std::cell::Cell;
 use std::hint::black_box;
 
 use crate::inside;
 
-/// More than a note takes. And more than malloc keeps for a thread's next requests: what it keeps is not found when the note
-/// asks for zeroed memory.
+/// More than a note takes. And more than malloc keeps for a thread's next requests: what it keeps is not found when the
+/// note asks for zeroed memory.
 const NOTE_BYTES: usize = 4096;
 
-/// Whether malloc, and the program's allocator, have so many bytes just now. Another thread may take them before the caller
-/// does: for requests that cannot be refused without ending the process, which this makes unlikely to fail.
+/// Whether malloc, and the program's allocator, have so many bytes just now. Another thread may take them before the
+/// caller does: for requests that cannot be refused without ending the process, which this makes unlikely to fail.
 pub fn malloc_has(bytes: usize) -> bool {
     let _inside = inside::enter();
     // Through a black box: the compiler leaves out what is asked for and not used.

@@ -106,8 +106,8 @@ impl BlockError {
     }
 }
 
-/// Makes room for `more` entries in a list of somebody's bookkeeping; a list that grows by itself ends the process where
-/// there is no memory.
+/// Makes room for `more` entries in a list of somebody's bookkeeping; a list that grows by itself ends the process
+/// where there is no memory.
 ///
 /// # Errors
 /// [`BlockError::Refused`]; the list is as it was.
@@ -126,7 +126,8 @@ pub fn try_box<T>(value: T) -> Result<Box<T>, BlockError> {
     Ok(unsafe { room.assume_init() })
 }
 
-/// A box for a value that is made where it is to stand: what is large would not fit on the smallest stacks on its way there.
+/// A box for a value that is made where it is to stand: what is large would not fit on the smallest stacks on its way
+/// there.
 ///
 /// # Errors
 /// [`BlockError::Refused`].

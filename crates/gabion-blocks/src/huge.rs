@@ -41,11 +41,12 @@ static NEXT_REST: AtomicU32 = AtomicU32::new(REST);
 /// number, because a forked child could wait for ever for another thread's measurement.
 static BOUND: AtomicU64 = AtomicU64::new(0);
 
-/// Asks for huge pages under a fresh mapping, or a part of one, where they pay. True when all of it will have them, or may.
+/// Asks for huge pages under a fresh mapping, or a part of one, where they pay. True when all of it will have them, or
+/// may.
 ///
 /// # Safety
-/// The range lies inside one live mapping. It is `bytes` long, at least [`HUGE_PAGE`]; it begins at a multiple of that, reads as
-/// zero, and nobody writes to it yet. Others may read its words by atomic operations.
+/// The range lies inside one live mapping. It is `bytes` long, at least [`HUGE_PAGE`]; it begins at a multiple of that,
+/// reads as zero, and nobody writes to it yet. Others may read its words by atomic operations.
 pub(crate) unsafe fn prepare(os: &dyn Os, base: NonNull<u8>, bytes: usize) -> bool {
     if !wanted(os) {
         return false;

@@ -8,8 +8,8 @@ use crate::error::BlockError;
 use crate::file::{BlockFile, RunRoom};
 use crate::pool::{Held, Pool};
 
-/// How many bytes pieces have together: the most that can be counted where they are more, which is more than anybody gets memory
-/// for. The same piece may be there many times.
+/// How many bytes pieces have together: the most that can be counted where they are more, which is more than anybody
+/// gets memory for. The same piece may be there many times.
 pub fn total_len(pieces: &[&[u8]]) -> usize {
     pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.len()))
 }
@@ -36,7 +36,8 @@ impl Run {
     /// Takes room for `pieces` and copies them in, one behind the other.
     ///
     /// # Errors
-    /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Machine`] when the machine never has so much.
+    /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Machine`] when the machine never has so
+    /// much.
     pub fn new(pool: &Pool, pieces: &[&[u8]]) -> Result<Self, BlockError> {
         let len = total_len(pieces);
         let (span, _) = Held::take(pool, Self::mapped_bytes(len), false)?;
@@ -69,8 +70,8 @@ impl Run {
         Self { memory, len: BlockFile::run_length(room) }
     }
 
-    /// Says whose a run in a file is, a number that is not 0, or with 0 that it is nobody's. One that is somebody's stays in the file
-    /// when this value is dropped.
+    /// Says whose a run in a file is, a number that is not 0, or with 0 that it is nobody's. One that is somebody's
+    /// stays in the file when this value is dropped.
     pub fn own(&self, owner: u64) {
         if let Memory::File { file, room, owned } = &self.memory {
             file.own_run(*room, owner);

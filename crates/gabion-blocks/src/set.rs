@@ -23,9 +23,10 @@ const _: () = assert!(2 * HUGE_PAGE == BLOCK_BYTES);
 /// The blocks of one owner (a pile, say): takes them from a pool, finds them by number, gives their memory back.
 ///
 /// A block stays in the set until the set is dropped, because readers that take no lock may still look at it; its
-/// *memory* goes back earlier: by [`BlockSet::decommit`] at once, or by [`BlockSet::release`] when the pool's policy has no use
-/// for it, unless it is taken for use again before. Whoever knows that nobody looks gives a block back whole, by
-/// [`BlockSet::give_back`]. What the set holds counts apart from the pool's buffers and draws on none of the pool's limits.
+/// *memory* goes back earlier: by [`BlockSet::decommit`] at once, or by [`BlockSet::release`] when the pool's policy
+/// has no use for it, unless it is taken for use again before. Whoever knows that nobody looks gives a block back
+/// whole, by [`BlockSet::give_back`]. What the set holds counts apart from the pool's buffers and draws on none of the
+/// pool's limits.
 pub struct BlockSet {
     owner: Owner,
     pool: Pool,
@@ -37,7 +38,8 @@ pub struct BlockSet {
     /// Each with what the pool lent; nothing for blocks in a file.
     blocks: Mutex<Vec<(u32, Option<Held>)>>,
     file: Option<Arc<BlockFile>>,
-    /// Bytes of pages that were released and are warm, or more: what went back to the system since is found when it matters.
+    /// Bytes of pages that were released and are warm, or more: what went back to the system since is found when it
+    /// matters.
     emptied: AtomicU64,
 }
 
@@ -51,8 +53,8 @@ impl BlockSet {
         Self::with(pool, small, (false, false))
     }
 
-    /// As [`BlockSet::new`], for an owner who takes each page by [`BlockSet::claim`] before he uses it: the first blocks may have
-    /// been those of another such set before, and are warm then as far as that used them.
+    /// As [`BlockSet::new`], for an owner who takes each page by [`BlockSet::claim`] before he uses it: the first
+    /// blocks may have been those of another such set before, and are warm then as far as that used them.
     ///
     /// # Errors
     /// As [`BlockSet::new`].
@@ -60,8 +62,9 @@ impl BlockSet {
         Self::with(pool, small, (true, true))
     }
 
-    /// As [`BlockSet::claimed`], for an owner whose late readers may still write to a page that he has released. Such a set hands no
-    /// first block on, because the next set would take for zeros what was written late; and it takes none over.
+    /// As [`BlockSet::claimed`], for an owner whose late readers may still write to a page that he has released. Such a
+    /// set hands no first block on, because the next set would take for zeros what was written late; and it takes none
+    /// over.
     ///
     /// # Errors
     /// As [`BlockSet::new`].
@@ -74,8 +77,8 @@ impl BlockSet {
         Ok(Self { owner, pool, small, claims, hands_on, blocks, file: None, emptied: AtomicU64::new(0) })
     }
 
-    /// The blocks of heaps in a file, under the numbers that they have there, and those that are added to it. The pool knows nothing
-    /// of them: they stay in memory and in the file, whatever is given up of them.
+    /// The blocks of heaps in a file, under the numbers that they have there, and those that are added to it. The pool
+    /// knows nothing of them: they stay in memory and in the file, whatever is given up of them.
     ///
     /// # Errors
     /// As [`BlockSet::new`]; [`BlockError::Refused`].
@@ -97,8 +100,9 @@ impl BlockSet {
         self.file.as_ref()
     }
 
-    /// Adds a block and returns its number, and whether all of it reads as zero, except for pages that are found warm when they are
-    /// claimed. Its first 4 KiB do in any case; the rest of a warm block is whatever an earlier user left.
+    /// Adds a block and returns its number, and whether all of it reads as zero, except for pages that are found warm
+    /// when they are claimed. Its first 4 KiB do in any case; the rest of a warm block is whatever an earlier user
+    /// left.
     ///
     /// # Errors
     /// [`BlockError::NoMemory`] when the system gives no memory, [`BlockError::Exhausted`] when no number is left.
@@ -106,7 +110,8 @@ impl BlockSet {
         self.map_as(self.len() < self.small)
     }
 
-    /// As [`BlockSet::map`], where the caller knows better whether the block should be a `small` one, fresh and of small pages.
+    /// As [`BlockSet::map`], where the caller knows better whether the block should be a `small` one, fresh and of
+    /// small pages.
     ///
     /// # Errors
     /// As [`BlockSet::map`].
@@ -183,8 +188,8 @@ impl BlockSet {
         self.owner.floor(number)
     }
 
-    /// Raises the generation floor of a block number; lower values change nothing. The caller owns the block, and raises it under a
-    /// lock or from one thread at a time.
+    /// Raises the generation floor of a block number; lower values change nothing. The caller owns the block, and
+    /// raises it under a lock or from one thread at a time.
     #[inline]
     pub fn raise_generation_floor(&self, number: u32, generation: u32) {
         self.owner.raise_floor(number, generation);
@@ -198,11 +203,12 @@ impl BlockSet {
         Some(unsafe { NonNull::new_unchecked(ptr::with_exposed_provenance_mut(address)) })
     }
 
-    /// Gives a block back to the pool; its number may be another's from now on. Does nothing when it is not in this set.
-    /// Constant time, and that of the pool.
+    /// Gives a block back to the pool; its number may be another's from now on. Does nothing when it is not in this
+    /// set. Constant time, and that of the pool.
     ///
     /// # Safety
-    /// Nobody uses the block any more, by a [`Block`] or by its address, and no [`UnitTable`](crate::UnitTable) leads there.
+    /// Nobody uses the block any more, by a [`Block`] or by its address, and no [`UnitTable`](crate::UnitTable) leads
+    /// there.
     pub unsafe fn give_back(&self, number: u32) {
         let held = {
             let mut blocks = lock(&self.blocks);
@@ -248,8 +254,8 @@ impl BlockSet {
         Ok(())
     }
 
-    /// Notes that all of a block's memory was touched: the pool may keep it warm when it is given back, and the system may
-    /// gather it onto huge pages in its own time. That makes nobody wait, as a first touch of huge pages can.
+    /// Notes that all of a block's memory was touched: the pool may keep it warm when it is given back, and the system
+    /// may gather it onto huge pages in its own time. That makes nobody wait, as a first touch of huge pages can.
     pub fn note_touched(&self, number: u32) {
         if let Some(base) = self.base(number)
             && note_no_holes(base)
@@ -259,8 +265,8 @@ impl BlockSet {
         }
     }
 
-    /// Notes that a block that was given back except for its header will be filled again: with huge pages, where those pay now.
-    /// Not so a block that was never full.
+    /// Notes that a block that was given back except for its header will be filled again: with huge pages, where those
+    /// pay now. Not so a block that was never full.
     ///
     /// # Panics
     /// When there is something in its second half.
@@ -268,8 +274,8 @@ impl BlockSet {
         let Some(base) = self.base(number).filter(|&base| was_whole(&self.pool, base)) else { return };
         let block = self.block(number).expect("a block of this set");
         assert!(block.word(HUGE_PAGE / 8).load(Ordering::Relaxed) == 0, "a block is in use that is to be filled");
-        // SAFETY: the second half reads as zero, and nobody has any of it; late readers may look at it, and see zeros. The
-        // first half, with the header, cannot tell what a huge page costs.
+        // SAFETY: the second half reads as zero, and nobody has any of it; late readers may look at it, and see zeros.
+        // The first half, with the header, cannot tell what a huge page costs.
         let huge = unsafe { huge::prepare(self.os(), base.add(HUGE_PAGE), BLOCK_BYTES - HUGE_PAGE) };
         if huge && note_no_holes(base) {
             // All of that half is there now. So it counts as taken, and goes back with the rest.
@@ -284,8 +290,8 @@ impl BlockSet {
         }
     }
 
-    /// Gives back the memory of `pages` pages from page `first` on, at once; they read as zero from then on. Of page 0, the
-    /// first 4 KiB stay as they are: running readers look at the header there.
+    /// Gives back the memory of `pages` pages from page `first` on, at once; they read as zero from then on. Of page 0,
+    /// the first 4 KiB stay as they are: running readers look at the header there.
     ///
     /// # Panics
     /// When the range is not inside a block of this set.
@@ -296,8 +302,8 @@ impl BlockSet {
         }
     }
 
-    /// As [`BlockSet::decommit`], of pages that stand for a bit each. Returns those of them that had been released and were still
-    /// warm.
+    /// As [`BlockSet::decommit`], of pages that stand for a bit each. Returns those of them that had been released and
+    /// were still warm.
     ///
     /// # Panics
     /// When there is no such block in the set.
@@ -307,10 +313,10 @@ impl BlockSet {
         emptied
     }
 
-    /// Gives up the `free` pages of a block, a bit each, of which those of `fresh` read as zero since the block was mapped, or since
-    /// their memory went back. Their memory stays where it is, as long as the pool keeps it and no more than `room` bytes are kept
-    /// so in all of this set; it counts as held and idle. Otherwise it goes back at once. Before one of these pages is used it has
-    /// to be taken by [`BlockSet::claim`].
+    /// Gives up the `free` pages of a block, a bit each, of which those of `fresh` read as zero since the block was
+    /// mapped, or since their memory went back. Their memory stays where it is, as long as the pool keeps it and no
+    /// more than `room` bytes are kept so in all of this set; it counts as held and idle. Otherwise it goes back at
+    /// once. Before one of these pages is used it has to be taken by [`BlockSet::claim`].
     ///
     /// # Panics
     /// When there is no such block in the set.
@@ -330,8 +336,9 @@ impl BlockSet {
         }
     }
 
-    /// Takes pages of a block for use, a bit each: before they are written to, if they were ever released. Returns those that are
-    /// warm, and hold whatever they held then; the others that were released read as zero. In a file all of them are warm.
+    /// Takes pages of a block for use, a bit each: before they are written to, if they were ever released. Returns
+    /// those that are warm, and hold whatever they held then; the others that were released read as zero. In a file all
+    /// of them are warm.
     #[inline]
     pub fn claim(&self, number: u32, pages: u64) -> u64 {
         if self.file.is_some() {
@@ -349,8 +356,8 @@ impl BlockSet {
         self.base(number).map_or(0, emptied_pages)
     }
 
-    /// Sees to it that no more than `room` bytes of released pages are kept warm: to be called when memory was taken for use that
-    /// is not warm. Mostly one load.
+    /// Sees to it that no more than `room` bytes of released pages are kept warm: to be called when memory was taken
+    /// for use that is not warm. Mostly one load.
     #[inline]
     pub fn fit(&self, room: u64) {
         if self.emptied.load(Ordering::Relaxed) > room {
@@ -402,8 +409,8 @@ impl BlockSet {
         lock(&self.blocks).iter().map(|(number, _)| *number).collect()
     }
 
-    /// The same one after the other: takes no memory, and holds no lock between two of them. Of a set that blocks are given back
-    /// from meanwhile, some may be left out.
+    /// The same one after the other: takes no memory, and holds no lock between two of them. Of a set that blocks are
+    /// given back from meanwhile, some may be left out.
     pub fn each_number(&self) -> impl DoubleEndedIterator<Item = u32> {
         (0..self.len()).filter_map(|index| lock(&self.blocks).get(index).map(|block| block.0))
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::error::BlockError;
 use crate::set::BlockSet;
 
-/// A table of *units*: `N` words each in the blocks of one set. An index of one's own that is looked up again and again saves
-/// the way through the directory by it.
+/// A table of *units*: `N` words each in the blocks of one set. An index of one's own that is looked up again and again
+/// saves the way through the directory by it.
 pub struct UnitTable<const N: usize> {
     set: Arc<BlockSet>,
     units: Box<[AtomicPtr<[AtomicU64; N]>]>,
@@ -41,14 +41,14 @@ impl<const N: usize> UnitTable<N> {
     pub fn get(&self, place: usize) -> Option<&[AtomicU64; N]> {
         // Acquire: pairs with `lead`, so that the unit is found as it was prepared.
         let unit = self.units.get(place)?.load(Ordering::Acquire);
-        // SAFETY: null, or words of a block of the set: aligned, accessed atomically only, and mapped until the set is dropped,
-        // which `self` keeps, or until the block is given back, which is not done while a table leads there (duty of that
-        // caller).
+        // SAFETY: null, or words of a block of the set: aligned, accessed atomically only, and mapped until the set is
+        // dropped, which `self` keeps, or until the block is given back, which is not done while a table leads there
+        // (duty of that caller).
         unsafe { unit.as_ref() }
     }
 
-    /// Has a place lead to the words of a block of the set from word `first` on; whoever finds them there finds what was
-    /// written to them before.
+    /// Has a place lead to the words of a block of the set from word `first` on; whoever finds them there finds what
+    /// was written to them before.
     ///
     /// # Panics
     /// When there is no such place, the block is not the set's, or the words do not lie in it.
@@ -77,8 +77,8 @@ pub fn zero_counts(most: usize) -> Result<Box<[AtomicU32]>, BlockError> {
     unsafe { zeroes(most) }
 }
 
-/// So many values whose bytes are 0. Memory that the system gives reads as zero: what it gives for a long table is touched
-/// where something is written, and nowhere else.
+/// So many values whose bytes are 0. Memory that the system gives reads as zero: what it gives for a long table is
+/// touched where something is written, and nowhere else.
 ///
 /// # Safety
 /// Bytes of 0 are a value of the type.

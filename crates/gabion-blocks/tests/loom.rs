@@ -440,8 +440,8 @@ fn a_visitor_and_the_owner_are_never_in_at_one_time() {
     }
 }
 
-/// What a thread's cache and who waits for room owe each other: a piece that comes back is either seen by whoever empties the
-/// cache after it has said that it waits, or not kept at all.
+/// What a thread's cache and who waits for room owe each other: a piece that comes back is either seen by whoever
+/// empties the cache after it has said that it waits, or not kept at all.
 #[test]
 fn nothing_is_kept_in_a_cache_while_somebody_waits() {
     loom::model(|| {

@@ -1,4 +1,5 @@
-//! The pool where malloc has nothing left: what was taken goes back, a thread's first call is served, and the process goes on.
+//! The pool where malloc has nothing left: what was taken goes back, a thread's first call is served, and the process
+//! goes on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

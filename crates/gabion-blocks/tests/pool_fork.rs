@@ -12,8 +12,8 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// Runs `body` in a forked child; fails when it panics there, or hangs.
 fn in_child(body: impl FnOnce()) {
-    // SAFETY: the child only runs `body`, which uses what is safe after a fork (this crate's pool, and malloc, which the
-    // C library prepares for forks), and leaves by `_exit`.
+    // SAFETY: the child only runs `body`, which uses what is safe after a fork (this crate's pool, and malloc, which
+    // the C library prepares for forks), and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no fork");
     if child == 0 {

@@ -196,8 +196,8 @@ fn run(pool: &Pool, seed: u64, generations: bool) {
     assert!(shared.lent.load(Ordering::Relaxed) > 0);
 }
 
-/// Waits until `holds` is content: threads that a scope has waited for may still be on their way out, and the trimmer may
-/// have something in hand.
+/// Waits until `holds` is content: threads that a scope has waited for may still be on their way out, and the trimmer
+/// may have something in hand.
 fn eventually(mut holds: impl FnMut() -> Result<(), String>) {
     let mut outcome = holds();
     // Counted by steps: by the clock, time is over for a process that was stopped, before anybody could do anything.

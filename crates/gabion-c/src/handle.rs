@@ -5,8 +5,8 @@ use std::ptr;
 use crate::status::{Failure, Status};
 
 /// Something that callers hold by its address. A mark in front says what it is, so that a null, deleted or mistaken
-/// handle is refused instead of followed, as far as its memory still shows it. In C's order, so that the mark of one kind
-/// lies where another kind's does.
+/// handle is refused instead of followed, as far as its memory still shows it. In C's order, so that the mark of one
+/// kind lies where another kind's does.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Handle<T> {
@@ -14,8 +14,9 @@ pub struct Handle<T> {
     value: T,
 }
 
-/// A kind of handles, whose mark is where its static stands. Of several copies of this library in one process, each in a library
-/// of somebody else's, each has statics of its own: so it refuses what another copy gave. Eight letters, for all to differ.
+/// A kind of handles, whose mark is where its static stands. Of several copies of this library in one process, each in
+/// a library of somebody else's, each has statics of its own: so it refuses what another copy gave. Eight letters, for
+/// all to differ.
 #[derive(Debug)]
 pub struct Kind(pub [u8; 8]);
 

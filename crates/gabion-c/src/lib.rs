@@ -1,7 +1,7 @@
 //! gabion for C and C++: the library behind `include/gabion.h`.
 //!
-//! The header is the documentation: meaning, ownership, thread-safety, status codes and cost of each function stand there.
-//! `tests/agreement.rs` proves that header and library say the same. Built as a shared and a static library;
+//! The header is the documentation: meaning, ownership, thread-safety, status codes and cost of each function stand
+//! there. `tests/agreement.rs` proves that header and library say the same. Built as a shared and a static library;
 //! `scripts/install-c` puts both, the headers, and the files for pkg-config and `CMake` in place.
 //!
 //! Every function keeps three promises: no panic crosses the border, an argument that makes no sense is answered by a

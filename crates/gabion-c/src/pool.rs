@@ -82,8 +82,8 @@ unsafe fn rent(bytes: usize, flags: u32, timeout: Option<Duration>, out: *mut *m
 /// Takes back what was lent.
 ///
 /// # Safety
-/// Null, or memory that was lent, is given back once, and nobody uses any more. Any other address is refused, and so is memory
-/// that was given back, unless it lies in another thread's cache.
+/// Null, or memory that was lent, is given back once, and nobody uses any more. Any other address is refused, and so is
+/// memory that was given back, unless it lies in another thread's cache.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_return(memory: *mut c_void) -> Status {
     call(|| {

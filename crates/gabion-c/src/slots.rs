@@ -274,7 +274,8 @@ pub unsafe extern "C" fn gabion_slots_alloc_zeroed(
 /// Gives an object another size.
 ///
 /// # Safety
-/// As [`gabion_slots_alloc`], and `object` is null or a live object of these slots and this affinity, which nobody else uses.
+/// As [`gabion_slots_alloc`], and `object` is null or a live object of these slots and this affinity, which nobody else
+/// uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_slots_realloc(
     slots: *mut SlotsHandle,

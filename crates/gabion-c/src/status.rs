@@ -86,8 +86,8 @@ pub(crate) fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// What a thread's last failure was. The text is behind a pointer, because a library that is loaded later has little room for
-/// what each thread has.
+/// What a thread's last failure was. The text is behind a pointer, because a library that is loaded later has little
+/// room for what each thread has.
 struct Last {
     /// Made by the first failure; null before, and when the thread's variables are gone.
     text: Cell<*mut Text>,

@@ -77,8 +77,8 @@ pub fn fits(bytes: &[u8], buffer: *const u8, capacity: usize) -> bool {
 /// Writes bytes into a caller's buffer. `needed` may be null; it is told the length in any case.
 ///
 /// # Errors
-/// [`Status::TOO_SMALL`] when they do not fit; nothing is written to the buffer then. The last error tells of it, unless the
-/// buffer is null and the length was told: that is how to ask for it.
+/// [`Status::TOO_SMALL`] when they do not fit; nothing is written to the buffer then. The last error tells of it,
+/// unless the buffer is null and the length was told: that is how to ask for it.
 ///
 /// # Safety
 /// `buffer` is null or has room for `capacity` bytes; `needed` is null or room for a number.
@@ -93,7 +93,8 @@ pub unsafe fn copy_out(bytes: &[u8], buffer: *mut u8, capacity: usize, needed: *
         return Err(if asked { Failure::size_was_asked() } else { too_small(bytes.len(), capacity) });
     }
     if !bytes.is_empty() {
-        // SAFETY: room for `capacity` bytes (caller's duty), which is enough; bytes of ours are not the caller's buffer.
+        // SAFETY: room for `capacity` bytes (caller's duty), which is enough; bytes of ours are not the caller's
+        // buffer.
         unsafe { buffer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
     Ok(())
@@ -104,8 +105,8 @@ fn too_small(needed: usize, capacity: usize) -> Failure {
     Failure::new(Status::TOO_SMALL, format_args!("{needed} bytes are needed, the buffer has {capacity}"))
 }
 
-/// Writes a text into a caller's buffer as `snprintf` does: cut if need be, and ended by a zero byte. `needed` may be null;
-/// it is told the whole length with the zero byte.
+/// Writes a text into a caller's buffer as `snprintf` does: cut if need be, and ended by a zero byte. `needed` may be
+/// null; it is told the whole length with the zero byte.
 ///
 /// # Errors
 /// [`Status::TOO_SMALL`] when it was cut; the last error as in [`copy_out`].

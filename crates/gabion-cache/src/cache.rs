@@ -22,8 +22,8 @@ use crate::value::Value;
 
 /// A cache bounded in bytes: its default table, and more tables that share its limit.
 ///
-/// It derefs to the default table, so that keys are put and got in the cache itself. What is said of the cache as a whole,
-/// [`Cache::clear`] and [`Cache::stats`], is of all its tables; [`Cache::default_table`] is for that one alone.
+/// It derefs to the default table, so that keys are put and got in the cache itself. What is said of the cache as a
+/// whole, [`Cache::clear`] and [`Cache::stats`], is of all its tables; [`Cache::default_table`] is for that one alone.
 ///
 /// All methods take `&self` and may be called from any thread at any time. A clone is another handle of the same cache.
 /// See the [crate's documentation](crate).
@@ -49,9 +49,9 @@ impl Cache {
     /// A cache of at most `max_bytes`, with the default options.
     ///
     /// # Errors
-    /// [`BlockError::Exhausted`] when four million caches are alive, or the numbers of blocks are used up; what the system says when
-    /// it has no memory for the tables that lead to the index, as [`BlockError::Refused`]; and [`BlockError::Limit`] where those
-    /// tables alone would take more than the cache may.
+    /// [`BlockError::Exhausted`] when four million caches are alive, or the numbers of blocks are used up; what the
+    /// system says when it has no memory for the tables that lead to the index, as [`BlockError::Refused`]; and
+    /// [`BlockError::Limit`] where those tables alone would take more than the cache may.
     pub fn new(max_bytes: u64) -> Result<Self, BlockError> {
         Self::with_options(&CacheOptions { max_bytes, ..CacheOptions::default() })
     }
@@ -101,8 +101,8 @@ impl Cache {
         core.named(name).is_some_and(|record| core.drop_table(&record))
     }
 
-    /// Removes all entries of all tables. Returns how many. In time that goes with the memory that they take, not with their
-    /// number; puts and removals wait meanwhile, gets do not.
+    /// Removes all entries of all tables. Returns how many. In time that goes with the memory that they take, not with
+    /// their number; puts and removals wait meanwhile, gets do not.
     pub fn clear(&self) -> u64 {
         let removed = self.table.core.clear(None);
         self.table.core.forget_ghosts();
@@ -125,8 +125,8 @@ impl Cache {
         self.table.core.stats()
     }
 
-    /// Has `listener` called with each entry that is evicted or expires, without any lock held, on the thread whose call
-    /// made it leave. `None` ends it. Entries that callers remove or replace are not told of.
+    /// Has `listener` called with each entry that is evicted or expires, without any lock held, on the thread whose
+    /// call made it leave. `None` ends it. Entries that callers remove or replace are not told of.
     pub fn on_departure(&self, listener: Option<Listener>) {
         self.table.core.listen(listener);
     }
@@ -136,8 +136,8 @@ impl Cache {
         &self.table.core
     }
 
-    /// Checks every equation of the cache's structure. For tests; nobody may put meanwhile, but what expires may go. Takes time
-    /// in proportion to the entries, and holds up all else that changes the cache.
+    /// Checks every equation of the cache's structure. For tests; nobody may put meanwhile, but what expires may go.
+    /// Takes time in proportion to the entries, and holds up all else that changes the cache.
     ///
     /// # Errors
     /// The first equation that does not hold.
@@ -171,15 +171,15 @@ impl Table {
         self.record.is_dropped()
     }
 
-    /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Policy::Lru`](crate::Policy::Lru), to put off the
-    /// end of an idle time (once in a millisecond at most), beside writers that disturb it again and again, and for values
-    /// over 1 MiB.
+    /// Copies a key's value into `buf` and returns it. Takes no lock, but in [`Policy::Lru`](crate::Policy::Lru), to
+    /// put off the end of an idle time (once in a millisecond at most), beside writers that disturb it again and again,
+    /// and for values over 1 MiB.
     ///
     /// `None` also when there is no memory for `buf` to grow, here and for the calls below: [`ReadBuf::refusal`] tells.
     #[inline]
     pub fn get<'b>(&self, key: &[u8], buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
-        // A row of gets is as fast as the processor sees the next ones' lines ahead: so there are few instructions here, and
-        // whatever is not nearly always so stands elsewhere.
+        // A row of gets is as fast as the processor sees the next ones' lines ahead: so there are few instructions
+        // here, and whatever is not nearly always so stands elsewhere.
         self.get_by(key, buf, Self::get_again)
     }
 
@@ -256,9 +256,9 @@ impl Table {
         Some(self.core.pile().reading(buf, offset))
     }
 
-    /// Asks memory for the part of the index where a key is looked up; [`Table::foresee_entry`] goes on from there. For who
-    /// knows the keys of many gets: a get waits for memory twice, and these let the waits overlap. Hints: whatever else happens
-    /// between is no harm. Each takes about as long as hashing the key; a long key is left to the get.
+    /// Asks memory for the part of the index where a key is looked up; [`Table::foresee_entry`] goes on from there. For
+    /// who knows the keys of many gets: a get waits for memory twice, and these let the waits overlap. Hints: whatever
+    /// else happens between is no harm. Each takes about as long as hashing the key; a long key is left to the get.
     ///
     /// ```
     /// use gabion_cache::{Cache, PutOptions, ReadBuf};
@@ -292,8 +292,8 @@ impl Table {
         self.core.foresee_entry(foreseen);
     }
 
-    /// Asks memory for what a put of a key will look at first, for whoever has work to do before the put: making the value, for
-    /// one. A hint that takes about as long as hashing the key; a long key is left to the put.
+    /// Asks memory for what a put of a key will look at first, for whoever has work to do before the put: making the
+    /// value, for one. A hint that takes about as long as hashing the key; a long key is left to the put.
     ///
     /// ```
     /// use gabion_cache::{Cache, PutOptions};
@@ -320,8 +320,8 @@ impl Table {
         self.core.contains(&self.record, key)
     }
 
-    /// How long a key's value lives on if nobody asks for it; [`Duration::MAX`] when it has no end. Neither counted nor seen
-    /// by the eviction policy, and no use: an idle time goes on.
+    /// How long a key's value lives on if nobody asks for it; [`Duration::MAX`] when it has no end. Neither counted nor
+    /// seen by the eviction policy, and no use: an idle time goes on.
     ///
     /// ```
     /// use std::time::Duration;
@@ -366,8 +366,8 @@ impl Table {
         Lease::new(&self.core, &self.record, key)
     }
 
-    /// Stores a copy of a value that was made under a lease of its key. `None` when the lease has ended: then nothing is
-    /// changed.
+    /// Stores a copy of a value that was made under a lease of its key. `None` when the lease has ended: then nothing
+    /// is changed.
     pub fn put_made<'v>(
         &self,
         lease: &Lease,
@@ -380,8 +380,8 @@ impl Table {
     }
 
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
-    /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, not even in place of `old`, and the
-    /// key holds nothing now.
+    /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, not even in place of `old`,
+    /// and the key holds nothing now.
     pub fn replace_if<'o, 'v>(
         &self,
         key: &[u8],
@@ -396,8 +396,8 @@ impl Table {
         self.core.remove(&self.record, key)
     }
 
-    /// Removes a key's value while it is `old`: of several threads that remove the same value, one does. False when it is
-    /// another by now, or there is none.
+    /// Removes a key's value while it is `old`: of several threads that remove the same value, one does. False when it
+    /// is another by now, or there is none.
     ///
     /// ```
     /// use gabion_cache::{Cache, PutOptions};
@@ -432,9 +432,9 @@ impl Table {
         Core::count_pop(&self.record);
     }
 
-    /// Stores a value that was popped for now, with the end, idle time and priority that it had: then nothing is counted.
-    /// `None` when the key has another by now, which stays, and [`PutResult::Rejected`] when there is no room any more: both
-    /// are counted as a removal.
+    /// Stores a value that was popped for now, with the end, idle time and priority that it had: then nothing is
+    /// counted. `None` when the key has another by now, which stays, and [`PutResult::Rejected`] when there is no room
+    /// any more: both are counted as a removal.
     ///
     /// ```
     /// use gabion_cache::{Cache, PutOptions, PutResult, ReadBuf};
@@ -455,18 +455,19 @@ impl Table {
         self.core.pop_if(&self.record, key, &old.into())
     }
 
-    /// Restarts a value's time: `ttl`, this once, or ([`Span::Table`]) the one that it was put with, or the table's. A value
-    /// that was put with a moment ([`PutOptions::expires_at`]), or without a time to live, keeps the end that it has if no `ttl`
-    /// is given. False when there is no value.
+    /// Restarts a value's time: `ttl`, this once, or ([`Span::Table`]) the one that it was put with, or the table's. A
+    /// value that was put with a moment ([`PutOptions::expires_at`]), or without a time to live, keeps the end that it
+    /// has if no `ttl` is given. False when there is no value.
     pub fn touch(&self, key: &[u8], ttl: Span) -> bool {
         self.core.touch(&self.record, key, ttl)
     }
 
-    /// The key's value, or what `factory` makes of it. However many threads ask for a key that is not there, one factory
-    /// runs; the others wait for its value, or try themselves when it fails. No lock is held meanwhile.
+    /// The key's value, or what `factory` makes of it. However many threads ask for a key that is not there, one
+    /// factory runs; the others wait for its value, or try themselves when it fails. No lock is held meanwhile.
     ///
-    /// The value is returned even if there is no room to keep it. Nor is it kept if the key is put or removed, or the table
-    /// cleared or dropped, while the factory runs: that is newer. Whoever asks after that runs a factory of its own.
+    /// The value is returned even if there is no room to keep it. Nor is it kept if the key is put or removed, or the
+    /// table cleared or dropped, while the factory runs: that is newer. Whoever asks after that runs a factory of its
+    /// own.
     ///
     /// # Errors
     /// What the factory fails with, or [`Deadlock`] when factories wait for each other or for themselves.
@@ -508,14 +509,15 @@ impl Table {
         [&self.record.id.to_le_bytes(), key].concat()
     }
 
-    /// Calls `take` with the keys, some at a time, beside running writers. Each key that is there from beginning to end is
-    /// given at least once; twice only if others are removed meanwhile.
+    /// Calls `take` with the keys, some at a time, beside running writers. Each key that is there from beginning to end
+    /// is given at least once; twice only if others are removed meanwhile.
     pub fn for_each_key(&self, take: impl FnMut(&[u8])) {
         self.core.keys(&self.record, take);
     }
 
     /// Removes all entries of the table. Returns how many. While no other table has entries, as [`Cache::clear`] does;
-    /// otherwise one by one, in time that goes with the entries of all tables, or of this one if it has a limit of its own.
+    /// otherwise one by one, in time that goes with the entries of all tables, or of this one if it has a limit of its
+    /// own.
     pub fn clear(&self) -> u64 {
         self.core.clear(Some(&self.record))
     }

@@ -11,8 +11,9 @@
 //!           pointer to the rest, and what the rest weighs
 //! then      image of the key │ value
 //! ```
-//! Neighbours are places. What is longer than a slot is stored as two objects: in the second lies the value, if it is longer
-//! than a slot by itself and the image is not over 512 bytes; otherwise the key, too, and only the image's prefix here.
+//! Neighbours are places. What is longer than a slot is stored as two objects: in the second lies the value, if it is
+//! longer than a slot by itself and the image is not over 512 bytes; otherwise the key, too, and only the image's
+//! prefix here.
 //!
 //! The words before the image are the lock holder's, who changes the first five in place; a reader takes of them only
 //! flags, which never change for one payload, and single words.
@@ -211,7 +212,8 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Writes the words of an entry that has nothing beside key and value, with no neighbours yet, to where its payload begins.
+    /// Writes the words of an entry that has nothing beside key and value, with no neighbours yet, to where its payload
+    /// begins.
     #[inline]
     pub fn write_plain(about: About, kept: u64, words: &mut [[u8; 8]]) {
         let about = u64::from(about.own) << OWN_SHIFT | u64::from(about.priority.cast_unsigned()) << PRIORITY_SHIFT;
@@ -474,8 +476,8 @@ pub(crate) fn contents(pile: &IndexedPile, id: Id, buf: &mut ReadBuf) -> Option<
     Some((key.to_vec(), value.to_vec()))
 }
 
-/// Whether the value of the entry at a place that is known to hold one is these bytes. Under the lock, and where it is long without
-/// a copy.
+/// Whether the value of the entry at a place that is known to hold one is these bytes. Under the lock, and where it is
+/// long without a copy.
 pub(crate) fn has_value(pile: &IndexedPile, id: Id, bytes: &[u8]) -> bool {
     let entry = Entry::at(pile, id);
     let (length, _, prefix) = entry.prefix();

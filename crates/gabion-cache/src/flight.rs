@@ -164,7 +164,8 @@ pub(crate) struct Ticket<'a> {
 }
 
 impl Ticket<'_> {
-    /// The value is made under a lease of its key: when that ends before the value is made, others need not wait for it.
+    /// The value is made under a lease of its key: when that ends before the value is made, others need not wait for
+    /// it.
     pub fn made_under(&self, lease: &Arc<Lease>) {
         if let Some(flight) = &self.flight {
             let _ = flight.lease.set(Arc::downgrade(lease));

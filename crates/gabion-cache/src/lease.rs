@@ -10,8 +10,8 @@ use crate::record::Record;
 /// The right to store a value that is being made: [`Table::lease`](crate::Table::lease) takes it,
 /// [`Table::put_made`](crate::Table::put_made) uses it.
 ///
-/// It ends when another puts, replaces or removes the key's value, clears the table, or takes a newer lease of the key; what
-/// is evicted or expires ends nothing. It lies outside of the cache's limit, some 60 bytes until it is dropped.
+/// It ends when another puts, replaces or removes the key's value, clears the table, or takes a newer lease of the key;
+/// what is evicted or expires ends nothing. It lies outside of the cache's limit, some 60 bytes until it is dropped.
 #[must_use = "it ends when it is dropped"]
 pub struct Lease {
     core: Arc<Core>,

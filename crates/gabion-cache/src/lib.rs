@@ -11,29 +11,31 @@
 //! ```
 //!
 //! # How it works
-//! A key's hash leads to a *shard*, in it to a *segment*, and there to a *cell* in one cache line, which names a place in one
-//! pile. There lies the *entry*: neighbours in its eviction queue, times, key, value. So the index knows hashes only, keys
-//! cost the collector and malloc nothing, a hit reads two places in memory, and it is believed because the entry itself has
-//! the key.
+//! A key's hash leads to a *shard*, in it to a *segment*, and there to a *cell* in one cache line, which names a place
+//! in one pile. There lies the *entry*: neighbours in its eviction queue, times, key, value. So the index knows hashes
+//! only, keys cost the collector and malloc nothing, a hit reads two places in memory, and it is believed because the
+//! entry itself has the key.
 //!
 //! ```text
 //! key ─hash─► shard ─► segment: 64 buckets of 7 cells (tag, place) ─► entry in the pile: neighbours, times, key, value
 //!                      and sketches of how often keys were asked for
 //! ```
 //!
-//! Readers take no lock: they read cell and entry, compare the key, copy the value, and look at the cell and at the pile's
-//! own guards again. Cells move only when a segment is split or merged; a version tells a reader that found nothing to look
-//! again. Writers lock one shard.
+//! Readers take no lock: they read cell and entry, compare the key, copy the value, and look at the cell and at the
+//! pile's own guards again. Cells move only when a segment is split or merged; a version tells a reader that found
+//! nothing to look again. Writers lock one shard.
 //!
 //! Bytes are counted twice. What entries are charged (rounded payloads, their part of the index) never exceeds
 //! `max_bytes`; and memory, of pile and index together, is taken from one budget of the same size (in caches below
-//! 8 MiB, of a page more for each size class). Where either is short, entries are evicted, of the lowest priority first; where only
-//! pages are short, entries also move together. An entry that is evicted for one of the same size leaves its slot to that one:
-//! in a full cache nearly every put is such a trade, which changes no count. Where pages are short, the policy's choice goes if
-//! its slot is of the size that the put needs, otherwise the next one that has such a slot.
+//! 8 MiB, of a page more for each size class). Where either is short, entries are evicted, of the lowest priority
+//! first; where only pages are short, entries also move together. An entry that is evicted for one of the same size
+//! leaves its slot to that one: in a full cache nearly every put is such a trade, which changes no count. Where pages
+//! are short, the policy's choice goes if its slot is of the size that the put needs, otherwise the next one that has
+//! such a slot.
 //!
-//! In the exact policies there is one shard, and nobody goes before his turn: where pages are short, more go than bytes ask for,
-//! but in order. The keys that [`Policy::S3Fifo`] remembers lie in memory of the index and are charged as entries are.
+//! In the exact policies there is one shard, and nobody goes before his turn: where pages are short, more go than bytes
+//! ask for, but in order. The keys that [`Policy::S3Fifo`] remembers lie in memory of the index and are charged as
+//! entries are.
 //!
 //! The modules, lowest first:
 //!

@@ -9,15 +9,15 @@ use crate::time::Clock;
 /// How a cache is made.
 #[derive(Debug, Clone, Default)]
 pub struct CacheOptions {
-    /// The most bytes that the cache may take, with keys, headers, rounding and index. Memory is taken in pages of 64 KiB for
-    /// each size class, so a cache below 8 MiB may take up to 5 MiB more than its limit, and 8 MiB at most, where
-    /// entries are of all sizes.
+    /// The most bytes that the cache may take, with keys, headers, rounding and index. Memory is taken in pages of 64
+    /// KiB for each size class, so a cache below 8 MiB may take up to 5 MiB more than its limit, and 8 MiB at most,
+    /// where entries are of all sizes.
     pub max_bytes: u64,
     /// Which entry goes when room is needed.
     pub policy: Policy,
-    /// How many writers can work at one time, up to one for each 64 KiB. `None`: four times the number of processors, fewer for
-    /// small caches; one in the exact policies (all but [`Policy::Sketch`]), because their order spans the whole cache. With
-    /// more, each has an order of its own for the part of the keys that their hashes lead to.
+    /// How many writers can work at one time, up to one for each 64 KiB. `None`: four times the number of processors,
+    /// fewer for small caches; one in the exact policies (all but [`Policy::Sketch`]), because their order spans the
+    /// whole cache. With more, each has an order of its own for the part of the keys that their hashes lead to.
     pub shards: Option<usize>,
     /// Where the time comes from. `None`: the system's clocks.
     pub clock: Option<Arc<dyn Clock>>,
@@ -25,10 +25,12 @@ pub struct CacheOptions {
     pub table: TableOptions,
 }
 
-/// How a table is made. Nothing is taken over from the cache's default table, but for whoever begins with `..cache.options()`.
+/// How a table is made. Nothing is taken over from the cache's default table, but for whoever begins with
+/// `..cache.options()`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableOptions {
-    /// The most bytes that the table may take out of the cache's. `None`, or more than the cache's: as much as the cache.
+    /// The most bytes that the table may take out of the cache's. `None`, or more than the cache's: as much as the
+    /// cache.
     pub max_bytes: Option<u64>,
     /// How long values live. `None`: until they are evicted or removed.
     pub ttl: Option<Duration>,
@@ -70,9 +72,10 @@ pub struct PutOptions {
     pub ttl: Span,
     /// How long it lives while nobody asks for it.
     pub idle: Span,
-    /// When it ends by the time of day, as time since the start of 1970, in place of the table's time to live. Read once,
-    /// when the value is put: a clock that is set later changes nothing, and a machine that is suspended puts the end off.
-    /// With a `ttl` too, the value ends with what comes first. Only a touch with a time to live of its own puts the end off.
+    /// When it ends by the time of day, as time since the start of 1970, in place of the table's time to live. Read
+    /// once, when the value is put: a clock that is set later changes nothing, and a machine that is suspended puts the
+    /// end off. With a `ttl` too, the value ends with what comes first. Only a touch with a time to live of its own
+    /// puts the end off.
     pub expires_at: Option<Duration>,
     /// It makes room by evicting values of its own priority and below only, the lowest first.
     pub priority: i8,

@@ -57,8 +57,8 @@ fn read_behind(
     (glance.copy(at + length / 8, buf) && glance.holds(|| cell.stands())).then_some(length % 8)
 }
 
-/// Reads the value of a key at a place into `buf`, unless only its being there matters. `Ok(None)`: another key's entry lies
-/// there. `linked` says whether the index still leads there.
+/// Reads the value of a key at a place into `buf`, unless only its being there matters. `Ok(None)`: another key's entry
+/// lies there. `linked` says whether the index still leads there.
 #[inline(always)]
 pub(crate) fn read_at(
     pile: &IndexedPile,
@@ -122,8 +122,8 @@ fn read_split(
     if offset > ReadBuf::MOST_BEFORE {
         buf.leave_nothing();
     }
-    // The second object never changes, and is removed after the first, or while that still leads to it: if it is still there, it
-    // was the value when the index was looked at again.
+    // The second object never changes, and is removed after the first, or while that still leads to it: if it is still
+    // there, it was the value when the index was looked at again.
     let payload = pile.read(pointer, buf).map_err(|_| Changed)?;
     Ok((offset == 0 || payload.starts_with(image.key)).then_some(Found { offset, due }))
 }

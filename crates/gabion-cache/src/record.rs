@@ -52,10 +52,11 @@ impl Record {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// Marks the table as dropped; true for the first who does. Each shard is cleared after that under its lock, so that
-    /// a put that did not see the mark comes before the clearing.
+    /// Marks the table as dropped; true for the first who does. Each shard is cleared after that under its lock, so
+    /// that a put that did not see the mark comes before the clearing.
     pub fn drop_it(&self) -> bool {
-        // Release: who sees the mark also sees what came before it. Acquire: the second who drops it comes after the first.
+        // Release: who sees the mark also sees what came before it. Acquire: the second who drops it comes after the
+        // first.
         !self.dropped.swap(true, Ordering::AcqRel)
     }
 
@@ -78,7 +79,8 @@ impl Record {
     }
 }
 
-/// How many dropped tables are looked at for one whose number can be another's, while there are numbers that nobody has had.
+/// How many dropped tables are looked at for one whose number can be another's, while there are numbers that nobody has
+/// had.
 const LOOKS: usize = 16;
 
 /// The records of all tables that there are, and of dropped ones whose numbers are nobody else's yet.
@@ -99,8 +101,8 @@ impl Records {
         (!record.is_dropped()).then_some(record)
     }
 
-    /// Takes a number that can be another's: the first to be found among some of the dropped ones, or among all where there
-    /// are no others.
+    /// Takes a number that can be another's: the first to be found among some of the dropped ones, or among all where
+    /// there are no others.
     pub fn take_free(&mut self) -> Option<u16> {
         let looks = if self.all.len() > usize::from(u16::MAX) { usize::MAX } else { LOOKS };
         for _ in 0..looks.min(self.dropped.len()) {

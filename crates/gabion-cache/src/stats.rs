@@ -20,7 +20,8 @@ pub struct CacheStats {
     pub replaced: u64,
     /// Puts for which there was no room.
     pub rejected: u64,
-    /// Entries removed by callers, one by one or all at once. A value that was popped for now and put back is none of them.
+    /// Entries removed by callers, one by one or all at once. A value that was popped for now and put back is none of
+    /// them.
     pub removed: u64,
     /// Entries that had to make room.
     pub evicted: u64,
@@ -32,10 +33,11 @@ pub struct CacheStats {
     pub bytes: u64,
     /// The most that `bytes` may become: the cache's limit, or a table's own where that is less.
     pub max_bytes: u64,
-    /// Memory that the entries lie in, in pages of 64 KiB, and the index. At most `max_bytes`; where that is below 8 MiB, at
-    /// most 5 MiB more, and at most 8 MiB in all. The cache's only.
+    /// Memory that the entries lie in, in pages of 64 KiB, and the index. At most `max_bytes`; where that is below 8
+    /// MiB, at most 5 MiB more, and at most 8 MiB in all. The cache's only.
     pub reserved_bytes: u64,
-    /// The index's part of `reserved_bytes`: units of 4 KiB, and some KiB that are there from the beginning. The cache's only.
+    /// The index's part of `reserved_bytes`: units of 4 KiB, and some KiB that are there from the beginning. The
+    /// cache's only.
     pub index_bytes: u64,
 }
 
@@ -91,8 +93,8 @@ pub(crate) struct Counters {
 
 thread_local!(static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) });
 
-/// Stripes that no thread has. Only tried, never waited for: in the child of a fork that another thread was here during, the
-/// lock is held for ever. A stripe that is lost so is no harm.
+/// Stripes that no thread has. Only tried, never waited for: in the child of a fork that another thread was here
+/// during, the lock is held for ever. A stripe that is lost so is no harm.
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -156,8 +158,8 @@ impl Counters {
         let counters = &self.stripes[stripe].0;
         for (figure, number) in figures {
             let counter = &counters[figure as usize];
-            // Relaxed throughout: figures, nothing depends on them. A stripe of one's own changes hands by the lock of the
-            // free ones.
+            // Relaxed throughout: figures, nothing depends on them. A stripe of one's own changes hands by the lock of
+            // the free ones.
             if stripe == OWN_STRIPES {
                 counter.fetch_add(number, Relaxed);
             } else {

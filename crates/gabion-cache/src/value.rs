@@ -3,8 +3,8 @@
 use gabion_blocks::total_len;
 use gabion_pile::SLOT_PAYLOAD;
 
-/// The bytes of a value. Every method that stores one takes what can be made into this: `&[u8]`, `&[u8; N]`, `&Vec<u8>`, and
-/// lists of pieces, which lie one behind the other in the cache.
+/// The bytes of a value. Every method that stores one takes what can be made into this: `&[u8]`, `&[u8; N]`,
+/// `&Vec<u8>`, and lists of pieces, which lie one behind the other in the cache.
 ///
 /// Pieces of more than 1016 bytes together are copied once, straight to where they stay.
 ///

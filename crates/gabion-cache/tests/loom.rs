@@ -2,7 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p gabion-cache --release --test loom`
 //!
-//! The modules are the crate's own files, with the checker's atomics in place of the system's, and segments of two buckets.
+//! The modules are the crate's own files, with the checker's atomics in place of the system's, and segments of two
+//! buckets.
 #![cfg(loom)]
 #![allow(dead_code, reason = "the crate uses the rest")]
 
@@ -92,8 +93,8 @@ use key::{HOME_BITS, SEGMENT_BITS};
 use segments::{Glimpse, Segments};
 use stash::Stash;
 
-/// What is kept of the hash of key `number`: each has a tag of its own, and odd ones go to the second segment once there is
-/// one.
+/// What is kept of the hash of key `number`: each has a tag of its own, and odd ones go to the second segment once
+/// there is one.
 fn kept(number: u64) -> u64 {
     number & 1 | (number + 1) << (SEGMENT_BITS + HOME_BITS)
 }

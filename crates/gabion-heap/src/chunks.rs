@@ -13,11 +13,11 @@
 //! the chunk by its own tag; joining writes the survivor's tag last. `PREVIOUS_FREE` and the bins are derived.
 //! Tags stand at odd words and lengths are even, so that every room begins at a multiple of 16 bytes.
 //!
-//! The owner works alone, except for one thing: any thread may *leave* a used chunk (`LEFT`), which the owner then takes
-//! back. So tags of used chunks change by atomic steps only.
-//! Owners whose blocks nobody reads keep what they free on a *tray* for a while (`KEPT`): see `tray`; how a free chunk is
-//! found in constant time: see `bins`; which pages count in the budget, and how one comes free among chunks: see `charge` and
-//! `clearing`; how all this is made anew from the tags alone: see `recover`.
+//! The owner works alone, except for one thing: any thread may *leave* a used chunk (`LEFT`), which the owner then
+//! takes back. So tags of used chunks change by atomic steps only. Owners whose blocks nobody reads keep what they free
+//! on a *tray* for a while (`KEPT`): see `tray`; how a free chunk is found in constant time: see `bins`; which pages
+//! count in the budget, and how one comes free among chunks: see `charge` and `clearing`; how all this is made anew
+//! from the tags alone: see `recover`.
 
 mod bins;
 mod tray;
@@ -70,7 +70,8 @@ const LENGTH: u64 = USED - 1;
 struct ChunkBlock {
     /// [`NO_BLOCK`] when the ordinal is vacant.
     number: u32,
-    /// Pages that count in the budget, a bit each: all that a used chunk lies in, and free ones until they are given up.
+    /// Pages that count in the budget, a bit each: all that a used chunk lies in, and free ones until they are given
+    /// up.
     charged: u64,
     /// Pages that are there to be written to: those, and those that hold tag, links or length of what is free.
     reached: u64,
@@ -83,7 +84,8 @@ struct ChunkBlock {
 /// Stands for the number of a block that was taken off.
 const NO_BLOCK: u32 = u32::MAX;
 
-/// The chunks of one owner, in blocks of their own. One thread at a time except for [`Chunks::leave`] and [`Chunks::room`].
+/// The chunks of one owner, in blocks of their own. One thread at a time except for [`Chunks::leave`] and
+/// [`Chunks::room`].
 pub struct Chunks {
     shard: u32,
     blocks: Vec<ChunkBlock>,
@@ -139,7 +141,8 @@ fn search_for(length: usize, align: usize) -> usize {
     if align <= ROOM_ALIGN { length } else { whole_bin(length + align + LEAST_WORDS) }
 }
 
-/// Words in front of the tag of a room at a multiple of `align` words, in a free chunk at `at`: none, or a chunk's worth.
+/// Words in front of the tag of a room at a multiple of `align` words, in a free chunk at `at`: none, or a chunk's
+/// worth.
 fn front(at: usize, align: usize) -> usize {
     let room = (at + 1).next_multiple_of(align);
     match room - 1 - at {
@@ -217,8 +220,8 @@ impl Chunks {
         self.take_aligned(ground, words, ROOM_ALIGN)
     }
 
-    /// As [`Chunks::take`], with the room at a multiple of `align` words, a power of two from 2 on. What lies in front of
-    /// it stays free.
+    /// As [`Chunks::take`], with the room at a multiple of `align` words, a power of two from 2 on. What lies in front
+    /// of it stays free.
     ///
     /// # Errors
     /// As [`Chunks::take`]; `words + align` above half a block is beyond the limit.
@@ -301,8 +304,8 @@ impl Chunks {
         Loc::new(free.number(), own + 1)
     }
 
-    /// Makes a used chunk longer, so that it has room for `words` words, where enough behind it is free and the budget has its
-    /// pages. False, and nothing is changed, where not. For its user. Constant time.
+    /// Makes a used chunk longer, so that it has room for `words` words, where enough behind it is free and the budget
+    /// has its pages. False, and nothing is changed, where not. For its user. Constant time.
     pub fn grow(&mut self, ground: Ground<'_>, chunk: Loc, words: usize) -> bool {
         let Some(block) = ground.blocks.block(chunk.number()) else { return false };
         let at = chunk.word() - 1;
@@ -344,8 +347,8 @@ impl Chunks {
         found
     }
 
-    /// Frees a chunk: keeps it whole for the next of its size, or joins it with free neighbours. Constant time, but once in
-    /// hundreds of times.
+    /// Frees a chunk: keeps it whole for the next of its size, or joins it with free neighbours. Constant time, but
+    /// once in hundreds of times.
     ///
     /// # Errors
     /// [`HeapError::NotTaken`] on a double free.
@@ -399,8 +402,8 @@ impl Chunks {
         }
     }
 
-    /// Marks a used chunk as freed, from any thread; the owner takes it back by [`Chunks::free_left`]. Whoever has left a
-    /// chunk may write to its room until then.
+    /// Marks a used chunk as freed, from any thread; the owner takes it back by [`Chunks::free_left`]. Whoever has left
+    /// a chunk may write to its room until then.
     ///
     /// # Errors
     /// [`HeapError::NotTaken`] when it is free or left already: a double free, found exactly.
@@ -408,7 +411,8 @@ impl Chunks {
         Self::mark(block, chunk, USED, USED | LEFT).map(|_| ())
     }
 
-    /// Whether a used chunk begins there, as far as the word in front of it says; one that was left is not used. From any thread.
+    /// Whether a used chunk begins there, as far as the word in front of it says; one that was left is not used. From
+    /// any thread.
     pub fn is_used(block: Block<'_>, chunk: Loc) -> bool {
         Self::standing(block, chunk, USED).is_some()
     }
@@ -486,8 +490,8 @@ impl Chunks {
         self.bins.insert(ground, block, at, length);
         self.idle_pages += self.idle_in(block, word, length);
         block.word(word + length - 1).store(length as u64, Relaxed);
-        // One step, because the follower may be left at the same moment; and none where its flag is set, as it is when only the
-        // beginning of what was free was taken: the owner alone changes it.
+        // One step, because the follower may be left at the same moment; and none where its flag is set, as it is when
+        // only the beginning of what was free was taken: the owner alone changes it.
         let follower = block.word(word + length);
         if follower.load(Relaxed) & PREVIOUS_FREE == 0 {
             follower.fetch_or(PREVIOUS_FREE, Relaxed);

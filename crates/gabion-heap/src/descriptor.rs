@@ -17,13 +17,13 @@ pub enum Kind {
     Chunks,
 }
 
-/// `stamp (32 bits) | check (22) | class (8) | kind (2)`, changed by its shard's writer and compared by readers. The check follows
-/// from class and kind; whoever finds a block in a file sees by it that they are what was written.
+/// `stamp (32 bits) | check (22) | class (8) | kind (2)`, changed by its shard's writer and compared by readers. The
+/// check follows from class and kind; whoever finds a block in a file sees by it that they are what was written.
 ///
 /// The *stamp* rises whenever something in the page that was pointed to from elsewhere becomes free, and whenever
 /// the page is put to another use: a reader that finds the same descriptor after its copy as before it has read
-/// bytes that were not reused meanwhile. It wraps after 2³² frees in one page within one copy, or while one long payload is left
-/// where it lies to be copied later; no reader is slow enough for that.
+/// bytes that were not reused meanwhile. It wraps after 2³² frees in one page within one copy, or while one long
+/// payload is left where it lies to be copied later; no reader is slow enough for that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor(u64);
 
@@ -85,7 +85,8 @@ impl Descriptor {
         use_of | mixed << Self::CHECK_SHIFT
     }
 
-    /// Whether it is one that was written, or that of a page which was never used: then `turned` must not say that it was.
+    /// Whether it is one that was written, or that of a page which was never used: then `turned` must not say that it
+    /// was.
     pub(crate) fn is_whole(self, turned: bool) -> bool {
         let low = self.0 & ((1 << Self::STAMP_SHIFT) - 1);
         if self.0 == 0 { !turned } else { low == Self::checked(low & ((1 << Self::CHECK_SHIFT) - 1)) }
@@ -103,8 +104,8 @@ impl Descriptor {
 pub(crate) const SHARD_WORD: usize = PAGES_PER_BLOCK;
 pub(crate) const ORDINAL_WORD: usize = PAGES_PER_BLOCK + 1;
 
-/// The word of a block's header above whose generation no pointer into the block has one, but those into its pages in use. For whoever
-/// finds the block in a file.
+/// The word of a block's header above whose generation no pointer into the block has one, but those into its pages in
+/// use. For whoever finds the block in a file.
 pub const FLOOR_WORD: usize = PAGES_PER_BLOCK + 3;
 const _: () = assert!(FLOOR_WORD < BLOCK_HEADER_WORDS);
 

@@ -44,9 +44,9 @@ impl Heap {
         Self { slots: Slots::new(shard, head), chunks: Chunks::new(shard) }
     }
 
-    /// Takes over a block that was this shard's before, in another process. What is in its slots and chunks has to be said next, by
-    /// [`Heap::mark_slot`] and [`Heap::claim_chunk`]; at last comes [`Heap::settle_all`]. All that was known of the block beside
-    /// what is in it is made anew.
+    /// Takes over a block that was this shard's before, in another process. What is in its slots and chunks has to be
+    /// said next, by [`Heap::mark_slot`] and [`Heap::claim_chunk`]; at last comes [`Heap::settle_all`]. All that was
+    /// known of the block beside what is in it is made anew.
     ///
     /// # Errors
     /// [`Damage`] when the block makes no sense: the heap is of no use then.
@@ -72,13 +72,14 @@ impl Heap {
         }
     }
 
-    /// Says that parts of a slot of a block that was taken over are taken; `retired`: that its head is for good. False when one of
-    /// them was taken already, or when no such slot is there: the block is damaged.
+    /// Says that parts of a slot of a block that was taken over are taken; `retired`: that its head is for good. False
+    /// when one of them was taken already, or when no such slot is there: the block is damaged.
     pub fn mark_slot(&mut self, ground: Ground<'_>, slot: Loc, (head, body): (bool, bool), retired: bool) -> bool {
         self.slots.mark(ground, slot, Taken { head, body }, retired)
     }
 
-    /// Says that a chunk of a block that was taken over is somebody's. False when it was so already, or when no such chunk is there.
+    /// Says that a chunk of a block that was taken over is somebody's. False when it was so already, or when no such
+    /// chunk is there.
     pub fn claim_chunk(ground: Ground<'_>, chunk: Loc, recovery: &mut Recovery) -> bool {
         Chunks::claim(ground, chunk, &mut recovery.0)
     }
@@ -89,8 +90,8 @@ impl Heap {
         self.chunks.settle_all(ground, recovery.0);
     }
 
-    /// Takes a whole slot of `class`: head and body. Constant time, except for the first use of a page; where the budget has none,
-    /// chunks give up theirs in which nothing is left.
+    /// Takes a whole slot of `class`: head and body. Constant time, except for the first use of a page; where the
+    /// budget has none, chunks give up theirs in which nothing is left.
     ///
     /// # Errors
     /// [`HeapError::Blocks`] when the budget or the system does not give another page.
@@ -102,16 +103,16 @@ impl Heap {
         })
     }
 
-    /// Has chunks give up pages in which nothing is left, for slots that the budget had none for. The error stands where there are
-    /// none.
+    /// Has chunks give up pages in which nothing is left, for slots that the budget had none for. The error stands
+    /// where there are none.
     #[cold]
     #[inline(never)]
     fn yield_pages(&mut self, ground: Ground<'_>, full: HeapError) -> Result<(), HeapError> {
         if self.chunks.give_idle(ground) > 0 { Ok(()) } else { Err(full) }
     }
 
-    /// As [`Heap::take_slot`], if the class has a slot at hand without a look at another word of a page's bitmap: all but one
-    /// of 64 times. Otherwise nothing is changed.
+    /// As [`Heap::take_slot`], if the class has a slot at hand without a look at another word of a page's bitmap: all
+    /// but one of 64 times. Otherwise nothing is changed.
     #[inline(always)]
     pub fn take_ready_slot<'a>(&mut self, ground: Ground<'a>, class: usize) -> Option<(Block<'a>, Loc)> {
         self.slots.take_ready(ground, class)
@@ -145,8 +146,9 @@ impl Heap {
         self.slots.free(ground, slot, head, body)
     }
 
-    /// Takes a slot whose head is taken out of use; `body`: and frees its body, which may serve as an annex from then on. Its page
-    /// goes back when nothing is left in it. The caller has raised the block's generation floor to the limit.
+    /// Takes a slot whose head is taken out of use; `body`: and frees its body, which may serve as an annex from then
+    /// on. Its page goes back when nothing is left in it. The caller has raised the block's generation floor to the
+    /// limit.
     ///
     /// # Errors
     /// As [`Heap::free_slot`].
@@ -154,8 +156,8 @@ impl Heap {
         self.slots.retire(ground, slot, body)
     }
 
-    /// Frees a slot of which head and body are taken, and whose block and place in its page are known. `None`, and nothing is
-    /// changed, when one of them is free, or the page serves another class.
+    /// Frees a slot of which head and body are taken, and whose block and place in its page are known. `None`, and
+    /// nothing is changed, when one of them is free, or the page serves another class.
     ///
     /// The last step is left to [`Heap::settle`] where it is due, once in hundreds of times, so that this one is short.
     #[inline(always)]
@@ -185,8 +187,8 @@ impl Heap {
         self.chunks.free(ground, chunk)
     }
 
-    /// As [`Heap::take_chunk`], of what does not stand in a page's way and is charged already, or takes `most_new` pages more. `None`
-    /// when there is none. Constant time.
+    /// As [`Heap::take_chunk`], of what does not stand in a page's way and is charged already, or takes `most_new`
+    /// pages more. `None` when there is none. Constant time.
     pub fn take_chunk_beside<'a>(
         &mut self,
         ground: Ground<'a>,
@@ -197,8 +199,9 @@ impl Heap {
         self.chunks.take_beside(ground, words, page, most_new)
     }
 
-    /// A page of chunks that is given up once few words of them are moved, but more than `beyond`: see [`Heap::next_in_way`] and
-    /// [`Heap::rest_chunks`]. `movable` says whether a chunk may be. Looks through 16 blocks at most.
+    /// A page of chunks that is given up once few words of them are moved, but more than `beyond`: see
+    /// [`Heap::next_in_way`] and [`Heap::rest_chunks`]. `movable` says whether a chunk may be. Looks through 16 blocks
+    /// at most.
     pub fn crowded_page(
         &self,
         ground: Ground<'_>,
@@ -266,8 +269,9 @@ impl Heap {
         self.slots.pages()
     }
 
-    /// The pages of one block after the other, for whoever cannot keep a list of [`Heap::slot_pages`]: the number of the block of
-    /// this ordinal, from 0 on, and the class of each of its pages. `None` behind the last block. A block keeps its ordinal.
+    /// The pages of one block after the other, for whoever cannot keep a list of [`Heap::slot_pages`]: the number of
+    /// the block of this ordinal, from 0 on, and the class of each of its pages. `None` behind the last block. A block
+    /// keeps its ordinal.
     pub fn block_pages(&self, ordinal: usize) -> Option<(u32, BlockPages)> {
         self.slots.block_pages(ordinal)
     }

@@ -47,8 +47,8 @@ pub fn slots_from(class: usize, page: usize, first: usize) -> impl Iterator<Item
     (first..shape.slots as usize).map(move |index| page * WORDS_PER_PAGE + shape.word_of(index))
 }
 
-/// The bytes of a page that are of no slot and of no bitmap: before the first slot, and behind the last one. Of page 0, the block's
-/// header is none of them.
+/// The bytes of a page that are of no slot and of no bitmap: before the first slot, and behind the last one. Of page 0,
+/// the block's header is none of them.
 pub fn outside_slots(class: usize, page: usize) -> [Range<usize>; 2] {
     let shape = geometry(class, page);
     let bitmaps = 8 * (shape.start as usize + 2 * shape.bitmap as usize);

@@ -9,7 +9,8 @@ pub(crate) const ACTIVE: u16 = u16::MAX;
 /// Pages are sorted by quarters of fullness.
 pub(crate) const QUARTERS: usize = 4;
 
-/// The quarter of a page of which `taken` of `slots` are taken, not all: `⌊QUARTERS × taken / slots⌋` without a division.
+/// The quarter of a page of which `taken` of `slots` are taken, not all: `⌊QUARTERS × taken / slots⌋` without a
+/// division.
 #[inline]
 pub(crate) fn quarter(taken: u32, slots: u32) -> usize {
     let parts = taken * QUARTERS as u32;
@@ -37,7 +38,8 @@ pub(crate) struct PageMeta {
     pub listed_annex: bool,
     /// Slots of which nothing is taken.
     pub whole: u32,
-    /// From this many whole-free slots on the page must be listed anew; nothing else that frees a slot has to be looked at.
+    /// From this many whole-free slots on the page must be listed anew; nothing else that frees a slot has to be looked
+    /// at.
     pub until: u16,
     /// Slots whose head is taken and whose body is free.
     pub annex: u16,
@@ -58,13 +60,14 @@ impl PageMeta {
         links: [Links { previous: NONE, next: NONE }; 2],
     };
 
-    /// Whether a page of `slots` slots, which is not being filled, is to be given back: each is free or retired, and no body let.
+    /// Whether a page of `slots` slots, which is not being filled, is to be given back: each is free or retired, and no
+    /// body let.
     pub fn is_done(&self, slots: u32) -> bool {
         self.annex == self.retired && self.whole + u32::from(self.annex) == slots && self.until != ACTIVE
     }
 
-    /// What `until` is to be when the page is listed in `quarter`: no later than when the last slot that is not retired becomes
-    /// free. When all of them are already, whole slots are not what the page waits for.
+    /// What `until` is to be when the page is listed in `quarter`: no later than when the last slot that is not retired
+    /// becomes free. When all of them are already, whole slots are not what the page waits for.
     pub fn listed_until(&self, quarter: usize, slots: u32) -> u16 {
         leaves(quarter, slots).min(slots - u32::from(self.retired)).max(self.whole + 1) as u16
     }

@@ -62,10 +62,11 @@ struct SlotBlock {
     number: u32,
     /// Pages not in use.
     free: u64,
-    /// Free pages whose memory this heap does not keep. They read as zero, unless the pool has it still: then they are warm, as
-    /// `BlockSet::claim` tells who takes them.
+    /// Free pages whose memory this heap does not keep. They read as zero, unless the pool has it still: then they are
+    /// warm, as `BlockSet::claim` tells who takes them.
     unkept: u64,
-    /// Whether page 0 is free, and its memory is not this heap's to give back, except for the header: `unkept` says nothing of it.
+    /// Whether page 0 is free, and its memory is not this heap's to give back, except for the header: `unkept` says
+    /// nothing of it.
     header_only: bool,
 }
 
@@ -348,9 +349,9 @@ impl Slots {
         Some((self.blocks[ordinal].number, pages.each_ref().map(|page| page.class)))
     }
 
-    /// A page with few slots taken, among the first of each list, from the emptiest quarter on. Pages of class 0 are left
-    /// out, those that are being filled, and those that do not `suit`. `movable`: only where other pages have room for what
-    /// is in it.
+    /// A page with few slots taken, among the first of each list, from the emptiest quarter on. Pages of class 0 are
+    /// left out, those that are being filled, and those that do not `suit`. `movable`: only where other pages have room
+    /// for what is in it.
     pub fn sparse_page(&self, movable: bool, suit: impl Fn(&SparsePage) -> bool) -> Option<SparsePage> {
         const LOOKED_AT: usize = 4;
         const ASKED: usize = 64;

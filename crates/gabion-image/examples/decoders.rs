@@ -4,8 +4,8 @@
 //! cargo run --release -p gabion-image --example decoders -- FOLDER
 //! ```
 //!
-//! Sequential files only. Megapixels of the file for each second of CPU time, one thread, the best of five rounds; decoders
-//! take turns within a round. Where the system does not tell the CPU time it is the time that passes.
+//! Sequential files only. Megapixels of the file for each second of CPU time, one thread, the best of five rounds;
+//! decoders take turns within a round. Where the system does not tell the CPU time it is the time that passes.
 
 use std::io::Cursor;
 use std::path::Path;

@@ -262,8 +262,8 @@ impl Kernel for Unpremultiplied<'_> {
     }
 }
 
-/// `255 · channel / alpha`, rounded, and 255 at most. Floats are exact for this: the numbers are below 2²⁴, and two quotients are
-/// farther apart than a float's last digit.
+/// `255 · channel / alpha`, rounded, and 255 at most. Floats are exact for this: the numbers are below 2²⁴, and two
+/// quotients are farther apart than a float's last digit.
 #[inline(always)]
 fn quotient(channel: u32, alpha: u32) -> u32 {
     let alpha = alpha.max(1);

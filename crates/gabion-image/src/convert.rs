@@ -8,9 +8,9 @@ use crate::wide::{Kernel, wide};
 impl Image {
     /// The image in another mode.
     ///
-    /// Grey is ITU-R BT.601 luma, `0.299 R + 0.587 G + 0.114 B`, rounded. Alpha that is new is opaque; alpha that goes is
-    /// forgotten, not blended. CMYK is the plain complement without black, and comes back as `(255 − C)(255 − K) / 255`;
-    /// for print, use the ICC profiles. A profile of another colour space than the new one is not kept.
+    /// Grey is ITU-R BT.601 luma, `0.299 R + 0.587 G + 0.114 B`, rounded. Alpha that is new is opaque; alpha that goes
+    /// is forgotten, not blended. CMYK is the plain complement without black, and comes back as `(255 − C)(255 − K) /
+    /// 255`; for print, use the ICC profiles. A profile of another colour space than the new one is not kept.
     ///
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none.
@@ -24,8 +24,8 @@ impl Image {
         Ok(image)
     }
 
-    /// The image in a mode without alpha, as it looks over a `background`: a colour in that mode. An image without alpha is
-    /// converted.
+    /// The image in a mode without alpha, as it looks over a `background`: a colour in that mode. An image without
+    /// alpha is converted.
     ///
     /// # Errors
     /// [`ImageError::Setting`] for a mode with alpha, and for a colour that has not its channels;
@@ -188,8 +188,8 @@ impl<const N: usize, const M: usize, P: Fn([u8; N]) -> [u8; M]> Kernel for EachA
     }
 }
 
-/// How many pixels at a time have their channels apart for a moment: the compiler makes shuffles of whole registers from
-/// [`apart`] and [`together`], which is up to five times as fast as pixels of three bytes one by one.
+/// How many pixels at a time have their channels apart for a moment: the compiler makes shuffles of whole registers
+/// from [`apart`] and [`together`], which is up to five times as fast as pixels of three bytes one by one.
 pub(crate) const BLOCK: usize = 64;
 
 /// The channels of a block, each by itself.

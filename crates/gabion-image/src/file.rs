@@ -23,15 +23,15 @@ use crate::save::save_atomically;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct OpenOptions {
-    /// No larger than this, width and height as they are seen; the shape stays. [`LONGEST_SIDE`](crate::LONGEST_SIDE) leaves
-    /// a side to the shape. `None`: as large as it is.
+    /// No larger than this, width and height as they are seen; the shape stays. [`LONGEST_SIDE`](crate::LONGEST_SIDE)
+    /// leaves a side to the shape. `None`: as large as it is.
     pub max_size: Option<(u32, u32)>,
     /// In this mode. `None`: the one in the file.
     pub mode: Option<Mode>,
     /// How it gets smaller.
     pub resampling: Resampling,
-    /// Lets a JPEG decoder give a smaller picture, when it gets smaller anyway. Several times faster; what is left for the
-    /// filter is still `resampling.gap` times as large as the result. Default: true.
+    /// Lets a JPEG decoder give a smaller picture, when it gets smaller anyway. Several times faster; what is left for
+    /// the filter is still `resampling.gap` times as large as the result. Default: true.
     pub scaled: bool,
     /// Turns the picture as its EXIF block says. Default: true.
     pub upright: bool,
@@ -39,8 +39,8 @@ pub struct OpenOptions {
     pub exif: bool,
     /// Keeps the ICC profile, if it is of the colour space of the mode. Default: true.
     pub profile: bool,
-    /// Takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives nothing. Default: false, which
-    /// makes it an error.
+    /// Takes what can be decoded of a damaged file; the rest is grey. A damaged WebP file gives nothing. Default:
+    /// false, which makes it an error.
     pub partial: bool,
     /// How large it may be.
     pub limits: Limits,
@@ -63,8 +63,8 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// For a picture no larger than this, without the EXIF block of its file, which may tell where and by whom it was taken.
-    /// The profile is kept: without it, colours of other spaces than sRGB look different.
+    /// For a picture no larger than this, without the EXIF block of its file, which may tell where and by whom it was
+    /// taken. The profile is kept: without it, colours of other spaces than sRGB look different.
     pub fn thumbnail(width: u32, height: u32) -> Self {
         Self { max_size: Some((width, height)), exif: false, ..Self::default() }
     }
@@ -74,9 +74,10 @@ impl Image {
     /// Reads an image from a file. Its first bytes tell the format, not its name.
     ///
     /// # Errors
-    /// [`Io`](crate::ImageError::Io) when it cannot be read, [`Unsupported`](crate::ImageError::Unsupported) when it is no image
-    /// that is known here, [`Limit`](crate::ImageError::Limit) when it is too large, [`Corrupt`](crate::ImageError::Corrupt) when
-    /// it is damaged or cut off, [`Memory`](crate::ImageError::Memory) when the pool has none.
+    /// [`Io`](crate::ImageError::Io) when it cannot be read, [`Unsupported`](crate::ImageError::Unsupported) when it is
+    /// no image that is known here, [`Limit`](crate::ImageError::Limit) when it is too large,
+    /// [`Corrupt`](crate::ImageError::Corrupt) when it is damaged or cut off, [`Memory`](crate::ImageError::Memory)
+    /// when the pool has none.
     pub fn open(pool: &Pool, path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         open(pool, path.as_ref(), options)
     }
@@ -134,8 +135,8 @@ impl Image {
         Ok(if header.orientation.exchanges_sides() { (height, width) } else { (width, height) })
     }
 
-    /// Saves the image to a file; its name tells the format. An earlier file stays whole until the new one is complete; links
-    /// stay, pipes and devices are written to: see [`save_atomically`].
+    /// Saves the image to a file; its name tells the format. An earlier file stays whole until the new one is complete;
+    /// links stay, pipes and devices are written to: see [`save_atomically`].
     ///
     /// # Errors
     /// As [`Image::encode`] and [`Format::to_write`].
@@ -268,8 +269,8 @@ fn make_thumbnail(
 }
 
 impl Image {
-    /// The image in a mode that `format` holds: alpha is laid over white where there can be none, CMYK becomes RGB where
-    /// it must.
+    /// The image in a mode that `format` holds: alpha is laid over white where there can be none, CMYK becomes RGB
+    /// where it must.
     ///
     /// # Errors
     /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.

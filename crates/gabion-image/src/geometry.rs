@@ -182,8 +182,8 @@ fn turn_into<const N: usize>(from: &Image, to: &mut Image, orientation: Orientat
             }
         }
         Transposed | Turned90 | Transversed | Turned270 => {
-            // Column x of the new image is row x of the old one, counted from the end if `backwards`; row y is column y,
-            // counted from the end if `mirrored`.
+            // Column x of the new image is row x of the old one, counted from the end if `backwards`; row y is column
+            // y, counted from the end if `mirrored`.
             for top in (0..to.height()).step_by(TILE as usize) {
                 for left in (0..to.width()).step_by(TILE as usize) {
                     turn_tile::<N>(from, to, (left, top), backwards, mirrored);

@@ -100,7 +100,8 @@ impl Image {
         })
     }
 
-    /// Another image that comes from the same file, its pixels not yet written. In another colour space it has no profile.
+    /// Another image that comes from the same file, its pixels not yet written. In another colour space it has no
+    /// profile.
     pub(crate) fn blank_like(&self, mode: Mode, width: u32, height: u32) -> Result<Self> {
         let mut image = Self::blank(&self.pool, mode, width, height)?;
         image.format = self.format;
@@ -121,8 +122,8 @@ impl Image {
         Ok(image)
     }
 
-    /// An image of this mode, size and metadata, whose rows `write` writes; in one piece if need be. For copies of pixels that
-    /// others may be writing, and that nothing may refer to.
+    /// An image of this mode, size and metadata, whose rows `write` writes; in one piece if need be. For copies of
+    /// pixels that others may be writing, and that nothing may refer to.
     ///
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none, or no such piece.

@@ -13,9 +13,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An [`Image`] lies on the pool of `gabion-blocks`: rows in parts of at most 4 MiB, never cut, given back when the image is
-//! dropped. Rows flow through everything: decoders hand them over one by one, the filters of a new size take them one by
-//! one, and only what comes out is held.
+//! An [`Image`] lies on the pool of `gabion-blocks`: rows in parts of at most 4 MiB, never cut, given back when the
+//! image is dropped. Rows flow through everything: decoders hand them over one by one, the filters of a new size take
+//! them one by one, and only what comes out is held.
 //!
 //! ```text
 //!   bytes ──► decode ──► rows of layers ──► resample ──► rows of the image ──► encode ──► bytes

@@ -8,8 +8,8 @@ use crate::mode::Mode;
 pub struct Limits {
     /// Pixels of the picture in the file. Default: 2²⁸, which is 268 megapixels.
     pub max_pixels: u64,
-    /// Bytes that one call may take for the new image and for what is decoded as a whole beside it: pixels, coefficients, another
-    /// image if it has to be turned. The file's own bytes may be as many. Default: 2 GiB.
+    /// Bytes that one call may take for the new image and for what is decoded as a whole beside it: pixels,
+    /// coefficients, another image if it has to be turned. The file's own bytes may be as many. Default: 2 GiB.
     pub max_bytes: u64,
 }
 
@@ -58,8 +58,8 @@ impl Limits {
     }
 }
 
-/// Keeps room in the pool for what a library takes from `malloc`, as long as the result lives: rented, and not touched. So the
-/// pool's limits hold for both, and who comes too much waits or is refused as with memory of the pool itself.
+/// Keeps room in the pool for what a library takes from `malloc`, as long as the result lives: rented, and not touched.
+/// So the pool's limits hold for both, and who comes too much waits or is refused as with memory of the pool itself.
 ///
 /// # Errors
 /// [`ImageError::Memory`] when the pool has none.

@@ -7,8 +7,8 @@ use crate::mode::Mode;
 pub struct Metadata {
     /// The EXIF block, from its TIFF header on.
     pub exif: Option<Vec<u8>>,
-    /// The ICC profile. One of another colour space than the image's is neither kept nor written: it would make the file
-    /// invalid.
+    /// The ICC profile. One of another colour space than the image's is neither kept nor written: it would make the
+    /// file invalid.
     pub icc: Option<Vec<u8>>,
 }
 
@@ -140,8 +140,8 @@ fn find_orientation(exif: &[u8]) -> Option<(usize, bool)> {
     }
 }
 
-/// Where the value of a tag stands in the first directory of an EXIF block, or of a TIFF file, which is built alike; and whether
-/// it is big-endian. `None` when it is not there, or not as a number of 16 bits.
+/// Where the value of a tag stands in the first directory of an EXIF block, or of a TIFF file, which is built alike;
+/// and whether it is big-endian. `None` when it is not there, or not as a number of 16 bits.
 pub(crate) fn find_short(exif: &[u8], tag: u16) -> Option<(usize, bool)> {
     find(exif, tag).and_then(|(at, kind, big)| (kind == SHORT).then_some((at, big)))
 }

@@ -9,7 +9,8 @@ use crate::sides::{Layers, Sides};
 
 /// The largest size of the same shape within `most`, never larger than `size`, at least 1 × 1.
 ///
-/// The shorter side is rounded to whichever neighbour is nearer in shape, as Pillow does, so that both give the same sizes.
+/// The shorter side is rounded to whichever neighbour is nearer in shape, as Pillow does, so that both give the same
+/// sizes.
 pub(crate) fn fit(size: (u32, u32), most: (u32, u32)) -> (u32, u32) {
     let most = (most.0.max(1), most.1.max(1));
     if size.0 <= most.0 && size.1 <= most.1 {
@@ -59,7 +60,8 @@ impl Image {
         Ok(image)
     }
 
-    /// The image no larger than `width` × `height`, in its own shape. An image that is small enough stays as large as it is.
+    /// The image no larger than `width` × `height`, in its own shape. An image that is small enough stays as large as
+    /// it is.
     ///
     /// # Errors
     /// As [`Image::resize`].

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 
-/// Writes a file aside and gives it its name when it is complete, so that a reader sees the old file or the new one, and a
-/// failure leaves the old one as it was.
+/// Writes a file aside and gives it its name when it is complete, so that a reader sees the old file or the new one,
+/// and a failure leaves the old one as it was.
 ///
-/// A symbolic link stays what it is: the file that it leads to is the one that is replaced. An old file hands its mode down,
-/// and its owner where this process may give files away; one that may not be written to is refused, though the rights of
-/// its folder would do. What is neither a file nor a folder, such as a pipe or a device, is written to as it is.
+/// A symbolic link stays what it is: the file that it leads to is the one that is replaced. An old file hands its mode
+/// down, and its owner where this process may give files away; one that may not be written to is refused, though the
+/// rights of its folder would do. What is neither a file nor a folder, such as a pipe or a device, is written to as it
+/// is.
 ///
 /// # Errors
-/// What `write` gives; [`ImageError::Io`](crate::ImageError::Io) when the file cannot be written, or its folder does not
-/// exist.
+/// What `write` gives; [`ImageError::Io`](crate::ImageError::Io) when the file cannot be written, or its folder does
+/// not exist.
 pub fn save_atomically(path: impl AsRef<Path>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let path = path.as_ref();
     match Place::of(path)? {

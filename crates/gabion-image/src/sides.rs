@@ -16,8 +16,8 @@ pub(crate) enum Layers {
 pub(crate) struct Sides {
     /// Width and height in samples.
     pub size: (usize, usize),
-    /// How many of them the picture covers: where a layer is a fraction of the picture, its last samples may reach beyond
-    /// the edge.
+    /// How many of them the picture covers: where a layer is a fraction of the picture, its last samples may reach
+    /// beyond the edge.
     pub extent: (f64, f64),
 }
 

@@ -2,8 +2,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Whether `mozjpeg` uses them, too: it was built where there is an assembler, on x86-64 NASM. It is the fastest way to all
-/// that is not planes then, and else the slowest.
+/// Whether `mozjpeg` uses them, too: it was built where there is an assembler, on x86-64 NASM. It is the fastest way to
+/// all that is not planes then, and else the slowest.
 pub const JPEG_SIMD: bool = cfg!(jpeg_simd);
 
 /// A loop over samples. `run` is to be `#[inline(always)]`, with all that it calls: what is inlined is compiled for the
@@ -61,8 +61,8 @@ pub fn wide(kernel: impl Kernel) {
     Arch::new().dispatch(Widest(kernel));
 }
 
-/// The nearest whole number, within a byte; of what is no number, 0. Whole numbers of 23 bits stand in the low bits of a float of this size, so that
-/// no conversion is needed, which would not be done for several samples at a time.
+/// The nearest whole number, within a byte; of what is no number, 0. Whole numbers of 23 bits stand in the low bits of
+/// a float of this size, so that no conversion is needed, which would not be done for several samples at a time.
 #[inline(always)]
 #[expect(clippy::manual_clamp, reason = "`clamp` keeps what is no number, which costs a comparison")]
 pub fn byte(sample: f32) -> u8 {

@@ -1,8 +1,8 @@
 //! Reading objects by their place, for an owner who does little else.
 //!
-//! A row of reads at random is as fast as the processor sees the next ones' lines ahead, and it looks some hundred instructions
-//! ahead. So what is here takes few: it knows beforehand where words lie, and leaves what is not nearly always so to a
-//! [`Glance`](crate::Glance).
+//! A row of reads at random is as fast as the processor sees the next ones' lines ahead, and it looks some hundred
+//! instructions ahead. So what is here takes few: it knows beforehand where words lie, and leaves what is not nearly
+//! always so to a [`Glance`](crate::Glance).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -15,8 +15,8 @@ use crate::place::{IndexedPile, Place};
 use crate::protocol::unchanged_while;
 use crate::word::{MOST_LENGTH, Word};
 
-/// Words from a slot's first on that a brief glance may look at: the slot and, because what is taken for a payload may be
-/// anything, as many as its length could say.
+/// Words from a slot's first on that a brief glance may look at: the slot and, because what is taken for a payload may
+/// be anything, as many as its length could say.
 const REACH: usize = 1 + MOST_LENGTH.div_ceil(8);
 const _: () = assert!(REACH >= MAX_SLOT_WORDS);
 
@@ -31,7 +31,8 @@ static LAST_WORD: [u8; Descriptor::CLASS_NUMBERS] = {
     table
 };
 
-/// A payload that lay in its slot when it was looked at. As a [`Glance`](crate::Glance), but not of the last slots of a block.
+/// A payload that lay in its slot when it was looked at. As a [`Glance`](crate::Glance), but not of the last slots of a
+/// block.
 #[derive(Clone, Copy)]
 pub struct BriefGlance<'a> {
     words: &'a [AtomicU64; REACH],
@@ -40,8 +41,8 @@ pub struct BriefGlance<'a> {
 }
 
 impl IndexedPile {
-    /// Looks at the payload at a place without a lock. The place may be out of date: what was seen is worth something if
-    /// [`BriefGlance::holds`] says so. `None` when a [`IndexedPile::glance`] will tell.
+    /// Looks at the payload at a place without a lock. The place may be out of date: what was seen is worth something
+    /// if [`BriefGlance::holds`] says so. `None` when a [`IndexedPile::glance`] will tell.
     #[inline(always)]
     pub fn brief_glance(&self, place: Place) -> Option<BriefGlance<'_>> {
         let place = place.to_loc();
@@ -79,8 +80,9 @@ impl<'a> BriefGlance<'a> {
         self.len() == 0
     }
 
-    /// Copies the payload from its word `first` on into `buf`, where it is the payload read last. False, and nothing is copied,
-    /// when `buf` has to grow for it, or the payload has less than `8 × first` bytes, as what was taken for one may have.
+    /// Copies the payload from its word `first` on into `buf`, where it is the payload read last. False, and nothing is
+    /// copied, when `buf` has to grow for it, or the payload has less than `8 × first` bytes, as what was taken for one
+    /// may have.
     #[inline(always)]
     pub fn copy(&self, first: usize, buf: &mut ReadBuf) -> bool {
         let Some(length) = self.len().checked_sub(8 * first) else { return false };
@@ -94,8 +96,9 @@ impl<'a> BriefGlance<'a> {
     /// As [`Glance::holds`](crate::Glance::holds).
     #[inline(always)]
     pub fn holds(&self, linked: impl FnOnce() -> bool) -> bool {
-        // Where the owner's index leads now, a slot is. With no page turned since the first look it was one then, too, and its
-        // word one that never comes back. So an owner takes out what leads to a place before the place is freed.
+        // Where the owner's index leads now, a slot is. With no page turned since the first look it was one then, too,
+        // and its word one that never comes back. So an owner takes out what leads to a place before the place is
+        // freed.
         let (turns, before) = self.turns;
         unchanged_while(linked, [(self.words, 0, self.word.0)]) && turns.stands(before)
     }

@@ -34,7 +34,8 @@ pub(crate) enum Elsewhere {
     Refused(BlockError),
 }
 
-/// A long payload that was left where it lies, and the guards of it: words that have other values once it is gone or another.
+/// A long payload that was left where it lies, and the guards of it: words that have other values once it is gone or
+/// another.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Left {
     pub payload: Loc,
@@ -42,13 +43,15 @@ pub(crate) struct Left {
     pub guards: [(Loc, u64); 3],
 }
 
-/// Payloads from this length on may be left where they lie: those that a second copy takes longer for than a second look.
+/// Payloads from this length on may be left where they lie: those that a second copy takes longer for than a second
+/// look.
 pub(crate) const LONG: usize = 8 << 10;
 
 /// How much of them is copied all the same: what says where the rest belongs.
 pub(crate) const BEGINNING: usize = 1 << 10;
 
-/// Which run a payload over 1 MiB lay in, known by whoever does not hold it. No other is equal to it, even when it is gone.
+/// Which run a payload over 1 MiB lay in, known by whoever does not hold it. No other is equal to it, even when it is
+/// gone.
 #[derive(Debug, Clone)]
 pub struct RunIdentity(Weak<ChargedRun>);
 
@@ -62,10 +65,12 @@ impl PartialEq for RunIdentity {
 impl Eq for RunIdentity {}
 
 impl ReadBuf {
-    /// Bytes of the largest buffer that [`with_read_buf`] keeps for a thread: 1 MiB, which holds all that is copied at all.
+    /// Bytes of the largest buffer that [`with_read_buf`] keeps for a thread: 1 MiB, which holds all that is copied at
+    /// all.
     pub const MOST_KEPT: usize = 1 << 20;
 
-    /// Bytes that may come before what a reader wants of a payload that is left where it lies: as many follow in its beginning.
+    /// Bytes that may come before what a reader wants of a payload that is left where it lies: as many follow in its
+    /// beginning.
     pub const MOST_BEFORE: usize = BEGINNING / 2;
 
     /// An empty buffer; it takes memory at the first read.
@@ -82,8 +87,9 @@ impl ReadBuf {
         }
     }
 
-    /// What refused memory to the buffer, if the last read came to nothing for that reason only; the payload is empty then. A
-    /// [`Pile::read`](crate::Pile::read) returns it as an error, and this tells it where nothing is returned, as by a cache.
+    /// What refused memory to the buffer, if the last read came to nothing for that reason only; the payload is empty
+    /// then. A [`Pile::read`](crate::Pile::read) returns it as an error, and this tells it where nothing is returned,
+    /// as by a cache.
     pub fn refusal(&self) -> Option<BlockError> {
         match self.elsewhere {
             Some(Elsewhere::Refused(error)) => Some(error),
@@ -96,8 +102,9 @@ impl ReadBuf {
         self.bytes.len()
     }
 
-    /// Has `read` leave long payloads where they lie, except for their first 1024 bytes: [`Pile::reading`](crate::Pile::reading)
-    /// tells what it came to. [`ReadBuf::payload`] is no more than these bytes then.
+    /// Has `read` leave long payloads where they lie, except for their first 1024 bytes:
+    /// [`Pile::reading`](crate::Pile::reading) tells what it came to. [`ReadBuf::payload`] is no more than these bytes
+    /// then.
     pub fn leaving<R>(&mut self, read: impl FnOnce(&mut Self) -> R) -> R {
         /// Also where a read panics: the next one wants all.
         struct Leaving<'a>(&'a mut ReadBuf);
@@ -128,8 +135,8 @@ impl ReadBuf {
         }
     }
 
-    /// Lets go of a run, as [`ReadBuf::let_go`] does, and returns what it is known again by; `None` where there was none, and
-    /// nothing changes.
+    /// Lets go of a run, as [`ReadBuf::let_go`] does, and returns what it is known again by; `None` where there was
+    /// none, and nothing changes.
     pub fn let_go_of_run(&mut self) -> Option<RunIdentity> {
         let Some(Elsewhere::Run(run)) = &self.elsewhere else { return None };
         let run = RunIdentity(Arc::downgrade(run));
@@ -137,8 +144,8 @@ impl ReadBuf {
         Some(run)
     }
 
-    /// The payload that was read last, from byte `first` on, by whoever knows that it was copied: it was not over 1 MiB. Another
-    /// one is empty here, or whatever was copied before it.
+    /// The payload that was read last, from byte `first` on, by whoever knows that it was copied: it was not over 1
+    /// MiB. Another one is empty here, or whatever was copied before it.
     #[inline(always)]
     pub fn copied(&self, first: usize) -> &[u8] {
         #[cold]
@@ -149,8 +156,8 @@ impl ReadBuf {
         self.bytes.get(first..self.length).unwrap_or_else(nothing)
     }
 
-    /// As [`ReadBuf::take_room`], in words, of which `length` bytes take so many; `None` when there is not enough room yet, or a
-    /// run to let go of.
+    /// As [`ReadBuf::take_room`], in words, of which `length` bytes take so many; `None` when there is not enough room
+    /// yet, or a run to let go of.
     #[inline(always)]
     pub(crate) fn room_at_hand(&mut self, length: usize, words: usize) -> Option<&mut [[u8; 8]]> {
         if self.elsewhere.is_some() {
@@ -168,7 +175,8 @@ impl ReadBuf {
         self.room(length)
     }
 
-    /// As [`ReadBuf::take_room`], where there is no run to let go of. `None` when there is no memory: [`ReadBuf::refusal`] tells.
+    /// As [`ReadBuf::take_room`], where there is no run to let go of. `None` when there is no memory:
+    /// [`ReadBuf::refusal`] tells.
     #[inline]
     pub(crate) fn room(&mut self, length: usize) -> Option<&mut [u8]> {
         let bytes = length.next_multiple_of(8);
@@ -200,8 +208,8 @@ impl Default for ReadBuf {
     }
 }
 
-/// Calls `read` with a buffer that the thread keeps from call to call, so that reading takes no memory after the first time. It
-/// keeps no more than [`ReadBuf::MOST_KEPT`] bytes, and no run.
+/// Calls `read` with a buffer that the thread keeps from call to call, so that reading takes no memory after the first
+/// time. It keeps no more than [`ReadBuf::MOST_KEPT`] bytes, and no run.
 ///
 /// A call inside `read` has another buffer, as does a call while the thread ends.
 ///
@@ -214,7 +222,8 @@ impl Default for ReadBuf {
 /// ```
 #[inline]
 pub fn with_read_buf<R>(read: impl FnOnce(&mut ReadBuf) -> R) -> R {
-    // Boxed, so that a pointer is all that moves: a processor waits long for words that it has just written in other pieces.
+    // Boxed, so that a pointer is all that moves: a processor waits long for words that it has just written in other
+    // pieces.
     thread_local! {
         static KEPT: Cell<Option<Box<ReadBuf>>> = const { Cell::new(None) };
         static NOTED: Noted = const { Noted::new() };

@@ -138,8 +138,8 @@ impl<'a> Guest<'a> {
 /// Stores the word of a slot, or of a guest's header, that leads to a payload which is complete.
 #[inline]
 pub(crate) fn publish(block: &Block<'_>, at: usize, word: u64) {
-    // Release: a reader that sees the word (Acquire) sees the payload and the header that it leads to. That holds again for a word
-    // whose payload stayed the same: it takes the place of the store that the reader would have seen.
+    // Release: a reader that sees the word (Acquire) sees the payload and the header that it leads to. That holds again
+    // for a word whose payload stayed the same: it takes the place of the store that the reader would have seen.
     block.word(at).store(word, Release);
 }
 
@@ -301,8 +301,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Stores a payload anywhere but where the object's old one lies: outside the slot, with `room`, or at home where there is none,
-    /// if not well. The old place is the caller's to free. Where neither has room, one that `fits` its old place may stay.
+    /// Stores a payload anywhere but where the object's old one lies: outside the slot, with `room`, or at home where
+    /// there is none, if not well. The old place is the caller's to free. Where neither has room, one that `fits` its
+    /// old place may stay.
     fn relocate(
         &mut self,
         ground: Ground<'_>,
@@ -344,9 +345,9 @@ impl Inner {
         true
     }
 
-    /// Removes the object of `slot` if it lies there, nobody looks at it, and the slot can serve again; otherwise nothing is
-    /// changed. What is left to do under the same lock is the caller's, so that no step of this one can panic: what a
-    /// guard must survive lies in memory instead of registers.
+    /// Removes the object of `slot` if it lies there, nobody looks at it, and the slot can serve again; otherwise
+    /// nothing is changed. What is left to do under the same lock is the caller's, so that no step of this one can
+    /// panic: what a guard must survive lies in memory instead of registers.
     #[inline(always)]
     pub fn remove_inline(&mut self, ground: Ground<'_>, slot: &Slot<'_>, pointer: Pointer) -> Option<Freed> {
         // Relaxed: the lock orders its changes.
@@ -446,8 +447,8 @@ mod tests {
 
     use crate::{Pile, PileOptions};
 
-    /// An object that came home for want of room elsewhere was taken for one that had reserved nothing, and lost its room with
-    /// the next payload that moved it.
+    /// An object that came home for want of room elsewhere was taken for one that had reserved nothing, and lost its
+    /// room with the next payload that moved it.
     #[test]
     fn a_reserve_is_kept_by_what_comes_home_for_want_of_room() {
         let options = PileOptions { shards: Some(1), max_bytes: Some(4 << 20), ..PileOptions::default() };

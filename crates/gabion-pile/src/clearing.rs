@@ -1,7 +1,7 @@
 //! Pages for other uses, out of what is free here and there between long payloads.
 //!
-//! A long payload may lie anywhere, because its slot says where. So where many are freed and none of them leaves a whole page
-//! empty, a page is cleared: the few payloads that stand in its way move into what is free elsewhere.
+//! A long payload may lie anywhere, because its slot says where. So where many are freed and none of them leaves a
+//! whole page empty, a page is cleared: the few payloads that stand in its way move into what is free elsewhere.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,8 +16,8 @@ use crate::slot::guest_header;
 use crate::word::{GuestHeader, State, Word};
 
 impl Pile {
-    /// Gives a page of 64 KiB or more back to the budget, if moving a few long payloads clears one. Pointers and views stay valid.
-    /// Locks one shard after the other; looks through 16 blocks of each and copies 256 KiB at most.
+    /// Gives a page of 64 KiB or more back to the budget, if moving a few long payloads clears one. Pointers and views
+    /// stay valid. Locks one shard after the other; looks through 16 blocks of each and copies 256 KiB at most.
     pub fn clear_page(&self) -> bool {
         let mut payload = Vec::new();
         self.shards().iter().any(|shard| shard.lock().clear_page(self.ground(), &mut payload) > 0)
@@ -25,8 +25,9 @@ impl Pile {
 }
 
 impl Inner {
-    /// Gives up a page of chunks by moving what stands in its way into pages that are charged. Returns bytes: nothing when there is
-    /// no such page, or no room for all of what stands there. `payload` is where a copy is kept meanwhile.
+    /// Gives up a page of chunks by moving what stands in its way into pages that are charged. Returns bytes: nothing
+    /// when there is no such page, or no room for all of what stands there. `payload` is where a copy is kept
+    /// meanwhile.
     pub fn clear_page(&mut self, ground: Ground<'_>, payload: &mut Vec<u8>) -> u64 {
         if self.crowded {
             return 0;
@@ -51,8 +52,8 @@ impl Inner {
         self.heap.crowded_page(ground, beyond, movable)
     }
 
-    /// Moves what stands in the way of giving up a page, into pages that are charged or `most_new` others each. False when there is
-    /// not room for all.
+    /// Moves what stands in the way of giving up a page, into pages that are charged or `most_new` others each. False
+    /// when there is not room for all.
     pub fn empty_page(&mut self, ground: Ground<'_>, page: &ChunkPage, payload: &mut Vec<u8>, most_new: u32) -> bool {
         let mut chunk = Heap::next_in_way(ground, page, None);
         while let Some(moves) = chunk {
@@ -137,7 +138,8 @@ mod tests {
         (0..).map_while(|number| Some((number, pile.put(&payload(number), 0).ok()?))).collect()
     }
 
-    /// A pile that was full of long payloads had no page for a short one, however many of them were removed here and there.
+    /// A pile that was full of long payloads had no page for a short one, however many of them were removed here and
+    /// there.
     #[test]
     fn a_short_payload_finds_a_page_among_long_ones() {
         let pile = pile(16 << 20);
@@ -220,15 +222,15 @@ mod tests {
         pile.validate().unwrap();
     }
 
-    /// Puts payloads of so many words, tag and header counted in, which lie one behind the other in a fresh pile. Each word of
-    /// them could be a used chunk's tag, and the place of its slot.
+    /// Puts payloads of so many words, tag and header counted in, which lie one behind the other in a fresh pile. Each
+    /// word of them could be a used chunk's tag, and the place of its slot.
     fn put_in_a_row(pile: &Pile, words: &[usize]) -> Vec<Pointer> {
         let payload = |words: &usize| 0xFFFF_FFFF_FE10_0006_u64.to_le_bytes().repeat(words - 2);
         words.iter().map(|words| pile.put(&payload(words), 0).unwrap()).collect()
     }
 
-    /// What moved first joined what was free in front of it; what moved next was written over its tag, and what it held was taken
-    /// for tags.
+    /// What moved first joined what was free in front of it; what moved next was written over its tag, and what it held
+    /// was taken for tags.
     #[test]
     fn what_moves_may_be_written_over_where_others_stood() {
         let pile = pile(64 << 20);
@@ -246,8 +248,8 @@ mod tests {
         }
     }
 
-    /// A chunk may be longer than asked for, by less than another one would need. What grew into that was moved to a chunk
-    /// without it, and was written beyond its end.
+    /// A chunk may be longer than asked for, by less than another one would need. What grew into that was moved to a
+    /// chunk without it, and was written beyond its end.
     #[test]
     fn a_reserve_moves_with_what_it_has_grown_to() {
         let pile = pile(64 << 20);

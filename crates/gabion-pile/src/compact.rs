@@ -16,9 +16,10 @@ use crate::word::{State, Word};
 const VAIN: u32 = 32;
 
 impl Pile {
-    /// Brings payloads that moved out of their slots back where they fit again, moves payloads of more than 1016 bytes into what
-    /// is free between others, and gives all empty pages and blocks back to the system. Returns bytes given back. Pointers
-    /// and views stay valid: a slot never moves, so a page with a live slot stays, and so does what a view looks at.
+    /// Brings payloads that moved out of their slots back where they fit again, moves payloads of more than 1016 bytes
+    /// into what is free between others, and gives all empty pages and blocks back to the system. Returns bytes given
+    /// back. Pointers and views stay valid: a slot never moves, so a page with a live slot stays, and so does what a
+    /// view looks at.
     ///
     /// Linear in the pile; locks one shard for one page at a time, and for the giving back.
     /// Copies as much as 256 KiB under a lock.
@@ -67,8 +68,8 @@ impl Pile {
         bytes.max(cleared * PAGE_BYTES as u64)
     }
 
-    /// The pages of a shard that has payloads away. None where there is no memory for the list: what has moved out stays out,
-    /// and what is empty goes back all the same, because nobody needs that more.
+    /// The pages of a shard that has payloads away. None where there is no memory for the list: what has moved out
+    /// stays out, and what is empty goes back all the same, because nobody needs that more.
     fn pages_to_look_at(inner: &Inner) -> Vec<(u32, usize, usize)> {
         let mut pages = Vec::new();
         if inner.moved > 0 && make_room(&mut pages, inner.heap.counts().slot_pages as usize).is_ok() {

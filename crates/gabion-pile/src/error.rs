@@ -17,7 +17,8 @@ pub enum PointerFault {
     Elsewhere,
     /// It leads between slots.
     Misaligned,
-    /// Its object was removed, or the pointer was put in another process: a fork of this one, or the one that this is a fork of.
+    /// Its object was removed, or the pointer was put in another process: a fork of this one, or the one that this is a
+    /// fork of.
     Stale,
 }
 
@@ -32,7 +33,8 @@ pub enum PileError {
         /// What is wrong with it.
         fault: PointerFault,
     },
-    /// No memory for the object, or for a copy of it: over the pile's limit, or refused by the system. The pile is unchanged.
+    /// No memory for the object, or for a copy of it: over the pile's limit, or refused by the system. The pile is
+    /// unchanged.
     Memory {
         /// Bytes of the payload that should have been stored or read.
         payload: u64,

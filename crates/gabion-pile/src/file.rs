@@ -20,17 +20,17 @@ use crate::word::Word;
 /// How a pile in a file is opened.
 #[derive(Clone, Copy)]
 pub struct OpenOptions {
-    /// As [`PileOptions::max_bytes`](crate::PileOptions::max_bytes), but that `None` is what a file can hold at all: 4 TiB. What is in
-    /// the file already counts, and stays where it is more.
+    /// As [`PileOptions::max_bytes`](crate::PileOptions::max_bytes), but that `None` is what a file can hold at all: 4
+    /// TiB. What is in the file already counts, and stays where it is more.
     pub max_bytes: Option<u64>,
     /// How many writers can work at one time, where the file is made anew; otherwise the file says it. As
     /// [`PileOptions::shards`](crate::PileOptions::shards).
     pub shards: Option<usize>,
     /// Whether the file is made where it is not there.
     pub create: bool,
-    /// Nothing goes to the file: what is put, replaced or removed is so for this process alone, and gone with it; it is refused where it
-    /// needs more than the file has room for. Any number of processes may have the file open so at one time, as long as none has
-    /// it open to write.
+    /// Nothing goes to the file: what is put, replaced or removed is so for this process alone, and gone with it; it is
+    /// refused where it needs more than the file has room for. Any number of processes may have the file open so at one
+    /// time, as long as none has it open to write.
     pub read_only: bool,
     /// The door to the system. `None`: the system itself.
     pub disk: Option<&'static dyn Disk>,
@@ -46,9 +46,9 @@ impl Default for OpenOptions {
 impl Pile {
     /// Opens the pile in a file, or makes one.
     ///
-    /// The pile is as any other, but that it outlives the process: pointers stay valid, and whatever a call had done when it
-    /// returned is there for the next one that opens the file, however this process ends; a call that it ends within has done
-    /// all of its change or nothing. Whether the *disk* has it is another matter: see [`Pile::flush`].
+    /// The pile is as any other, but that it outlives the process: pointers stay valid, and whatever a call had done
+    /// when it returned is there for the next one that opens the file, however this process ends; a call that it ends
+    /// within has done all of its change or nothing. Whether the *disk* has it is another matter: see [`Pile::flush`].
     ///
     /// ```
     /// use gabion_pile::{OpenOptions, Pile, ReadBuf};
@@ -66,11 +66,11 @@ impl Pile {
     ///
     /// # What is different
     /// * A replacement is written beside the old payload and needs room of its own meanwhile, with its reserve.
-    /// * The file grows by blocks of 4 MiB, and for objects over 1 MiB by what they take. It does not shrink; only what such objects
-    ///   took goes back to the disk. What else becomes free serves the next objects.
+    /// * The file grows by blocks of 4 MiB, and for objects over 1 MiB by what they take. It does not shrink; only what
+    ///   such objects took goes back to the disk. What else becomes free serves the next objects.
     /// * `max_bytes` counts what is in the file, be it in memory or not.
-    /// * A forked child must not use the pile, or a view of it ([`Pile::is_parted`]); nothing that it does goes to the file. One that is
-    ///   open for reading only may be read on both sides.
+    /// * A forked child must not use the pile, or a view of it ([`Pile::is_parted`]); nothing that it does goes to the
+    ///   file. One that is open for reading only may be read on both sides.
     ///
     /// Takes time linear in the pile: every word is looked at, no payload over 1 KiB is.
     ///
@@ -90,9 +90,9 @@ impl Pile {
         Ok(pile)
     }
 
-    /// Looks at all that a pile's file holds, without a change of it, and returns the figures. What is checked is the structure:
-    /// whether every word, tag and length makes sense, every payload is its object's alone, and all adds up. Payloads are not
-    /// looked into.
+    /// Looks at all that a pile's file holds, without a change of it, and returns the figures. What is checked is the
+    /// structure: whether every word, tag and length makes sense, every payload is its object's alone, and all adds up.
+    /// Payloads are not looked into.
     ///
     /// # Errors
     /// [`FileError`], and [`FileError::InUse`] while it is open to write.
@@ -111,19 +111,19 @@ impl Pile {
         self.file().is_some()
     }
 
-    /// In a forked child: whether the pile's file is the parent's; not of one that is open for reading only, in which both may read on.
-    /// What is done then goes nowhere, and what the parent does may show:
-    /// nothing of the pile is to be used.
+    /// In a forked child: whether the pile's file is the parent's; not of one that is open for reading only, in which
+    /// both may read on. What is done then goes nowhere, and what the parent does may show: nothing of the pile is to
+    /// be used.
     pub fn is_parted(&self) -> bool {
         self.file().is_some_and(|file| file.is_parted())
     }
 
-    /// Waits until all that was done before is on the disk, and would be there after the machine went down. Other threads go on; of
-    /// what they do meanwhile, some may be there.
+    /// Waits until all that was done before is on the disk, and would be there after the machine went down. Other
+    /// threads go on; of what they do meanwhile, some may be there.
     ///
     /// After a machine went down, what was changed since the last flush may be there in part, and in any order: then
-    /// [`Pile::open`] may find the file damaged. (After a *process* went down, it never is.) A pile without a file has nothing to
-    /// flush.
+    /// [`Pile::open`] may find the file damaged. (After a *process* went down, it never is.) A pile without a file has
+    /// nothing to flush.
     ///
     /// # Errors
     /// [`FileError::System`].
@@ -131,11 +131,12 @@ impl Pile {
         self.file().map_or(Ok(()), |file| file.flush())
     }
 
-    /// Appends a record to the file's log, for whatever the owner has to know of the payloads. Kept like an object, and never changed.
+    /// Appends a record to the file's log, for whatever the owner has to know of the payloads. Kept like an object, and
+    /// never changed.
     ///
     /// # Errors
-    /// [`BlockError::TooLarge`] above nearly 4 MiB; [`BlockError::Disk`] when the file cannot grow; [`BlockError::Setting`] when the
-    /// pile has no file.
+    /// [`BlockError::TooLarge`] above nearly 4 MiB; [`BlockError::Disk`] when the file cannot grow;
+    /// [`BlockError::Setting`] when the pile has no file.
     pub fn append(&self, record: &[u8]) -> Result<(), BlockError> {
         let what = "a pile without a file has no log";
         self.file().ok_or(BlockError::Setting { what })?.append(record)
@@ -154,8 +155,8 @@ impl Pile {
         self.file().map(|file| file.summary())
     }
 
-    /// The pointer that was kept last: where a program finds the first of its objects. It is as any pointer, and refused when its
-    /// object is gone.
+    /// The pointer that was kept last: where a program finds the first of its objects. It is as any pointer, and
+    /// refused when its object is gone.
     pub fn root(&self) -> Option<Pointer> {
         // Relaxed: the number is the whole message.
         let bits = self.file().map_or_else(|| self.root.load(Ordering::Relaxed), |file| file.root());
@@ -178,8 +179,8 @@ impl Pile {
         Ok(())
     }
 
-    /// After a reader of an object over 1 MiB has let it go: lets the file go, if [`Pile::let_go`] left that to who came last. Views do
-    /// so by themselves. Where the file cannot be unmapped, it goes with the pile.
+    /// After a reader of an object over 1 MiB has let it go: lets the file go, if [`Pile::let_go`] left that to who
+    /// came last. Views do so by themselves. Where the file cannot be unmapped, it goes with the pile.
     pub fn go_on_leaving(&self) {
         // SeqCst: see `Pile::let_go`.
         if self.leaving.load(Ordering::SeqCst) {
@@ -187,15 +188,16 @@ impl Pile {
         }
     }
 
-    /// Lets the file go, so that others may open it, while this value lives on: every pointer is refused from then on, and every put.
-    /// As long as there are views, or readers of objects over 1 MiB, nothing is done, and it returns false; the last view does it
-    /// then. False without a file, too.
+    /// Lets the file go, so that others may open it, while this value lives on: every pointer is refused from then on,
+    /// and every put. As long as there are views, or readers of objects over 1 MiB, nothing is done, and it returns
+    /// false; the last view does it then. False without a file, too.
     ///
     /// # Errors
     /// [`FileError::System`]: the pile refuses everything, and the file stays locked until it is dropped.
     pub fn let_go(&self) -> Result<bool, FileError> {
         let Some(file) = self.file() else { return Ok(false) };
-        // SeqCst, as the count of runs, and what a view asks at its end: the one of them that comes last finds the other.
+        // SeqCst, as the count of runs, and what a view asks at its end: the one of them that comes last finds the
+        // other.
         self.leaving.store(true, Ordering::SeqCst);
         // All locks, in their order: nobody else holds two of them.
         let mut all: Vec<_> = self.shards().iter().map(crate::shard::Shard::lock).collect();
@@ -211,8 +213,9 @@ impl Pile {
             locked.large.leave();
             (locked.objects, locked.used_bytes, locked.moved) = (0, 0, 0);
         }
-        // SAFETY: all writers' locks are held, and their heaps have no blocks from now on. There is no view, whose slices are the only
-        // ones of blocks, and nobody has a run: of those there were, the tables have just been emptied.
+        // SAFETY: all writers' locks are held, and their heaps have no blocks from now on. There is no view, whose
+        // slices are the only ones of blocks, and nobody has a run: of those there were, the tables have just been
+        // emptied.
         unsafe { file.let_go() }.map(|()| true)
     }
 }

@@ -1,8 +1,8 @@
 //! One object's slot, straight to the next object: for an owner that ends one only so that another has room.
 //!
-//! A removal and a put write bitmaps twice, take the lock twice, and the new payload goes to whichever slot is free, whose
-//! lines nobody has looked at for long. Here only the slot's word and its body change, in the order of an overwriting in
-//! place, and the new word carries the next generation.
+//! A removal and a put write bitmaps twice, take the lock twice, and the new payload goes to whichever slot is free,
+//! whose lines nobody has looked at for long. Here only the slot's word and its body change, in the order of an
+//! overwriting in place, and the new word carries the next generation.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,13 +14,14 @@ use crate::protocol::overwrite;
 use crate::word::{State, Word};
 
 impl IndexedPile {
-    /// Ends the live object at a place and stores a copy of `payload` as a new object in the same slot: the place stays, and
-    /// every pointer to the old object is refused from now on. Readers see the old payload, or nothing, or the new one by
-    /// what leads to the new object. The caller knows that there is an object, and that nobody else changes it.
+    /// Ends the live object at a place and stores a copy of `payload` as a new object in the same slot: the place
+    /// stays, and every pointer to the old object is refused from now on. Readers see the old payload, or nothing, or
+    /// the new one by what leads to the new object. The caller knows that there is an object, and that nobody else
+    /// changes it.
     ///
     /// False, and nothing is changed, when the slot is not of the size that the payload would get by
-    /// [`put`](crate::Pile::put), when it has been given out as often as it can be, or when the pile lies in a file. Constant time;
-    /// locks one shard.
+    /// [`put`](crate::Pile::put), when it has been given out as often as it can be, or when the pile lies in a file.
+    /// Constant time; locks one shard.
     pub fn hand_over(&self, place: Place, payload: &[u8]) -> bool {
         let words = 1 + payload.len().div_ceil(8);
         let loc = place.to_loc();

@@ -9,8 +9,9 @@ use crate::pile::Pile;
 use crate::pointer::Pointer;
 use crate::word::{State, Word};
 
-/// The pointers of a pile's objects. Yields every object that is there from beginning to end exactly once; one that is put
-/// or removed meanwhile may or may not be seen. Takes a shard's lock for a moment for each of its blocks, and needs no memory.
+/// The pointers of a pile's objects. Yields every object that is there from beginning to end exactly once; one that is
+/// put or removed meanwhile may or may not be seen. Takes a shard's lock for a moment for each of its blocks, and needs
+/// no memory.
 #[derive(Debug)]
 pub struct Pointers<'a> {
     pile: &'a Pile,
@@ -87,8 +88,9 @@ impl Pile {
         true
     }
 
-    /// Finds the live pointers among the next slots of a page, the first of them last. Returns how many; `None` behind the last slot,
-    /// and when the page has another use: what was there is gone, and what is there now came after the begin.
+    /// Finds the live pointers among the next slots of a page, the first of them last. Returns how many; `None` behind
+    /// the last slot, and when the page has another use: what was there is gone, and what is there now came after the
+    /// begin.
     fn find_live(
         block: Block<'_>,
         class: usize,

@@ -24,10 +24,10 @@
 //! busy    │ generation │                            being overwritten; readers wait a moment
 //! ```
 //!
-//! Every change is committed by one 8-byte store to that word. Readers take no lock (except for a run): they read the word, copy the
-//! payload, and look at the word again. Writers lock one *shard*; each thread has its own as far as there are enough.
-//! When an object moves away, its slot's body becomes an *annex* that another object's payload may move into, so that
-//! steady replacement with changing sizes does not grow the pile.
+//! Every change is committed by one 8-byte store to that word. Readers take no lock (except for a run): they read the
+//! word, copy the payload, and look at the word again. Writers lock one *shard*; each thread has its own as far as
+//! there are enough. When an object moves away, its slot's body becomes an *annex* that another object's payload may
+//! move into, so that steady replacement with changing sizes does not grow the pile.
 //!
 //! The modules, lowest first:
 //!

@@ -1,7 +1,7 @@
 //! Long payloads that are copied once, by whoever knows from their beginning where they belong.
 //!
-//! A reader who is given a copy makes another of it, in memory of its own. That is cheap as long as the first copy is still in
-//! the processor's nearest caches, which a long payload does not fit into.
+//! A reader who is given a copy makes another of it, in memory of its own. That is cheap as long as the first copy is
+//! still in the processor's nearest caches, which a long payload does not fit into.
 
 #![allow(unsafe_code)] // Vectors say by an unsafe call that their room was filled.
 
@@ -51,9 +51,9 @@ impl Long<'_> {
         self.left.length - self.before
     }
 
-    /// Fills `into` with the bytes from number `from` on. True when they are of one piece with the beginning, and with all that
-    /// was copied before. If false, `into` may be filled with anything: the payload changed, or something near it did, and a
-    /// [`Pile::read`] will tell. Takes no lock.
+    /// Fills `into` with the bytes from number `from` on. True when they are of one piece with the beginning, and with
+    /// all that was copied before. If false, `into` may be filled with anything: the payload changed, or something near
+    /// it did, and a [`Pile::read`] will tell. Takes no lock.
     ///
     /// # Panics
     /// When it has less bytes.
@@ -73,8 +73,8 @@ impl Long<'_> {
 }
 
 impl Long<'_> {
-    /// As [`Long::copy`] of `length` bytes, to the end of a vector; if false, that is as it was. False also when there is no
-    /// memory for it to grow.
+    /// As [`Long::copy`] of `length` bytes, to the end of a vector; if false, that is as it was. False also when there
+    /// is no memory for it to grow.
     ///
     /// # Panics
     /// When there are less bytes.
@@ -92,8 +92,8 @@ impl Long<'_> {
 }
 
 impl Pile {
-    /// What a read of this pile came to that had `buf` leave long payloads where they lie ([`ReadBuf::leaving`]), without the first
-    /// `before` bytes, [`ReadBuf::MOST_BEFORE`] at most.
+    /// What a read of this pile came to that had `buf` leave long payloads where they lie ([`ReadBuf::leaving`]),
+    /// without the first `before` bytes, [`ReadBuf::MOST_BEFORE`] at most.
     #[inline]
     pub fn reading<'a>(&'a self, buf: &'a ReadBuf, before: usize) -> Reading<'a> {
         match &buf.elsewhere {

@@ -66,7 +66,8 @@ impl Pile {
     /// A pile with the default options.
     ///
     /// # Errors
-    /// [`BlockError::Exhausted`] when four million piles are alive, [`BlockError::Refused`] when there is no memory for it.
+    /// [`BlockError::Exhausted`] when four million piles are alive, [`BlockError::Refused`] when there is no memory for
+    /// it.
     pub fn new() -> Result<Self, BlockError> {
         Self::with_options(PileOptions::default())
     }
@@ -150,8 +151,8 @@ impl Pile {
     }
 
     /// Stores a copy of `payload` and returns its pointer. `reserve` more bytes are kept free behind it, so that
-    /// [`Pile::replace`] can grow it by so much in place even when the pile is full. Room is reserved up to 1 MiB in all:
-    /// longer payloads are replaced whole.
+    /// [`Pile::replace`] can grow it by so much in place even when the pile is full. Room is reserved up to 1 MiB in
+    /// all: longer payloads are replaced whole.
     ///
     /// Constant time, and a copy. What it costs: see [`Pile`].
     ///
@@ -167,8 +168,8 @@ impl Pile {
         self.put_anywhere(payload, reserve)
     }
 
-    /// The common case of [`Pile::put`] and nothing else: the own shard's lock leans to this thread, and it has a slot at
-    /// hand. Otherwise nothing is changed.
+    /// The common case of [`Pile::put`] and nothing else: the own shard's lock leans to this thread, and it has a slot
+    /// at hand. Otherwise nothing is changed.
     #[inline(always)]
     fn put_inline(&self, payload: &[u8]) -> Option<Pointer> {
         self.shards[self.own_shard()].lean()?.put_inline(self.ground(), payload)
@@ -179,8 +180,8 @@ impl Pile {
         self.with_payload(&[payload], |payload| self.put_payload(payload, reserve))
     }
 
-    /// Calls `act` with a payload as it is stored: what goes into a slot in one piece, what goes into a chunk as it lies, and
-    /// what is longer in a run, which is mapped and filled before any lock is taken.
+    /// Calls `act` with a payload as it is stored: what goes into a slot in one piece, what goes into a chunk as it
+    /// lies, and what is longer in a run, which is mapped and filled before any lock is taken.
     #[inline]
     pub(crate) fn with_payload<R>(
         &self,
@@ -202,8 +203,8 @@ impl Pile {
         }
     }
 
-    /// As [`Pile::put`] without a reserve, for an owner that can make room itself: when there is none, the pages that are
-    /// kept for the next objects of other sizes stay so.
+    /// As [`Pile::put`] without a reserve, for an owner that can make room itself: when there is none, the pages that
+    /// are kept for the next objects of other sizes stay so.
     ///
     /// # Errors
     /// As [`Pile::put`].
@@ -332,8 +333,8 @@ impl Pile {
 
     /// Gives the object another payload of any size; the pointer stays valid. Readers see the old payload or the new.
     ///
-    /// Constant time, and a copy. In place when it fits well, otherwise the payload moves to room of its size, and back when it
-    /// fits again.
+    /// Constant time, and a copy. In place when it fits well, otherwise the payload moves to room of its size, and back
+    /// when it fits again.
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no room; the old
@@ -380,9 +381,10 @@ impl Pile {
         if self.remove_inline(pointer).is_some() { Ok(()) } else { self.remove_anywhere(pointer) }
     }
 
-    /// The common case of [`Pile::remove`] and nothing else, so that it is short: what a removal waits for is its slot's
-    /// cache line, and the processor sees as many removals ahead as fit into its window. Otherwise nothing is changed. The
-    /// steps of [`Pile::lock_slot`] stand here once more, because a function for both returns all that it found in memory.
+    /// The common case of [`Pile::remove`] and nothing else, so that it is short: what a removal waits for is its
+    /// slot's cache line, and the processor sees as many removals ahead as fit into its window. Otherwise nothing is
+    /// changed. The steps of [`Pile::lock_slot`] stand here once more, because a function for both returns all that it
+    /// found in memory.
     #[inline(always)]
     fn remove_inline(&self, pointer: Pointer) -> Option<()> {
         let block = self.blocks.block(pointer.place().number())?;
@@ -390,7 +392,8 @@ impl Pile {
         let mut locked = self.shards.get(shard as usize)?.lean()?;
         // Under the lock, so that it stays what it is.
         let slot = Slot::find_in(block, pointer).ok()?;
-        // Its shard may have been read before it was written there. That the page has a use, which was seen since, says that it is.
+        // Its shard may have been read before it was written there. That the page has a use, which was seen since, says
+        // that it is.
         if shard_of(block) != shard {
             return None;
         }
@@ -416,8 +419,8 @@ impl Pile {
         Ok(())
     }
 
-    /// Removes all objects; of a pile in a file one by one, which takes time in proportion to them. Their memory stays warm for what comes next, as long as the pool's policy keeps it. What views look at
-    /// stays until they are gone.
+    /// Removes all objects; of a pile in a file one by one, which takes time in proportion to them. Their memory stays
+    /// warm for what comes next, as long as the pool's policy keeps it. What views look at stays until they are gone.
     pub fn clear(&self) {
         let ground = self.ground();
         for shard in &self.shards {
@@ -440,7 +443,8 @@ impl Pile {
         }
     }
 
-    /// Has what is put into a block from now on have another generation than all that was; with the last one, the block is used up.
+    /// Has what is put into a block from now on have another generation than all that was; with the last one, the block
+    /// is used up.
     fn end_generation(&self, number: u32) {
         let next = (self.blocks.generation_floor(number) + 1).min(LAST_GENERATION + 1);
         self.blocks.raise_generation_floor(number, next);

@@ -1,9 +1,10 @@
 //! Objects by their place: doors for an owner that keeps an index of its own, and knows from it what lives where.
 //!
-//! Such an owner may also keep books of its own in the first words of each payload: [`Body`] gives them as atomic words.
-//! Only what the owner never changes in place is of one piece when it is read through a [`Glance`].
+//! Such an owner may also keep books of its own in the first words of each payload: [`Body`] gives them as atomic
+//! words. Only what the owner never changes in place is of one piece when it is read through a [`Glance`].
 //!
-//! These doors belong to an [`IndexedPile`], which has no views: nobody can hold a plain slice of what is written there.
+//! These doors belong to an [`IndexedPile`], which has no views: nobody can hold a plain slice of what is written
+//! there.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
@@ -53,11 +54,11 @@ impl Pointer {
     }
 }
 
-/// A pile whose owner keeps an index of its own, knows objects by their [`Place`], and writes into payloads in place, as a
-/// cache does.
+/// A pile whose owner keeps an index of its own, knows objects by their [`Place`], and writes into payloads in place,
+/// as a cache does.
 ///
-/// It has all that a [`Pile`] has but views: a view is made from an `Arc<Pile>`, and nothing ever moves the pile out of here
-/// or lends it mutably. So the words of a [`Body`] are only ever accessed as atomics, and to write them is safe:
+/// It has all that a [`Pile`] has but views: a view is made from an `Arc<Pile>`, and nothing ever moves the pile out of
+/// here or lends it mutably. So the words of a [`Body`] are only ever accessed as atomics, and to write them is safe:
 ///
 /// ```
 /// use std::sync::atomic::Ordering::Relaxed;
@@ -184,8 +185,8 @@ impl<'a> Glance<'a> {
         self.length == 0
     }
 
-    /// Copies the payload from its word `first` on into `buf`, where it is the payload read last. Nothing is copied when
-    /// the payload ends before. False, and nothing is copied, when there is no memory for `buf` to grow.
+    /// Copies the payload from its word `first` on into `buf`, where it is the payload read last. Nothing is copied
+    /// when the payload ends before. False, and nothing is copied, when there is no memory for `buf` to grow.
     #[inline]
     pub fn copy(&self, first: usize, buf: &mut ReadBuf) -> bool {
         let length = self.length.saturating_sub(8 * first);
@@ -197,9 +198,9 @@ impl<'a> Glance<'a> {
         true
     }
 
-    /// Whether all that was read since the glance is of one payload, and that payload was the owner's current one at one
-    /// moment of that time. `linked` says whether the owner's index still leads here; it reads the index by an acquire
-    /// load.
+    /// Whether all that was read since the glance is of one payload, and that payload was the owner's current one at
+    /// one moment of that time. `linked` says whether the owner's index still leads here; it reads the index by an
+    /// acquire load.
     #[inline(always)]
     pub fn holds(&self, linked: impl FnOnce() -> bool) -> bool {
         let block = &self.body.block;
@@ -247,8 +248,8 @@ impl IndexedPile {
         self.with_payload(pieces, |payload| self.put_unmoved(payload, payload.length))
     }
 
-    /// A page with few objects, for an owner that wants it emptied; `movable`: one whose objects have room in other pages.
-    /// None that has one of the places `but`. Constant time; locks one shard after the other.
+    /// A page with few objects, for an owner that wants it emptied; `movable`: one whose objects have room in other
+    /// pages. None that has one of the places `but`. Constant time; locks one shard after the other.
     pub fn sparse_page(&self, movable: bool, but: &[Place]) -> Option<SparsePage> {
         let shards = self.shards().iter().enumerate();
         let pages = shards.filter_map(|(shard, locked)| {
@@ -273,8 +274,8 @@ impl IndexedPile {
         slots.map(|at| Place(Loc::new(page.page.number, at))).collect()
     }
 
-    /// The words of the payload at a place. The caller knows that its object is live and short enough (up to 1016 bytes)
-    /// to lie in its slot, and that nobody else changes it. `None` when there is no block of this pile.
+    /// The words of the payload at a place. The caller knows that its object is live and short enough (up to 1016
+    /// bytes) to lie in its slot, and that nobody else changes it. `None` when there is no block of this pile.
     #[inline]
     pub fn body(&self, place: Place) -> Option<Body<'_>> {
         Some(Body { block: self.blocks.block(place.0.number())?, at: place.0.word() })
@@ -286,8 +287,8 @@ impl IndexedPile {
         Some(Pointer::new(place.0, self.body(place)?.head().generation()))
     }
 
-    /// Looks at the payload at a place without a lock. The place may be out of date: what was seen is worth something if
-    /// [`Glance::holds`] says so. `None` when no payload lies there, or is just being written.
+    /// Looks at the payload at a place without a lock. The place may be out of date: what was seen is worth something
+    /// if [`Glance::holds`] says so. `None` when no payload lies there, or is just being written.
     #[inline]
     pub fn glance(&self, place: Place) -> Option<Glance<'_>> {
         let body = self.body(place)?;

@@ -1,9 +1,9 @@
 //! How readers and one writer share payload without a lock: a sequence lock whose sequence is the slot's word.
 //!
-//! The writer changes the *guards* (the slot's word, the page's descriptor, the pile's count of turns) before it changes a
-//! payload that a reader might be copying, with a release fence between; the reader copies, then looks at the guards again
-//! behind an acquire fence. If a reader saw one byte of the new payload, the fences make it see the changed guard too
-//! (after H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012).
+//! The writer changes the *guards* (the slot's word, the page's descriptor, the pile's count of turns) before it
+//! changes a payload that a reader might be copying, with a release fence between; the reader copies, then looks at the
+//! guards again behind an acquire fence. If a reader saw one byte of the new payload, the fences make it see the
+//! changed guard too (after H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012).
 //!
 //! The functions are generic over [`Memory`], so that the model checker runs exactly this code.
 
@@ -149,8 +149,8 @@ pub fn reuse_in_pieces<M: Memory>(payload: (&M, usize), pieces: &[&[u8]], commit
     commit.0.store(commit.1, commit.2, Release);
 }
 
-/// Copies pieces one behind the other, from a word on. A word that several have a share in is put together first, so that each
-/// is written once, as a whole.
+/// Copies pieces one behind the other, from a word on. A word that several have a share in is put together first, so
+/// that each is written once, as a whole.
 fn copy_pieces<M: Memory>((memory, mut at): (&M, usize), pieces: &[&[u8]]) {
     let (mut shared, mut filled) = ([0; 8], 0);
     for mut piece in pieces.iter().copied() {

@@ -24,7 +24,8 @@ impl Pile {
     /// or the payload is over 1 MiB: then for a moment.
     ///
     /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no memory for `buf` to grow.
+    /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no memory for `buf` to
+    /// grow.
     #[inline(always)]
     pub fn read<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
         match self.read_well_filled(pointer, buf) {
@@ -33,15 +34,15 @@ impl Pile {
         }
     }
 
-    /// The payload of what nearly every object is: in a slot that it fills well, and not written to at this moment. `None` when
-    /// a [`Pile::read`] or [`Pile::read_or_find`] will tell.
+    /// The payload of what nearly every object is: in a slot that it fills well, and not written to at this moment.
+    /// `None` when a [`Pile::read`] or [`Pile::read_or_find`] will tell.
     #[inline(always)]
     pub fn read_brief<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Option<&'b [u8]> {
         self.read_well_filled(pointer, buf).map(|length| &buf.bytes[..length])
     }
 
-    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs. For whoever has found that a
-    /// [`Pile::read_brief`] does not tell.
+    /// As [`Pile::read`], but a long payload stays where it lies until its reader knows where it belongs. For whoever
+    /// has found that a [`Pile::read_brief`] does not tell.
     ///
     /// # Errors
     /// As [`Pile::read`].
@@ -103,8 +104,8 @@ impl Pile {
         self.read_locked(pointer, buf)
     }
 
-    /// Reads under the shard's lock: nothing is written meanwhile, and nobody waits for ever. The length is what it is, so that
-    /// memory is refused for a payload, and not for what was taken for one.
+    /// Reads under the shard's lock: nothing is written meanwhile, and nobody waits for ever. The length is what it is,
+    /// so that memory is refused for a payload, and not for what was taken for one.
     #[cold]
     fn read_locked<'b>(&self, pointer: Pointer, buf: &'b mut ReadBuf) -> Result<&'b [u8], PileError> {
         buf.let_go();
@@ -175,8 +176,8 @@ impl Pile {
         true
     }
 
-    /// Whether the object's payload begins with these bytes. Needs no memory, and locks the shard for as long as it takes to look,
-    /// or for a moment where the payload is over 1 MiB.
+    /// Whether the object's payload begins with these bytes. Needs no memory, and locks the shard for as long as it
+    /// takes to look, or for a moment where the payload is over 1 MiB.
     ///
     /// # Errors
     /// [`PileError::Pointer`] when the pointer is not live.
@@ -274,7 +275,8 @@ impl Pile {
         }
     }
 
-    /// Asks for the object's first cache lines ahead of a [`Pile::read`]. Any number may be given; wrong ones do nothing.
+    /// Asks for the object's first cache lines ahead of a [`Pile::read`]. Any number may be given; wrong ones do
+    /// nothing.
     #[inline]
     pub fn prefetch(&self, pointer: Pointer) {
         self.prefetch_at(pointer.to_place());

@@ -1,8 +1,8 @@
 //! What the blocks of a file hold, found again from what stands in them.
 //!
-//! In a pile the word is the truth: which objects there are, and where their payloads lie. All else is made anew from the words:
-//! what is taken, what is free, which lists that stands on. So a process may end at any moment, and whatever it had begun is
-//! done or is not:
+//! In a pile the word is the truth: which objects there are, and where their payloads lie. All else is made anew from
+//! the words: what is taken, what is free, which lists that stands on. So a process may end at any moment, and whatever
+//! it had begun is done or is not:
 //!
 //! ```text
 //!   it ended before the store of the word       it ended behind it

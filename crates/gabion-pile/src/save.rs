@@ -5,8 +5,8 @@
 //!   all writers wait      what has changed since; which runs there are
 //!   without a lock        the runs, which never change; the records; the name
 //! ```
-//! Readers go on throughout. What is copied is what stands in the blocks, so a block of this process's memory becomes a block of a
-//! file as it is, under its own number: pointers are made of numbers, not of addresses.
+//! Readers go on throughout. What is copied is what stands in the blocks, so a block of this process's memory becomes a
+//! block of a file as it is, under its own number: pointers are made of numbers, not of addresses.
 
 use std::ops::Range;
 use std::path::Path;
@@ -46,11 +46,12 @@ impl Saving {
 }
 
 impl Pile {
-    /// Saves the pile, as it is at one moment of the call, in a file that [`Pile::open`] opens: with all objects under their pointers,
-    /// and the root. The pile stays where it is, in memory or in a file of its own.
+    /// Saves the pile, as it is at one moment of the call, in a file that [`Pile::open`] opens: with all objects under
+    /// their pointers, and the root. The pile stays where it is, in memory or in a file of its own.
     ///
-    /// The file is written aside and gets its name when it is complete and on the disk: whoever looks there finds the one before or
-    /// the new one. It may replace a pile's file that nobody has open to write; who reads the old one reads on.
+    /// The file is written aside and gets its name when it is complete and on the disk: whoever looks there finds the
+    /// one before or the new one. It may replace a pile's file that nobody has open to write; who reads the old one
+    /// reads on.
     ///
     /// ```
     /// use gabion_pile::{OpenOptions, Pile, ReadBuf};
@@ -66,22 +67,23 @@ impl Pile {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Takes time linear in the pile. Readers go on meanwhile, and so do writers, except while what they changed since the beginning is
-    /// looked for: every page is compared then, and views, figures and readers of objects over 1 MiB wait, too. Objects over 1 MiB that
-    /// are removed meanwhile go when the call is over. What is free is zeros in the file: nothing that was removed is in it.
+    /// Takes time linear in the pile. Readers go on meanwhile, and so do writers, except while what they changed since
+    /// the beginning is looked for: every page is compared then, and views, figures and readers of objects over 1 MiB
+    /// wait, too. Objects over 1 MiB that are removed meanwhile go when the call is over. What is free is zeros in the
+    /// file: nothing that was removed is in it.
     ///
     /// # Errors
-    /// [`FileError`]; what had the name before has it still. [`FileError::InUse`]: it is a file that is open to write, as the pile's
-    /// own. [`FileError::NotOurs`]: it is no pile's, and is left alone.
+    /// [`FileError`]; what had the name before has it still. [`FileError::InUse`]: it is a file that is open to write,
+    /// as the pile's own. [`FileError::NotOurs`]: it is no pile's, and is left alone.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         let saving = self.begin_save(path, None)?;
         // After all payloads: a record that one of them needs is there by now.
         saving.finish(&self.log()?)
     }
 
-    /// The first part of [`Pile::save`], for an owner that keeps records of its own: after it, all payloads that will be in the file are
-    /// known, and the records that they need can be handed to [`Saving::finish`]. `disk`: the door to the system, `None` for the system
-    /// itself.
+    /// The first part of [`Pile::save`], for an owner that keeps records of its own: after it, all payloads that will
+    /// be in the file are known, and the records that they need can be handed to [`Saving::finish`]. `disk`: the door
+    /// to the system, `None` for the system itself.
     ///
     /// # Errors
     /// As [`Pile::save`].
@@ -132,22 +134,24 @@ impl Pile {
             (self.root().map_or(0, Pointer::to_bits), runs_of(&all)?)
         };
         for &(shard, index, ref run) in &runs {
-            // A file has more blocks than its runs have numbers: see `recover`. Here there may have been more runs once.
+            // A file has more blocks than its runs have numbers: see `recover`. Here there may have been more runs
+            // once.
             draft.reach(index + 1)?;
             draft.add_run(number_of(shard, index), run.bytes())?;
         }
         Ok(Some(Saving { draft, root }))
     }
 
-    /// Copies what is in use of all blocks whose numbers are not below `first`. `again`: after a first copy, what has changed since,
-    /// under all locks.
+    /// Copies what is in use of all blocks whose numbers are not below `first`. `again`: after a first copy, what has
+    /// changed since, under all locks.
     fn copy_blocks(&self, draft: &mut Draft, (first, again): (u32, bool), page: &mut [u8]) -> Result<(), FileError> {
         let mut free = Vec::new();
         for number in self.blocks.each_number().filter(|&number| number >= first) {
             draft.add_heap_block(number)?;
             let block = self.blocks.block(number).expect("a block of this pile");
             free.clear();
-            // Relaxed, here and below: beside writers, what is copied is looked at again; after that, they are locked out.
+            // Relaxed, here and below: beside writers, what is copied is looked at again; after that, they are locked
+            // out.
             if Descriptor::from_bits(Descriptor::of(block, 0).load(Ordering::Relaxed)).kind() == Kind::Chunks {
                 let shard = self.shards().get(shard_of(block) as usize).filter(|_| !again);
                 let _locked = shard.map(Shard::lock);
@@ -263,7 +267,8 @@ mod tests {
     use super::*;
     use crate::{OpenOptions, ReadBuf};
 
-    /// The floors of blocks that were cleared for longer than there are generations went on, and nobody could open the file.
+    /// The floors of blocks that were cleared for longer than there are generations went on, and nobody could open the
+    /// file.
     #[test]
     fn a_pile_that_has_used_up_blocks_is_saved() {
         let path = std::env::temp_dir().join(format!("gabion-{}-worn.pile", std::process::id()));

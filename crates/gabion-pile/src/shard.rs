@@ -28,7 +28,8 @@ pub(crate) struct Inner {
     pub used_bytes: u64,
     /// Objects whose payload lies in another slot or in a chunk.
     pub moved: u64,
-    /// A payload is never overwritten where it lies, so that whoever opens the pile's file finds the old one or the new one.
+    /// A payload is never overwritten where it lies, so that whoever opens the pile's file finds the old one or the new
+    /// one.
     pub keeps: bool,
     /// No page could be cleared of chunks, and none was freed since.
     pub crowded: bool,

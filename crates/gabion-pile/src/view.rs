@@ -46,7 +46,8 @@ impl Pile {
     /// The object's payload in place. Takes the shard's lock for a moment, copies nothing.
     ///
     /// # Errors
-    /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no memory to note the view.
+    /// [`PileError::Pointer`] when the pointer is not live, [`PileError::Memory`] when there is no memory to note the
+    /// view.
     pub fn view(self: &Arc<Self>, pointer: Pointer) -> Result<View, PileError> {
         let (mut locked, slot, word) = self.lock_slot(pointer)?;
         let shard = shard_of(slot.block) as usize;

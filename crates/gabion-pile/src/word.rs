@@ -13,8 +13,8 @@ use gabion_heap::Loc;
 
 use crate::pointer::Pointer;
 
-/// A slot whose object of the last generation is removed is retired: it never takes another. Its word still has room for one
-/// generation more.
+/// A slot whose object of the last generation is removed is retired: it never takes another. Its word still has room
+/// for one generation more.
 const _: () = assert!(LAST_GENERATION + 2 == 1 << Pointer::GENERATION_BITS);
 
 const GENERATION_SHIFT: u32 = 2;
@@ -84,7 +84,8 @@ impl Word {
         (self.0 >> GENERATION_SHIFT) as u32 & ((1 << Pointer::GENERATION_BITS) - 1)
     }
 
-    /// Bytes of the payload, if this is the word of the object that the pointer leads to, and the payload is in the slot.
+    /// Bytes of the payload, if this is the word of the object that the pointer leads to, and the payload is in the
+    /// slot.
     #[inline(always)]
     pub fn inline_length(self, pointer: Pointer) -> Option<usize> {
         let tagged = self.0 & ((1 << PAYLOAD_SHIFT) - 1);

@@ -1,4 +1,5 @@
-//! What went wrong with piles in files once, or nearly: files that were damaged by who let go of them, or refused by who opens them.
+//! What went wrong with piles in files once, or nearly: files that were damaged by who let go of them, or refused by
+//! who opens them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;

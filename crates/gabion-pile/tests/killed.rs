@@ -1,5 +1,5 @@
-//! A process that writes to a pile's file is killed, at any moment and again and again: whatever it had said to be done is there,
-//! and what it was at is done or is not.
+//! A process that writes to a pile's file is killed, at any moment and again and again: whatever it had said to be done
+//! is there, and what it was at is done or is not.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};

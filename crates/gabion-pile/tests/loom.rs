@@ -217,8 +217,8 @@ fn a_linked_payload_overwritten_in_place_is_seen_whole() {
 fn bytes_that_look_like_a_payload_in_a_page_of_another_use_are_not_taken_for_one() {
     check_linked(
         |words| {
-            // Unlinked and removed; the page turns to another use, and something else is written where the slot was; then
-            // the page turns back, and the slot is linked again.
+            // Unlinked and removed; the page turns to another use, and something else is written where the slot was;
+            // then the page turns back, and the slot is linked again.
             words.store(OTHER, 0, Release);
             words.store(WORD, 0, Release);
             disturb((words, DESCRIPTOR), 1);
@@ -241,8 +241,8 @@ fn bytes_that_look_like_the_next_payload_are_not_taken_for_it() {
     check_linked_in(
         model,
         |words| {
-            // As above, but what is written where the slot was is the very word that the next payload there will have. Before
-            // the page turns back, it is made ready: that must not be seen later than the turn.
+            // As above, but what is written where the slot was is the very word that the next payload there will have.
+            // Before the page turns back, it is made ready: that must not be seen later than the turn.
             words.store(OTHER, 0, Release);
             words.store(WORD, 0, Release);
             disturb((words, DESCRIPTOR), 1);

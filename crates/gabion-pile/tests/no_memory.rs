@@ -8,7 +8,8 @@ use gabion_pile::{Pile, PileError, PileOptions, Pointer, ReadBuf, Reading};
 #[global_allocator]
 static SCARCE: Scarce = Scarce;
 
-/// A pile. What the pool makes once for the process, and once for each thread, is there then: the pool does not do without.
+/// A pile. What the pool makes once for the process, and once for each thread, is there then: the pool does not do
+/// without.
 fn pile() -> Pile {
     let first = Pile::new().unwrap();
     for length in [100, 5000, 2 << 20] {

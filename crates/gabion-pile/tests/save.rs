@@ -338,7 +338,8 @@ fn pointers_of_neighbours_are_refused_whatever_comes_later() {
     }
 }
 
-/// What was removed stood in the file, in slots and chunks that were free, and beside what was shorter than what it replaced.
+/// What was removed stood in the file, in slots and chunks that were free, and beside what was shorter than what it
+/// replaced.
 #[test]
 fn nothing_of_what_was_removed_is_in_the_file() {
     let (folder, pile) = (Folder::new("removed"), in_memory(1));
@@ -408,8 +409,8 @@ fn a_disk_that_is_full_leaves_the_file_before() {
     assert_eq!(folder.names(), ["saved"], "what is not finished is gone");
 }
 
-/// Each writer counts its first object up, then its second: at no moment do they differ by more than one. Others put, replace and
-/// remove what is in chunks and runs.
+/// Each writer counts its first object up, then its second: at no moment do they differ by more than one. Others put,
+/// replace and remove what is in chunks and runs.
 #[test]
 fn what_is_saved_is_the_pile_at_one_moment() {
     const WRITERS: usize = 3;

@@ -1,5 +1,5 @@
-//! Arguments of the plain kinds as callers write them: flags, whole numbers, functions, iterables. Sizes and times have modules of
-//! their own. What is refused is told in one form: the argument, what was given for it, what to pass.
+//! Arguments of the plain kinds as callers write them: flags, whole numbers, functions, iterables. Sizes and times have
+//! modules of their own. What is refused is told in one form: the argument, what was given for it, what to pass.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -17,7 +17,8 @@ use crate::ffi;
 /// The path that a str or an os.PathLike stands for; `None` for other objects.
 pub(crate) fn path(value: &Bound<'_, PyAny>) -> PyResult<Option<PathBuf>> {
     let (py, mut encoded) = (value.py(), std::ptr::null_mut::<ffi::PyObject>());
-    // SAFETY: attached; live objects; a new reference or null with an error set; a bytes, whose characters live as long as it.
+    // SAFETY: attached; live objects; a new reference or null with an error set; a bytes, whose characters live as long
+    // as it.
     unsafe {
         if ffi::PyUnicode_Check(value.as_ptr()) == 0 {
             let method = ffi::PyObject_GetAttrString(value.as_ptr(), c"__fspath__".as_ptr());
@@ -54,7 +55,8 @@ pub(crate) fn shown_path<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'p
     }
 }
 
-/// What was given for an argument that may be left out, where `None` is a value like any other, so that `Option` will not do.
+/// What was given for an argument that may be left out, where `None` is a value like any other, so that `Option` will
+/// not do.
 pub(crate) enum Given<'py> {
     Absent,
     Value(Bound<'py, PyAny>),
@@ -100,8 +102,8 @@ fn is_bool_of_numpy(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(matches!(full_name(&value.get_type())?.as_str(), "numpy.bool" | "numpy.bool_"))
 }
 
-/// The int that a value is, or that it stands for without loss (`__index__`: NumPy's integers). `None` for everything else, floats
-/// and bools among it: a bool is an answer, and stands where a number is meant by mistake only.
+/// The int that a value is, or that it stands for without loss (`__index__`: NumPy's integers). `None` for everything
+/// else, floats and bools among it: a bool is an answer, and stands where a number is meant by mistake only.
 pub(crate) fn index<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
     // SAFETY: attached; the call is defined for every object.

@@ -42,9 +42,10 @@ impl Drop for Detached {
     }
 }
 
-/// Runs `work` detached, and lets other threads fork meanwhile: a lock that it holds then stays locked in the child for ever. So this
-/// is for work on what nobody else can reach yet or any more, for what sees to forks itself, as the pool does, and for waiting;
-/// [`through_gate`](crate::gate::through_gate) for all else. `Send` keeps what belongs to the interpreter out of it.
+/// Runs `work` detached, and lets other threads fork meanwhile: a lock that it holds then stays locked in the child for
+/// ever. So this is for work on what nobody else can reach yet or any more, for what sees to forks itself, as the pool
+/// does, and for waiting; [`through_gate`](crate::gate::through_gate) for all else. `Send` keeps what belongs to the
+/// interpreter out of it.
 pub(crate) fn detached_ungated<R: Send>(_py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
     // SAFETY: attached (`_py`), and `work` has nothing of the interpreter's.
     let _away = unsafe { Detached::begin() };

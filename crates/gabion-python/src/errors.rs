@@ -120,8 +120,8 @@ pub(crate) fn own_error(py: Python<'_>, class: impl FnOnce(&Errors) -> &Py<PyTyp
     }
 }
 
-/// The exception for memory that was refused: its class by what refused, for all parts alike. A `LimitError` is for limits, those
-/// that are set and gabion's own; what the system refuses is a plain `MemoryError`.
+/// The exception for memory that was refused: its class by what refused, for all parts alike. A `LimitError` is for
+/// limits, those that are set and gabion's own; what the system refuses is a plain `MemoryError`.
 #[cold]
 pub(crate) fn refused(py: Python<'_>, error: &BlockError, text: &str) -> PyErr {
     match error {
@@ -180,7 +180,8 @@ pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     if text.chars().count() > 60 { text.chars().take(57).chain("...".chars()).collect() } else { text }
 }
 
-/// A name as it is shown. What of it is no text is written as Python writes it, so that another name does not look the same.
+/// A name as it is shown. What of it is no text is written as Python writes it, so that another name does not look the
+/// same.
 pub(crate) fn legible(name: &Bound<'_, PyAny>) -> PyResult<String> {
     let name = name.str()?;
     if let Ok(text) = name.to_str() {

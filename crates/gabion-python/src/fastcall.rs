@@ -170,7 +170,8 @@ impl<'py> Keywords<'_, 'py> {
     }
 }
 
-/// The arguments of a call that takes one thing, and a default by its place or by name. `usage` is for whoever passes others.
+/// The arguments of a call that takes one thing, and a default by its place or by name. `usage` is for whoever passes
+/// others.
 ///
 /// # Errors
 /// `TypeError` for any others.

@@ -3,13 +3,14 @@
 //! When the interpreter ends, a daemon thread that wants to run Python code, or that has waited for a lock, is ended on
 //! the spot, in the midst of the call (`pthread_exit`). That unwinds the thread's stack, which Rust does not survive:
 //! destructors would run without the interpreter, and `catch_unwind` ends the whole process. From 3.14 on such a thread
-//! waits for ever instead (<https://github.com/python/cpython/issues/87135>). Before, the functions below do so: those of
-//! the interpreter's that this crate calls and that may run Python code or wait. A guard in the frame that calls stops
-//! the unwinding there, because its destructor never ends. Rust leaves open whether destructors run in an unwinding of
-//! this kind; they do, PyO3 counts on it for `PyGILState_Ensure`, and `tests/test_pile_gc.py` would find out.
+//! waits for ever instead (<https://github.com/python/cpython/issues/87135>). Before, the functions below do so: those
+//! of the interpreter's that this crate calls and that may run Python code or wait. A guard in the frame that calls
+//! stops the unwinding there, because its destructor never ends. Rust leaves open whether destructors run in an
+//! unwinding of this kind; they do, PyO3 counts on it for `PyGILState_Ensure`, and `tests/test_pile_gc.py` would find
+//! out.
 //!
-//! What PyO3 calls by itself has no such guard. On Linux the linker puts one before each of those functions, whoever calls it:
-//! see `guards`. Elsewhere code that may run Python code calls these as far as can be.
+//! What PyO3 calls by itself has no such guard. On Linux the linker puts one before each of those functions, whoever
+//! calls it: see `guards`. Elsewhere code that may run Python code calls these as far as can be.
 
 #![allow(non_snake_case, reason = "the interpreter's names")]
 
@@ -18,8 +19,9 @@ pub use pyo3::ffi::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
-/// Whether this is the process's first interpreter. Classes that are known here, and what the module keeps for the life of
-/// the process, belong to one interpreter: in another, they would outlive it, or be taken for equal names of its own.
+/// Whether this is the process's first interpreter. Classes that are known here, and what the module keeps for the life
+/// of the process, belong to one interpreter: in another, they would outlive it, or be taken for equal names of its
+/// own.
 pub(crate) fn in_main_interpreter(_py: pyo3::Python<'_>) -> bool {
     // SAFETY: attached, as the token says; both only read pointers that are there.
     unsafe { PyInterpreterState_Get() == PyInterpreterState_Main() }
@@ -87,15 +89,17 @@ mod private {
     }
 }
 
-/// Finds a name in the classes of a class's resolution order; a new reference, null when absent, no error set. It also gives the
-/// class a version number when it has none.
+/// Finds a name in the classes of a class's resolution order; a new reference, null when absent, no error set. It also
+/// gives the class a version number when it has none.
 ///
-/// New, because without a GIL another thread may take the name from the class before the caller has a look at what was found.
+/// New, because without a GIL another thread may take the name from the class before the caller has a look at what was
+/// found.
 ///
 /// # Safety
 /// A live class and a string.
 pub unsafe fn PyType_Lookup(class: *mut PyTypeObject, name: Object) -> Object {
-    // SAFETY: as the caller promised; with a GIL, what is found is borrowed from the class, and nothing runs until it is shared.
+    // SAFETY: as the caller promised; with a GIL, what is found is borrowed from the class, and nothing runs until it
+    // is shared.
     unsafe {
         #[cfg(not(Py_GIL_DISABLED))]
         {

@@ -4,8 +4,9 @@
 //! another thread forks. Work that runs detached may be stopped anywhere: it goes through this gate, and a fork waits
 //! until nobody is inside. So a child always starts with free locks.
 //!
-//! Between the closing of the gate and the fork, others' hooks may wait for any thread: for a lock that it holds, or for its
-//! end. So no thread of the interpreter waits at a closed gate: it works attached, which every fork waits for by itself.
+//! Between the closing of the gate and the fork, others' hooks may wait for any thread: for a lock that it holds, or
+//! for its end. So no thread of the interpreter waits at a closed gate: it works attached, which every fork waits for
+//! by itself.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,13 +29,13 @@ const MOMENT: Duration = Duration::from_millis(1);
 thread_local! {
     /// Held by the forking thread from before the fork until after it, in the parent and in the child.
     static HELD: Cell<Option<RwLockWriteGuard<'static, ()>>> = const { Cell::new(None) };
-    /// How many forks this thread is just about: more than one where a hook of somebody else's forks again, or where the
-    /// module was imported anew, and its hooks are there twice.
+    /// How many forks this thread is just about: more than one where a hook of somebody else's forks again, or where
+    /// the module was imported anew, and its hooks are there twice.
     static FORKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs `work` without the interpreter, inside the gate; with it, while the gate is closed. For all work that takes a lock which a
-/// forked child may come to: of a pile, a cache, a picture.
+/// Runs `work` without the interpreter, inside the gate; with it, while the gate is closed. For all work that takes a
+/// lock which a forked child may come to: of a pile, a cache, a picture.
 pub(crate) fn through_gate<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + Send) -> R {
     loop {
         let inside = match GATE.try_read() {
@@ -43,7 +44,8 @@ pub(crate) fn through_gate<R: Send>(py: Python<'_>, work: impl FnOnce() -> R + S
             Err(TryLockError::Poisoned(inside)) => inside.into_inner(),
             Err(TryLockError::WouldBlock) if CLOSED.load(Ordering::Relaxed) => return work(),
             Err(TryLockError::WouldBlock) => {
-                // Not in the queue: whoever is to fork could get the gate before this thread does, and then wait for it.
+                // Not in the queue: whoever is to fork could get the gate before this thread does, and then wait for
+                // it.
                 detached_ungated(py, || std::thread::sleep(MOMENT));
                 continue;
             }
@@ -71,7 +73,8 @@ fn before_fork(py: Python<'_>) {
     let mut patient = true;
     loop {
         HELD.set(Some(close(py)));
-        // While this thread waited for the gate, another may have begun to import something, which the child would wait for.
+        // While this thread waited for the gate, another may have begun to import something, which the child would wait
+        // for.
         if !patient || !once::others_import() {
             return;
         }
@@ -87,8 +90,8 @@ fn close(_py: Python<'_>) -> RwLockWriteGuard<'static, ()> {
         Ok(closed) => closed,
         Err(TryLockError::Poisoned(closed)) => closed.into_inner(),
         Err(TryLockError::WouldBlock) => {
-            // Others go on meanwhile; nobody waits for the gate with the interpreter in hand. The gate is kept until the
-            // interpreter is back, or others would be inside again by then, and for ever.
+            // Others go on meanwhile; nobody waits for the gate with the interpreter in hand. The gate is kept until
+            // the interpreter is back, or others would be inside again by then, and for ever.
             // SAFETY: attached, and nothing of the interpreter's is used until the end of the block.
             let _away = unsafe { Detached::begin() };
             let closed = GATE.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,11 @@
-//! Guards around the interpreter's functions that may run Python code or wait, whoever calls them: see [`ffi`](crate::ffi).
+//! Guards around the interpreter's functions that may run Python code or wait, whoever calls them: see
+//! [`ffi`](crate::ffi).
 //!
-//! PyO3 calls them without one. So the linker puts a guard before each: where code refers to `X`, it gets the `__wrap_X` of
-//! this file, and `__real_X` is the interpreter's own (`--wrap=X`). `build.rs` reads the names from here. Whatever makes an
-//! object that the collector watches belongs here as well, because that may be when the collector runs. A function that some
-//! builds of an interpreter call and others do not, as `_Py_DecRef`, has its guard in all of them: the linker looks for it.
+//! PyO3 calls them without one. So the linker puts a guard before each: where code refers to `X`, it gets the
+//! `__wrap_X` of this file, and `__real_X` is the interpreter's own (`--wrap=X`). `build.rs` reads the names from here.
+//! Whatever makes an object that the collector watches belongs here as well, because that may be when the collector
+//! runs. A function that some builds of an interpreter call and others do not, as `_Py_DecRef`, has its guard in all of
+//! them: the linker looks for it.
 //!
 //! A call by a pointer has no name: PyO3's `call1` of one argument is such a call, [`ffi`](crate::ffi) has another.
 //!

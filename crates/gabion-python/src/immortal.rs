@@ -1,9 +1,10 @@
-//! Objects that all threads hand out. Without a global lock, their counts of references are where those threads would meet.
+//! Objects that all threads hand out. Without a global lock, their counts of references are where those threads would
+//! meet.
 
 use pyo3::prelude::*;
 
-/// Makes an object immortal that lives as long as the process anyway, as `None` is: who hands it out then writes nothing to it
-/// (PEP 703, "Immortalization"). With a global lock, counting is cheap, and nothing is done.
+/// Makes an object immortal that lives as long as the process anyway, as `None` is: who hands it out then writes
+/// nothing to it (PEP 703, "Immortalization"). With a global lock, counting is cheap, and nothing is done.
 ///
 /// # Safety
 /// No other thread knows the object yet.

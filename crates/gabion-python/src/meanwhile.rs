@@ -1,9 +1,9 @@
 //! What others want of the interpreter while a long loop runs.
 //!
-//! Between the bytecodes of Python code the interpreter handles signals, lets threads that have waited long enough take its
-//! lock, and stops where the collector wants all threads to stop, as each version of it does. A loop in Rust is one
-//! bytecode. So a long one calls a Python function that does nothing every now and then. To let go of the lock by hand would
-//! not do: who takes it back at once has it before the others are awake, and they begin to wait anew.
+//! Between the bytecodes of Python code the interpreter handles signals, lets threads that have waited long enough take
+//! its lock, and stops where the collector wants all threads to stop, as each version of it does. A loop in Rust is one
+//! bytecode. So a long one calls a Python function that does nothing every now and then. To let go of the lock by hand
+//! would not do: who takes it back at once has it before the others are awake, and they begin to wait anew.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -28,8 +28,8 @@ impl Meanwhile {
         Self { left: ENOUGH, looked: false }
     }
 
-    /// A step is done that went over so many bytes. Any Python code may run: no lock may be held, and what the loop works on
-    /// may be another afterwards.
+    /// A step is done that went over so many bytes. Any Python code may run: no lock may be held, and what the loop
+    /// works on may be another afterwards.
     ///
     /// # Errors
     /// What a signal's handler raises.
@@ -44,7 +44,8 @@ impl Meanwhile {
         }
     }
 
-    /// The loop is over: its result is lost if a signal that came meanwhile is handled after it. Nothing for a short loop.
+    /// The loop is over: its result is lost if a signal that came meanwhile is handled after it. Nothing for a short
+    /// loop.
     ///
     /// # Errors
     /// As [`Meanwhile::step`].
@@ -64,7 +65,8 @@ impl Meanwhile {
 /// The function that does nothing. Asked for once when the module is made.
 pub(crate) fn nothing(py: Python<'_>) -> PyResult<&'static Py<PyAny>> {
     static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    // With globals of its own. It would have those of the module `__main__` otherwise, and keep them for ever: nothing that
-    // the program's names refer to would end with the interpreter, and files left open would lose what they had gathered.
+    // With globals of its own. It would have those of the module `__main__` otherwise, and keep them for ever: nothing
+    // that the program's names refer to would end with the interpreter, and files left open would lose what they had
+    // gathered.
     once(py, &NOTHING, || Ok(py.eval(c"lambda: None", Some(&result::dict(py)?), None)?.unbind()))
 }

@@ -1,11 +1,12 @@
 //! What is asked of the interpreter once.
 //!
-//! `PyOnceLock::get_or_init` lets the interpreter go and has it back when the cell is its own already: another thread that
-//! forks just then leaves a child with a cell in the hands of a thread that it does not have, and whoever asks the child's
-//! cell waits for ever. So values are made outside of their cells here, and put there while the thread stays attached.
+//! `PyOnceLock::get_or_init` lets the interpreter go and has it back when the cell is its own already: another thread
+//! that forks just then leaves a child with a cell in the hands of a thread that it does not have, and whoever asks the
+//! child's cell waits for ever. So values are made outside of their cells here, and put there while the thread stays
+//! attached.
 //!
-//! Most of them begin with an import, and the interpreter's locks of modules are such cells, too: who imports the same in the
-//! child waits for ever. So a fork waits for the imports that are under way here.
+//! Most of them begin with an import, and the interpreter's locks of modules are such cells, too: who imports the same
+//! in the child waits for ever. So a fork waits for the imports that are under way here.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -19,7 +20,8 @@ use pyo3::types::{PyString, PyType};
 use crate::detached::detached_ungated;
 use crate::{ffi, result};
 
-/// Threads that are importing something here. Relaxed everywhere: a number alone, and nobody follows it to anything else.
+/// Threads that are importing something here. Relaxed everywhere: a number alone, and nobody follows it to anything
+/// else.
 static IMPORTING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -27,8 +29,8 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How often a fork looks for their end at most: one may wait for a lock that a hook of somebody else's has just taken. Half a
-/// minute of looks and not of time, because imports take long where all is slow or stands still.
+/// How often a fork looks for their end at most: one may wait for a lock that a hook of somebody else's has just taken.
+/// Half a minute of looks and not of time, because imports take long where all is slow or stands still.
 const LOOKS: u32 = 30_000;
 
 /// How long a fork waits from one look to the next.
@@ -59,8 +61,8 @@ fn _import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>> {
     py.import(name)
 }
 
-/// Waits, before a fork, until no other thread imports something here; false if that takes too long. Without a GIL one may begin
-/// at any moment; with it, when this thread detaches.
+/// Waits, before a fork, until no other thread imports something here; false if that takes too long. Without a GIL one
+/// may begin at any moment; with it, when this thread detaches.
 pub(crate) fn others_imported(py: Python<'_>) -> bool {
     for _ in 0..LOOKS {
         if !others_import() {
@@ -95,8 +97,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.py().import("os")?.call_method("register_at_fork", (), Some(&hooks)).map(drop)
 }
 
-/// Makes a class that programs do not call by its name: at its first instance `PyO3` would make it, and end the process where
-/// there is no memory for it.
+/// Makes a class that programs do not call by its name: at its first instance `PyO3` would make it, and end the process
+/// where there is no memory for it.
 pub(crate) fn make_class<T: pyo3::PyTypeInfo>(m: &Bound<'_, PyModule>) {
     let _ = T::type_object(m.py());
 }
@@ -154,8 +156,8 @@ pub(crate) fn text<'py>(
 #[cold]
 fn interned<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString>> {
     let mut text = result::text(py, text)?.into_ptr();
-    // SAFETY: attached; a str and a reference to it, which is exchanged for one to the str that is kept, or stays where there is no
-    // memory to keep it.
+    // SAFETY: attached; a str and a reference to it, which is exchanged for one to the str that is kept, or stays where
+    // there is no memory to keep it.
     unsafe {
         ffi::PyUnicode_InternInPlace(&raw mut text);
         Ok(Bound::from_owned_ptr(py, text).cast_into_unchecked())

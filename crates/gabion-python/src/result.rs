@@ -1,5 +1,5 @@
-//! Results made so that a lack of memory is a `MemoryError`: the usual conversions panic there. `clippy.toml` names those that must
-//! not be called in their place.
+//! Results made so that a lack of memory is a `MemoryError`: the usual conversions panic there. `clippy.toml` names
+//! those that must not be called in their place.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyList, PyString, PyTuple};
@@ -48,9 +48,9 @@ pub(crate) fn tuple<'py>(
     items: impl ExactSizeIterator<Item = Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let length = items.len();
-    // SAFETY: attached; a new tuple of so many places, or null with an error set. All places are filled, each with a reference
-    // that is given away, before anybody else can see the tuple; what is left of it if the iterator was wrong is null, which the
-    // interpreter takes as nothing to let go of.
+    // SAFETY: attached; a new tuple of so many places, or null with an error set. All places are filled, each with a
+    // reference that is given away, before anybody else can see the tuple; what is left of it if the iterator was wrong
+    // is null, which the interpreter takes as nothing to let go of.
     unsafe {
         let made: Bound<'_, PyTuple> =
             Bound::from_owned_ptr_or_err(py, ffi::PyTuple_New(length as isize))?.cast_into_unchecked();

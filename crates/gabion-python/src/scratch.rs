@@ -14,7 +14,8 @@ use crate::codec::Apart;
 /// Encodings longer than this do not stay with the thread.
 const KEEP: usize = 1 << 20;
 
-// Boxed, so that a pointer is all that moves: a processor waits long for words that it has just written in other pieces.
+// Boxed, so that a pointer is all that moves: a processor waits long for words that it has just written in other
+// pieces.
 thread_local! {
     static ENCODED: Cell<Option<Box<Encoded>>> = const { Cell::new(None) };
     static KEY: Cell<Option<Box<Key>>> = const { Cell::new(None) };
@@ -24,8 +25,8 @@ thread_local! {
 
 type Place<T> = LocalKey<Cell<Option<Box<T>>>>;
 
-/// What the thread has in a place, or something new to be put there; `None` where there is no memory for either. A thread that is
-/// ending has no place left, and one without memory has none yet.
+/// What the thread has in a place, or something new to be put there; `None` where there is no memory for either. A
+/// thread that is ending has no place left, and one without memory has none yet.
 #[inline]
 fn taken<T: Default>(place: &'static Place<T>, noted: &'static LocalKey<Noted>) -> Option<Box<T>> {
     let kept = if noted.with(Noted::is_noted) { place.try_with(Cell::take).ok().flatten() } else { None };
@@ -70,7 +71,8 @@ pub(crate) fn with_encoded_apart<R>(work: impl FnOnce(&mut Vec<u8>, &mut Apart) 
     result
 }
 
-/// Calls `work` with an empty buffer for a key: another than [`with_encoded`]'s, where its value is put together meanwhile.
+/// Calls `work` with an empty buffer for a key: another than [`with_encoded`]'s, where its value is put together
+/// meanwhile.
 #[inline]
 pub(crate) fn with_key<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let Some(mut buffer) = taken(&KEY, &KEY_NOTED) else { return work(&mut Vec::new()) };

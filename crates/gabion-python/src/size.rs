@@ -23,8 +23,8 @@ const UNITS: [(&str, u64); 13] = [
     ("", 1),
 ];
 
-/// Reads a size argument called `name`: a whole number, NumPy's too, or text of a number and a unit (B, KiB to PiB, kB to
-/// PB).
+/// Reads a size argument called `name`: a whole number, NumPy's too, or text of a number and a unit (B, KiB to PiB, kB
+/// to PB).
 pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Some(number) = index(value)? {
         return number.extract().map_err(|_| refused(name, value));
@@ -37,8 +37,8 @@ pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     bytes(text.to_str()?).ok_or_else(|| refused(name, value))
 }
 
-/// As [`parse`], for a limit on what holds `things`. One below `least`, which is what holding anything takes, is meant as a count
-/// of them, or as a number of MiB. 0 is for the caller to judge.
+/// As [`parse`], for a limit on what holds `things`. One below `least`, which is what holding anything takes, is meant
+/// as a count of them, or as a number of MiB. 0 is for the caller to judge.
 pub(crate) fn limit(name: &str, value: &Bound<'_, PyAny>, things: &str, least: usize) -> PyResult<u64> {
     let bytes = parse(name, value)?;
     if bytes != 0 && bytes < least as u64 {

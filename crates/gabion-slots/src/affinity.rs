@@ -39,8 +39,8 @@ impl Affinity {
 /// What an affinity can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AffinitySettings {
-    /// The least alignment in bytes of everything in this affinity: a power of two up to 64. What asks for more gets more,
-    /// and what is a multiple of 16 bytes long is aligned to 16 in any case.
+    /// The least alignment in bytes of everything in this affinity: a power of two up to 64. What asks for more gets
+    /// more, and what is a multiple of 16 bytes long is aligned to 16 in any case.
     pub alignment: usize,
     /// How many blocks of 4 MiB it may take, large objects counted by their bytes; `None` for as many as there are.
     pub max_blocks: Option<usize>,

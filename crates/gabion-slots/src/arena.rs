@@ -1,8 +1,9 @@
 //! Arenas: what one thread allocates from.
 //!
-//! An arena belongs to one thread at a time; when the thread ends it has no owner until another thread adopts it. It has a
-//! *row* for each affinity, with a *shelf* for each class. Cells are the owner's alone; what others use is atomic. Whoever holds
-//! the lock of the `Slots` may look at arenas without an owner, because nobody adopts one meanwhile.
+//! An arena belongs to one thread at a time; when the thread ends it has no owner until another thread adopts it. It
+//! has a *row* for each affinity, with a *shelf* for each class. Cells are the owner's alone; what others use is
+//! atomic. Whoever holds the lock of the `Slots` may look at arenas without an owner, because nobody adopts one
+//! meanwhile.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -24,7 +25,8 @@ pub(crate) const ROWS: usize = 256;
 /// How many of the next slots are asked for in advance.
 const AHEAD: usize = 8;
 
-/// What keeps two things out of one cache line, and out of the pair of lines that the prefetcher takes, wherever they stand.
+/// What keeps two things out of one cache line, and out of the pair of lines that the prefetcher takes, wherever they
+/// stand.
 const APART: usize = 128;
 
 /// How far ahead of a slot memory is asked for where all slots of the pair and of the next one are free.
@@ -38,8 +40,8 @@ pub(crate) struct Shelf {
     pub free: Cell<*const AtomicU64>,
     /// The slot of that pair's lowest bit.
     pub base: Cell<*mut u8>,
-    /// What is asked for in advance when the slot at `base` is taken, and so on: memory some way ahead of it, or just there,
-    /// if that may be in use.
+    /// What is asked for in advance when the slot at `base` is taken, and so on: memory some way ahead of it, or just
+    /// there, if that may be in use.
     far: Cell<*mut u8>,
     /// The active page: its block, and its place there.
     header: Cell<*const Header>,
@@ -55,8 +57,8 @@ pub(crate) struct Shelf {
 
 /// What an arena has of one affinity.
 pub(crate) struct Row {
-    /// Where in `shelves` the class stands that serves so many words with the affinity's alignment, in bytes. Set by whoever
-    /// configures it; all zero until then, and then there is no page to take from either.
+    /// Where in `shelves` the class stands that serves so many words with the affinity's alignment, in bytes. Set by
+    /// whoever configures it; all zero until then, and then there is no page to take from either.
     places: [AtomicU32; MAX_SLOT_WORDS + 1],
     pub shelves: [Shelf; CLASSES],
     /// Pages with room, by class and quarter of fullness: `number << 6 | page`, or 0.
@@ -87,8 +89,8 @@ pub(crate) struct Arena {
     /// What stands in the records of its pages: the number of the `Slots`, and the arena's index.
     pub word: u64,
     pub index: u32,
-    /// True in a forked child, if the arena's thread was another one than forked: what it was about to do is half done for
-    /// ever. Its slots and chunks can be used and freed; nobody walks its lists any more.
+    /// True in a forked child, if the arena's thread was another one than forked: what it was about to do is half done
+    /// for ever. Its slots and chunks can be used and freed; nobody walks its lists any more.
     pub orphaned: AtomicBool,
     /// How often threads that were ending have borrowed it.
     pub borrowed: Cell<u32>,
@@ -105,8 +107,8 @@ pub(crate) struct Arena {
     pub rows: [Row; ROWS],
 }
 
-/// What other threads write to. Not by its alignment apart from what the owner writes to, but by what lies around it: see
-/// [`Arena::new`].
+/// What other threads write to. Not by its alignment apart from what the owner writes to, but by what lies around it:
+/// see [`Arena::new`].
 #[repr(C)]
 pub(crate) struct Letters {
     _before: [u8; APART],
@@ -117,11 +119,13 @@ pub(crate) struct Letters {
     _behind: [u8; APART],
 }
 
-// What allocators align everything to. Where more is asked for, `alloc_zeroed` of the language writes zeros to all of it.
+// What allocators align everything to. Where more is asked for, `alloc_zeroed` of the language writes zeros to all of
+// it.
 const _: () = assert!(align_of::<Arena>() <= 16);
 
-// SAFETY: the cells are used by the arena's one thread, or by whoever holds the lock of the `Slots` while it has none, or,
-// for the row of an affinity that is released, by the releasing thread, whose caller promises that nobody else uses it.
+// SAFETY: the cells are used by the arena's one thread, or by whoever holds the lock of the `Slots` while it has none,
+// or, for the row of an affinity that is released, by the releasing thread, whose caller promises that nobody else uses
+// it.
 unsafe impl Sync for Arena {}
 // SAFETY: nothing in an arena belongs to a thread but by the rule above.
 unsafe impl Send for Arena {}
@@ -275,7 +279,8 @@ impl Shelf {
             let free = words[cursor].load(Relaxed);
             if free != 0 {
                 self.turn_to(page, cursor);
-                // Only on the way through free memory that no other thread has had: it would be taken away from that one.
+                // Only on the way through free memory that no other thread has had: it would be taken away from that
+                // one.
                 let next = words.get(cursor + 1).is_some_and(|next| next.load(Relaxed) == u64::MAX);
                 let own = page.record().returned.load(Relaxed) == 0;
                 let ahead = if own && next && free == u64::MAX && cursor > start { AHEAD_BYTES } else { 0 };

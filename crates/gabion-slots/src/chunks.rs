@@ -51,7 +51,8 @@ impl Shared {
         let (ground, words) = (self.ground(affinity), layout.size().div_ceil(8));
         let taken = match chunks.take_within(ground, words, align / 8) {
             Ok(None) => {
-                // What was freed of ended threads may be blocks of which the next one can be. This arena is none of theirs.
+                // What was freed of ended threads may be blocks of which the next one can be. This arena is none of
+                // theirs.
                 self.tidy_letters();
                 chunks.take_aligned(ground, words, align / 8)
             }
@@ -76,8 +77,8 @@ impl Shared {
         Ok(unsafe { base.add(at.word() * 8) })
     }
 
-    /// As [`Shared::alloc_chunk`], if nobody has left anything and there is room in memory that was touched before: nothing is
-    /// mapped or entered then.
+    /// As [`Shared::alloc_chunk`], if nobody has left anything and there is room in memory that was touched before:
+    /// nothing is mapped or entered then.
     #[inline]
     pub fn alloc_chunk_at_hand(&self, arena: &Arena, affinity: Affinity, layout: Layout) -> Option<NonNull<u8>> {
         let tier = tier(layout, self.books(affinity).mask.load(Relaxed));
@@ -94,8 +95,8 @@ impl Shared {
         Some(unsafe { base.add(at.word() * 8) })
     }
 
-    /// Frees a chunk of this arena's. False, and nothing is changed, if it is none, or there is something to say; always so in the
-    /// checked build.
+    /// Frees a chunk of this arena's. False, and nothing is changed, if it is none, or there is something to say;
+    /// always so in the checked build.
     ///
     /// # Safety
     /// If a chunk of ours begins there, nobody uses it any more.
@@ -163,8 +164,8 @@ impl Shared {
         if Chunks::is_used(block, chunk) { Ok(Chunks::room(block, chunk) * 8) } else { Err(FreeError::DoubleFree) }
     }
 
-    /// Makes a chunk of this arena's longer in its place, to hold `size` bytes. False, and nothing is changed, when it is
-    /// another's, or there is no room behind it.
+    /// Makes a chunk of this arena's longer in its place, to hold `size` bytes. False, and nothing is changed, when it
+    /// is another's, or there is no room behind it.
     ///
     /// # Safety
     /// As [`Shared::chunk_at`]; the chunk is used, and its user asks for this.
@@ -241,7 +242,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes blocks without a chunk off, all but one or all, to be given back by [`Shared::bury`] at the end of the operation.
+    /// Takes blocks without a chunk off, all but one or all, to be given back by [`Shared::bury`] at the end of the
+    /// operation.
     pub fn doom_chunk_blocks(&self, arena: &Arena, chunks: &mut Chunks, affinity: Affinity, all: bool) {
         let before = chunks.counts().0;
         while let Some(number) = chunks.empty_block(self.ground(affinity), all) {
@@ -256,8 +258,8 @@ impl Shared {
     /// Strikes the doomed blocks of chunks off the map. Returns the first of their list, for
     /// [`Shared::give_chunk_blocks_back`]. The caller holds the lock.
     ///
-    /// Nobody is waited for, as where slots are left: who leaves a chunk looks at nothing of its block once it is posted, and
-    /// until then the block is not empty.
+    /// Nobody is waited for, as where slots are left: who leaves a chunk looks at nothing of its block once it is
+    /// posted, and until then the block is not empty.
     pub fn strike_chunk_blocks(&self, arena: &Arena) -> u32 {
         let first = arena.doomed_chunks.take();
         let mut next = first;
@@ -268,8 +270,8 @@ impl Shared {
         first
     }
 
-    /// Strikes a block of chunks that was taken off from the map, and links it to `next`. Returns its name in the list. The caller
-    /// holds the lock.
+    /// Strikes a block of chunks that was taken off from the map, and links it to `next`. Returns its name in the list.
+    /// The caller holds the lock.
     pub fn strike_chunk_block(&self, number: u32, next: u32) -> u32 {
         let Some((base, block)) = self.doomed_block(link(number)) else { unreachable!("a block of the set") };
         self.territory.strike(base.addr().get(), BLOCK_BYTES);
@@ -277,8 +279,8 @@ impl Shared {
         link(number)
     }
 
-    /// Gives a list of struck blocks of chunks back to the pool, which keeps them warm as far as its policy goes. No lock is
-    /// held.
+    /// Gives a list of struck blocks of chunks back to the pool, which keeps them warm as far as its policy goes. No
+    /// lock is held.
     pub fn give_chunk_blocks_back(&self, first: u32) {
         let mut next = first;
         while let Some((_, block)) = self.doomed_block(next) {

@@ -50,10 +50,11 @@ mod place {
     }
 }
 
-/// The same by the way that the loader has for variables of libraries that a program begins with (Drepper, *ELF Handling for
-/// Thread-Local Storage*, initial exec): two instructions. By the general way, the only one that the compiler offers to a
-/// library, each allocation and each free would call a function, and keep all of its arguments meanwhile. Libraries that
-/// are loaded later may use it too, as long as the C library has some bytes left that it keeps for them; loading fails if not.
+/// The same by the way that the loader has for variables of libraries that a program begins with (Drepper, *ELF
+/// Handling for Thread-Local Storage*, initial exec): two instructions. By the general way, the only one that the
+/// compiler offers to a library, each allocation and each free would call a function, and keep all of its arguments
+/// meanwhile. Libraries that are loaded later may use it too, as long as the C library has some bytes left that it
+/// keeps for them; loading fails if not.
 #[cfg(all(
     feature = "initial-exec",
     target_arch = "x86_64",
@@ -87,8 +88,8 @@ mod place {
     #[inline(always)]
     pub(crate) fn with<R>(act: impl FnOnce(&Current) -> R) -> R {
         let at: *const Current;
-        // SAFETY: `fs:0` holds the thread's pointer, from which the variable has the distance that the loader has written.
-        // Both are constant for the thread. Nothing else is touched but flags.
+        // SAFETY: `fs:0` holds the thread's pointer, from which the variable has the distance that the loader has
+        // written. Both are constant for the thread. Nothing else is touched but flags.
         unsafe {
             asm!(
                 "mov {at}, qword ptr fs:[0]",

@@ -95,8 +95,8 @@ pub enum FreeError {
     WrongSize,
     /// The address is not in the memory of these slots.
     Foreign,
-    /// This thread has used these slots never before, and there is no memory for what it needs to leave a message. The object
-    /// stays allocated.
+    /// This thread has used these slots never before, and there is no memory for what it needs to leave a message. The
+    /// object stays allocated.
     NoMemory,
 }
 

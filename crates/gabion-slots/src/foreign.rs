@@ -58,7 +58,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes that something of so many bytes was left at its owner, and whether it is time to see to those that have ended.
+    /// Notes that something of so many bytes was left at its owner, and whether it is time to see to those that have
+    /// ended.
     pub fn note_left(&self, mine: &Arena, bytes: usize) {
         mine.outbox.count(bytes);
         if mine.outbox.is_due() {
@@ -102,7 +103,8 @@ impl Shared {
         let (hazard, epoch) = (&mine.outbox.hazard, &self.books[parcel.affinity as usize].epoch);
         let mut twice = 0;
         if hazard.name(base.addr().get(), epoch, parcel.epoch) {
-            // Of slots that their owner has freed as well, page and block may be gone: the map says so, after the hazard's fence.
+            // Of slots that their owner has freed as well, page and block may be gone: the map says so, after the
+            // hazard's fence.
             twice = parcel.bits;
             if self.territory.is_pages(base.addr().get()) {
                 // SAFETY: the block is one of pages of ours, and the hazard keeps it where it is.

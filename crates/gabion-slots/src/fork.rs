@@ -1,9 +1,9 @@
 //! A forked child begins with locks that nobody holds.
 //!
-//! Before the fork every lock of all `Slots` is taken: the list of them; of each the lock of those who tidy, that of its
-//! state, the locks of its arenas' letters, and that of its blocks. The pool's follow. After the fork both sides let go. In
-//! the child the arenas of other threads are orphans and stay as they are: what lies in them can be used and freed, and is
-//! not given back.
+//! Before the fork every lock of all `Slots` is taken: the list of them; of each the lock of those who tidy, that of
+//! its state, the locks of its arenas' letters, and that of its blocks. The pool's follow. After the fork both sides
+//! let go. In the child the arenas of other threads are orphans and stay as they are: what lies in them can be used and
+//! freed, and is not given back.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};

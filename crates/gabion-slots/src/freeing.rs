@@ -16,8 +16,8 @@ use crate::sync::Ordering::Relaxed;
 use crate::territory::Area;
 use crate::tier::{class_of, is_small};
 
-/// Frees a slot of this thread's whose page keeps its standing. False when it is none, or free already, or there is more
-/// to do; then nothing is changed.
+/// Frees a slot of this thread's whose page keeps its standing. False when it is none, or free already, or there is
+/// more to do; then nothing is changed.
 ///
 /// # Safety
 /// The address lies in a block of pages of some slots; if it is a slot's, nobody uses it any more.
@@ -231,7 +231,8 @@ impl Shared {
         if pair.is_free(bit) || page.owner() != seat::word() && sent() { Err(FreeError::DoubleFree) } else { Ok(()) }
     }
 
-    /// Frees a chunk of the arena that this thread used last, if that is done in a few steps. Otherwise nothing is changed.
+    /// Frees a chunk of the arena that this thread used last, if that is done in a few steps. Otherwise nothing is
+    /// changed.
     ///
     /// # Safety
     /// As [`Slots::free`](crate::Slots::free).

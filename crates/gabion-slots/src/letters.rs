@@ -8,9 +8,9 @@
 //!     into the owner's letter box                             then clear them in `left`
 //! ```
 //!
-//! A block is in the box exactly while its `pages` are not zero, or somebody between 2 and 3 is about to put it there. So
-//! it is never in it twice, and no bit is forgotten: one that is set in `left` too late for c has its page's bit set too
-//! late for b, and then puts the block into the box again.
+//! A block is in the box exactly while its `pages` are not zero, or somebody between 2 and 3 is about to put it there.
+//! So it is never in it twice, and no bit is forgotten: one that is set in `left` too late for c has its page's bit set
+//! too late for b, and then puts the block into the box again.
 
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -54,8 +54,8 @@ impl LetterBox {
     }
 }
 
-/// Says which block its thread is leaving something at. The bits of step 1 may be the last of the block, which its owner
-/// then gives back: so whoever gives a block back waits for all hazards that name it.
+/// Says which block its thread is leaving something at. The bits of step 1 may be the last of the block, which its
+/// owner then gives back: so whoever gives a block back waits for all hazards that name it.
 #[derive(Debug)]
 pub(crate) struct Hazard {
     block: AtomicUsize,
@@ -67,11 +67,12 @@ impl Hazard {
         Self { block: AtomicUsize::new(0) }
     }
 
-    /// Names a block, and says whether its affinity's `epoch` is still `seen`. If not, it was released, and the block may be
-    /// gone.
+    /// Names a block, and says whether its affinity's `epoch` is still `seen`. If not, it was released, and the block
+    /// may be gone.
     pub fn name(&self, block: usize, epoch: &AtomicU32, seen: u32) -> bool {
-        // Release: who waits for the block named before may see this name without ever having seen that none was named, and
-        // must see what was done to that block all the same. A store by the same thread does not carry on what `clear` published.
+        // Release: who waits for the block named before may see this name without ever having seen that none was named,
+        // and must see what was done to that block all the same. A store by the same thread does not carry on what
+        // `clear` published.
         self.block.store(block, Ordering::Release);
         // The fence stands between the store and the load, as the other one in `raise` does: either the other thread
         // sees the name and waits, or the load sees the new epoch.
@@ -87,8 +88,8 @@ impl Hazard {
 
     /// Waits until `block` is not named; until none is, if that is 0.
     ///
-    /// For a block of which all slots are known to be free no fence is needed: the last bits came with a release after the
-    /// name was stored, and collecting them acquired it.
+    /// For a block of which all slots are known to be free no fence is needed: the last bits came with a release after
+    /// the name was stored, and collecting them acquired it.
     pub fn await_clear(&self, block: usize, pause: impl Fn()) {
         loop {
             // Acquire: pairs with the release in `clear`.
@@ -101,8 +102,8 @@ impl Hazard {
     }
 }
 
-/// Gives an affinity that is released its next epoch. What its blocks still have on their way is refused from now on, or
-/// is named by a hazard: the caller waits for all of them.
+/// Gives an affinity that is released its next epoch. What its blocks still have on their way is refused from now on,
+/// or is named by a hazard: the caller waits for all of them.
 pub(crate) fn raise(epoch: &AtomicU32, next: u32) {
     epoch.store(next, Ordering::Relaxed);
     // See `Hazard::name`.
@@ -115,8 +116,8 @@ pub(crate) fn raise(epoch: &AtomicU32, next: u32) {
 pub(crate) fn leave(left: &AtomicU64, bits: u64, pages: &AtomicU64, page: u32, put: impl FnOnce()) -> u64 {
     // Release: what was done to the slots before comes before their next use.
     let before = left.fetch_or(bits, Ordering::Release);
-    // Release: publishes the bits above to whoever clears `pages`. Acquire: the owner has read the block's link before it
-    // cleared them, so the link may be written anew.
+    // Release: publishes the bits above to whoever clears `pages`. Acquire: the owner has read the block's link before
+    // it cleared them, so the link may be written anew.
     if pages.fetch_or(1 << page, Ordering::AcqRel) == 0 {
         put();
     }
@@ -129,8 +130,8 @@ pub(crate) fn open(pages: &AtomicU64) -> u64 {
     pages.swap(0, Ordering::AcqRel)
 }
 
-/// Step c. Returns the bits that became free, and those that were free already, or that stand for no slot and are not in
-/// `valid`: freed twice.
+/// Step c. Returns the bits that became free, and those that were free already, or that stand for no slot and are not
+/// in `valid`: freed twice.
 pub(crate) fn collect(free: &AtomicU64, left: &AtomicU64, valid: u64) -> (u64, u64) {
     // Acquire: pairs with the release in `leave`, also for bits whose page's bit is still to be set.
     let bits = left.load(Ordering::Acquire);

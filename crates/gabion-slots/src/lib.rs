@@ -9,9 +9,9 @@
 //!       └─ large objects, each with memory of its own
 //! ```
 //!
-//! Objects of one *affinity* lie together, in blocks that hold nothing else, and objects that are allocated one after the
-//! other lie one after the other. A slot has no header: its page is found from its address, and a bit says whether it is
-//! free. `docs/slots.md` has the pictures, the rules and the reasons.
+//! Objects of one *affinity* lie together, in blocks that hold nothing else, and objects that are allocated one after
+//! the other lie one after the other. A slot has no header: its page is found from its address, and a bit says whether
+//! it is free. `docs/slots.md` has the pictures, the rules and the reasons.
 //!
 //! The modules, lowest first:
 //!

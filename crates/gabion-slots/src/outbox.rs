@@ -1,7 +1,7 @@
 //! What a thread has freed of other threads' slots and not yet left at their owners.
 //!
-//! Frees into the same sixty-four slots are merged, since whoever frees a run of slots that were allocated together would
-//! otherwise pay an atomic step on another thread's cache line for each of them.
+//! Frees into the same sixty-four slots are merged, since whoever frees a run of slots that were allocated together
+//! would otherwise pay an atomic step on another thread's cache line for each of them.
 
 use std::cell::Cell;
 use std::ptr;
@@ -12,8 +12,8 @@ use crate::letters::Hazard;
 use crate::record::Page;
 use crate::sync::AtomicU64;
 
-/// Places for pages, found by the page's address; each has the last pairs of such a page that something was freed in. Who
-/// frees in the order of allocation is in one pair of a page at a time, and in one page of each class.
+/// Places for pages, found by the page's address; each has the last pairs of such a page that something was freed in.
+/// Who frees in the order of allocation is in one pair of a page at a time, and in one page of each class.
 const PAGES: usize = 64;
 const PAIRS: usize = 2;
 
@@ -71,8 +71,8 @@ impl Outbox {
         &self.entries[block.wrapping_mul(11).wrapping_add(page.index()) % PAGES]
     }
 
-    /// Adds one slot to its parcel, if there is one for its pair already and it is not due. `Some(false)` when the slot is
-    /// in it already: freed twice.
+    /// Adds one slot to its parcel, if there is one for its pair already and it is not due. `Some(false)` when the slot
+    /// is in it already: freed twice.
     #[inline(always)]
     pub fn add(&self, page: Page<'_>, pair: *const AtomicU64, bit: u64, epoch: u32) -> Option<bool> {
         let waiting = self.waiting.get();
@@ -99,7 +99,8 @@ impl Outbox {
         self.entries(page).iter().try_fold(parcel, |parcel, entry| entry.replace(parcel).ok_or(())).ok()
     }
 
-    /// Counts something that was left at its owner without an outbox, of `bytes` bytes: much of it should not lie there unread.
+    /// Counts something that was left at its owner without an outbox, of `bytes` bytes: much of it should not lie there
+    /// unread.
     pub fn count(&self, bytes: usize) {
         self.waiting.set(self.waiting.get() + 1 + (bytes / WAITING_BYTES) as u32);
     }

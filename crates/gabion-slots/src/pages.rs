@@ -20,8 +20,8 @@ const POPULATED: usize = 4;
 const SPARSE_CLASSES: usize = 1;
 
 impl Shared {
-    /// Moves a shelf to the next free slots: of its page, of what others have freed, of the fullest page with room, or of a
-    /// page that was empty.
+    /// Moves a shelf to the next free slots: of its page, of what others have freed, of the fullest page with room, or
+    /// of a page that was empty.
     ///
     /// # Errors
     /// What [`Shared::block_with_room`] says.
@@ -165,7 +165,8 @@ impl Shared {
         let grown = row.shelves[class].grown.replace(true);
         let mut touched = 1_u64 << index;
         if zero & touched != 0 && grown && class >= SPARSE_CLASSES {
-            // Sixteen faults in one: the page is about to be filled; so are the next ones where a block was filled already.
+            // Sixteen faults in one: the page is about to be filled; so are the next ones where a block was filled
+            // already.
             let run = ((zero >> index).trailing_ones() as usize).min(if row.grown.get() { POPULATED } else { 1 });
             let ready = self.blocks.populate_pages(header.number.load(Relaxed), index, run);
             ready.expect("pages of a block of ours");
@@ -189,8 +190,8 @@ impl Shared {
 
     /// Makes an empty, unlisted page free.
     ///
-    /// An active page does not show that it has become empty, and would keep its block. So blocks are looked at that have no
-    /// other pages: this one, and if it goes, all that are like it.
+    /// An active page does not show that it has become empty, and would keep its block. So blocks are looked at that
+    /// have no other pages: this one, and if it goes, all that are like it.
     fn close_page(&self, arena: &Arena, row: &Row, page: Page<'_>) {
         let header = page.header;
         self.free_page(arena, row, page);
@@ -215,8 +216,8 @@ impl Shared {
         }
     }
 
-    /// Makes an empty page free that is in no list and on no shelf, and dooms its block if that is empty and another one is kept
-    /// already.
+    /// Makes an empty page free that is in no list and on no shelf, and dooms its block if that is empty and another
+    /// one is kept already.
     fn free_page(&self, arena: &Arena, row: &Row, page: Page<'_>) {
         let header = page.header;
         let affinity = Affinity::from_index(header.affinity.load(Relaxed));
@@ -347,20 +348,20 @@ impl Shared {
         self.give_back(pages) + arena.doomed_bytes.take()
     }
 
-    /// Makes the doomed blocks nobody's: strikes them off the map, and waits until no thread leaves anything there. Returns
-    /// the first of their list, for [`Shared::give_back`]. The caller holds the lock.
+    /// Makes the doomed blocks nobody's: strikes them off the map, and waits until no thread leaves anything there.
+    /// Returns the first of their list, for [`Shared::give_back`]. The caller holds the lock.
     fn strike_doomed(&self, arena: &Arena) -> u32 {
         let mut done = 0;
         while let Some(header) = self.header(arena.doomed.get()) {
             let base = header.base().addr().get();
-            // Struck first, then waited, with a fence between as in `letters::raise`: who frees a slot here for the second time
-            // either is waited for, or finds that the block is not ours any more.
+            // Struck first, then waited, with a fence between as in `letters::raise`: who frees a slot here for the
+            // second time either is waited for, or finds that the block is not ours any more.
             self.territory.strike(base, BLOCK_BYTES);
             fence(Ordering::SeqCst);
             self.await_hazards(base);
             if header.mail.pages.load(Relaxed) != 0 {
-                // It lies in the letter box, though there is nothing new in it. After that it does not, whatever a thread that
-                // a forked child does not have was about to do.
+                // It lies in the letter box, though there is nothing new in it. After that it does not, whatever a
+                // thread that a forked child does not have was about to do.
                 self.read_letters(arena);
                 header.mail.pages.store(0, Relaxed);
                 continue;

@@ -6,10 +6,10 @@
 //!            32 B each        64 B     64 B   62 × `free`, then 62 × `left`, of 64 slots each
 //! ```
 //!
-//! So what is known about a page follows from any address in it, slots begin at multiples of their size, and a free reads
-//! three lines of memory, of which it writes to two: the page's record, and the words of one pair. Allocations write to
-//! no line that other threads write to. Neither records nor pairs stand at multiples of a large power of two, where many
-//! pages' would share a few sets of a cache.
+//! So what is known about a page follows from any address in it, slots begin at multiples of their size, and a free
+//! reads three lines of memory, of which it writes to two: the page's record, and the words of one pair. Allocations
+//! write to no line that other threads write to. Neither records nor pairs stand at multiples of a large power of two,
+//! where many pages' would share a few sets of a cache.
 
 use std::ptr::{self, NonNull};
 
@@ -24,11 +24,12 @@ pub(crate) const ALL_PAGES: u64 = u64::MAX << 1;
 /// What the countdown of the active page begins with: its slots are counted by their bits when somebody asks.
 const UNCOUNTED: i32 = i32::MAX;
 
-/// A full page is listed again when so many of its slots, or one more, are free: one part in this many. Until then a page
-/// would be made the active one for the sake of a slot or two.
+/// A full page is listed again when so many of its slots, or one more, are free: one part in this many. Until then a
+/// page would be made the active one for the sake of a slot or two.
 const WORTHWHILE: u32 = 16;
 
-/// Sixty-four slots: which are free, as the page's owner knows, and which were freed by others, as he does not know yet.
+/// Sixty-four slots: which are free, as the page's owner knows, and which were freed by others, as he does not know
+/// yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
     /// Written by the owner alone.
@@ -38,8 +39,8 @@ pub(crate) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Whether one of these slots is free, as far as another thread can see. What its owner collects is set in `free` before
-    /// it is cleared in `left`, so this looks the other way round.
+    /// Whether one of these slots is free, as far as another thread can see. What its owner collects is set in `free`
+    /// before it is cleared in `left`, so this looks the other way round.
     pub fn is_free(self, bits: u64) -> bool {
         // Acquire: pairs with the release in `letters::collect`.
         let left = self.left.load(Acquire);
@@ -77,7 +78,8 @@ impl Standing {
         self.0 < Self::QUARTERS
     }
 
-    /// The number of slots in use below which a page of so many slots needs another standing. The active page needs none.
+    /// The number of slots in use below which a page of so many slots needs another standing. The active page needs
+    /// none.
     fn threshold(self, slots: u32) -> u32 {
         match self {
             Self::FULL => slots - slots / WORTHWHILE,
@@ -87,12 +89,12 @@ impl Standing {
     }
 }
 
-/// What is known about a page, beside its pairs. Atomic, because other threads read who owns it and how it is cut up, and
-/// reports read how much of it is used.
+/// What is known about a page, beside its pairs. Atomic, because other threads read who owns it and how it is cut up,
+/// and reports read how much of it is used.
 ///
-/// `slots = used + bits set in free`, where `used` counts what others have freed until the owner has collected it. While
-/// the page is active, allocations leave `spare` alone and the bits say what is used; else `spare = used − threshold`, and
-/// the owner looks for another standing when `used` falls below the threshold.
+/// `slots = used + bits set in free`, where `used` counts what others have freed until the owner has collected it.
+/// While the page is active, allocations leave `spare` alone and the bits say what is used; else `spare = used −
+/// threshold`, and the owner looks for another standing when `used` falls below the threshold.
 #[repr(C, align(32))]
 pub(crate) struct Record {
     /// The arena's word, or 0 when the page is not in use. Constant in between, as is how it is cut up.
@@ -168,8 +170,8 @@ pub(crate) fn link(number: u32) -> u32 {
 /// The address lies in a block.
 #[inline(always)]
 pub(crate) unsafe fn block_of(at: NonNull<u8>) -> NonNull<u8> {
-    // An address may come back from its user with the right to its own bytes alone, so the block's is taken from where it
-    // was exposed when the block was entered into the directory.
+    // An address may come back from its user with the right to its own bytes alone, so the block's is taken from where
+    // it was exposed when the block was entered into the directory.
     let base: *mut u8 = ptr::with_exposed_provenance_mut(at.addr().get() & !(BLOCK_BYTES - 1));
     debug_assert!(!base.is_null());
     // SAFETY: the caller's duty.
@@ -388,9 +390,9 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Frees the slot at an address, if its page's owner is the arena with this `word`. False when it is not, or no slot begins
-/// there, or it is free, or the page needs another standing then; then nothing is changed.
-/// What [`Page`] would find one after the other, in as few steps as there are: every free begins here.
+/// Frees the slot at an address, if its page's owner is the arena with this `word`. False when it is not, or no slot
+/// begins there, or it is free, or the page needs another standing then; then nothing is changed. What [`Page`] would
+/// find one after the other, in as few steps as there are: every free begins here.
 ///
 /// # Safety
 /// The address lies in a block of pages of some slots; the word is that of the calling thread's arena, or of none.
@@ -407,16 +409,16 @@ pub(crate) unsafe fn take_back(at: NonNull<u8>, word: u64) -> bool {
     }
     let offset = (at.addr().get() % PAGE_BYTES) as u64;
     // Plain reads, here and below, which the compiler may join with their use: only this thread writes to these.
-    // SAFETY: both are fields of the record, which is mapped and aligned. They are stored to by the page's owner alone, when it
-    // opens the page, and the owner is this thread's arena; so no store goes on beside these reads.
+    // SAFETY: both are fields of the record, which is mapped and aligned. They are stored to by the page's owner alone,
+    // when it opens the page, and the owner is this thread's arena; so no store goes on beside these reads.
     let (reciprocal, limit) = unsafe { (record.reciprocal.as_ptr().read(), record.limit.as_ptr().read()) };
     let product = offset * u64::from(reciprocal);
     if product as u32 >= limit {
         return false;
     }
     let (pair, bit) = ((product >> 38) as usize, 1_u64 << (product >> 32 & 63));
-    // SAFETY: page 0 has no owner, so this is page 1 or above, whose words follow each other from `words` on; the pair is
-    // one of theirs, because the index is below that of the last slot.
+    // SAFETY: page 0 has no owner, so this is page 1 or above, whose words follow each other from `words` on; the pair
+    // is one of theirs, because the index is below that of the last slot.
     let words = unsafe {
         base.byte_add(place * (size_of::<Words>() / RECORD) + WORDS_OF_PAGE_0).cast::<u64>().as_ptr().add(pair)
     };

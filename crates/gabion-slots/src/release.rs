@@ -16,8 +16,8 @@ use crate::shared::{Large, Shared, State};
 use crate::sync::{Ordering, Ordering::Relaxed, lock};
 
 impl Shared {
-    /// Delivers what an arena has freed of others', takes in what others have freed of its own, and gives back the empty blocks
-    /// beyond those that are kept warm.
+    /// Delivers what an arena has freed of others', takes in what others have freed of its own, and gives back the
+    /// empty blocks beyond those that are kept warm.
     pub fn settle(&self, arena: &Arena) {
         self.flush(arena);
         self.read_letters(arena);
@@ -77,7 +77,8 @@ impl Shared {
         }
     }
 
-    /// Trims arenas without an owner, if they are `worthwhile`. Returns bytes. The caller holds the lock of those who tidy.
+    /// Trims arenas without an owner, if they are `worthwhile`. Returns bytes. The caller holds the lock of those who
+    /// tidy.
     fn trim_ownerless(&self, worthwhile: impl Fn(&Arena) -> bool) -> u64 {
         let trim = |arena| {
             let bytes = self.trim(arena);
@@ -87,8 +88,8 @@ impl Shared {
         self.adopt_all(worthwhile).into_iter().map(trim).sum()
     }
 
-    /// Whether a request that was refused may be served once memory was given back: not if it is for more than the affinity's budget
-    /// or the machine ever has.
+    /// Whether a request that was refused may be served once memory was given back: not if it is for more than the
+    /// affinity's budget or the machine ever has.
     pub fn may_pass(&self, layout: Layout, error: SlotsError) -> bool {
         match error {
             SlotsError::Budget { asked, limit, .. } => asked <= limit,
@@ -112,8 +113,8 @@ impl Shared {
         self.ownerless.load(Relaxed) != 0
     }
 
-    /// Adopts arenas without an owner, if they are `worthwhile`. The caller holds the lock of those who tidy until they are let
-    /// go, because nobody else finds them meanwhile.
+    /// Adopts arenas without an owner, if they are `worthwhile`. The caller holds the lock of those who tidy until they
+    /// are let go, because nobody else finds them meanwhile.
     fn adopt_all(&self, worthwhile: impl Fn(&Arena) -> bool) -> Vec<&Arena> {
         let mut adopted = Vec::new();
         let mut state = self.lock();
@@ -191,7 +192,8 @@ impl Shared {
         }
     }
 
-    /// Empties a row of its blocks of pages and strikes them off the map. Returns the first of their list, which ends with `done`.
+    /// Empties a row of its blocks of pages and strikes them off the map. Returns the first of their list, which ends
+    /// with `done`.
     fn strike_row(&self, row: &Row, affinity: Affinity, mut done: u32) -> u32 {
         for (shelf, lists) in row.shelves.iter().zip(&row.lists) {
             shelf.leave();
@@ -216,10 +218,11 @@ impl Shared {
         done
     }
 
-    /// Empties a row of its chunks and strikes their blocks off the map. Returns the first of their list, which ends with `done`.
+    /// Empties a row of its chunks and strikes their blocks off the map. Returns the first of their list, which ends
+    /// with `done`.
     fn strike_chunks(&self, row: &Row, affinity: Affinity, mut done: u32) -> u32 {
-        // SAFETY: nobody uses the affinity, which is the duty of `release`'s caller, but to trim it, and the arena's lock keeps
-        // trims away.
+        // SAFETY: nobody uses the affinity, which is the duty of `release`'s caller, but to trim it, and the arena's
+        // lock keeps trims away.
         let Some(chunks) = (unsafe { row.chunks.get().as_mut() }) else { return done };
         chunks.take_off_all(self.ground(affinity), |number| done = self.strike_chunk_block(number, done));
         self.books(affinity).book_out(row.booked.replace(0));
@@ -231,8 +234,8 @@ impl Shared {
     }
 
     /// Makes a forked child's letters whole again: arenas of threads that it does not have are orphans, and what those
-    /// threads were just leaving at the others' blocks goes into the boxes. `mine` is the forking thread's arena. Nobody
-    /// else is there.
+    /// threads were just leaving at the others' blocks goes into the boxes. `mine` is the forking thread's arena.
+    /// Nobody else is there.
     pub fn reopen_letters(&self, state: &State, mine: Option<&Arena>) {
         for arena in self.sound_arenas(state) {
             // Whoever was leaving something somewhere is gone.

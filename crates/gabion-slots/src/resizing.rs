@@ -14,13 +14,13 @@ use crate::territory::Area;
 use crate::tier::{Tier, class_of, slot_bytes, tier};
 
 impl Slots {
-    /// Makes an object larger or smaller; it may move. It stays in place as a slot of the same class, as a chunk that would not
-    /// become half empty or, if it is this thread's, has enough free room behind it, and as memory of its own that is long enough
-    /// and would not become half empty.
+    /// Makes an object larger or smaller; it may move. It stays in place as a slot of the same class, as a chunk that
+    /// would not become half empty or, if it is this thread's, has enough free room behind it, and as memory of its own
+    /// that is long enough and would not become half empty.
     ///
-    /// Where there is no memory for less, a chunk that would become half empty stays, too, and so does memory of its own. All else
-    /// that gets smaller needs other memory, and is refused where there is none: a slot that becomes one of another class, a chunk
-    /// that becomes a slot, memory of its own that becomes either.
+    /// Where there is no memory for less, a chunk that would become half empty stays, too, and so does memory of its
+    /// own. All else that gets smaller needs other memory, and is refused where there is none: a slot that becomes one
+    /// of another class, a chunk that becomes a slot, memory of its own that becomes either.
     ///
     /// # Safety
     /// As [`Slots::free_sized`] with `old`. When the result is not an error, `at` is freed.
@@ -38,8 +38,8 @@ impl Slots {
         unsafe { self.resize(affinity, at, Some(old), new) }
     }
 
-    /// As [`Slots::realloc`], for whoever does not know the old layout, such as callers of C's `realloc`: what is copied when
-    /// the object moves is all of its room, or as much as the new one has.
+    /// As [`Slots::realloc`], for whoever does not know the old layout, such as callers of C's `realloc`: what is
+    /// copied when the object moves is all of its room, or as much as the new one has.
     ///
     /// # Safety
     /// As [`Slots::free`]; `affinity` is that of the allocation. When the result is not an error, `at` is freed.
@@ -71,7 +71,8 @@ impl Slots {
         // What is free already must neither stay nor be copied from: it may be part of what is allocated next.
         // SAFETY: the caller's duty.
         let room = unsafe { self.room_of(at) }?;
-        // Whoever frees by the new layout infers from it what kind of memory it is, so what stays has to be of that kind.
+        // Whoever frees by the new layout infers from it what kind of memory it is, so what stays has to be of that
+        // kind.
         let (place, roomy) = match (self.shared.territory.at(at.addr().get()), tier(new, mask)) {
             _ if !at.addr().get().is_multiple_of(new.align()) => (Place::Unfit, new),
             (Area::Pages, Tier::Slot) if room == slot_bytes(class_of(new, mask)) => (Place::Good, new),
@@ -141,8 +142,8 @@ impl Place {
     }
 }
 
-/// What is asked for when a large object outgrows its room: where it grows by little it is likely to grow again, so it gets a
-/// quarter more, and few of its steps move it.
+/// What is asked for when a large object outgrows its room: where it grows by little it is likely to grow again, so it
+/// gets a quarter more, and few of its steps move it.
 fn headroom(new: Layout, room: usize) -> Layout {
     let by_little = new.size() > room && new.size() - room <= room / 2;
     let more = Layout::from_size_align(new.size().saturating_add(new.size() / 4), new.align());

@@ -33,8 +33,8 @@ thread_local! {
 #[inline(always)]
 pub(crate) unsafe fn current<'a>(id: u64) -> Option<&'a Arena> {
     current::with(|current| {
-        // SAFETY: a number is stored together with its arena; arenas live as long as their `Slots`, whose numbers are never
-        // used again.
+        // SAFETY: a number is stored together with its arena; arenas live as long as their `Slots`, whose numbers are
+        // never used again.
         if current.id.get() == id { Some(unsafe { &*current.arena.get() }) } else { None }
     })
 }
@@ -75,8 +75,8 @@ fn set_current(id: u64, arena: *const Arena, word: u64) {
     });
 }
 
-/// Does something with this thread's arena, which is made or adopted at the first use. A thread that is ending borrows one
-/// for the moment.
+/// Does something with this thread's arena, which is made or adopted at the first use. A thread that is ending borrows
+/// one for the moment.
 ///
 /// # Errors
 /// That there is no memory for another arena, or for the note that this thread has one.

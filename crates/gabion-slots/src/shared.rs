@@ -23,8 +23,8 @@ pub(crate) const INDEX_BITS: u32 = 16;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// How many arenas without an owner keep a block of each affinity: enough for tasks that come one after the other, little where
-/// many threads end at one time.
+/// How many arenas without an owner keep a block of each affinity: enough for tasks that come one after the other,
+/// little where many threads end at one time.
 const MOST_WARM: usize = 4;
 
 /// So often an arena is borrowed by threads that are ending before it is settled.
@@ -117,8 +117,8 @@ pub(crate) struct Shared {
     arenas: Box<[AtomicPtr<Arena>]>,
     /// How many arenas have no owner, of both kinds. A hint.
     pub ownerless: AtomicUsize,
-    /// Held by whoever adopts arenas without an owner to trim or to settle them, until they are without one again. Taken before
-    /// any other lock.
+    /// Held by whoever adopts arenas without an owner to trim or to settle them, until they are without one again.
+    /// Taken before any other lock.
     pub tidying: Mutex<()>,
     state: Mutex<State>,
 }
@@ -305,15 +305,16 @@ impl Shared {
         Ok(made)
     }
 
-    /// Lets an arena go, whose thread ends. A few keep their empty blocks: programs that start a thread for each task would
-    /// have them mapped and touched anew by each.
+    /// Lets an arena go, whose thread ends. A few keep their empty blocks: programs that start a thread for each task
+    /// would have them mapped and touched anew by each.
     pub fn leave(&self, arena: &Arena) {
         self.settle(arena);
         self.keep_warm(arena);
     }
 
-    /// As [`Shared::leave`], for an arena that was borrowed for one call by a thread that is ending. There may be many such calls,
-    /// so what takes long is done once in a while: what was freed reaches its owners, and empty pages stay open.
+    /// As [`Shared::leave`], for an arena that was borrowed for one call by a thread that is ending. There may be many
+    /// such calls, so what takes long is done once in a while: what was freed reaches its owners, and empty pages stay
+    /// open.
     pub fn take_back(&self, arena: &Arena) {
         let times = arena.borrowed.get().wrapping_add(1);
         arena.borrowed.set(times);
@@ -361,7 +362,8 @@ impl Drop for Shared {
         let affinities = self.lock().names.len();
         for place in &self.arenas {
             let Some(arena) = NonNull::new(place.load(Ordering::Acquire)) else { break };
-            // SAFETY: from `Arena::new`; without a handle nobody uses it. No row serves an affinity that was never made.
+            // SAFETY: from `Arena::new`; without a handle nobody uses it. No row serves an affinity that was never
+            // made.
             unsafe { Arena::free(arena, affinities) };
         }
     }

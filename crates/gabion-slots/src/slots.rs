@@ -49,7 +49,8 @@ impl Slots {
     /// When the last handle is dropped, everything that is still allocated goes back to the pool at once.
     ///
     /// # Errors
-    /// [`SlotsError::NoMemory`] when there is no memory for their bookkeeping, or four million `Slots` and piles are alive.
+    /// [`SlotsError::NoMemory`] when there is no memory for their bookkeeping, or four million `Slots` and piles are
+    /// alive.
     pub fn new(pool: &Pool) -> Result<Self, SlotsError> {
         let shared = Arc::new(Shared::new(pool)?);
         watch_forks(&shared);
@@ -80,8 +81,8 @@ impl Slots {
     #[cold]
     fn make_global() -> Result<&'static Self, SlotsError> {
         let _inside = inside::enter();
-        // Outside of the cell, as in `Pool::global`, for the sake of a child that is forked meanwhile. Of several threads that make
-        // some, one gives its own to all.
+        // Outside of the cell, as in `Pool::global`, for the sake of a child that is forked meanwhile. Of several
+        // threads that make some, one gives its own to all.
         let made = Self::new(Pool::global())?;
         Ok(GLOBAL.get_or_init(|| made))
     }
@@ -89,13 +90,14 @@ impl Slots {
     /// Makes an affinity, or finds the one with this name; then its settings stay as they are.
     ///
     /// # Errors
-    /// [`SlotsError::Name`] when the name is empty or all 255 are made, [`SlotsError::Alignment`] when the settings make no
-    /// sense.
+    /// [`SlotsError::Name`] when the name is empty or all 255 are made, [`SlotsError::Alignment`] when the settings
+    /// make no sense.
     pub fn affinity(&self, name: &str, settings: AffinitySettings) -> Result<Affinity, SlotsError> {
         self.shared.affinity(name, settings)
     }
 
-    /// Changes an affinity's settings for what is allocated from now on. A budget below what is taken takes nothing back.
+    /// Changes an affinity's settings for what is allocated from now on. A budget below what is taken takes nothing
+    /// back.
     ///
     /// # Errors
     /// [`SlotsError::UnknownAffinity`], [`SlotsError::Alignment`].
@@ -120,8 +122,8 @@ impl Slots {
     ///
     /// # Errors
     /// [`SlotsError::NoMemory`], [`SlotsError::Budget`], [`SlotsError::Alignment`] above 4 MiB,
-    /// [`SlotsError::UnknownAffinity`]. Nothing waits, but a request that would be refused: until other threads have given back
-    /// what ended ones had kept.
+    /// [`SlotsError::UnknownAffinity`]. Nothing waits, but a request that would be refused: until other threads have
+    /// given back what ended ones had kept.
     #[inline]
     pub fn alloc(&self, affinity: Affinity, layout: Layout) -> Result<NonNull<u8>, SlotsError> {
         match self.alloc_at_hand(affinity, layout) {
@@ -130,9 +132,9 @@ impl Slots {
         }
     }
 
-    /// What [`Slots::alloc`] begins with, alone: the next slot, if it is at hand, in about twenty instructions and no call.
-    /// `None` says nothing but that `alloc` has more to do. For callers that have something to set up before they can take
-    /// an error or a panic, such as an interface to another language.
+    /// What [`Slots::alloc`] begins with, alone: the next slot, if it is at hand, in about twenty instructions and no
+    /// call. `None` says nothing but that `alloc` has more to do. For callers that have something to set up before they
+    /// can take an error or a panic, such as an interface to another language.
     #[inline(always)]
     pub fn alloc_at_hand(&self, affinity: Affinity, layout: Layout) -> Option<NonNull<u8>> {
         if is_small(layout) {
@@ -241,13 +243,13 @@ impl Slots {
 
     /// Frees what was allocated, whatever its size; any thread may.
     ///
-    /// A few instructions for a slot of this thread. Another thread's is left at its owner by message, several at a time;
-    /// nothing is locked except for large objects.
+    /// A few instructions for a slot of this thread. Another thread's is left at its owner by message, several at a
+    /// time; nothing is locked except for large objects.
     ///
     /// # Safety
-    /// `at` came from these slots, nobody uses it any more, and it has not been freed since. Where that is not so and it
-    /// shows, nothing is changed and an error says so; the checked build finds every address that is free or was never
-    /// handed out.
+    /// `at` came from these slots, nobody uses it any more, and it has not been freed since. Where that is not so and
+    /// it shows, nothing is changed and an error says so; the checked build finds every address that is free or was
+    /// never handed out.
     ///
     /// # Errors
     /// [`FreeError::DoubleFree`], [`FreeError::NotASlot`], [`FreeError::Foreign`].
@@ -261,9 +263,9 @@ impl Slots {
         unsafe { self.free_further(at) }
     }
 
-    /// What [`Slots::free`] begins with, alone: frees a slot of this thread, in some dozens of instructions and no call.
-    /// False says that nothing was done and `free` has more to do, or something to say; always so in the checked build. For
-    /// whom, see [`Slots::alloc_at_hand`].
+    /// What [`Slots::free`] begins with, alone: frees a slot of this thread, in some dozens of instructions and no
+    /// call. False says that nothing was done and `free` has more to do, or something to say; always so in the checked
+    /// build. For whom, see [`Slots::alloc_at_hand`].
     ///
     /// # Safety
     /// As [`Slots::free`].
@@ -292,15 +294,15 @@ impl Slots {
         unsafe { self.shared.free_any(at) }
     }
 
-    /// As [`Slots::free`], for whoever knows affinity and layout: saves looking up what kind of memory it is. The checked build
-    /// compares them.
+    /// As [`Slots::free`], for whoever knows affinity and layout: saves looking up what kind of memory it is. The
+    /// checked build compares them.
     ///
     /// # Safety
     /// As [`Slots::free`]; affinity and layout are those of the allocation.
     ///
     /// # Errors
-    /// As [`Slots::free`]; [`FreeError::WrongSize`] for a slot with the layout of something larger, and in the checked build for any
-    /// that differs; there also [`FreeError::WrongAffinity`].
+    /// As [`Slots::free`]; [`FreeError::WrongSize`] for a slot with the layout of something larger, and in the checked
+    /// build for any that differs; there also [`FreeError::WrongAffinity`].
     #[inline]
     pub unsafe fn free_sized(&self, affinity: Affinity, at: NonNull<u8>, layout: Layout) -> Result<(), FreeError> {
         // SAFETY: the caller's duty, here and below.
@@ -318,8 +320,8 @@ impl Slots {
         unsafe { self.shared.free_as_said(affinity, at, layout) }
     }
 
-    /// As [`Slots::usable_size`], for whoever wants to know whether something that was handed out and is not freed begins there:
-    /// finds what [`Slots::free`] finds, and changes nothing.
+    /// As [`Slots::usable_size`], for whoever wants to know whether something that was handed out and is not freed
+    /// begins there: finds what [`Slots::free`] finds, and changes nothing.
     ///
     /// # Safety
     /// As [`Slots::free`].
@@ -351,8 +353,8 @@ impl Slots {
         }
     }
 
-    /// Whether an address lies in memory of these slots, allocated or not. Any address may be asked about, and the memory there
-    /// is not touched: two loads.
+    /// Whether an address lies in memory of these slots, allocated or not. Any address may be asked about, and the
+    /// memory there is not touched: two loads.
     #[inline]
     pub fn owns(&self, at: *const u8) -> bool {
         self.shared.territory.at(at.addr()) != Area::Nothing
@@ -360,9 +362,9 @@ impl Slots {
 
     /// Frees everything of an affinity at once, in all threads' arenas, and gives its blocks back. Returns bytes.
     ///
-    /// Takes time in proportion to the number of blocks, not of objects. Objects of other affinities are not touched, and
-    /// other threads may use those meanwhile. A block that its owner was giving back just then may still be counted for a
-    /// moment after this returns. A forked child's release leaves what threads of its parent had alone.
+    /// Takes time in proportion to the number of blocks, not of objects. Objects of other affinities are not touched,
+    /// and other threads may use those meanwhile. A block that its owner was giving back just then may still be counted
+    /// for a moment after this returns. A forked child's release leaves what threads of its parent had alone.
     ///
     /// # Safety
     /// Nobody uses an object of this affinity any more, and nobody allocates from it or frees to it until this returns.
@@ -372,8 +374,9 @@ impl Slots {
         unsafe { self.shared.release(affinity) }
     }
 
-    /// Leaves what this thread has freed of other threads' at its owners, at once; where these have ended, their blocks that are
-    /// empty by that go back to the pool. Happens by itself every four thousand such frees, and when the thread ends.
+    /// Leaves what this thread has freed of other threads' at its owners, at once; where these have ended, their blocks
+    /// that are empty by that go back to the pool. Happens by itself every four thousand such frees, and when the
+    /// thread ends.
     pub fn flush(&self) {
         let _inside = inside::enter();
         if let Some(arena) = seat::existing(&self.shared) {
@@ -382,8 +385,8 @@ impl Slots {
         self.shared.tend();
     }
 
-    /// Takes in what others have freed of this thread's and of ended threads' objects, and gives all empty blocks back to
-    /// the pool. Returns the bytes by which `mapped_bytes` falls for that.
+    /// Takes in what others have freed of this thread's and of ended threads' objects, and gives all empty blocks back
+    /// to the pool. Returns the bytes by which `mapped_bytes` falls for that.
     pub fn trim(&self) -> u64 {
         let _inside = inside::enter();
         seat::with_arena(&self.shared, |arena| self.shared.trim(arena)).unwrap_or(0) + self.shared.tidy()

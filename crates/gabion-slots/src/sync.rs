@@ -11,7 +11,8 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 
 use gabion_blocks::BlockError;
 
-/// Takes a lock. What the locks of this crate guard is whole at every instant, so a panic elsewhere is no reason to stop.
+/// Takes a lock. What the locks of this crate guard is whole at every instant, so a panic elsewhere is no reason to
+/// stop.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

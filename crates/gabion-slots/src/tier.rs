@@ -8,7 +8,8 @@ use gabion_heap::{CLASSES, MAX_SLOT_WORDS, class_for_words, slot_words};
 /// The largest slot, and the largest alignment that slots have: pages begin at a multiple of it.
 pub(crate) const MOST_SLOT_BYTES: usize = MAX_SLOT_WORDS * 8;
 
-/// Pairs of words in a page's record; each stands for sixty-four slots. So many fit into page 0, for all pages of the block.
+/// Pairs of words in a page's record; each stands for sixty-four slots. So many fit into page 0, for all pages of the
+/// block.
 pub(crate) const MOST_PAIRS: usize = 62;
 
 /// The most slots that a page has: half of those of the smallest class that would fit, and all but 3 % of the second.
@@ -31,8 +32,8 @@ pub(crate) enum Tier {
     Large,
 }
 
-/// True for what a slot serves. Every alignment up to a page's is had by rounding up, since a slot begins at a multiple of
-/// its size.
+/// True for what a slot serves. Every alignment up to a page's is had by rounding up, since a slot begins at a multiple
+/// of its size.
 #[inline(always)]
 pub(crate) fn is_small(layout: Layout) -> bool {
     layout.size() <= MOST_SLOT_BYTES && layout.align() <= MOST_SLOT_BYTES
@@ -50,16 +51,16 @@ pub(crate) fn tier(layout: Layout, mask: usize) -> Tier {
     if layout.size().saturating_add(slack) <= MOST_CHUNK_BYTES { Tier::Chunk { align } } else { Tier::Large }
 }
 
-/// The class that serves a small layout in an affinity whose alignment is `mask + 1`. Every multiple of an alignment up to
-/// 1 KiB is a class of its own, so that rounding the size up is enough.
+/// The class that serves a small layout in an affinity whose alignment is `mask + 1`. Every multiple of an alignment up
+/// to 1 KiB is a class of its own, so that rounding the size up is enough.
 #[inline(always)]
 pub(crate) fn class_of(layout: Layout, mask: usize) -> usize {
     let mask = mask | (layout.align() - 1);
     class_for_words(((layout.size().max(1) + mask) & !mask).div_ceil(8))
 }
 
-/// Words that a small layout takes: its size rounded up to its alignment. None for no bytes, unless they are to be aligned
-/// to more than a word.
+/// Words that a small layout takes: its size rounded up to its alignment. None for no bytes, unless they are to be
+/// aligned to more than a word.
 #[inline(always)]
 pub(crate) fn words_of(layout: Layout) -> usize {
     // Alignments up to a word are known to the compiler nearly always, and then nothing is left of the first step.
@@ -91,8 +92,8 @@ impl Shape {
     const NONE: Self = Self { slot: 0, slots: 0, reciprocal: 0, limit: 0 };
 
     // With `excess = reciprocal × slot − 2³²`, at most `slot`: slot `n` begins at `n × slot`, whose product is n, and
-    // `n × excess` below the point. Other offsets have `reciprocal` more there at least, and `limit` is less than that. So
-    // one comparison says that nothing is left over (Lemire, Kaser, Kurz 2019) and that there are so many slots.
+    // `n × excess` below the point. Other offsets have `reciprocal` more there at least, and `limit` is less than that.
+    // So one comparison says that nothing is left over (Lemire, Kaser, Kurz 2019) and that there are so many slots.
     const fn new(class: usize) -> Self {
         let slot = slot_bytes(class);
         let fit = PAGE_BYTES / slot;

@@ -162,7 +162,8 @@ impl Shared {
         Ok(Seen { name, class, standing: standing.0 })
     }
 
-    /// Whether a letter says that something was left in a page. What that is, freed twice or not, is looked at when it is read.
+    /// Whether a letter says that something was left in a page. What that is, freed twice or not, is looked at when it
+    /// is read.
     fn has_letter(&self, page: Page<'_>) -> bool {
         // Whoever has left something and is still to say so names the block until then.
         self.await_hazards(page.header.base().addr().get());

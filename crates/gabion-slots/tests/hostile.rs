@@ -1,8 +1,9 @@
-//! Everything at once: several `Slots`, threads that begin and end, objects of every size and alignment that change hands,
-//! releases of an affinity, a budget and an alignment that change, trims, reports and forks.
+//! Everything at once: several `Slots`, threads that begin and end, objects of every size and alignment that change
+//! hands, releases of an affinity, a budget and an alignment that change, trims, reports and forks.
 //!
-//! The seed is printed; `GABION_SEED` sets it, `GABION_SECONDS` how long it runs (two seconds by default; `GABION_LONG=1`
-//! makes it an hour). Threads take turns as they like, so a seed gives the same numbers and not the same run.
+//! The seed is printed; `GABION_SEED` sets it, `GABION_SECONDS` how long it runs (two seconds by default;
+//! `GABION_LONG=1` makes it an hour). Threads take turns as they like, so a seed gives the same numbers and not the
+//! same run.
 
 use std::alloc::Layout;
 use std::env;

@@ -1,8 +1,8 @@
 //! Threads that allocate, hand over, free each other's objects, end, and begin anew.
 //!
-//! The seed is printed; `GABION_SEED` sets it, `GABION_OPERATIONS` how many operations there are (ten million by default;
-//! `GABION_LONG=1` makes it a thousand million). Every object says what it is, so that any mixture shows.
-//! Run it in both builds: the checked one leaves every slot at its owner at once, the other one gathers them first.
+//! The seed is printed; `GABION_SEED` sets it, `GABION_OPERATIONS` how many operations there are (ten million by
+//! default; `GABION_LONG=1` makes it a thousand million). Every object says what it is, so that any mixture shows. Run
+//! it in both builds: the checked one leaves every slot at its owner at once, the other one gathers them first.
 
 use std::alloc::Layout;
 use std::env;
@@ -156,8 +156,8 @@ fn threads_come_and_go_and_nothing_is_lost() {
     assert_eq!(slots.affinity("own", own).unwrap().index(), 4);
     let shared: Vec<Mutex<Option<Object>>> = (0..PLACES).map(|_| Mutex::new(None)).collect();
     let done = AtomicU64::new(0);
-    // Lives of different lengths, one after the other in each of four places. Joined one by one: a scope waits for what its
-    // threads do, and not until they have ended.
+    // Lives of different lengths, one after the other in each of four places. Joined one by one: a scope waits for what
+    // its threads do, and not until they have ended.
     thread::scope(|scope| {
         let places: Vec<_> = (0..THREADS)
             .map(|place| {

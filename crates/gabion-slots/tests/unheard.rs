@@ -14,7 +14,8 @@ fn what_nobody_can_be_told_is_no_panic() {
     let (nodes, layout) = (slots.within(Affinity::NODES), Layout::new::<[u64; 3]>());
     let at = nodes.allocate(layout).unwrap().cast();
     let full = File::options().write(true).open("/dev/full").unwrap();
-    // SAFETY: the stream is this process's, and is as it was at the end. Allocated once and freed twice, which is found.
+    // SAFETY: the stream is this process's, and is as it was at the end. Allocated once and freed twice, which is
+    // found.
     let freed = unsafe {
         let before = libc::dup(libc::STDERR_FILENO);
         assert!(before >= 0 && libc::dup2(full.as_raw_fd(), libc::STDERR_FILENO) >= 0);

@@ -54,7 +54,8 @@ impl<H: CHeap> Piece<H> {
 // SAFETY: a piece is the only owner of memory that `CHeap` says may be given back from any thread.
 unsafe impl<H: CHeap> Send for Piece<H> {}
 
-// SAFETY: `CHeap::take` gave `bytes` bytes at `start` that are nobody else's until `drop`; both fields are never changed.
+// SAFETY: `CHeap::take` gave `bytes` bytes at `start` that are nobody else's until `drop`; both fields are never
+// changed.
 unsafe impl<H: CHeap> Region for Piece<H> {
     #[inline]
     fn part(&self, index: usize) -> Option<(NonNull<u8>, usize)> {
@@ -127,8 +128,8 @@ unsafe impl CHeap for Huge {
         if bytes < HUGE_BYTES {
             return Malloc::take(bytes);
         }
-        // SAFETY: the alignment is a power of two, and `madvise` is given memory that is ours, in whole huge pages; where
-        // it is refused, pages are small.
+        // SAFETY: the alignment is a power of two, and `madvise` is given memory that is ours, in whole huge pages;
+        // where it is refused, pages are small.
         unsafe {
             let memory = libc::aligned_alloc(HUGE_BYTES, bytes.next_multiple_of(HUGE_BYTES));
             if !memory.is_null() {
@@ -245,7 +246,8 @@ mod peers {
 
         #[inline]
         fn take(bytes: usize) -> *mut c_void {
-            // SAFETY: `malloc` may be called with any size; the crate gives jemalloc's a prefix, so it is not the system's.
+            // SAFETY: `malloc` may be called with any size; the crate gives jemalloc's a prefix, so it is not the
+            // system's.
             unsafe { tikv_jemalloc_sys::malloc(bytes) }
         }
 

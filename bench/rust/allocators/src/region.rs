@@ -89,8 +89,8 @@ impl<M: Region> Fresh<M> {
 unsafe fn fill<const N: usize>(start: NonNull<u8>, bytes: usize, mut piece: impl FnMut(usize) -> [u8; N]) {
     assert_eq!(bytes % N, 0, "{bytes} bytes are no whole number of pieces of {N}");
     for index in 0..bytes / N {
-        // SAFETY: the piece ends at or before `bytes`, and the caller says that these bytes may be written; arrays of u8
-        // have no alignment.
+        // SAFETY: the piece ends at or before `bytes`, and the caller says that these bytes may be written; arrays of
+        // u8 have no alignment.
         unsafe { start.add(index * N).cast::<[u8; N]>().write(piece(index)) };
     }
 }
@@ -135,8 +135,8 @@ impl<M: Region> Filled<M> {
     /// The content.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `Fresh::fill` has written all of the part's bytes; they stay valid and nobody else's as long as `memory`
-        // is held.
+        // SAFETY: `Fresh::fill` has written all of the part's bytes; they stay valid and nobody else's as long as
+        // `memory` is held.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }

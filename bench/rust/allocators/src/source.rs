@@ -27,8 +27,9 @@ fn whole(buffer: &Buffer) -> (NonNull<u8>, usize) {
     (NonNull::new(buffer.as_ptr()).expect("a buffer is somewhere"), buffer.len())
 }
 
-// SAFETY: a buffer owns its bytes until it is dropped, may be used and dropped in any thread, and moves without them; its
-// pointer is good for writing while no reference to the bytes is alive, and this crate makes none before all are written.
+// SAFETY: a buffer owns its bytes until it is dropped, may be used and dropped in any thread, and moves without them;
+// its pointer is good for writing while no reference to the bytes is alive, and this crate makes none before all are
+// written.
 unsafe impl Region for Buffer {
     #[inline]
     fn part(&self, index: usize) -> Option<(NonNull<u8>, usize)> {

@@ -1,8 +1,9 @@
 //! How fast a cache answers: hits, and read-through at a tenth of the keys, from one and more threads.
 //!
-//! `gabion-bench-cache SUBJECT CASE THREADS` prints one line of JSON; `bench/run.py cache` runs it. SUBJECT is gabion, floor, or
-//! with the feature `peers` `quick_cache` or moka; CASE is hits, hits-tenth or through. Keys are numbers of 4 bytes drawn by a
-//! Zipf law (0.99) from a million, for hits-tenth from a tenth of that; values have 75 bytes and are copied out.
+//! `gabion-bench-cache SUBJECT CASE THREADS` prints one line of JSON; `bench/run.py cache` runs it. SUBJECT is gabion,
+//! floor, or with the feature `peers` `quick_cache` or moka; CASE is hits, hits-tenth or through. Keys are numbers of 4
+//! bytes drawn by a Zipf law (0.99) from a million, for hits-tenth from a tenth of that; values have 75 bytes and are
+//! copied out.
 //!
 //! The floor is a hash map that nobody locks and that knows no limit: what memory gives for hits.
 

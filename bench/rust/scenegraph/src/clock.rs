@@ -1,5 +1,5 @@
-//! The clock of one-thread work: CPU time of the thread, the system's part in it included. On an idle machine that is the
-//! time that passes; on a busy one it leaves out the turns of others.
+//! The clock of one-thread work: CPU time of the thread, the system's part in it included. On an idle machine that is
+//! the time that passes; on a busy one it leaves out the turns of others.
 
 use gabion_bench_allocators::process::cpu_seconds_of_thread;
 

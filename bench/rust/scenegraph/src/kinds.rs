@@ -1,5 +1,6 @@
-//! Kinds that are made side by side and used apart: each leaf of a tree has an array of its own, and some an object, and
-//! only the nodes are walked. The side data is freed in random order and made anew, as when a scene's content changes.
+//! Kinds that are made side by side and used apart: each leaf of a tree has an array of its own, and some an object,
+//! and only the nodes are walked. The side data is freed in random order and made anew, as when a scene's content
+//! changes.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;

@@ -119,14 +119,15 @@ mod jemalloc {
 
         #[inline]
         fn alloc(&self, _kind: Kind, layout: Layout) -> NonNull<u8> {
-            // SAFETY: `malloc` may be called with any size; the crate gives jemalloc's a prefix, so it is not the system's.
+            // SAFETY: `malloc` may be called with any size; the crate gives jemalloc's a prefix, so it is not the
+            // system's.
             served(unsafe { tikv_jemalloc_sys::malloc(layout.size()) }, layout)
         }
 
         #[inline]
         unsafe fn free(&self, _kind: Kind, memory: NonNull<u8>, layout: Layout) {
-            // SAFETY: the caller says that the memory came from `alloc`, so from `malloc` with this size and no flags, and
-            // is free of users.
+            // SAFETY: the caller says that the memory came from `alloc`, so from `malloc` with this size and no flags,
+            // and is free of users.
             unsafe { tikv_jemalloc_sys::sdallocx(memory.as_ptr().cast(), layout.size(), 0) }
         }
 

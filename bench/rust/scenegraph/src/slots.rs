@@ -8,8 +8,8 @@ use gabion_slots::{Affinity, Slots};
 
 use crate::subject::{Kind, Subject};
 
-/// Slots on the process's pool. `SIZED` says whether a free tells the size, as C++'s sized `delete` and Rust's `dealloc`
-/// do, or the pointer alone, as C's `free`.
+/// Slots on the process's pool. `SIZED` says whether a free tells the size, as C++'s sized `delete` and Rust's
+/// `dealloc` do, or the pointer alone, as C's `free`.
 pub struct Gabion<const SIZED: bool>(Slots);
 
 impl<const SIZED: bool> Gabion<SIZED> {

@@ -20,8 +20,8 @@ pub enum Kind {
 /// An allocator, called directly: each task is compiled for each subject.
 ///
 /// # Safety
-/// `alloc` returns memory of at least `layout.size()` bytes with that alignment, which nobody else uses until it is given
-/// to `free`.
+/// `alloc` returns memory of at least `layout.size()` bytes with that alignment, which nobody else uses until it is
+/// given to `free`.
 pub unsafe trait Subject {
     /// Name and version, as a benchmark's rows show it.
     fn label() -> String;

@@ -93,8 +93,8 @@ impl Batch {
     }
 }
 
-/// Times the calls of one thread, without its waiting. To read the clock is a system call; for each object, that is about a
-/// nanosecond, the same for every subject.
+/// Times the calls of one thread, without its waiting. To read the clock is a system call; for each object, that is
+/// about a nanosecond, the same for every subject.
 #[derive(Default)]
 struct Watch {
     seconds: f64,
@@ -217,8 +217,9 @@ impl Work {
     }
 }
 
-/// Makes `batches` batches for the others in turn, and frees what they send. A thread whose receiver is full empties its
-/// own inbox meanwhile, so nobody waits for long; it ends when all others have. Returns the CPU seconds of its calls.
+/// Makes `batches` batches for the others in turn, and frees what they send. A thread whose receiver is full empties
+/// its own inbox meanwhile, so nobody waits for long; it ends when all others have. Returns the CPU seconds of its
+/// calls.
 fn exchange<S: Subject>(subject: &S, batches: usize, others: Vec<SyncSender<Batch>>, inbox: &Receiver<Batch>) -> f64 {
     // Emptied batches serve again.
     let mut spare: Vec<Batch> = Vec::new();

@@ -78,8 +78,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begins a file that is to have a name. What has that name must be a pile's file that nobody has open to write, or be empty, or
-    /// not there. It stays as it is until [`Draft::finish`]; links lead to the file that is replaced.
+    /// Begins a file that is to have a name. What has that name must be a pile's file that nobody has open to write, or
+    /// be empty, or not there. It stays as it is until [`Draft::finish`]; links lead to the file that is replaced.
     ///
     /// # Errors
     /// [`FileError::NotOurs`], [`FileError::InUse`], [`FileError::System`], [`FileError::Memory`].
@@ -159,7 +159,8 @@ impl Draft {
         self.put(bytes, offset_of(position) + RUN_HEAD as u64)
     }
 
-    /// Has the file be as long as so many blocks at least. Those that nothing was said of are free, and take nothing of the disk.
+    /// Has the file be as long as so many blocks at least. Those that nothing was said of are free, and take nothing of
+    /// the disk.
     ///
     /// # Errors
     /// [`FileError::Memory`].
@@ -190,7 +191,8 @@ impl Draft {
         file.set_len(offset_of(self.table.len() as u32)).map_err(FileError::system("write the file"))?;
         file.sync_all().map_err(FileError::system(doing))?;
         let place = self.give_name()?;
-        // The name is on the disk with its folder. One that may not be read, or cannot be waited for, is left to the system.
+        // The name is on the disk with its folder. One that may not be read, or cannot be waited for, is left to the
+        // system.
         match File::open(folder_of(&place)).and_then(|folder| folder.sync_all()) {
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Err(FileError::system(doing)(error)),
             _ => Ok(()),

@@ -1,8 +1,8 @@
 //! A forked child's stores stay its own.
 //!
-//! A shared mapping is shared with a child, too: what it wrote would go to the parent's file, beside the parent. So each file is
-//! mapped anew in the child, as a copy that nobody else sees. The child's owner of it is to be closed. What is open for reading only is
-//! each process's own from the beginning, and both may read on.
+//! A shared mapping is shared with a child, too: what it wrote would go to the parent's file, beside the parent. So
+//! each file is mapped anew in the child, as a copy that nobody else sees. The child's owner of it is to be closed.
+//! What is open for reading only is each process's own from the beginning, and both may read on.
 
 use std::cell::RefCell;
 use std::path::Path;

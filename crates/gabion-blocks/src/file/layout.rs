@@ -134,8 +134,8 @@ impl Superblock {
     }
 }
 
-/// What a block of the file is used for: `kind (8 bits) | blocks of the run (24)`. Kinds are words of the extended Hamming code: from one
-/// to another, four bits change, so that a bit that a disk has turned makes no block free.
+/// What a block of the file is used for: `kind (8 bits) | blocks of the run (24)`. Kinds are words of the extended
+/// Hamming code: from one to another, four bits change, so that a bit that a disk has turned makes no block free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     /// A word that was never written. The block is as the disk gave it: all zero.
@@ -199,8 +199,8 @@ pub(super) const LOG_HEAD: usize = 64;
 
 /// Stores a word of the file after all that it speaks of.
 pub(super) fn commit(word: &AtomicU64, value: u64) {
-    // Release: what was written before is there for whoever finds the word, in this process; and whoever opens the file later finds
-    // the stores of a killed process in this order, too.
+    // Release: what was written before is there for whoever finds the word, in this process; and whoever opens the file
+    // later finds the stores of a killed process in this order, too.
     word.store(value, Release);
 }
 

@@ -11,10 +11,12 @@ use crate::error::{BlockError, make_room};
 pub(super) const LONGEST_RECORD: usize = BLOCK_BYTES - LOG_HEAD - 8;
 
 impl BlockFile {
-    /// Appends a record. Whoever opens the file from now on finds it, as long as the system does not go down before it is flushed.
+    /// Appends a record. Whoever opens the file from now on finds it, as long as the system does not go down before it
+    /// is flushed.
     ///
     /// # Errors
-    /// [`BlockError::TooLarge`] when it is longer than nearly 4 MiB; those of a file that cannot grow. Nothing is changed.
+    /// [`BlockError::TooLarge`] when it is longer than nearly 4 MiB; those of a file that cannot grow. Nothing is
+    /// changed.
     pub fn append(&self, record: &[u8]) -> Result<(), BlockError> {
         if record.len() > LONGEST_RECORD {
             return Err(BlockError::TooLarge { asked: record.len() as u64, limit: LONGEST_RECORD as u64 });

@@ -27,7 +27,8 @@ pub struct FileOptions {
     pub shards: usize,
     /// Whether it is made where it is not there.
     pub create: bool,
-    /// Nothing goes to the file: what is written to its blocks stays this process's own. Others may have it open so at the same time.
+    /// Nothing goes to the file: what is written to its blocks stays this process's own. Others may have it open so at
+    /// the same time.
     pub read_only: bool,
     /// The door to the system. `None`: the system itself.
     pub disk: Option<&'static dyn Disk>,
@@ -292,9 +293,9 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Sees to it, in a file that is written to, that the disk has room for what is used, and none for what is not: a copy of a file may
-    /// have holes where nothing was written yet, and a killed process leaves what it was about to take. Rows that follow one another
-    /// are done in one step.
+    /// Sees to it, in a file that is written to, that the disk has room for what is used, and none for what is not: a
+    /// copy of a file may have holes where nothing was written yet, and a killed process leaves what it was about to
+    /// take. Rows that follow one another are done in one step.
     fn keep_row(&self, row: Row, next: Row) -> Result<Row, FileError> {
         if row.used == next.used && row.to == next.from {
             return Ok(Row { to: next.to, ..row });
@@ -310,8 +311,8 @@ impl BlockFile {
         Ok(next)
     }
 
-    /// Takes a block: where it is, its first byte, and whether it reads as zero. Until its use is set it is free for whoever opens
-    /// the file next. Its first 4 KiB read as zero in any case.
+    /// Takes a block: where it is, its first byte, and whether it reads as zero. Until its use is set it is free for
+    /// whoever opens the file next. Its first 4 KiB read as zero in any case.
     pub(super) fn take_block(&self, state: &mut State) -> Result<(u32, Base, bool), BlockError> {
         if !self.is_shared() {
             return Err(REFUSED);
@@ -351,7 +352,8 @@ impl BlockFile {
         Ok(())
     }
 
-    /// As [`BlockFile::keep_room`], of blocks that are there and free: what the disk has kept so far goes back where it has not enough.
+    /// As [`BlockFile::keep_room`], of blocks that are there and free: what the disk has kept so far goes back where it
+    /// has not enough.
     pub(super) fn keep_free_room(&self, position: u32, room: u64) -> Result<(), BlockError> {
         self.keep_room(position, room, 0).inspect_err(|_| {
             self.disk.punch(&self.file, offset_of(position), room);
@@ -414,8 +416,8 @@ impl BlockFile {
         summary
     }
 
-    /// Waits until all that was written so far is on the disk, and will be there when the machine goes down. Of a file that is open for
-    /// reading only, nothing is to be written.
+    /// Waits until all that was written so far is on the disk, and will be there when the machine goes down. Of a file
+    /// that is open for reading only, nothing is to be written.
     ///
     /// # Errors
     /// [`FileError::System`]; also when the file was let go, or belongs to the process that forked this one.
@@ -442,8 +444,8 @@ impl BlockFile {
         self.file.sync_all().map_err(FileError::system("write the file to the disk"))
     }
 
-    /// Has all blocks read as zero from now on, takes nothing more, and lets the file go, for others to open. Running readers of words
-    /// see zeros.
+    /// Has all blocks read as zero from now on, takes nothing more, and lets the file go, for others to open. Running
+    /// readers of words see zeros.
     ///
     /// # Errors
     /// [`FileError::System`]: the file is still open and locked, and takes nothing more.
@@ -464,7 +466,8 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Whether it is open for reading, and so in another process as well, of which either may read on when the other has let it go.
+    /// Whether it is open for reading, and so in another process as well, of which either may read on when the other
+    /// has let it go.
     fn is_common(&self) -> bool {
         self.read_only && self.forked.load(Ordering::Relaxed) // Relaxed: set before the fork, by a thread that holds the lock.
     }
@@ -481,9 +484,9 @@ impl BlockFile {
         self.forked.store(true, Ordering::Relaxed); // Relaxed: see `is_common`.
     }
 
-    /// In a forked child, whose only thread holds the lock of `state`: what it writes stays its own, and nobody who wants the file
-    /// has to wait for it. One that is open for reading only stays as it is: what is mapped of it is each process's own already, and
-    /// made to be read.
+    /// In a forked child, whose only thread holds the lock of `state`: what it writes stays its own, and nobody who
+    /// wants the file has to wait for it. One that is open for reading only stays as it is: what is mapped of it is
+    /// each process's own already, and made to be read.
     pub(super) fn part(&self, state: &State) {
         if self.read_only {
             return;

@@ -11,12 +11,13 @@
 //!        3        one of the others
 //!        4        the log: records, one behind the other
 //! ```
-//! The file is mapped, and shared: a store to a block is a store to the system's cache of the file, which outlives the process
-//! however that ends. Nothing in a block is an address. Each change of the table and of the log is one store of a word, after all
-//! that it speaks of. So whoever opens the file after a process was killed finds each change whole or not at all.
+//! The file is mapped, and shared: a store to a block is a store to the system's cache of the file, which outlives the
+//! process however that ends. Nothing in a block is an address. Each change of the table and of the log is one store of
+//! a word, after all that it speaks of. So whoever opens the file after a process was killed finds each change whole or
+//! not at all.
 //!
-//! What is on the *disk* is another matter: the system writes pages in whatever order it likes. [`BlockFile::flush`] waits until
-//! all is there.
+//! What is on the *disk* is another matter: the system writes pages in whatever order it likes. [`BlockFile::flush`]
+//! waits until all is there.
 //!
 //! | module | what it holds |
 //! |---|---|

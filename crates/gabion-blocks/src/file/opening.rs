@@ -8,8 +8,8 @@ use super::error::FileError;
 use super::layout::{HEAD_BYTES, Superblock};
 use crate::os::{Disk, out_of_cancels_reach};
 
-/// Opens a file that is one, and no pipe or device, where an opening may wait: made where it is not there if `create` says so, and to
-/// `write` or to read.
+/// Opens a file that is one, and no pipe or device, where an opening may wait: made where it is not there if `create`
+/// says so, and to `write` or to read.
 pub(super) fn open_file(path: &Path, (create, write): (bool, bool)) -> Result<File, FileError> {
     let not_found = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
     match out_of_cancels_reach(|| std::fs::metadata(path)) {
@@ -35,8 +35,8 @@ pub(super) fn not_locked(errno: i32) -> FileError {
     }
 }
 
-/// How often a file is opened whose name leads elsewhere by the time that it is locked. Where that is always so, files have no numbers
-/// that stay.
+/// How often a file is opened whose name leads elsewhere by the time that it is locked. Where that is always so, files
+/// have no numbers that stay.
 pub(super) const ATTEMPTS: usize = 100;
 
 /// As [`open_file`], and locks it: alone, to write.
@@ -59,8 +59,8 @@ pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether a file that is there is one that somebody has begun to make, and did not come to an end with. Refuses others than ours,
-/// before anything is changed or mapped.
+/// Whether a file that is there is one that somebody has begun to make, and did not come to an end with. Refuses others
+/// than ours, before anything is changed or mapped.
 pub(super) fn is_begun(file: &File, length: u64) -> Result<bool, FileError> {
     let mut head = [0; 64];
     let read = file.read_at(&mut head, 0).map_err(FileError::system("read the file"))?;

@@ -63,7 +63,8 @@ impl Range {
     /// The word was mapped.
     pub unsafe fn word(&self, index: usize) -> &AtomicU64 {
         let at = self.part(index * 8, 8).cast();
-        // SAFETY: mapped (duty of the caller) for as long as the range lives, aligned, and accessed by atomic operations only.
+        // SAFETY: mapped (duty of the caller) for as long as the range lives, aligned, and accessed by atomic
+        // operations only.
         unsafe { at.as_ref() }
     }
 }

@@ -14,8 +14,8 @@ const TOLD: u32 = u32::MAX;
 
 /// Three functions that are called at every fork from [`AtFork::watch`] on.
 ///
-/// To tell the system takes a lock of its own, which a fork holds. So a thread may wait there while another forks, and the child
-/// has not got it: a [`Once`](std::sync::Once) would have the child wait for it for ever.
+/// To tell the system takes a lock of its own, which a fork holds. So a thread may wait there while another forks, and
+/// the child has not got it: a [`Once`](std::sync::Once) would have the child wait for it for ever.
 #[derive(Debug)]
 pub struct AtFork {
     /// [`UNTOLD`], the number of the process one of whose threads is about to tell the system, or [`TOLD`].
@@ -32,7 +32,8 @@ impl AtFork {
         Self { state: AtomicU32::new(UNTOLD), before, in_parent, in_child }
     }
 
-    /// Has the functions called from now on. The calls before a fork are made in reverse order of the first calls of this.
+    /// Has the functions called from now on. The calls before a fork are made in reverse order of the first calls of
+    /// this.
     #[inline]
     pub fn watch(&self) {
         // Acquire: what the system was told before is behind the caller.
@@ -50,8 +51,8 @@ impl AtFork {
                 TOLD => return,
                 // Another thread is at it, and will be done soon.
                 by if by == own => thread::yield_now(),
-                // Nobody, or a thread of a process that this one was forked from: it did not come to its end before the fork,
-                // or `before` had noted it.
+                // Nobody, or a thread of a process that this one was forked from: it did not come to its end before the
+                // fork, or `before` had noted it.
                 by => {
                     // Relaxed: the number is the whole message.
                     if self.state.compare_exchange(by, own, Relaxed, Relaxed).is_ok() {
@@ -65,7 +66,8 @@ impl AtFork {
         }
     }
 
-    /// `before` was called: so the system knows, even if who told it has not come back yet. The child has this from its parent.
+    /// `before` was called: so the system knows, even if who told it has not come back yet. The child has this from its
+    /// parent.
     pub fn note_call(&self) {
         // Relaxed: the fork orders it.
         self.state.store(TOLD, Relaxed);

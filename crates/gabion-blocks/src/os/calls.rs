@@ -6,13 +6,14 @@ use super::door::Os;
 use super::language;
 use super::{fence, first, mapped, stack, unix};
 
-/// In a child that was just forked: has `told` called when the thread that it began with ends, in this child and in its own.
+/// In a child that was just forked: has `told` called when the thread that it began with ends, in this child and in its
+/// own.
 pub(crate) fn watch_first_thread(told: fn()) {
     first::watch(told);
 }
 
-/// Whether the thread that this process was forked with has ended. Threads of gabion's own end then, and none begins: they
-/// would keep a process that has nothing else to do. False in a process that is no fork.
+/// Whether the thread that this process was forked with has ended. Threads of gabion's own end then, and none begins:
+/// they would keep a process that has nothing else to do. False in a process that is no fork.
 pub fn first_thread_has_ended() -> bool {
     first::has_ended()
 }
@@ -24,16 +25,17 @@ pub fn out_of_signals_reach<R>(begin: impl FnOnce() -> R) -> R {
     unix::out_of_signals_reach(begin)
 }
 
-/// Runs `act`, which asks the system for what takes no time, such as a file of `/proc`, so that this thread cannot be ended in
-/// the middle by `pthread_cancel`: the C library ends it in calls such as `read` by an unwinding that no code of Rust may stop
-/// or be left by.
+/// Runs `act`, which asks the system for what takes no time, such as a file of `/proc`, so that this thread cannot be
+/// ended in the middle by `pthread_cancel`: the C library ends it in calls such as `read` by an unwinding that no code
+/// of Rust may stop or be left by.
 pub fn out_of_cancels_reach<R>(act: impl FnOnce() -> R) -> R {
     unix::out_of_cancels_reach(act)
 }
 
-/// Gives the system back what this thread's stack holds below the functions that run now: it stays resident otherwise, after
-/// one call that went deep, as long as the thread lives. For whoever has called what goes deep, and took so long that some
-/// microseconds do not matter. Nothing is done in the main thread, and where the system does not tell where the stack ends.
+/// Gives the system back what this thread's stack holds below the functions that run now: it stays resident otherwise,
+/// after one call that went deep, as long as the thread lives. For whoever has called what goes deep, and took so long
+/// that some microseconds do not matter. Nothing is done in the main thread, and where the system does not tell where
+/// the stack ends.
 pub fn give_back_stack() {
     stack::give_back();
 }
@@ -67,8 +69,8 @@ pub fn steady_time() -> std::time::Duration {
     unix::steady_time()
 }
 
-/// As [`steady_time`], but as it was at the system's last tick, some milliseconds ago: several times cheaper, and it does
-/// not make the processor wait for what it is at.
+/// As [`steady_time`], but as it was at the system's last tick, some milliseconds ago: several times cheaper, and it
+/// does not make the processor wait for what it is at.
 pub fn steady_time_roughly() -> std::time::Duration {
     unix::steady_time_roughly()
 }

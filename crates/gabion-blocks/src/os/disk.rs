@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::ptr::NonNull;
 
-/// What a mapped file needs of the system. Sizes and offsets are bytes, multiples of 64 KiB: whole pages of every kernel.
+/// What a mapped file needs of the system. Sizes and offsets are bytes, multiples of 64 KiB: whole pages of every
+/// kernel.
 ///
 /// # Safety
-/// An implementation promises that `reserve` returns a range of addresses that nobody else uses until `unmap` is called with it,
-/// and that the other calls change what lies in the given range, and nothing else.
+/// An implementation promises that `reserve` returns a range of addresses that nobody else uses until `unmap` is called
+/// with it, and that the other calls change what lies in the given range, and nothing else.
 pub unsafe trait Disk: Send + Sync {
-    /// Locks a file against other openings of it, in this process and in others: `alone` against all, otherwise against those
-    /// that want it alone. Does not wait.
+    /// Locks a file against other openings of it, in this process and in others: `alone` against all, otherwise against
+    /// those that want it alone. Does not wait.
     ///
     /// # Errors
     /// The system's error number; `EWOULDBLOCK` when the file is locked.
@@ -19,15 +20,17 @@ pub unsafe trait Disk: Send + Sync {
     /// Lets the lock of a file go, for all who share this opening of it.
     fn unlock(&self, file: &File);
 
-    /// In a forked child: has the descriptor stand for another opening of the same file, to read, which the parent's lock does not
-    /// belong to. Where a system cannot do that, the child keeps the lock as long as it has the file. Calls nothing that may wait
-    /// for another thread.
+    /// In a forked child: has the descriptor stand for another opening of the same file, to read, which the parent's
+    /// lock does not belong to. Where a system cannot do that, the child keeps the lock as long as it has the file.
+    /// Calls nothing that may wait for another thread.
     fn reopen(&self, file: &File);
 
-    /// Has the descriptor stand for no file any more, so that the lock goes with the last of the others who share the opening.
+    /// Has the descriptor stand for no file any more, so that the lock goes with the last of the others who share the
+    /// opening.
     fn leave(&self, file: &File);
 
-    /// Makes the file `length` bytes long, if it is shorter, and has the disk keep room for `bytes` bytes from `from` on.
+    /// Makes the file `length` bytes long, if it is shorter, and has the disk keep room for `bytes` bytes from `from`
+    /// on.
     ///
     /// # Errors
     /// The system's error number: `ENOSPC` when the disk is full.
@@ -42,8 +45,8 @@ pub unsafe trait Disk: Send + Sync {
     /// The system's error number; some of the bytes may be written.
     fn write(&self, file: &File, bytes: &[u8], at: u64) -> Result<(), i32>;
 
-    /// Gives room of the file back to the disk: the range reads as zero from then on. False when the disk does not know how,
-    /// and nothing is changed then.
+    /// Gives room of the file back to the disk: the range reads as zero from then on. False when the disk does not know
+    /// how, and nothing is changed then.
     fn punch(&self, file: &File, from: u64, bytes: u64) -> bool;
 
     /// A range of addresses at a multiple of a block, which nothing may be read from or written to yet.
@@ -52,8 +55,8 @@ pub unsafe trait Disk: Send + Sync {
     /// The system's error number.
     fn reserve(&self, bytes: usize) -> Result<NonNull<u8>, i32>;
 
-    /// Has a part of a reserved range show the bytes of a file from `from` on. `shared`: what is written there goes to the file,
-    /// and to all who map it; otherwise it stays this process's own.
+    /// Has a part of a reserved range show the bytes of a file from `from` on. `shared`: what is written there goes to
+    /// the file, and to all who map it; otherwise it stays this process's own.
     ///
     /// # Errors
     /// The system's error number; the range is as it was.

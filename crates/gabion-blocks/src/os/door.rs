@@ -38,20 +38,22 @@ pub unsafe trait Os: Send + Sync {
     /// The range lies inside one live mapping.
     unsafe fn advise_huge(&self, at: NonNull<u8>, bytes: usize);
 
-    /// Asks for small pages under the range from now on, where the system would gather them onto huge ones of its own accord:
-    /// that brings back what [`Os::decommit`] gave. Huge pages that are there stay. A hint: nothing is promised.
+    /// Asks for small pages under the range from now on, where the system would gather them onto huge ones of its own
+    /// accord: that brings back what [`Os::decommit`] gave. Huge pages that are there stay. A hint: nothing is
+    /// promised.
     ///
     /// # Safety
     /// The range lies inside one live mapping.
     unsafe fn advise_small(&self, at: NonNull<u8>, bytes: usize);
 
-    /// Moves what lies in the range onto huge pages; contents stay, and may be used meanwhile. False when the system does
-    /// not know how, or has no huge page for some of it.
+    /// Moves what lies in the range onto huge pages; contents stay, and may be used meanwhile. False when the system
+    /// does not know how, or has no huge page for some of it.
     ///
     /// # Safety
     /// The range lies inside one live mapping.
     unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool;
 
-    /// Has the C library's malloc give back what it keeps of memory that was freed. Where that is not glibc's, nothing happens.
+    /// Has the C library's malloc give back what it keeps of memory that was freed. Where that is not glibc's, nothing
+    /// happens.
     fn trim_malloc(&self) {}
 }

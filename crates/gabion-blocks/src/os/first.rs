@@ -1,8 +1,8 @@
 //! The thread that a forked child began with.
 //!
 //! When the main thread of a program ends, so does the program. A child that another thread has forked begins with that
-//! thread; if it ends without `exit`, the process goes on until its last thread has ended. A thread of gabion's own would
-//! keep it for ever, so such threads end with the first one.
+//! thread; if it ends without `exit`, the process goes on until its last thread has ended. A thread of gabion's own
+//! would keep it for ever, so such threads end with the first one.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,8 @@ struct Mark;
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // Relaxed: a flag alone. Whoever sleeps finds it after its sleep, or after a lock that `TOLD` takes and it takes.
+        // Relaxed: a flag alone. Whoever sleeps finds it after its sleep, or after a lock that `TOLD` takes and it
+        // takes.
         ENDED.store(true, Ordering::Relaxed);
         if let Some(told) = TOLD.get() {
             told();

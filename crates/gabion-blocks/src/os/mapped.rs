@@ -49,10 +49,12 @@ fn keep_room(file: &File, from: u64, bytes: u64) -> Result<(), i32> {
         .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Has a file's descriptor stand for what is at a path, which ends with a zero. If that cannot be opened, all is as it was.
+/// Has a file's descriptor stand for what is at a path, which ends with a zero. If that cannot be opened, all is as it
+/// was.
 fn put_in_place(path: &[u8], file: &File) {
     debug_assert!(path.contains(&0));
-    // SAFETY: a path that ends with a zero; two open descriptors, of which the new one is closed, and nobody else has it.
+    // SAFETY: a path that ends with a zero; two open descriptors, of which the new one is closed, and nobody else has
+    // it.
     unsafe {
         let opened = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
         if opened >= 0 {
@@ -64,8 +66,8 @@ fn put_in_place(path: &[u8], file: &File) {
     }
 }
 
-// SAFETY: mmap without a wanted address takes one that nobody uses, and it stays taken until munmap. MAP_FIXED within it puts
-// other pages there and touches nothing else.
+// SAFETY: mmap without a wanted address takes one that nobody uses, and it stays taken until munmap. MAP_FIXED within
+// it puts other pages there and touches nothing else.
 unsafe impl Disk for Mapped {
     fn lock(&self, file: &File, alone: bool) -> Result<(), i32> {
         let kind = if alone { libc::LOCK_EX } else { libc::LOCK_SH };
@@ -147,7 +149,8 @@ unsafe impl Disk for Mapped {
         let at = start.wrapping_add(lead);
         for (cut, length) in [(start, lead), (at.wrapping_add(bytes), span - lead - bytes)] {
             if length > 0 {
-                // SAFETY: both cuts lie inside the mapping just made, outside the part that is returned, and are unused.
+                // SAFETY: both cuts lie inside the mapping just made, outside the part that is returned, and are
+                // unused.
                 unsafe { libc::munmap(cut.cast(), length) };
             }
         }

@@ -1,7 +1,7 @@
 //! What a thread's stack holds that the thread is not in any more.
 //!
-//! A stack keeps each page that it was ever deep in as long as its thread lives: after one call that went deep, in each of a
-//! service's threads. Nothing below the frame of a running function is anybody's, so those pages can go back.
+//! A stack keeps each page that it was ever deep in as long as its thread lives: after one call that went deep, in each
+//! of a service's threads. Nothing below the frame of a running function is anybody's, so those pages can go back.
 
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(super) use linux::give_back;
@@ -32,14 +32,14 @@ mod linux {
         }
         let lowest = stack.start.next_multiple_of(LARGEST_PAGE);
         let Some(length) = here.checked_sub(lowest + KEPT).map(|length| length & !(LARGEST_PAGE - 1)) else { return };
-        // SAFETY: of this thread's own stack, what lies below the frames of all functions that run, with room to spare for the
-        // frame of this call and for a signal's: those are written after the pages went. Content there is nobody's; it reads as
-        // zero when it is used again. A refusal, of pages that are locked, changes nothing.
+        // SAFETY: of this thread's own stack, what lies below the frames of all functions that run, with room to spare
+        // for the frame of this call and for a signal's: those are written after the pages went. Content there is
+        // nobody's; it reads as zero when it is used again. A refusal, of pages that are locked, changes nothing.
         unsafe { libc::madvise(ptr::with_exposed_provenance_mut::<c_void>(lowest), length, libc::MADV_DONTNEED) };
     }
 
-    /// Where the stack of this thread lies; `None` of the main thread, whose stack has no end that is known, and where the
-    /// system does not tell.
+    /// Where the stack of this thread lies; `None` of the main thread, whose stack has no end that is known, and where
+    /// the system does not tell.
     fn own_stack() -> Option<Range<usize>> {
         // SAFETY: both take nothing and only tell.
         let is_main = unsafe { libc::syscall(libc::SYS_gettid) == libc::c_long::from(libc::getpid()) };
@@ -48,8 +48,8 @@ mod linux {
         }
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let (mut lowest, mut length) = (ptr::null_mut(), 0);
-        // SAFETY: the attributes of the running thread, which are destroyed when they were filled in; where they were not,
-        // nothing reads them.
+        // SAFETY: the attributes of the running thread, which are destroyed when they were filled in; where they were
+        // not, nothing reads them.
         let told = unsafe {
             if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
                 return None;

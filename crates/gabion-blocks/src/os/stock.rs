@@ -1,9 +1,9 @@
 //! Address space for blocks, mapped several at a time.
 //!
-//! Every mapping, and each of the two cuts that align it, takes the lock of the process's address space for writing. Two
-//! threads that fill fresh blocks would meet there at every block: each waits until the other's pages are populated,
-//! and is woken late. So blocks are mapped in batches, and all but the first wait here, untouched, without memory of
-//! their own.
+//! Every mapping, and each of the two cuts that align it, takes the lock of the process's address space for writing.
+//! Two threads that fill fresh blocks would meet there at every block: each waits until the other's pages are
+//! populated, and is woken late. So blocks are mapped in batches, and all but the first wait here, untouched, without
+//! memory of their own.
 
 use std::ptr::{self, NonNull};
 
@@ -30,8 +30,8 @@ impl Stock {
         Self { rest: AtomicPtr::new(ptr::null_mut()), batch: AtomicUsize::new(1) }
     }
 
-    /// A block of the stock; where it is empty, the first of those that `map` maps: so many blocks, aligned to one. What
-    /// becomes too much, because another thread did the same, is given to `unmap`.
+    /// A block of the stock; where it is empty, the first of those that `map` maps: so many blocks, aligned to one.
+    /// What becomes too much, because another thread did the same, is given to `unmap`.
     ///
     /// # Errors
     /// What `map` says to one block alone.

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use super::calls::system_disk;
 use super::disk::Disk;
 
-/// The twin of the door to files, for tests: refuses the *n*-th call that may fail, and all after it, as a full disk does. It
-/// counts what it reserved and gave back.
+/// The twin of the door to files, for tests: refuses the *n*-th call that may fail, and all after it, as a full disk
+/// does. It counts what it reserved and gave back.
 #[derive(Debug, Default)]
 pub struct TwinDisk {
     /// Calls that still go through, if there is an end of them.

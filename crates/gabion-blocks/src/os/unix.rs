@@ -131,7 +131,8 @@ pub(super) fn steady_time_roughly() -> Duration {
     steady_time()
 }
 
-/// Unmaps a range that is known to be mapped; a failure would mean a broken invariant, so it is checked in debug builds.
+/// Unmaps a range that is known to be mapped; a failure would mean a broken invariant, so it is checked in debug
+/// builds.
 ///
 /// # Safety
 /// Nobody uses the range any more, and it belongs to the caller.
@@ -139,8 +140,8 @@ unsafe fn unmap_range(at: *mut u8, bytes: usize) {
     if bytes > 0 {
         // SAFETY: the caller owns the range and has given up all use of it.
         if unsafe { libc::munmap(at.cast(), bytes) } != 0 {
-            // A process may have so many mappings, and this would have cut one in two. Its addresses are lost then, its memory
-            // need not be.
+            // A process may have so many mappings, and this would have cut one in two. Its addresses are lost then, its
+            // memory need not be.
             debug_assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
             // SAFETY: as above.
             unsafe { libc::madvise(at.cast(), bytes, libc::MADV_DONTNEED) };
@@ -191,8 +192,9 @@ fn map_aligned(bytes: usize, align: usize) -> Result<NonNull<u8>, i32> {
     NonNull::new(at).ok_or(libc::ENOMEM)
 }
 
-// SAFETY: mmap with MAP_ANONYMOUS returns zeroed private memory that stays mapped until munmap, which may be called for any
-// part of it: so a part of a batch of blocks is as good as a mapping of its own. The stock gives each block to one caller.
+// SAFETY: mmap with MAP_ANONYMOUS returns zeroed private memory that stays mapped until munmap, which may be called for
+// any part of it: so a part of a batch of blocks is as good as a mapping of its own. The stock gives each block to one
+// caller.
 unsafe impl Os for Unix {
     fn map(&self, bytes: usize, align: usize) -> Result<NonNull<u8>, i32> {
         debug_assert!(align.is_power_of_two());
@@ -261,7 +263,8 @@ unsafe impl Os for Unix {
 
     #[cfg(target_os = "linux")]
     unsafe fn gather(&self, at: NonNull<u8>, bytes: usize) -> bool {
-        // SAFETY: the range is mapped (caller's duty); contents stay as they are. Kernels before 6.1 refuse, to no harm.
+        // SAFETY: the range is mapped (caller's duty); contents stay as they are. Kernels before 6.1 refuse, to no
+        // harm.
         unsafe { libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) == 0 }
     }
 

@@ -60,7 +60,8 @@ pub(crate) fn enter(span: &'static Span) -> Result<(), i32> {
     Ok(())
 }
 
-/// Strikes the end of a span from `bytes` on, which is about to be unmapped. `bytes` is more than 0 and less than before.
+/// Strikes the end of a span from `bytes` on, which is about to be unmapped. `bytes` is more than 0 and less than
+/// before.
 pub(crate) fn shorten(span: &'static Span, bytes: usize) {
     let first = span.base().addr().get() / BLOCK_BYTES;
     for index in bytes / BLOCK_BYTES..span.bytes().div_ceil(BLOCK_BYTES) {

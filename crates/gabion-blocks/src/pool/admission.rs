@@ -1,7 +1,7 @@
 //! Waiting for room: in order of arrival, without a lost wake-up, and without a lock held.
 //!
-//! A thread that waits may be led to wait once more, by what it does while it is asked whether to go on. It goes before its own
-//! earlier wait, which does not go on until then.
+//! A thread that waits may be led to wait once more, by what it does while it is asked whether to go on. It goes before
+//! its own earlier wait, which does not go on until then.
 //!
 //! Whoever waits says so first and looks for room afterwards; whoever makes room makes it first and looks for waiters
 //! afterwards. With a sequentially consistent fence between the two steps on both sides, at least one sees the other
@@ -94,7 +94,8 @@ impl Admission {
         Waiter { admission: self, ticket, forks }
     }
 
-    /// For the child of a fork, where those who waited are gone, except for whoever forked while it was asked whether to go on.
+    /// For the child of a fork, where those who waited are gone, except for whoever forked while it was asked whether
+    /// to go on.
     pub fn forget_all(&self) {
         let mut queue = lock(&self.queue);
         queue.tickets.clear();

@@ -19,8 +19,8 @@ impl Shared {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         // The vectors grow beside a held lock.
         let _inside = inside::enter();
-        // Held to the end: what a cache tells an arena meanwhile, as when its thread ends, would be seen twice or not at all,
-        // and so would pieces that go from one to the other.
+        // Held to the end: what a cache tells an arena meanwhile, as when its thread ends, would be seen twice or not
+        // at all, and so would pieces that go from one to the other.
         let list = lock(&self.caches);
         let caches = &list.all;
         // Looked up once: an arena opened from here on has no row.

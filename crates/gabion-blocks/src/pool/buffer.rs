@@ -153,7 +153,8 @@ impl Shared {
         Some(self.buffer_on(self.rent_warm_piece(piece_class(bytes), clean)?, bytes, clean))
     }
 
-    /// Lends a piece of this thread's own, if it has one: no limit, nobody who waits and no other thread has a say in it.
+    /// Lends a piece of this thread's own, if it has one: no limit, nobody who waits and no other thread has a say in
+    /// it.
     #[inline(always)]
     pub fn lend_own(&'static self, bytes: usize, clean: bool) -> Option<Buffer> {
         if bytes > LARGEST_PIECE {

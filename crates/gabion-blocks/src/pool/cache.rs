@@ -1,7 +1,7 @@
 //! A thread's own pieces: free ones that it may lend again without asking its arena.
 //!
-//! Each cache stands behind a lock of its own that leans to its thread (see [`crate::bias`]); nobody else takes it but whoever
-//! empties it, the check of all equations, and a fork. It is bounded in pieces of each class and in bytes.
+//! Each cache stands behind a lock of its own that leans to its thread (see [`crate::bias`]); nobody else takes it but
+//! whoever empties it, the check of all equations, and a fork. It is bounded in pieces of each class and in bytes.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -29,8 +29,8 @@ impl Piece {
     #[inline]
     pub fn new(span: &'static Span, index: usize, zero: bool) -> Self {
         let offset = index * piece_bytes(span.piece_class());
-        // SAFETY: that piece, or that lock, keeps the block mapped and cut as it is. A piece's index is below the count of its
-        // block (`Cut::give` and `Cut::take` see to it), so its first two bytes lie inside.
+        // SAFETY: that piece, or that lock, keeps the block mapped and cut as it is. A piece's index is below the count
+        // of its block (`Cut::give` and `Cut::take` see to it), so its first two bytes lie inside.
         Self { span, tagged: unsafe { span.base().add(offset + usize::from(zero)) } }
     }
 
@@ -113,8 +113,8 @@ struct Stacks {
     rented: u64,
 }
 
-/// What others read of a cache without its lock. Relaxed: each is its whole message. Only the lock's holder stores, except to
-/// `used`; who must be sure of them takes the lock, too.
+/// What others read of a cache without its lock. Relaxed: each is its whole message. Only the lock's holder stores,
+/// except to `used`; who must be sure of them takes the lock, too.
 #[derive(Default)]
 struct Figures {
     /// Bytes of all its pieces: `Σ counts[class] · piece_bytes(class)`.
@@ -197,9 +197,9 @@ impl Open<'_> {
 
     /// Takes out half of a full class, so that there is room again; of all classes, when the bytes are the limit.
     ///
-    /// The older half, whose bytes have most likely left the processor's caches: the thread will lend the others first. But
-    /// one that has lent nothing since room was made last only takes back what others rent. These should have again what
-    /// was just in use, so the newer half goes.
+    /// The older half, whose bytes have most likely left the processor's caches: the thread will lend the others first.
+    /// But one that has lent nothing since room was made last only takes back what others rent. These should have again
+    /// what was just in use, so the newer half goes.
     pub fn make_room(&mut self, class: usize, into: &mut [Option<Piece>; MOST_MOVED]) -> usize {
         let rented = self.figures.rented.load(Ordering::Relaxed);
         let lends = std::mem::replace(&mut self.stacks.rented, rented) != rented;
@@ -258,7 +258,8 @@ pub(crate) struct Cache {
     turn: AtomicUsize,
     /// True while a thread has it: what debug builds ask of an [`Own`].
     taken: AtomicBool,
-    /// What the lock leans to. It goes with the cache from thread to thread, so that the lock leans to the next one, too.
+    /// What the lock leans to. It goes with the cache from thread to thread, so that the lock leans to the next one,
+    /// too.
     desk: Desk,
     figures: Figures,
     stacks: Biased<Stacks>,
@@ -319,8 +320,8 @@ impl Cache {
     /// The cache in the hands of its thread.
     ///
     /// # Safety
-    /// The calling thread took the cache last, from among those that no thread has. What this returns, and all copies of it,
-    /// are not used any more once the cache is there again.
+    /// The calling thread took the cache last, from among those that no thread has. What this returns, and all copies
+    /// of it, are not used any more once the cache is there again.
     pub unsafe fn own(&'static self) -> Own {
         self.taken.store(true, Ordering::Relaxed);
         Own { cache: self, _thread: PhantomData }
@@ -331,8 +332,8 @@ impl Cache {
         self.taken.store(false, Ordering::Relaxed);
     }
 
-    /// Opens it for another thread than its own, or when it does not matter: some microseconds, and its own thread takes
-    /// longer for some time.
+    /// Opens it for another thread than its own, or when it does not matter: some microseconds, and its own thread
+    /// takes longer for some time.
     pub fn visit(&self) -> Open<'_> {
         Open { stacks: self.stacks.visit(), figures: &self.figures }
     }

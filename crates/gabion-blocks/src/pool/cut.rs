@@ -54,8 +54,8 @@ impl Cut {
         Ok(Self { pieces, free: pieces, zero: if zero { pieces } else { 0 }, words, warm_from: 0, zero_from: 0 })
     }
 
-    /// Takes a free piece: one that reads as zero when `clean` asks for it and there is one, else a warm one when there is
-    /// one. Returns its index, and whether it reads as zero.
+    /// Takes a free piece: one that reads as zero when `clean` asks for it and there is one, else a warm one when there
+    /// is one. Returns its index, and whether it reads as zero.
     pub fn take(&mut self, clean: bool) -> Option<(usize, bool)> {
         if self.free == 0 {
             return None;

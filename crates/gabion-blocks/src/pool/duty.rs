@@ -20,8 +20,8 @@ impl Duty {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Leaves, unless there is work. `nothing_left` looks for it under the lock that it is brought under. False: still on
-    /// duty.
+    /// Leaves, unless there is work. `nothing_left` looks for it under the lock that it is brought under. False: still
+    /// on duty.
     ///
     /// The second look comes after the duty was given up. Whoever brings work later has taken the lock after that look,
     /// and so sees that nobody is on duty; whoever brought it before is seen by the look. `tests/loom.rs` tries both.

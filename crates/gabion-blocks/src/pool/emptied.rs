@@ -1,12 +1,12 @@
 //! Pages of held blocks that nothing is in any more.
 //!
-//! A pile's blocks stay with it as long as it lives, because readers that take no lock may look at them at any time. So what
-//! becomes empty in them cannot go to a shelf, for everybody. It stays where it is, *emptied*: warm for its owner, who mostly
-//! comes back for it, and idle memory to the policy, which gives it back to the system by the page.
+//! A pile's blocks stay with it as long as it lives, because readers that take no lock may look at them at any time. So
+//! what becomes empty in them cannot go to a shelf, for everybody. It stays where it is, *emptied*: warm for its owner,
+//! who mostly comes back for it, and idle memory to the policy, which gives it back to the system by the page.
 //!
-//! The first blocks of sets take few pages, most of them for good, and are fresh for that reason. When such a block is let go, what
-//! was used of it is emptied, and it *waits* to be the first block of another set: so whoever makes a pile again and again has
-//! it warm. It counts as held, and is unmapped when its last page goes back.
+//! The first blocks of sets take few pages, most of them for good, and are fresh for that reason. When such a block is
+//! let go, what was used of it is emptied, and it *waits* to be the first block of another set: so whoever makes a pile
+//! again and again has it warm. It counts as held, and is unmapped when its last page goes back.
 //!
 //! ```text
 //!           add_emptied            take_emptied            give_pages_back
@@ -15,11 +15,12 @@
 //!    │ └─ claim: as it was ─┘                        └───────────┐            │
 //!    └────────── claim: reads as zero ◄──────────────────────────┴────────────┘     add_gone: taken or emptied ──► gone
 //! ```
-//! The owner claims, empties, and gives back at once (`add_gone`); anybody may take what is emptied. Each arrow is a change
-//! under the lock of the block's home.
+//! The owner claims, empties, and gives back at once (`add_gone`); anybody may take what is emptied. Each arrow is a
+//! change under the lock of the block's home.
 //!
-//! Equations: what an owner has *given up* and not taken back is emptied, or *gone*: with the system. What is *leaving* is gone,
-//! and a thread is about to give it back; who takes such a page back waits until that is done. `taken` is without both.
+//! Equations: what an owner has *given up* and not taken back is emptied, or *gone*: with the system. What is *leaving*
+//! is gone, and a thread is about to give it back; who takes such a page back waits until that is done. `taken` is
+//! without both.
 
 use super::shared::Shared;
 use super::shelves::{Shelves, age};
@@ -87,8 +88,8 @@ impl Shelves {
 }
 
 impl Shared {
-    /// Says anew which pages of a held block its owner has given up, and which of these are emptied. `shelves` are those of its
-    /// home.
+    /// Says anew which pages of a held block its owner has given up, and which of these are emptied. `shelves` are
+    /// those of its home.
     fn mark(&self, shelves: &mut Shelves, span: &'static Span, given_up: u64, emptied: u64) {
         debug_assert!(span.bytes() == BLOCK_BYTES && emptied & !given_up == 0);
         // Relaxed, as all of a span: its home's lock is held.
@@ -113,7 +114,8 @@ impl Shared {
         self.ledger.change_gone(was, is);
     }
 
-    /// Whether so many bytes may stay emptied: all that is kept fits the pool's size and the total limit, and nobody waits.
+    /// Whether so many bytes may stay emptied: all that is kept fits the pool's size and the total limit, and nobody
+    /// waits.
     pub fn may_stay_emptied(&self, bytes: u64) -> bool {
         let kept = self.ledger.kept() + bytes;
         kept <= self.pool_bytes().min(self.total_limit()) && !self.admission.anyone()
@@ -136,8 +138,8 @@ impl Shared {
         emptied & pages
     }
 
-    /// The owner of a held block takes pages back, whether it had given them up or not. Returns those that are warm; the others
-    /// that it had given up read as zero.
+    /// The owner of a held block takes pages back, whether it had given them up or not. Returns those that are warm;
+    /// the others that it had given up read as zero.
     pub fn claim_pages(&self, span: &'static Span, pages: u64) -> u64 {
         // Relaxed: only the owner gives pages up, and it is he who asks.
         if span.given_up.load(Ordering::Relaxed) & pages == 0 {
@@ -162,12 +164,14 @@ impl Shared {
         span.emptied.load(Ordering::Relaxed) | span.leaving.load(Ordering::Relaxed) != 0
     }
 
-    /// A held block is let go: what was given up of it is no longer counted apart, and nobody is about to give any of it back.
+    /// A held block is let go: what was given up of it is no longer counted apart, and nobody is about to give any of
+    /// it back.
     pub fn claim_all(&self, span: &'static Span) {
         self.claim_pages(span, u64::MAX);
     }
 
-    /// Takes emptied pages of a held block of up to `most` bytes, for [`Shared::give_pages_back`]. `shelves` are those of its home.
+    /// Takes emptied pages of a held block of up to `most` bytes, for [`Shared::give_pages_back`]. `shelves` are those
+    /// of its home.
     pub fn take_emptied(&self, shelves: &mut Shelves, span: &'static Span, most: u64) -> u64 {
         let (given_up, emptied) = (span.given_up.load(Ordering::Relaxed), span.emptied.load(Ordering::Relaxed));
         let mut pages = emptied;
@@ -198,8 +202,8 @@ impl Shared {
         bytes_of(pages)
     }
 
-    /// Says that a block that was just mapped is a set's first one, and that nothing of it is there yet; `hands_on`: that it may
-    /// wait for another set after this one.
+    /// Says that a block that was just mapped is a set's first one, and that nothing of it is there yet; `hands_on`:
+    /// that it may wait for another set after this one.
     pub fn note_first(&self, span: &'static Span, hands_on: bool) {
         let mut shelves = self.arena(span.home()).lock();
         span.first.store(hands_on, Ordering::Relaxed);
@@ -227,16 +231,18 @@ impl Shared {
         if pages == 0 { 0 } else { self.give_pages_back(span, pages) }
     }
 
-    /// Gives the memory of pages of a held block back, which read as zero from then on; of the first, all but the header. Only for
-    /// who took them, or owns them.
+    /// Gives the memory of pages of a held block back, which read as zero from then on; of the first, all but the
+    /// header. Only for who took them, or owns them.
     pub fn decommit_pages(&self, span: &'static Span, pages: u64) {
-        // Release: where the system cannot, zeros are stored. A reader without a lock who copies one of them finds that the page
-        // was turned, as its owner did before he gave it up; the arena's lock, or his own thread, has brought that here.
+        // Release: where the system cannot, zeros are stored. A reader without a lock who copies one of them finds that
+        // the page was turned, as its owner did before he gave it up; the arena's lock, or his own thread, has brought
+        // that here.
         fence(Ordering::Release);
         let base = span.base();
         // Or the system would fill the holes with huge pages.
         if span.note_holes() {
-            // SAFETY: a whole mapping, which stays: its owner is the caller, or waits for what is leaving before he lets it go.
+            // SAFETY: a whole mapping, which stays: its owner is the caller, or waits for what is leaving before he
+            // lets it go.
             unsafe { self.os.advise_small(base, span.bytes()) };
         }
         for (first, count) in rows(pages) {

@@ -1,10 +1,10 @@
 //! A forked child begins with locks that nobody holds.
 //!
-//! Before the fork every lock of every pool is taken, in this order: the list of pools; then of each pool the settings, the
-//! growth lock, the list of caches, the caches, the arenas, the watch, the waiting room, the trimmer; then the block numbers
-//! and the records. Elsewhere a thread that holds two of them takes them in this order, too: the list of caches before a
-//! cache or an arena, to book what was counted and to empty a cache. After the fork both sides let go, and the child takes
-//! back what the threads that it does not have kept in their caches.
+//! Before the fork every lock of every pool is taken, in this order: the list of pools; then of each pool the settings,
+//! the growth lock, the list of caches, the caches, the arenas, the watch, the waiting room, the trimmer; then the
+//! block numbers and the records. Elsewhere a thread that holds two of them takes them in this order, too: the list of
+//! caches before a cache or an arena, to book what was counted and to empty a cache. After the fork both sides let go,
+//! and the child takes back what the threads that it does not have kept in their caches.
 
 use std::cell::RefCell;
 

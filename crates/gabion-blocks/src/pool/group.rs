@@ -108,8 +108,8 @@ impl Group {
 }
 
 impl Shared {
-    /// Lends `bytes` bytes in parts, as soon as there is room for all of them: warm memory as far as there is some, fresh
-    /// memory for the rest. When it fails, whatever was taken is idle again.
+    /// Lends `bytes` bytes in parts, as soon as there is room for all of them: warm memory as far as there is some,
+    /// fresh memory for the rest. When it fails, whatever was taken is idle again.
     ///
     /// # Errors
     /// As [`Shared::lend`].

@@ -20,8 +20,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What memory for `len` bytes takes; the most there is for what is longer than any memory. As much again for what it
-    /// returns.
+    /// What memory for `len` bytes takes; the most there is for what is longer than any memory. As much again for what
+    /// it returns.
     pub fn bytes_for(len: usize) -> usize {
         // Mappings beyond all classes.
         let whole = || len.checked_next_multiple_of(LARGEST_SYSTEM_PAGE).unwrap_or(usize::MAX);
@@ -33,7 +33,8 @@ impl Held {
         len as u64 <= pool.shared().machine()
     }
 
-    /// Takes a span for `len` bytes, of [`Held::bytes_for`] so many, and says whether it reads as zero; with `zero`, it does.
+    /// Takes a span for `len` bytes, of [`Held::bytes_for`] so many, and says whether it reads as zero; with `zero`, it
+    /// does.
     ///
     /// # Errors
     /// [`BlockError::Machine`] where `len` is more than the machine has, [`BlockError::NoMemory`]; nothing waits.
@@ -41,8 +42,8 @@ impl Held {
         Self::take_as(pool, len, zero, false)
     }
 
-    /// As [`Held::take`], but where much lies idle that is warm and somewhat longer, by half at most, it is that: for owners
-    /// that go by [`Held::bytes`].
+    /// As [`Held::take`], but where much lies idle that is warm and somewhat longer, by half at most, it is that: for
+    /// owners that go by [`Held::bytes`].
     ///
     /// # Errors
     /// As [`Held::take`].
@@ -61,15 +62,16 @@ impl Held {
         Ok((Self { span, shared }, reads_zero))
     }
 
-    /// Takes a block that was a set's first one before, if one waits for this thread: most of it is with the system, and the rest
-    /// is emptied.
+    /// Takes a block that was a set's first one before, if one waits for this thread: most of it is with the system,
+    /// and the rest is emptied.
     pub fn take_first(pool: &Pool) -> Option<Self> {
         let shared = pool.shared();
         let span = shared.arena(seat::arena(shared)).lock().take_first()?;
         Some(Self { span, shared })
     }
 
-    /// Notes that this block, which was just mapped, is a set's first one; `hands_on`: that it may be another's after this one.
+    /// Notes that this block, which was just mapped, is a set's first one; `hands_on`: that it may be another's after
+    /// this one.
     pub fn note_first(&self, hands_on: bool) {
         self.shared.note_first(self.span, hands_on);
     }
@@ -95,8 +97,8 @@ pub(crate) fn place_of(base: NonNull<u8>) -> Option<usize> {
     addresses::find(base.as_ptr()).map(|span| span.place.load(Ordering::Relaxed))
 }
 
-/// Notes that part of a held block's memory is not there: given back to the system, or never touched. True when that was
-/// not known.
+/// Notes that part of a held block's memory is not there: given back to the system, or never touched. True when that
+/// was not known.
 pub(crate) fn note_holes(base: NonNull<u8>) -> bool {
     addresses::find(base.as_ptr()).is_some_and(Span::note_holes)
 }
@@ -118,9 +120,9 @@ pub(crate) fn was_whole(pool: &Pool, base: NonNull<u8>) -> bool {
     })
 }
 
-/// The owner of a held block gives up its `free` pages, of which those of `fresh` were never used since they read as zero. Their
-/// memory stays where it is, as idle memory of the pool's, if the pool keeps so much and it is no more than `most` bytes: then
-/// says how many bytes that are. Otherwise nothing is changed.
+/// The owner of a held block gives up its `free` pages, of which those of `fresh` were never used since they read as
+/// zero. Their memory stays where it is, as idle memory of the pool's, if the pool keeps so much and it is no more than
+/// `most` bytes: then says how many bytes that are. Otherwise nothing is changed.
 pub(crate) fn empty_pages(pool: &Pool, base: NonNull<u8>, free: u64, fresh: u64, most: u64) -> Option<u64> {
     let (shared, span) = (pool.shared(), addresses::find(base.as_ptr())?);
     // Pages that were never used take memory only where huge pages brought it.

@@ -8,8 +8,8 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The pool's bytes. All orderings but those of `leaving` are relaxed: each number is its whole message, and no memory is
-/// published by it.
+/// The pool's bytes. All orderings but those of `leaving` are relaxed: each number is its whole message, and no memory
+/// is published by it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     /// Mapped for buffers and groups, lent or idle.
@@ -24,7 +24,8 @@ pub(crate) struct Ledger {
     held: AtomicU64,
     /// Part of `held` that is with the system, as far as its owners have said so.
     gone: AtomicU64,
-    /// The most that was taken (lent, cut or held) in the quarter of the policy at hand, as far as somebody added it up.
+    /// The most that was taken (lent, cut or held) in the quarter of the policy at hand, as far as somebody added it
+    /// up.
     mark: AtomicU64,
     /// The highest mark of the quarters before.
     past: AtomicU64,
@@ -110,8 +111,8 @@ impl Ledger {
         }
     }
 
-    /// Ends a quarter: begins a new mark with the `taken` bytes of this moment and returns the old one. A request beside it
-    /// may count for either.
+    /// Ends a quarter: begins a new mark with the `taken` bytes of this moment and returns the old one. A request
+    /// beside it may count for either.
     pub fn next_mark(&self, taken: u64) -> u64 {
         self.mark.swap(taken, Ordering::Relaxed)
     }

@@ -1,8 +1,9 @@
 //! What the C library's malloc keeps: no memory of the pool's, but given back by its clock.
 //!
-//! Image codecs, and what Python makes of their results, take memory from malloc, and glibc keeps most of what is freed there:
-//! as gaps within a heap for each thread. So whoever uses such a library says so, and once nobody has for a whole period, or
-//! as soon as memory is short, malloc is asked to give the gaps back: once, until somebody says so again.
+//! Image codecs, and what Python makes of their results, take memory from malloc, and glibc keeps most of what is freed
+//! there: as gaps within a heap for each thread. So whoever uses such a library says so, and once nobody has for a
+//! whole period, or as soon as memory is short, malloc is asked to give the gaps back: once, until somebody says so
+//! again.
 
 use super::policy::QUARTERS;
 use super::shared::Shared;
@@ -11,8 +12,8 @@ use crate::sync::{Ordering, lock};
 impl Shared {
     /// Says that a library worked on memory of malloc's. True when somebody must see to it that there is a trimmer.
     pub fn note_malloc(&self) -> bool {
-        // Relaxed, here and below: the flag is all that is told, and changes under the lock of the watch only. Whoever sees it set
-        // beside a look that clears it counts for the quarter that is just ending.
+        // Relaxed, here and below: the flag is all that is told, and changes under the lock of the watch only. Whoever
+        // sees it set beside a look that clears it counts for the quarter that is just ending.
         if self.malloc_used.load(Ordering::Relaxed) {
             return false;
         }
@@ -21,7 +22,8 @@ impl Shared {
         true
     }
 
-    /// Has malloc give back what it keeps, if it is time: `quarters` have ended since the last look, or memory is `short`.
+    /// Has malloc give back what it keeps, if it is time: `quarters` have ended since the last look, or memory is
+    /// `short`.
     pub fn trim_malloc(&self, quarters: u64, short: bool) {
         let due = {
             let mut watch = lock(&self.watch);

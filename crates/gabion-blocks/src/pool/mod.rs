@@ -13,17 +13,17 @@
 //! ```
 //!
 //! A *span* is one mapping. Threads take turns at the arenas; a span goes back to its *home*, the arena that lent it
-//! last, whichever thread drops it. What comes back is idle, the last returned on top, and is given back to the system from
-//! the cold end: by the policy, under pressure, or when room is needed.
+//! last, whichever thread drops it. What comes back is idle, the last returned on top, and is given back to the system
+//! from the cold end: by the policy, under pressure, or when room is needed.
 //!
-//! Equations: `mapped = in use + idle`; each arena's `idle`, `lent`, `held` and `cut` are the sums over its spans, and so are
-//! the parts of `held` that are emptied or gone;
-//! the address map knows each byte that is mapped and nothing else. [`Pool::validate`] checks them.
+//! Equations: `mapped = in use + idle`; each arena's `idle`, `lent`, `held` and `cut` are the sums over its spans, and
+//! so are the parts of `held` that are emptied or gone; the address map knows each byte that is mapped and nothing
+//! else. [`Pool::validate`] checks them.
 //!
 //! No lock is held during a system call, while memory is freed or cleared, or while anybody waits; and no thread holds
-//! two of the pool's locks at one time, except to fork, and where what a thread has counted or kept is moved to its arena: then
-//! it holds the list of caches, too, so that nobody adds up figures meanwhile, and may wait for the cache's owner (`fork` has the
-//! order).
+//! two of the pool's locks at one time, except to fork, and where what a thread has counted or kept is moved to its
+//! arena: then it holds the list of caches, too, so that nobody adds up figures meanwhile, and may wait for the cache's
+//! owner (`fork` has the order).
 //!
 //! The modules, lowest first:
 //!

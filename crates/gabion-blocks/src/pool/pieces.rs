@@ -60,7 +60,8 @@ impl Shared {
     #[cold]
     fn rent_cut_piece(&'static self, asked: usize, class: usize, clean: bool) -> Result<Piece, BlockError> {
         self.rent_next_pieces(asked, class, clean, false).or_else(|error| {
-            // A block for each class in use can be all that the limit allows, or the system has, and nearly all of it free.
+            // A block for each class in use can be all that the limit allows, or the system has, and nearly all of it
+            // free.
             if let Some(piece) = self.rent_larger_piece(class, clean) {
                 return Ok(piece);
             }
@@ -122,10 +123,11 @@ impl Shared {
         self.wants_trimmer();
     }
 
-    /// This arena has no free piece: takes some of a neighbour, cuts an idle block, of this arena or of another one, or maps one.
+    /// This arena has no free piece: takes some of a neighbour, cuts an idle block, of this arena or of another one, or
+    /// maps one.
     ///
-    /// In this order, because a block that is cut for each class in each arena is nearly all waste. Where neighbours are busy,
-    /// their locks are passed over, so that arenas that would disturb each other do get blocks of their own.
+    /// In this order, because a block that is cut for each class in each arena is nearly all waste. Where neighbours
+    /// are busy, their locks are passed over, so that arenas that would disturb each other do get blocks of their own.
     fn cut_or_steal(
         &'static self,
         asked: usize,
@@ -194,8 +196,8 @@ impl Shared {
         span.stamp.store(self.tick(), Ordering::Relaxed);
         {
             let mut shelves = home.lock();
-            // SAFETY: it was taken off its shelf or mapped by this thread, and nobody else knows it. Home and class were set above;
-            // blocks get another one only when they are taken off a shelf.
+            // SAFETY: it was taken off its shelf or mapped by this thread, and nobody else knows it. Home and class
+            // were set above; blocks get another one only when they are taken off a shelf.
             unsafe { shelves.add_cut(span, cut) };
             shelves.counts.rented += 1;
         }
@@ -243,8 +245,8 @@ impl Shared {
         self.wants_trimmer();
     }
 
-    /// Empties this thread's cache into the arenas. It is asked for anew each time: whoever is told that memory goes (a door to
-    /// the system, an allocator that stands on another pool) may make the thread leave this one.
+    /// Empties this thread's cache into the arenas. It is asked for anew each time: whoever is told that memory goes (a
+    /// door to the system, an allocator that stands on another pool) may make the thread leave this one.
     fn flush_own(&'static self) {
         let mut pieces = [None; MOST_MOVED];
         while let Some(own) = seat::cache(self) {

@@ -1,8 +1,8 @@
 //! How much idle memory to keep: pure functions of counts and a clock.
 //!
 //! Time is cut into *quarters* of a period. A quarter's *high-water mark* is the most that was taken at one time within
-//! it. Idle memory is worth keeping as far as the highest mark of the last four quarters and of the one at hand would need
-//! it; the rest goes. So a steady load is served from warm memory for ever, and two periods after a load has ended
+//! it. Idle memory is worth keeping as far as the highest mark of the last four quarters and of the one at hand would
+//! need it; the rest goes. So a steady load is served from warm memory for ever, and two periods after a load has ended
 //! nothing of it is left.
 
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Quarters in a period.
 pub(crate) const QUARTERS: u32 = 4;
 
-/// Quarters that are remembered beside the one at hand: a whole period. With the one in which a load ends, one more until unused
-/// caches are emptied, and one until somebody looks, all of it is forgotten within two periods.
+/// Quarters that are remembered beside the one at hand: a whole period. With the one in which a load ends, one more
+/// until unused caches are emptied, and one until somebody looks, all of it is forgotten within two periods.
 const REMEMBERED: usize = QUARTERS as usize;
 
 /// What may be idle beyond the highest mark, at least, before a fresh mapping must make room for itself: where sizes
@@ -45,8 +45,9 @@ pub(crate) fn excess(idle: u64, taken: u64, mark: u64) -> u64 {
     idle.saturating_sub(mark.saturating_sub(taken))
 }
 
-/// How many idle bytes must go before `bytes` more are mapped, beside `mapped` bytes of which `taken` are taken. Of the slack
-/// beyond the mark, the `free_pieces` bytes of blocks that are cut have their part: they are warm, too, and lent to nobody.
+/// How many idle bytes must go before `bytes` more are mapped, beside `mapped` bytes of which `taken` are taken. Of the
+/// slack beyond the mark, the `free_pieces` bytes of blocks that are cut have their part: they are warm, too, and lent
+/// to nobody.
 pub(crate) fn surplus(mapped: u64, taken: u64, bytes: u64, mark: u64, free_pieces: u64) -> u64 {
     let mark = mark.max(taken + bytes);
     (mapped + bytes).saturating_sub(mark + (mark / 4).saturating_sub(free_pieces).max(SLACK))

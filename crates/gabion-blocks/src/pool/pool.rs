@@ -48,8 +48,9 @@ impl Drop for Life {
 }
 
 impl Pool {
-    /// Has forks watched from now on, which else begins with the first pool: a child that makes its first pool after its fork
-    /// does not know any more which thread it began with (see [`os::first_thread_has_ended`](crate::os::first_thread_has_ended)).
+    /// Has forks watched from now on, which else begins with the first pool: a child that makes its first pool after
+    /// its fork does not know any more which thread it began with (see
+    /// [`os::first_thread_has_ended`](crate::os::first_thread_has_ended)).
     pub fn watch_forks() {
         watch_forks();
     }
@@ -59,8 +60,9 @@ impl Pool {
     pub fn global() -> &'static Self {
         static GLOBAL: OnceLock<Pool> = OnceLock::new();
         GLOBAL.get().unwrap_or_else(|| {
-            // Outside of the cell, because it asks the system for limits: a child that was forked meanwhile would wait for
-            // another thread's answer for ever. Of two threads that come at one time, the later closes its pool again.
+            // Outside of the cell, because it asks the system for limits: a child that was forked meanwhile would wait
+            // for another thread's answer for ever. Of two threads that come at one time, the later closes its pool
+            // again.
             let fresh = Self::new(system(), Settings::default()).expect("the default settings are sound");
             GLOBAL.get_or_init(|| fresh)
         })
@@ -90,12 +92,14 @@ impl Pool {
     /// Lends contiguous memory: up to 1 MiB a piece of a block, up to 4 MiB a block, beyond that a run of its own.
     ///
     /// Constant time, without a lock that others want, when there is warm memory of the size; otherwise it takes the
-    /// time of a mapping. A buffer takes at most a quarter more than was asked for up to 1 MiB (64 bytes more below 256), a
-    /// block up to 4 MiB, and at most an eighth more beyond that; five eighths where a fresh mapping would push idle ones out.
+    /// time of a mapping. A buffer takes at most a quarter more than was asked for up to 1 MiB (64 bytes more below
+    /// 256), a block up to 4 MiB, and at most an eighth more beyond that; five eighths where a fresh mapping would push
+    /// idle ones out.
     ///
     /// # Errors
-    /// [`BlockError::TooLarge`], [`BlockError::Machine`], [`BlockError::Total`] or [`BlockError::TimedOut`] when a limit forbids
-    /// it, before anything is touched; [`BlockError::NoMemory`] when the system has none, after all idle memory was given back.
+    /// [`BlockError::TooLarge`], [`BlockError::Machine`], [`BlockError::Total`] or [`BlockError::TimedOut`] when a
+    /// limit forbids it, before anything is touched; [`BlockError::NoMemory`] when the system has none, after all idle
+    /// memory was given back.
     #[inline(always)]
     pub fn rent(&self, request: &Request) -> Result<Buffer, BlockError> {
         match self.rent_own(request) {
@@ -104,9 +108,9 @@ impl Pool {
         }
     }
 
-    /// What this thread has at hand, where nobody waits for it. All of this way is compiled into each caller, here and below: a
-    /// buffer that comes by way of memory is read in other parts than it was written in, and so only when all stores before it
-    /// are done, which takes longer than all the rest.
+    /// What this thread has at hand, where nobody waits for it. All of this way is compiled into each caller, here and
+    /// below: a buffer that comes by way of memory is read in other parts than it was written in, and so only when all
+    /// stores before it are done, which takes longer than all the rest.
     #[inline(always)]
     fn rent_own(&self, request: &Request) -> Option<Buffer> {
         let own = request.bytes as u64 <= self.shared.largest() && request.timeout.is_none();
@@ -193,8 +197,8 @@ impl Pool {
         }
     }
 
-    /// Who would wait goes behind those who wait already; what `keep_waiting` leads to, as the handler of a signal does, before the
-    /// wait that it is asked in. Not for what can never be served: all others would wait behind it.
+    /// Who would wait goes behind those who wait already; what `keep_waiting` leads to, as the handler of a signal
+    /// does, before the wait that it is asked in. Not for what can never be served: all others would wait behind it.
     #[cold]
     fn admit_patiently<T>(
         &self,
@@ -246,16 +250,17 @@ impl Pool {
         if all { self.shared.give_all() } else { self.shared.look(self.shared.now()) }
     }
 
-    /// What a full collection of a garbage collector calls: has the trimmer look at the clock and at the system now, at most
-    /// once a second. The caller waits for none of it, because it is in the middle of a pause; where no trimmer is on duty, it adds
-    /// up what the arenas hold, and starts one if there is anything idle.
+    /// What a full collection of a garbage collector calls: has the trimmer look at the clock and at the system now, at
+    /// most once a second. The caller waits for none of it, because it is in the middle of a pause; where no trimmer is
+    /// on duty, it adds up what the arenas hold, and starts one if there is anything idle.
     pub fn look_soon(&self) {
         self.shared.look_soon(self.shared.now());
     }
 
-    /// Says that a library has worked on memory of the C library's malloc, which keeps most of what is freed: as image codecs
-    /// do. Once nobody has said so for a [`trim_period`](Settings::trim_period), or as soon as memory is short, the trimmer has
-    /// malloc give it back (glibc's `malloc_trim`), unless [`Settings::trim_malloc`] is false. A load, mostly.
+    /// Says that a library has worked on memory of the C library's malloc, which keeps most of what is freed: as image
+    /// codecs do. Once nobody has said so for a [`trim_period`](Settings::trim_period), or as soon as memory is short,
+    /// the trimmer has malloc give it back (glibc's `malloc_trim`), unless [`Settings::trim_malloc`] is false. A load,
+    /// mostly.
     pub fn note_malloc(&self) {
         if self.shared.note_malloc() {
             self.shared.wants_trimmer();
@@ -320,8 +325,9 @@ impl Pool {
         self.shared.owns(at)
     }
 
-    /// How many bytes may be used of what was lent by this pool and begins at `at`; `None` when nothing does, as far as that
-    /// shows: what was given back is found free, unless it lies in the cache of another thread. Takes an arena's lock.
+    /// How many bytes may be used of what was lent by this pool and begins at `at`; `None` when nothing does, as far as
+    /// that shows: what was given back is found free, unless it lies in the cache of another thread. Takes an arena's
+    /// lock.
     ///
     /// `at` may be any address.
     pub fn lent_at(&self, at: *const u8) -> Option<usize> {

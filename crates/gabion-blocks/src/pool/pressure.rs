@@ -10,8 +10,8 @@ use crate::limits;
 /// What the system tells of memory. Sizes are bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Readings {
-    /// Share of the last ten seconds, in percent, in which some task of our cgroup, or of the nearest above it that says so,
-    /// stalled for want of memory.
+    /// Share of the last ten seconds, in percent, in which some task of our cgroup, or of the nearest above it that
+    /// says so, stalled for want of memory.
     pub cgroup_stall: Option<f64>,
     /// The same for the machine.
     pub machine_stall: Option<f64>,
@@ -59,7 +59,8 @@ impl Readings {
                 limits::Version::Two => (root.join("sys/fs/cgroup"), &V2),
             };
             let own = top.join(group.path);
-            // In a container our own cgroup may be the top of all that is seen, and a folder may have no such file of its own.
+            // In a container our own cgroup may be the top of all that is seen, and a folder may have no such file of
+            // its own.
             readings.cgroup_stall = readings.cgroup_stall.or_else(|| {
                 limits::ancestors(&top, own.clone()).find_map(|folder| stall(&text(&folder.join("memory.pressure"))))
             });

@@ -15,7 +15,8 @@ use crate::BLOCK_BYTES;
 use crate::error::BlockError;
 use crate::sync::{Ordering, lock};
 
-/// A block that was cut and is whole again: how it was cut, to be freed without a lock, and the block, unless it is kept.
+/// A block that was cut and is whole again: how it was cut, to be freed without a lock, and the block, unless it is
+/// kept.
 struct Whole {
     cut: Cut,
     unkept: Option<&'static Span>,
@@ -43,8 +44,8 @@ impl Shared {
         self.admission.room_made();
     }
 
-    /// Unmaps the end of an idle span that was just taken off its shelf, so that `bytes` bytes of `class` are left. They stay
-    /// as warm as they were.
+    /// Unmaps the end of an idle span that was just taken off its shelf, so that `bytes` bytes of `class` are left.
+    /// They stay as warm as they were.
     pub fn shorten(&self, span: &'static Span, bytes: usize, class: usize) {
         let end = span.bytes() - bytes;
         addresses::shorten(span, bytes);
@@ -84,7 +85,8 @@ impl Shared {
         freed
     }
 
-    /// Gives idle memory back, the coldest of all arenas first, until `want` bytes are free or nothing is idle. Returns bytes.
+    /// Gives idle memory back, the coldest of all arenas first, until `want` bytes are free or nothing is idle. Returns
+    /// bytes.
     pub fn evict(&self, want: u64) -> u64 {
         self.give_back(want, |shared| shared.take_coldest(u64::MAX, true))
     }
@@ -103,8 +105,8 @@ impl Shared {
         })
     }
 
-    /// Takes the coldest span of all arenas, if it has at most `most` bytes; or, if `pages` allows it and these are colder,
-    /// emptied pages of so many bytes.
+    /// Takes the coldest span of all arenas, if it has at most `most` bytes; or, if `pages` allows it and these are
+    /// colder, emptied pages of so many bytes.
     fn take_coldest(&self, most: u64, pages: bool) -> Option<Cold> {
         let coldest = |arena: &'static Arena| Some((arena.lock().coldest(pages)?, arena.index));
         loop {
@@ -129,7 +131,8 @@ impl Shared {
         }
     }
 
-    /// Gives back all that is idle: what threads have in their caches, whole spans, and large free pieces. Returns bytes.
+    /// Gives back all that is idle: what threads have in their caches, whole spans, and large free pieces. Returns
+    /// bytes.
     pub fn give_all(&self) -> u64 {
         self.flush_caches();
         self.evict(u64::MAX) + self.decommit_pieces(u64::MAX)
@@ -180,7 +183,8 @@ impl Shared {
         let mut flushed = 0;
         loop {
             let (mut pieces, mut whole) = ([None; MOST_MOVED], [const { None }; MOST_MOVED]);
-            // Until they are in their arenas nobody adds up the figures: they would seem to be in use (`Shared::stats`).
+            // Until they are in their arenas nobody adds up the figures: they would seem to be in use
+            // (`Shared::stats`).
             let list = lock(&self.caches);
             let taken = open().take_out(&mut pieces);
             let mut places = whole.iter_mut();
@@ -244,8 +248,8 @@ impl Shared {
 
     // --- room ------------------------------------------------------------------------------------
 
-    /// How many idle bytes should go before `bytes` more are mapped: what would be more than the pool may keep, and what
-    /// the policy would not keep beside them.
+    /// How many idle bytes should go before `bytes` more are mapped: what would be more than the pool may keep, and
+    /// what the policy would not keep beside them.
     pub fn surplus(&self, bytes: u64) -> u64 {
         let ledger = &self.ledger;
         let kept = ledger.kept() + bytes;

@@ -22,8 +22,8 @@ thread_local! {
     static SEAT: Seat = const { Seat { turn: Cell::new(usize::MAX), places: RefCell::new(Vec::new()) } };
     static NOTED: Noted = const { Noted::new() };
 
-    /// The place that was used last, one of the seat's. Apart from it, because what has no destructor is reached without a look
-    /// at whether the thread ends.
+    /// The place that was used last, one of the seat's. Apart from it, because what has no destructor is reached
+    /// without a look at whether the thread ends.
     static FIRST: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
@@ -112,9 +112,9 @@ impl Shared {
         let spare = lock(&self.caches).spare.pop();
         let cache = spare.or_else(|| self.make_cache())?;
         cache.belong(turn, self.arena_of_turn(turn));
-        // SAFETY: this thread took it from the spare ones or made it. All copies stand in the seat and in `FIRST`, and both let
-        // go of them before the cache is spare again (`Seat::find`, `Seat::drop`); who asked for a cache asks anew after
-        // everything that may lead there: whatever gives memory back or takes some.
+        // SAFETY: this thread took it from the spare ones or made it. All copies stand in the seat and in `FIRST`, and
+        // both let go of them before the cache is spare again (`Seat::find`, `Seat::drop`); who asked for a cache asks
+        // anew after everything that may lead there: whatever gives memory back or takes some.
         Some(unsafe { cache.own() })
     }
 

@@ -32,8 +32,8 @@ pub struct Settings {
     /// How long a request waits when the system is out of memory and the pool has nothing left to give back.
     /// Default: 100 ms.
     pub patience: Duration,
-    /// Whether the trimmer has the C library's malloc give back what it keeps, too, when [`Pool::note_malloc`] was called and
-    /// then was not for a period, or memory is short. With glibc only. Default: true.
+    /// Whether the trimmer has the C library's malloc give back what it keeps, too, when [`Pool::note_malloc`] was
+    /// called and then was not for a period, or memory is short. With glibc only. Default: true.
     ///
     /// [`Pool::note_malloc`]: super::Pool::note_malloc
     pub trim_malloc: bool,
@@ -122,7 +122,8 @@ pub struct Request {
     pub bytes: usize,
     /// True when the memory must read as zero; otherwise it may hold what an earlier user left.
     pub clean: bool,
-    /// How long to wait for room below the total limit; `None` refuses at once. Whoever waits is served in order of arrival.
+    /// How long to wait for room below the total limit; `None` refuses at once. Whoever waits is served in order of
+    /// arrival.
     pub timeout: Option<Duration>,
 }
 

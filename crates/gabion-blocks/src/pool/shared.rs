@@ -27,8 +27,8 @@ pub(crate) struct Arena {
     shelves: Mutex<Shelves>,
     /// Bytes on the shelves, as of the last time the lock was let go. For those who look for something to take.
     idle: AtomicU64,
-    /// Bytes taken, and how many of these are free pieces of cut blocks, as of then. For guesses: of the policy, and of those who
-    /// look for a piece.
+    /// Bytes taken, and how many of these are free pieces of cut blocks, as of then. For guesses: of the policy, and of
+    /// those who look for a piece.
     taken: AtomicU64,
     free_pieces: AtomicU64,
 }
@@ -259,7 +259,8 @@ impl Shared {
         self.ticks.load(Ordering::Relaxed)
     }
 
-    /// Whether memory that comes back is kept: not beyond what the pool may keep, and not while somebody waits for room.
+    /// Whether memory that comes back is kept: not beyond what the pool may keep, and not while somebody waits for
+    /// room.
     #[inline]
     pub fn keeps(&self) -> bool {
         self.ledger.kept() <= self.pool_bytes() && !self.admission.anyone()

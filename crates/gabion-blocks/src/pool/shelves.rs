@@ -161,8 +161,8 @@ impl Shelves {
         Some(self.unshelve(span))
     }
 
-    /// Takes the last returned run of the first of up to `wider` classes above this one that has one. No block: those are asked
-    /// for as they are.
+    /// Takes the last returned run of the first of up to `wider` classes above this one that has one. No block: those
+    /// are asked for as they are.
     pub fn take_longer(&mut self, class: usize, wider: usize) -> Option<&'static Span> {
         let mut longer = class + 1..=(class + wider).min(SPAN_CLASSES - 1);
         let span = longer.find_map(|class| self.classes[class].first.get().filter(|_| class != BLOCK_CLASS))?;
@@ -188,9 +188,9 @@ impl Shelves {
         self.counts.rented += 1;
     }
 
-    /// Whether all arenas' demand should be added up, now that `bytes` bytes were taken: when more is taken here than at
-    /// any such time since the policy looked last, and now and then. So the mark is that of one thread to the byte, and
-    /// that of many about so; and a thread that takes and returns the same again writes nothing that others read.
+    /// Whether all arenas' demand should be added up, now that `bytes` bytes were taken: when more is taken here than
+    /// at any such time since the policy looked last, and now and then. So the mark is that of one thread to the byte,
+    /// and that of many about so; and a thread that takes and returns the same again writes nothing that others read.
     #[inline]
     #[must_use]
     pub fn tells(&mut self, bytes: usize, tick: u64) -> bool {
@@ -214,8 +214,8 @@ impl Shelves {
     /// Cuts a block into pieces of its class, of which some are free and the others out.
     ///
     /// # Safety
-    /// The block is on no list and the caller's alone. Its home is this arena, and stays so until the block is whole again, as
-    /// does the class of its pieces.
+    /// The block is on no list and the caller's alone. Its home is this arena, and stays so until the block is whole
+    /// again, as does the class of its pieces.
     pub unsafe fn add_cut(&mut self, span: &'static Span, cut: Cut) {
         let (out, warm, class) = (cut.pieces - cut.free, cut.warm(), span.piece_class());
         span.set_state(Use::Cut);
@@ -281,8 +281,8 @@ impl Shelves {
         (cut.free == cut.pieces).then_some(span)
     }
 
-    /// Takes a block off the lists that is whole again: it is the caller's alone then. Returns how it was cut, to be freed
-    /// when the lock is let go.
+    /// Takes a block off the lists that is whole again: it is the caller's alone then. Returns how it was cut, to be
+    /// freed when the lock is let go.
     ///
     /// # Safety
     /// The block is one of this arena's cut blocks, and none of its pieces is out.
@@ -300,8 +300,8 @@ impl Shelves {
         cut
     }
 
-    /// Takes free pieces of a class out whose memory is warm and that lie in blocks not used since `before`. They count as
-    /// `aside` until they are back.
+    /// Takes free pieces of a class out whose memory is warm and that lie in blocks not used since `before`. They count
+    /// as `aside` until they are back.
     pub fn take_warm_large(&mut self, class: usize, before: u64, into: &mut [Option<Piece>]) -> usize {
         let mut taken = 0;
         let mut next = self.cuts[class].first.get();
@@ -385,8 +385,8 @@ impl Shelves {
 
     /// All cut blocks, and how they are cut.
     pub fn cut_blocks(&self) -> impl Iterator<Item = (&'static Span, &Cut)> {
-        // SAFETY: on this arena's list, whose lock is held: `self` is what it guards, and it is borrowed for as long as the
-        // references live. Whoever changes a cut has borrowed it for that alone.
+        // SAFETY: on this arena's list, whose lock is held: `self` is what it guards, and it is borrowed for as long as
+        // the references live. Whoever changes a cut has borrowed it for that alone.
         self.cut_blocks.iter(age).map(|span| (span, unsafe { &*span.cut() }))
     }
 }

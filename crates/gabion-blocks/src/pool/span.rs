@@ -33,8 +33,8 @@ pub(crate) enum Use {
 pub(crate) const NO_CLASS: usize = u32::MAX as usize;
 
 /// The record of one mapping. Its atomics are relaxed: they change only in the hands of the mapping's one owner or
-/// under its home arena's lock, and whoever reads them got the span by way of one of these. Only [`records_of`] comes by
-/// no such way; for its sake the state is published.
+/// under its home arena's lock, and whoever reads them got the span by way of one of these. Only [`records_of`] comes
+/// by no such way; for its sake the state is published.
 #[repr(align(64))]
 pub(crate) struct Span {
     base: AtomicPtr<u8>,
@@ -51,8 +51,8 @@ pub(crate) struct Span {
     pub start: AtomicU32,
     /// True when all of it is known to be zero.
     pub zero: AtomicBool,
-    /// True when much of its memory is not there, though it was held or cut: it is not warm then, and has been advised to keep
-    /// to small pages, or the system would sooner or later fill the holes with a huge one.
+    /// True when much of its memory is not there, though it was held or cut: it is not warm then, and has been advised
+    /// to keep to small pages, or the system would sooner or later fill the holes with a huge one.
     pub holes: AtomicBool,
     /// Of a held block, bit by page: pages that its owner has given up and not taken back, which stay with the block.
     pub given_up: AtomicU64,
@@ -66,25 +66,25 @@ pub(crate) struct Span {
     pub first: AtomicBool,
     /// True while it waits for that: it is held, and no set has it.
     pub waits: AtomicBool,
-    /// How often it was lent since it was mapped without huge pages; 0 when it has them, needs none, or is left to the system,
-    /// which may give it some.
+    /// How often it was lent since it was mapped without huge pages; 0 when it has them, needs none, or is left to the
+    /// system, which may give it some.
     pub lent_small: AtomicU32,
     /// Bytes at its beginning that got huge pages since then.
     pub gathered: AtomicUsize,
     /// The trimmer's tick of the last use.
     pub stamp: AtomicU64,
-    /// On a shelf: the neighbours of its class. Cut: the neighbours with free pieces of its class. Held: the neighbours among first
-    /// blocks that wait.
+    /// On a shelf: the neighbours of its class. Cut: the neighbours with free pieces of its class. Held: the neighbours
+    /// among first blocks that wait.
     pub shelf: Neighbours,
-    /// On a shelf: the neighbours in order of return. Cut: the neighbours among its arena's cut blocks. Held: the neighbours
-    /// among those with emptied pages.
+    /// On a shelf: the neighbours in order of return. Cut: the neighbours among its arena's cut blocks. Held: the
+    /// neighbours among those with emptied pages.
     pub age: Neighbours,
     /// [`Cut::NONE`] unless the span is on an arena's list of cut blocks.
     cut: UnsafeCell<Cut>,
 }
 
-// SAFETY: all is atomic but the cut, which may be used by any thread, one at a time (plain numbers and vectors); and it is
-// reached through `Span::cut` only, whose callers prove that no other thread uses it.
+// SAFETY: all is atomic but the cut, which may be used by any thread, one at a time (plain numbers and vectors); and it
+// is reached through `Span::cut` only, whose callers prove that no other thread uses it.
 unsafe impl Sync for Span {}
 
 impl Span {
@@ -146,11 +146,12 @@ impl Span {
         self.home.store(home as u32, Ordering::Release);
     }
 
-    /// Whether it is a cut block of this arena of this pool, for whoever has the arena's lock but may not have any of the block.
+    /// Whether it is a cut block of this arena of this pool, for whoever has the arena's lock but may not have any of
+    /// the block.
     pub fn is_cut_in(&self, home: usize, pool: u64) -> bool {
-        // Acquire, and twice: who sees the home sees what the block was before it came there, and who sees it cut sees where.
-        // Once more, because it may have come here from another arena, where it was cut, between the two looks. Then it is not
-        // cut any more, and will not be again before this lock can be had.
+        // Acquire, and twice: who sees the home sees what the block was before it came there, and who sees it cut sees
+        // where. Once more, because it may have come here from another arena, where it was cut, between the two looks.
+        // Then it is not cut any more, and will not be again before this lock can be had.
         let look = || {
             let same = self.home.load(Ordering::Acquire) as usize == home && self.pool() == pool;
             same && self.state.load(Ordering::Acquire) == Use::Cut as u32
@@ -217,12 +218,13 @@ impl Span {
 
     /// How the block is cut.
     ///
-    /// What the span says of itself (state, home) proves nothing to somebody who has not got it from that list: it may be
-    /// another mapping's, or of a moment ago.
+    /// What the span says of itself (state, home) proves nothing to somebody who has not got it from that list: it may
+    /// be another mapping's, or of a moment ago.
     ///
     /// # Safety
-    /// The span is on the list of cut blocks of an arena whose lock the caller holds, or is being put there from no list
-    /// at all by the caller, whose alone it is. The reference is dropped before the lock is let go, and before asking again.
+    /// The span is on the list of cut blocks of an arena whose lock the caller holds, or is being put there from no
+    /// list at all by the caller, whose alone it is. The reference is dropped before the lock is let go, and before
+    /// asking again.
     #[expect(clippy::mut_from_ref, reason = "the lock that guards the cut is the arena's")]
     pub unsafe fn cut(&self) -> &mut Cut {
         // SAFETY: a span is on one arena's list at most, so the caller's duty rules out any other reference.
@@ -358,8 +360,8 @@ pub(crate) fn free_record(span: &'static Span) {
     lock(&RECORDS).free.push_front(span, shelf);
 }
 
-/// All records of a pool that stand for a mapping, as far as it is in nobody's hand. While other threads use the pool each may
-/// stand for another one, or none, at any moment: what it says then is a number and no more.
+/// All records of a pool that stand for a mapping, as far as it is in nobody's hand. While other threads use the pool
+/// each may stand for another one, or none, at any moment: what it says then is a number and no more.
 pub(crate) fn records_of(pool: u64) -> Vec<&'static Span> {
     let inside = inside::enter();
     let slabs = lock(&RECORDS).slabs.clone();

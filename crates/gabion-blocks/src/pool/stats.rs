@@ -8,8 +8,8 @@
 pub struct PoolStats {
     /// Bytes that live buffers and groups take, rounded up to what they were served from.
     pub in_use: u64,
-    /// Bytes that are mapped and lent to nobody; also those of free pieces whose memory was given back to the system while their
-    /// block is partly in use.
+    /// Bytes that are mapped and lent to nobody; also those of free pieces whose memory was given back to the system
+    /// while their block is partly in use.
     pub idle: u64,
     /// Bytes mapped for buffers and groups.
     pub mapped: u64,
@@ -17,10 +17,11 @@ pub struct PoolStats {
     pub peak: u64,
     /// Bytes of `idle` that lie in threads' own caches.
     pub cached: u64,
-    /// Bytes lent to the block sets and runs of piles, caches and slots, or waiting for the next set; they count apart from all the others.
+    /// Bytes lent to the block sets and runs of piles, caches and slots, or waiting for the next set; they count apart
+    /// from all the others.
     pub held: u64,
-    /// Bytes of `held` that nothing is in, and that are warm: their pile comes first, and what it does not take back goes back to
-    /// the system as `idle` does.
+    /// Bytes of `held` that nothing is in, and that are warm: their pile comes first, and what it does not take back
+    /// goes back to the system as `idle` does.
     pub held_idle: u64,
     /// Buffers that are alive; each part of a group is one.
     pub live: u64,

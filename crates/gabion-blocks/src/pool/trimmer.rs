@@ -25,8 +25,8 @@ impl Shared {
 
     #[cold]
     fn start_trimmer(&'static self) {
-        // Before anything is looked at: who closes the pool, or ends as the process's first thread, nudges the trimmer, which must
-        // not miss it for a whole rest.
+        // Before anything is looked at: who closes the pool, or ends as the process's first thread, nudges the trimmer,
+        // which must not miss it for a whole rest.
         let seen = *lock(&self.trimmer.nudges);
         // Relaxed: a closed pool keeps nothing that would have to be trimmed.
         if self.closed.load(Ordering::Relaxed) || first_thread_has_ended() {
@@ -43,8 +43,8 @@ impl Shared {
         }
     }
 
-    /// Has the trimmer look at once, unless somebody asked for that within the last second. Where nobody is on duty though
-    /// something is idle, there was no thread to be had, and one is tried for again.
+    /// Has the trimmer look at once, unless somebody asked for that within the last second. Where nobody is on duty
+    /// though something is idle, there was no thread to be had, and one is tried for again.
     pub fn look_soon(&'static self, now: Duration) {
         let now = now.as_millis() as u64;
         // Relaxed: only a clock. Two who come at one time may nudge twice.
@@ -90,8 +90,8 @@ impl Shared {
             && shelves_empty()
     }
 
-    /// Sleeps for `most`, or until it has been nudged more often than it has `seen`: what came while it looked wakes it at
-    /// once. Returns how often it has been nudged.
+    /// Sleeps for `most`, or until it has been nudged more often than it has `seen`: what came while it looked wakes it
+    /// at once. Returns how often it has been nudged.
     fn rest(&self, seen: u64, most: Duration) -> u64 {
         let nudges = lock(&self.trimmer.nudges);
         // A poisoned lock wakes at once, and the next rest is a whole one: the number is whole anyway.

@@ -109,8 +109,8 @@ impl Shared {
             return;
         }
         let (bytes, done) = (span.bytes(), span.gathered.load(Ordering::Relaxed));
-        // SAFETY: the span's whole mapping, live while it is lent; blocks begin at multiples of 4 MiB. A span may have been
-        // shortened since.
+        // SAFETY: the span's whole mapping, live while it is lent; blocks begin at multiples of 4 MiB. A span may have
+        // been shortened since.
         let done = unsafe { huge::gather(self.os, span.base(), bytes, done.min(bytes)) };
         span.gathered.store(done, Ordering::Relaxed);
         if bytes - done < HUGE_PAGE {
@@ -154,8 +154,8 @@ impl Shared {
         let home = self.arena(seat::arena(self));
         span.set_home(home.index);
         if bytes.min(span.bytes()) >= HUGE_PAGE {
-            // SAFETY: a fresh mapping, so it begins at a multiple of a block, reads as zero and is nobody's yet; and it is
-            // long enough.
+            // SAFETY: a fresh mapping, so it begins at a multiple of a block, reads as zero and is nobody's yet; and it
+            // is long enough.
             let all = unsafe { huge::prepare(self.os, span.base(), span.bytes()) };
             span.lent_small.store(u32::from(!all), Ordering::Relaxed);
         }
@@ -187,8 +187,9 @@ impl Shared {
 
     // --- for block sets --------------------------------------------------------------------------
 
-    /// Takes a block, or a run of exactly `bytes` bytes, for an owner outside the pool's limits; if `roomy`, a warm run may be
-    /// longer, by half at most. With `zero`, it is known to read as zero; otherwise `Span::zero` says whether it does.
+    /// Takes a block, or a run of exactly `bytes` bytes, for an owner outside the pool's limits; if `roomy`, a warm run
+    /// may be longer, by half at most. With `zero`, it is known to read as zero; otherwise `Span::zero` says whether it
+    /// does.
     ///
     /// # Errors
     /// [`BlockError::NoMemory`]; nothing waits.
@@ -214,8 +215,8 @@ impl Shared {
         Ok(span)
     }
 
-    /// Takes an idle run that is longer than those of `class`, where a fresh one would have to push out idle ones; its end is
-    /// given back unless it is to be `roomy`.
+    /// Takes an idle run that is longer than those of `class`, where a fresh one would have to push out idle ones; its
+    /// end is given back unless it is to be `roomy`.
     fn warm_and_longer(&'static self, class: usize, roomy: bool, home: &Arena) -> Option<&'static Span> {
         let bytes = span_bytes(class);
         if class == BLOCK_CLASS || self.surplus(bytes as u64) == 0 {

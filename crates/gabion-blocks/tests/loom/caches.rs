@@ -1,4 +1,5 @@
-//! A thread's cache of pieces, `pool/cache.rs` itself: its thread rents, others empty it, and it goes to the next thread.
+//! A thread's cache of pieces, `pool/cache.rs` itself: its thread rents, others empty it, and it goes to the next
+//! thread.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;

@@ -124,8 +124,8 @@ fn static_library() -> impl IntoIterator<Item = PathBuf> {
     [installation().join("lib/libgabion.a"), "-pthread".into(), "-ldl".into(), "-lm".into()]
 }
 
-/// Compiles a program in C++ of parts, each of one source with flags of its own, which the linker sees in this order. Returns its
-/// path.
+/// Compiles a program in C++ of parts, each of one source with flags of its own, which the linker sees in this order.
+/// Returns its path.
 pub fn compile_parts(name: &str, parts: &[(&Path, &[&str])]) -> PathBuf {
     let folder = folder(name);
     let mut link = compiler(Language::Cpp);

@@ -1,8 +1,8 @@
 //! Asking memory for entries ahead of their use.
 //!
-//! A get waits for memory twice: for the index, and for the entry that it leads to. Nothing can be done about that for one
-//! key; for many, the waits of some overlap with the work on others. (Chen, Ailamaki, Gibbons, Mowry, "Improving hash join
-//! performance through prefetching", 2004.)
+//! A get waits for memory twice: for the index, and for the entry that it leads to. Nothing can be done about that for
+//! one key; for many, the waits of some overlap with the work on others. (Chen, Ailamaki, Gibbons, Mowry, "Improving
+//! hash join performance through prefetching", 2004.)
 
 use super::core::Core;
 use crate::index::Glimpse;

@@ -19,8 +19,9 @@ use crate::stats::Figure;
 use crate::time::{Due, NEVER};
 use crate::value::Value;
 
-/// What stood with a value that [`Table::pop_for_now`](crate::Table::pop_for_now) took: its end, idle time and priority. To be
-/// handed to [`Table::popped`](crate::Table::popped) or [`Table::put_back`](crate::Table::put_back): until then the pop is not counted.
+/// What stood with a value that [`Table::pop_for_now`](crate::Table::pop_for_now) took: its end, idle time and
+/// priority. To be handed to [`Table::popped`](crate::Table::popped) or [`Table::put_back`](crate::Table::put_back):
+/// until then the pop is not counted.
 #[derive(Debug)]
 #[must_use = "a pop for now is counted by popped() or put_back()"]
 pub struct Standing(pub(super) (Option<Due>, Times, i8));
@@ -33,7 +34,8 @@ impl Standing {
 }
 
 impl Core {
-    /// Has a short look for a value. What there is left to do after it is told by [`Core::read_found`] and [`Core::read`].
+    /// Has a short look for a value. What there is left to do after it is told by [`Core::read_found`] and
+    /// [`Core::read`].
     #[inline(always)]
     pub fn look(&self, image: &Image<'_>, buf: &mut ReadBuf) -> Look<'_> {
         let hash = self.hash(image);
@@ -90,8 +92,8 @@ impl Core {
         (due, Times { end: None, ttl: restarts })
     }
 
-    /// When a value with an idle time or a moment of its own ends, and when it does however often it is used, if that must be
-    /// known.
+    /// When a value with an idle time or a moment of its own ends, and when it does however often it is used, if that
+    /// must be known.
     #[inline(never)]
     fn ends_of(&self, options: &PutOptions, ttl: Option<u64>, idle: Option<u64>) -> (Option<Due>, Option<u64>) {
         let now = self.now();
@@ -216,7 +218,8 @@ impl Core {
         }
     }
 
-    /// Takes a lease of a key for whoever will make its value, with a number to show for it. That of a dropped table has ended.
+    /// Takes a lease of a key for whoever will make its value, with a number to show for it. That of a dropped table
+    /// has ended.
     pub fn lease(&self, record: &Record, key: &[u8]) -> (KeyHash, u64) {
         let hash = self.hash(&Image::new(record.id, key));
         let mut locked = self.lock_only(self.shard(hash));
@@ -278,8 +281,8 @@ impl Core {
         removed
     }
 
-    /// Removes an entry and leaves its value in `buf`: where it begins, and what stood with it. A miss is counted; what was
-    /// found is left to [`Core::count_pop`].
+    /// Removes an entry and leaves its value in `buf`: where it begins, and what stood with it. A miss is counted; what
+    /// was found is left to [`Core::count_pop`].
     pub fn pop(&self, record: &Record, key: &[u8], buf: &mut ReadBuf) -> Option<(usize, Standing)> {
         buf.let_go();
         let (image, hash, shard) = self.sought(record, key).filter(|_| !record.is_dropped())?;
@@ -304,9 +307,9 @@ impl Core {
         record.counters.add_each([(Figure::Hits, 1), (Figure::Removed, 1)]);
     }
 
-    /// Restarts a value's time: `ttl`, this once, or the one it was put with, or its table's; one that was put with a moment, or
-    /// without a time to live, keeps the end that it has if no `ttl` is given. False when there is no such value, or (where it
-    /// had no end) no room to note one: then it stays as it was.
+    /// Restarts a value's time: `ttl`, this once, or the one it was put with, or its table's; one that was put with a
+    /// moment, or without a time to live, keeps the end that it has if no `ttl` is given. False when there is no such
+    /// value, or (where it had no end) no room to note one: then it stays as it was.
     pub fn touch(&self, record: &Record, key: &[u8], ttl: Span) -> bool {
         let Some((image, hash, shard)) = self.sought(record, key) else { return false };
         let mut effort = Effort::default();
@@ -366,8 +369,8 @@ impl Core {
         let idle = idle.map_or(Span::Never, |idle| Span::Of(Duration::from_millis(idle)));
         let options = PutOptions { ttl, idle, expires_at: None, priority: entry.about().priority };
         let request = self.request(record, image, hash, value.into(), &options, When::Touched);
-        // What a touch is given counts once: the next one goes by what the value was put with. Without an end in a table that
-        // has a time to live, that was another one.
+        // What a touch is given counts once: the next one goes by what the value was put with. Without an end in a
+        // table that has a time to live, that was another one.
         let endless = entry.due().is_none() && record.options.ttl.is_some();
         let times = Times { ttl: if endless { Some(NEVER) } else { entry.times().ttl }, ..request.times };
         let kept = entry.rest();

@@ -33,8 +33,8 @@ pub struct Departure<'a> {
 /// Whoever wants to hear of entries that leave.
 pub type Listener = Arc<dyn Fn(&Departure<'_>) + Send + Sync>;
 
-/// Caches below this limit may take more memory than that, up to this: each size class of the pile fills pages of its own, and
-/// with less, pages would decide who goes, long before bytes do.
+/// Caches below this limit may take more memory than that, up to this: each size class of the pile fills pages of its
+/// own, and with less, pages would decide who goes, long before bytes do.
 const LEAST_MEMORY: u64 = 8 << 20;
 /// The most that it may be more: a page for each size class, and some for the index and for long values.
 const PAGES_MEMORY: u64 = (CLASSES * PAGE_BYTES) as u64 + (1 << 20);

@@ -34,7 +34,8 @@ use crate::value::Value;
 /// ```
 #[derive(Debug, Clone)]
 pub enum Former<'a> {
-    /// Its bytes. A buffer that they were read into holds on to those of a value over 1 MiB, so that there is less room.
+    /// Its bytes. A buffer that they were read into holds on to those of a value over 1 MiB, so that there is less
+    /// room.
     Bytes(&'a [u8]),
     /// A value over 1 MiB, which nobody needs to hold meanwhile.
     Run(RunIdentity),
@@ -78,7 +79,8 @@ type Kept = (Option<Due>, Times, i8);
 
 impl Core {
     /// Replaces a key's value while it is `old`; its end, idle time and priority stay. `None`: it is another by now, or
-    /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing now.
+    /// there is none, and nothing is changed. [`PutResult::Rejected`]: there was no room, and the key holds nothing
+    /// now.
     pub fn replace_if(&self, record: &Record, key: &[u8], old: &Former<'_>, new: Value<'_>) -> Option<PutResult> {
         if let Some(whole) = new.joined() {
             return self.replace_if(record, key, old, Value::Whole(&whole));
@@ -144,8 +146,8 @@ impl Core {
         popped
     }
 
-    /// Stores a value again, with what stood with it; `None` where the key has another one by now. A value that is there
-    /// again was never away, as far as figures tell; any other was removed.
+    /// Stores a value again, with what stood with it; `None` where the key has another one by now. A value that is
+    /// there again was never away, as far as figures tell; any other was removed.
     pub fn put_back(&self, record: &Record, key: &[u8], value: &[u8], Standing(kept): Standing) -> Option<PutResult> {
         let told = self.sought(record, key).and_then(|(image, hash, shard)| {
             let request = self.stepped(record, (&image, hash), value.into(), kept, When::Absent);
@@ -175,8 +177,8 @@ impl Core {
         Request { layout: Layout::new(image, value.len(), due.is_some(), times), due, times, priority, ..request }
     }
 
-    /// Tries once. If the old value has gone after that, the new one is to be put only while there is no other: those whom
-    /// others put meanwhile are newer.
+    /// Tries once. If the old value has gone after that, the new one is to be put only while there is no other: those
+    /// whom others put meanwhile are newer.
     fn try_step(locked: &mut Locked<'_>, request: &mut Request<'_>, refused: bool, effort: &mut Effort) -> Step {
         let refuse = refused || request.record.is_dropped();
         let step = if refuse { Step::Lacks(Lack::Room) } else { locked.put(request, effort.sure) };
@@ -188,8 +190,8 @@ impl Core {
         if request.record.is_dropped() { step } else { locked.put(request, false) }
     }
 
-    /// Whether the old value is gone, after a put of the new one that found no room: its place was to be the new one's, or its end
-    /// has come since it was looked at. Where there is no other room to hope for (`last`), it goes now.
+    /// Whether the old value is gone, after a put of the new one that found no room: its place was to be the new one's,
+    /// or its end has come since it was looked at. Where there is no other room to hope for (`last`), it goes now.
     fn takes_leave(locked: &mut Locked<'_>, request: &Request<'_>, last: bool) -> bool {
         let left = locked.shard.find(&mut locked.state, locked.ground, request.image, request.hash);
         if left.is_some() && !last {

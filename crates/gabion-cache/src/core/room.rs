@@ -1,9 +1,9 @@
 //! Room for a put that its own shard cannot give: bytes from other shards, and pages.
 //!
-//! Bytes that entries leave are free at once, pages only when nothing is left in them. So when there is no page for a put,
-//! a page with few entries is emptied into the free slots of others. Where there are not enough of those, entries are evicted
-//! first. So such a put costs about a page, however large the cache, and the same is so among entries of more than 1 KiB, whose
-//! values lie in chunks: the pile moves those.
+//! Bytes that entries leave are free at once, pages only when nothing is left in them. So when there is no page for a
+//! put, a page with few entries is emptied into the free slots of others. Where there are not enough of those, entries
+//! are evicted first. So such a put costs about a page, however large the cache, and the same is so among entries of
+//! more than 1 KiB, whose values lie in chunks: the pile moves those.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,9 +35,11 @@ pub(crate) struct Effort {
     pub cleared: u32,
 }
 
-/// Entries that are evicted at one time when there are no pages, up to a page's worth: slots of the right class may be among them.
+/// Entries that are evicted at one time when there are no pages, up to a page's worth: slots of the right class may be
+/// among them.
 const BATCH: usize = 16;
-/// How many pages are cleared of long values for one put, before entries are evicted: one for its slot, and one for the index.
+/// How many pages are cleared of long values for one put, before entries are evicted: one for its slot, and one for the
+/// index.
 const MOST_CLEARED: u32 = 2;
 /// How many pages' worth of entries go for a long value before others are moved for it.
 const MANY_PAGES: u64 = 16;
@@ -74,7 +76,8 @@ impl Core {
         // All locks at one time, in their order: what is charged is an entry's then, or in hand, or nobody's.
         let mut shards: Vec<Locked<'_>> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
         shards[self.shard(request.hash)].spare(request);
-        // What shards have in hand is nobody's from here on: where nobody may go for the put, it would get no other way.
+        // What shards have in hand is nobody's from here on: where nobody may go for the put, it would get no other
+        // way.
         for locked in &mut shards {
             locked.return_credit();
         }
@@ -121,8 +124,8 @@ impl Core {
         effort.evicted > before || self.shrink_index() > 0
     }
 
-    /// Empties the sparsest page that only those are evicted from whose turn it is by their priority. False when there is none,
-    /// or its entries are worth more than a page.
+    /// Empties the sparsest page that only those are evicted from whose turn it is by their priority. False when there
+    /// is none, or its entries are worth more than a page.
     fn evict_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
         let turn = self.ledger().priorities.lowest(request.priority);
         if effort.turn != turn {
@@ -144,8 +147,8 @@ impl Core {
         false
     }
 
-    /// Has the pile move long values out of a page, for a put that takes but slots and a unit of the index. Room for a long value is
-    /// left by those that go, unless many have gone and none of them left enough in one piece.
+    /// Has the pile move long values out of a page, for a put that takes but slots and a unit of the index. Room for a
+    /// long value is left by those that go, unless many have gone and none of them left enough in one piece.
     fn clear_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
         let is_short = request.layout.rest.is_none_or(|rest| rest <= SLOT_PAYLOAD);
         let in_vain = effort.evicted > MANY_PAGES * PAGE_BYTES as u64 + request.fresh();
@@ -210,16 +213,17 @@ impl Core {
         }
     }
 
-    /// Moves the entries of a page, which lie at `places`, to other pages; where there is no room for one, it is evicted if a put
-    /// is given and it is its turn by its priority, up to what the put and the page weigh: all values that are not short may have
-    /// their heads in one page. Counts what has gone. False when something stays.
+    /// Moves the entries of a page, which lie at `places`, to other pages; where there is no room for one, it is
+    /// evicted if a put is given and it is its turn by its priority, up to what the put and the page weigh: all values
+    /// that are not short may have their heads in one page. Counts what has gone. False when something stays.
     fn empty_page(&self, page: &SparsePage, places: &[Place], mut evicts: Option<(&Request<'_>, &mut u64)>) -> bool {
         let goes_first = evicts.as_ref().map(|(of, _)| {
             let mut locked = self.lock_only(self.shard(of.hash));
             locked.spare(of);
             (self.ledger().priorities.lowest(of.priority), locked.spared)
         });
-        // Read without a lock, and a guess. Those who may not go come first: where one of them has to stay, nobody goes in vain.
+        // Read without a lock, and a guess. Those who may not go come first: where one of them has to stay, nobody goes
+        // in vain.
         let may_go = |&&place: &&Place| {
             let priority = Some(self.priority_at(place));
             goes_first.is_some_and(|(lowest, own)| priority == lowest && own != Some(place.to_bits()))
@@ -234,8 +238,8 @@ impl Core {
         Entry::at(self.pile(), place.to_bits()).about().priority
     }
 
-    /// Moves the entry at a place out of a page, or evicts it and counts what has gone; false when something else lies there, or
-    /// it has to stay.
+    /// Moves the entry at a place out of a page, or evicts it and counts what has gone; false when something else lies
+    /// there, or it has to stay.
     fn move_entry(&self, page: &SparsePage, place: Place, evicts: &mut Option<(&Request<'_>, &mut u64)>) -> bool {
         // Whose it is, is told by its key, which says the shard. What was read without a lock is a guess.
         let Some(glance) = self.pile().glance(place) else { return false };

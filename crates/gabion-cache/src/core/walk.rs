@@ -12,12 +12,14 @@ use crate::record::Record;
 use crate::shard::Locked;
 use crate::stats::Figure;
 
-/// How many entries of a table with a limit of its own are removed while the others wait: about as many as a segment has.
+/// How many entries of a table with a limit of its own are removed while the others wait: about as many as a segment
+/// has.
 const OWN_AT_A_TIME: u64 = 256;
 
 impl Core {
-    /// Locks each shard and has `visit` look at its entries, a segment at a time; calls `unlocked` in between, which may
-    /// break off. An entry that is there from beginning to end is seen; it is seen twice only when segments were merged meanwhile.
+    /// Locks each shard and has `visit` look at its entries, a segment at a time; calls `unlocked` in between, which
+    /// may break off. An entry that is there from beginning to end is seen; it is seen twice only when segments were
+    /// merged meanwhile.
     fn walk<S>(
         &self,
         state: &mut S,
@@ -64,8 +66,8 @@ impl Core {
         self.clear_at_once(record).unwrap_or_else(|| self.clear_each(record))
     }
 
-    /// Removes all entries, if there are none but the table's, in time that goes with the memory that they take, not with
-    /// their number. All others wait meanwhile who change the cache.
+    /// Removes all entries, if there are none but the table's, in time that goes with the memory that they take, not
+    /// with their number. All others wait meanwhile who change the cache.
     fn clear_at_once(&self, record: Option<&Record>) -> Option<u64> {
         // All locks at one time, in their order, as `validate` takes them.
         let mut all: Vec<_> = (0..self.shard_count()).map(|shard| self.lock_only(shard)).collect();
@@ -131,11 +133,12 @@ impl Core {
         removed
     }
 
-    /// Removes the entries of a table with a limit of its own, in time that goes with them alone, and counts how many. False:
-    /// others put in new ones as fast, and some may be left that were there from the beginning.
+    /// Removes the entries of a table with a limit of its own, in time that goes with them alone, and counts how many.
+    /// False: others put in new ones as fast, and some may be left that were there from the beginning.
     fn clear_own(&self, record: &Record, removed: &mut u64) -> bool {
         (0..self.shard_count()).all(|shard| {
-            // Those that are there now, and as many again that are put or moved meanwhile; and one to see that there are none.
+            // Those that are there now, and as many again that are put or moved meanwhile; and one to see that there
+            // are none.
             let mut left = 2 * self.lock_only(shard).count_own(record.id) + 1;
             loop {
                 let step = left.min(OWN_AT_A_TIME);

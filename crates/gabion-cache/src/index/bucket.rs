@@ -86,8 +86,8 @@ impl Cell<'_> {
     /// Under the shard's lock.
     #[inline]
     pub fn set_hits(&self, hits: u8) {
-        // A hit that comes between is lost: as good as one that came before. Release: as in `lead_to`; whoever finds the place
-        // by this store has not seen the one that led there first.
+        // A hit that comes between is lost: as good as one that came before. Release: as in `lead_to`; whoever finds
+        // the place by this store has not seen the one that led there first.
         self.word.store(self.seen << 2 >> 2 | u64::from(hits) << HITS_SHIFT, Release);
     }
 
@@ -175,8 +175,9 @@ impl<'a> Bucket<'a> {
         self.cell(at).store(0, Release);
     }
 
-    /// Leaves each cell that lies in its home bucket, and has the bit not set, where it is; those that have it set go to the
-    /// same place of another bucket, which is empty. All others are given to `displaced`. Nothing passes either bucket then.
+    /// Leaves each cell that lies in its home bucket, and has the bit not set, where it is; those that have it set go
+    /// to the same place of another bucket, which is empty. All others are given to `displaced`. Nothing passes either
+    /// bucket then.
     pub fn part(self, other: Self, bit: u64, mut displaced: impl FnMut(u64, u64)) {
         let (mut stay, mut go) = (0, 0);
         for (at, cell, tag) in self.cells() {

@@ -1,7 +1,8 @@
 //! Keys that left of late, for the policy that asks: in memory of the index, and so under the cache's limit.
 //!
-//! Each ghost is a word in a ring, oldest first: its hash, and what its entry weighed. An index like that of the entries leads
-//! from a hash to the ring. A ghost that is taken leaves a hole; when there are many, the ring is closed up.
+//! Each ghost is a word in a ring, oldest first: its hash, and what its entry weighed. An index like that of the
+//! entries leads from a hash to the ring. A ghost that is taken leaves a hole; when there are many, the ring is closed
+//! up.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -124,8 +125,8 @@ impl Ghosts {
         true
     }
 
-    /// Remembers a key whose entry weighed so much, and forgets the oldest as long as all weigh more than `capacity`. Where
-    /// there is no memory, the oldest make room.
+    /// Remembers a key whose entry weighed so much, and forgets the oldest as long as all weigh more than `capacity`.
+    /// Where there is no memory, the oldest make room.
     pub fn add(&mut self, kept: u64, weight: u64, capacity: u64) {
         let word = kept | (weight / 8).min(MOST_WEIGHT / 2) << KEPT_BITS;
         if weight > capacity || self.find(kept).is_some() {

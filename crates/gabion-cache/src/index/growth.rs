@@ -1,7 +1,7 @@
 //! Linear hashing: which of so many parts a hash leads to, which part is split next, and when.
 
-/// How many segments or sketches there are, below 2³², and what a reader would have to work out from it: the mask of the
-/// hash's bits that say which, in the upper half.
+/// How many segments or sketches there are, below 2³², and what a reader would have to work out from it: the mask of
+/// the hash's bits that say which, in the upper half.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts(u64);
 
@@ -42,9 +42,9 @@ pub(crate) fn partner(last: u64) -> u64 {
     last ^ 1 << last.ilog2()
 }
 
-/// How many entries `count` parts may have that are full with `full` entries each: fewer than the first, and there should
-/// be fewer parts; more than the second, and there should be more. While a round of splits is under way it goes on, unless
-/// entries go again; the numbers lie so far apart that no put and remove by turns split and merge.
+/// How many entries `count` parts may have that are full with `full` entries each: fewer than the first, and there
+/// should be fewer parts; more than the second, and there should be more. While a round of splits is under way it goes
+/// on, unless entries go again; the numbers lie so far apart that no put and remove by turns split and merge.
 pub(crate) fn bounds(count: u64, full: u64) -> (u64, u64) {
     let round = 1 << count.ilog2();
     let (grow, shrink) = if count == round { (100, 36) } else { (84, 72) };

@@ -1,8 +1,8 @@
 //! What is known by a key's hash alone: where entries lie, how often keys were asked for, and which ones left of late.
 //!
-//! All of it lies in *units* of 4 KiB, cut from blocks and charged one by one. It grows and shrinks a unit at a time, so that no
-//! put waits for the whole. Readers look at it without a lock, and may come late: memory that was a unit of one kind never becomes
-//! one of another.
+//! All of it lies in *units* of 4 KiB, cut from blocks and charged one by one. It grows and shrinks a unit at a time,
+//! so that no put waits for the whole. Readers look at it without a lock, and may come late: memory that was a unit of
+//! one kind never becomes one of another.
 //!
 //! | module | what it holds |
 //! |---|---|

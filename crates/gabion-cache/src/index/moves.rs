@@ -150,8 +150,8 @@ impl Segments {
         self.give(last as usize);
     }
 
-    /// Gives a segment's memory back, without the cells that were in it: a reader may come late, and a cell that still stood
-    /// would say that its entry does.
+    /// Gives a segment's memory back, without the cells that were in it: a reader may come late, and a cell that still
+    /// stood would say that its entry does.
     fn give(&self, segment: usize) {
         if let Some(cells) = self.strip.get(segment) {
             clear(cells);
@@ -159,7 +159,8 @@ impl Segments {
         self.strip.give(segment);
     }
 
-    /// Splits the segment whose turn it is. Cells in their home stay there; those that were pushed out of it get another chance.
+    /// Splits the segment whose turn it is. Cells in their home stay there; those that were pushed out of it get
+    /// another chance.
     #[cold]
     fn split(&self, stash: &mut Stash) -> Result<(), BlockError> {
         let count = self.count();
@@ -209,8 +210,8 @@ fn clear(segment: &Unit) {
     // Release: a late reader who finds cells gone, of whichever shard they were, finds that its version has changed.
     fence(Release);
     for word in segment {
-        // Relaxed: the fence orders it, the count that makes the segment known, and for whoever finds what took an entry's
-        // place a fence behind this.
+        // Relaxed: the fence orders it, the count that makes the segment known, and for whoever finds what took an
+        // entry's place a fence behind this.
         word.store(0, Relaxed);
     }
 }

@@ -1,16 +1,17 @@
 //! From a key's hash to the places of entries that may hold it: hashing in buckets of one cache line, which grows and
 //! shrinks a segment at a time.
 //!
-//! A *segment* has 64 buckets, a bucket 7 *cells*. An entry's cell lies in its home bucket, which the hash says, or in one
-//! of the three behind it; a bucket counts the cells that passed it by, so that a search ends where nothing went further
-//! (as in Facebook's F14 tables, 2019). Cells that find no place even so go to the *stash*, until there is one again.
+//! A *segment* has 64 buckets, a bucket 7 *cells*. An entry's cell lies in its home bucket, which the hash says, or in
+//! one of the three behind it; a bucket counts the cells that passed it by, so that a search ends where nothing went
+//! further (as in Facebook's F14 tables, 2019). Cells that find no place even so go to the *stash*, until there is one
+//! again.
 //!
 //! ```text
 //! bucket  tags of 7 cells (8 bits each; 0: free) │ passed by (8)  │ cell × 7
 //! cell    place (39) │ segment bits of the hash (21) │ distance from home (2) │ hits (2)
 //! ```
-//! Which segment a hash leads to follows linear hashing: segments split in turn, each into itself and one new one, so that
-//! no put moves more than the entries of one segment (W. Litwin, "Linear hashing: a new tool for file and table
+//! Which segment a hash leads to follows linear hashing: segments split in turn, each into itself and one new one, so
+//! that no put moves more than the entries of one segment (W. Litwin, "Linear hashing: a new tool for file and table
 //! addressing", VLDB 1980). When segments are 80 % full on average, each put splits one, until all are split.
 //!
 //! Readers take no lock. A cell changes by one store, and moves only when a segment is split or merged; the shard's
@@ -56,8 +57,8 @@ pub(crate) fn tag(kept: u64) -> u64 {
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
     pub segment: &'a Unit,
-    /// `buckets from home, or REACH for the stash (8 bits) | number of the stash's list (24) | word of the segment, or place in
-    /// the list (32)`: in one word, because spots are handed around.
+    /// `buckets from home, or REACH for the stash (8 bits) | number of the stash's list (24) | word of the segment, or
+    /// place in the list (32)`: in one word, because spots are handed around.
     at: u64,
 }
 
@@ -176,7 +177,8 @@ impl Segments {
         }
     }
 
-    /// The first cell that may be the key's: for whoever looks at what it leads to, and searches on if that is not the key's.
+    /// The first cell that may be the key's: for whoever looks at what it leads to, and searches on if that is not the
+    /// key's.
     #[inline(always)]
     pub fn first(&self, kept: u64) -> Glimpse<'_> {
         let Some(segment) = self.segment(kept) else { return Glimpse::Unclear };

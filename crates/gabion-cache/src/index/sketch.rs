@@ -1,12 +1,12 @@
 //! How often a key was asked for of late: a small hash table of the keys that were, with counts of 4 bits.
 //!
-//! A key leads to a bucket of eight slots, each with 12 bits of its hash and its count. A key that is not there takes a slot
-//! whose key is forgotten or was asked for once; where all were asked for more often, it wears down the count of one of them,
-//! the less likely the higher that is. So favourites stay, and the many keys that are asked for once disturb each other
-//! only, where a count-min sketch adds them to everybody's counts. Counts stop at 15, and all are halved when 24 times as many
-//! keys were noted as there are entries, so that old fame fades.
-//! (Gong et al., "`HeavyKeeper`: an accurate algorithm for finding top-k elephant flows", ATC 2018; the halving after
-//! Einziger, Friedman, Manes, "`TinyLFU`: a highly efficient cache admission policy", 2017.)
+//! A key leads to a bucket of eight slots, each with 12 bits of its hash and its count. A key that is not there takes a
+//! slot whose key is forgotten or was asked for once; where all were asked for more often, it wears down the count of
+//! one of them, the less likely the higher that is. So favourites stay, and the many keys that are asked for once
+//! disturb each other only, where a count-min sketch adds them to everybody's counts. Counts stop at 15, and all are
+//! halved when 24 times as many keys were noted as there are entries, so that old fame fades. (Gong et al.,
+//! "`HeavyKeeper`: an accurate algorithm for finding top-k elephant flows", ATC 2018; the halving after Einziger,
+//! Friedman, Manes, "`TinyLFU`: a highly efficient cache admission policy", 2017.)
 //!
 //! Counts may be lost when two threads note at one time: estimates are all that is wanted.
 
@@ -24,8 +24,8 @@ const SLOT_BITS: u32 = 16;
 const SLOTS: u32 = u128::BITS / SLOT_BITS;
 const COUNT_BITS: u32 = 4;
 const MOST: u64 = (1 << COUNT_BITS) - 1;
-/// How many notes for each entry, before all counts are halved. More of them tell keys apart that are seldom asked for, fewer
-/// forget former favourites sooner.
+/// How many notes for each entry, before all counts are halved. More of them tell keys apart that are seldom asked for,
+/// fewer forget former favourites sooner.
 pub(crate) const SAMPLE: u64 = 24;
 
 /// A one in each slot of a bucket.
@@ -134,8 +134,8 @@ fn store(place: &[AtomicU64; BUCKET_WORDS], at: u32, slot: u64) {
     word.store(word.load(Relaxed) & !(0xFFFF << shift) | (slot & 0xFFFF) << shift, Relaxed);
 }
 
-/// Which slot of a bucket a key makes its own or, where all others were asked for more often, wears down; and what it holds
-/// then.
+/// Which slot of a bucket a key makes its own or, where all others were asked for more often, wears down; and what it
+/// holds then.
 #[inline]
 fn make_room(bucket: u128, tag: u64, seed: u64) -> (u32, u64) {
     let random = seed.wrapping_mul(0xD6E8_FEB8_6659_FD93);

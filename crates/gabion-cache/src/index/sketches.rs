@@ -1,8 +1,9 @@
 //! The sketches of one shard: as many as its entries need.
 //!
 //! Sketches split and merge in turn, as segments do, but by their own numbers. A new sketch begins as a copy of the one
-//! that it was split from, so that what was known of its keys stays known. All keys of a shard age at one time, or equals
-//! would win over equals: a sketch is halved when it is next written to, and until then who reads it halves what he reads.
+//! that it was split from, so that what was known of its keys stays known. All keys of a shard age at one time, or
+//! equals would win over equals: a sketch is halved when it is next written to, and until then who reads it halves what
+//! he reads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,8 +16,8 @@ use super::pages::{Pages, Strip, UNIT_BYTES, Unit};
 use super::sketch::{self, SAMPLE};
 use crate::key::{KEPT_BITS, SEGMENT_BITS};
 
-/// Entries for each sketch that make sketches split: some three slots for each. No more than fit into the bytes that an entry
-/// is charged for the index.
+/// Entries for each sketch that make sketches split: some three slots for each. No more than fit into the bytes that an
+/// entry is charged for the index.
 pub(crate) const FULL: u64 = 688;
 
 // On a line of its own: readers count here.
@@ -105,13 +106,13 @@ impl Sketches {
         Ahead { index, words }
     }
 
-    /// Notes that a key was hit, one hit late: memory answers for this one's counters until the next hit comes. No lock is
-    /// needed.
+    /// Notes that a key was hit, one hit late: memory answers for this one's counters until the next hit comes. No lock
+    /// is needed.
     #[inline]
     pub fn note_hit(&self, kept: u64) {
         self.prefetch(kept);
-        // Relaxed, and not a read-modify-write: of hits that come at one time one may be lost, or noted twice. What matters is
-        // that sketches know roughly how often keys were asked for.
+        // Relaxed, and not a read-modify-write: of hits that come at one time one may be lost, or noted twice. What
+        // matters is that sketches know roughly how often keys were asked for.
         let earlier = self.late.load(Relaxed);
         self.late.store(kept | WAITS, Relaxed);
         if earlier != 0 {
@@ -145,8 +146,8 @@ impl Sketches {
         sketch::estimate(words, kept) >> behind.min(7)
     }
 
-    /// Notes that a key was put. First halves all counts and makes sketches more or fewer, when it is time, and brings the
-    /// key's sketch up to date. Under the shard's lock.
+    /// Notes that a key was put. First halves all counts and makes sketches more or fewer, when it is time, and brings
+    /// the key's sketch up to date. Under the shard's lock.
     #[inline]
     pub fn note_put<'a>(&'a self, entries: u64, kept: u64, mut ahead: Ahead<'a>) {
         let noted = self.noted.load(Relaxed);

@@ -1,7 +1,7 @@
 //! Cells that found no place in their segment: a list for each segment, for the lock's holder only.
 //!
-//! What the lists take is within what entries are charged for the index: the charge assumes segments at three quarters of the fill
-//! at which they split, and only fuller ones have cells without a place to speak of.
+//! What the lists take is within what entries are charged for the index: the charge assumes segments at three quarters
+//! of the fill at which they split, and only fuller ones have cells without a place to speak of.
 
 use crate::sync::AtomicU64;
 

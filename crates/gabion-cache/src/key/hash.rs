@@ -45,8 +45,8 @@ fn given_seed() -> Option<u64> {
     if cfg!(test) { std::env::var("GABION_SEED").ok()?.parse().ok() } else { None }
 }
 
-/// Hashes keys with two secret seeds of 64 bits. Who can neither choose nor see them cannot make keys collide but by luck;
-/// nothing that a cache answers tells a hash.
+/// Hashes keys with two secret seeds of 64 bits. Who can neither choose nor see them cannot make keys collide but by
+/// luck; nothing that a cache answers tells a hash.
 #[derive(Debug)]
 pub(crate) struct KeyHasher {
     seed: u64,

@@ -5,8 +5,8 @@
 //! └──────────────────────── prefix, up to 8 bytes ───────────────────────┘
 //! └──────────────────────────────────── image ────────────────────────────────────────────┘
 //! ```
-//! Two keys are the same when their images are the same bytes, so a payload has its key's image or is another's. An image
-//! is never made in memory: its words are put together from prefix and key as they are compared.
+//! Two keys are the same when their images are the same bytes, so a payload has its key's image or is another's. An
+//! image is never made in memory: its words are put together from prefix and key as they are compared.
 
 /// The longest key. What is longer is never found and never stored.
 pub(crate) const LONGEST_KEY: usize = u32::MAX as usize;
@@ -67,7 +67,8 @@ impl<'k> Image<'k> {
         Self { first, prefix_len, table, key }
     }
 
-    /// The image of a key of up to 63 bytes in one of the first 128 tables, whose numbers take a byte each; `None` for others.
+    /// The image of a key of up to 63 bytes in one of the first 128 tables, whose numbers take a byte each; `None` for
+    /// others.
     #[inline(always)]
     pub fn short(table: u16, key: &'k [u8]) -> Option<Self> {
         let short = (key.len() as u64) << 1;

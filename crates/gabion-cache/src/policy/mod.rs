@@ -1,8 +1,8 @@
 //! Which entry goes when room is needed.
 //!
-//! A policy's queues are a pure structure over entry ids: they keep their lists in the links of the entries ([`Nodes`]) and
-//! decide; they neither store nor count anything else. So that what a trace gives can be checked to the miss, the tests feed
-//! traces to queues alone, without a cache around them.
+//! A policy's queues are a pure structure over entry ids: they keep their lists in the links of the entries ([`Nodes`])
+//! and decide; they neither store nor count anything else. So that what a trace gives can be checked to the miss, the
+//! tests feed traces to queues alone, without a cache around them.
 //!
 //! | policy | on a hit | who goes |
 //! |---|---|---|

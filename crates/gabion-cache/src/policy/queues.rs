@@ -46,8 +46,8 @@ impl Queues {
         }
     }
 
-    /// Whether an entry that was let go of, from this queue, leaves a ghost; `None` when it leaves none, otherwise what all
-    /// ghosts may weigh at a capacity.
+    /// Whether an entry that was let go of, from this queue, leaves a ghost; `None` when it leaves none, otherwise what
+    /// all ghosts may weigh at a capacity.
     #[inline]
     pub fn ghosts(&self, queue: u8, capacity: u64) -> Option<u64> {
         matches!(self, Self::S3Fifo(_) if S3Fifo::leaves_ghost(queue)).then(|| S3Fifo::ghosts(capacity))
@@ -104,8 +104,8 @@ impl Queues {
         }
     }
 
-    /// Lets go of whoever is next if that one, with its weight, `fits`, otherwise of the first that does among those that come
-    /// after, unless it was hit.
+    /// Lets go of whoever is next if that one, with its weight, `fits`, otherwise of the first that does among those
+    /// that come after, unless it was hit.
     #[inline]
     pub fn evict_like<N: Nodes>(
         &mut self,

@@ -21,8 +21,8 @@ pub(crate) struct S3Sketch {
     random: u64,
 }
 
-/// Which goes next from the main queue. It stands while that entry is the oldest, unhit, and of the same era: nobody has asked
-/// for its key then, so that the frequency is what it was, except for what other keys may have worn off it.
+/// Which goes next from the main queue. It stands while that entry is the oldest, unhit, and of the same era: nobody
+/// has asked for its key then, so that the frequency is what it was, except for what other keys may have worn off it.
 #[derive(Clone, Copy)]
 struct Rival {
     id: Id,
@@ -124,7 +124,8 @@ impl S3Sketch {
         Some(nodes.id(victim))
     }
 
-    /// Finds whom in the main queue a candidate is held against. As long as it is the same one, it is not looked at again.
+    /// Finds whom in the main queue a candidate is held against. As long as it is the same one, it is not looked at
+    /// again.
     #[inline(always)]
     fn has_rival<N: Nodes>(&mut self, nodes: &mut N) -> bool {
         let known = &self.rival;

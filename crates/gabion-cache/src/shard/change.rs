@@ -82,8 +82,8 @@ impl<'a> Locked<'a> {
         self.store(request, found).inspect_err(|_| self.uncharge(request))
     }
 
-    /// Lets go of the second object of the key's entry, where there is no room for the new value beside it, but in its place:
-    /// nobody else has to go then. Whoever reads the key meanwhile looks again until the new value is there.
+    /// Lets go of the second object of the key's entry, where there is no room for the new value beside it, but in its
+    /// place: nobody else has to go then. Whoever reads the key meanwhile looks again until the new value is there.
     #[cold]
     fn hollow_out(&mut self, request: &Request<'_>, id: Id) -> bool {
         let (entry, ground) = (self.entry(id), self.ground);
@@ -159,8 +159,8 @@ impl<'a> Locked<'a> {
         true
     }
 
-    /// Gives the key's entry the priority of its new value ahead of that. It makes no room, and is not to be the only one of the
-    /// lowest priority, whose turn it would be.
+    /// Gives the key's entry the priority of its new value ahead of that. It makes no room, and is not to be the only
+    /// one of the lowest priority, whose turn it would be.
     fn promote(&mut self, request: &Request<'_>, id: Id) {
         let (entry, partition) = (self.entry(id), partition_of(self.ground, id));
         let before = entry.about().priority;
@@ -239,7 +239,8 @@ impl<'a> Locked<'a> {
         result
     }
 
-    /// Puts a payload of a length where there is room at hand, or where an entry of its kind that was about to go leaves some.
+    /// Puts a payload of a length where there is room at hand, or where an entry of its kind that was about to go
+    /// leaves some.
     #[inline]
     fn put_payload(&mut self, request: &Request<'_>, payload: &[&[u8]], length: usize) -> Result<Pointer, Lack> {
         let (ground, stored) = (self.ground, stored(length));

@@ -12,7 +12,8 @@ use crate::policy::Nodes;
 const MOST_SLOT: u64 = gabion_heap::MAX_SLOT_WORDS as u64 * 8;
 
 impl Locked<'_> {
-    /// Keeps the key's entry from being evicted: it stays until the new one is there, and makes no room for it but its own.
+    /// Keeps the key's entry from being evicted: it stays until the new one is there, and makes no room for it but its
+    /// own.
     pub fn spare(&mut self, request: &Request<'_>) {
         self.spared = self.shard.find(&mut self.state, self.ground, request.image, request.hash);
     }
@@ -35,8 +36,8 @@ impl Locked<'_> {
         self.charge_anyhow(request, sure)
     }
 
-    /// Evicts one entry where nothing else can be the answer: all entries of the shard are in one cohort, which has the bytes
-    /// that the put needs, and no priority is lower. False when that is not so.
+    /// Evicts one entry where nothing else can be the answer: all entries of the shard are in one cohort, which has the
+    /// bytes that the put needs, and no priority is lower. False when that is not so.
     #[inline]
     fn swap_out(&mut self, priority: i8, needed: u64) -> bool {
         let [cohort] = self.state.cohorts.as_slice() else { return false };

@@ -1,8 +1,7 @@
 //! Keys whose values are being made, and whether they were changed meanwhile.
 //!
-//! Whoever makes a value takes a lease of its key first. A put, a removal, or a clear ends it, so that what is made of older
-//! facts is not stored after them.
-//! (Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013.)
+//! Whoever makes a value takes a lease of its key first. A put, a removal, or a clear ends it, so that what is made of
+//! older facts is not stored after them. (Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013.)
 
 use std::collections::BTreeMap;
 

@@ -20,8 +20,8 @@ pub(crate) struct Locked<'a> {
     pub heard: bool,
     /// An entry that shall not be evicted: a put's, whose key's value must not get lost.
     pub spared: Option<Id>,
-    /// The room that a put is about to need in the pile, if it is a slot: the first entry that leaves a slot of this size
-    /// leaves it to the put.
+    /// The room that a put is about to need in the pile, if it is a slot: the first entry that leaves a slot of this
+    /// size leaves it to the put.
     pub wanted: Option<u64>,
     /// The place of an entry that left it to the put. The pile still holds its payload; nothing else leads there.
     pub vacant: Option<Place>,
@@ -73,8 +73,8 @@ impl<'a> Locked<'a> {
             for ledger in own.into_iter().chain([&self.ground.ledger]) {
                 if after { ledger.priorities.go(priority) } else { ledger.priorities.come(priority) }
             }
-            // One cohort is quick to choose from, so those that are no more do not count among several. Where ghosts are
-            // remembered, a cohort without entries may know of a key that had one.
+            // One cohort is quick to choose from, so those that are no more do not count among several. Where ghosts
+            // are remembered, a cohort without entries may know of a key that had one.
             if after && self.ground.policy != Policy::S3Fifo {
                 cohorts.remove(at);
             }
@@ -104,8 +104,8 @@ impl<'a> Locked<'a> {
         wheel.take(&Links::with(self.shard, self.ground, stash), id);
     }
 
-    /// Readies an entry in the wheel, before one with the end `due` is written over it: it keeps its place, which is returned,
-    /// or it is taken down.
+    /// Readies an entry in the wheel, before one with the end `due` is written over it: it keeps its place, which is
+    /// returned, or it is taken down.
     pub fn lend_hooks(&mut self, id: Id, due: Option<Due>) -> Option<Hooks> {
         let old = self.entry(id).due()?;
         if due.is_some_and(|due| Wheel::keeps(old, due)) {
@@ -138,8 +138,8 @@ impl<'a> Locked<'a> {
         own.map(|cohort| cohort.queues.len()).sum()
     }
 
-    /// Removes up to `most` entries of a table with a limit of its own, for its caller. Returns how many; fewer when there are
-    /// no more. Looks at no entries of others: its cohorts lead to its own.
+    /// Removes up to `most` entries of a table with a limit of its own, for its caller. Returns how many; fewer when
+    /// there are no more. Looks at no entries of others: its cohorts lead to its own.
     pub fn remove_own(&mut self, table: u16, most: u64) -> u64 {
         let (mut at, mut removed) = (0, 0);
         while removed < most
@@ -157,7 +157,8 @@ impl<'a> Locked<'a> {
         removed
     }
 
-    /// Forgets all entries of the shard; what they took in the pile, and what they are charged, is the caller's to give back.
+    /// Forgets all entries of the shard; what they took in the pile, and what they are charged, is the caller's to give
+    /// back.
     pub fn forget_all(&mut self) {
         let State { stash, wheel, cohorts, records, .. } = &mut *self.state;
         self.shard.segments.clear(stash);

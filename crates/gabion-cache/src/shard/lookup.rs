@@ -56,9 +56,9 @@ impl Shard {
         }
     }
 
-    /// Reads a key's value into `buf`: where it begins there. Takes no lock, unless entries move or change under the reader
-    /// again and again, or the use changes more than a count: in policies that move entries, and for idle times, once in a
-    /// millisecond at most. `now` is asked for when the entry has an end.
+    /// Reads a key's value into `buf`: where it begins there. Takes no lock, unless entries move or change under the
+    /// reader again and again, or the use changes more than a count: in policies that move entries, and for idle times,
+    /// once in a millisecond at most. `now` is asked for when the entry has an end.
     pub fn read(&self, sought: Sought<'_>, used: bool, buf: &mut ReadBuf, now: impl Fn() -> u64) -> Option<usize> {
         match self.search(sought, buf, true) {
             Attempt::Found(found, cell) => self.found(sought.ground, sought.hash, found, cell, used, now),
@@ -191,7 +191,8 @@ impl Shard {
         }
     }
 
-    /// Reads a key's value under the lock. `None` also where there is no memory to copy it to, as [`ReadBuf::refusal`] tells.
+    /// Reads a key's value under the lock. `None` also where there is no memory to copy it to, as [`ReadBuf::refusal`]
+    /// tells.
     pub fn open<'a>(&'a self, state: &'a State, sought: Sought<'_>, buf: &mut ReadBuf) -> Option<(Cell<'a>, Found)> {
         buf.let_go();
         self.segments.find_all(&state.stash, sought.hash.kept(), |cell| {
@@ -209,8 +210,8 @@ impl Shard {
         }
     }
 
-    /// Whether an entry of the shard lies at a place where a reader found one. The index says so, and no cell: it may be of a
-    /// segment that was given back meanwhile, and be another shard's.
+    /// Whether an entry of the shard lies at a place where a reader found one. The index says so, and no cell: it may
+    /// be of a segment that was given back meanwhile, and be another shard's.
     fn leads_to(&self, state: &State, hash: KeyHash, place: Place) -> bool {
         self.segments.find_all(&state.stash, hash.kept(), |cell| (cell.place() == place).then_some(())).is_some()
     }

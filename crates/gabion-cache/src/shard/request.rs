@@ -43,8 +43,8 @@ pub(crate) struct Request<'a> {
     pub clock: &'a Arc<dyn Clock>,
     /// The key had a value when it was looked for. It may be gone by the time that there is room for the new one.
     pub met: Cell<bool>,
-    /// The key's value was removed to make room for the new one. If that is stored it was replaced, otherwise removed: it is
-    /// counted then.
+    /// The key's value was removed to make room for the new one. If that is stored it was replaced, otherwise removed:
+    /// it is counted then.
     pub taken: Cell<bool>,
 }
 
@@ -80,7 +80,8 @@ impl Request<'_> {
         Head { about: self.about(), kept: self.hash.kept(), due: self.due, times: self.times, rest }
     }
 
-    /// Puts the entry's payload together: head, image (or as much of it as stands there), value (unless it is elsewhere).
+    /// Puts the entry's payload together: head, image (or as much of it as stands there), value (unless it is
+    /// elsewhere).
     #[inline]
     pub fn payload<'p>(&self, rest: Option<(Pointer, u64)>, into: &'p mut Vec<u8>) -> &'p [u8] {
         let (layout, image) = (self.layout, self.image);

@@ -59,8 +59,8 @@ impl Ground {
         self.fixed + index + page + rest <= self.memory.limit()
     }
 
-    /// Whether an entry that ends then surely lives on, and has no idle time to be put off: told by a cheaper look at the
-    /// clock, which may be late.
+    /// Whether an entry that ends then surely lives on, and has no idle time to be put off: told by a cheaper look at
+    /// the clock, which may be late.
     #[inline]
     pub fn lives_long(&self, due: Due) -> bool {
         due.idle().is_none() && due.deadline() > roughly(&*self.clock) + LATE
@@ -118,8 +118,8 @@ impl Purposes {
     pub fn new(memory: &Arc<Budget>, policy: Policy) -> Result<Self, BlockError> {
         let pages = || Ok::<_, BlockError>(Arc::new(Pages::new(memory)?));
         let ghosts = if policy == Policy::S3Fifo { Some(pages()?) } else { None };
-        // A hit that is noted late writes to a sketch that may be given back by then. The cells that it counts in are changed only as
-        // long as they are what the reader found, which no empty one is.
+        // A hit that is noted late writes to a sketch that may be given back by then. The cells that it counts in are
+        // changed only as long as they are what the reader found, which no empty one is.
         Ok(Self { cells: pages()?, sketches: Arc::new(Pages::written_late(memory)?), ghosts })
     }
 }

@@ -1,7 +1,7 @@
 //! Which sizes of slots the pile has no room for.
 //!
-//! In a full cache whose pages are short before its bytes are, each put would ask every shard of the pile for a slot in vain
-//! before it evicts an entry that leaves it one. What is known here saves it that.
+//! In a full cache whose pages are short before its bytes are, each put would ask every shard of the pile for a slot in
+//! vain before it evicts an entry that leaves it one. What is known here saves it that.
 
 use gabion_heap::{MAX_SLOT_WORDS, class_for_words};
 
@@ -34,7 +34,8 @@ impl Shortage {
         known
     }
 
-    /// There was no room for so many bytes when the pile was asked, after it was seen how often anything had been removed.
+    /// There was no room for so many bytes when the pile was asked, after it was seen how often anything had been
+    /// removed.
     #[cold]
     pub fn note(&mut self, stored: u64, freed: u64) {
         if self.freed != freed || self.saved >= MOST_SAVED {

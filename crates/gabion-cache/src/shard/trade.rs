@@ -11,9 +11,9 @@ use crate::policy::Policy;
 use crate::stats::Figure;
 
 impl<'a> Locked<'a> {
-    /// Stores the value of a key that is not there, and whose hash leads to `segment`, in the slot of the entry that goes for
-    /// it. False where that is not all there is to do, or where nobody needs to go: the put takes the long way then, for which
-    /// an entry may have gone.
+    /// Stores the value of a key that is not there, and whose hash leads to `segment`, in the slot of the entry that
+    /// goes for it. False where that is not all there is to do, or where nobody needs to go: the put takes the long way
+    /// then, for which an entry may have gone.
     ///
     /// One entry of the same weight takes the place of another in all counts, so no limit sees either.
     #[inline(never)]
@@ -21,7 +21,8 @@ impl<'a> Locked<'a> {
         let plain = request.layout.rest.is_none() && self.spared.is_none() && !self.heard;
         let (Some(segment), Policy::Sketch, true) = (segment, self.ground.policy, plain) else { return false };
         let Some((at, short)) = self.market(request) else { return false };
-        // Early, so that it has reached the cache by the time it is copied in wider pieces: the copy would wait for that.
+        // Early, so that it has reached the cache by the time it is copied in wider pieces: the copy would wait for
+        // that.
         let length = request.payload(None, &mut self.state.payload).len();
         let Some(mut node) = self.who_goes(at, request, short) else { return false };
         if !short && !has_slot_of(node.entry, request.layout.stored) {
@@ -55,8 +56,9 @@ impl<'a> Locked<'a> {
         true
     }
 
-    /// Where the cohort stands that one of has to go for the put, if that is the put's own: of a table with a limit of its own
-    /// that is short of bytes, or the only one that there is. And whether it is pages that are short, not bytes.
+    /// Where the cohort stands that one of has to go for the put, if that is the put's own: of a table with a limit of
+    /// its own that is short of bytes, or the only one that there is. And whether it is pages that are short, not
+    /// bytes.
     #[inline(always)]
     fn market(&mut self, request: &Request<'_>) -> Option<(usize, bool)> {
         let weight = request.weight();
@@ -92,8 +94,8 @@ impl<'a> Locked<'a> {
         weight <= self.state.credit || used.used() + (weight - self.state.credit) <= used.limit()
     }
 
-    /// Has a cohort's policy let go of an entry: of one whose slot the put could have, where there is no other; of any, where
-    /// it is bytes that are short.
+    /// Has a cohort's policy let go of an entry: of one whose slot the put could have, where there is no other; of any,
+    /// where it is bytes that are short.
     #[inline(always)]
     fn who_goes(&mut self, at: usize, request: &Request<'_>, short: bool) -> Option<Held<'a>> {
         let State { stash, cohorts, .. } = &mut *self.state;

@@ -349,7 +349,8 @@ fn who_reads_a_key_whose_value_changes_in_its_place_finds_one() {
     cache.validate().unwrap();
 }
 
-/// The old value was evicted for its own new one: listeners heard of a key that was there, and the figures of an insertion.
+/// The old value was evicted for its own new one: listeners heard of a key that was there, and the figures of an
+/// insertion.
 #[test]
 fn a_value_that_is_replaced_is_not_evicted() {
     for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {

@@ -104,7 +104,8 @@ impl Naive {
                 return PutResult::Replaced;
             }
         }
-        // Its own old value stays until the new one is there, whatever its priority, and others make room for the difference.
+        // Its own old value stays until the new one is there, whatever its priority, and others make room for the
+        // difference.
         let may_go = |entry: &&(u8, Vec<u8>, i8)| entry.0 != key && entry.2 <= priority;
         let evictable: u64 = self.entries.iter().filter(may_go).map(weight_of).sum();
         let own = self.at(key).map_or(0, |at| weight_of(&self.entries[at]));

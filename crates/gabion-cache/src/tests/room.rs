@@ -31,8 +31,8 @@ fn fill(cache: &Cache, size: Option<usize>, mut each: impl FnMut(u64)) {
     }
 }
 
-/// Where a limit is a whole number of blocks, a put took pages that the limit had no room for rather than room that was charged
-/// already, and evicted nine tenths of the cache.
+/// Where a limit is a whole number of blocks, a put took pages that the limit had no room for rather than room that was
+/// charged already, and evicted nine tenths of the cache.
 #[test]
 fn a_cache_of_long_values_stays_full() {
     for (blocks, policy) in [(4, Policy::Sketch), (5, Policy::Lru), (8, Policy::Sketch), (8, Policy::Lru)] {
@@ -52,7 +52,8 @@ fn a_cache_of_long_values_stays_full() {
     }
 }
 
-/// A page for a size that had none came free only when nothing was left in one by chance: two fifths of a cache went for it.
+/// A page for a size that had none came free only when nothing was left in one by chance: two fifths of a cache went
+/// for it.
 #[test]
 fn small_puts_among_long_values_cost_few_of_them() {
     let sizes = [30_000, 2000, 100_000, 10_000];

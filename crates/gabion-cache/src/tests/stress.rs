@@ -25,8 +25,8 @@ impl Random {
     }
 }
 
-/// Key, version and as many bytes as the version says, all to be checked by whoever reads. Versions that follow each other have
-/// one kind of size for some time, so that pages of other sizes come and go.
+/// Key, version and as many bytes as the version says, all to be checked by whoever reads. Versions that follow each
+/// other have one kind of size for some time, so that pages of other sizes come and go.
 fn value(key: u32, version: u64) -> Vec<u8> {
     let length = match version / 2048 % 4 {
         0 => version % 300,

@@ -102,7 +102,8 @@ fn a_use_restarts_the_idle_time_and_nothing_else() {
     }
 }
 
-/// A get that has nothing to put off took the lock each time, because the end was not what the idle time alone would give.
+/// A get that has nothing to put off took the lock each time, because the end was not what the idle time alone would
+/// give.
 #[test]
 fn a_get_takes_no_lock_for_an_idle_time_that_something_else_ends() {
     let (cache, clock) = cache(1 << 20, Policy::Sketch);
@@ -300,7 +301,8 @@ fn in_a_full_cache_values_get_ends_too() {
     cache.validate().unwrap();
 }
 
-/// A touch that gave an end to a value that had none could evict that very value, and then found no room to put it back.
+/// A touch that gave an end to a value that had none could evict that very value, and then found no room to put it
+/// back.
 #[test]
 fn a_touch_never_costs_the_value_itself() {
     for policy in [Policy::Sketch, Policy::Lru, Policy::Fifo, Policy::S3Fifo] {

@@ -22,8 +22,8 @@ fn random(state: &mut u64) -> u64 {
     *state >> 20
 }
 
-/// Values that are written over others, of the same key or of one that goes, hang in the wheel where those hung, if they end
-/// later: they end by their own time all the same.
+/// Values that are written over others, of the same key or of one that goes, hang in the wheel where those hung, if
+/// they end later: they end by their own time all the same.
 #[test]
 fn a_value_in_the_place_of_another_ends_by_its_own_time() {
     let (cache, clock) = cache(100_000, u64::MAX);

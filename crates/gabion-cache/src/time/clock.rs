@@ -11,8 +11,8 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since some fixed moment. Used for everything that lasts; need not be steady: a step back makes entries live
     /// longer, a step forward ends them.
     fn now(&self) -> Duration;
-    /// What [`Clock::now`] gave a moment ago, less than two seconds, where that is cheaper to know. Asked for by gets of
-    /// entries that live on for longer than that.
+    /// What [`Clock::now`] gave a moment ago, less than two seconds, where that is cheaper to know. Asked for by gets
+    /// of entries that live on for longer than that.
     fn roughly(&self) -> Duration {
         self.now()
     }

@@ -1,10 +1,10 @@
 //! When entries end: a hierarchical timer wheel.
 //!
-//! Five rings of 64 buckets: 64 ms, 4 s, 4 min, 5 h and 12 days wide. An entry hangs in the bucket of its deadline on the
-//! finest ring that reaches so far; when a coarse bucket's time comes, its entries move to finer rings (G. Varghese,
-//! T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). An entry whose deadline was put off meanwhile is hung
-//! up again when its bucket comes due, so that a use of an entry with an idle time is one store, and an entry that is written
-//! over one that ends no later takes its place, without a look at its neighbours.
+//! Five rings of 64 buckets: 64 ms, 4 s, 4 min, 5 h and 12 days wide. An entry hangs in the bucket of its deadline on
+//! the finest ring that reaches so far; when a coarse bucket's time comes, its entries move to finer rings (G.
+//! Varghese, T. Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). An entry whose deadline was put off
+//! meanwhile is hung up again when its bucket comes due, so that a use of an entry with an idle time is one store, and
+//! an entry that is written over one that ends no later takes its place, without a look at its neighbours.
 //!
 //! Deadlines are milliseconds since the cache was made. The wheel frees memory in time; whether a value may still be
 //! given out is asked of the deadline itself, by each get.
@@ -96,8 +96,8 @@ pub(crate) trait Timers {
 /// What only the lock's holder has of the wheel.
 pub(crate) struct Wheel {
     heads: Box<[Id]>,
-    /// The first entry of the bucket that is being looked through. Its entries still carry the number of the bucket that
-    /// they were taken out of, so who is first is told by looking here first.
+    /// The first entry of the bucket that is being looked through. Its entries still carry the number of the bucket
+    /// that they were taken out of, so who is first is told by looking here first.
     due: Id,
     /// The next tick of each ring that was not looked at to its end.
     ticks: [u64; RINGS],
@@ -141,8 +141,8 @@ impl Wheel {
         if self.due == id { &mut self.due } else { &mut self.heads[bucket] }
     }
 
-    /// Whether an entry may stay where it hangs when its end changes so, for which nothing but the entry is touched. If it was
-    /// put off, it is hung up again when its bucket comes due.
+    /// Whether an entry may stay where it hangs when its end changes so, for which nothing but the entry is touched. If
+    /// it was put off, it is hung up again when its bucket comes due.
     #[inline]
     pub fn keeps(old: Due, new: Due) -> bool {
         new.deadline() >= old.deadline()
@@ -215,8 +215,8 @@ impl Wheel {
         false
     }
 
-    /// Has [`Wheel::next_due`] look through the bucket of this very moment, too, which otherwise waits until the moment is
-    /// over. To be asked for once nothing more was due.
+    /// Has [`Wheel::next_due`] look through the bucket of this very moment, too, which otherwise waits until the moment
+    /// is over. To be asked for once nothing more was due.
     pub fn open_current(&mut self) {
         if self.entries > 0 && self.due == NONE {
             let bucket = (self.now >> ring_shift(0)) % BUCKETS;

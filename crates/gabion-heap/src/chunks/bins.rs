@@ -1,8 +1,8 @@
-//! The bins: free chunks by size, thirty-two bins per doubling, and a bitmap that finds the first good one (TLSF: Masmano,
-//! Ripoll, Crespo, Real 2004).
+//! The bins: free chunks by size, thirty-two bins per doubling, and a bitmap that finds the first good one (TLSF:
+//! Masmano, Ripoll, Crespo, Real 2004).
 //!
-//! A bin's chunks are a list. Its links lie in the chunks, the two words behind each tag; whose blocks are read by others
-//! may be walked meanwhile, and no walk looks at them.
+//! A bin's chunks are a list. Its links lie in the chunks, the two words behind each tag; whose blocks are read by
+//! others may be walked meanwhile, and no walk looks at them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,8 +26,8 @@ pub(super) fn bin_of(words: usize) -> usize {
     log * STEPS + ((words * STEPS) >> log) - STEPS
 }
 
-/// The least size of a bin that is at least `words`. Chunks are taken in these sizes, so that one that is freed is found
-/// again for the next thing of its size; it wastes 1.5 % on average.
+/// The least size of a bin that is at least `words`. Chunks are taken in these sizes, so that one that is freed is
+/// found again for the next thing of its size; it wastes 1.5 % on average.
 pub(super) fn whole_bin(words: usize) -> usize {
     let step = (1_usize << words.ilog2()) / STEPS;
     words.next_multiple_of(step.max(2))

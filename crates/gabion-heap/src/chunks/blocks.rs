@@ -27,17 +27,17 @@ impl Chunks {
         self.leave && self.empty > 1
     }
 
-    /// Takes off a block without a used chunk, beyond the one that is kept for the next chunk, or with `all` that one too.
-    /// It is the caller's, to be given back to the pool. For owners [`without_readers`](Chunks::without_readers); looks
-    /// through the blocks only when there is one.
+    /// Takes off a block without a used chunk, beyond the one that is kept for the next chunk, or with `all` that one
+    /// too. It is the caller's, to be given back to the pool. For owners [`without_readers`](Chunks::without_readers);
+    /// looks through the blocks only when there is one.
     pub fn empty_block(&mut self, ground: Ground<'_>, all: bool) -> Option<u32> {
         if !self.leave || self.empty <= usize::from(!all) {
             return None;
         }
         // What is on the tray may be all that is left in a block.
         self.empty_tray(ground);
-        // What was emptied last stands first in the bin of what is empty: it is found at once, unless something nearly as large
-        // was freed since.
+        // What was emptied last stands first in the bin of what is empty: it is found at once, unless something nearly
+        // as large was freed since.
         let first = self.bins.first_of(bin_of(END - FIRST)).map(Loc::number);
         let in_use = self.blocks.iter().filter(|entry| !entry.spare).map(|entry| entry.number);
         let block = first.into_iter().chain(in_use).filter_map(|number| ground.blocks.block(number)).find(is_empty)?;
@@ -93,7 +93,8 @@ impl Chunks {
         Ok(ordinal)
     }
 
-    /// Makes an empty block a spare one: nothing of it is charged, and it is the pool's business how long it stays warm.
+    /// Makes an empty block a spare one: nothing of it is charged, and it is the pool's business how long it stays
+    /// warm.
     pub(super) fn release_block(&mut self, ground: Ground<'_>, block: Block<'_>) {
         self.unbin(ground, block, Loc::new(block.number(), FIRST), END - FIRST);
         let ordinal = ordinal_of(block);
@@ -123,8 +124,8 @@ impl Chunks {
         self.charged_pages -= charged;
     }
 
-    /// Leaves it to the pool how long blocks without a used chunk stay warm, and pages of others in which nothing is left: they
-    /// are charged no more.
+    /// Leaves it to the pool how long blocks without a used chunk stay warm, and pages of others in which nothing is
+    /// left: they are charged no more.
     pub fn rest(&mut self, ground: Ground<'_>) {
         self.give_idle(ground);
         if self.empty == 0 {
@@ -152,8 +153,8 @@ impl Chunks {
         kept + (before - self.charged_pages) * PAGE_BYTES as u64
     }
 
-    /// Gives back the memory of blocks without a used chunk, and of pages of others in which nothing is left, at once. Returns
-    /// bytes.
+    /// Gives back the memory of blocks without a used chunk, and of pages of others in which nothing is left, at once.
+    /// Returns bytes.
     pub fn trim(&mut self, ground: Ground<'_>) -> u64 {
         let each = |chunks: &Self| (0..chunks.blocks.len()).map(|at| chunks.give_released(ground, at)).sum::<u64>();
         let kept = each(self);
@@ -193,8 +194,8 @@ impl Chunks {
         self.spare.extend((0..self.blocks.len()).filter(|&ordinal| self.blocks[ordinal].number != NO_BLOCK));
     }
 
-    /// Frees everything at once and takes all blocks off: each is the caller's, to be given back to the pool. For owners
-    /// [`without_readers`](Chunks::without_readers).
+    /// Frees everything at once and takes all blocks off: each is the caller's, to be given back to the pool. For
+    /// owners [`without_readers`](Chunks::without_readers).
     pub fn take_off_all(&mut self, ground: Ground<'_>, mut each: impl FnMut(u32)) {
         debug_assert!(self.leave, "somebody may look at the blocks");
         self.bins = Bins::new();

@@ -1,8 +1,8 @@
 //! Which pages of chunk blocks count in the budget.
 //!
-//! A page is charged when a used chunk first reaches into it. It stays charged while it is likely to be used again, also when
-//! nothing is left in it: a chunk is freed and taken without a word to the budget. Where the budget is short, the pages
-//! that lie wholly inside of free chunks are given up; tags, links and lengths stand in others.
+//! A page is charged when a used chunk first reaches into it. It stays charged while it is likely to be used again,
+//! also when nothing is left in it: a chunk is freed and taken without a word to the budget. Where the budget is short,
+//! the pages that lie wholly inside of free chunks are given up; tags, links and lengths stand in others.
 //!
 //! ```text
 //! page        0           1           2           3
@@ -57,8 +57,8 @@ impl<'a> Part<'a> {
         pages_with(at, at + self.length)
     }
 
-    /// The pages that are written to when it is taken: those, that of the length of what stays free in front, and those of tag and
-    /// links of what stays free behind.
+    /// The pages that are written to when it is taken: those, that of the length of what stays free in front, and those
+    /// of tag and links of what stays free behind.
     fn reach(&self) -> u64 {
         let at = self.free.word() + self.front;
         let end = if self.front + self.length < self.whole { HEAD_WORDS } else { 0 };
@@ -118,9 +118,9 @@ impl Chunks {
         Ok(())
     }
 
-    /// A part that the budget has room for, where it has none for `chosen`: of a free chunk whose pages are charged already, or
-    /// the same once others have been given up. It is paid for. Takes time in proportion to the free chunks that are longer
-    /// than a page.
+    /// A part that the budget has room for, where it has none for `chosen`: of a free chunk whose pages are charged
+    /// already, or the same once others have been given up. It is paid for. Takes time in proportion to the free chunks
+    /// that are longer than a page.
     #[cold]
     pub(super) fn within_budget<'a>(
         &mut self,
@@ -159,9 +159,9 @@ impl Chunks {
         }
     }
 
-    /// Gives up all pages that lie wholly inside of free chunks: they are not charged any more, and it is the pool's business
-    /// how long they stay warm. Returns bytes. Takes time in proportion to the free chunks that are longer than a page, where
-    /// there is something to give.
+    /// Gives up all pages that lie wholly inside of free chunks: they are not charged any more, and it is the pool's
+    /// business how long they stay warm. Returns bytes. Takes time in proportion to the free chunks that are longer
+    /// than a page, where there is something to give.
     pub fn give_idle(&mut self, ground: Ground<'_>) -> u64 {
         let mut given = 0;
         for (free, length) in self.bins.from(ground, bin_of(WORDS_PER_PAGE)) {

@@ -1,7 +1,8 @@
 //! Pages of chunks that can be cleared by moving little.
 //!
-//! A page is given up when it lies wholly inside of a free chunk. Among chunks of many pages' total, freed here and there, hardly
-//! any does by itself: so somebody who needs a page moves the few chunks that stand in its way into what is free elsewhere.
+//! A page is given up when it lies wholly inside of a free chunk. Among chunks of many pages' total, freed here and
+//! there, hardly any does by itself: so somebody who needs a page moves the few chunks that stand in its way into what
+//! is free elsewhere.
 //!
 //! ```text
 //! page        1           2           3
@@ -34,7 +35,8 @@ const LOOKED_THROUGH: usize = 16;
 pub struct ChunkPage {
     /// The block's number.
     pub number: u32,
-    /// Which page of the block it is. `None`: nothing lies but in the first and the last, which are given up with the block.
+    /// Which page of the block it is. `None`: nothing lies but in the first and the last, which are given up with the
+    /// block.
     pub page: Option<usize>,
     /// Words of the chunks in its way.
     pub words: usize,
@@ -70,8 +72,9 @@ fn tags(block: Block<'_>, from: usize) -> impl Iterator<Item = (usize, u64)> + '
 }
 
 impl Chunks {
-    /// A page that is given up once few words are moved, but more than `beyond`, as far as the blocks of the longest free chunks
-    /// show. `movable` says whether a used chunk may be. `None` when there is none. Looks through 16 blocks at most.
+    /// A page that is given up once few words are moved, but more than `beyond`, as far as the blocks of the longest
+    /// free chunks show. `movable` says whether a used chunk may be. `None` when there is none. Looks through 16 blocks
+    /// at most.
     pub fn crowded_page(
         &self,
         ground: Ground<'_>,
@@ -128,17 +131,17 @@ impl Chunks {
         Some(page)
     }
 
-    /// The last tag up to a word that stays one although what begins behind it, or reaches beyond the word, is freed and taken
-    /// anew.
+    /// The last tag up to a word that stays one although what begins behind it, or reaches beyond the word, is freed
+    /// and taken anew.
     fn lasting_tag(block: Block<'_>, word: usize) -> usize {
         let (at, tag) = tags(block, FIRST).take_while(|&(at, _)| at <= word).last().unwrap_or((FIRST, 0));
-        // Once it is freed it is a part of the free chunk in front of it, and what is taken of that writes over its tag. In front
-        // of that one is a chunk that is used, and stays.
+        // Once it is freed it is a part of the free chunk in front of it, and what is taken of that writes over its
+        // tag. In front of that one is a chunk that is used, and stays.
         if tag & PREVIOUS_FREE == 0 { at } else { at - block.word(at - 1).load(Relaxed) as usize }
     }
 
-    /// The first used chunk in a page's way that begins behind `last`, if there is one. Whatever was moved of them, and wherever
-    /// to, tags lead on from the page's first.
+    /// The first used chunk in a page's way that begins behind `last`, if there is one. Whatever was moved of them, and
+    /// wherever to, tags lead on from the page's first.
     pub fn next_in_way(ground: Ground<'_>, page: &ChunkPage, last: Option<Loc>) -> Option<Loc> {
         let block = ground.blocks.block(page.number)?;
         let behind = last.map_or(0, Loc::word);
@@ -167,8 +170,8 @@ impl Chunks {
         }
     }
 
-    /// As [`Chunks::take`], of what does not stand in a page's way and is charged already, or takes `most_new` pages more. `None`,
-    /// and nothing is changed, when there is none, or the budget has none.
+    /// As [`Chunks::take`], of what does not stand in a page's way and is charged already, or takes `most_new` pages
+    /// more. `None`, and nothing is changed, when there is none, or the budget has none.
     pub fn take_beside<'a>(
         &mut self,
         ground: Ground<'a>,

@@ -12,7 +12,8 @@ use crate::error::Damage;
 use crate::ground::{Ground, turn_page};
 use crate::loc::Loc;
 
-/// Where the used chunks of each block begin that nobody has claimed yet, by the block's ordinal: a bit for every other word.
+/// Where the used chunks of each block begin that nobody has claimed yet, by the block's ordinal: a bit for every other
+/// word.
 #[derive(Debug, Default)]
 pub(crate) struct Unclaimed(Vec<Box<[u64]>>);
 
@@ -29,7 +30,8 @@ impl Unclaimed {
     }
 }
 
-/// Stores what is not there yet. Where a file is open for reading, each page that is written to becomes memory of this process's own.
+/// Stores what is not there yet. Where a file is open for reading, each page that is written to becomes memory of this
+/// process's own.
 fn set(word: &AtomicU64, value: u64) {
     // Relaxed: nobody else knows of the block yet.
     if word.load(Relaxed) != value {

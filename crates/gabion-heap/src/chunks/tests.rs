@@ -262,8 +262,8 @@ fn the_links_of_a_free_chunk_are_never_given_up() {
 
 const PAGE_WORDS: usize = WORDS_PER_PAGE;
 
-/// A budget is filled with chunks, and two neighbours among them are freed: what needs both is taken there, though the end of
-/// the newest block, which is not charged yet, would fit better.
+/// A budget is filled with chunks, and two neighbours among them are freed: what needs both is taken there, though the
+/// end of the newest block, which is not charged yet, would fit better.
 #[test]
 fn charged_memory_serves_where_the_budget_has_no_page_left() {
     let own = Own::with_budget(128 * PAGE_WORDS as u64 * 8);
@@ -291,8 +291,8 @@ fn charged_memory_serves_where_the_budget_has_no_page_left() {
     }
 }
 
-/// Chunks that stay are spread over all blocks: what lies between them is not charged any more when somebody else needs it, and
-/// goes back when all that is idle does.
+/// Chunks that stay are spread over all blocks: what lies between them is not charged any more when somebody else needs
+/// it, and goes back when all that is idle does.
 #[test]
 fn pages_between_chunks_are_given_up() {
     let own = Own::with_budget(256 * PAGE_WORDS as u64 * 8);

@@ -1,12 +1,13 @@
 //! The tray: chunks that were just freed, whole and at hand for the next of their size.
 //!
-//! To join a chunk with its neighbours and to cut it off again touches memory that its users have nothing to do with. Most
-//! sizes that are freed are wanted again soon. So an owner [`without_readers`](Chunks::without_readers) keeps what it frees for
-//! a while: marked so that nobody joins it or frees it again, and entered in a table of its own, which stays in the cache.
+//! To join a chunk with its neighbours and to cut it off again touches memory that its users have nothing to do with.
+//! Most sizes that are freed are wanted again soon. So an owner [`without_readers`](Chunks::without_readers) keeps what
+//! it frees for a while: marked so that nobody joins it or frees it again, and entered in a table of its own, which
+//! stays in the cache.
 //!
-//! It must hardly cost memory. So a chunk is kept only where there is nothing to join it with, except for the first few; and what is
-//! kept is joined when its neighbour is freed, before a page is charged, before another block is mapped, and
-//! when a second block has no chunk in use.
+//! It must hardly cost memory. So a chunk is kept only where there is nothing to join it with, except for the first
+//! few; and what is kept is joined when its neighbour is freed, before a page is charged, before another block is
+//! mapped, and when a second block has no chunk in use.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -23,8 +24,8 @@ const MOST_CHUNKS: usize = 256;
 /// Words on the tray at most: so many, or this part of the pages that are charged.
 const LEAST_LIMIT: usize = (256 << 10) / 8;
 const WORDS_OF_PAGE: usize = WORDS_PER_PAGE / 32;
-/// So few chunks are kept wherever they lie, or this part of the pages that are charged: what is taken and freed in turns is often
-/// cut off from a large free chunk.
+/// So few chunks are kept wherever they lie, or this part of the pages that are charged: what is taken and freed in
+/// turns is often cut off from a large free chunk.
 const FEW: usize = 8;
 const FEW_WORDS_OF_PAGE: usize = WORDS_OF_PAGE / 2;
 /// When so many were not kept with none taken meanwhile, other sizes are wanted than those that are there.
@@ -131,8 +132,8 @@ impl Tray {
 }
 
 impl Chunks {
-    /// Takes a chunk of at least `length` words, the least size of a bin, off the tray: one that is longer by no more than stays
-    /// with a chunk when it is cut off. Its room begins at a multiple of two words.
+    /// Takes a chunk of at least `length` words, the least size of a bin, off the tray: one that is longer by no more
+    /// than stays with a chunk when it is cut off. Its room begins at a multiple of two words.
     #[inline]
     pub(super) fn take_kept<'a>(&mut self, ground: Ground<'a>, length: usize) -> Option<(Block<'a>, Loc)> {
         let tray = self.tray.as_mut()?;
@@ -152,8 +153,8 @@ impl Chunks {
         Some((block, chunk))
     }
 
-    /// Offers the tray a used chunk with this tag that is to be freed. True when it has a place; otherwise the chunk's neighbour has
-    /// none any more either, so that they can be joined.
+    /// Offers the tray a used chunk with this tag that is to be freed. True when it has a place; otherwise the chunk's
+    /// neighbour has none any more either, so that they can be joined.
     #[inline]
     pub(super) fn offer_to_tray(&mut self, ground: Ground<'_>, block: Block<'_>, chunk: Loc, tag: u64) -> bool {
         let Some(tray) = &mut self.tray else { return false };
@@ -181,8 +182,8 @@ impl Chunks {
     #[inline]
     pub(super) fn keep(&mut self, block: Block<'_>, chunk: Loc, tag: u64) -> Result<(), HeapError> {
         let tray = self.tray.as_mut().expect("who keeps a chunk has a tray");
-        // Acquire: what is done with the room next comes after what was done by a thread that left it. The tag can have changed
-        // only if another thread has just left the chunk: the owner alone changes the rest of it.
+        // Acquire: what is done with the room next comes after what was done by a thread that left it. The tag can have
+        // changed only if another thread has just left the chunk: the owner alone changes the rest of it.
         let marked = block.word(chunk.word() - 1).compare_exchange(tag, tag | LEFT | KEPT, Acquire, Relaxed);
         marked.map_err(|_| HeapError::NotTaken)?;
         let name = tray.enter(chunk, (tag & LENGTH) as usize);
@@ -200,8 +201,8 @@ impl Chunks {
         debug_assert!(joined.is_ok(), "what is on the tray is left");
     }
 
-    /// Joins what is on the tray from `at` on, where some chunk begins, until a free one of `length` words begins there, if that
-    /// can be. Returns the tag that stands there then.
+    /// Joins what is on the tray from `at` on, where some chunk begins, until a free one of `length` words begins
+    /// there, if that can be. Returns the tag that stands there then.
     pub(super) fn open_up(&mut self, ground: Ground<'_>, block: Block<'_>, at: Loc, length: usize) -> u64 {
         loop {
             let tag = block.word(at.word()).load(Relaxed);

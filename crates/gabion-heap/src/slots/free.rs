@@ -77,7 +77,8 @@ impl Slots {
         Ok(id as u32)
     }
 
-    /// A block with a free page, mapped if there is none: the first with one that takes memory already, or else the first.
+    /// A block with a free page, mapped if there is none: the first with one that takes memory already, or else the
+    /// first.
     fn block_with_free_page(&mut self, ground: Ground<'_>) -> Result<usize, HeapError> {
         while let Some(&entry) = self.blocks.get(self.first_free) {
             if entry.free != 0 && entry.is_worn_out(ground.blocks) {
@@ -121,8 +122,8 @@ impl Slots {
     /// Makes an empty, unlisted page free. It is the pool's business how long it stays warm when enough is kept so.
     pub(super) fn release_page(&mut self, ground: Ground<'_>, id: u32) {
         let ordinal = self.free_page(ground, id);
-        // Nobody counts the memory of free pages: where a few things that stay are spread over all blocks, none of these is
-        // ever empty, and what is kept for its pages would be as much again as all that is stored.
+        // Nobody counts the memory of free pages: where a few things that stay are spread over all blocks, none of
+        // these is ever empty, and what is kept for its pages would be as much again as all that is stored.
         let too_warm = self.warm_pages > WARM_PAGES.max(self.used_pages / WARM_SHARE);
         let is_empty = self.blocks[ordinal].free == u64::MAX;
         if too_warm || (is_empty && self.free_pages >= 2 * WARM_PAGES) {

@@ -28,7 +28,8 @@ impl Slots {
             let mut meta = PageMeta::UNUSED;
             match descriptor.kind() {
                 Kind::Free => entry.free |= 1 << index,
-                // All chunks of the block were just being given up, the first page first. What is lost by that is missed elsewhere.
+                // All chunks of the block were just being given up, the first page first. What is lost by that is
+                // missed elsewhere.
                 Kind::Chunks if entry.free & 1 == 1 => {
                     turn_page(ground, block, index, Kind::Free, 0);
                     entry.free |= 1 << index;
@@ -51,8 +52,8 @@ impl Slots {
         Ok(())
     }
 
-    /// Marks parts of a slot as taken; `retired`: its head, for good. False when one of them is taken already, or when there is no
-    /// such slot.
+    /// Marks parts of a slot as taken; `retired`: its head, for good. False when one of them is taken already, or when
+    /// there is no such slot.
     pub fn mark(&mut self, ground: Ground<'_>, slot: Loc, parts: Taken, retired: bool) -> bool {
         let Ok((id, page, index)) = self.find(ground, slot) else { return false };
         let before = page.taken(index);

@@ -75,8 +75,8 @@ impl<'a> Bmp<'a> {
         let decoder = BmpDecoder::new(Cursor::new(bytes)).map_err(fault)?;
         let size = decoder.dimensions();
         limits.check_size(size.0, size.1)?;
-        // Of run lengths two bytes end a row, and what is missing of it is blank. Of what is shorter even than this, little is there:
-        // it has been cut off, or is a bomb.
+        // Of run lengths two bytes end a row, and what is missing of it is blank. Of what is shorter even than this,
+        // little is there: it has been cut off, or is a bomb.
         let (width, height) = (u64::from(size.0), u64::from(size.1));
         let least = if has_runs(bytes) { 2 * height } else { width * height / 128 };
         if least > bytes.len() as u64 {

@@ -32,7 +32,8 @@ pub fn told(bytes: &[u8]) -> Option<String> {
     Some(format!("the file is {kind}, which is not read here: {advice}"))
 }
 
-/// What a file in the boxes of ISO 14496-12 is: pictures and videos share them, and name what they are in a list of brands.
+/// What a file in the boxes of ISO 14496-12 is: pictures and videos share them, and name what they are in a list of
+/// brands.
 fn boxed(bytes: &[u8]) -> (&'static str, &'static str) {
     let length = bytes.first_chunk().map_or(0, |length| u32::from_be_bytes(*length) as usize);
     let brands = bytes.get(8..length.min(bytes.len())).unwrap_or_default().as_chunks::<4>().0;

@@ -73,14 +73,14 @@ impl<'a> Gif<'a> {
         Ok(Self { bytes, limits: *limits, decoder, header, place, colors })
     }
 
-    /// Reads all of the picture as it is stored, a number of the palette for each pixel. In one piece: where the library has to
-    /// put interlaced rows in their order, it gives up at a row that ends within a code.
+    /// Reads all of the picture as it is stored, a number of the palette for each pixel. In one piece: where the
+    /// library has to put interlaced rows in their order, it gives up at a row that ends within a code.
     fn read(&mut self, pixels: &mut [u8]) -> Result<()> {
         if self.decoder.fill_buffer(pixels).map_err(fault)? { Ok(()) } else { Err(ImageError::truncated(Format::Gif)) }
     }
 
-    /// Reads a damaged picture once more, after it was read over zeros, and says how many pixels come of it. A zero may be a
-    /// pixel, too, and is one where it comes over something else.
+    /// Reads a damaged picture once more, after it was read over zeros, and says how many pixels come of it. A zero may
+    /// be a pixel, too, and is one where it comes over something else.
     fn read_again(&self, pixels: &mut [u8]) -> Result<usize> {
         let behind_last =
             |pixels: &[u8], other: u8| pixels.iter().rposition(|&pixel| pixel != other).map_or(0, |at| at + 1);

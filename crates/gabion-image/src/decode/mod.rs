@@ -1,7 +1,7 @@
 //! Bytes to rows, by libraries.
 //!
-//! A decoder reads the header, says what layers it will give, may be asked to give smaller ones, and then hands its rows to
-//! an [`Assembly`]. Nothing is allocated for pixels before the header passed the [`Limits`].
+//! A decoder reads the header, says what layers it will give, may be asked to give smaller ones, and then hands its
+//! rows to an [`Assembly`]. Nothing is allocated for pixels before the header passed the [`Limits`].
 //!
 //! | module | library | why |
 //! |---|---|---|
@@ -69,15 +69,15 @@ pub(crate) trait Decode {
     /// Says that the picture is wanted in its own size. A decoder may change what its header says of the layers.
     fn keep_size(&mut self) {}
 
-    /// Asks for a picture that is smaller, but not smaller than this, which may be infinite. A decoder that can, changes what its
-    /// header says of the layers.
+    /// Asks for a picture that is smaller, but not smaller than this, which may be infinite. A decoder that can,
+    /// changes what its header says of the layers.
     fn shrink(&mut self, _least: (f64, f64)) {}
 
     /// Says that colours are not wanted. A decoder that can do without them changes what its header says of the layers.
     fn drop_colors(&mut self) {}
 
-    /// Bytes that are held beside the new image while rows are given: a picture that comes as a whole, coefficients. To be asked
-    /// once all wishes are said.
+    /// Bytes that are held beside the new image while rows are given: a picture that comes as a whole, coefficients. To
+    /// be asked once all wishes are said.
     fn beside(&self) -> u64 {
         0
     }
@@ -118,8 +118,8 @@ pub(crate) fn run(decoder: &mut dyn Decode, pool: &Pool, assembly: &mut Assembly
     }
 }
 
-/// Runs a library's code. `libjpeg` reports its errors by unwinding, and a library that panics on damaged bytes has found
-/// them damaged.
+/// Runs a library's code. `libjpeg` reports its errors by unwinding, and a library that panics on damaged bytes has
+/// found them damaged.
 fn guarded<T>(format: Format, work: impl FnOnce() -> Result<T>) -> Result<T> {
     // The state that `work` leaves behind is not used again, except for the rows of the assembly, which are bytes.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(ImageError::corrupt(format, message(&*panic))))

@@ -1,7 +1,7 @@
 //! WebP, as a whole.
 //!
-//! Lossy pictures are decoded by libwebp, in half of the time or less. `image-webp` finds what is in the file, decodes lossless
-//! pictures and animations, and says what is wrong with a file that libwebp refuses.
+//! Lossy pictures are decoded by libwebp, in half of the time or less. `image-webp` finds what is in the file, decodes
+//! lossless pictures and animations, and says what is wrong with a file that libwebp refuses.
 
 use std::io::Cursor;
 
@@ -27,8 +27,8 @@ pub struct WebP<'a> {
     lossy: Option<&'a [u8]>,
 }
 
-/// Bytes that a library takes for each pixel beside the picture that it gives, at most: planes of whole macroblocks, and alpha,
-/// which comes as pixels of four channels; or such pixels and what predicts them.
+/// Bytes that a library takes for each pixel beside the picture that it gives, at most: planes of whole macroblocks,
+/// and alpha, which comes as pixels of four channels; or such pixels and what predicts them.
 fn bytes_beside(decoder: &mut WebPDecoder<Cursor<&[u8]>>) -> u64 {
     let still = match (decoder.is_lossy(), decoder.has_alpha()) {
         (true, false) | (false, true) => 2,
@@ -88,7 +88,8 @@ impl Decode for WebP<'_> {
         &self.header
     }
 
-    /// The picture. As long as the library takes something beside it, which `begin` has counted, nothing of the new image is touched.
+    /// The picture. As long as the library takes something beside it, which `begin` has counted, nothing of the new
+    /// image is touched.
     fn beside(&self) -> u64 {
         pixel_bytes(self.header.layers.mode(), self.header.width, self.header.height)
     }
@@ -99,8 +100,8 @@ impl Decode for WebP<'_> {
             return Ok(());
         }
         let _room = room_beside(pool, self.beside)?;
-        // It predicts pixels once all of them are there, and gives those of lossy pictures in the end: of a part, nothing is
-        // as it is to be.
+        // It predicts pixels once all of them are there, and gives those of lossy pictures in the end: of a part,
+        // nothing is as it is to be.
         rows_of_whole(pool, assembly, (row_bytes, self.header.height as usize), false, |whole| {
             self.decoder.read_image(whole).map_err(fault)
         })

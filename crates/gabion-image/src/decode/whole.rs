@@ -5,8 +5,8 @@ use gabion_blocks::{Buffer, Pool, Request};
 use crate::assembly::{Assembly, GREY};
 use crate::error::Result;
 
-/// Has `read` write the picture into memory of the pool, and hands its rows on. If `partial` is set, also those of a part of it:
-/// what is not grey is then the picture as it is to be.
+/// Has `read` write the picture into memory of the pool, and hands its rows on. If `partial` is set, also those of a
+/// part of it: what is not grey is then the picture as it is to be.
 pub fn rows_of_whole(
     pool: &Pool,
     assembly: &mut Assembly,
@@ -14,8 +14,8 @@ pub fn rows_of_whole(
     partial: bool,
     read: impl FnOnce(&mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    // Zero, so that it never shows what was there before: of fresh memory, which is zero, a file that gives up early touches
-    // little.
+    // Zero, so that it never shows what was there before: of fresh memory, which is zero, a file that gives up early
+    // touches little.
     let request = Request { clean: !partial, ..Request::new(row_bytes * rows) };
     let mut whole: Buffer = pool.rent(&request)?;
     if partial {

@@ -10,7 +10,8 @@ use crate::format::Format;
 use crate::image::Image;
 use crate::mode::Mode;
 
-/// Bytes that are gathered before they are written; one row at least. A file takes them in less time by the MiB than by 64 KiB.
+/// Bytes that are gathered before they are written; one row at least. A file takes them in less time by the MiB than by
+/// 64 KiB.
 const GATHERED: usize = 1 << 20;
 
 /// What stands first: how long the file is, and where its pixels begin.

@@ -7,10 +7,12 @@ use crate::image::Image;
 use crate::metadata::Written;
 use crate::mode::Mode;
 
-/// The longest EXIF block of JPEG: a segment tells its length in two bytes, which count, and the block's name takes six.
+/// The longest EXIF block of JPEG: a segment tells its length in two bytes, which count, and the block's name takes
+/// six.
 const MOST_EXIF: usize = 65_535 - 2 - 6;
 
-/// Bytes of a profile in a segment of JPEG, where its name and place take 14; and of how many parts who writes it knows.
+/// Bytes of a profile in a segment of JPEG, where its name and place take 14; and of how many parts who writes it
+/// knows.
 pub const PROFILE_PART: usize = 65_535 - 2 - 14;
 pub const MOST_PROFILE: usize = 254 * PROFILE_PART;
 

@@ -9,7 +9,8 @@ use crate::error::Result;
 /// How much is rented at a time.
 const PART: usize = 1 << 20;
 
-/// Bytes that can be written anywhere. Equation: all parts but those behind `length` are filled; what was skipped is zero.
+/// Bytes that can be written anywhere. Equation: all parts but those behind `length` are filled; what was skipped is
+/// zero.
 pub struct Kept {
     pool: Pool,
     parts: Vec<Buffer>,

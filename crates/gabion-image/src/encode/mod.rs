@@ -43,7 +43,8 @@ impl Format {
     /// The format that a file's name tells, if it can be written.
     ///
     /// # Errors
-    /// [`ImageError::Unsupported`] when the name tells none, or one that can be read only. It says which ones there are.
+    /// [`ImageError::Unsupported`] when the name tells none, or one that can be read only. It says which ones there
+    /// are.
     pub fn to_write(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
         match Self::of_path(path) {
@@ -70,8 +71,8 @@ impl Image {
     /// Writes the image in this format.
     ///
     /// # Errors
-    /// [`ImageError::Setting`] when the format knows no such mode, size, EXIF block or quality, before anything is written;
-    /// [`ImageError::Unsupported`] for GIF, which can be read only; [`ImageError::Io`] when `out` fails.
+    /// [`ImageError::Setting`] when the format knows no such mode, size, EXIF block or quality, before anything is
+    /// written; [`ImageError::Unsupported`] for GIF, which can be read only; [`ImageError::Io`] when `out` fails.
     pub fn encode(&self, format: Format, options: &SaveOptions, out: &mut dyn Write) -> Result<()> {
         check(self, format, options)?;
         self.pool().note_malloc();

@@ -42,8 +42,9 @@ pub struct SaveOptions {
     pub lossless: bool,
     /// PNG and TIFF.
     pub compression: Compression,
-    /// Writes the image's EXIF block and ICC profile, if it has them. JPEG, PNG and WebP take both, TIFF the profile and of the
-    /// block the orientation, BMP nothing. A profile that does not fit what is stored is left out, as that of a grey image in WebP, which stores colours.
+    /// Writes the image's EXIF block and ICC profile, if it has them. JPEG, PNG and WebP take both, TIFF the profile
+    /// and of the block the orientation, BMP nothing. A profile that does not fit what is stored is left out, as that
+    /// of a grey image in WebP, which stores colours.
     pub metadata: bool,
 }
 

@@ -42,8 +42,8 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     writer.finish().map_err(fault)
 }
 
-/// Takes nothing more after a failure, or after the target's own code has panicked: the library ends the file when it is
-/// dropped, and a second panic would end the process.
+/// Takes nothing more after a failure, or after the target's own code has panicked: the library ends the file when it
+/// is dropped, and a second panic would end the process.
 struct Sound<'a> {
     out: &'a mut dyn Write,
     broken: bool,

@@ -49,7 +49,8 @@ fn encoded<C: ColorType<Inner = u8>>(image: &Image, options: &SaveOptions, extra
     }
     let Written { exif, icc } = metadata(image, options, image.mode());
     if let Some(exif) = exif {
-        // A block within TIFF would have to be taken apart; without this of it, the picture would stay on its side for good.
+        // A block within TIFF would have to be taken apart; without this of it, the picture would stay on its side for
+        // good.
         let orientation = Orientation::of_exif(exif).value();
         picture.encoder().write_tag(Tag::Orientation, orientation).map_err(fault)?;
     }

@@ -32,8 +32,9 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     })
 }
 
-/// Bytes that the library takes for itself at most, with the file that it makes: of noise at the highest quality, which takes
-/// most. For lossless pictures, and for alpha, these are tables of its own size too, which grow with the picture at first.
+/// Bytes that the library takes for itself at most, with the file that it makes: of noise at the highest quality, which
+/// takes most. For lossless pictures, and for alpha, these are tables of its own size too, which grow with the picture
+/// at first.
 fn bytes_beside((width, height): (u32, u32), alpha: bool, lossless: bool) -> u64 {
     let pixels = u64::from(width.next_multiple_of(16)) * u64::from(height.next_multiple_of(16));
     let (each, tables) = match (lossless, alpha) {

@@ -41,8 +41,8 @@ pub struct Across {
 enum Way {
     /// They have it.
     Same,
-    /// Twice as wide, on straight lines, as colours at half the resolution need it: the row as it came, its first sample once
-    /// more before it and its last behind it. As [`Way::Taps`] would do it, some times faster.
+    /// Twice as wide, on straight lines, as colours at half the resolution need it: the row as it came, its first
+    /// sample once more before it and its last behind it. As [`Way::Taps`] would do it, some times faster.
     Doubled(Buffer),
     Taps(Taps),
 }

@@ -149,7 +149,8 @@ impl Layer {
         self.came as f64 / self.height as f64
     }
 
-    /// Makes up the next new row, if it can be: see [`Layer::first`]. So an image that gets larger is never held beside itself.
+    /// Makes up the next new row, if it can be: see [`Layer::first`]. So an image that gets larger is never held beside
+    /// itself.
     ///
     /// # Errors
     /// [`ImageError::Memory`] when the pool has none.

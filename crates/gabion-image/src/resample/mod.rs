@@ -6,12 +6,13 @@
 //! ```
 //!
 //! Memory is linear in the width: the ring holds as many rows as the filter spans, and none of the picture is held
-//! beyond that. The filters are separable convolutions with the kernel stretched by the scale, normalised at the edges, as
-//! in Pillow and `ImageMagick`; between the two directions samples stay floats.
+//! beyond that. The filters are separable convolutions with the kernel stretched by the scale, normalised at the edges,
+//! as in Pillow and `ImageMagick`; between the two directions samples stay floats.
 //!
-//! A [`gap`](Resampling::gap) of 2 first takes means of whole boxes, down to twice the new size, and filters the rest: the
-//! boxes cost one addition a sample. The last box of a row or column may be smaller, so that nothing is cut off, and the
-//! filter knows the exact fraction. Peak signal to noise against the filter alone is 49 dB and more on photographs.
+//! A [`gap`](Resampling::gap) of 2 first takes means of whole boxes, down to twice the new size, and filters the rest:
+//! the boxes cost one addition a sample. The last box of a row or column may be smaller, so that nothing is cut off,
+//! and the filter knows the exact fraction. Peak signal to noise against the filter alone is 49 dB and more on
+//! photographs.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -6,8 +6,8 @@ use super::weights::{Filter, Weights};
 use crate::error::Result;
 use crate::image::Image;
 
-/// Writes all rows of `to`, which has the mode of `from`: each pixel is the nearest one there. Takes a time that is linear in the
-/// pixels of `to` alone.
+/// Writes all rows of `to`, which has the mode of `from`: each pixel is the nearest one there. Takes a time that is
+/// linear in the pixels of `to` alone.
 ///
 /// # Errors
 /// [`ImageError::Memory`](crate::ImageError::Memory) when the pool has none.

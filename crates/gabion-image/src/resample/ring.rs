@@ -9,8 +9,8 @@ use crate::wide::{SumKernel, byte, sum_up, wide_sum};
 
 /// The last rows that came in, as many as a new row is made of.
 ///
-/// Equations: row `y` lies in slot `y mod slots`; `pushed` rows came in and `popped` went out; a new row is popped as soon as
-/// the last row that it is made of is there, so that the slot of row `pushed` is free.
+/// Equations: row `y` lies in slot `y mod slots`; `pushed` rows came in and `popped` went out; a new row is popped as
+/// soon as the last row that it is made of is there, so that the slot of row `pushed` is free.
 pub struct Ring {
     row_bytes: usize,
     slots: usize,

@@ -77,19 +77,21 @@ impl Filter {
 /// The angle of one sample in the window of [`Filter::Lanczos3`].
 const THIRD_TURN: f64 = PI / 3.0;
 
-/// `sin πx / πx · sin (πx/3) / (πx/3)` of the angle `πx/3` and its sine: that of three times an angle is `3 sin − 4 sin³`.
+/// `sin πx / πx · sin (πx/3) / (πx/3)` of the angle `πx/3` and its sine: that of three times an angle is `3 sin − 4
+/// sin³`.
 fn lanczos(angle: f64, sine: f64) -> f64 {
     let squared = sine * sine;
     match angle.abs() {
         PI.. => 0.0,
-        // The sine of so small an angle may be wrong in its last digits, and the weight is 1 except for less than those.
+        // The sine of so small an angle may be wrong in its last digits, and the weight is 1 except for less than
+        // those.
         ..1e-6 => 1.0,
         angle => squared * (3.0 - 4.0 * squared) / (3.0 * angle * angle),
     }
 }
 
-/// The kernel at places that are equally far apart. The sine of each angle of [`Filter::Lanczos3`] is made of the one before,
-/// which takes a tenth of the time.
+/// The kernel at places that are equally far apart. The sine of each angle of [`Filter::Lanczos3`] is made of the one
+/// before, which takes a tenth of the time.
 struct Places {
     filter: Filter,
     x: f64,
@@ -120,8 +122,8 @@ impl Iterator for Places {
     }
 }
 
-/// What each new row is made of: adjacent old rows, and how much each of them counts. Made up row by row, so that it takes
-/// no memory that grows with the number of rows.
+/// What each new row is made of: adjacent old rows, and how much each of them counts. Made up row by row, so that it
+/// takes no memory that grows with the number of rows.
 ///
 /// Equation: the weights of a row add up to 1.
 pub struct Weights {

@@ -116,8 +116,8 @@ fn page(pool: &gabion_blocks::Pool, mode: Mode, width: u32, height: u32) -> Imag
     image
 }
 
-/// A file whose components have a scan each, made of files of one component. `factors` are those of luma, `intervals` what is said
-/// of restarts before each scan.
+/// A file whose components have a scan each, made of files of one component. `factors` are those of luma, `intervals`
+/// what is said of restarts before each scan.
 fn apart(files: [&[u8]; 3], factors: u8, size: (u16, u16), intervals: [Option<u16>; 3]) -> Vec<u8> {
     let luma = files[0];
     let segment = |file: &[u8], marker: u8| {

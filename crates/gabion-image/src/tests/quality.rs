@@ -170,7 +170,8 @@ fn a_streamed_picture_is_the_one_that_was_decoded_first() {
                 let full = OpenOptions { scaled: false, ..OpenOptions::thumbnail(size, size) };
                 let streamed = Image::decode(&pool, &bytes, &full).unwrap();
                 if format == Format::Jpeg && (mode == Mode::RGB || mode == Mode::L && JPEG_SIMD) {
-                    // Planes are filtered before they become colours, and not after; with SIMD another library decodes them.
+                    // Planes are filtered before they become colours, and not after; with SIMD another library decodes
+                    // them.
                     assert!(psnr(&streamed, &then) > 46.0, "{format} {mode} {size}: {}", psnr(&streamed, &then));
                 } else {
                     assert_same(&streamed, &then);

@@ -1,9 +1,9 @@
-//! What a killed process leaves: wherever it ends, between any two of its stores, the pile in its file opens, and whatever it was
-//! at is done or is not.
+//! What a killed process leaves: wherever it ends, between any two of its stores, the pile in its file opens, and
+//! whatever it was at is done or is not.
 //!
-//! A run of operations is recorded, store by store. Then the file is built up again in the same order, and looked at on the way:
-//! most often where an operation becomes true, which is its last stores. Some of these files are opened to be written to, and what
-//! that changes is recorded and cut off in the same way.
+//! A run of operations is recorded, store by store. Then the file is built up again in the same order, and looked at on
+//! the way: most often where an operation becomes true, which is its last stores. Some of these files are opened to be
+//! written to, and what that changes is recorded and cut off in the same way.
 //!
 //! The seed is printed; `GABION_SEED` sets it, `GABION_KILLS` how many operations there are (60 by default).
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,8 +1,8 @@
 //! Each change that this process makes to files that it has mapped, in order.
 //!
-//! Mapped pages are kept unwritable. A store to one is a fault: the page is copied and opened, the processor is told to trap after
-//! one instruction, and then what differs is noted and the page closed again. So nothing that is tested knows of it, and no store
-//! is missed, whoever makes it.
+//! Mapped pages are kept unwritable. A store to one is a fault: the page is copied and opened, the processor is told to
+//! trap after one instruction, and then what differs is noted and the page closed again. So nothing that is tested
+//! knows of it, and no store is missed, whoever makes it.
 
 use std::cell::UnsafeCell;
 use std::fs::File;
@@ -27,7 +27,8 @@ pub enum Change {
 /// The most that one instruction writes.
 const MOST: usize = 64;
 const PAGE: usize = 4096;
-/// So many changes a recording has room for, of which nothing is touched before it is used: a fault is no place to ask for memory.
+/// So many changes a recording has room for, of which nothing is touched before it is used: a fault is no place to ask
+/// for memory.
 const ROOM: usize = 1 << 21;
 /// Pages that one instruction may write to.
 const OPEN: usize = 4;
@@ -67,7 +68,8 @@ impl Recording {
         let page = address & !(PAGE - 1);
         let (at, before) = &mut self.open[self.opened];
         *at = page;
-        // SAFETY: a mapped page, which nobody writes to: it is closed, and the thread that would is the one that is here.
+        // SAFETY: a mapped page, which nobody writes to: it is closed, and the thread that would is the one that is
+        // here.
         unsafe { before.as_mut_ptr().copy_from_nonoverlapping(page as *const u8, PAGE) };
         self.opened += 1;
         set_writable(page, PAGE, true);
@@ -101,14 +103,14 @@ fn set_writable(at: usize, bytes: usize, writable: bool) {
     assert_eq!(result, 0, "mprotect");
 }
 
-/// The recording under way, or null. Its thread is the only one that uses it. `SeqCst`, throughout: also its handlers of signals find it,
-/// and nothing here is worth a thought about less.
+/// The recording under way, or null. Its thread is the only one that uses it. `SeqCst`, throughout: also its handlers
+/// of signals find it, and nothing here is worth a thought about less.
 static RECORDING: AtomicPtr<UnsafeCell<Recording>> = AtomicPtr::new(ptr::null_mut());
 
 /// Has the recording do something, if there is one.
 fn with<R>(act: impl FnOnce(&mut Recording) -> R) -> Option<R> {
-    // SAFETY: null, or live until `record` ends; used by the one thread that records, never twice at a time: a fault is none of
-    // this module's own stores, which go to no file.
+    // SAFETY: null, or live until `record` ends; used by the one thread that records, never twice at a time: a fault is
+    // none of this module's own stores, which go to no file.
     unsafe { RECORDING.load(SeqCst).as_ref() }.map(|recording| act(unsafe { &mut *recording.get() }))
 }
 

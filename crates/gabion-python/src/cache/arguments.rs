@@ -1,8 +1,8 @@
-//! The key of a call: its arguments as bytes, those of the tuple `((argument, …), ((name, argument), …))`; or what `key=`
-//! made of them, as it is where it is a key, and otherwise as an argument.
+//! The key of a call: its arguments as bytes, those of the tuple `((argument, …), ((name, argument), …))`; or what
+//! `key=` made of them, as it is where it is a key, and otherwise as an argument.
 //!
-//! Calls with equal arguments have equal keys, and no others do. Named ones stand in the order of their names. What is no
-//! key by itself stands for one:
+//! Calls with equal arguments have equal keys, and no others do. Named ones stand in the order of their names. What is
+//! no key by itself stands for one:
 //!
 //! ```text
 //! None             ((), "none")
@@ -30,8 +30,8 @@ pub(super) fn write(args: &Bound<'_, PyAny>, named: &Bound<'_, PyAny>, into: &mu
     if named.is_none() { write_own(args, into) } else { write_call(args.cast()?, named.cast()?, into) }
 }
 
-/// Appends a key that the program made. A tuple is written as one: it is no argument's stand-in, which begins with `()`, because
-/// an item that is `()` has one itself.
+/// Appends a key that the program made. A tuple is written as one: it is no argument's stand-in, which begins with
+/// `()`, because an item that is `()` has one itself.
 fn write_own(key: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
     let py = key.py();
     let Some(tuple) = key.cast::<PyTuple>().ok().filter(|tuple| key::like::<PyTuple>(tuple)) else {
@@ -167,8 +167,8 @@ fn float(number: &Bound<'_, PyFloat>, into: &mut Vec<u8>, depth: usize) -> PyRes
     })
 }
 
-/// Appends a tuple that begins with `()` and a name; more items may follow. Around it there are so many tuples, as many as
-/// [`key::write`] takes: what a thread looks for by these bytes, a task looks for by the key that is read from them.
+/// Appends a tuple that begins with `()` and a name; more items may follow. Around it there are so many tuples, as many
+/// as [`key::write`] takes: what a thread looks for by these bytes, a task looks for by the key that is read from them.
 fn stand_in(py: Python<'_>, name: &[u8], into: &mut Vec<u8>, depth: usize) -> PyResult<()> {
     if depth + 1 >= DEEPEST {
         return Err(key::too_deep(py));

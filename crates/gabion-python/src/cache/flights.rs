@@ -1,5 +1,5 @@
-//! What the flights of `gabion._flights` do in one step: no signal's handler comes between, and where there is a global lock,
-//! no other thread.
+//! What the flights of `gabion._flights` do in one step: no signal's handler comes between, and where there is a global
+//! lock, no other thread.
 
 use gabion_cache::{Lease, PutOptions, Table, Value};
 use pyo3::prelude::*;
@@ -71,8 +71,8 @@ fn is_awaitable(flight: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(lease.cast::<CacheLease>().map_or(true, |lease| lease.get().0.holds()))
 }
 
-/// Takes a flight off the list, if it is there. Where there is no global lock, another may just have taken its place, and go
-/// with it: then its key's next caller does not wait for it.
+/// Takes a flight off the list, if it is there. Where there is no global lock, another may just have taken its place,
+/// and go with it: then its key's next caller does not wait for it.
 fn forget(flying: &Bound<'_, PyDict>, name: &Bound<'_, PyAny>, flight: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = flying.py();
     if flying.get_item(name)?.is_some_and(|other| other.is(flight)) {
@@ -105,7 +105,8 @@ pub(super) fn enter_flight<'py>(
     }
 }
 
-/// End a flight: tell those who wait what was made, and let the next caller make the value of its name. Twice does nothing.
+/// End a flight: tell those who wait what was made, and let the next caller make the value of its name. Twice does
+/// nothing.
 #[pyfunction]
 #[pyo3(signature = (flying, name, flight, made, /))]
 pub(super) fn leave_flight(
@@ -118,13 +119,14 @@ pub(super) fn leave_flight(
     forget(flying, name, flight).and(end_flight(flight, made))
 }
 
-/// End a flight wherever it is listed, as its factory's end does or for one that never comes. The next caller who finds it on
-/// the list takes it off. Twice does nothing.
+/// End a flight wherever it is listed, as its factory's end does or for one that never comes. The next caller who finds
+/// it on the list takes it off. Twice does nothing.
 #[pyfunction]
 #[pyo3(signature = (flight, made, /))]
 pub(super) fn end_flight(flight: &Bound<'_, PyAny>, made: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = flight.py();
-    // One step, also where there is no global lock: those who find it stranded and its own factory may end it at one time.
+    // One step, also where there is no global lock: those who find it stranded and its own factory may end it at one
+    // time.
     let right = flight.getattr(intern!(py, "right_to_end")?)?.cast_into::<PyList>()?;
     if flight.getattr(intern!(py, "ended")?)?.is_truthy()? || right.call_method0(intern!(py, "pop")?).is_err() {
         return Ok(());

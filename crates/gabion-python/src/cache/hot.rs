@@ -180,13 +180,13 @@ unsafe extern "C" fn get_or_put(
     unsafe { call_with_keywords(slf, args, count, names, work) }
 }
 
-/// Whether an object is a function that was written with `def` or `lambda`, makes no coroutine, and was not marked as one
-/// that does: attributes of its own are looked into by `is_asynchronous` in Python, which decides all other cases.
+/// Whether an object is a function that was written with `def` or `lambda`, makes no coroutine, and was not marked as
+/// one that does: attributes of its own are looked into by `is_asynchronous` in Python, which decides all other cases.
 fn is_plain(factory: &Bound<'_, PyAny>) -> PyResult<bool> {
     const COROUTINE: i64 = 0x80; // inspect.CO_COROUTINE
     let py = factory.py();
-    // SAFETY: alive, and a function by the first look. The field is null or a dict; where there is no global lock, another
-    // thread may set it: then either is right.
+    // SAFETY: alive, and a function by the first look. The field is null or a dict; where there is no global lock,
+    // another thread may set it: then either is right.
     unsafe {
         if ffi::Py_TYPE(factory.as_ptr()) != &raw mut ffi::PyFunction_Type {
             return Ok(false);

@@ -102,7 +102,8 @@ pub(super) fn write(key: &Bound<'_, PyAny>, into: &mut Vec<u8>, depth: usize) ->
     write_other(key, into, depth)
 }
 
-/// Appends a text as `str` itself encodes it: a subclass may do that in a way of its own, and is equal as its characters are.
+/// Appends a text as `str` itself encodes it: a subclass may do that in a way of its own, and is equal as its
+/// characters are.
 #[cold]
 fn surrogates(text: &Bound<'_, PyString>, into: &mut Vec<u8>) -> PyResult<()> {
     let py = text.py();
@@ -123,7 +124,8 @@ pub(super) fn write_bytes(bytes: &[u8], into: &mut Vec<u8>) {
 
 fn integer(number: &Bound<'_, PyAny>, into: &mut Vec<u8>) -> PyResult<()> {
     let mut beyond = 0;
-    // SAFETY: attached; an int, or an instance of a subclass of int, whose own digits are read: no code of its class runs.
+    // SAFETY: attached; an int, or an instance of a subclass of int, whose own digits are read: no code of its class
+    // runs.
     let short = unsafe { ffi::PyLong_AsLongLongAndOverflow(number.as_ptr(), &raw mut beyond) };
     if beyond == 0 {
         into.push(SHORT);
@@ -262,8 +264,8 @@ fn compares_as(value: &Bound<'_, PyAny>, base: &Bound<'_, PyType>) -> bool {
         if ffi::PyType_IsSubtype(own, of_base) == 0 {
             return false;
         }
-        // By their addresses: the same code does the same. Not where the base was written in Python, as UUID was: there the code is
-        // that which looks the methods up, whatever they are.
+        // By their addresses: the same code does the same. Not where the base was written in Python, as UUID was: there
+        // the code is that which looks the methods up, whatever they are.
         let is_native = ffi::PyType_GetFlags(of_base) & ffi::Py_TPFLAGS_HEAPTYPE == 0;
         let does = |class: *mut ffi::PyTypeObject| {
             ((*class).tp_hash.map(|hash| hash as usize), (*class).tp_richcompare.map(|compare| compare as usize))

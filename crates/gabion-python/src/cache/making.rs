@@ -1,7 +1,7 @@
 //! Making the value of a key that has none: who runs the factory, and what becomes of the value.
 //!
-//! Around the factory there is no frame of Python's but its caller's, so that what calls itself goes as deep as it would
-//! behind any other cache. Flights themselves, and waiting for them, are Python's: see `gabion._flights`.
+//! Around the factory there is no frame of Python's but its caller's, so that what calls itself goes as deep as it
+//! would behind any other cache. Flights themselves, and waiting for them, are Python's: see `gabion._flights`.
 //!
 //! ```text
 //!   the first caller                      the second                          who changes the key
@@ -22,11 +22,11 @@
 //!                                            what was encoded; of neither, it
 //!                                            goes on at enter_flight
 //! ```
-//! R: no code of Python's runs, so no signal's handler raises there, and where there is a global lock, no other thread comes
-//! between. P: anybody's code may run and raise. Whatever is raised, `leave` follows, here and in each `finally` of Python's:
-//! nobody waits for ever, and one of those who wait makes the value. A wait that is broken off takes its own notes back
-//! (`Waiting`); the flight of whoever waits is on no list. Coroutine functions take the same steps in `gabion._making`, where
-//! a handler may also raise between `enter_flight`, the lease and the mark.
+//! R: no code of Python's runs, so no signal's handler raises there, and where there is a global lock, no other thread
+//! comes between. P: anybody's code may run and raise. Whatever is raised, `leave` follows, here and in each `finally`
+//! of Python's: nobody waits for ever, and one of those who wait makes the value. A wait that is broken off takes its
+//! own notes back (`Waiting`); the flight of whoever waits is on no list. Coroutine functions take the same steps in
+//! `gabion._making`, where a handler may also raise between `enter_flight`, the lease and the mark.
 
 use gabion_cache::PutOptions;
 use pyo3::PyTraverseError;
@@ -172,8 +172,8 @@ impl Making {
         self.leave(py)
     }
 
-    /// An error's traceback leads to the frame that made the value, and so here. No __clear__(): a cycle through a frame is broken
-    /// elsewhere, and whoever begins must be able to end.
+    /// An error's traceback leads to the frame that made the value, and so here. No __clear__(): a cycle through a
+    /// frame is broken elsewhere, and whoever begins must be able to end.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.table)?;
         visit.call(&self.flying)?;

@@ -13,8 +13,8 @@ use crate::figures::Figure;
 use crate::meanwhile::Meanwhile;
 use crate::result;
 
-/// How many keys ahead the index is asked for, and how many ahead entries: each enough to cover a memory access with the
-/// building of values.
+/// How many keys ahead the index is asked for, and how many ahead entries: each enough to cover a memory access with
+/// the building of values.
 const AHEAD: usize = 16;
 const ENTRIES_AHEAD: usize = 8;
 

@@ -20,8 +20,8 @@ thread_local! {
 }
 
 /// Has this thread, which is none of the interpreter's, tell nobody of evictions. It keeps no object alive, so that the
-/// collector could take the codec apart while the thread builds a value for whoever listens; and it has the gate of forks, which
-/// whoever listens may want to pass.
+/// collector could take the codec apart while the thread builds a value for whoever listens; and it has the gate of
+/// forks, which whoever listens may want to pass.
 pub(super) fn stay_apart() {
     APART.set(true);
 }
@@ -66,7 +66,8 @@ impl Shared {
     }
 
     /// Tells the callback of an entry that left. What it raises goes to sys.unraisablehook: the caller's own call has
-    /// done its work. Whoever pressed Ctrl-C meanwhile meant the program, though: it is told once more, when that call is over.
+    /// done its work. Whoever pressed Ctrl-C meanwhile meant the program, though: it is told once more, when that call
+    /// is over.
     pub fn tell(shared: &Weak<Self>, gone: &Departure<'_>) {
         // Work without the interpreter began while nobody listened; who came meanwhile hears from the next call on.
         if APART.get() {

@@ -37,8 +37,8 @@ pub(super) struct CacheTable {
 pub(super) struct Inner {
     pub shared: Arc<Shared>,
     pub table: Table,
-    /// The cache, for a table of it. What is shared belongs to the cache alone, or the collector would count it once for
-    /// each table.
+    /// The cache, for a table of it. What is shared belongs to the cache alone, or the collector would count it once
+    /// for each table.
     pub root: Option<Py<CacheTable>>,
 }
 
@@ -191,10 +191,10 @@ impl Inner {
         })
     }
 
-    /// As [`Inner::take`], but removed before it is built: no other value can come between. One that cannot be built goes
-    /// back, unless the key has a newer one by then, or there is no room any more: only then the failed pop is counted, as a
-    /// removal. Where there is none, it ends the key's leases, as a removal does: what is made of older facts is not to be
-    /// stored behind it.
+    /// As [`Inner::take`], but removed before it is built: no other value can come between. One that cannot be built
+    /// goes back, unless the key has a newer one by then, or there is no room any more: only then the failed pop is
+    /// counted, as a removal. Where there is none, it ends the key's leases, as a removal does: what is made of older
+    /// facts is not to be stored behind it.
     #[cold]
     fn take_at_once(&self, py: Python<'_>, key: &[u8], buf: &mut ReadBuf) -> PyResult<Option<Py<PyAny>>> {
         let Some((value, standing)) = self.table.pop_for_now(key, buf) else {
@@ -288,8 +288,8 @@ impl Inner {
     }
 }
 
-/// A value of a length that was read into a buffer, for whoever goes on from it. A long one counts in the cache's memory as long
-/// as the buffer holds it, and there may not be room for it and another: the buffer lets it go.
+/// A value of a length that was read into a buffer, for whoever goes on from it. A long one counts in the cache's
+/// memory as long as the buffer holds it, and there may not be room for it and another: the buffer lets it go.
 pub(super) fn former(buf: &mut ReadBuf, length: usize) -> Former<'_> {
     match buf.let_go_of_run() {
         Some(run) => Former::Run(run),

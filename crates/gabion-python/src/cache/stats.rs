@@ -21,8 +21,8 @@ figures! {
         replaced,
         /// Puts for which there was no room.
         rejected,
-        /// Entries that callers removed, one by one or all at once. A pop that fails counts here only when the value could not
-        /// stay, because another took its place meanwhile or its room; and it is neither a hit nor a miss.
+        /// Entries that callers removed, one by one or all at once. A pop that fails counts here only when the value
+        /// could not stay, because another took its place meanwhile or its room; and it is neither a hit nor a miss.
         removed,
         /// Entries that had to make room for others.
         evicted,
@@ -30,16 +30,16 @@ figures! {
         expired,
         /// Entries now, those included whose time is over and that were not yet removed.
         entries,
-        /// Bytes of the entries now: values with keys, headers and rounding, and their part of the index. Never more than
-        /// max_bytes.
+        /// Bytes of the entries now: values with keys, headers and rounding, and their part of the index. Never more
+        /// than max_bytes.
         bytes,
         /// The most that `bytes` may become: the table's own limit, or the cache's where that is less.
         max_bytes,
-        /// Memory that the entries lie in, in pages of 64 KiB, and the index. At most max_bytes; where that is below 8 MiB, at
-        /// most 5 MiB more, and at most 8 MiB in all. Tables share it: 0 in a table's figures.
+        /// Memory that the entries lie in, in pages of 64 KiB, and the index. At most max_bytes; where that is below 8
+        /// MiB, at most 5 MiB more, and at most 8 MiB in all. Tables share it: 0 in a table's figures.
         reserved_bytes,
-        /// The index's part of reserved_bytes: units of 4 KiB, and some KiB that are there from the beginning. Tables share it: 0
-        /// in a table's figures.
+        /// The index's part of reserved_bytes: units of 4 KiB, and some KiB that are there from the beginning. Tables
+        /// share it: 0 in a table's figures.
         index_bytes,
     } and {
         /// Hits as a share of all gets: 0.0 to 1.0, and 0.0 before the first one.

@@ -74,8 +74,8 @@ fn run() {
                 caches.clone()
             };
             for cache in caches.iter().filter_map(Weak::upgrade) {
-                // Somebody who listens is called with the interpreter, on threads of the program's own. Whoever begins to just
-                // now hears from the next call on.
+                // Somebody who listens is called with the interpreter, on threads of the program's own. Whoever begins
+                // to just now hears from the next call on.
                 if !cache.heard.load(Ordering::Relaxed) {
                     cache.cache.expire();
                 }

@@ -211,9 +211,10 @@ impl CacheTable {
         })
     }
 
-    /// Restart the time of the key's value with ttl (seconds, text such as '5 min', or a timedelta), this once; by default
-    /// with the one that it was put with, or the table's. Its idle time restarts too. A value that was put with expires_at,
-    /// or without a time to live, keeps the end that it has if no ttl is given here. Returns whether there is a value.
+    /// Restart the time of the key's value with ttl (seconds, text such as '5 min', or a timedelta), this once; by
+    /// default with the one that it was put with, or the table's. Its idle time restarts too. A value that was put with
+    /// expires_at, or without a time to live, keeps the end that it has if no ttl is given here. Returns whether there
+    /// is a value.
     #[pyo3(signature = (key, /, ttl = None))]
     fn touch(&self, key: &Bound<'_, PyAny>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
         let inner = self.open(key.py())?;
@@ -276,8 +277,8 @@ impl CacheTable {
         })
     }
 
-    /// The key of a call with these arguments: an object that stands for them. If kwargs is None, args is what a function
-    /// of the arguments returned, and that stands for them.
+    /// The key of a call with these arguments: an object that stands for them. If kwargs is None, args is what a
+    /// function of the arguments returned, and that stands for them.
     #[staticmethod]
     #[pyo3(signature = (args, kwargs, /))]
     fn _call_key<'py>(args: &Bound<'py, PyAny>, kwargs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -376,7 +377,8 @@ impl CacheTable {
         Ok(self.made(py)?.is_closed())
     }
 
-    /// Check every equation of the cache's structure; raises AssertionError with the first that does not hold. For tests.
+    /// Check every equation of the cache's structure; raises AssertionError with the first that does not hold. For
+    /// tests.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
         let store = &self.open(py)?.shared.store;
         through_gate(py, || store.cache.validate())

@@ -34,8 +34,8 @@ struct Part {
     _owner: Owner,
 }
 
-/// What keeps bytes where they are. Not for arrays that are resized in spite of references to them (`refcheck=False`), as with
-/// everybody who uses one.
+/// What keeps bytes where they are. Not for arrays that are resized in spite of references to them (`refcheck=False`),
+/// as with everybody who uses one.
 #[expect(dead_code, reason = "only held")]
 pub enum Owner {
     /// An object that does not move them.
@@ -44,8 +44,8 @@ pub enum Owner {
     Buffer(View),
 }
 
-/// A buffer of an object, which may change it but not move it; released in the end. Boxed, because an object may know its buffers
-/// by their addresses.
+/// A buffer of an object, which may change it but not move it; released in the end. Boxed, because an object may know
+/// its buffers by their addresses.
 pub struct View(pub Box<ffi::Py_buffer>);
 
 impl Drop for View {
@@ -137,8 +137,9 @@ impl<'a> Deref for Pieces<'a> {
 
 impl Part {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the owner lives as long as the part (duty of `leave_out`). Where there is no global lock, another thread may
-        // write to a buffer meanwhile, as with everybody who reads one: it is only copied, and has some old bytes then and some new.
+        // SAFETY: the owner lives as long as the part (duty of `leave_out`). Where there is no global lock, another
+        // thread may write to a buffer meanwhile, as with everybody who reads one: it is only copied, and has some old
+        // bytes then and some new.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
     }
 }

@@ -30,9 +30,9 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// A codec that knows no class yet. `room` is what its owner stores encodings in: what code of an object's goes on to give
-    /// beyond the limit is refused. The first codec finds what all of them need of the interpreter, for which it imports
-    /// modules.
+    /// A codec that knows no class yet. `room` is what its owner stores encodings in: what code of an object's goes on
+    /// to give beyond the limit is refused. The first codec finds what all of them need of the interpreter, for which
+    /// it imports modules.
     ///
     /// # Errors
     /// Those of the imports.
@@ -50,9 +50,10 @@ impl Codec {
         Ok(Codec { registry: Registry::new(room, types) })
     }
 
-    /// Appends records that describe the numbers from `from` on: all that another process needs to know of them. Returns the number
-    /// up to which it did, which is where the next records begin: that of [`Codec::type_count`] as it was then. What is said of a number
-    /// never changes. The records are to be kept before an encoding that may refer to them is. On failure `out` is as it was.
+    /// Appends records that describe the numbers from `from` on: all that another process needs to know of them.
+    /// Returns the number up to which it did, which is where the next records begin: that of [`Codec::type_count`] as
+    /// it was then. What is said of a number never changes. The records are to be kept before an encoding that may
+    /// refer to them is. On failure `out` is as it was.
     ///
     /// # Errors
     /// `MemoryError`.
@@ -64,11 +65,13 @@ impl Codec {
         })
     }
 
-    /// Gives a new codec the numbers that were described, in order. Nothing of what they stand for is looked for before an encoding
-    /// that refers to it is decoded. A class of the program's that is described here gets its number when an object of it is encoded.
+    /// Gives a new codec the numbers that were described, in order. Nothing of what they stand for is looked for before
+    /// an encoding that refers to it is decoded. A class of the program's that is described here gets its number when
+    /// an object of it is encoded.
     ///
     /// # Errors
-    /// `CodecError` when the records make no sense, or the codec has numbers already; `MemoryError`. The codec is as it was.
+    /// `CodecError` when the records make no sense, or the codec has numbers already; `MemoryError`. The codec is as it
+    /// was.
     pub fn restore(&self, py: Python<'_>, mut records: &[u8]) -> PyResult<()> {
         let _use = self.registry.begin_use();
         let mut restore = || -> Raise<()> {
@@ -86,8 +89,8 @@ impl Codec {
     /// Appends the encoding of `obj` to `out`. On failure `out` is as it was.
     ///
     /// # Errors
-    /// `LimitError` when the owner cannot have room for it; `CodecError` when the object cannot be stored, with what the
-    /// interpreter raised as the cause; whatever else its own code raises.
+    /// `LimitError` when the owner cannot have room for it; `CodecError` when the object cannot be stored, with what
+    /// the interpreter raised as the cause; whatever else its own code raises.
     ///
     /// # Safety
     /// `obj` is a live object and stays so over the call.
@@ -97,8 +100,8 @@ impl Codec {
         unsafe { self.encode_apart(py, obj, out, None) }
     }
 
-    /// As [`Codec::encode`], but long values are left out, for [`Apart::pieces`] to put them in again. What they belong to is
-    /// not to change before that.
+    /// As [`Codec::encode`], but long values are left out, for [`Apart::pieces`] to put them in again. What they belong
+    /// to is not to change before that.
     ///
     /// # Errors
     /// As [`Codec::encode`].
@@ -130,8 +133,8 @@ impl Codec {
     /// The object that `bytes` encode, built anew.
     ///
     /// # Errors
-    /// `CodecError` when the bytes are damaged, or with the cause when a stored class cannot build its object; whatever else its
-    /// code raises.
+    /// `CodecError` when the bytes are damaged, or with the cause when a stored class cannot build its object; whatever
+    /// else its code raises.
     #[inline]
     pub fn decode(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
         let _use = self.registry.begin_use();
@@ -143,8 +146,8 @@ impl Codec {
         }
     }
 
-    /// As [`Codec::decode`], for a payload that still lies where it is stored: what it holds is copied once, to where it stays.
-    /// `None` when it is not one value of a kind for which that can be done, or changed meanwhile.
+    /// As [`Codec::decode`], for a payload that still lies where it is stored: what it holds is copied once, to where
+    /// it stays. `None` when it is not one value of a kind for which that can be done, or changed meanwhile.
     ///
     /// # Errors
     /// As [`Codec::decode`].
@@ -186,7 +189,8 @@ impl Codec {
         fields::plain_name(bytes)
     }
 
-    /// What to call the objects of a kind: the class that they are of, or what makes them. For a codec whose numbers were restored.
+    /// What to call the objects of a kind: the class that they are of, or what makes them. For a codec whose numbers
+    /// were restored.
     pub fn name_of(&self, kind: Kind) -> String {
         let name =
             |id: u32| self.registry.record(id).map_or_else(|| "another object".to_owned(), |record| record.key());
@@ -216,8 +220,8 @@ impl Codec {
         self.registry.traverse(visit)
     }
 
-    /// For an owner that needs nothing of this any more: drops what was learnt of classes, now or when the last call on another
-    /// thread, or around this one, has ended. Without the interpreter's lock, it goes with the codec.
+    /// For an owner that needs nothing of this any more: drops what was learnt of classes, now or when the last call on
+    /// another thread, or around this one, has ended. Without the interpreter's lock, it goes with the codec.
     pub fn end(&self) {
         self.registry.end();
     }

@@ -1,7 +1,7 @@
 //! The family of `datetime`: packed forms, and objects made from them.
 //!
-//! A datetime is packed as year 14 | month 4 | day 5 | hour 5 | minute 6 | second 6 | microsecond 20 | fold 1 bits. One of
-//! whole seconds and fold 0 has 21 low bits of zero: the other 40 are five bytes.
+//! A datetime is packed as year 14 | month 4 | day 5 | hour 5 | minute 6 | second 6 | microsecond 20 | fold 1 bits. One
+//! of whole seconds and fold 0 has 21 low bits of zero: the other 40 are five bytes.
 
 use std::ffi::c_int;
 
@@ -93,8 +93,8 @@ pub fn naive(packed: u64) -> Raise<Own> {
     if !parts.valid() {
         return Err(damaged("a datetime is out of range"));
     }
-    // SAFETY: the datetime interface was loaded with the codec. Its own constructor allocates a naive object just so: without
-    // the last field, and with these fields set.
+    // SAFETY: the datetime interface was loaded with the codec. Its own constructor allocates a naive object just so:
+    // without the last field, and with these fields set.
     unsafe {
         let class = (*ffi::PyDateTimeAPI()).DateTimeType;
         let Some(alloc) = (*class).tp_alloc else { return Err(refuse("datetime has no allocator")) };

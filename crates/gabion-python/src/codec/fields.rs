@@ -197,8 +197,8 @@ impl<'py> Search<'_, 'py> {
         room::list(wanted.into_iter().filter_map(|wanted| wanted.value)).map(Some)
     }
 
-    /// What `get` would build an instance of; where the class was defined anew without room for the fields, the one before, and where
-    /// it may not be built, what the file says of it: the fields can still be read.
+    /// What `get` would build an instance of; where the class was defined anew without room for the fields, the one
+    /// before, and where it may not be built, what the file says of it: the fields can still be read.
     fn entry(&self, id: u32) -> Raise<Option<&Entry>> {
         let found = self.maker().entry(id);
         // SAFETY: where there is an error, it is set; the class that it is compared with is held.

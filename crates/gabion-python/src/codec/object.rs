@@ -141,9 +141,9 @@ pub unsafe fn class_name(object: *mut PyObject) -> String {
     unsafe { CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name).to_string_lossy().into_owned() }
 }
 
-/// Whether the interpreter raises such an error itself when something cannot be pickled or rebuilt: one of its own classes, or one
-/// of pickle's. What the system says (a timeout, a full disk) and what programs define is meant for somebody else, who waits for
-/// it: the handler of a signal may have raised it in the midst of the object's code.
+/// Whether the interpreter raises such an error itself when something cannot be pickled or rebuilt: one of its own
+/// classes, or one of pickle's. What the system says (a timeout, a full disk) and what programs define is meant for
+/// somebody else, who waits for it: the handler of a signal may have raised it in the midst of the object's code.
 pub fn is_of_pickling(py: Python<'_>, error: &PyErr) -> bool {
     let class = error.get_type(py);
     // Without memory, which one of the errors is about: it comes first.
@@ -166,8 +166,8 @@ pub fn is_of_pickling(py: Python<'_>, error: &PyErr) -> bool {
     }
 }
 
-/// Turns the error that is set into a `CodecError` with that error as its cause, if it says that something cannot be pickled or
-/// rebuilt (see [`is_of_pickling`]). Others pass, with a note of what was going on.
+/// Turns the error that is set into a `CodecError` with that error as its cause, if it says that something cannot be
+/// pickled or rebuilt (see [`is_of_pickling`]). Others pass, with a note of what was going on.
 #[cold]
 pub fn explain(py: Python<'_>, doing: Doing<'_>) -> PyErr {
     // Where memory is short, the interpreter has been seen to fail without saying why.
@@ -190,8 +190,8 @@ pub fn explain(py: Python<'_>, doing: Doing<'_>) -> PyErr {
     caused(py, errors, &text, error)
 }
 
-/// Turns the error that an object's reducer has set into a `CodecError`, as [`explain`] does, which knows of the `whole` only: the
-/// object at fault may lie deep inside of it. What is not of pickling is left to `explain`.
+/// Turns the error that an object's reducer has set into a `CodecError`, as [`explain`] does, which knows of the
+/// `whole` only: the object at fault may lie deep inside of it. What is not of pickling is left to `explain`.
 ///
 /// # Safety
 /// Two live objects; an error is set.
@@ -211,7 +211,8 @@ pub unsafe fn not_reduced(py: Python<'_>, object: *mut PyObject, whole: *mut PyO
         (class_name(object), inside)
     };
     let why = told(py, &error);
-    // So says the interpreter, of whichever version, of what it has no way to copy. It says nothing else in these forms.
+    // So says the interpreter, of whichever version, of what it has no way to copy. It says nothing else in these
+    // forms.
     let no_copy = why.starts_with("TypeError: cannot pickle '")
         && ["' object", "' instances"].iter().any(|end| why.ends_with(end));
     let text = if no_copy {
@@ -240,8 +241,8 @@ fn caused(py: Python<'_>, errors: &Errors, text: &str, cause: PyErr) -> PyErr {
     error
 }
 
-/// Adds a note to an exception that does not have it yet: a program may raise the same one again and again. Without memory for it,
-/// there is none.
+/// Adds a note to an exception that does not have it yet: a program may raise the same one again and again. Without
+/// memory for it, there is none.
 pub fn add_note(py: Python<'_>, error: &PyErr, note: &str) {
     let value = error.value(py);
     let add = || -> PyResult<()> {
@@ -373,7 +374,8 @@ pub fn is_same_text(one: &Own, other: &Own) -> bool {
     one.ptr() == other.ptr() || is_text(one) && is_text(other) && equal()
 }
 
-/// What a name leads to in the classes of a class's resolution order, if it is there. The lookup numbers the class's present state.
+/// What a name leads to in the classes of a class's resolution order, if it is there. The lookup numbers the class's
+/// present state.
 ///
 /// # Safety
 /// A live class and a string.

@@ -1,4 +1,5 @@
-//! Lists and maps that are as long as what is stored: where there is no memory for them, a `MemoryError`, and not the end of the process.
+//! Lists and maps that are as long as what is stored: where there is no memory for them, a `MemoryError`, and not the
+//! end of the process.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -47,8 +48,8 @@ pub fn make<T>(list: &mut Vec<T>, n: usize) -> Raise<()> {
     if list.try_reserve(n).is_ok() {
         return Ok(());
     }
-    // Of something large, twice as much may be more than there is. Less will do: first so much that it is not copied again and
-    // again, then a little.
+    // Of something large, twice as much may be more than there is. Less will do: first so much that it is not copied
+    // again and again, then a little.
     let less = [list.len() / 16, LITTLE / size_of::<T>().max(1), 0];
     let made = less.iter().any(|&less| list.try_reserve_exact(n.max(less)).is_ok());
     if made { Ok(()) } else { Err(no_memory()) }

@@ -92,8 +92,8 @@ fn pixels(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     })
 }
 
-/// How to resample: a filter's name, and how far plain means are good enough before it (None: not at all); `usual` where that was
-/// left out.
+/// How to resample: a filter's name, and how far plain means are good enough before it (None: not at all); `usual`
+/// where that was left out.
 pub(super) fn resampling(name: Option<&Bound<'_, PyAny>>, gap: &Given<'_>, usual: Option<f64>) -> PyResult<Resampling> {
     let gap = gap.value().map_or(Ok(usual), reducing_gap)?.unwrap_or(f64::INFINITY);
     Ok(Resampling { filter: name.map_or(Ok(Filter::default()), filter)?, gap })

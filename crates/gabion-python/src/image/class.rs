@@ -33,25 +33,25 @@ impl Image {
         Err(refusal::type_error(py, text))
     }
 
-    /// Open an image; returns an Image. source is a path, a binary file, which is read from where it stands to its end, or
-    /// the bytes of a file. The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of those
-    /// with several).
+    /// Open an image; returns an Image. source is a path, a binary file, which is read from where it stands to its end,
+    /// or the bytes of a file. The first bytes tell the format: JPEG, PNG, WebP, TIFF, BMP or GIF (the first picture of
+    /// those with several).
     ///
-    /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape; (150, None) leaves
-    /// the height to the shape. It is decoded no larger than needed and made smaller while it is decoded; where the format
-    /// allows, the full picture is never in memory. filter and reducing_gap are those of resize().
+    /// max_size, (width, height) or one number for both, makes it no larger than that, in its own shape; (150, None)
+    /// leaves the height to the shape. It is decoded no larger than needed and made smaller while it is decoded; where
+    /// the format allows, the full picture is never in memory. filter and reducing_gap are those of resize().
     ///
     /// scaled=False has a JPEG decoded in full before it is made smaller, which is several times slower.
     ///
-    /// mode converts it as convert() does, which drops alpha. upright=True turns it as its EXIF block says. metadata=True
-    /// keeps EXIF block and ICC profile; a profile of another colour space than the image's is left out. partial=True
-    /// takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an ImageError all the
-    /// same.
+    /// mode converts it as convert() does, which drops alpha. upright=True turns it as its EXIF block says.
+    /// metadata=True keeps EXIF block and ICC profile; a profile of another colour space than the image's is left out.
+    /// partial=True takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an
+    /// ImageError all the same.
     ///
     /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one
-    /// raises LimitError before memory is taken. Raises ImageError for a file that is damaged, cut off, of a format that is
-    /// not read (HEIC, AVIF, SVG, a video: the message names it) or not an image, OSError when it cannot be read, TypeError
-    /// for a source of another kind.
+    /// raises LimitError before memory is taken. Raises ImageError for a file that is damaged, cut off, of a format
+    /// that is not read (HEIC, AVIF, SVG, a video: the message names it) or not an image, OSError when it cannot be
+    /// read, TypeError for a source of another kind.
     ///
     /// >>> import gabion, io
     /// >>> file = io.BytesIO()
@@ -99,8 +99,8 @@ impl Image {
         Self::made(py, Ok(source::open(source, &options)?))
     }
 
-    /// Make an image of one colour. size is (width, height); color is a number from 0 to 255 for all channels, or one for
-    /// each. contiguous=True puts all rows in one piece. Raises ImageError for a side of 0 or of more than 2³¹ − 1,
+    /// Make an image of one colour. size is (width, height); color is a number from 0 to 255 for all channels, or one
+    /// for each. contiguous=True puts all rows in one piece. Raises ImageError for a side of 0 or of more than 2³¹ − 1,
     /// LimitError or MemoryError when the pool has no room.
     ///
     /// >>> import gabion
@@ -149,14 +149,14 @@ impl Image {
         Self::made(array.py(), Ok(source::array(array, mode)?))
     }
 
-    /// Make an image of a copy of a Pillow image. A transparent colour in image.info, as files have it, becomes alpha: LA or
-    /// RGBA. Other modes that are none here are converted: to L those of 1 bit, to RGB the others. Of greys with 16 bits
-    /// (modes I;16) the upper eight are taken, as from a file. Raises TypeError for modes I and F, the values of which may
-    /// be any: scale them to 0-255 and convert them to mode L first.
+    /// Make an image of a copy of a Pillow image. A transparent colour in image.info, as files have it, becomes alpha:
+    /// LA or RGBA. Other modes that are none here are converted: to L those of 1 bit, to RGB the others. Of greys with
+    /// 16 bits (modes I;16) the upper eight are taken, as from a file. Raises TypeError for modes I and F, the values
+    /// of which may be any: scale them to 0-255 and convert them to mode L first.
     ///
-    /// The EXIF block in image.info comes along, and the ICC profile if it fits the mode. Pixels stay where Pillow has them,
-    /// as with open(upright=False): who sees a saved file turns it as its block says. To turn them here, and to forget what
-    /// the block says of it, pass PIL.ImageOps.exif_transpose(image).
+    /// The EXIF block in image.info comes along, and the ICC profile if it fits the mode. Pixels stay where Pillow has
+    /// them, as with open(upright=False): who sees a saved file turns it as its block says. To turn them here, and to
+    /// forget what the block says of it, pass PIL.ImageOps.exif_transpose(image).
     #[staticmethod]
     #[pyo3(signature = (image, /))]
     fn from_pillow(image: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -220,8 +220,8 @@ impl Image {
         self.kept(py, |metadata| metadata.exif.clone())
     }
 
-    /// The ICC profile of the file that the image came from, or None. It is kept as long as it fits: in another colour space
-    /// (grey, RGB, CMYK) there is none.
+    /// The ICC profile of the file that the image came from, or None. It is kept as long as it fits: in another colour
+    /// space (grey, RGB, CMYK) there is none.
     #[getter]
     fn icc_profile<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         self.kept(py, |metadata| metadata.icc.clone())
@@ -258,10 +258,10 @@ impl Image {
         self.map(py, |image| image.resize(width, height, how))
     }
 
-    /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. With None
-    /// for one of them, that side may be as long as it gets. An image that is small enough stays as it is. As in Pillow the
-    /// image itself changes: use resize(), or copy() first, to keep it. Views that were made before go on to show the old
-    /// pixels.
+    /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. With
+    /// None for one of them, that side may be as long as it gets. An image that is small enough stays as it is. As in
+    /// Pillow the image itself changes: use resize(), or copy() first, to keep it. Views that were made before go on to
+    /// show the old pixels.
     ///
     /// >>> import gabion
     /// >>> gabion.Image.new("L", (300, 200)).thumbnail((30, 30)).size
@@ -286,15 +286,15 @@ impl Image {
         Ok(slf)
     }
 
-    /// A new image in another mode. Grey is ITU-R BT.601 luma; new alpha is opaque. CMYK is the plain complement of RGB. ICC
-    /// profiles are not applied, and one of another colour space is left out.
+    /// A new image in another mode. Grey is ITU-R BT.601 luma; new alpha is opaque. CMYK is the plain complement of
+    /// RGB. ICC profiles are not applied, and one of another colour space is left out.
     ///
-    /// Alpha that goes is dropped, as in Pillow: transparent pixels show whatever colour they hold, often black. background,
-    /// a tuple of the new mode's channels from 0 to 255, or one number for L and for a grey in RGB, lays the picture over
-    /// that colour instead; one without alpha is just converted.
+    /// Alpha that goes is dropped, as in Pillow: transparent pixels show whatever colour they hold, often black.
+    /// background, a tuple of the new mode's channels from 0 to 255, or one number for L and for a grey in RGB, lays
+    /// the picture over that colour instead; one without alpha is just converted.
     ///
-    /// Raises ValueError for an unknown mode, a channel beyond 255, and a background where the new mode has alpha; TypeError for
-    /// a background of another length.
+    /// Raises ValueError for an unknown mode, a channel beyond 255, and a background where the new mode has alpha;
+    /// TypeError for a background of another length.
     ///
     /// >>> import gabion
     /// >>> transparent = gabion.Image.new("RGBA", (1, 1), (10, 0, 0, 0))
@@ -311,8 +311,8 @@ impl Image {
         })
     }
 
-    /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. Raises ImageError when
-    /// it is empty or reaches beyond the image.
+    /// A new image of a part of this one, (left, top, right, bottom); right and bottom are outside. Raises ImageError
+    /// when it is empty or reaches beyond the image.
     #[pyo3(signature = (r#box, /, *others), text_signature = "($self, box, /)")]
     fn crop(&self, r#box: &Bound<'_, PyAny>, others: &Bound<'_, PyTuple>) -> PyResult<Self> {
         argument::not_apart("crop", "box", "tuple", r#box, others)?;
@@ -321,8 +321,8 @@ impl Image {
     }
 
     /// A new image, turned counterclockwise by 90, 180 or 270 degrees, as in Pillow; by 90 and 270, width and height
-    /// change places. Other multiples of 90 are taken modulo 360: -90 is 270. A float that is whole is taken, too: 90.0. Raises
-    /// ValueError for other angles, TypeError for what is no whole number.
+    /// change places. Other multiples of 90 are taken modulo 360: -90 is 270. A float that is whole is taken, too:
+    /// 90.0. Raises ValueError for other angles, TypeError for what is no whole number.
     #[pyo3(signature = (degrees, /))]
     fn rotate(&self, degrees: &Bound<'_, PyAny>) -> PyResult<Self> {
         let turn = argument::turn(degrees)?;
@@ -332,8 +332,8 @@ impl Image {
         })
     }
 
-    /// A new image with left and right ("horizontal") or top and bottom ("vertical") exchanged. Raises ValueError for another
-    /// direction.
+    /// A new image with left and right ("horizontal") or top and bottom ("vertical") exchanged. Raises ValueError for
+    /// another direction.
     #[pyo3(signature = (direction, /))]
     fn flip(&self, direction: &Bound<'_, PyAny>) -> PyResult<Self> {
         let flip = argument::flip(direction)?;
@@ -386,8 +386,8 @@ impl Image {
         })
     }
 
-    /// Row y as a writable memoryview of bytes, in place; negative y counts from the bottom. Raises IndexError when there
-    /// is no such row. Constant time.
+    /// Row y as a writable memoryview of bytes, in place; negative y counts from the bottom. Raises IndexError when
+    /// there is no such row. Constant time.
     #[pyo3(signature = (y, /))]
     fn row<'py>(&self, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = y.py();
@@ -421,8 +421,8 @@ impl Image {
     }
 
     /// A Pillow image of the same pixels. If the image is contiguous and L, RGBA or CMYK, Pillow shares its pixels
-    /// until it changes them; others are copied. EXIF block and ICC profile are in its info, where Pillow keeps those of
-    /// files. Raises ModuleNotFoundError without Pillow.
+    /// until it changes them; others are copied. EXIF block and ICC profile are in its info, where Pillow keeps those
+    /// of files. Raises ModuleNotFoundError without Pillow.
     fn to_pillow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         target::pillow(py, &self.shown(py)?)
     }
@@ -434,9 +434,9 @@ impl Image {
     ///
     /// quality is 1 to 100, for JPEG and WebP. Further options: subsampling ("4:4:4", "4:2:2", "4:2:0"), progressive
     /// and optimize for JPEG, lossless for WebP, compression ("none", "fast", "balanced", "small") for PNG and TIFF,
-    /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats. Of an EXIF
-    /// block TIFF stores the orientation only, BMP nothing and no profile. A profile is also left out where it does not fit
-    /// what is stored, as that of a grey image in WebP, which stores colours.
+    /// metadata=False to leave out EXIF block and ICC profile. A format ignores the options of other formats. Of an
+    /// EXIF block TIFF stores the orientation only, BMP nothing and no profile. A profile is also left out where it
+    /// does not fit what is stored, as that of a grey image in WebP, which stores colours.
     ///
     /// Raises ImageError when the format cannot store the mode, the size or the EXIF block, or when neither name nor
     /// format= says the format; OSError when the file cannot be written.
@@ -540,8 +540,8 @@ impl Image {
         self.open_picture(py).map(|_| export::DEVICE)
     }
 
-    /// A DLPack capsule of a contiguous image: rows, columns and, except for grey, channels, of uint8. With copy=True of a
-    /// copy. BufferError for another device or a stream, and for an image in several blocks.
+    /// A DLPack capsule of a contiguous image: rows, columns and, except for grey, channels, of uint8. With copy=True
+    /// of a copy. BufferError for another device or a stream, and for an image in several blocks.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__(
         &self,
@@ -565,8 +565,8 @@ impl Image {
         export::schema(py, &*self.open_picture(py)?)
     }
 
-    /// The pixels of a contiguous image as an Arrow array, row after row: capsules of its type and of itself. Arrow's users
-    /// take arrays for immutable. requested_schema is not followed.
+    /// The pixels of a contiguous image as an Arrow array, row after row: capsules of its type and of itself. Arrow's
+    /// users take arrays for immutable. requested_schema is not followed.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__(
         &self,

@@ -1,4 +1,5 @@
-//! A picture as a DLPack tensor, as Arrow data, and after NumPy's array interface. Never a copy but where one is asked for.
+//! A picture as a DLPack tensor, as Arrow data, and after NumPy's array interface. Never a copy but where one is asked
+//! for.
 
 use std::sync::Arc;
 

@@ -7,12 +7,12 @@
 //!                            │ one lock: many read, or one changes
 //!                   gabion_image::Image
 //! ```
-//! Pixels are decoded, changed and encoded without the interpreter, except for work of microseconds, and behind the gate that
-//! keeps `os.fork` out while a picture is locked. `thumbnail()` and `make_contiguous()` put another picture in the place of
-//! the object's: whoever has it locked for writing may, and who changes a picture looks whether it is still in its place.
-//! `close()` ends the use by the Image object, at once and for ever; the memory goes back with the last view. Views see the
-//! pixels in place and take no lock, as with every buffer of Python's: what threads write into the same bytes is theirs to
-//! order.
+//! Pixels are decoded, changed and encoded without the interpreter, except for work of microseconds, and behind the
+//! gate that keeps `os.fork` out while a picture is locked. `thumbnail()` and `make_contiguous()` put another picture
+//! in the place of the object's: whoever has it locked for writing may, and who changes a picture looks whether it is
+//! still in its place. `close()` ends the use by the Image object, at once and for ever; the memory goes back with the
+//! last view. Views see the pixels in place and take no lock, as with every buffer of Python's: what threads write into
+//! the same bytes is theirs to order.
 //!
 //! | module | what it holds |
 //! |---|---|

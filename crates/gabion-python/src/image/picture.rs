@@ -13,8 +13,8 @@ use super::refusal;
 use crate::memory::{Place, Record, record};
 
 /// An image whose memory stays where it is: nobody has it except for reading and for `write`, which moves no pixels.
-/// Equations: the places are those of the image's parts, in their order; `shape` is rows, columns, channels and `strides`
-/// their distances in bytes, as if all lay in one piece.
+/// Equations: the places are those of the image's parts, in their order; `shape` is rows, columns, channels and
+/// `strides` their distances in bytes, as if all lay in one piece.
 pub(super) struct Picture {
     image: RwLock<Image>,
     places: Box<[Place]>,
@@ -70,9 +70,9 @@ impl Picture {
         self.image.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `work` use the image, or, where somebody sees its bytes in place, a copy: who sees them may write them at any time,
-    /// also without the interpreter, and `work` counts on what it has read once. Nobody begins to see them meanwhile. Waits as
-    /// `read` does.
+    /// Has `work` use the image, or, where somebody sees its bytes in place, a copy: who sees them may write them at
+    /// any time, also without the interpreter, and `work` counts on what it has read once. Nobody begins to see them
+    /// meanwhile. Waits as `read` does.
     pub(super) fn settled<T>(&self, work: impl FnOnce(&Image) -> Result<T, ImageError>) -> Result<T, ImageError> {
         self.settle(self.read(), work)
     }
@@ -91,12 +91,14 @@ impl Picture {
         work(&copy)
     }
 
-    /// A copy of the image, which the caller has locked. A byte that somebody writes meanwhile arrives as it was or as it gets.
+    /// A copy of the image, which the caller has locked. A byte that somebody writes meanwhile arrives as it was or as
+    /// it gets.
     pub(super) fn copy_of(&self, image: &Image, in_one_piece: bool) -> Result<Image, ImageError> {
         image.rewritten(in_one_piece, |y, row| {
             let place = self.row(y);
             assert!(place.length == row.len(), "the same size and mode");
-            // SAFETY: as many bytes, of another image. They stay in place as long as the picture; nothing refers to them.
+            // SAFETY: as many bytes, of another image. They stay in place as long as the picture; nothing refers to
+            // them.
             unsafe { place.start.as_ptr().copy_to_nonoverlapping(row.as_mut_ptr(), row.len()) };
         })
     }
@@ -109,7 +111,8 @@ impl Picture {
         assert!(to.length == self.len(), "as many bytes");
         let mut end = to.start;
         for part in self.places() {
-            // SAFETY: the parts are as long as the picture, and so is what is there (duty of the caller). See `copy_of`.
+            // SAFETY: the parts are as long as the picture, and so is what is there (duty of the caller). See
+            // `copy_of`.
             unsafe {
                 part.start.copy_to_nonoverlapping(end, part.length);
                 end = end.add(part.length);
@@ -117,8 +120,8 @@ impl Picture {
         }
     }
 
-    /// Copies bytes of another picture over those of this one. To be called with this one locked for writing, the other for
-    /// reading. Others may read and write the bytes of both: nothing refers to them.
+    /// Copies bytes of another picture over those of this one. To be called with this one locked for writing, the other
+    /// for reading. Others may read and write the bytes of both: nothing refers to them.
     pub(super) fn take_over(&self, other: &Self, overlap: Overlap) {
         let Overlap { rows, bytes, to, from } = overlap;
         for number in 0..rows {
@@ -132,8 +135,8 @@ impl Picture {
         }
     }
 
-    /// Whether another picture of this mode and size has the same bytes. To be called with both locked. A byte that somebody
-    /// writes meanwhile is compared as it was or as it gets.
+    /// Whether another picture of this mode and size has the same bytes. To be called with both locked. A byte that
+    /// somebody writes meanwhile is compared as it was or as it gets.
     pub(super) fn has_pixels_of(&self, _: &Image, other: &Self, _: &Image) -> bool {
         (0..self.size.1 as usize).all(|y| {
             let (mine, its) = (self.row(y), other.row(y));

@@ -22,7 +22,8 @@ pub(super) fn refused(py: Python<'_>, error: ImageError, name: Option<&Bound<'_,
     }
 }
 
-/// The same for a file that was to be opened. `partial` says whether the caller takes what can be decoded of a damaged one.
+/// The same for a file that was to be opened. `partial` says whether the caller takes what can be decoded of a damaged
+/// one.
 #[cold]
 pub(super) fn unopened(py: Python<'_>, error: ImageError, name: Option<&Bound<'_, PyAny>>, partial: bool) -> PyErr {
     let ImageError::Corrupt { format, what } = &error else { return refused(py, error, name) };

@@ -62,7 +62,8 @@ fn from_file(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image
     image.map_err(|error| unopened(py, error, name.as_ref().map(Bound::as_any), options.partial))
 }
 
-/// Why the bytes that a file gave are no image, if it did not stand at its beginning: who has just written it forgets that.
+/// Why the bytes that a file gave are no image, if it did not stand at its beginning: who has just written it forgets
+/// that.
 fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> Option<ImageError> {
     if Format::of_bytes(bytes).is_some() {
         return None;
@@ -86,7 +87,8 @@ pub(super) fn is_special(py: Python<'_>, path: &Path) -> bool {
     detached_ungated(py, || std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()))
 }
 
-/// Has `work` use a path as a file of Python's, which signals interrupt: a pipe may have nobody at its other end for ever.
+/// Has `work` use a path as a file of Python's, which signals interrupt: a pipe may have nobody at its other end for
+/// ever.
 pub(super) fn with_file<T>(
     path: &Bound<'_, PyAny>,
     mode: &str,
@@ -167,8 +169,9 @@ impl<'py> Array<'py> {
             return Err(image_error(self.py, &text));
         }
         let (mut shape, mut strides) = ([1; 3], [1; 3]);
-        // SAFETY: asked for, so the shape has as many entries as there are dimensions, and so have the strides, where they are
-        // not null. Both lie with the exporter: those of one dimension, which may lie in the view itself, were refused.
+        // SAFETY: asked for, so the shape has as many entries as there are dimensions, and so have the strides, where
+        // they are not null. Both lie with the exporter: those of one dimension, which may lie in the view itself, were
+        // refused.
         unsafe {
             (0..dimensions).for_each(|dimension| shape[dimension] = *self.view.shape.add(dimension) as usize);
             if self.view.strides.is_null() {
@@ -253,9 +256,9 @@ unsafe fn copy_row(from: Strided, y: usize, row: &mut [u8]) {
 /// Bytes that are asked of Pillow at a time.
 const STRIP: usize = 1 << 20;
 
-/// A copy of a Pillow image. One that keeps its transparency beside its pixels gets an alpha of it. Other modes that are none
-/// here are converted: 1-bit ones to L, others to RGB. Of greys with 16 bits the upper eight are taken, as from a file;
-/// Pillow's own conversion would make white of all that is above 255, as of I and F, which are refused.
+/// A copy of a Pillow image. One that keeps its transparency beside its pixels gets an alpha of it. Other modes that
+/// are none here are converted: 1-bit ones to L, others to RGB. Of greys with 16 bits the upper eight are taken, as
+/// from a file; Pillow's own conversion would make white of all that is above 255, as of I and F, which are refused.
 pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
     let py = picture.py();
     let known = ["mode", "size", "tobytes", "crop", "convert", "info"];
@@ -315,8 +318,8 @@ pub(super) fn pillow(picture: &Bound<'_, PyAny>) -> PyResult<Image> {
         }
         for (number, y) in (top..bottom).enumerate() {
             let Some(row) = image.row_mut(y) else { break };
-            // SAFETY: the strip has `bottom - top` rows of `row_bytes`, as was just seen, and is held in place. These are as
-            // many as the image's row has, or two for each of its pixels.
+            // SAFETY: the strip has `bottom - top` rows of `row_bytes`, as was just seen, and is held in place. These
+            // are as many as the image's row has, or two for each of its pixels.
             unsafe {
                 let start = content.start().add(number * row_bytes);
                 if deep == 1 {

@@ -32,28 +32,28 @@ use crate::streams::Content;
 
 /// A picture whose pixels lie on the pool of gabion.memory, outside the heap of Python and of malloc.
 ///
-/// Made by Image.open(), Image.new(), Image.from_array() and Image.from_pillow(). mode is "L" (grey), "LA", "RGB", "RGBA"
-/// or "CMYK", a byte for each channel. Rows lie in blocks of at most 4 MiB and are never cut; an image that fits one block
-/// is contiguous, and so is every other after make_contiguous().
+/// Made by Image.open(), Image.new(), Image.from_array() and Image.from_pillow(). mode is "L" (grey), "LA", "RGB",
+/// "RGBA" or "CMYK", a byte for each channel. Rows lie in blocks of at most 4 MiB and are never cut; an image that fits
+/// one block is contiguous, and so is every other after make_contiguous().
 ///
 /// resize(), convert(), crop(), rotate(), flip() and copy() give new images. thumbnail(), paste(), process_rows() and
 /// make_contiguous() change this one. Codecs run without the interpreter, and so does all work on more than a few
 /// pixels, so that threads work side by side. Any thread may use an image; changes and new views wait for
 /// reading calls to end, which work on a copy while there are views.
 ///
-/// row(), rows() and blocks show the pixels in place, as writable memoryviews. A contiguous image also speaks the buffer
-/// protocol, __array_interface__, DLPack and the Arrow C data interface: numpy.asarray(image) is no copy. NumPy gets a
-/// read-only copy of any other.
+/// row(), rows() and blocks show the pixels in place, as writable memoryviews. A contiguous image also speaks the
+/// buffer protocol, __array_interface__, DLPack and the Arrow C data interface: numpy.asarray(image) is no copy. NumPy
+/// gets a read-only copy of any other.
 ///
-/// Images are equal that have the same mode, size and pixels, wherever these lie; format and metadata do not count. A closed
-/// image equals itself only. As pixels may change, images cannot be keys of a dict.
+/// Images are equal that have the same mode, size and pixels, wherever these lie; format and metadata do not count. A
+/// closed image equals itself only. As pixels may change, images cannot be keys of a dict.
 ///
-/// close(), or the end of a with statement, ends the use: every later one raises ClosedError. Views, arrays and tensors made
-/// before keep the pixels alive, and their memory goes back to the pool with the last of them; without them, at once. An
-/// image that is not closed goes with its last reference.
+/// close(), or the end of a with statement, ends the use: every later one raises ClosedError. Views, arrays and tensors
+/// made before keep the pixels alive, and their memory goes back to the pool with the last of them; without them, at
+/// once. An image that is not closed goes with its last reference.
 ///
-/// Errors: ImageError (a ValueError) for what is damaged, unknown or makes no sense, LimitError (also a MemoryError) for
-/// what is too large, OSError for files.
+/// Errors: ImageError (a ValueError) for what is damaged, unknown or makes no sense, LimitError (also a MemoryError)
+/// for what is too large, OSError for files.
 ///
 /// What makes or changes a picture takes time linear in the pixels that it reads and writes; all else is constant.
 ///
@@ -147,8 +147,8 @@ impl Image {
                 Some(picture) if !picture.leaving.load(Ordering::Relaxed) => {
                     let shown = Shown::of(Arc::clone(picture));
                     drop(slot);
-                    // Those who come from here on see that it is shown, because they take the lock later than this. Those who
-                    // came before have the bytes to themselves until they have done.
+                    // Those who come from here on see that it is shown, because they take the lock later than this.
+                    // Those who came before have the bytes to themselves until they have done.
                     if !shown.is_unused() {
                         through_gate(py, || drop(shown.write()));
                     }
@@ -179,8 +179,8 @@ impl Image {
         Self::made(py, image)
     }
 
-    /// As [`Image::map`], for work that is done in about the time in which the pixels are read once. Of a few pixels it keeps
-    /// the interpreter: to let it go and to queue for it again takes longer.
+    /// As [`Image::map`], for work that is done in about the time in which the pixels are read once. Of a few pixels it
+    /// keeps the interpreter: to let it go and to queue for it again takes longer.
     pub fn map_brief(
         &self,
         py: Python<'_>,
@@ -198,8 +198,9 @@ impl Image {
         Self::made(py, made)
     }
 
-    /// Puts what `work` makes of the picture in its place, unless it makes nothing. Nobody changes the picture meanwhile, and
-    /// nobody begins to see its bytes. Those who see them already go on to see the old ones, or are a reason to refuse.
+    /// Puts what `work` makes of the picture in its place, unless it makes nothing. Nobody changes the picture
+    /// meanwhile, and nobody begins to see its bytes. Those who see them already go on to see the old ones, or are a
+    /// reason to refuse.
     pub fn replace(
         &self,
         py: Python<'_>,
@@ -279,8 +280,8 @@ impl Image {
         }
     }
 
-    /// Calls a function of Python's for each row, with its number and a view of it. The bytes that it returns, if any, become the
-    /// row.
+    /// Calls a function of Python's for each row, with its number and a view of it. The bytes that it returns, if any,
+    /// become the row.
     pub fn process(&self, r#fn: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = r#fn.py();
         function(r#fn, "process_rows() takes a function of a row's number and its bytes")?;

@@ -98,8 +98,8 @@ fn named(py: Python<'_>, format: Option<Format>, path: &Path) -> PyResult<Format
 /// All rows without gaps, as bytes.
 pub(super) fn pixels<'py>(py: Python<'py>, picture: &Picture) -> PyResult<Bound<'py, PyBytes>> {
     let length = picture.len();
-    // SAFETY: attached; null asks for bytes that are not initialised; a new reference or null with an error set. They are
-    // written, all of them, before anybody else knows the object.
+    // SAFETY: attached; null asks for bytes that are not initialised; a new reference or null with an error set. They
+    // are written, all of them, before anybody else knows the object.
     unsafe {
         let bytes = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length as isize);
         let bytes = Bound::from_owned_ptr_or_err(py, bytes)?.cast_into_unchecked::<PyBytes>();
@@ -140,7 +140,8 @@ pub(super) fn pillow<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'p
     Ok(image)
 }
 
-/// A Pillow image of the pixels alone. It shares them where Pillow keeps them as they are here: L, RGBA and CMYK in one piece.
+/// A Pillow image of the pixels alone. It shares them where Pillow keeps them as they are here: L, RGBA and CMYK in one
+/// piece.
 fn pillow_pixels<'py>(py: Python<'py>, picture: &Shown) -> PyResult<Bound<'py, PyAny>> {
     let module = py.import("PIL.Image").map_err(|error| {
         let text = "to_pillow() needs Pillow, which is not installed: pip install pillow";

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use super::refusal;
 use crate::detached::detached_ungated;
 
-/// Makes a smaller file of a picture without the interpreter, for the command line; returns the new size. The picture is
-/// never whole in memory, and the new file gets its name when it is complete. It has no EXIF block.
+/// Makes a smaller file of a picture without the interpreter, for the command line; returns the new size. The picture
+/// is never whole in memory, and the new file gets its name when it is complete. It has no EXIF block.
 #[pyfunction]
 #[pyo3(signature = (source, target, width, height, *, quality, max_pixels = None, profile = true))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]

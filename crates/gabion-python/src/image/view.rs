@@ -22,8 +22,8 @@ impl Part {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let place = slf.get().place;
         let _alive = &slf.get().picture;
-        // SAFETY: the bytes stay in place as long as the picture, which this part holds as long as the view holds the part;
-        // the structure is the interpreter's to fill.
+        // SAFETY: the bytes stay in place as long as the picture, which this part holds as long as the view holds the
+        // part; the structure is the interpreter's to fill.
         let failed = unsafe {
             let start = place.start.as_ptr().cast::<c_void>();
             ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, place.length as isize, 0, flags)
@@ -96,7 +96,8 @@ pub(super) unsafe fn fill(
     let place = place.inspect_err(|_| unsafe { (*view).obj = ptr::null_mut() })?;
     let dimensions = if picture.shape[2] == 1 { 2 } else { 3 };
     let wants = |what: c_int| flags & what == what;
-    // SAFETY: as above. Shape and strides lie in the picture, which `internal` holds until `release`. The format is static.
+    // SAFETY: as above. Shape and strides lie in the picture, which `internal` holds until `release`. The format is
+    // static.
     unsafe {
         *view = ffi::Py_buffer::new();
         (*view).buf = place.start.as_ptr().cast();

@@ -208,8 +208,8 @@ unsafe extern "C" fn release_list_schema(schema: *mut Schema) {
 
 /// Ends an export. Called once, on any thread, with or without the interpreter.
 unsafe extern "C" fn release_array<H>(array: *mut Array) {
-    // SAFETY: called once with an array that is alive (possibly moved); `private` is a box of `bytes()` or `lists()`, and
-    // so is its child, if it has one.
+    // SAFETY: called once with an array that is alive (possibly moved); `private` is a box of `bytes()` or `lists()`,
+    // and so is its child, if it has one.
     unsafe {
         let export = Box::from_raw((*array).private.cast::<Export<H>>());
         if !export.child.is_null() {

@@ -18,16 +18,16 @@ use crate::result::dict;
 
 /// Rented memory: contiguous, writable bytes outside the heap of Python and of malloc.
 ///
-/// Made by rent(), or as one block of a Group. buffer[7] is an int and buffer[2:5] a copy, bytes; both can be assigned to, a
-/// slice only as many bytes as it has. It speaks the buffer protocol (memoryview(buffer), numpy.frombuffer(),
+/// Made by rent(), or as one block of a Group. buffer[7] is an int and buffer[2:5] a copy, bytes; both can be assigned
+/// to, a slice only as many bytes as it has. It speaks the buffer protocol (memoryview(buffer), numpy.frombuffer(),
 /// file.readinto()), DLPack (numpy.from_dlpack(), torch.from_dlpack()), __array_interface__ and the Arrow C data
 /// interface (pyarrow.array(), as uint8), always without a copy.
 ///
 /// release(), the end of a with statement, or the end of the last reference gives the memory back to the pool, exactly
 /// once. While views, arrays or tensors made of it are alive, release() raises BufferError; when only the Buffer object
-/// goes, they keep the memory. So they do when an exception leaves the with statement, which goes on as it is. A use after
-/// release() raises ClosedError. Buffers compare by identity and cannot be pickled or copied; pickle or copy what is in
-/// them.
+/// goes, they keep the memory. So they do when an exception leaves the with statement, which goes on as it is. A use
+/// after release() raises ClosedError. Buffers compare by identity and cannot be pickled or copied; pickle or copy what
+/// is in them.
 ///
 /// Any thread may use and release a buffer. Threads that write into the same bytes have to agree on an order
 /// themselves. Without a global lock (free-threaded Python), an object whose last reference another thread drops may
@@ -118,10 +118,8 @@ impl Buffer {
     /// >>> buffer.release()
     /// Traceback (most recent call last):
     ///     ...
-    /// BufferError: this buffer cannot be released: 1 view of its memory is alive; release them or let go of them (memoryviews, arrays and tensors made of it count)
-    /// >>> view.release()
-    /// >>> buffer.release()
-    /// >>> buffer.released
+    /// BufferError: this buffer cannot be released: 1 view of its memory is alive; release them or let go of them
+    /// (memoryviews, arrays and tensors made of it count) >>> view.release() >>> buffer.release() >>> buffer.released
     /// True
     pub(super) fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.part {
@@ -237,8 +235,8 @@ impl Buffer {
         self.lease.end_export();
     }
 
-    /// A dict after version 3 of NumPy's array interface: one dimension of uint8, writable. Its data is a memoryview, which
-    /// keeps the memory: for the dict, and for the arrays that are made of it.
+    /// A dict after version 3 of NumPy's array interface: one dimension of uint8, writable. Its data is a memoryview,
+    /// which keeps the memory: for the dict, and for the arrays that are made of it.
     #[getter]
     fn __array_interface__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
         let py = slf.py();

@@ -22,16 +22,18 @@ use crate::{size, time};
 /// clean=True makes all bytes zero; otherwise they are whatever an earlier user of this process left. Fresh memory is
 /// known to be zero and not cleared again.
 ///
-/// contiguous=False says that the bytes need not lie side by side. Those of a Buffer always do, so this changes nothing;
-/// rent_group() gives memory in blocks.
+/// contiguous=False says that the bytes need not lie side by side. Those of a Buffer always do, so this changes
+/// nothing; rent_group() gives memory in blocks.
 ///
 /// timeout (seconds, text such as "5 min", or a timedelta) lets the call wait for room when configure(total_limit=...)
-/// leaves none. Waiting calls are served in order of arrival, so a small request may stand behind a large one; one that a
-/// signal's handler makes goes before the one that it interrupts, and calls without a timeout do not queue. Other threads run meanwhile, and signals such as Ctrl-C are handled; the thread itself
-/// stands still, with an event loop or greenlets that it runs. By default, and with 0, the call does not wait.
+/// leaves none. Waiting calls are served in order of arrival, so a small request may stand behind a large one; one that
+/// a signal's handler makes goes before the one that it interrupts, and calls without a timeout do not queue. Other
+/// threads run meanwhile, and signals such as Ctrl-C are handled; the thread itself stands still, with an event loop or
+/// greenlets that it runs. By default, and with 0, the call does not wait.
 ///
 /// Raises LimitError when a limit, or the machine's memory and swap, does not allow it (nothing is touched then),
-/// MemoryError when the system is out of memory and giving back the pool's own idle memory did not help, TypeError or ValueError when nbytes is not a size.
+/// MemoryError when the system is out of memory and giving back the pool's own idle memory did not help, TypeError or
+/// ValueError when nbytes is not a size.
 ///
 /// Constant time when warm, about a microsecond; clearing takes time linear in nbytes.
 ///
@@ -163,9 +165,10 @@ impl<'py> Setting<'py> {
 /// groups in all, idle memory included; whole idle blocks are given back before anything is refused. Refused requests
 /// raise LimitError before anything is touched. Default, and 0: no limit.
 ///
-/// trim_malloc: whether malloc gives back what it keeps of memory that image codecs and Python freed (malloc_trim), once no
-/// image was opened or saved for a trim_period, or memory is short. It takes a thread of the pool's some milliseconds, and
-/// what the process asks of malloc next comes fresh. With glibc only. Default: True. See also trim_malloc().
+/// trim_malloc: whether malloc gives back what it keeps of memory that image codecs and Python freed (malloc_trim),
+/// once no image was opened or saved for a trim_period, or memory is short. It takes a thread of the pool's some
+/// milliseconds, and what the process asks of malloc next comes fresh. With glibc only. Default: True. See also
+/// trim_malloc().
 ///
 /// Lowering pool_bytes or total_limit trims at once; what is in use stays.
 ///
@@ -227,9 +230,9 @@ fn stats(py: Python<'_>) -> PyResult<MemoryStats> {
 }
 
 /// Give idle memory back to the system: what neither this trim period nor the last one needed, or with all=True
-/// everything that is idle, except for free pieces below 16 KiB of blocks that are partly in use. Returns the bytes given
-/// back. Larger free pieces of such blocks stay mapped, without memory, and count as idle. The pool does the former by
-/// itself, too.
+/// everything that is idle, except for free pieces below 16 KiB of blocks that are partly in use. Returns the bytes
+/// given back. Larger free pieces of such blocks stay mapped, without memory, and count as idle. The pool does the
+/// former by itself, too.
 #[pyfunction]
 #[pyo3(signature = (all = Given::Absent), text_signature = "(all=False)")]
 fn trim(py: Python<'_>, all: Given<'_>) -> PyResult<Figure> {

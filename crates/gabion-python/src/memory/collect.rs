@@ -1,5 +1,5 @@
-//! A full garbage collection is a moment at which memory may be short: it has the pool's trimmer look at what is idle. What
-//! the trimmer does then, from reading the system's files to unmapping, is no part of the collection's pause.
+//! A full garbage collection is a moment at which memory may be short: it has the pool's trimmer look at what is idle.
+//! What the trimmer does then, from reading the system's files to unmapping, is no part of the collection's pause.
 
 use gabion_blocks::pool::Pool;
 use pyo3::prelude::*;

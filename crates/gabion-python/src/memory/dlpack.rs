@@ -1,5 +1,5 @@
-//! Memory as a DLPack tensor: uint8 in C order, writable, on the CPU. The layouts are those of DLPack 0.8 (`dltensor`) and
-//! 1.0 (`dltensor_versioned`).
+//! Memory as a DLPack tensor: uint8 in C order, writable, on the CPU. The layouts are those of DLPack 0.8 (`dltensor`)
+//! and 1.0 (`dltensor_versioned`).
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -65,8 +65,8 @@ struct Export<M, H, const N: usize> {
     hold: H,
 }
 
-/// A capsule for the bytes from `start` on, in `shape` and without gaps, which `hold` keeps alive and whose end may be on
-/// any thread. `versioned` when the consumer knows DLPack 1.
+/// A capsule for the bytes from `start` on, in `shape` and without gaps, which `hold` keeps alive and whose end may be
+/// on any thread. `versioned` when the consumer knows DLPack 1.
 ///
 /// # Safety
 /// From `start` on there are so many bytes, and they stay there as long as `hold` lives.
@@ -146,8 +146,8 @@ fn wrap<M: Form, H, const N: usize>(
 
 /// Ends an export. Consumers call it once, on any thread, with or without the interpreter.
 unsafe extern "C" fn delete<M, H, const N: usize>(managed: *mut M) {
-    // SAFETY: the structure is the first field of an `Export<M, H, N>` (repr C) that `wrap` put into a box, and a consumer
-    // calls its deleter once.
+    // SAFETY: the structure is the first field of an `Export<M, H, N>` (repr C) that `wrap` put into a box, and a
+    // consumer calls its deleter once.
     drop(unsafe { Box::from_raw(managed.cast::<Export<M, H, N>>()) });
 }
 

@@ -23,8 +23,8 @@ use crate::{ffi, result};
 /// the last of one size. With row_bytes, no row is cut by the end of a block, and row(y) shows one as a memoryview.
 ///
 /// Limits and threads are as with Buffer. release(), the end of a with statement, or the end of the last reference to
-/// the group and its blocks gives all of the memory back, exactly once; views of any block keep it, and an exception that
-/// leaves the with statement goes on as it is.
+/// the group and its blocks gives all of the memory back, exactly once; views of any block keep it, and an exception
+/// that leaves the with statement goes on as it is.
 ///
 /// >>> import gabion.memory
 /// >>> with gabion.memory.rent_group("10 MiB", row_bytes=3 * 1000, clean=True) as group:

@@ -1,4 +1,5 @@
-//! Single bytes and slices of a buffer, as of a `bytearray` that keeps its length. What is read is a copy, so that no view stays.
+//! Single bytes and slices of a buffer, as of a `bytearray` that keeps its length. What is read is a copy, so that no
+//! view stays.
 
 use std::mem::MaybeUninit;
 
@@ -108,7 +109,8 @@ pub(super) unsafe fn write(place: Place, items: Items, content: &Content<'_>) {
     match (items, content) {
         // SAFETY: within the place, as the caller promised. Others may write into it, as into every buffer of Python's.
         (Items::One(at), Content::One(byte)) => unsafe { start.add(at).write(*byte) },
-        // SAFETY: `count` bytes of the place, and of the content, as `Content::of` has seen. It may be bytes of this very place.
+        // SAFETY: `count` bytes of the place, and of the content, as `Content::of` has seen. It may be bytes of this
+        // very place.
         (Items::Slice { first, step: 1, count }, Content::Slice(bytes)) => unsafe {
             start.add(first).copy_from(bytes.start(), count);
         },
@@ -137,8 +139,8 @@ impl<'py> Bytes<'py> {
         let mut view = MaybeUninit::<ffi::Py_buffer>::uninit();
         // SAFETY: attached, a live object and a structure to fill.
         if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), ffi::PyBUF_SIMPLE) } == 0 {
-            // SAFETY: filled, as the interpreter says by 0. Without shape and strides, which were not asked for, nothing in it
-            // refers to a place inside of it, so it may be moved.
+            // SAFETY: filled, as the interpreter says by 0. Without shape and strides, which were not asked for,
+            // nothing in it refers to a place inside of it, so it may be moved.
             return Ok(Self { view: unsafe { view.assume_init() }, py });
         }
         let error = PyErr::fetch(py);

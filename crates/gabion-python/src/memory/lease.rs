@@ -3,9 +3,10 @@
 //! The state is one word: `RELEASED | exports`. An *export* is a consumer that says when it is done: a buffer
 //! view, a DLPack tensor, an Arrow array. Equations:
 //! - memory is present  ⇔  not RELEASED, or exports > 0;
-//! - RELEASED is set once; it is never cleared, and no export begins after it. Once it is set, `exports` becomes 0 once;
-//! - the memory goes back exactly once: by the release, by the end of the last export after it, or with the last holder of
-//!   the lease.
+//! - RELEASED is set once; it is never cleared, and no export begins after it. Once it is set, `exports` becomes 0
+//!   once;
+//! - the memory goes back exactly once: by the release, by the end of the last export after it, or with the last holder
+//!   of the lease.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -53,7 +54,8 @@ impl Place {
     }
 }
 
-// SAFETY: a place is an address and a length, without any right to use them; those who use them hold a lease, or a picture.
+// SAFETY: a place is an address and a length, without any right to use them; those who use them hold a lease, or a
+// picture.
 unsafe impl Send for Place {}
 // SAFETY: as above; it is never changed.
 unsafe impl Sync for Place {}
@@ -74,8 +76,8 @@ pub(super) struct Lease {
 }
 
 // SAFETY: pool memory may be dropped on any thread (`pool::Buffer` and `pool::Group` are Send and Sync), and the cell
-// is written only by the one thread that brings about RELEASED without exports, which happens once, and by drop, which has
-// no company.
+// is written only by the one thread that brings about RELEASED without exports, which happens once, and by drop, which
+// has no company.
 unsafe impl Send for Lease {}
 // SAFETY: as above.
 unsafe impl Sync for Lease {}

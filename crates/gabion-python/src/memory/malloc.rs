@@ -18,14 +18,14 @@ const DEFAULT: usize = 128 << 10;
 /// Python's bytes and what image codecs work in come from malloc, not from the pool. glibc has a heap for each thread,
 /// and raises what it keeps at a heap's end to twice the largest block that was ever freed, up to 64 MiB. So a service
 /// with many threads stays large after a load. This call sets that threshold (mallopt, M_TRIM_THRESHOLD), has blocks of
-/// 128 KiB and more mapped by themselves again (M_MMAP_THRESHOLD), ends the growth of both, and gives back at once what it
-/// can (malloc_trim). MALLOC_TRIM_THRESHOLD_ in the environment does the same from the start. Gaps within the heaps are given
-/// back later, when images rest: see configure(trim_malloc=...).
+/// 128 KiB and more mapped by themselves again (M_MMAP_THRESHOLD), ends the growth of both, and gives back at once what
+/// it can (malloc_trim). MALLOC_TRIM_THRESHOLD_ in the environment does the same from the start. Gaps within the heaps
+/// are given back later, when images rest: see configure(trim_malloc=...).
 ///
 /// It is for the whole process and cannot be taken back. The price: large blocks of malloc, such as arrays, are mapped
 /// anew each time; gabion.numpy.install() has NumPy's come from the pool instead. Call it when the process begins,
-/// because a heap is cut only when its own thread frees something. Where another malloc was put in the place of glibc's,
-/// nothing changes.
+/// because a heap is cut only when its own thread frees something. Where another malloc was put in the place of
+/// glibc's, nothing changes.
 ///
 /// Raises NotImplementedError on systems without glibc, TypeError or ValueError for what is no size or too large.
 ///

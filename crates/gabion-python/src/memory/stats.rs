@@ -10,14 +10,14 @@ use crate::result;
 figures! {
     /// The pool's figures at one moment: `mapped = in_use + idle`, as exactly as threads that go on meanwhile allow.
     ///
-    /// Sizes are bytes; the others count since the process began. Returned by `stats()`; `as_dict()` gives the same as a
-    /// dict.
+    /// Sizes are bytes; the others count since the process began. Returned by `stats()`; `as_dict()` gives the same as
+    /// a dict.
     #[pyclass(frozen, get_all, module = "gabion.memory")]
     pub(super) struct MemoryStats from PoolStats {
         /// Bytes that live buffers and groups take, rounded up to what they were served from.
         in_use,
-        /// Bytes that are mapped and lent to nobody; also those of free pieces whose memory was given back to the system while
-        /// their block is partly in use.
+        /// Bytes that are mapped and lent to nobody; also those of free pieces whose memory was given back to the
+        /// system while their block is partly in use.
         idle,
         /// Bytes mapped for buffers and groups.
         mapped,
@@ -25,10 +25,11 @@ figures! {
         peak,
         /// Bytes of `idle` that lie in threads' own caches.
         cached,
-        /// Bytes lent to piles, caches and slots, or waiting for the next of them; they count apart from all the others.
+        /// Bytes lent to piles, caches and slots, or waiting for the next of them; they count apart from all the
+        /// others.
         held,
-        /// Bytes of `held` that are empty and warm: what piles, caches and slots take next comes from there, and the rest goes back to
-        /// the system when `idle` memory would.
+        /// Bytes of `held` that are empty and warm: what piles, caches and slots take next comes from there, and the
+        /// rest goes back to the system when `idle` memory would.
         held_idle,
         /// Buffers that are alive, each block of a group among them.
         live,

@@ -58,8 +58,8 @@ unsafe fn store<F: Copy>(field: *mut F, function: F) {
     unsafe { AtomicPtr::from_ptr(field.cast::<*mut ()>()).store(function, Ordering::Release) };
 }
 
-/// Has new arrays come from where they came before: no size is large enough any more. The functions stay, so that whoever
-/// installs or uninstalls beside it changes one number, and none of another's functions is taken out.
+/// Has new arrays come from where they came before: no size is large enough any more. The functions stay, so that
+/// whoever installs or uninstalls beside it changes one number, and none of another's functions is taken out.
 #[pyfunction]
 fn _numpy_uninstall() {
     // Relaxed: see process_min().

@@ -104,9 +104,9 @@ impl Pile {
 
     /// Look through the pile in a file, without a change of it, and return its figures as a PileStats.
     ///
-    /// What is checked is the structure: that everything in the file makes sense, that no two objects share room, and that all adds
-    /// up. No object is built. Raises CorruptFileError with the first place that does not hold, BlockingIOError while the file is
-    /// open to write, and the system's OSError. Takes time linear in the pile.
+    /// What is checked is the structure: that everything in the file makes sense, that no two objects share room, and
+    /// that all adds up. No object is built. Raises CorruptFileError with the first place that does not hold,
+    /// BlockingIOError while the file is open to write, and the system's OSError. Takes time linear in the pile.
     #[staticmethod]
     #[pyo3(signature = (path, /))]
     fn check(path: &Bound<'_, PyAny>) -> PyResult<PileStats> {
@@ -116,9 +116,10 @@ impl Pile {
 
     /// Wait until all that was done before is on the disk, where it outlives the machine, too.
     ///
-    /// A pile in a file outlives its process without this, however that ends. When the *machine* goes down, what was changed since the
-    /// last flush may be there in part, and in any order: then opening the file may raise CorruptFileError. close() flushes.
-    /// Other threads go on meanwhile. Raises OSError when the disk fails, ValueError when the pile has no file.
+    /// A pile in a file outlives its process without this, however that ends. When the *machine* goes down, what was
+    /// changed since the last flush may be there in part, and in any order: then opening the file may raise
+    /// CorruptFileError. close() flushes. Other threads go on meanwhile. Raises OSError when the disk fails, ValueError
+    /// when the pile has no file.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
         match &self.kept {
@@ -129,16 +130,17 @@ impl Pile {
         }
     }
 
-    /// Save the pile, as it is at one moment of the call, in a file of its own: gabion.Pile(path=...) opens it, with all objects under
-    /// the same pointers, and the root. The pile stays where it is, in memory or in its own file.
+    /// Save the pile, as it is at one moment of the call, in a file of its own: gabion.Pile(path=...) opens it, with
+    /// all objects under the same pointers, and the root. The pile stays where it is, in memory or in its own file.
     ///
-    /// The file is written aside and gets its name when it is complete and on the disk, so what has the name is the one before or
-    /// the new one, whatever happens. It may replace a pile's file that nobody has open to write; those who read that one read on.
-    /// Takes time linear in the pile. get() goes on meanwhile, and so do writers, except while what they changed since the beginning
-    /// is looked for; view(), size_of(), stats() and get() of objects over 1 MiB wait then, too. In the file are names of classes, not classes: see docs/pile.md, "What may be built".
+    /// The file is written aside and gets its name when it is complete and on the disk, so what has the name is the one
+    /// before or the new one, whatever happens. It may replace a pile's file that nobody has open to write; those who
+    /// read that one read on. Takes time linear in the pile. get() goes on meanwhile, and so do writers, except while
+    /// what they changed since the beginning is looked for; view(), size_of(), stats() and get() of objects over 1 MiB
+    /// wait then, too. In the file are names of classes, not classes: see docs/pile.md, "What may be built".
     ///
-    /// Raises BlockingIOError for a file that is open to write, such as the pile's own, CorruptFileError for one that is no pile's, and
-    /// the system's OSError; what was there before stays then.
+    /// Raises BlockingIOError for a file that is open to write, such as the pile's own, CorruptFileError for one that
+    /// is no pile's, and the system's OSError; what was there before stays then.
     ///
     /// >>> import gabion, os, tempfile
     /// >>> path = os.path.join(tempfile.mkdtemp(), "saved.pile")
@@ -153,9 +155,9 @@ impl Pile {
         self.save_to(path)
     }
 
-    /// The pointer that was set last, or None: where a program finds the first of its objects, that of a dict of pointers say, when it
-    /// opens the file again. It is not looked at: when its object is removed, get() refuses it as any other. Only a live pointer
-    /// can be set, or None.
+    /// The pointer that was set last, or None: where a program finds the first of its objects, that of a dict of
+    /// pointers say, when it opens the file again. It is not looked at: when its object is removed, get() refuses it as
+    /// any other. Only a live pointer can be set, or None.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -190,8 +192,8 @@ impl Pile {
     }
 
     /// Get and remove in one step: of several threads that pop the same pointer, one gets the object. With a default,
-    /// that is returned when the pointer is not live. An object that cannot be built stays in the pile, and so does one that is
-    /// replaced again and again while it is built: RuntimeError.
+    /// that is returned when the pointer is not live. An object that cannot be built stays in the pile, and so does one
+    /// that is replaced again and again while it is built: RuntimeError.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile()
@@ -294,8 +296,8 @@ impl Pile {
     }
 
     /// Remove the objects behind many pointers. Returns how many there were; pointers that are not live are ignored.
-    /// ptrs is as for get_many(). When a signal's handler raises meanwhile, some are removed: the same call again removes
-    /// the others.
+    /// ptrs is as for get_many(). When a signal's handler raises meanwhile, some are removed: the same call again
+    /// removes the others.
     #[pyo3(signature = (ptrs, /))]
     fn remove_many(&self, ptrs: &Bound<'_, PyAny>) -> PyResult<Figure> {
         many::remove_many(self, ptrs)
@@ -310,10 +312,10 @@ impl Pile {
         Ok(PileStats::new(&stats, Figure(self.codec.type_count() as u64)))
     }
 
-    /// The most bytes that the pile may take. It can be set, while other threads go on, to what the constructor takes: an
-    /// int, text such as "4 GiB", or None for all that this process may use. Where more than that is in use already,
-    /// everything stays, and puts that need more memory raise LimitError until enough was removed; empty memory for which
-    /// there is no room goes back to the system.
+    /// The most bytes that the pile may take. It can be set, while other threads go on, to what the constructor takes:
+    /// an int, text such as "4 GiB", or None for all that this process may use. Where more than that is in use already,
+    /// everything stays, and puts that need more memory raise LimitError until enough was removed; empty memory for
+    /// which there is no room goes back to the system.
     ///
     /// >>> import gabion
     /// >>> pile = gabion.Pile(max_bytes="1 MiB")
@@ -335,24 +337,25 @@ impl Pile {
         Ok(())
     }
 
-    /// Remove all objects. Their memory stays warm for what is put next: gabion.memory.stats() counts it as held_idle, not
-    /// as idle. Their pointers are refused from now on. Takes time in proportion to the blocks, or to the objects while
-    /// there are views.
+    /// Remove all objects. Their memory stays warm for what is put next: gabion.memory.stats() counts it as held_idle,
+    /// not as idle. Their pointers are refused from now on. Takes time in proportion to the blocks, or to the objects
+    /// while there are views.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open_to_change(py)?;
         through_gate(py, || pile.clear());
         Ok(())
     }
 
-    /// Move objects that outgrew their slot back where they fit again, those of 1 KiB to 1 MiB closer together, and give empty
-    /// memory back to the system. Pointers and views stay valid. Returns how many bytes were given back. Takes time linear in the
-    /// pile; other threads can go on meanwhile.
+    /// Move objects that outgrew their slot back where they fit again, those of 1 KiB to 1 MiB closer together, and
+    /// give empty memory back to the system. Pointers and views stay valid. Returns how many bytes were given back.
+    /// Takes time linear in the pile; other threads can go on meanwhile.
     fn compact(&self, py: Python<'_>) -> PyResult<Figure> {
         let pile = self.open_to_change(py)?;
         Ok(Figure(through_gate(py, || pile.compact())))
     }
 
-    /// Check every equation of the pile's structure; raises AssertionError with the first that does not hold. For tests.
+    /// Check every equation of the pile's structure; raises AssertionError with the first that does not hold. For
+    /// tests.
     fn validate(&self, py: Python<'_>) -> PyResult<()> {
         let pile = self.open(py)?;
         through_gate(py, || pile.validate())
@@ -362,8 +365,8 @@ impl Pile {
     /// Remove all objects, let go of their classes, and refuse every further call with ClosedError. Closing twice does
     /// nothing. Views that are alive stay valid.
     ///
-    /// A pile in a file keeps its objects there: they are flushed to the disk, and the file is free for others to open, with the last
-    /// view of it. Raises OSError when the disk fails; the pile is closed then, too.
+    /// A pile in a file keeps its objects there: they are flushed to the disk, and the file is free for others to open,
+    /// with the last view of it. Raises OSError when the disk fails; the pile is closed then, too.
     #[pyo3(name = "close")]
     fn close_and_clear(&self, py: Python<'_>) -> PyResult<()> {
         if !self.close() {

@@ -36,8 +36,9 @@ fn count(pile: &gabion_pile::Pile) -> Result<HashMap<Kind, Tally>, BlockError> {
     Ok(kinds)
 }
 
-/// What is in a file, as a dict: what it says of itself, its figures, how its blocks are used, its root and what that is, how many
-/// objects there are of each kind, and the fields of the classes that it knows. Internal: for `gabion inspect`.
+/// What is in a file, as a dict: what it says of itself, its figures, how its blocks are used, its root and what that
+/// is, how many objects there are of each kind, and the fields of the classes that it knows. Internal: for `gabion
+/// inspect`.
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 pub(super) fn _pile_contents<'py>(path: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {

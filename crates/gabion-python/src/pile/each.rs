@@ -14,8 +14,8 @@ pub(super) fn iterator(iterable: &Bound<'_, PyAny>, passed: &str) -> PyResult<Ow
     iterator.map_err(|_| not_iterable(PyErr::fetch(iterable.py()), iterable, passed))
 }
 
-/// Calls `take` with each item of an iterator, until there is none left or an error is raised. `take` says how many bytes it
-/// went over. Other code may run between two items, whatever the iterator.
+/// Calls `take` with each item of an iterator, until there is none left or an error is raised. `take` says how many
+/// bytes it went over. Other code may run between two items, whatever the iterator.
 #[inline]
 pub(super) fn each(
     py: Python<'_>,

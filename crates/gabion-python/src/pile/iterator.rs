@@ -18,8 +18,8 @@ pub(super) enum Gives {
     Both,
 }
 
-/// Goes over a pile beside running writers: every object that is there from beginning to end is seen exactly once. One that is
-/// removed between the look at its pointer and its own is passed over.
+/// Goes over a pile beside running writers: every object that is there from beginning to end is seen exactly once. One
+/// that is removed between the look at its pointer and its own is passed over.
 #[pyclass(frozen, module = "gabion")]
 pub(super) struct PileIterator {
     pile: Py<Pile>,

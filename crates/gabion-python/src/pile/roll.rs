@@ -38,7 +38,8 @@ impl Roll {
     }
 }
 
-/// Taken by threads that are attached to the interpreter, which run nobody's code while they have it: no fork comes between.
+/// Taken by threads that are attached to the interpreter, which run nobody's code while they have it: no fork comes
+/// between.
 static ROLL: Mutex<Roll> = Mutex::new(Roll { entries: Vec::new(), most: FEW, entered: 0 });
 
 fn roll() -> MutexGuard<'static, Roll> {
@@ -76,7 +77,8 @@ pub(super) fn strike(id: u64) {
     }
 }
 
-/// What each open pile says of itself: a list of dicts, the oldest pile first. A forked child says nothing of its parent's files.
+/// What each open pile says of itself: a list of dicts, the oldest pile first. A forked child says nothing of its
+/// parent's files.
 #[pyfunction]
 pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let told = result::list(py)?;
@@ -97,8 +99,8 @@ pub(super) fn _piles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let about = result::dict(py)?;
         about.set_item(result::text(py, "id")?, Figure(id))?;
         about.set_item(result::text(py, "path")?, path)?;
-        // Somebody may be at a shard for long. And whoever drops the pile meanwhile leaves it to this one to let it go, which is not to
-        // wait for the interpreter.
+        // Somebody may be at a shard for long. And whoever drops the pile meanwhile leaves it to this one to let it go,
+        // which is not to wait for the interpreter.
         let stats = through_gate(py, move || {
             let stats = pile.stats();
             drop(pile);

@@ -15,8 +15,8 @@ impl Pile {
         let store = self.open(py)?;
         let saving = through_gate(py, || store.begin_save(&place, None));
         let mut records = Vec::new();
-        // What was saved is whole if the pile is still open: it is closed first, and cleared after that. Then all numbers, after the
-        // last encoding that refers to one.
+        // What was saved is whole if the pile is still open: it is closed first, and cleared after that. Then all
+        // numbers, after the last encoding that refers to one.
         let described = self.open(py).and_then(|_| self.codec.describe(py, 0, &mut records));
         through_gate(py, || match (saving, described) {
             (Ok(saving), Ok(_)) => saving.finish(&records).map_err(Ok),

@@ -16,21 +16,23 @@ use crate::scratch::with_encoded_apart;
 /// A pile of live Python objects, kept outside the heap that the garbage collector walks.
 ///
 /// put() copies an object graph into the pile and returns a pointer, a plain int; get() builds an equal object from
-/// it. A stored object costs its encoding and little more (see docs/pile.md), no reference counts, no collector pauses, and its
-/// pointers fit into an array('Q') or a NumPy array. Any object that pickle can store can be put, without a schema.
+/// it. A stored object costs its encoding and little more (see docs/pile.md), no reference counts, no collector pauses,
+/// and its pointers fit into an array('Q') or a NumPy array. Any object that pickle can store can be put, without a
+/// schema.
 ///
 /// max_bytes (int, or text such as "4 GiB") bounds what the pile takes, counted in pages of 64 KiB; by default it is
-/// what the process may use at all: physical memory, or the limit of its cgroup (of a pile in a file, 4 TiB). Less than a page is refused with
-/// ValueError. A put that would exceed it raises LimitError and leaves the pile as it was; pile.max_bytes can be
-/// set later. Making a pile raises MemoryError where there is no memory for a new one.
+/// what the process may use at all: physical memory, or the limit of its cgroup (of a pile in a file, 4 TiB). Less than
+/// a page is refused with ValueError. A put that would exceed it raises LimitError and leaves the pile as it was;
+/// pile.max_bytes can be set later. Making a pile raises MemoryError where there is no memory for a new one.
 ///
-/// With a path, the pile lies in a file, which is made where it is not there; with create=False that is a FileNotFoundError. Whatever a call had done when it returned is there for the
-/// next process that opens the file, however this one ends, and pointers stay valid. types says what may be built of what
-/// others have put there: classes, functions and modules, a mapping of stored names to classes, or "*" for whatever the names lead
-/// to; without it, only what this program puts itself and harmless classes of the standard library. Whoever wrote the file chose what
-/// they are called with, so allow what holds values. With read_only=True, nothing of it can be changed, and any number of processes
-/// may have it open. Raises BlockingIOError where another has it open,
-/// CorruptFileError for what is no file of gabion's or damaged, and the system's OSError. See docs/pile.md, "Piles in files".
+/// With a path, the pile lies in a file, which is made where it is not there; with create=False that is a
+/// FileNotFoundError. Whatever a call had done when it returned is there for the next process that opens the file,
+/// however this one ends, and pointers stay valid. types says what may be built of what others have put there: classes,
+/// functions and modules, a mapping of stored names to classes, or "*" for whatever the names lead to; without it, only
+/// what this program puts itself and harmless classes of the standard library. Whoever wrote the file chose what they
+/// are called with, so allow what holds values. With read_only=True, nothing of it can be changed, and any number of
+/// processes may have it open. Raises BlockingIOError where another has it open, CorruptFileError for what is no file
+/// of gabion's or damaged, and the system's OSError. See docs/pile.md, "Piles in files".
 ///
 /// A pointer stays valid until its object is removed, whatever replace() puts behind it, and is refused with
 /// PointerError for ever after; so are pointers of other piles and made-up numbers. All methods may be called from any
@@ -143,8 +145,8 @@ impl Pile {
         Ok((self.codec.decode(py, encoding)?, encoding.len()))
     }
 
-    /// Encodes an object and hands the pile and the encoding on, with what was left out of it. The pile is asked for only after
-    /// the object's own code has run, which may have closed it.
+    /// Encodes an object and hands the pile and the encoding on, with what was left out of it. The pile is asked for
+    /// only after the object's own code has run, which may have closed it.
     ///
     /// # Safety
     /// `object` is alive and stays so over the call.

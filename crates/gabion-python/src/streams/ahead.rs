@@ -8,8 +8,8 @@ use super::file::Source;
 use super::refusal;
 use crate::result;
 
-/// Equations: the unread bytes of the window are `start..end`; without a window both are 0. The file stands behind `end`,
-/// or both are 0.
+/// Equations: the unread bytes of the window are `start..end`; without a window both are 0. The file stands behind
+/// `end`, or both are 0.
 pub(super) struct Ahead {
     /// None when closed or detached; there is no window then.
     pub source: Option<Source>,
@@ -119,8 +119,8 @@ impl Ahead {
     #[inline(always)]
     fn newline(&self, most: usize) -> Option<usize> {
         let window = self.window.as_ref()?;
-        // SAFETY: `start..end` lies in the chunk and was written. Views of it may be in other hands: a byte that changes
-        // is found or not. What is found lies behind the place where the search began.
+        // SAFETY: `start..end` lies in the chunk and was written. Views of it may be in other hands: a byte that
+        // changes is found or not. What is found lies behind the place where the search began.
         unsafe {
             let unread = window.start().add(self.start);
             let found = libc::memchr(unread.cast(), b'\n'.into(), self.unread().min(most)).cast::<u8>();

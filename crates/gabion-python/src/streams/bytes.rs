@@ -25,7 +25,8 @@ impl<'py> Content<'py> {
         Self::get(object, ffi::PyBUF_SIMPLE)
     }
 
-    /// As `of`, for writing. TypeError, as Python's own files raise, also for what shows its bytes but not to be written.
+    /// As `of`, for writing. TypeError, as Python's own files raise, also for what shows its bytes but not to be
+    /// written.
     pub(super) fn writable(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
         Self::get(object, ffi::PyBUF_WRITABLE).map_err(|error| {
@@ -63,16 +64,17 @@ impl<'py> Content<'py> {
         self.view.len as usize
     }
 
-    /// The first byte. Whoever else has the object may write into it at any time, some without the interpreter: the bytes are
-    /// copied by their addresses, and nothing refers to them. See `settled`.
+    /// The first byte. Whoever else has the object may write into it at any time, some without the interpreter: the
+    /// bytes are copied by their addresses, and nothing refers to them. See `settled`.
     pub(crate) fn start(&self) -> *mut u8 {
         self.view.buf.cast()
     }
 
     /// The bytes where they are, if they stay as they are: those of a `bytes`.
     pub(crate) fn settled(&self) -> Option<&[u8]> {
-        // SAFETY: attached (`py`); a filled view holds its exporter, if it has one. The bytes of exactly this class never
-        // change, so they may be referred to; `len` of them are kept in place until the view is released by drop().
+        // SAFETY: attached (`py`); a filled view holds its exporter, if it has one. The bytes of exactly this class
+        // never change, so they may be referred to; `len` of them are kept in place until the view is released by
+        // drop().
         unsafe {
             let settled = !self.view.obj.is_null() && ffi::PyBytes_CheckExact(self.view.obj) != 0;
             settled.then(|| std::slice::from_raw_parts(self.start(), self.len()))
@@ -127,7 +129,8 @@ impl<'py> Growing<'py> {
         Ok(())
     }
 
-    /// Room behind what is written, and how much of it there is; some at least. What is written there counts by `wrote`.
+    /// Room behind what is written, and how much of it there is; some at least. What is written there counts by
+    /// `wrote`.
     pub(super) fn spare(&mut self) -> PyResult<(*mut u8, usize)> {
         if self.len == self.room {
             self.resize(self.room + self.room / 2)?;

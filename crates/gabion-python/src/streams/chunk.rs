@@ -15,8 +15,8 @@ use crate::size;
 /// The longest chunk: the pool's largest piece.
 const LONGEST: usize = 1 << 20;
 
-/// The usual chunk: what is read into it is still in a processor's own cache when it is written. The case `steps` of the
-/// benchmark `streams` shows what shorter and longer ones cost.
+/// The usual chunk: what is read into it is still in a processor's own cache when it is written. The case `steps` of
+/// the benchmark `streams` shows what shorter and longer ones cost.
 const USUAL: usize = 256 << 10;
 
 /// Reads the argument `chunk`.
@@ -133,8 +133,8 @@ impl Window {
     /// There is room for `to - from` bytes at `target`.
     pub(super) unsafe fn copy_out(&self, from: usize, to: usize, target: *mut u8) {
         assert!(from <= to && to <= self.len(), "bytes of this chunk");
-        // SAFETY: inside the chunk by the assertion; the caller answers for the target. It may lie in this very chunk, when
-        // a file has kept its view.
+        // SAFETY: inside the chunk by the assertion; the caller answers for the target. It may lie in this very chunk,
+        // when a file has kept its view.
         unsafe { ptr::copy(self.start().add(from), target, to - from) };
     }
 
@@ -145,8 +145,8 @@ impl Window {
     #[inline]
     pub(super) unsafe fn copy_in(&mut self, at: usize, source: *const u8, length: usize) {
         assert!(length <= self.len() && at <= self.len() - length, "room in this chunk");
-        // SAFETY: inside the chunk by the assertion; the caller answers for the source. It may be a view of this very chunk
-        // in wrong hands.
+        // SAFETY: inside the chunk by the assertion; the caller answers for the source. It may be a view of this very
+        // chunk in wrong hands.
         unsafe { ptr::copy(source, self.start().add(at), length) };
     }
 }

@@ -11,11 +11,11 @@ use super::refusal;
 
 /// Copy a binary file to another, from where src stands to its end; returns the number of bytes.
 ///
-/// The bytes go through one chunk of the pool, which src fills (readinto(), else read()) and dst is given as a read-only
-/// memoryview, so that no operation allocates memory, however long the file. Of an io.BytesIO, dst is given what is there,
-/// without the detour. From a regular file of open() to another, to a pipe, or to a socket's file, the system copies by
-/// itself. chunk is the number of bytes at a time, "1 MiB" at most. A buffered file, or a Reader, gives what it has rather
-/// than waiting for a full chunk, so that a pipe is passed on as it comes.
+/// The bytes go through one chunk of the pool, which src fills (readinto(), else read()) and dst is given as a
+/// read-only memoryview, so that no operation allocates memory, however long the file. Of an io.BytesIO, dst is given
+/// what is there, without the detour. From a regular file of open() to another, to a pipe, or to a socket's file, the
+/// system copies by itself. chunk is the number of bytes at a time, "1 MiB" at most. A buffered file, or a Reader,
+/// gives what it has rather than waiting for a full chunk, so that a pipe is passed on as it comes.
 ///
 /// Neither file is closed or flushed at the end, but both stand behind the bytes that were copied, as after reads and
 /// writes.
@@ -23,8 +23,8 @@ use super::refusal;
 /// What a file raises is passed on with the attribute bytes_copied, the number of bytes that dst has taken, and a note
 /// that says so; src stands behind those bytes where it is seekable. A non-blocking file that has nothing now, or takes
 /// nothing now, is a BlockingIOError with the same number as characters_written. Raises TypeError for what is no binary
-/// file, io.UnsupportedOperation for a src that is not readable() and a dst that is not writable(), ValueError for closed
-/// files and where both are the same file.
+/// file, io.UnsupportedOperation for a src that is not readable() and a dst that is not writable(), ValueError for
+/// closed files and where both are the same file.
 ///
 /// >>> import io
 /// >>> import gabion.streams

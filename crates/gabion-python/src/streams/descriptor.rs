@@ -1,8 +1,8 @@
 //! Real files, copied by the system: no byte comes to this process where the system can do without.
 //!
 //! A Python file stands before its descriptor: it may have bytes in its buffer, and a position of its own. So only
-//! files of exactly the classes of `open()` and `socket.makefile()` are taken, whose ways are known; what they hold back is
-//! flushed before, and they are set behind the copied bytes afterwards.
+//! files of exactly the classes of `open()` and `socket.makefile()` are taken, whose ways are known; what they hold
+//! back is flushed before, and they are set behind the copied bytes afterwards.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Seek, Write};
@@ -88,7 +88,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The descriptors of two files that may be copied behind Python's back, or None. They are open for reading, and for writing.
+    /// The descriptors of two files that may be copied behind Python's back, or None. They are open for reading, and
+    /// for writing.
     ///
     /// # Errors
     /// ValueError when both are the same file; what flushing raises.
@@ -176,7 +177,8 @@ impl Pair {
         count > 0
     }
 
-    /// One read and one write of up to a chunk: how many bytes were read, which is 0 at the end of the source, and written.
+    /// One read and one write of up to a chunk: how many bytes were read, which is 0 at the end of the source, and
+    /// written.
     fn copy_through(&mut self, chunk: &mut [u8]) -> std::io::Result<(usize, usize)> {
         let read = self.src.read_at(chunk, self.at)?;
         let written = if read > 0 { self.dst.write(&chunk[..read])? } else { 0 };
@@ -206,8 +208,8 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// None for every other kind of file, and where nothing is left: so say files of /proc, too, of which some give all that
-    /// they have to the first read and nothing to a second one, however short the first was.
+    /// None for every other kind of file, and where nothing is left: so say files of /proc, too, of which some give all
+    /// that they have to the first read and nothing to a second one, however short the first was.
     pub(super) fn of(file: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         if !is_plain(file)? || !file.call_method0(intern!(file.py(), "readable")?)?.is_truthy()? {
             return Ok(None);

@@ -67,8 +67,8 @@ fn refuse_text(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether a file is one of the buffered ones of open(), whose `readinto1` gives what there is instead of waiting for all that was
-/// asked for.
+/// Whether a file is one of the buffered ones of open(), whose `readinto1` gives what there is instead of waiting for
+/// all that was asked for.
 pub(super) fn gives_what_it_has(file: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = file.py();
     Ok(Classes::get(py)?.buffered.iter().any(|class| file.get_type().is(class.bind(py))))
@@ -112,7 +112,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads by `readinto` where the file has it, else by `read`. With `soon`, by `readinto1`: see [`gives_what_it_has`].
+    /// Reads by `readinto` where the file has it, else by `read`. With `soon`, by `readinto1`: see
+    /// [`gives_what_it_has`].
     pub(super) fn new(name: &str, file: &Bound<'_, PyAny>, soon: bool) -> PyResult<Self> {
         let py = file.py();
         refuse_text(name, file)?;
@@ -258,7 +259,8 @@ impl Sink {
     }
 }
 
-/// The object itself where its length is in bytes, else a view of its bytes: a file may tell what it took or filled by `len()`.
+/// The object itself where its length is in bytes, else a view of its bytes: a file may tell what it took or filled by
+/// `len()`.
 pub(super) fn plain_bytes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let plain = object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyByteArray>();
     if plain { Ok(object.clone()) } else { behind(object, 0) }
@@ -285,7 +287,8 @@ pub(super) fn says(file: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> P
     method(file, question)?.map_or(Ok(false), |method| method.call0()?.is_truthy())
 }
 
-/// Refuses a file that says that it is not open for reading. Others are used: what keeps one from saying so keeps it from reading.
+/// Refuses a file that says that it is not open for reading. Others are used: what keeps one from saying so keeps it
+/// from reading.
 pub(super) fn refuse_unreadable(name: &str, file: &Bound<'_, PyAny>) -> PyResult<()> {
     if says_no(file, intern!(file.py(), "readable")?)? {
         let text = format!("{name} is not open for reading: open it with mode 'rb'");
@@ -303,8 +306,8 @@ pub(super) fn refuse_unwritable(name: &str, file: &Bound<'_, PyAny>) -> PyResult
     Ok(())
 }
 
-/// Whether a file answers a question with no. One that cannot be asked, or fails, has not said so; nor has one of a program's own
-/// class that only inherits the answer of `io.IOBase`.
+/// Whether a file answers a question with no. One that cannot be asked, or fails, has not said so; nor has one of a
+/// program's own class that only inherits the answer of `io.IOBase`.
 fn says_no(file: &Bound<'_, PyAny>, question: &Bound<'_, PyString>) -> PyResult<bool> {
     let ask = || -> PyResult<bool> {
         let Some(method) = method(file, question)? else { return Ok(false) };

@@ -1,7 +1,7 @@
 //! The bytes that an `io.BytesIO` holds, without a copy of them.
 //!
-//! Its value is a `bytes` that it shares until it is written to, when it goes on with a copy. So what is handed out stays
-//! as it is, whoever keeps it. What is there to be overwritten is read to in place.
+//! Its value is a `bytes` that it shares until it is written to, when it goes on with a copy. So what is handed out
+//! stays as it is, whoever keeps it. What is there to be overwritten is read to in place.
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -21,8 +21,8 @@ fn is_bytes_io(file: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Fewer bytes are copied faster than their place is found.
 const WORTH_IT: usize = 64 << 10;
 
-/// Reads the rest of a regular file over what a `BytesIO` has already, from where it stands. Gives the number of bytes, 0 for
-/// other files, also where it fails later: then with the error. Both files stand behind them.
+/// Reads the rest of a regular file over what a `BytesIO` has already, from where it stands. Gives the number of bytes,
+/// 0 for other files, also where it fails later: then with the error. Both files stand behind them.
 ///
 /// # Errors
 /// Before anything is read: what the files raise.

@@ -1,8 +1,8 @@
-//! `Reader.read`, `readinto`, `readline`, iteration, and `Writer.write`: the calls that a program makes millions of times;
-//! and the finalizer, for which there is no other way in.
+//! `Reader.read`, `readinto`, `readline`, iteration, and `Writer.write`: the calls that a program makes millions of
+//! times; and the finalizer, for which there is no other way in.
 //!
-//! They are written against the C API: see `fastcall`. What is in the chunk, or fits into it, is copied without taking a
-//! turn.
+//! They are written against the C API: see `fastcall`. What is in the chunk, or fits into it, is copied without taking
+//! a turn.
 
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;

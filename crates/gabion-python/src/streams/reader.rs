@@ -18,14 +18,14 @@ use crate::result;
 /// A binary file read through a chunk of the pool, with the methods of io.BufferedReader.
 ///
 /// file is anything with readinto() or read(): an open file, a socket's, a pipe's, an archive member, an object of your
-/// own. One that is not readable() is an io.UnsupportedOperation at once. chunk is how many bytes are asked of it at a time,
-/// "1 MiB" at most. After the first read, no operation allocates memory except for the bytes that it returns. A large
-/// readinto() does not go through the chunk.
+/// own. One that is not readable() is an io.UnsupportedOperation at once. chunk is how many bytes are asked of it at a
+/// time, "1 MiB" at most. After the first read, no operation allocates memory except for the bytes that it returns. A
+/// large readinto() does not go through the chunk.
 ///
-/// It counts as an io.BufferedIOBase: json, pickle and io.TextIOWrapper take it. read(), readinto() and readline() wait for
-/// all they were asked for, or the end; read1(), readinto1() and peek() ask the file once at most. A non-blocking file
-/// that has nothing now makes them return what there is, and None if there is nothing (peek(): b""). What the file raises
-/// is passed on; what read() or readline() had gathered until then is lost, as with io.BufferedReader.
+/// It counts as an io.BufferedIOBase: json, pickle and io.TextIOWrapper take it. read(), readinto() and readline() wait
+/// for all they were asked for, or the end; read1(), readinto1() and peek() ask the file once at most. A non-blocking
+/// file that has nothing now makes them return what there is, and None if there is nothing (peek(): b""). What the file
+/// raises is passed on; what read() or readline() had gathered until then is lost, as with io.BufferedReader.
 ///
 /// close(), and the end of a with statement, close the file, too; detach() does not. When the Reader is garbage
 /// collected, the file stays open, behind what was read ahead. A use after close() raises ClosedError. Threads take
@@ -43,8 +43,8 @@ pub(super) struct Reader {
     pub turn: Turn<Ahead>,
 }
 
-/// As many bytes as the buffer of `io.BufferedReader` usually has, and so its `peek` returns at most. Whoever peeks often would have
-/// a whole chunk copied each time; `pickle` asks for much more than most objects need, once for each.
+/// As many bytes as the buffer of `io.BufferedReader` usually has, and so its `peek` returns at most. Whoever peeks
+/// often would have a whole chunk copied each time; `pickle` asks for much more than most objects need, once for each.
 const PEEK: usize = 8 << 10;
 
 /// A size as the methods of files take it: None and negative numbers stand for "all".
@@ -196,8 +196,8 @@ impl Reader {
         self.read_into(buffer, &Content::writable(buffer)?, true)
     }
 
-    /// Return bytes that are next without passing them: some of those that were read already, or after one read of the file.
-    /// 8 KiB of them at most, whatever size says, and at least one unless the file is at its end.
+    /// Return bytes that are next without passing them: some of those that were read already, or after one read of the
+    /// file. 8 KiB of them at most, whatever size says, and at least one unless the file is at its end.
     #[pyo3(signature = (size = 0, /))]
     fn peek<'py>(&self, py: Python<'py>, size: isize) -> PyResult<Bound<'py, PyAny>> {
         let _ = size;
@@ -230,8 +230,8 @@ impl Reader {
         Ok(lines)
     }
 
-    /// Go to a position: offset from the start (whence 0), from here (1) or from the end (2); return it. Within what was
-    /// read ahead, the file is not moved.
+    /// Go to a position: offset from the start (whence 0), from here (1) or from the end (2); return it. Within what
+    /// was read ahead, the file is not moved.
     #[pyo3(signature = (offset, whence = 0, /))]
     fn seek<'py>(&self, py: Python<'py>, offset: i64, whence: i32) -> PyResult<Bound<'py, PyAny>> {
         let mut state = self.open(py)?;

@@ -51,8 +51,8 @@ pub(super) struct Inside<'a, 'py, T> {
     py: Python<'py>,
 }
 
-/// A number of this thread's own: even, and neither 0 nor `BRIEFLY`. Not an address: in a forked child, new threads lie where
-/// those lay that it does not have.
+/// A number of this thread's own: even, and neither 0 nor `BRIEFLY`. Not an address: in a forked child, new threads lie
+/// where those lay that it does not have.
 fn me() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(2 * BRIEFLY);
     thread_local!(static NUMBER: Cell<usize> = const { Cell::new(0) });
@@ -172,8 +172,8 @@ impl<T: Send> Turn<T> {
         // Whoever is inside may need the interpreter to get out.
         detached_ungated(py, || {
             let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-            // Relaxed: who leaves takes the mark away before it takes the gate, so it is gone here, or its wake-up comes
-            // later. Another mark than ours comes with a wake-up, too.
+            // Relaxed: who leaves takes the mark away before it takes the gate, so it is gone here, or its wake-up
+            // comes later. Another mark than ours comes with a wake-up, too.
             if self.owner.load(Ordering::Relaxed) & WAITED != 0 {
                 drop(self.left.wait(gate));
             }

@@ -38,8 +38,8 @@ pub(crate) struct Gathered {
 /// Reads a file from where it stands to its end, `most` bytes at most: callers know that as `max_bytes`.
 ///
 /// # Errors
-/// What the file raises; BlockingIOError when it has nothing now; LimitError when it is longer than `most`, before memory
-/// is taken for it where it is one of open(); what the pool refuses.
+/// What the file raises; BlockingIOError when it has nothing now; LimitError when it is longer than `most`, before
+/// memory is taken for it where it is one of open(); what the pool refuses.
 pub(crate) fn whole<'py>(name: &str, file: &Bound<'py, PyAny>, most: u64) -> PyResult<Whole<'py>> {
     let source = Source::new(name, file, false)?;
     refuse_closed(name, file)?;
@@ -51,8 +51,8 @@ pub(crate) fn whole<'py>(name: &str, file: &Bound<'py, PyAny>, most: u64) -> PyR
     gather(file, &source, most).map(Whole::Read)
 }
 
-/// A copy of bytes that others may be writing, `most` of them at most. A byte that changes meanwhile arrives as it was or
-/// as it gets.
+/// A copy of bytes that others may be writing, `most` of them at most. A byte that changes meanwhile arrives as it was
+/// or as it gets.
 ///
 /// # Errors
 /// LimitError when there are more; what the pool refuses.
@@ -86,7 +86,8 @@ fn gather(file: &Bound<'_, PyAny>, source: &Source, most: u64) -> PyResult<Gathe
 
 impl Gathered {
     fn as_slice(&self) -> &[u8] {
-        // SAFETY: `length` bytes of the chunk were written by `read`; `gather` has made sure that no view of it is alive.
+        // SAFETY: `length` bytes of the chunk were written by `read`; `gather` has made sure that no view of it is
+        // alive.
         unsafe { std::slice::from_raw_parts(self.window.start(), self.length) }
     }
 
@@ -118,7 +119,8 @@ impl Gathered {
     /// The bytes in a longer chunk.
     fn moved(&self, py: Python<'_>, room: usize) -> PyResult<Window> {
         let mut longer = Window::rent(py, room)?;
-        // SAFETY: `length` bytes of the chunk were written by `read`. A file that has kept a view may still be writing them.
+        // SAFETY: `length` bytes of the chunk were written by `read`. A file that has kept a view may still be writing
+        // them.
         unsafe { longer.copy_in(0, self.window.start(), self.length) };
         Ok(longer)
     }
@@ -134,8 +136,8 @@ fn refuse_long(py: Python<'_>, length: usize, most: u64) -> PyResult<()> {
     Err(exception(Errors::get(py)?.limit.bind(py), &text))
 }
 
-/// How many bytes lie before the end of a file of open(). `None` of any other: that of an archive decompresses all that is
-/// before its end to get there, and may be of any length.
+/// How many bytes lie before the end of a file of open(). `None` of any other: that of an archive decompresses all that
+/// is before its end to get there, and may be of any length.
 fn length(file: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     if !is_of_system(file)? {
         return Ok(None);

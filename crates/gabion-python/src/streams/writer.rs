@@ -13,15 +13,16 @@ use crate::once::intern;
 
 /// A binary file written through a chunk of the pool, with the methods of io.BufferedWriter.
 ///
-/// file is anything with write(): an open file, a socket's, a pipe's, an object of your own. One that is not writable() is an
-/// io.UnsupportedOperation at once. Bytes are collected in a chunk of up to chunk bytes ("1 MiB" at most) and written when
-/// it is full; as much as a chunk or more is written at once. After the first write, no operation allocates memory. If the
-/// file keeps the memoryview that its write() was given, the bytes in it stay: the Writer goes on with another chunk.
+/// file is anything with write(): an open file, a socket's, a pipe's, an object of your own. One that is not writable()
+/// is an io.UnsupportedOperation at once. Bytes are collected in a chunk of up to chunk bytes ("1 MiB" at most) and
+/// written when it is full; as much as a chunk or more is written at once. After the first write, no operation
+/// allocates memory. If the file keeps the memoryview that its write() was given, the bytes in it stay: the Writer goes
+/// on with another chunk.
 ///
 /// It counts as an io.BufferedIOBase: pickle, zipfile and io.TextIOWrapper take it. When the file raises, the error
 /// is passed on with the attribute bytes_taken, how many bytes of this call's are written or gathered, and a note; what
-/// was gathered before and not yet written stays, and the next flush() goes on behind what the file took. A non-blocking
-/// file that takes nothing now is a BlockingIOError with the same number as characters_written.
+/// was gathered before and not yet written stays, and the next flush() goes on behind what the file took. A
+/// non-blocking file that takes nothing now is a BlockingIOError with the same number as characters_written.
 ///
 /// flush() writes what is collected. close(), and the end of a with statement, flush and close the file; detach()
 /// flushes and does not close. When the Writer is garbage collected, it writes what is collected, and the file stays

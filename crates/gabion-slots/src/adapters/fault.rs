@@ -1,7 +1,7 @@
 //! What becomes of a wrong free where nobody can be told.
 //!
-//! Drops and deallocations return nothing, and a panic there would end the program. The slot stays as it is: at worst it
-//! is lost. The checked build says so on the standard error stream.
+//! Drops and deallocations return nothing, and a panic there would end the program. The slot stays as it is: at worst
+//! it is lost. The checked build says so on the standard error stream.
 
 use std::io::Write;
 

@@ -32,15 +32,15 @@ pub enum Backing {
 /// assert_eq!(Global::current(), Backing::System);
 /// ```
 ///
-/// The environment variable `GABION_ALLOCATOR`, read at the first request, says `slots` or `system`; without it, or with
-/// anything else in it, slots serve. [`Global::switch`] changes that at any time. Each pointer goes back to where it came
-/// from, which the map of addresses knows, so old and new may be mixed freely. The price is a look at that map for each
-/// free: three loads.
+/// The environment variable `GABION_ALLOCATOR`, read at the first request, says `slots` or `system`; without it, or
+/// with anything else in it, slots serve. [`Global::switch`] changes that at any time. Each pointer goes back to where
+/// it came from, which the map of addresses knows, so old and new may be mixed freely. The price is a look at that map
+/// for each free: three loads.
 ///
-/// What gabion itself asks for, in the middle of its own books, comes from the system, and so does what slots cannot serve
-/// (an alignment above 4 MiB). A budget on the affinity is kept: a request beyond it fails. Only what `realloc` makes smaller is
-/// never refused for the budget's sake, because `Vec::shrink_to_fit` would end the program: where the slots have no room for the
-/// smaller one, it moves to the system, out of the budget, and its old room is free.
+/// What gabion itself asks for, in the middle of its own books, comes from the system, and so does what slots cannot
+/// serve (an alignment above 4 MiB). A budget on the affinity is kept: a request beyond it fails. Only what `realloc`
+/// makes smaller is never refused for the budget's sake, because `Vec::shrink_to_fit` would end the program: where the
+/// slots have no room for the smaller one, it moves to the system, out of the budget, and its old room is free.
 #[derive(Debug)]
 pub struct Global {
     affinity: Affinity,
@@ -221,8 +221,8 @@ impl Global {
     }
 }
 
-// SAFETY: slots and the system both give memory that is valid until it is freed, aligned and long enough; a pointer goes
-// back to the one that gave it, which the map of addresses knows exactly. Nothing here unwinds.
+// SAFETY: slots and the system both give memory that is valid until it is freed, aligned and long enough; a pointer
+// goes back to the one that gave it, which the map of addresses knows exactly. Nothing here unwinds.
 unsafe impl GlobalAlloc for Global {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -278,7 +278,8 @@ unsafe impl GlobalAlloc for Global {
             moved = unsafe { System.alloc(new) };
         }
         if !moved.is_null() {
-            // SAFETY: both have room for the smaller of the two sizes and do not overlap; the old one is free afterwards.
+            // SAFETY: both have room for the smaller of the two sizes and do not overlap; the old one is free
+            // afterwards.
             unsafe {
                 moved.copy_from_nonoverlapping(at, layout.size().min(new_size));
                 self.free(owner, old, layout);

@@ -105,7 +105,8 @@ impl<'s, T: ?Sized> SlotBox<'s, T> {
     /// same bytes are valid for, such as a trait object.
     ///
     /// # Safety
-    /// The value lies in a slot of `slots`, as `into_raw` gave it (a value of no size in none), and this is its one owner.
+    /// The value lies in a slot of `slots`, as `into_raw` gave it (a value of no size in none), and this is its one
+    /// owner.
     #[inline]
     pub unsafe fn from_raw(slots: &'s Slots, at: NonNull<T>) -> Self {
         Self { at, slots, _owns: PhantomData }
@@ -129,8 +130,8 @@ impl<'s, T: ?Sized> SlotBox<'s, T> {
 }
 
 impl<T: ?Sized> SlotBox<'static, T> {
-    /// Pins the value: it never moves anyway. For slots that live as long as the program: what is pinned keeps its memory until
-    /// it is dropped, also when its box is forgotten, and other slots may go without it.
+    /// Pins the value: it never moves anyway. For slots that live as long as the program: what is pinned keeps its
+    /// memory until it is dropped, also when its box is forgotten, and other slots may go without it.
     ///
     /// ```
     /// # use gabion_slots::{Affinity, SlotBox, Slots};
@@ -146,8 +147,8 @@ impl<T: ?Sized> SlotBox<'static, T> {
     /// ```
     #[inline]
     pub fn into_pin(this: Self) -> Pin<Self> {
-        // SAFETY: moving a `SlotBox` does not move its value, nothing moves the value out of a pinned one, and its memory stays
-        // until it is dropped, because the slots do.
+        // SAFETY: moving a `SlotBox` does not move its value, nothing moves the value out of a pinned one, and its
+        // memory stays until it is dropped, because the slots do.
         unsafe { Pin::new_unchecked(this) }
     }
 }

@@ -8,8 +8,8 @@ use allocator_api2::alloc::{AllocError, Allocator};
 use super::fault::expect_freed;
 use crate::{Affinity, Slots};
 
-/// One affinity of some [`Slots`], as the `Allocator` of the crate `allocator-api2`: its `Vec` and `Box` take it, and so
-/// does `hashbrown`. Made by [`Slots::within`]; two words, copied freely.
+/// One affinity of some [`Slots`], as the `Allocator` of the crate `allocator-api2`: its `Vec` and `Box` take it, and
+/// so does `hashbrown`. Made by [`Slots::within`]; two words, copied freely.
 ///
 /// ```
 /// use allocator_api2::vec::Vec;
@@ -69,8 +69,8 @@ impl<'s> Within<'s> {
     }
 }
 
-/// One affinity of [`Slots::global`] as an allocator that takes no room itself, so that a `Box` with it is one word. The
-/// affinity is given by its index.
+/// One affinity of [`Slots::global`] as an allocator that takes no room itself, so that a `Box` with it is one word.
+/// The affinity is given by its index.
 ///
 /// ```
 /// use allocator_api2::boxed::Box;
@@ -102,8 +102,8 @@ fn nothing(layout: Layout) -> NonNull<[u8]> {
     NonNull::slice_from_raw_parts(at, 0)
 }
 
-// SAFETY: a slot stays valid and where it is until it is freed, and the slots outlive `'s`; copies ask the same slots, so
-// each may free what another has allocated. `Slots::release` is unsafe exactly because it would break this.
+// SAFETY: a slot stays valid and where it is until it is freed, and the slots outlive `'s`; copies ask the same slots,
+// so each may free what another has allocated. `Slots::release` is unsafe exactly because it would break this.
 unsafe impl Allocator for Within<'_> {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -194,8 +194,8 @@ macro_rules! as_within {
     };
 }
 
-/// A handle of slots as an allocator, for objects of no particular kind: [`Affinity::OBJECTS`]. What is made with it keeps
-/// the slots alive, and borrows nothing.
+/// A handle of slots as an allocator, for objects of no particular kind: [`Affinity::OBJECTS`]. What is made with it
+/// keeps the slots alive, and borrows nothing.
 ///
 /// ```
 /// use allocator_api2::vec::Vec;
@@ -206,13 +206,14 @@ macro_rules! as_within {
 /// assert_eq!(owner.len(), 5);
 /// # Ok::<(), gabion_slots::SlotsError>(())
 /// ```
-// SAFETY: a slot stays valid and where it is until it is freed or the last handle is dropped, wherever handles are moved;
-// clones are handles of the same slots, so each may free what another has allocated. For the rest see `Within`.
+// SAFETY: a slot stays valid and where it is until it is freed or the last handle is dropped, wherever handles are
+// moved; clones are handles of the same slots, so each may free what another has allocated. For the rest see `Within`.
 unsafe impl Allocator for Slots {
     as_within!(self => Ok::<_, AllocError>(self.within(Affinity::OBJECTS)));
 }
 
-// SAFETY: all of them are one affinity of `Slots::global`, which lives as long as the process; see `Within` for the rest.
+// SAFETY: all of them are one affinity of `Slots::global`, which lives as long as the process; see `Within` for the
+// rest.
 unsafe impl<const AFFINITY: u8> Allocator for WithinGlobal<AFFINITY> {
     as_within!(self => Self::within());
 }

@@ -1,5 +1,5 @@
-//! What went wrong in the intrusive allocator of `VulkanSceneGraph` (1.1.14), one test for each; the numbers are those of
-//! `docs/slots.md`.
+//! What went wrong in the intrusive allocator of `VulkanSceneGraph` (1.1.14), one test for each; the numbers are those
+//! of `docs/slots.md`.
 
 use std::ptr::NonNull;
 

@@ -92,7 +92,8 @@ pub(crate) fn freed_elsewhere(
     (end, thread)
 }
 
-/// Drops the last handle, after which nothing is mapped any more. A test that forks just then keeps all slots until it has.
+/// Drops the last handle, after which nothing is mapped any more. A test that forks just then keeps all slots until it
+/// has.
 pub(crate) fn drop_last(slots: Slots, twin: &Twin) {
     drop(slots);
     // Counted by steps: by the clock, time is over for a process that was stopped, before anybody could do anything.

@@ -229,7 +229,8 @@ fn an_affinity_that_is_found_by_its_name_can_be_used() {
     }
 }
 
-/// Who asked for memory while another thread took back what ended threads had kept was refused, though most of it was free.
+/// Who asked for memory while another thread took back what ended threads had kept was refused, though most of it was
+/// free.
 #[test]
 fn nothing_is_refused_while_others_take_back_what_ended_threads_kept() {
     let (slots, _twin) = on_twin();

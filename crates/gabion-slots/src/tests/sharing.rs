@@ -272,7 +272,8 @@ fn a_block_that_its_owner_gives_back_meanwhile_outlives_a_release() {
     let (slots, twin) = on_twin();
     let at = take(&slots, A, 24);
     give(&slots, at);
-    // The first step of a trim, which another thread's release may come upon: the block is off its row, and still counts.
+    // The first step of a trim, which another thread's release may come upon: the block is off its row, and still
+    // counts.
     let mine = seat::existing(&slots.shared).unwrap();
     slots.shared.let_warm_go(mine, A);
     // SAFETY: nobody uses the nodes.

@@ -122,8 +122,8 @@ fn a_block_that_is_unmapped_is_cut_no_more() {
     }
 }
 
-/// Blocks are cut, made whole, unmapped and taken from one arena to another beside a thread that looks at everything. What an
-/// arena's lock guards is whole at every instant; the sums over all arenas only when all is quiet.
+/// Blocks are cut, made whole, unmapped and taken from one arena to another beside a thread that looks at everything.
+/// What an arena's lock guards is whole at every instant; the sums over all arenas only when all is quiet.
 #[test]
 fn blocks_come_and_go_while_they_are_looked_at() {
     let (pool, twin) = pool_with(|settings| settings.pool_bytes = 16 << 20);

@@ -101,7 +101,8 @@ fn a_passing_shortage_is_sat_out() {
     close(pool, twin);
 }
 
-/// Each small buffer that needed a block of its class waited as long as patience goes, and was then served by one that is cut.
+/// Each small buffer that needed a block of its class waited as long as patience goes, and was then served by one that
+/// is cut.
 #[test]
 fn a_larger_piece_serves_before_anybody_waits_for_the_system() {
     let (pool, twin) = pool_with(|settings| settings.patience = Duration::from_secs(3600));

@@ -249,8 +249,8 @@ fn waiting_ends_with_the_timeout_or_when_told_to() {
 
 #[test]
 fn what_only_fits_without_whole_pages_is_refused_at_once() {
-    // Neither odd limits nor parts of odd rows are whole pages. Waiting for those would take all of the timeout, and everybody
-    // else would wait behind it.
+    // Neither odd limits nor parts of odd rows are whole pages. Waiting for those would take all of the timeout, and
+    // everybody else would wait behind it.
     let (pool, twin) = pool_with(|settings| settings.total_limit = 5 << 20);
     let group = |row_bytes| GroupRequest { bytes: 5 * MIB, row_bytes: Some(row_bytes), ..GroupRequest::default() };
     let all = pool.rent_group(&group(64 << 10)).unwrap();

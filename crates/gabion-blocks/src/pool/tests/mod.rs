@@ -1,6 +1,7 @@
 //! The pool's own tests: one file for each of its promises.
 //!
-//! The test cases of `ImageSharp`'s allocator and their counterparts here. Numbers count its cases in the order of its files.
+//! The test cases of `ImageSharp`'s allocator and their counterparts here. Numbers count its cases in the order of its
+//! files.
 //!
 //! | cases | about | counterpart |
 //! |---|---|---|
@@ -82,8 +83,8 @@ fn rent(pool: &Pool, bytes: usize) -> Buffer {
     pool.rent(&Request::new(bytes)).unwrap()
 }
 
-/// Whether something comes to hold. Counted by steps: by the clock, time is over for a process that was stopped, before anybody
-/// could do anything.
+/// Whether something comes to hold. Counted by steps: by the clock, time is over for a process that was stopped, before
+/// anybody could do anything.
 fn eventually(holds: impl Fn() -> bool) -> bool {
     (0..12_000).any(|_| {
         let held = holds();
@@ -99,8 +100,8 @@ fn look(pool: &Pool, periods: f64) -> u64 {
     pool.shared().look(PERIOD.mul_f64(periods))
 }
 
-/// Waits until all threads but this one have left the pool. The end of a scope does not wait for what its threads still do
-/// when they end: they empty their caches then.
+/// Waits until all threads but this one have left the pool. The end of a scope does not wait for what its threads still
+/// do when they end: they empty their caches then.
 fn alone(pool: &Pool) {
     let own = usize::from(seat::existing_cache(pool.shared()).is_some());
     let start = std::time::Instant::now();

@@ -67,8 +67,8 @@ impl Frame {
         self.sampling.iter().map(|&(h, v)| units * (h * v) as u64 * 64).sum()
     }
 
-    /// Whether `libjpeg` reads it, at full size and scaled: it knows sides up to a limit of its own, and planes that are a whole
-    /// part of the finest.
+    /// Whether `libjpeg` reads it, at full size and scaled: it knows sides up to a limit of its own, and planes that
+    /// are a whole part of the finest.
     pub fn suits_libjpeg(&self) -> bool {
         let whole = |side: fn(&(usize, usize)) -> usize| {
             let most = self.sampling.iter().map(side).max().unwrap_or(1);
@@ -77,7 +77,8 @@ impl Frame {
         self.width.max(self.height) <= LIBJPEGS_LONGEST_SIDE && whole(|s| s.0) && whole(|s| s.1)
     }
 
-    /// Whether `zune-jpeg` reads the planes right: it throws away what is left of a row that ends shortly before a restart.
+    /// Whether `zune-jpeg` reads the planes right: it throws away what is left of a row that ends shortly before a
+    /// restart.
     pub fn suits_planes(&self) -> bool {
         !self.restarts_within_rows && self.sampling.iter().all(|factors| factors.0 != 3 && factors.1 != 3)
     }
@@ -87,8 +88,8 @@ impl Frame {
         self.sampling.iter().all(|factors| factors.0 != 3)
     }
 
-    /// Whether an interval between restarts is such that rows of a scan end within it. Of a picture that is gathered, all scans
-    /// that its components may be in count.
+    /// Whether an interval between restarts is such that rows of a scan end within it. Of a picture that is gathered,
+    /// all scans that its components may be in count.
     fn cuts_rows(&self, mut intervals: impl Iterator<Item = u16>) -> bool {
         let most = self.sampling.iter().map(|factors| factors.0).max().unwrap_or(1);
         let units = |across: usize| (self.width as usize * across).div_ceil(most * 8);
@@ -202,7 +203,8 @@ impl Markers {
         })
     }
 
-    /// The rules of `libjpeg`: JFIF first, then Adobe's marker, then the names of the components. Adobe's programs invert inks.
+    /// The rules of `libjpeg`: JFIF first, then Adobe's marker, then the names of the components. Adobe's programs
+    /// invert inks.
     fn colors(&self, ids: &[u8]) -> Result<Colors> {
         match ids.len() {
             1 => Ok(Colors::Grey),

@@ -2,8 +2,9 @@
 //!
 //! Two libraries, by measurement. `zune-jpeg` gives the planes as they are stored, strip by strip and without an
 //! assembler: nothing is converted or upsampled but at the size that is wanted. `mozjpeg` scales within the cosine
-//! transform, reads CMYK, and builds with a C compiler alone; where there is an assembler it is built with SIMD, and then
-//! gives pictures of half the size faster than the planes, and pixels of the full size faster than they can be made of them.
+//! transform, reads CMYK, and builds with a C compiler alone; where there is an assembler it is built with SIMD, and
+//! then gives pictures of half the size faster than the planes, and pixels of the full size faster than they can be
+//! made of them.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! Restarts at a distance from the codes before them.
 //!
-//! `zune-jpeg` reads ahead, and when a row ends after it came to a restart, takes what it read of the next row for done. What lies
-//! behind the last code before a restart is passed over by all, so zeros there keep it from coming that far.
+//! `zune-jpeg` reads ahead, and when a row ends after it came to a restart, takes what it read of the next row for
+//! done. What lies behind the last code before a restart is passed over by all, so zeros there keep it from coming that
+//! far.
 
 use gabion_blocks::{Buffer, Pool, Request};
 
@@ -19,8 +20,8 @@ pub struct Spaced {
 
 impl Spaced {
     /// # Errors
-    /// [`ImageError::Limit`](crate::ImageError::Limit) and [`ImageError::Memory`](crate::ImageError::Memory) when the copy is too
-    /// long.
+    /// [`ImageError::Limit`](crate::ImageError::Limit) and [`ImageError::Memory`](crate::ImageError::Memory) when the
+    /// copy is too long.
     pub fn of(file: &[u8], pool: &Pool, limits: &Limits) -> Result<Self> {
         let length = file.len() + restarts(file).count() * ZEROS;
         limits.check_bytes(length as u64)?;

@@ -15,8 +15,8 @@ const PALETTE: u16 = 3;
 
 /// The bytes of a file. Unlike a cursor it hands on those that there are when more are asked for.
 ///
-/// A file with a palette says of itself that it has greys: the library reads those, of any depth, and refuses palettes, whose
-/// samples are stored in the same way.
+/// A file with a palette says of itself that it has greys: the library reads those, of any depth, and refuses palettes,
+/// whose samples are stored in the same way.
 pub struct Bytes<'a> {
     file: Cursor<&'a [u8]>,
     /// Where the file says that it has a palette.

@@ -31,7 +31,8 @@ pub struct Tiff<'a> {
 /// How the picture is cut into strips or tiles, which are chunks.
 #[derive(Clone, Copy)]
 struct Cut {
-    /// Width and height of a chunk, except for those at the edge; where several pixels share a byte, the width in bytes.
+    /// Width and height of a chunk, except for those at the edge; where several pixels share a byte, the width in
+    /// bytes.
     chunk: (usize, usize),
     /// Chunks in a row of them.
     across: usize,
@@ -71,7 +72,8 @@ impl<'a> Tiff<'a> {
         let metadata = Metadata { exif: orientation.as_exif(), icc };
         let header = Header::of_pixels(Format::Tiff, size, mode, metadata);
         let separate = tag(&mut decoder, Tag::PlanarConfiguration, 1) == 2;
-        // Differences of neighbours, inverted grey, swapped bytes and what is looked up are set right once a chunk is there.
+        // Differences of neighbours, inverted grey, swapped bytes and what is looked up are set right once a chunk is
+        // there.
         let plain = tag(&mut decoder, Tag::Predictor, 1) == 1
             && tag(&mut decoder, Tag::PhotometricInterpretation, 1) != 0
             && matches!(samples, Samples::Bytes);
@@ -108,8 +110,8 @@ impl Decode for Tiff<'_> {
     fn rows(&mut self, pool: &Pool, assembly: &mut Assembly, partial: bool) -> Result<()> {
         let (cut, height, direct) = (self.cut, self.header.height as usize, self.is_direct());
         let partial = partial && self.plain;
-        // Zero or grey, so that it never shows what was there before: of fresh memory, which is zero, a file that gives up early
-        // touches little.
+        // Zero or grey, so that it never shows what was there before: of fresh memory, which is zero, a file that gives
+        // up early touches little.
         let [mut band, mut chunk] = {
             let (band, chunk) = self.held();
             let rent = |bytes| pool.rent(&Request { clean: !partial, ..Request::new(bytes) });

@@ -96,8 +96,8 @@ fn settings(image: &Image, options: &SaveOptions) -> Compress {
     settings
 }
 
-/// Bytes that the library takes for itself where it goes over the picture more than once: the coefficients, two bytes each, and
-/// those again from before they were rounded, for a search that is off but has its room. Else some rows.
+/// Bytes that the library takes for itself where it goes over the picture more than once: the coefficients, two bytes
+/// each, and those again from before they were rounded, for a search that is off but has its room. Else some rows.
 fn bytes_beside(image: &Image, options: &SaveOptions) -> u64 {
     if !options.progressive && !options.optimized {
         return u64::from(image.width()) * 64;

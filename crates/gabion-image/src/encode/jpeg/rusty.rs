@@ -45,8 +45,8 @@ pub fn write(image: &Image, options: &SaveOptions, out: &mut dyn Write) -> Resul
     Ok(out.flush()?)
 }
 
-/// Bytes that the encoder takes for itself, where it wants all of the picture before it writes: each sample, and room for two
-/// bytes of its coefficient. Else it takes some rows.
+/// Bytes that the encoder takes for itself, where it wants all of the picture before it writes: each sample, and room
+/// for two bytes of its coefficient. Else it takes some rows.
 fn bytes_beside(image: &Image, options: &SaveOptions) -> u64 {
     if options.progressive {
         padded_samples(image) * image.mode().channels() as u64 * 3
@@ -167,8 +167,8 @@ fn components(rgb: [u8; 3]) -> [u8; 3] {
     [weigh(rgb, OF_LUMA, 0), weigh(rgb, OF_BLUE, 128), weigh(rgb, OF_RED, 128)]
 }
 
-/// A component by its weights in 16 fractional bits: JFIF's conversion, ITU-R BT.601 at full range. Half a step is rounded
-/// down, so that nothing exceeds 255.
+/// A component by its weights in 16 fractional bits: JFIF's conversion, ITU-R BT.601 at full range. Half a step is
+/// rounded down, so that nothing exceeds 255.
 #[inline(always)]
 fn weigh([r, g, b]: [i32; 3], [of_r, of_g, of_b]: [i32; 3], middle: i32) -> u8 {
     ((of_r * r + of_g * g + of_b * b + (middle << 16) + (1 << 15) - 1) >> 16) as u8

@@ -82,7 +82,8 @@ pub fn slots_stand(layout: &Layout) -> bool {
         let stand = ordinary
             && layout.names.iter().zip(&layout.offsets).all(|(name, &offset)| {
                 let stands = slot(class, name.ptr()) == Some(offset);
-                // The first lookup numbers the class's present state; one that changes meanwhile has another number then.
+                // The first lookup numbers the class's present state; one that changes meanwhile has another number
+                // then.
                 if before == 0 {
                     before = version(class);
                 }
@@ -317,9 +318,9 @@ impl Analysis<'_> {
         })
     }
 
-    /// Whether `__reduce_ex__` of this class may return what its instances do not hold themselves. Python code may: its own, or what
-    /// the interpreter's reducers call. They ask lists, sets and deques for `__iter__`, dicts for `items`, all for `__dict__` and
-    /// slots, time zones for `__getinitargs__`. What else may, see [`natives::give_their_own`].
+    /// Whether `__reduce_ex__` of this class may return what its instances do not hold themselves. Python code may: its
+    /// own, or what the interpreter's reducers call. They ask lists, sets and deques for `__iter__`, dicts for `items`,
+    /// all for `__dict__` and slots, time zones for `__getinitargs__`. What else may, see [`natives::give_their_own`].
     fn runs_user_code(&self) -> Raise<bool> {
         let (known, names) = (self.known, &self.known.names);
         // SAFETY: live class.

@@ -1,5 +1,5 @@
-//! Classes and functions that were defined anew: from then on their names lead to others, and as with pickle, what is built
-//! is what the name leads to at that time. How that is noticed: see the tables at the head of `registry`.
+//! Classes and functions that were defined anew: from then on their names lead to others, and as with pickle, what is
+//! built is what the name leads to at that time. How that is noticed: see the tables at the head of `registry`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,8 +19,8 @@ use crate::codec::object::{Own, Raise, Raised, refuse};
 use crate::errors::Errors;
 use crate::ffi;
 
-/// The entry of a number, after the name of what it stands for was looked up again. Where the name leads to nothing, or to
-/// no class in place of a class, it stays as it is.
+/// The entry of a number, after the name of what it stands for was looked up again. Where the name leads to nothing, or
+/// to no class in place of a class, it stays as it is.
 ///
 /// # Errors
 /// `CodecError` when the class is another one by now, with no room for the fields of the one before.
@@ -82,7 +82,8 @@ impl Entry {
         })
     }
 
-    /// Whether the name leads to another object than this one by now, after an error of the codec's, which is dropped then.
+    /// Whether the name leads to another object than this one by now, after an error of the codec's, which is dropped
+    /// then.
     fn has_moved_on(&self, tried: &Own) -> bool {
         // SAFETY: called by code of the interpreter's, which is attached.
         let py = unsafe { Python::assume_attached() };
@@ -171,8 +172,9 @@ fn unlike(class: &Own) -> String {
     )
 }
 
-/// How instances of the new class take the fields of the one before. Where it has a say in that, as pickle has it: it makes them, and
-/// is given their state. Else they are filled: what was in slots goes where the new class has it, the rest into `__dict__`.
+/// How instances of the new class take the fields of the one before. Where it has a say in that, as pickle has it: it
+/// makes them, and is given their state. Else they are filled: what was in slots goes where the new class has it, the
+/// rest into `__dict__`.
 fn filled(known: &Known, old: &Layout, class: Own, found: Found) -> Raise<Entry> {
     let (slots, attributes) = old.names.split_at(old.stored_slots());
     // SAFETY: a class, held.

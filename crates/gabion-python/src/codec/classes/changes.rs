@@ -13,7 +13,8 @@ use crate::ffi;
 /// Where the fields of a stored object go in an instance of a class that has changed.
 #[derive(Clone)]
 pub struct Changes {
-    /// Instances are made as `object` makes them. Else `__new__` makes them. They are filled without a word to the class, in any case.
+    /// Instances are made as `object` makes them. Else `__new__` makes them. They are filled without a word to the
+    /// class, in any case.
     pub quiet: bool,
     pub has_dict: bool,
     /// Slots of the class as it is now, and where they lie; nowhere if it is not `quiet`.
@@ -101,8 +102,8 @@ impl Arranged {
     /// # Errors
     /// `MemoryError`.
     pub fn of(&self, stored: &Own) -> Raise<Own> {
-        // SAFETY: a new tuple or null with an error; each of its places is filled once, before anybody else sees it, unless it is
-        // dropped; items are borrowed from a tuple that is held, where there are so many.
+        // SAFETY: a new tuple or null with an error; each of its places is filled once, before anybody else sees it,
+        // unless it is dropped; items are borrowed from a tuple that is held, where there are so many.
         unsafe {
             let len = if ffi::PyTuple_Check(stored.ptr()) != 0 { ffi::PyTuple_Size(stored.ptr()) as usize } else { 0 };
             let made = Own::take(ffi::PyTuple_New(self.0.len() as isize))?;

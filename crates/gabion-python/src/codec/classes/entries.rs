@@ -44,8 +44,8 @@ impl Entries {
         // Relaxed: ordered by the length above.
         let chunk = self.chunks[chunk].load(Ordering::Relaxed);
         // Acquire: pairs with the Release in `put`.
-        // SAFETY: numbers below the length have their chunk and cell filled; whoever has the entries keeps each of them as long as it
-        // has any.
+        // SAFETY: numbers below the length have their chunk and cell filled; whoever has the entries keeps each of them
+        // as long as it has any.
         unsafe { Some(&*(*chunk.add(index)).load(Ordering::Acquire)) }
     }
 

@@ -1,5 +1,5 @@
-//! Entries of a file, for the classes as they are now. A class may have changed since the file was written; its fields are matched by
-//! their names.
+//! Entries of a file, for the classes as they are now. A class may have changed since the file was written; its fields
+//! are matched by their names.
 //!
 //! ```text
 //!   the class                       a stored field            a field that was not stored
@@ -36,8 +36,8 @@ use crate::ffi;
 /// The entry of a number that is from a file, for what its name leads to.
 ///
 /// # Errors
-/// `CodecError` where that is of another kind than what was stored, or lacks an item that it cannot do without; what code of the
-/// class's metaclass raises.
+/// `CodecError` where that is of another kind than what was stored, or lacks an item that it cannot do without; what
+/// code of the class's metaclass raises.
 pub fn entry(known: &Known, id: u32, record: &Record, object: Own, found: Found) -> Raise<Entry> {
     if matches!(record.shape, Shape::Global) {
         return Ok(Entry::Global { id, object, found });
@@ -132,16 +132,16 @@ fn of_object(class: &Inspect<'_>, id: u32, stored: &Fields, found: Found) -> Rai
     Ok(Entry::Object(layout))
 }
 
-/// Where an instance has the attributes of a layout, in the keys that all of them share, if that is known: as instances are built from
-/// here on, one is, and is asked. Runs no code.
+/// Where an instance has the attributes of a layout, in the keys that all of them share, if that is known: as instances
+/// are built from here on, one is, and is asked. Runs no code.
 fn indices(class: &Inspect<'_>, layout: &Layout) -> Raise<Vec<u8>> {
     /// Shared keys are no more.
     const MOST: usize = 30;
     let names = &layout.names[layout.slots()..];
     let mut indices = Vec::new();
-    // SAFETY: a live class, which makes its instances as `object` does, where fields are set without a word to it; a tuple and names,
-    // all held; a new reference or null with an error; nobody else sees the instance, whose view is of attributes that were set, one for
-    // each index.
+    // SAFETY: a live class, which makes its instances as `object` does, where fields are set without a word to it; a
+    // tuple and names, all held; a new reference or null with an error; nobody else sees the instance, whose view is of
+    // attributes that were set, one for each index.
     unsafe {
         let told = (*class.class()).tp_finalize.is_some() || (*class.class()).tp_del.is_some();
         let quiet = is_plain(layout) && layout.former_slots == 0 && !told;
@@ -168,8 +168,8 @@ fn indices(class: &Inspect<'_>, layout: &Layout) -> Raise<Vec<u8>> {
     Ok(indices)
 }
 
-/// What became of the fields, of which the class is not told. `None` where instances are made as `object` makes them, and all fields go
-/// where they were, or into `__dict__`.
+/// What became of the fields, of which the class is not told. `None` where instances are made as `object` makes them,
+/// and all fields go where they were, or into `__dict__`.
 fn changes(class: &Inspect<'_>, room: &Room, stored: &Fields) -> Raise<Option<Box<Changes>>> {
     let (slots, attributes) = stored.names.split_at(stored.slots);
     let is_slot = |name: &Own| room.slots.iter().any(|slot| slot.ptr() == name.ptr());

@@ -176,7 +176,8 @@ impl Found {
         Ok(None)
     }
 
-    /// Whether both were found by one name. The same object may be found by another one later: what was stored means the name.
+    /// Whether both were found by one name. The same object may be found by another one later: what was stored means
+    /// the name.
     pub fn is_named_as(&self, other: &Found) -> bool {
         let is_same = |one: &Option<Own>, other: &Option<Own>| match (one, other) {
             (Some(one), Some(other)) => is_same_text(one, other),
@@ -192,8 +193,8 @@ impl Found {
     #[inline]
     pub unsafe fn is_name_of(&self, class: *mut PyTypeObject) -> bool {
         let Some(name) = &self.name else { return true };
-        // SAFETY: live by the caller's word; a class that was made at run time has the longer struct, of which an address is compared;
-        // a new reference or null with an error.
+        // SAFETY: live by the caller's word; a class that was made at run time has the longer struct, of which an
+        // address is compared; a new reference or null with an error.
         unsafe {
             !is_made_at_run_time(class)
                 || is_at(&raw mut (*class.cast::<ffi::PyHeapTypeObject>()).ht_qualname, name)
@@ -201,15 +202,15 @@ impl Found {
         }
     }
 
-    /// Whether a class or a function says of itself where it was found. What says nothing, or belongs to the interpreter and cannot
-    /// say otherwise, counts as such.
+    /// Whether a class or a function says of itself where it was found. What says nothing, or belongs to the
+    /// interpreter and cannot say otherwise, counts as such.
     ///
     /// # Safety
     /// A live object.
     pub unsafe fn is_told_by(&self, object: *mut PyObject, known: &Known) -> bool {
         let (Some(module), Some(name)) = (&self.module, &self.name) else { return true };
-        // SAFETY: live by the caller's word; addresses in it are compared; a class that was made at run time has a dict; new
-        // references, or null with an error or without.
+        // SAFETY: live by the caller's word; addresses in it are compared; a class that was made at run time has a
+        // dict; new references, or null with an error or without.
         unsafe {
             if ffi::PyFunction_Check(object) != 0 {
                 let function = object.cast::<ffi::PyFunctionObject>();

@@ -69,8 +69,8 @@ pub fn repr(object: &Own) -> String {
 }
 
 fn text(string: &Own) -> String {
-    // SAFETY: a held object, whatever its class; a failure gives null and an error, which is dropped; the bytes live with the
-    // string, which nobody changes.
+    // SAFETY: a held object, whatever its class; a failure gives null and an error, which is dropped; the bytes live
+    // with the string, which nobody changes.
     unsafe {
         let mut len = 0;
         let data = ffi::PyUnicode_AsUTF8AndSize(string.ptr(), &raw mut len);

@@ -2,9 +2,9 @@
 //!
 //! Since 3.11 an instance holds its attributes in an array of values beside keys shared by its class; a dict is only
 //! made when somebody asks for `__dict__`. Asking would make one on the *user's* object, slower and larger for good, so
-//! the array is read in place. Its layout belongs to one minor version of the interpreter. A self-test compares with the
-//! truth when the codec is first used; where it disagrees, and on versions not listed here, [`view`] finds nothing and
-//! the public interface serves.
+//! the array is read in place. Its layout belongs to one minor version of the interpreter. A self-test compares with
+//! the truth when the codec is first used; where it disagrees, and on versions not listed here, [`view`] finds nothing
+//! and the public interface serves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

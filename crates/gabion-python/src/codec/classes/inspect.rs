@@ -1,5 +1,5 @@
-//! What a class has: slots, a `__dict__`, items, members, fields that it declares; and who has a say in how its instances are made and
-//! filled.
+//! What a class has: slots, a `__dict__`, items, members, fields that it declares; and who has a say in how its
+//! instances are made and filled.
 
 #![expect(
     unpredictable_function_pointer_comparisons,
@@ -109,8 +109,8 @@ impl<'a> Inspect<'a> {
         Ok(Room { slots, offsets, has_dict, sets_state })
     }
 
-    /// Whether instances are asked for attributes as the interpreter asks: one with its own `__getattribute__` or `__getattr__` may
-    /// answer pickle's questions as it likes.
+    /// Whether instances are asked for attributes as the interpreter asks: one with its own `__getattribute__` or
+    /// `__getattr__` may answer pickle's questions as it likes.
     pub fn gets_attributes(&self) -> bool {
         // SAFETY: live class.
         unsafe { (*self.class()).tp_getattro == Some(ffi::PyObject_GenericGetAttr as ffi::getattrofunc) }
@@ -141,7 +141,8 @@ impl<'a> Inspect<'a> {
         }
     }
 
-    /// Names of the items, if it was made by `collections.namedtuple` or `typing.NamedTuple`, with nothing of its own beside them.
+    /// Names of the items, if it was made by `collections.namedtuple` or `typing.NamedTuple`, with nothing of its own
+    /// beside them.
     ///
     /// # Errors
     /// Those of attributes.
@@ -185,7 +186,8 @@ impl<'a> Inspect<'a> {
         }
     }
 
-    /// Fields that the class declares, if it is a dataclass. As `dataclasses.fields`, which is written in Python, finds them.
+    /// Fields that the class declares, if it is a dataclass. As `dataclasses.fields`, which is written in Python, finds
+    /// them.
     ///
     /// # Errors
     /// `MemoryError`.
@@ -218,8 +220,8 @@ impl<'a> Inspect<'a> {
         }
     }
 
-    /// Whether the class has a `__setstate__`, other than that of frozen dataclasses with slots, which goes by position: their
-    /// fields, too, come back by their names.
+    /// Whether the class has a `__setstate__`, other than that of frozen dataclasses with slots, which goes by
+    /// position: their fields, too, come back by their names.
     pub fn sets_state(&self) -> Raise<bool> {
         let Some(set) = self.lookup(&self.known.names.setstate) else { return Ok(false) };
         // SAFETY: NUL-terminated strings; a new reference or null with an error, held while it is asked.

@@ -1,4 +1,5 @@
-//! What a file says of the numbers that its encodings refer to, and which of them a class of the program's is given again.
+//! What a file says of the numbers that its encodings refer to, and which of them a class of the program's is given
+//! again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -22,13 +22,13 @@ pub struct Layout {
     pub offsets: Vec<isize>,
     /// For each attribute its index in the class's shared keys; empty when unknown.
     pub indices: Vec<u8>,
-    /// The class's version at which setting an attribute was found to run no user code, or where there are slots only, at which
-    /// their names were found to lead to them; 0 when that was not so, or not asked yet.
+    /// The class's version at which setting an attribute was found to run no user code, or where there are slots only,
+    /// at which their names were found to lead to them; 0 when that was not so, or not asked yet.
     /// Relaxed: the number is the whole message, compared with the class's own.
     pub plain_at: AtomicU32,
     pub found: Found,
-    /// How many of the names were slots of the class before it was defined anew, if they are not all slots now. They are set
-    /// as attributes are, and go where the new class has them.
+    /// How many of the names were slots of the class before it was defined anew, if they are not all slots now. They
+    /// are set as attributes are, and go where the new class has them.
     pub former_slots: usize,
     /// What pickle stores is the list of the values: a frozen dataclass with slots.
     pub listed: bool,
@@ -90,11 +90,12 @@ impl Layout {
 /// What a number in an encoding stands for.
 pub enum Entry {
     Object(Layout),
-    /// As `Object`, of a class that was defined anew and is to be called: its `__new__`, then its `__setstate__`, as pickle does; or
-    /// of one that has changed since a file was written, by its `changes`. No offsets: the slots come first, as many as there were.
+    /// As `Object`, of a class that was defined anew and is to be called: its `__new__`, then its `__setstate__`, as
+    /// pickle does; or of one that has changed since a file was written, by its `changes`. No offsets: the slots come
+    /// first, as many as there were.
     Stated(Layout),
-    /// `called`: by a class that was defined anew, and makes its instances in a way of its own, perhaps of other items than those
-    /// that were stored.
+    /// `called`: by a class that was defined anew, and makes its instances in a way of its own, perhaps of other items
+    /// than those that were stored.
     NamedTuple {
         id: u32,
         class: Own,

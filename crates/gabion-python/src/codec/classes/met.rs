@@ -1,5 +1,5 @@
-//! Numbers of a file that are asked for, for the first time: what they stand for is looked for then, and not before. See `types` for
-//! what may be built, and `fit` for classes that have changed.
+//! Numbers of a file that are asked for, for the first time: what they stand for is looked for then, and not before.
+//! See `types` for what may be built, and `fit` for classes that have changed.
 
 use super::fit;
 use super::found::Found;
@@ -15,7 +15,8 @@ use crate::codec::object::{Own, Raise, Raised, refuse};
 use crate::ffi;
 use crate::once::Importing;
 
-/// The entry of a number of which a record alone was known. If several threads ask at one time, the first that finds it wins.
+/// The entry of a number of which a record alone was known. If several threads ask at one time, the first that finds it
+/// wins.
 ///
 /// # Errors
 /// `CodecError` when it may not be built, or what the name leads to will not do; those of an import.

@@ -1,4 +1,5 @@
-//! What is known about classes: where they are found, how their instances are written, and the numbers that stand for them.
+//! What is known about classes: where they are found, how their instances are written, and the numbers that stand for
+//! them.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Classes of the interpreter and of libraries that are not written in Python: which have a form of their own, whom of them a
-//! registered reducer is asked for, and whose reducers return nothing but what the object itself holds.
+//! Classes of the interpreter and of libraries that are not written in Python: which have a form of their own, whom of
+//! them a registered reducer is asked for, and whose reducers return nothing but what the object itself holds.
 
 use super::known::Known;
 use super::plan::Kind;
@@ -82,8 +82,9 @@ pub fn is_never_asked_for(class: *mut PyTypeObject, built_in: Option<&Kind>) -> 
     }
 }
 
-/// Classes whose `__reduce__` or `__reduce_ex__` returns what the object holds itself, or makes anew. Others may take things out of
-/// what somebody else holds: an iterator of a dict gives the dict's values, and `OSError` those of a tuple that it may share.
+/// Classes whose `__reduce__` or `__reduce_ex__` returns what the object holds itself, or makes anew. Others may take
+/// things out of what somebody else holds: an iterator of a dict gives the dict's values, and `OSError` those of a
+/// tuple that it may share.
 ///
 /// What is in a new list is not lost, if it is the object that holds it; nor is a container that the object holds, as
 /// it is walked itself.
@@ -113,7 +114,8 @@ const REDUCERS: &[&[u8]] = &[
     b"datetime.tzinfo",
     // A key.
     b"zoneinfo.ZoneInfo",
-    // Two arrays may share their items. All that is taken out of one has a reference from there and another from the list.
+    // Two arrays may share their items. All that is taken out of one has a reference from there and another from the
+    // list.
     b"numpy.ndarray",
     b"numpy.dtype",
     b"numpy.generic",
@@ -125,8 +127,8 @@ const STATES: &[&[u8]] = &[b"xml.etree.ElementTree.Element"];
 /// As [`REDUCERS`], for `__getnewargs__`.
 const ARGUMENTS: &[&[u8]] = &[b"str", b"bytes", b"int", b"float", b"complex", b"tuple"];
 
-/// Whether what pickling asks a class for returns only what its instances hold themselves, provided that none of it is written in
-/// Python. `find` looks a name up in the class.
+/// Whether what pickling asks a class for returns only what its instances hold themselves, provided that none of it is
+/// written in Python. `find` looks a name up in the class.
 pub fn give_their_own(known: &Known, find: impl Fn(&Own) -> Option<Own>) -> bool {
     let names = &known.names;
     let of_object = |name: &Own, default: &Own| find(name).is_some_and(|found| found.ptr() == default.ptr());
@@ -149,7 +151,8 @@ struct Method {
 
 /// Whether this is a method that is not written in Python, of one of the classes.
 fn is_method_of(found: &Own, classes: &[&[u8]]) -> bool {
-    // SAFETY: held; the cast is checked by its exact class. A method's class is held by it, and has a name that lives with it.
+    // SAFETY: held; the cast is checked by its exact class. A method's class is held by it, and has a name that lives
+    // with it.
     unsafe {
         ffi::Py_TYPE(found.ptr()) == &raw mut ffi::PyMethodDescr_Type && {
             let class = (*found.ptr().cast::<Method>()).class;

@@ -9,12 +9,13 @@ use crate::codec::format::reader::damaged;
 use crate::codec::object::{Own, Raise, attribute, import, intern};
 use crate::ffi::{self, PyObject};
 
-/// The types of items that arrays are stored with as they are, by the letters that NumPy has for them: booleans, integers and
-/// floats in the byte order of the machine, of which there is one `dtype` each. The number of one is its place here.
+/// The types of items that arrays are stored with as they are, by the letters that NumPy has for them: booleans,
+/// integers and floats in the byte order of the machine, of which there is one `dtype` each. The number of one is its
+/// place here.
 const LETTERS: &str = "?bBhHiIlLqQefdgFDG";
 
-/// An array as it lies in memory: the first fields of `PyArrayObject_fields`, which are part of NumPy's binary interface since
-/// 1.7, because its macros read them.
+/// An array as it lies in memory: the first fields of `PyArrayObject_fields`, which are part of NumPy's binary
+/// interface since 1.7, because its macros read them.
 #[repr(C)]
 pub struct Array {
     head: PyObject,
@@ -60,14 +61,15 @@ struct Item {
     dtype: Own,
     /// Bytes.
     size: usize,
-    /// The class of one item alone, where its value lies behind the object's head, as in NumPy's `PyDoubleScalarObject` and its
-    /// like.
+    /// The class of one item alone, where its value lies behind the object's head, as in NumPy's `PyDoubleScalarObject`
+    /// and its like.
     scalar: Option<Own>,
 }
 
 impl Item {
     fn find(dtype: &Own, letter: char) -> Raise<Item> {
-        // SAFETY: held; new references or null with an error. What is read is within the object, whose size is asked first.
+        // SAFETY: held; new references or null with an error. What is read is within the object, whose size is asked
+        // first.
         unsafe {
             let letter = Own::take(ffi::PyUnicode_FromOrdinal(letter as _))?;
             let dtype = Own::take(ffi::PyObject_CallOneArg(dtype.ptr(), letter.ptr()))?;
@@ -93,7 +95,8 @@ const HEAD: usize = size_of::<PyObject>();
 /// The value of a single item.
 ///
 /// # Safety
-/// `obj` is an object with so many bytes behind its head, which lives and does not change as long as they are looked at.
+/// `obj` is an object with so many bytes behind its head, which lives and does not change as long as they are looked
+/// at.
 pub unsafe fn value_of<'a>(obj: *mut PyObject, size: usize) -> &'a [u8] {
     // SAFETY: as the caller promised.
     unsafe { std::slice::from_raw_parts(obj.cast::<u8>().add(HEAD), size) }

@@ -1,5 +1,5 @@
-//! How instances of a class are encoded: found once per class, again when the class is modified. What tells that, and what
-//! follows from it: see the tables at the head of `registry`.
+//! How instances of a class are encoded: found once per class, again when the class is modified. What tells that, and
+//! what follows from it: see the tables at the head of `registry`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -32,8 +32,8 @@ impl Plan {
         Plan { class, version: AtomicU32::new(version), kind, found }
     }
 
-    /// Whether the class still has the name that it was found by, and the name leads to it, where names may have been bound anew.
-    /// (With another module it has another version.)
+    /// Whether the class still has the name that it was found by, and the name leads to it, where names may have been
+    /// bound anew. (With another module it has another version.)
     #[cold]
     pub fn look(&self) -> bool {
         // SAFETY: a class, held.
@@ -92,8 +92,8 @@ pub enum Kind {
     Slots(*const Layout),
     /// A `__dict__`, and perhaps slots.
     Attributes(Attributes),
-    /// `__reduce_ex__`; `user_code` when Python code takes part, or native code that nobody here knows: it may show objects that were
-    /// met before.
+    /// `__reduce_ex__`; `user_code` when Python code takes part, or native code that nobody here knows: it may show
+    /// objects that were met before.
     Reduce {
         user_code: bool,
     },
@@ -188,8 +188,8 @@ pub unsafe fn version(class: *mut PyTypeObject) -> u32 {
     unsafe { (&raw const (*class).tp_version_tag).read_volatile() }
 }
 
-/// Whether setting and getting the attributes of a layout runs no user code, and its slots are where its names lead, as far as is known of the
-/// class as it is now.
+/// Whether setting and getting the attributes of a layout runs no user code, and its slots are where its names lead, as
+/// far as is known of the class as it is now.
 #[inline(always)]
 pub fn is_plain(layout: &Layout) -> bool {
     let plain_at = layout.plain_at.load(Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! What another process is told of an entry: everything that encodings depend on, in bytes. `docs/layouts.md` draws them.
+//! What another process is told of an entry: everything that encodings depend on, in bytes. `docs/layouts.md` draws
+//! them.
 
 use std::sync::Arc;
 
@@ -219,8 +220,8 @@ impl<'a> Reader<'a> {
 
 /// The one string of this text.
 fn interned(text: &[u8]) -> Raise<Own> {
-    // SAFETY: as many bytes as said, a C string; a new reference or null with an error, which is one of a class of the interpreter's;
-    // the new string is handed over, and it or an equal one comes back.
+    // SAFETY: as many bytes as said, a C string; a new reference or null with an error, which is one of a class of the
+    // interpreter's; the new string is handed over, and it or an equal one comes back.
     unsafe {
         let made = ffi::PyUnicode_DecodeUTF8(text.as_ptr().cast(), text.len() as isize, c"surrogatepass".as_ptr());
         let mut made = match Own::take(made) {

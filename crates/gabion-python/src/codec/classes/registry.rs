@@ -37,8 +37,8 @@
 //!   record ──restore──► unmet ──the first get that refers to it finds what may be built (`met`)──► an entry like any other
 //!                         └────a put of what the record describes, under the same name (`find_or_add`)──►┘
 //! ```
-//! Each of these hands the number over as above, so whoever is using an entry may go on. What a record says of a number stays, whatever
-//! it is handed over to.
+//! Each of these hands the number over as above, so whoever is using an entry may go on. What a record says of a number
+//! stays, whatever it is handed over to.
 
 use std::collections::HashMap;
 #[cfg(Py_GIL_DISABLED)]
@@ -73,7 +73,8 @@ struct Writer {
     entries: Vec<Box<Entry>>,
     chunks: Vec<Chunk>,
     by_class: HashMap<usize, Vec<u32>>,
-    /// What numbers that went over to another entry stand for and stood for, by the number and the address of the class or function.
+    /// What numbers that went over to another entry stand for and stood for, by the number and the address of the class
+    /// or function.
     former: HashMap<(u32, usize), Vec<AtomicPtr<Entry>>>,
     retired_plans: Vec<Retired<Plan>>,
     retired_globals: Vec<Retired<Entry>>,
@@ -160,8 +161,8 @@ impl Registry {
         User(PhantomData)
     }
 
-    /// Drops what was learnt, now or with the last call that is in the midst of using it. Without the interpreter's lock, the
-    /// calls are not counted, as all threads would write to one number: there it goes with the registry.
+    /// Drops what was learnt, now or with the last call that is in the midst of using it. Without the interpreter's
+    /// lock, the calls are not counted, as all threads would write to one number: there it goes with the registry.
     pub fn end(&self) {
         #[cfg(not(Py_GIL_DISABLED))]
         {
@@ -202,7 +203,8 @@ impl Registry {
 
     #[cold]
     fn forget_plans(&self, reducers: isize) {
-        // They stay, and are renewed by what says the same: a program may register a reducer and take it back again and again.
+        // They stay, and are renewed by what says the same: a program may register a reducer and take it back again and
+        // again.
         for plan in self.lock().plans.values().flatten() {
             plan.version.store(plan::NO_VERSION, Ordering::Relaxed); // Relaxed: see `plan`.
         }
@@ -224,8 +226,8 @@ impl Registry {
         (version == plan::ANY_VERSION || holds()).then_some(plan)
     }
 
-    /// Keeps a plan, in place of the one before. Where an earlier one was the same, it is that one which holds from now on: a class
-    /// that is modified again and again, by a counter of its instances say, takes no more memory each time.
+    /// Keeps a plan, in place of the one before. Where an earlier one was the same, it is that one which holds from now
+    /// on: a class that is modified again and again, by a counter of its instances say, takes no more memory each time.
     pub fn add_plan(&self, class: *mut PyTypeObject, plan: Plan) -> &Plan {
         let key = class as usize;
         let same = self.lock().plans.get(&key).and_then(|plans| {
@@ -257,8 +259,8 @@ impl Registry {
         self.entries.get(id)
     }
 
-    /// Has a number stand for another entry: for an earlier one of its that says the same, if there is one. So a name that goes to
-    /// and fro takes no more memory each time. Whoever is using the one before may go on.
+    /// Has a number stand for another entry: for an earlier one of its that says the same, if there is one. So a name
+    /// that goes to and fro takes no more memory each time. Whoever is using the one before may go on.
     pub fn replace(&self, id: u32, entry: Entry) -> &Entry {
         let entry = Box::new(entry);
         let (raw, spare) = self.put(&mut self.lock(), id, entry);
@@ -306,8 +308,8 @@ impl Registry {
         (raw, spare)
     }
 
-    /// Finds an entry of this class, found by the same name, that `same` accepts, or adds the one that `make` builds for the next
-    /// number: for its old one, if a file has one for the like.
+    /// Finds an entry of this class, found by the same name, that `same` accepts, or adds the one that `make` builds
+    /// for the next number: for its old one, if a file has one for the like.
     pub fn find_or_add(
         &self,
         class: *mut PyObject,
@@ -420,14 +422,16 @@ impl Registry {
         Arc::clone(&self.lock().kept.types)
     }
 
-    /// A class or function of this name that the program has stored an object of, or that the file's name led to before.
+    /// A class or function of this name that the program has stored an object of, or that the file's name led to
+    /// before.
     pub fn own(&self, path: &[u8]) -> Option<(Own, Found)> {
         let ids = self.lock().kept.numbers(path).to_vec();
         let mut known = ids.into_iter().filter_map(|id| self.entry(id)?.about());
         known.find(|(_, found)| found.names().is_some()).map(|(object, found)| (object.clone(), found.clone()))
     }
 
-    /// Has a number of a file stand for what was found for it, unless another thread was faster, or it was stored meanwhile.
+    /// Has a number of a file stand for what was found for it, unless another thread was faster, or it was stored
+    /// meanwhile.
     pub fn meet(&self, id: u32, entry: Entry) -> &Entry {
         let entry = Box::new(entry);
         let mut writer = self.lock();

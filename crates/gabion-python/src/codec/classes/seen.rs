@@ -1,8 +1,8 @@
 //! Whether names in dicts may have been bound anew since they were looked up: a comparison or two.
 //!
-//! From 3.12 on the interpreter tells who watches a dict when it changes. A name that is known here then moves on one number,
-//! with which everything that was looked up is compared. Before, each dict has a number of its own, which moves on with every
-//! change. What follows from it: see the tables at the head of `registry`.
+//! From 3.12 on the interpreter tells who watches a dict when it changes. A name that is known here then moves on one
+//! number, with which everything that was looked up is compared. Before, each dict has a number of its own, which moves
+//! on with every change. What follows from it: see the tables at the head of `registry`.
 
 pub use state::{Seen, changes, watch, watch_all};
 
@@ -157,8 +157,8 @@ mod state {
     /// A sum that no dicts have.
     const NEVER: u64 = u64::MAX;
 
-    /// What the numbers of dicts came to when names were looked up in them last. No number ever gets smaller, so none has
-    /// changed when the sum is the same.
+    /// What the numbers of dicts came to when names were looked up in them last. No number ever gets smaller, so none
+    /// has changed when the sum is the same.
     pub struct Seen {
         /// Where the dicts have their numbers. Whoever has the `Seen` holds the dicts.
         numbers: [*const u64; MOST],

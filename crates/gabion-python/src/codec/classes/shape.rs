@@ -33,7 +33,8 @@ pub fn learn<'a>(
         &base.found,
         |entry| match entry {
             Entry::Object(old) => {
-                // One for what was stored before the class was defined anew fills fields by their names, past its slots.
+                // One for what was stored before the class was defined anew fills fields by their names, past its
+                // slots.
                 old.former_slots == 0
                     && old.listed == base.listed
                     && old.declares_as(base)

@@ -1,11 +1,12 @@
-//! What a file may name without anybody's permission: classes of the standard library and of NumPy that hold values, and the functions
-//! that their own pickles call. Whoever writes a file chooses which of them are called, and with what.
+//! What a file may name without anybody's permission: classes of the standard library and of NumPy that hold values,
+//! and the functions that their own pickles call. Whoever writes a file chooses which of them are called, and with
+//! what.
 //!
-//! What is in the table does no more than make a value out of its arguments: it opens no file that it is told to, runs nothing that it
-//! is given, reaches no attribute by name and imports nothing. So `eval`, `exec`, `getattr`, `__import__`, `open`, `type`, `operator`,
-//! `functools`, `os` and `subprocess` are not in it, and builtin functions are not, whatever they do. Some of what is there takes a
-//! function and calls it later (`defaultdict`), or a class (`_reconstructor`): those, too, are named in the file, and stand here or
-//! are allowed.
+//! What is in the table does no more than make a value out of its arguments: it opens no file that it is told to, runs
+//! nothing that it is given, reaches no attribute by name and imports nothing. So `eval`, `exec`, `getattr`,
+//! `__import__`, `open`, `type`, `operator`, `functools`, `os` and `subprocess` are not in it, and builtin functions
+//! are not, whatever they do. Some of what is there takes a function and calls it later (`defaultdict`), or a class
+//! (`_reconstructor`): those, too, are named in the file, and stand here or are allowed.
 
 use std::ffi::CStr;
 
@@ -51,7 +52,8 @@ const GROUPS: &[Group] = &[
             "tuple",
         ],
     },
-    // How pickle makes instances of classes, which are named in the file as well. `__newobj__` is written as a tag of its own.
+    // How pickle makes instances of classes, which are named in the file as well. `__newobj__` is written as a tag of
+    // its own.
     Group { stored: &["copyreg"], modules: &[c"copyreg"], names: &["_reconstructor"] },
     Group { stored: &["array"], modules: &[c"array"], names: &["array", "_array_reconstructor"] },
     Group {
@@ -97,10 +99,11 @@ const GROUPS: &[Group] = &[
     },
     Group { stored: &["types"], modules: &[c"types"], names: &["SimpleNamespace"] },
     Group { stored: &["uuid"], modules: &[c"uuid"], names: &["SafeUUID", "UUID"] },
-    // Reads the system's data of time zones, by a key that it checks. Its pickle asks it for `_unpickle`: see `getattr`.
+    // Reads the system's data of time zones, by a key that it checks. Its pickle asks it for `_unpickle`: see
+    // `getattr`.
     Group { stored: &["zoneinfo"], modules: &[c"zoneinfo"], names: &["ZoneInfo"] },
-    // What arrays, their types and their items are made of. NumPy 2 has other names for its modules. States are looked at before NumPy
-    // gets them, and other functions called in the place of some: see `guard`.
+    // What arrays, their types and their items are made of. NumPy 2 has other names for its modules. States are looked
+    // at before NumPy gets them, and other functions called in the place of some: see `guard`.
     Group { stored: &["numpy"], modules: &[c"numpy"], names: &["dtype", "ndarray", "recarray", "record"] },
     Group { stored: &["numpy.rec"], modules: &[c"numpy"], names: &["recarray"] },
     Group {
@@ -172,7 +175,8 @@ fn parts(record: &Record) -> Option<(&str, &str)> {
 
 /// A class of exceptions among the builtin ones, if that is what a record of that module stands for.
 fn exception(record: &Record) -> Raise<Option<(Own, Found)>> {
-    // SAFETY: two strings, held; an error is set where there is no such name; a class is compared with one of the interpreter's.
+    // SAFETY: two strings, held; an error is set where there is no such name; a class is compared with one of the
+    // interpreter's.
     unsafe {
         let Ok((object, found)) = Found::follow(record.module.ptr(), record.name.ptr()) else {
             if ffi::PyErr_ExceptionMatches(ffi::PyExc_AttributeError) == 0 {
@@ -200,7 +204,8 @@ pub fn is_getattr(function: &Own) -> bool {
     }
 }
 
-/// In the place of `getattr`, by which pickle names methods of classes that are not written in Python: of them all, one is needed here.
+/// In the place of `getattr`, by which pickle names methods of classes that are not written in Python: of them all, one
+/// is needed here.
 ///
 /// # Errors
 /// Memory.

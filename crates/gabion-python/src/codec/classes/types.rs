@@ -8,11 +8,12 @@
 //! | `{"shop.Person": Customer}` | as well, a class under its own name, and for what was stored under another; may stand in a list |
 //! | `"*"` | whatever the names lead to, imported as pickle imports; may stand in a list, next to new names |
 //!
-//! A class that its name does not lead to (a local one) can be passed, and is built; its objects are stored no more than elsewhere.
+//! A class that its name does not lead to (a local one) can be passed, and is built; its objects are stored no more
+//! than elsewhere.
 //!
-//! In all cases the program may get back what it has put itself: a class of which it stored an object since the file was opened.
-//! A name that has two meanings here has the one that was passed for it, then that of the program's own objects, of modules, of the
-//! standard library, of whatever it leads to.
+//! In all cases the program may get back what it has put itself: a class of which it stored an object since the file
+//! was opened. A name that has two meanings here has the one that was passed for it, then that of the program's own
+//! objects, of modules, of the standard library, of whatever it leads to.
 
 use std::collections::HashMap;
 
@@ -153,7 +154,8 @@ impl Types {
         self.named.get(path).map(|allowed| (allowed.object.clone(), allowed.found.clone()))
     }
 
-    /// What a module that was passed has under a stored name, if it is defined there. A name with points leads through classes alone.
+    /// What a module that was passed has under a stored name, if it is defined there. A name with points leads through
+    /// classes alone.
     ///
     /// # Errors
     /// What the module's own code raises, except that there is no such attribute.
@@ -180,7 +182,8 @@ impl Types {
         }
     }
 
-    /// Whether a class or function that has a name may be what a file means by it. It may not where another was passed for the name.
+    /// Whether a class or function that has a name may be what a file means by it. It may not where another was passed
+    /// for the name.
     pub fn lets(&self, path: &[u8], object: *mut PyObject) -> bool {
         self.named.get(path).is_none_or(|allowed| allowed.by_own_name || allowed.object.ptr() == object)
     }
@@ -199,7 +202,8 @@ impl Types {
     }
 }
 
-/// Where an object is found by these names, which are its own; nowhere if they lead to nothing, or to another. Imports nothing.
+/// Where an object is found by these names, which are its own; nowhere if they lead to nothing, or to another. Imports
+/// nothing.
 fn found_by(module: &Own, name: &Own, object: &Own) -> Raise<Found> {
     // SAFETY: both are held; a new reference, or null with an error or without.
     unsafe {

@@ -469,9 +469,10 @@ impl<'a, 'py, const REFS: bool> Decoder<'a, 'py, REFS> {
     }
 }
 
-/// Takes a new container out of the collector's sight: a list or a tuple has places with no object in them, and a frozenset is filled
-/// only while nobody else holds it. Of the collector anybody may ask all objects, and code runs in the midst of a decoding: that of
-/// keys and reducers, of modules that are imported, of finalizers in a collection that any new object starts.
+/// Takes a new container out of the collector's sight: a list or a tuple has places with no object in them, and a
+/// frozenset is filled only while nobody else holds it. Of the collector anybody may ask all objects, and code runs in
+/// the midst of a decoding: that of keys and reducers, of modules that are imported, of finalizers in a collection that
+/// any new object starts.
 #[inline(always)]
 fn hide(container: &Own) {
     // SAFETY: held; a container of a kind that the collector knows, and nobody has seen.

@@ -60,8 +60,8 @@ impl<'a> Frame<'a> {
         room::boxed(Rebuild::new(tag, parts, place)).map(Frame::Rebuild)
     }
 
-    /// An object that its class makes of a tuple, of which nothing is read yet, or of what the tuple is `arranged` to be. With `again`,
-    /// a reference to the one that counts follows the tuple, and nothing is made.
+    /// An object that its class makes of a tuple, of which nothing is read yet, or of what the tuple is `arranged` to
+    /// be. With `again`, a reference to the one that counts follows the tuple, and nothing is made.
     pub fn call(class: &Own, arranged: Option<&'a Arranged>, place: Place, again: bool) -> Raise<Self> {
         let parts = if again { tags::PART_AGAIN } else { 0 };
         let mut rebuild = Rebuild::new(tags::NEW, parts, place);
@@ -71,13 +71,14 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A tuple with places that hold nothing yet, perhaps of a class that was made at run time. Where they are never filled it goes as
-/// one of the interpreter's own: the class's `__del__` would run on it, and read what is not there.
+/// A tuple with places that hold nothing yet, perhaps of a class that was made at run time. Where they are never filled
+/// it goes as one of the interpreter's own: the class's `__del__` would run on it, and read what is not there.
 pub struct Unfilled(Own);
 
 impl Unfilled {
     /// # Safety
-    /// A new tuple, which no code has seen, and does until it is whole; or one of a subclass without anything of its own.
+    /// A new tuple, which no code has seen, and does until it is whole; or one of a subclass without anything of its
+    /// own.
     pub unsafe fn new(tuple: Own) -> Unfilled {
         Unfilled(tuple)
     }
@@ -100,8 +101,9 @@ impl Unfilled {
 impl Drop for Unfilled {
     fn drop(&mut self) {
         let tuple = self.0.ptr();
-        // SAFETY: held by this value alone, by the word of whoever made it; such a subclass adds nothing to a tuple, so what was
-        // allocated for it is one. An instance holds its class, if that was made at run time: that reference is let go, last.
+        // SAFETY: held by this value alone, by the word of whoever made it; such a subclass adds nothing to a tuple, so
+        // what was allocated for it is one. An instance holds its class, if that was made at run time: that reference
+        // is let go, last.
         unsafe {
             let class = ffi::Py_TYPE(tuple);
             if class != &raw mut ffi::PyTuple_Type {
@@ -117,8 +119,8 @@ pub type Place = usize;
 /// No reference leads there.
 pub const NOWHERE: Place = usize::MAX;
 
-/// An object that is being filled in an unusual way: unset slots, attribute names inline, or all of it as the state that its class
-/// is given.
+/// An object that is being filled in an unusual way: unset slots, attribute names inline, or all of it as the state
+/// that its class is given.
 pub struct Odd<'a> {
     pub object: Own,
     pub layout: &'a Layout,
@@ -135,8 +137,8 @@ pub struct Odd<'a> {
     pub state: Option<State>,
 }
 
-/// Objects that were read before all of the dict that they have their attributes of, because they are in it. They have what was in it
-/// by then, if their class is not told.
+/// Objects that were read before all of the dict that they have their attributes of, because they are in it. They have
+/// what was in it by then, if their class is not told.
 pub struct Late<'a> {
     pub dict: Own,
     pub objects: Vec<Odd<'a>>,

@@ -1,9 +1,9 @@
 //! What a file may not do with what it may build.
 //!
-//! Whoever writes a file chooses which function or class is called, with what, and which items and which state an object is given. A
-//! class that the file names is no object of it, nor is a member of an enum: the whole program has them. NumPy takes what it gets as it
-//! is: memory that others have, items that lie outside of it. And some calls have no end. No pickle has any of this. Where a file may
-//! do whatever it likes (`types="*"`), nothing of it is looked at.
+//! Whoever writes a file chooses which function or class is called, with what, and which items and which state an
+//! object is given. A class that the file names is no object of it, nor is a member of an enum: the whole program has
+//! them. NumPy takes what it gets as it is: memory that others have, items that lie outside of it. And some calls have
+//! no end. No pickle has any of this. Where a file may do whatever it likes (`types="*"`), nothing of it is looked at.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -18,8 +18,8 @@ use crate::once::{of_module, once};
 /// Items that a container may be built of by a call: more are stored as they are.
 const MOST_COUNTED: isize = 1 << 22;
 
-/// Functions that pickles call, of whose arguments not all are those of a pickle, and the modules that they are in. Others stand in for
-/// them, whoever met the functions first.
+/// Functions that pickles call, of whose arguments not all are those of a pickle, and the modules that they are in.
+/// Others stand in for them, whoever met the functions first.
 const REPLACED: &[(&std::ffi::CStr, &[&std::ffi::CStr])] = &[
     (c"_reconstructor", &[c"copyreg"]),
     (c"_reconstruct", &[c"numpy._core.multiarray", c"numpy.core.multiarray"]),
@@ -202,14 +202,15 @@ fn arguments_of(tuple: &Own) -> impl Iterator<Item = *mut PyObject> {
     (0..items).map(|i| unsafe { ffi::PyTuple_GetItem(tuple.ptr(), i) })
 }
 
-/// Whether a call of an interpreter's own class takes much longer than its arguments are long: counts through a range, or writes out
-/// the zeros of an exponent.
+/// Whether a call of an interpreter's own class takes much longer than its arguments are long: counts through a range,
+/// or writes out the zeros of an exponent.
 ///
 /// # Safety
 /// A live class, and a tuple.
 unsafe fn is_endless(class: *mut PyTypeObject, arguments: &Own) -> Raise<bool> {
     const COUNTING: &[&[u8]] = &[b"Counter", b"OrderedDict", b"UserList", b"UserString", b"UserDict", b"ChainMap"];
-    // SAFETY: live by the caller's word; its name lives with it; a range is one by its exact class, and its length is asked of it.
+    // SAFETY: live by the caller's word; its name lives with it; a range is one by its exact class, and its length is
+    // asked of it.
     unsafe {
         let name = std::ffi::CStr::from_ptr((*class).tp_name).to_bytes();
         let native = ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 || name.starts_with(b"collections.");
@@ -248,7 +249,8 @@ unsafe fn has_exponent(text: *mut PyObject) -> bool {
     }
 }
 
-/// Whether instances of a class that inherits from one of NumPy's are made by the class itself, or by one between the two.
+/// Whether instances of a class that inherits from one of NumPy's are made by the class itself, or by one between the
+/// two.
 ///
 /// # Safety
 /// A live class.
@@ -291,8 +293,8 @@ unsafe fn is_of_module(class: *mut PyTypeObject, name: &Own) -> Raise<bool> {
 /// # Safety
 /// A live class.
 unsafe fn of_numpy(mut class: *mut PyTypeObject) -> Numpy {
-    // SAFETY: live by the caller's word, as its bases are by it; a class's name lives with it. Classes that are not written in Python are
-    // called by their modules, too.
+    // SAFETY: live by the caller's word, as its bases are by it; a class's name lives with it. Classes that are not
+    // written in Python are called by their modules, too.
     unsafe {
         while !class.is_null() {
             match std::ffi::CStr::from_ptr((*class).tp_name).to_bytes() {

@@ -13,7 +13,8 @@ use crate::codec::room;
 use crate::ffi::{self, PyObject, PyTypeObject};
 
 impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
-    /// How instances are filled; `None` where the class has a say in that, and where an error is set: [`Decoder::called`] tells which.
+    /// How instances are filled; `None` where the class has a say in that, and where an error is set:
+    /// [`Decoder::called`] tells which.
     #[inline(always)]
     fn layout(&self, id: u32) -> Option<&'a Layout> {
         match self.maker.registry.entry(id) {
@@ -101,8 +102,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         })?)
     }
 
-    /// A new instance of a class that takes its fields as its state, or has changed, of which there is nothing yet, where [`Decoder::layout`] found
-    /// no other way.
+    /// A new instance of a class that takes its fields as its state, or has changed, of which there is nothing yet,
+    /// where [`Decoder::layout`] found no other way.
     #[cold]
     fn called(&self, id: u32) -> Raise<(Own, &'a Layout, Option<State>)> {
         // SAFETY: attached, as whoever decodes is.
@@ -152,8 +153,9 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
         Ok(odd.object)
     }
 
-    /// Reads the dict that an object has its attributes of: a new one, or a reference to one that was read before, or that is being
-    /// read. The object waits for the rest of such a one, and is as good as whole meanwhile: code that runs by then sees what there is.
+    /// Reads the dict that an object has its attributes of: a new one, or a reference to one that was read before, or
+    /// that is being read. The object waits for the rest of such a one, and is as good as whole meanwhile: code that
+    /// runs by then sees what there is.
     fn dict_of_attributes(&mut self, odd: Box<Odd<'a>>) -> Raise<Option<Own>> {
         let (at, tag) = (self.reader.at, self.reader.peek()?);
         if tags::is_dict(tag) {

@@ -354,7 +354,7 @@ fn of_units<T>(units: &[T]) -> Raise<Own> {
         2 => ffi::PyUnicode_2BYTE_KIND,
         _ => ffi::PyUnicode_4BYTE_KIND,
     };
-    // SAFETY: as many aligned units as said, of that kind; the interpreter narrows the string to its widest character, and
-    // refuses what is none. A new reference or null with an error.
+    // SAFETY: as many aligned units as said, of that kind; the interpreter narrows the string to its widest character,
+    // and refuses what is none. A new reference or null with an error.
     unsafe { Own::take(ffi::PyUnicode_FromKindAndData(kind as _, units.as_ptr().cast(), units.len() as isize)) }
 }

@@ -33,8 +33,8 @@ struct Leaf {
     len: usize,
 }
 
-/// The object that a payload encodes, if it is a `bytes`, text of ASCII characters or array, or one is among its first values;
-/// `None` otherwise, and when the payload changed meanwhile.
+/// The object that a payload encodes, if it is a `bytes`, text of ASCII characters or array, or one is among its first
+/// values; `None` otherwise, and when the payload changed meanwhile.
 pub fn decode_long(maker: Maker<'_, '_>, long: &Long<'_>) -> Raise<Option<Own>> {
     let found = find(&maker, long.beginning()).unwrap_or_else(|Raised| {
         // Whoever reads all of it tells what is wrong.
@@ -84,8 +84,8 @@ fn find(maker: &Maker<'_, '_>, beginning: &[u8]) -> Raise<Option<Leaf>> {
     Ok(None)
 }
 
-/// The payload without its bytes from `from` to `end`, but with its end at `next`; `None` when it changed meanwhile, or there is no
-/// memory for it.
+/// The payload without its bytes from `from` to `end`, but with its end at `next`; `None` when it changed meanwhile, or
+/// there is no memory for it.
 fn without(long: &Long<'_>, from: usize, next: usize, end: usize) -> Option<Vec<u8>> {
     let behind = long.len() - end;
     let mut rest = Vec::new();

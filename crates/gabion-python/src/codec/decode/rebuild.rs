@@ -111,7 +111,8 @@ impl<'a, const REFS: bool> Decoder<'a, '_, REFS> {
                     } else if self.reader.peek()? == tags::END {
                         self.reader.at += 1;
                         let items = std::mem::take(&mut rebuild.items);
-                        // Without items pickle asks for neither method: the object may not have them, or may not be ready.
+                        // Without items pickle asks for neither method: the object may not have them, or may not be
+                        // ready.
                         if !items.is_empty() {
                             self.extend(rebuild.object()?, items)?;
                         }

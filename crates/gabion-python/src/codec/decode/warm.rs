@@ -1,5 +1,5 @@
-//! Bytes of large arrays, in warm memory of the pool: what `malloc` gives for them is new to the process each time, and its
-//! pages are faulted in one by one.
+//! Bytes of large arrays, in warm memory of the pool: what `malloc` gives for them is new to the process each time, and
+//! its pages are faulted in one by one.
 
 use std::ffi::{c_int, c_void};
 
@@ -22,15 +22,15 @@ impl ArrayMemory {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let memory = &slf.get().0;
         let (start, len) = (memory.as_ptr().cast::<c_void>(), memory.len() as isize);
-        // SAFETY: the bytes stay in place as long as the object, to which the view holds a reference; the structure is the
-        // interpreter's to fill.
+        // SAFETY: the bytes stay in place as long as the object, to which the view holds a reference; the structure is
+        // the interpreter's to fill.
         let failed = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
         if failed == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }
 
-/// A writable buffer of `len` bytes, and where they are to be written before anyone knows of it; `None` where the pool, or the
-/// interpreter, has no room for it.
+/// A writable buffer of `len` bytes, and where they are to be written before anyone knows of it; `None` where the pool,
+/// or the interpreter, has no room for it.
 pub fn memory(py: Python<'_>, len: usize) -> Option<(Own, *mut u8)> {
     let memory = Pool::global().rent(&Request::new(len)).ok()?;
     let room = memory.as_ptr();

@@ -29,8 +29,8 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// An array: type of the items and how they lie, the lengths of its sides, length in bytes, zeros up to a multiple of 8 from
-    /// the start of the encoding, items. Other types of items, and what has gaps, through the reducer.
+    /// An array: type of the items and how they lie, the lengths of its sides, length in bytes, zeros up to a multiple
+    /// of 8 from the start of the encoding, items. Other types of items, and what has gaps, through the reducer.
     ///
     /// # Safety
     /// `obj` is an array of NumPy's own class, held by the stack or by the caller of `encode`.

@@ -78,7 +78,8 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// What a tuple or frozenset holds, in its second and further rounds: what waits needs no room on the stack for each of them.
+    /// What a tuple or frozenset holds, in its second and further rounds: what waits needs no room on the stack for
+    /// each of them.
     #[cold]
     unsafe fn one_by_one(&mut self, obj: *mut PyObject) -> Raise<()> {
         // SAFETY: an exact tuple or frozenset, held; a new reference or null with an error.

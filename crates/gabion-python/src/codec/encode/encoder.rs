@@ -5,11 +5,11 @@
 //! first, and the container is left: a value on the stack needs nothing of its parent any more.
 //!
 //! # Which objects are noted
-//! An object that is met a second time becomes a reference to where it began, so its place has to be noted when it is met first. Of
-//! most objects the count of references proves that there is no second time. The walk comes to an object once for each reference
-//! that the graph has to it. Of these it knows one, its owner's, and those that it has added itself: together the `limit`. *If
-//! there are no more references than the limit, no other way leads to the object, and it was not met before:* it is written without
-//! a note, or a look at the [`Memo`].
+//! An object that is met a second time becomes a reference to where it began, so its place has to be noted when it is
+//! met first. Of most objects the count of references proves that there is no second time. The walk comes to an object
+//! once for each reference that the graph has to it. Of these it knows one, its owner's, and those that it has added
+//! itself: together the `limit`. *If there are no more references than the limit, no other way leads to the object, and
+//! it was not met before:* it is written without a note, or a look at the [`Memo`].
 //!
 //! | who asks | `limit` | whose references these are |
 //! |---|---|---|
@@ -22,18 +22,19 @@
 //! | `Encoder::limit`, of leaves while `exact` | -1 | no count proves anything |
 //! | `quick::alone`; `quick_leaf` after `met`; names of enum members | `isize::MAX` | no count is asked for |
 //!
-//! The proof holds as long as nobody makes references meanwhile, and the walk goes through nothing that others lead to without
-//! looking for a note of it. What a reducer written in Python returns may be objects that were passed by without a note, and so may
-//! what others return that are not known to return only what their object holds itself ([`natives`](super::natives)); and a
-//! `__dict__`, which has no note, may be that of two objects. So whoever comes to one of these sets `restart`, and the whole is
-//! encoded anew with `exact`: every object is noted, whatever its count; and of objects with one `__dict__` all but the first are
-//! written by the dict, as a value like any other. (The registry remembers the class of a whole for which
-//! that was so, and `needed_exact` says whether it was so again.) Who is noted is held by the memo, so that its address stays its
-//! own.
+//! The proof holds as long as nobody makes references meanwhile, and the walk goes through nothing that others lead to
+//! without looking for a note of it. What a reducer written in Python returns may be objects that were passed by
+//! without a note, and so may what others return that are not known to return only what their object holds itself
+//! ([`natives`](super::natives)); and a `__dict__`, which has no note, may be that of two objects. So whoever comes to
+//! one of these sets `restart`, and the whole is encoded anew with `exact`: every object is noted, whatever its count;
+//! and of objects with one `__dict__` all but the first are written by the dict, as a value like any other. (The
+//! registry remembers the class of a whole for which that was so, and `needed_exact` says whether it was so again.) Who
+//! is noted is held by the memo, so that its address stays its own.
 //!
-//! There are two ways to note. [`Encoder::met`] is for what can be referred to from its first byte on: leaves, lists, dicts, sets,
-//! ordinary objects. The whole begins at byte 1 and is kept in `root` instead of the memo. [`Encoder::construct`] is for what
-//! exists only when its values do: tuples, frozensets, reduced objects. In the memo such an object is in one of these states:
+//! There are two ways to note. [`Encoder::met`] is for what can be referred to from its first byte on: leaves, lists,
+//! dicts, sets, ordinary objects. The whole begins at byte 1 and is kept in `root` instead of the memo.
+//! [`Encoder::construct`] is for what exists only when its values do: tuples, frozensets, reduced objects. In the memo
+//! such an object is in one of these states:
 //!
 //! | memo | meaning | when it is met |
 //! |---|---|---|
@@ -41,11 +42,13 @@
 //! | `UNDER_CONSTRUCTION` | its values are being written | `restart`, or with `exact` another round |
 //! | a position | it begins there, and is complete | a reference |
 //!
-//! A round needs something new: it is refused where the one before noted no container that can be referred to, as then all goes on in
-//! the same way without end ([`Memo::begin_round`]). `t = (l, m)`, `l = [t]`, `m = [t]` takes three: the second refers to `l`, and
-//! notes `m`; the third refers to both. Kinds that have no form for a second round are written by their reducers, after a `restart`.
+//! A round needs something new: it is refused where the one before noted no container that can be referred to, as then
+//! all goes on in the same way without end ([`Memo::begin_round`]). `t = (l, m)`, `l = [t]`, `m = [t]` takes three: the
+//! second refers to `l`, and notes `m`; the third refers to both. Kinds that have no form for a second round are
+//! written by their reducers, after a `restart`.
 //!
-//! `t = ([t],)` with `exact`; the top of the stack is on the right. (Without, the list's count is 2, and the second `t` restarts.)
+//! `t = ([t],)` with `exact`; the top of the stack is on the right. (Without, the list's count is 2, and the second `t`
+//! restarts.)
 //! ```text
 //!  stack                            at   written
 //!  t                                 1   a tuple of 1    t is under construction
@@ -231,8 +234,8 @@ impl Encoder<'_, '_> {
     unsafe fn run(&mut self, obj: *mut PyObject) -> Raise<()> {
         // SAFETY: `obj` is kept alive by the caller of `encode`, and values on the stack by the stack.
         unsafe {
-            // The common leaves have gone another way. The caller holds at least one reference that is not the graph's, so no
-            // count proves anything here.
+            // The common leaves have gone another way. The caller holds at least one reference that is not the graph's,
+            // so no count proves anything here.
             if never_leaf(obj) || !self.leaf(obj, 0)? {
                 self.compound(obj, WHOLE)?;
             }
@@ -306,15 +309,16 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// Refuses to go on where nobody has room for what was written. Code can give more and more of what is not there yet: whatever
-    /// asks it for the next piece asks this first.
+    /// Refuses to go on where nobody has room for what was written. Code can give more and more of what is not there
+    /// yet: whatever asks it for the next piece asks this first.
     #[inline(always)]
     pub fn check_length(&self) -> Raise<()> {
         let most = self.registry.most();
         if self.position() as u64 > most { Err(too_large(most)) } else { Ok(()) }
     }
 
-    /// As [`Encoder::check_length`], of what an iterator gives. One without Python code may never end, and lets no signal in.
+    /// As [`Encoder::check_length`], of what an iterator gives. One without Python code may never end, and lets no
+    /// signal in.
     pub fn check_iterated(&mut self) -> Raise<()> {
         self.check_length()?;
         // Without `exact`, what runs now might refer to what was passed by without a note. Such an iterator ends.
@@ -327,8 +331,8 @@ impl Encoder<'_, '_> {
         })
     }
 
-    /// As [`Encoder::check_length`]. A walk without such code comes to an end, unless there is a way to go round that the head of
-    /// this file does not know: then it ends here.
+    /// As [`Encoder::check_length`]. A walk without such code comes to an end, unless there is a way to go round that
+    /// the head of this file does not know: then it ends here.
     #[cold]
     #[inline(never)]
     fn check_length_of_walk(&mut self) -> Raise<()> {
@@ -435,9 +439,9 @@ impl Encoder<'_, '_> {
     /// Starts an object that can only be made from its finished values (a tuple, a frozenset, what a reducer took
     /// apart), which may be referred to.
     ///
-    /// When a value leads back to it, it is written once more there, as pickle does: on that round what was noted on the way is
-    /// referred to, so it ends, or comes further (see the head of this file). That needs a memo of everything, so without one the
-    /// encoding starts again.
+    /// When a value leads back to it, it is written once more there, as pickle does: on that round what was noted on
+    /// the way is referred to, so it ends, or comes further (see the head of this file). That needs a memo of
+    /// everything, so without one the encoding starts again.
     ///
     /// `again` is false for values whose encoding has no form for a second round.
     ///
@@ -497,8 +501,8 @@ impl Encoder<'_, '_> {
         unsafe { self.construct(obj, true) }
     }
 
-    /// The values are written from which an object is made. If one of them led back to it, it was written there once more:
-    /// then the innermost counts, and this one becomes a reference to it.
+    /// The values are written from which an object is made. If one of them led back to it, it was written there once
+    /// more: then the innermost counts, and this one becomes a reference to it.
     fn complete(&mut self, obj: *mut PyObject, start: usize) -> Raise<()> {
         match self.scratch()?.memo.get(obj) {
             Some(earlier) if earlier != UNDER_CONSTRUCTION => {
@@ -518,8 +522,8 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// The innermost round has written what follows a reducer's arguments; what this one has of it is not asked for any more,
-    /// as in pickle. `at` is where it says which parts there are; they lie on top of the stack.
+    /// The innermost round has written what follows a reducer's arguments; what this one has of it is not asked for any
+    /// more, as in pickle. `at` is where it says which parts there are; they lie on top of the stack.
     fn drop_rest(&mut self, at: usize) -> Raise<()> {
         let parts = std::mem::replace(&mut self.out[at], tags::PART_AGAIN);
         let entries = |part: u8, entries: usize| if parts & part == 0 { 0 } else { entries };

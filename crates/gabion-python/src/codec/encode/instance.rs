@@ -174,9 +174,9 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// Goes on into a dict of attributes, which is held here and by its instance. It is not noted: where others hold it as well,
-    /// the walk may come to what is in it by their ways, too, and no count proves anything. True if it is that of an object which was
-    /// written before.
+    /// Goes on into a dict of attributes, which is held here and by its instance. It is not noted: where others hold it
+    /// as well, the walk may come to what is in it by their ways, too, and no count proves anything. True if it is that
+    /// of an object which was written before.
     fn pass_through(&mut self, dict: &Own) -> Raise<bool> {
         // SAFETY: the dict is held by whoever calls.
         if unsafe { referenced_at_most(dict.ptr(), FROM_STACK) } {
@@ -190,7 +190,8 @@ impl Encoder<'_, '_> {
         Ok(self.scratch()?.owned.contains_key(&(dict.ptr() as usize)))
     }
 
-    /// Notes that an object is written with what is in this dict, if others may have the dict as well: they are written by it.
+    /// Notes that an object is written with what is in this dict, if others may have the dict as well: they are written
+    /// by it.
     fn own(&mut self, dict: &Own) -> Raise<()> {
         // SAFETY: the dict is held by whoever calls.
         if unsafe { referenced_at_most(dict.ptr(), FROM_STACK) } {
@@ -199,8 +200,8 @@ impl Encoder<'_, '_> {
         room::insert(&mut self.scratch()?.owned, dict.ptr() as usize, dict.clone())
     }
 
-    /// An object whose `__dict__` is that of others as well: the dict is a value, which the next of them refers to. The first has
-    /// its own form: few dicts have a second owner, though a variable may hold any.
+    /// An object whose `__dict__` is that of others as well: the dict is a value, which the next of them refers to. The
+    /// first has its own form: few dicts have a second owner, though a variable may hold any.
     #[cold]
     unsafe fn by_dict(&mut self, obj: *mut PyObject, base: &Layout, dict: &Own) -> Raise<()> {
         writer::tag_varint(self.out, tags::OBJECT_BY_DICT, base.id as usize)?;
@@ -293,8 +294,8 @@ impl Encoder<'_, '_> {
                     && layout.names.len() - layout.slots() == view.len
             };
             let Some(layout) = attributes.shapes().find(same) else {
-                // To look names up in the class may run code (the keys of a class's dict may compare in a way of their own),
-                // which may change the object, so nothing of the view holds any more.
+                // To look names up in the class may run code (the keys of a class's dict may compare in a way of their
+                // own), which may change the object, so nothing of the view holds any more.
                 return self.learn(obj, &view, attributes).err().map(Err);
             };
             if let Err(error) = self.object_tag(layout) {
@@ -364,7 +365,8 @@ fn interned(names: &[Own]) -> Raise<Vec<Own>> {
     room::list(names.iter().filter_map(|name| intern(name).ok()))
 }
 
-/// Whether these strings are the attributes of a layout, in this order. Those that were made at run time are others of the same text.
+/// Whether these strings are the attributes of a layout, in this order. Those that were made at run time are others of
+/// the same text.
 fn is_of_names(layout: &Layout, names: &[Own]) -> bool {
     let own = &layout.names[layout.slots()..];
     own.len() == names.len() && own.iter().zip(names).all(|(a, b)| is_same_text(a, b))

@@ -310,8 +310,8 @@ impl Encoder<'_, '_> {
 
     /// The bytes under a `PickleBuffer`, in band, as pickle does without a buffer callback.
     unsafe fn pickle_buffer(&mut self, obj: *mut PyObject) -> Raise<()> {
-        // SAFETY: a PickleBuffer, held; the buffer is released by the view. Whoever wants to change it meanwhile may: then the
-        // encoding has the one or the other.
+        // SAFETY: a PickleBuffer, held; the buffer is released by the view. Whoever wants to change it meanwhile may:
+        // then the encoding has the one or the other.
         unsafe {
             let mut view = room::boxed(std::mem::MaybeUninit::<ffi::Py_buffer>::zeroed())?;
             if ffi::PyObject_GetBuffer(obj, view.as_mut_ptr(), ffi::PyBUF_ANY_CONTIGUOUS) < 0 {

@@ -21,7 +21,8 @@ pub struct Memo {
     used: usize,
     turn: u64,
     held: Vec<*mut PyObject>,
-    /// Containers among them that can be referred to from their first byte on. Such a one ends a cycle that it is a part of.
+    /// Containers among them that can be referred to from their first byte on. Such a one ends a cycle that it is a
+    /// part of.
     noted: usize,
     /// Of each object under construction whose values led back to it: its rounds.
     rounds: HashMap<usize, Rounds>,
@@ -48,8 +49,8 @@ pub enum Endless {
     NoMemory,
 }
 
-/// Rounds of one object. Each may write all that the object is made from, so they are not without limit: pickle, which recurses,
-/// gives up after a few hundred.
+/// Rounds of one object. Each may write all that the object is made from, so they are not without limit: pickle, which
+/// recurses, gives up after a few hundred.
 pub const MOST_ROUNDS: usize = 1000;
 
 /// A table larger than this is not kept after the encoding that needed it.
@@ -130,9 +131,10 @@ impl Memo {
 
     /// Begins another round of an object under construction: a value that it is made from led back to it.
     ///
-    /// What is under construction on the way is walked again, in the same order, up to the same value; what was noted on the way is
-    /// referred to. So a round that noted no container is followed by one that is its like, without end. And as the rounds of an object
-    /// are nested in each other, it is written once for each, and never again when it is complete.
+    /// What is under construction on the way is walked again, in the same order, up to the same value; what was noted
+    /// on the way is referred to. So a round that noted no container is followed by one that is its like, without end.
+    /// And as the rounds of an object are nested in each other, it is written once for each, and never again when it is
+    /// complete.
     #[cold]
     pub fn begin_round(&mut self, obj: *mut PyObject) -> Result<(), Endless> {
         let noted = self.noted;
@@ -156,16 +158,16 @@ impl Memo {
         }
     }
 
-    /// An object under construction is written at `at` once more, by its attributes. Whoever finds out that it has to be
-    /// constructed there, too, asks for [`Memo::close_again`].
+    /// An object under construction is written at `at` once more, by its attributes. Whoever finds out that it has to
+    /// be constructed there, too, asks for [`Memo::close_again`].
     #[cold]
     pub fn reopen(&mut self, obj: *mut PyObject, at: usize) {
         self.reopened = obj as usize;
         self.set(obj, at);
     }
 
-    /// Takes back that the object starts where it was just noted. True if it is under construction again, as before it was
-    /// reopened; false if it was not.
+    /// Takes back that the object starts where it was just noted. True if it is under construction again, as before it
+    /// was reopened; false if it was not.
     #[cold]
     pub fn close_again(&mut self, obj: *mut PyObject) -> bool {
         let again = std::mem::take(&mut self.reopened) == obj as usize;

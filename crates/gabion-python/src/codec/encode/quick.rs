@@ -236,8 +236,8 @@ pub unsafe fn leaf(at: *mut u8, obj: *mut PyObject, limit: isize) -> *mut u8 {
     }
 }
 
-/// Writes a value that is one leaf and no more, with the format before it; leaves a long one out, if there is a place for that.
-/// False when it is none of the common ones, and nothing was written. Runs no Python code.
+/// Writes a value that is one leaf and no more, with the format before it; leaves a long one out, if there is a place
+/// for that. False when it is none of the common ones, and nothing was written. Runs no Python code.
 ///
 /// # Safety
 /// `obj` is a live object and stays so while this runs.
@@ -247,8 +247,8 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut Ap
     if unsafe { ffi::PyType_HasFeature(ffi::Py_TYPE(obj), ffi::Py_TPFLAGS_HEAPTYPE) != 0 } {
         return false;
     }
-    // SAFETY: live by the caller's word; each arm is for the exact class that it names; the room was just made, and is written
-    // as far as the end says.
+    // SAFETY: live by the caller's word; each arm is for the exact class that it names; the room was just made, and is
+    // written as far as the end says.
     unsafe {
         let (class, start) = (ffi::Py_TYPE(obj), out.len());
         if class == &raw mut ffi::PyBytes_Type {
@@ -278,8 +278,8 @@ pub unsafe fn alone(obj: *mut PyObject, out: &mut Vec<u8>, apart: Option<&mut Ap
     }
 }
 
-/// Writes long bytes, or a string that is no short one of ASCII characters, as [`alone`]. What is long is left out, if there is a
-/// place for that.
+/// Writes long bytes, or a string that is no short one of ASCII characters, as [`alone`]. What is long is left out, if
+/// there is a place for that.
 ///
 /// # Safety
 /// `obj` is an exact `bytes` or `str`, and stays so while this runs.
@@ -324,7 +324,8 @@ unsafe fn stays(written: Raise<()>, out: &mut Vec<u8>, start: usize) -> bool {
     written.is_ok()
 }
 
-/// Writes what comes before the text of a string that is no short one of ASCII characters. Returns the text, and its bytes.
+/// Writes what comes before the text of a string that is no short one of ASCII characters. Returns the text, and its
+/// bytes.
 ///
 /// # Errors
 /// Out of memory.

@@ -34,7 +34,8 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// As [`Encoder::reduce`], for an object that was noted as one that begins here: the hooks of pickling lie in its `__dict__`.
+    /// As [`Encoder::reduce`], for an object that was noted as one that begins here: the hooks of pickling lie in its
+    /// `__dict__`.
     ///
     /// # Safety
     /// As [`Encoder::reduce`].
@@ -242,8 +243,8 @@ impl Encoder<'_, '_> {
                 self.check_iterated()?;
             }
             taken = taken.wrapping_add(1);
-            // SAFETY: as in `next_items`; a pair's parts are shared before the pair is let go, as its tuple may be the iterator's, to
-            // be filled anew.
+            // SAFETY: as in `next_items`; a pair's parts are shared before the pair is let go, as its tuple may be the
+            // iterator's, to be filled anew.
             unsafe {
                 let pair = ffi::PyIter_Next(iterator.ptr());
                 if pair.is_null() {
