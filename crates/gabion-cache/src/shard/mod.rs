@@ -1,8 +1,8 @@
 //! One lock's part of the cache, and what is done under that lock.
 //!
 //! Equations, which [`validate`](crate::core::validate) checks: each entry stands once in the index (segments or
-//! stash), once in the queues of its cohort, and once in the wheel if it has an end; `charged = what the entries weigh
-//! + credit + ghosts`, summed over all shards.
+//! stash), once in the queues of its cohort, and once in the wheel if it has an end; summed over all shards,
+//! `charged = what the entries weigh + credit + ghosts`.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -34,8 +34,8 @@ impl BufRead for Watched<'_> {
     }
 }
 
-/// Hands on rows of pixels in `mode`, `eighths` of the size in the file; in the file, the most of an `inverted` ink is
-/// 0. Errors are unwound: see `guarded`.
+/// Hands on rows of pixels in `mode`, `eighths` of the size in the file; in the file, 0 is the most of an
+/// `inverted` ink. Errors are unwound: see `guarded`.
 pub fn rows(bytes: &[u8], mode: Mode, inverted: bool, eighths: u8, assembly: &mut Assembly) -> Result<()> {
     let corrupt = |error: io::Error| ImageError::corrupt(Format::Jpeg, error);
     let short = Cell::new(false);
