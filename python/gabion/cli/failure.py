@@ -1,5 +1,8 @@
 """The error that ends a command."""
 
+import contextlib
+from pathlib import Path
+
 
 class CommandError(Exception):
     """Wrong input or surroundings. The message is one line: what was asked, what is the case, what to do."""
@@ -8,3 +11,12 @@ class CommandError(Exception):
 def shown(text: object) -> str:
     """Text as one line that a terminal shows and does not obey: names of files may hold any character but NUL."""
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in str(text))
+
+
+def look_at(path: Path) -> None:
+    """Raise OSError for a path that cannot be looked at, as one that is too long. That there is nothing is none.
+
+    From Python 3.14 on, `exists()` and `is_dir()` answer no to such a path.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        path.lstat()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gabion import _native
-from gabion.cli.failure import CommandError
+from gabion.cli.failure import CommandError, look_at
 
 # What --format takes beside "same", and the ending that it gives.
 FORMATS = {name.lower(): f".{ending}" for name, ending, written in _native._image_formats() if written}
@@ -70,6 +70,7 @@ def make(
     if len(unseen) == len(sources):
         # Misspelt, as an option may be: no work has failed.
         raise CommandError("; ".join(unseen))
+    look_at(target)
     plan, taken, found, leads = Plan(), dict[str, Job](), Found(), Leads()
     if is_single(sources, target):
         if kind not in ("same", ENDINGS[target.suffix.lower()]):

@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
+from gabion.cli.failure import look_at
 from gabion.cli.tour import flights, machine, page, photos, records, requests, runner, terminal
 from gabion.cli.tour.failure import TourError
 from gabion.cli.tour.measure import REPLACED_SHARE
@@ -205,6 +206,7 @@ def _rounded(count: int) -> int:
 
 
 def _check_writable(out: Path) -> None:
+    look_at(out)
     folder = out.resolve().parent
     if out.is_dir() or not folder.is_dir() or not os.access(out if out.exists() else folder, os.W_OK):
         raise TourError(f"{out}: the page cannot be written there; choose another --out, or --no-page")

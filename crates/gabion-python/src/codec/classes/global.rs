@@ -30,7 +30,7 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
     // SAFETY: live by the caller's word; the rest is held here.
     unsafe {
         let way = |module: &Own| format!("{}.{}", text(module), text(&Own::share(name)));
-        let module = Own::take(ffi::call(known.which_module.ptr(), [object, name]))?;
+        let module = module_of(known, object, name)?;
         match Found::follow(module.ptr(), name) {
             Ok((leads_to, found)) if leads_to.ptr() == object => Ok(found),
             Ok(_) => Err(refuse(&format!(
@@ -53,6 +53,33 @@ pub unsafe fn check_name(known: &Known, object: *mut PyObject, name: *mut PyObje
                 )))
             }
         }
+    }
+}
+
+/// The module that an object says it is of; where it says nothing, one that has it under that name.
+///
+/// # Safety
+/// Both are live objects.
+unsafe fn module_of(known: &Known, object: *mut PyObject, name: *mut PyObject) -> Raise<Own> {
+    // SAFETY: live by the caller's word; what is told is held here.
+    unsafe {
+        // Not left to pickle: from 3.14 on it looks the object up as well, and refuses it in other words.
+        if let Some(module) = attribute_or_none(object, c"__module__")?
+            && module.ptr() != ffi::Py_None()
+        {
+            return Ok(module);
+        }
+        let found = Own::take(ffi::call(known.which_module.ptr(), [object, name]));
+        found.or_else(|Raised| {
+            let py = Python::assume_attached();
+            let error = PyErr::fetch(py);
+            if is_of_pickling(py, &error) {
+                // Before 3.14 this is what pickle says where no module has it.
+                return Own::take(ffi::PyUnicode_FromString(c"__main__".as_ptr()));
+            }
+            error.restore(py);
+            Err(Raised)
+        })
     }
 }
 

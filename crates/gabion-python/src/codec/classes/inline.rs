@@ -85,8 +85,8 @@ unsafe fn values(obj: *mut PyObject) -> *mut *mut PyObject {
     }
 }
 
-/// Layout of 3.13: the values follow the object's header: capacity, size, embedded, valid.
-#[cfg(all(Py_3_13, not(Py_3_14)))]
+/// Layout of 3.13 and 3.14: the values follow the object's header: capacity, size, embedded, valid.
+#[cfg(Py_3_13)]
 #[inline(always)]
 unsafe fn values(obj: *mut PyObject) -> *mut *mut PyObject {
     // SAFETY: as above; the class has inline values, so they follow the header.
@@ -100,19 +100,13 @@ unsafe fn values(obj: *mut PyObject) -> *mut *mut PyObject {
 #[cfg(not(any(Py_3_11, Py_3_12, Py_3_13)))]
 compile_error!("older interpreters have no inline values");
 
-#[cfg(Py_3_14)]
-#[inline(always)]
-unsafe fn values(_obj: *mut PyObject) -> *mut *mut PyObject {
-    std::ptr::null_mut()
-}
-
 /// Whether instances of a class keep their attributes in the layout known here.
 ///
 /// # Safety
 /// `class` is a live class.
 pub unsafe fn usable(class: *mut PyTypeObject) -> bool {
     // Relaxed: set once, before the first codec exists.
-    if cfg!(Py_3_14) || !ENABLED.load(Ordering::Relaxed) {
+    if !ENABLED.load(Ordering::Relaxed) {
         return false;
     }
     // SAFETY: live by the caller's word.
@@ -165,16 +159,10 @@ pub unsafe fn view(obj: *mut PyObject) -> Option<View> {
 /// # Safety
 /// As [`view`].
 pub unsafe fn made_dict(obj: *mut PyObject) -> *mut PyObject {
-    #[cfg(not(Py_3_14))]
     // SAFETY: as the caller promised; in 3.12 the word is marked when it is no dict.
     unsafe {
         let word = *obj.cast::<usize>().sub(DICT_WORD);
         if word & 1 == 0 { word as *mut PyObject } else { std::ptr::null_mut() }
-    }
-    #[cfg(Py_3_14)]
-    {
-        let _ = obj;
-        std::ptr::null_mut()
     }
 }
 
@@ -231,7 +219,7 @@ pub unsafe fn key(class: *mut PyTypeObject, index: u8) -> *mut PyObject {
 
 /// Compares the layout with the truth once, and turns the fast path on when they agree.
 pub fn test(py: Python<'_>) {
-    if !cfg!(Py_3_14) && compare(py).unwrap_or(false) {
+    if compare(py).unwrap_or(false) {
         ENABLED.store(true, Ordering::Relaxed); // Relaxed: see `usable`.
     }
 }
