@@ -380,6 +380,40 @@ def test_a_cache_that_there_is_no_memory_for(script: Any) -> None:
     assert said == "done\n"
 
 
+@pytest.mark.parametrize("policy", ["default", "lru", "fifo", "s3fifo"])
+def test_a_full_cache_makes_room_where_the_system_has_none(script: Any, policy: str) -> None:
+    """Values of a new size need pages of their own: others leave them, as they do where the cache's limit is met."""
+    pytest.importorskip("resource")
+    said = script(
+        f"""
+        import resource, gabion
+        cache = gabion.Cache("2 GiB", policy={policy!r})
+        cache.put("first", 0)
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        allowed = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), allowed[1]))
+        for number in range(150_000):
+            cache.put(number, b"x" * 1000)
+        before = cache.stats()
+        assert before.evicted > 10_000 and not before.rejected, before
+        for _ in range(3):
+            for size in (1, 10, 100, 300, 700, 900):
+                assert cache.put(("key", size), b"y" * size), size
+                assert cache[("key", size)] == b"y" * size
+        after = cache.stats()
+        assert after.entries > before.entries * 0.8, (before, after)
+        # What lacks a block of its own is refused, and costs nobody his place.
+        assert not cache.put("large", bytes(64 << 10))
+        assert cache.stats().evicted == after.evicted
+        resource.setrlimit(resource.RLIMIT_AS, allowed)
+        cache.validate()
+        print("done")
+        """
+    )
+    assert said == "done\n"
+
+
 def test_a_cache_in_a_cycle_is_collected() -> None:
     owner = Owner()
     owner.cache["k"], owner.table["k"] = owner.double(2), Reentrant
@@ -387,6 +421,24 @@ def test_a_cache_in_a_cycle_is_collected() -> None:
     del owner
     gc.collect()
     assert [reference() for reference in died] == [None] * 3
+
+
+def test_a_closed_cache_lets_go_of_classes() -> None:
+    def made(number: int) -> Any:
+        name = f"Made{number}"
+        globals()[name] = made = type(name, (), {"__module__": __name__})
+        return made
+
+    cache, dies = Cache("4 MiB"), []
+    for number in range(20):
+        class_ = made(number)
+        cache[number] = class_()
+        assert type(cache[number]) is class_
+        dies.append(weakref.ref(class_))
+        del globals()[class_.__name__], class_
+    cache.close()
+    gc.collect()
+    assert [reference() for reference in dies] == [None] * 20
 
 
 def test_a_table_keeps_its_cache() -> None:

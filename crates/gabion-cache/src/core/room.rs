@@ -48,6 +48,24 @@ const MOST_PASSED: usize = 16;
 /// A page of which no more than so many hundredths are taken is emptied before entries of other kinds are evicted.
 const MOST_MOVED: u32 = 75;
 
+/// Whether pages that entries leave are what a put lacks. Where the system itself has no memory they are as good as its
+/// own, for what lies in slots: long values may lack a whole block. Even so, evicting the whole cache would not be the
+/// answer, since what the system refuses may be something else.
+fn may_help(request: &Request<'_>, cause: &BlockError, effort: &Effort) -> bool {
+    match cause {
+        BlockError::Limit { .. } => true,
+        BlockError::NoMemory { .. } | BlockError::Refused { .. } | BlockError::Exhausted { .. } => {
+            is_short(request) && effort.evicted <= MANY_PAGES * PAGE_BYTES as u64
+        }
+        _ => false,
+    }
+}
+
+/// Whether a put takes but slots and a unit of the index.
+fn is_short(request: &Request<'_>) -> bool {
+    request.layout.rest.is_none_or(|rest| rest <= SLOT_PAYLOAD)
+}
+
 impl Core {
     /// Finds room for a put that had none; false when there is none to be had. No lock is held.
     #[cold]
@@ -105,8 +123,7 @@ impl Core {
 
     /// Frees pages, or slots of the class that a put needs, by evicting and by moving entries.
     fn make_pages(&self, shard: usize, request: &Request<'_>, cause: &BlockError, effort: &mut Effort) -> bool {
-        // Where the system itself has no memory, evicting the whole cache would not be the answer.
-        if !matches!(cause, BlockError::Limit { .. }) || !self.ground().may_hold(request.layout) {
+        if !self.ground().may_hold(request.layout) || !may_help(request, cause, effort) {
             return false;
         }
         // What other pages have room for costs no entry.
@@ -150,9 +167,8 @@ impl Core {
     /// Has the pile move long values out of a page, for a put that takes but slots and a unit of the index. Room for a
     /// long value is left by those that go, unless many have gone and none of them left enough in one piece.
     fn clear_page(&self, request: &Request<'_>, effort: &mut Effort) -> bool {
-        let is_short = request.layout.rest.is_none_or(|rest| rest <= SLOT_PAYLOAD);
         let in_vain = effort.evicted > MANY_PAGES * PAGE_BYTES as u64 + request.fresh();
-        let clears = (is_short || in_vain) && effort.cleared < MOST_CLEARED && self.pile().clear_page();
+        let clears = (is_short(request) || in_vain) && effort.cleared < MOST_CLEARED && self.pile().clear_page();
         if clears {
             effort.cleared += 1;
             self.ground().note_freed();

@@ -363,6 +363,8 @@ impl CacheTable {
         let Some(Inner { shared, .. }) = self.inner() else { return };
         if !shared.closed.swap(true, Ordering::AcqRel) {
             shared.apart(py, || shared.store.cache.clear());
+            // Nothing is left that classes would be needed for.
+            shared.codec.end();
         }
     }
 
