@@ -309,3 +309,33 @@ def test_hostile_numbers_beside_writers() -> None:
     writer.join()
     assert not wrong
     pile.validate()
+
+
+def test_pointers_of_another_process_are_refused(script: Any) -> None:
+    """Two processes that do the same give other pointers, so that one that was sent instead of its object is found."""
+    program = "import gabion; pile = gabion.Pile(); print(*pile.put_many(range(100)))"
+    here = gabion.Pile()
+    mine = set(here.put_many(range(100)))
+    strangers = [set(map(int, script(program).split())) for _ in range(3)]
+    # Two processes in 65,536 begin at the same generation.
+    assert sum(not there & mine for there in strangers) >= 2
+    refused = [here.get(pointer, None) is None for there in strangers for pointer in there]
+    assert sum(refused) >= 200
+
+
+def test_new_piles_of_a_child_and_its_parent_give_different_pointers(script: Any) -> None:
+    program = """
+    import os, gabion
+    told, tells = os.pipe()
+    child = os.fork()
+    mine = gabion.Pile().put("object")
+    if not child:
+        os.write(tells, str(mine).encode())
+        os._exit(0)
+    os.close(tells)
+    os.waitpid(child, 0)
+    with os.fdopen(told) as said:
+        print(mine, int(said.read()))
+    """
+    # As above.
+    assert any(mine != theirs for mine, theirs in (script(program).split() for _ in range(2)))

@@ -26,6 +26,13 @@ pub const BLOCK_NUMBERS: u32 = 1 << 20;
 /// The highest generation of an object. New objects are stored only where the floor is below it.
 pub const LAST_GENERATION: u32 = (1 << 21) - 2;
 
+/// Where generations may begin that are to be others than those of another process or file, by a
+/// [unique number](crate::unique_number).
+pub fn first_generation(unique: u64) -> u32 {
+    // A small part of all generations: a slot has the others to use up.
+    1 + (unique as u32 & 0xFFFF)
+}
+
 const OWNER_MASK: u64 = BLOCK_BYTES as u64 - 1;
 
 /// What the numbers of blocks lead to. It lies in zeroed, lazily mapped memory: only the lines in use cost anything.

@@ -10,6 +10,7 @@
 //! | [`inside`] | whether this thread is in the middle of gabion's own books, for allocators under `malloc` |
 //! | [`ending`] | whether what a thread does at its end can be noted |
 //! | [`os`] | the one door to the operating system, and its twin for tests that fails at a chosen step |
+//! | `unique` | numbers that no other process gives |
 //! | `desk`, [`bias`] | a lock that leans to the thread that always takes it |
 //! | [`limits`] | how much memory this process may really use (physical memory, cgroup v1 and v2) |
 //! | `error`, `invalid` | why memory was not given; what a check of equations found |
@@ -33,6 +34,8 @@ pub mod inside;
 pub mod ending;
 
 pub mod os;
+
+mod unique;
 
 mod desk;
 
@@ -68,13 +71,14 @@ pub use bias::{Biased, BiasedGuard};
 pub use block::{Block, WORDS_PER_BLOCK, WORDS_PER_PAGE};
 pub use budget::Budget;
 pub use copy::{copy_out, prefetch};
-pub use directory::{BLOCK_NUMBERS, LAST_GENERATION};
+pub use directory::{BLOCK_NUMBERS, LAST_GENERATION, first_generation};
 pub use error::{BlockError, make_room, try_box, try_room};
 pub use invalid::{Invalid, ensure};
 pub use os::{Os, system};
 pub use pool::{Buffer, Change, Group, GroupRequest, Held, Pool, PoolStats, Request, Settings};
 pub use run::{Run, total_len};
 pub use set::BlockSet;
+pub use unique::unique_number;
 pub use units::{UnitTable, zero_counts};
 
 /// Bytes in a block: two huge pages of 2 MiB, so that masking any inner address finds the block.

@@ -31,6 +31,8 @@ pub struct BlockSet {
     owner: Owner,
     pool: Pool,
     small: usize,
+    /// Where the generations of blocks that are added begin, at least.
+    first_generation: u32,
     /// Whether the owner claims each page before he uses it.
     claims: bool,
     /// Whether first blocks are taken over from other sets, and handed on to them.
@@ -74,7 +76,16 @@ impl BlockSet {
 
     fn with(pool: &Pool, small: usize, (claims, hands_on): (bool, bool)) -> Result<Self, BlockError> {
         let (owner, pool, blocks) = (Owner::new()?, pool.clone(), Mutex::new(Vec::new()));
-        Ok(Self { owner, pool, small, claims, hands_on, blocks, file: None, emptied: AtomicU64::new(0) })
+        let (first_generation, emptied) = (0, AtomicU64::new(0));
+        Ok(Self { owner, pool, small, first_generation, claims, hands_on, blocks, file: None, emptied })
+    }
+
+    /// The set, with blocks whose generations begin at this one, where the number of a block has not gone beyond it
+    /// already. For owners whose pointers may get to another process, and are to be refused there.
+    #[must_use]
+    pub fn beginning_at(mut self, generation: u32) -> Self {
+        self.first_generation = generation;
+        self
     }
 
     /// The blocks of heaps in a file, under the numbers that they have there, and those that are added to it. The pool
@@ -91,8 +102,9 @@ impl BlockSet {
             owner.enter_as(number, base.byte(0).as_ptr().expose_provenance());
             blocks.push((number, None));
         }
+        let first_generation = file.first_generation();
         let (pool, blocks, file, emptied) = (pool.clone(), Mutex::new(blocks), Some(file), AtomicU64::new(0));
-        Ok(Self { owner, pool, small: 0, claims: true, hands_on: false, blocks, file, emptied })
+        Ok(Self { owner, pool, small: 0, first_generation, claims: true, hands_on: false, blocks, file, emptied })
     }
 
     /// The file that the blocks lie in, if they do.
@@ -145,6 +157,7 @@ impl BlockSet {
         }
         // The directory holds a plain number, from which `base` makes a pointer again.
         let number = self.owner.enter(base.as_ptr().expose_provenance())?;
+        self.owner.raise_floor(number, self.first_generation);
         if !small && zero {
             // SAFETY: a block that reads as zero, which nobody else knows the number of yet.
             let huge = unsafe { huge::prepare(self.os(), base, BLOCK_BYTES) };
@@ -167,7 +180,7 @@ impl BlockSet {
         let mut blocks = lock(&self.blocks);
         make_room(&mut blocks, 1)?;
         let (number, base, zero) = file.add_heap_block()?;
-        self.owner.raise_floor(number, file.first_generation());
+        self.owner.raise_floor(number, self.first_generation);
         self.owner.enter_as(number, base.byte(0).as_ptr().expose_provenance());
         blocks.push((number, None));
         Ok((number, zero))

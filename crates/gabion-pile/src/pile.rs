@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use gabion_blocks::{
-    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, PAGE_BYTES, Pool, Settings, limits,
-    make_room, total_len,
+    BLOCK_BYTES, BLOCK_NUMBERS, BlockError, BlockSet, Budget, LAST_GENERATION, Os, PAGE_BYTES, Pool, Settings,
+    first_generation, limits, make_room, total_len, unique_number,
 };
 use gabion_heap::{Freed, Ground, HeapError, Loc, Turns, Unsettled, shard_of, slots_in_page};
 
@@ -92,7 +92,8 @@ impl Pile {
             None => BlockSet::claimed(Pool::global(), shards)?,
             Some(os) => BlockSet::claimed(&Pool::new(os, Settings::unpooled())?, shards)?,
         };
-        Self::over(blocks, budget, shards)
+        // A pointer that comes from another process leads to an object here only by luck.
+        Self::over(blocks.beginning_at(first_generation(unique_number())), budget, shards)
     }
 
     /// A pile over blocks, with nothing in it yet.

@@ -14,11 +14,12 @@ use super::layout::{
     offset_of, sum_of_bytes,
 };
 use super::log::LONGEST_RECORD;
-use super::mapped::{BlockFile, new_id};
+use super::mapped::BlockFile;
 use super::opening::{ATTEMPTS, is_begun, is_same, not_locked, open_file};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
 use crate::os::{Disk, system_disk};
+use crate::unique::unique_number;
 use crate::{BLOCK_BYTES, PAGE_BYTES, SYSTEM_PAGE};
 
 /// Which numbers the blocks of a new file have.
@@ -92,7 +93,7 @@ impl Draft {
         let file = file.map_err(FileError::system("make the file"))?;
         let superblock = match numbering {
             Numbering::Of(file) => file.superblock(),
-            Numbering::From { first, shards } => Superblock::numbered(new_id(), shards as u32, first),
+            Numbering::From { first, shards } => Superblock::numbered(unique_number(), shards as u32, first),
         };
         let mut seen = Vec::new();
         make_room(&mut seen, PAGE_BYTES)?;

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::error::FileError;
-use crate::directory::{BLOCK_NUMBERS, LAST_GENERATION};
+use crate::directory::{BLOCK_NUMBERS, LAST_GENERATION, first_generation};
 use crate::{BLOCK_BYTES, LARGEST_SYSTEM_PAGE};
 
 /// The format's number.
@@ -76,9 +76,7 @@ impl Superblock {
 
     /// One whose first block has a number that is given.
     pub fn numbered(id: u64, shards: u32, first_number: u32) -> Self {
-        // A small part of all generations: a slot has the others to use up.
-        let first_generation = 1 + (id as u32 & 0xFFFF);
-        Self { shards, id, first_number, first_generation }
+        Self { shards, id, first_number, first_generation: first_generation(id) }
     }
 
     pub fn words(self) -> [u64; Self::WORDS] {

@@ -1,10 +1,8 @@
 //! The file: opened, grown, flushed, let go.
 
 use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::error::FileError;
 use super::layout::{
@@ -16,8 +14,9 @@ use super::opening::{is_begun, is_zero, open_locked};
 use super::space::{Base, Range, Space};
 use crate::directory::BLOCK_NUMBERS;
 use crate::error::{BlockError, make_room};
-use crate::os::{Disk, out_of_cancels_reach, system_disk};
+use crate::os::{Disk, system_disk};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::unique::unique_number;
 use crate::{BLOCK_BYTES, LARGEST_SYSTEM_PAGE};
 
 /// How a file is opened.
@@ -122,7 +121,7 @@ impl BlockFile {
         let (superblock, is_new) = match Superblock::read(|at| read(word(at)))? {
             Some(found) => (found, false),
             None if begun => {
-                let made = Superblock::new(new_id(), options.shards as u32);
+                let made = Superblock::new(unique_number(), options.shards as u32);
                 made.write(|at, value| commit(word(at), value));
                 (made, true)
             }
@@ -511,17 +510,6 @@ impl Drop for BlockFile {
         // By itself it goes with the last who shares this opening, such as a child on its way to another program.
         self.unlock();
     }
-}
-
-/// A number that no other file has.
-pub(super) fn new_id() -> u64 {
-    // The first key of a table of the standard library's comes from the system.
-    let mut hasher = out_of_cancels_reach(RandomState::new).build_hasher();
-    hasher.write_u32(std::process::id());
-    if let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-        hasher.write_u128(now.as_nanos());
-    }
-    hasher.finish()
 }
 
 impl std::fmt::Debug for BlockFile {
