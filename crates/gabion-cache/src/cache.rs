@@ -37,9 +37,9 @@ pub struct Cache {
 /// A handle stays safe when the table is dropped: gets find nothing then, and puts are refused.
 #[derive(Clone)]
 pub struct Table {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     record: Handle,
-    flights: Arc<Flights>,
+    pub(crate) flights: Arc<Flights>,
 }
 
 /// How a get goes on when a short look did not tell.
@@ -71,10 +71,16 @@ impl Cache {
     }
 
     fn of(core: Core, options: &CacheOptions) -> Self {
-        let core = Arc::new(core);
         let record = core.table("", options.table).expect("the first table has a number");
         debug_assert_eq!(record.id, DEFAULT, "no other table is there yet");
-        Self { table: Table { core, record, flights: Arc::default() } }
+        drop(record);
+        Self::with(Arc::new(core), Arc::default())
+    }
+
+    /// A handle of a cache whose default table was made.
+    pub(crate) fn with(core: Arc<Core>, flights: Arc<Flights>) -> Self {
+        let record = core.table("", TableOptions::default()).expect("the default table is never dropped");
+        Self { table: Table { core, record, flights } }
     }
 
     /// The table of a name, made with `options` when there is none. `None` when there are 65,536 tables, dropped ones
@@ -127,6 +133,9 @@ impl Cache {
 
     /// Has `listener` called with each entry that is evicted or expires, without any lock held, on the thread whose
     /// call made it leave. `None` ends it. Entries that callers remove or replace are not told of.
+    ///
+    /// The cache holds the listener: one that uses the cache takes a [`WeakCache`](crate::WeakCache), because with a [`Cache`] each
+    /// would keep the other alive for ever.
     pub fn on_departure(&self, listener: Option<Listener>) {
         self.table.core.listen(listener);
     }

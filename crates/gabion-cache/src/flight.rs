@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -15,7 +16,7 @@ use crate::lease::Lease;
 pub enum Deadlock {
     /// The factory asks for the key that it is to make.
     Recursive,
-    /// The factory of the key waits, perhaps through others, for one that this caller runs.
+    /// The factory of the key waits, perhaps through others and in other caches, for one that this caller runs.
     Circular,
 }
 
@@ -49,6 +50,8 @@ struct Flight {
     number: u64,
     /// That of its key, once it was taken.
     lease: OnceLock<Weak<Lease>>,
+    /// Who came to wait for it, whether or not they still do.
+    waiters: Mutex<Vec<Runner>>,
     landed: Mutex<Landing>,
     bell: Condvar,
 }
@@ -70,19 +73,21 @@ enum Landing {
     Failed,
 }
 
-/// The factories that run now.
+type Flying = HashMap<Arc<[u8]>, Arc<Flight>, RandomState>;
+
+/// The factories of a cache that run now, by their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    inner: Mutex<Inner>,
+    /// In parts, so that misses of different keys seldom meet.
+    parts: [Mutex<Flying>; PARTS],
+    hasher: RandomState,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    flying: HashMap<Arc<[u8]>, Arc<Flight>, RandomState>,
-    /// Which flight a runner waits for.
-    waiting: HashMap<Runner, Arc<Flight>, RandomState>,
-    flights: u64,
-}
+const PARTS: usize = 16;
+
+/// Which flight a runner waits for, in all caches of the process: a circle may go through several. Looked at only by
+/// who waits, and by who was waited for; taken after a cache's own lock.
+static WAITING: Mutex<Option<HashMap<Runner, Arc<Flight>, RandomState>>> = Mutex::new(None);
 
 /// What [`Flights::begin`] says.
 #[derive(Debug)]
@@ -97,59 +102,78 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Inner {
-    /// Whether whoever runs `flight` waits for something that `runner` runs.
-    fn comes_back(&self, flight: &Arc<Flight>, runner: Runner) -> bool {
-        let mut next = Some(flight);
-        // A chain without a circle is no longer than there are waiting runners.
-        for _ in 0..self.waiting.len() + 2 {
-            match next {
-                Some(flight) if flight.runner == runner => return true,
-                Some(flight) => next = self.waiting.get(&flight.runner),
-                None => return false,
-            }
+/// Notes that a runner waits for a flight.
+///
+/// # Errors
+/// [`Deadlock::Circular`] when whoever runs it waits for something that the runner runs.
+fn wait_for(flight: &Arc<Flight>, runner: Runner) -> Result<(), Deadlock> {
+    let mut waiting = lock(&WAITING);
+    let waiting = waiting.get_or_insert_default();
+    let mut next = flight;
+    // What is noted is free of circles, so this ends.
+    while let Some(further) = waiting.get(&next.runner) {
+        if further.runner == runner {
+            return Err(Deadlock::Circular);
         }
-        true
+        next = further;
+    }
+    waiting.insert(runner, Arc::clone(flight));
+    lock(&flight.waiters).push(runner);
+    Ok(())
+}
+
+/// Notes that a runner waits for a flight no more, if it did.
+fn wait_no_more(flight: &Flight, runners: &[Runner]) {
+    let mut waiting = lock(&WAITING);
+    let Some(waiting) = &mut *waiting else { return };
+    for runner in runners {
+        if waiting.get(runner).is_some_and(|other| other.number == flight.number) {
+            waiting.remove(runner);
+        }
     }
 }
 
 impl Flights {
+    /// The part that a key belongs to.
+    fn part(&self, key: &[u8]) -> MutexGuard<'_, Flying> {
+        lock(&self.parts[self.hasher.hash_one(key) as usize % PARTS])
+    }
+
     /// Begins to make the value of a key, or to wait for it.
     ///
     /// # Errors
     /// [`Deadlock`] when waiting would never end.
     pub fn begin(&self, key: &[u8], runner: Runner) -> Result<Begin<'_>, Deadlock> {
-        let mut inner = lock(&self.inner);
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let mut flying = self.part(key);
         // Nobody waits for what is out of date, not even in a circle.
-        if inner.flying.get(key).is_some_and(|flight| flight.is_outdated()) {
-            inner.flying.remove(key);
+        if flying.get(key).is_some_and(|flight| flight.is_outdated()) {
+            flying.remove(key);
         }
-        if let Some((key, flight)) = inner.flying.get_key_value(key) {
+        if let Some((key, flight)) = flying.get_key_value(key) {
             if flight.runner == runner {
                 return Err(Deadlock::Recursive);
             }
-            if inner.comes_back(flight, runner) {
-                return Err(Deadlock::Circular);
-            }
+            wait_for(flight, runner)?;
             let (key, flight) = (Arc::clone(key), Arc::clone(flight));
-            inner.waiting.insert(runner, Arc::clone(&flight));
             return Ok(Begin::Wait(Waiting { flights: self, key, flight, runner }));
         }
-        inner.flights += 1;
-        let (landed, bell, number) = (Mutex::default(), Condvar::new(), inner.flights);
-        let flight = Arc::new(Flight { runner, number, lease: OnceLock::new(), landed, bell });
+        // Relaxed: only that no two are the same.
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let (lease, waiters, landed, bell) = (OnceLock::new(), Mutex::default(), Mutex::default(), Condvar::new());
+        let flight = Arc::new(Flight { runner, number, lease, waiters, landed, bell });
         let key: Arc<[u8]> = key.into();
-        inner.flying.insert(Arc::clone(&key), Arc::clone(&flight));
+        flying.insert(Arc::clone(&key), Arc::clone(&flight));
         Ok(Begin::Run(Ticket { flights: self, key, flight: Some(flight) }))
     }
 
     /// Takes a flight off the list, if it is still there.
-    fn forget(&self, key: &[u8], flight: &Flight) -> MutexGuard<'_, Inner> {
-        let mut inner = lock(&self.inner);
-        if inner.flying.get(key).is_some_and(|other| other.number == flight.number) {
-            inner.flying.remove(key);
+    fn forget(&self, key: &[u8], flight: &Flight) -> MutexGuard<'_, Flying> {
+        let mut flying = self.part(key);
+        if flying.get(key).is_some_and(|other| other.number == flight.number) {
+            flying.remove(key);
         }
-        inner
+        flying
     }
 }
 
@@ -180,14 +204,15 @@ impl Ticket<'_> {
     /// Takes the flight off the list, and tells those who wait for it, if there are any, how it ended.
     fn end(&mut self, how: impl FnOnce() -> Landing) {
         let Some(flight) = self.flight.take() else { return };
-        let mut inner = self.flights.forget(&self.key, &flight);
+        let flying = self.flights.forget(&self.key, &flight);
         // Whoever waits has a copy, made under this lock; from now on there are no more.
         if Arc::strong_count(&flight) == 1 {
             return;
         }
+        drop(flying);
         // Whoever waited for it waits no more, though it may take a while to wake up.
-        inner.waiting.retain(|_, other| other.number != flight.number);
-        drop(inner);
+        let waiters = std::mem::take(&mut *lock(&flight.waiters));
+        wait_no_more(&flight, &waiters);
         *lock(&flight.landed) = how();
         flight.bell.notify_all();
     }
@@ -235,7 +260,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        lock(&self.flights.inner).waiting.remove(&self.runner);
+        wait_no_more(&self.flight, &[self.runner]);
     }
 }
 
@@ -244,13 +269,19 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
+    /// Runners of no other test.
+    fn runners<const N: usize>() -> [Runner; N] {
+        static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
+        std::array::from_fn(|_| NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
     #[test]
     fn one_runs_and_the_others_get_its_value() {
-        let (flights, barrier) = (Flights::default(), Barrier::new(2));
+        let (flights, barrier, [one, other]) = (Flights::default(), Barrier::new(2), runners());
         std::thread::scope(|scope| {
-            let Ok(Begin::Run(ticket)) = flights.begin(b"k", 1) else { panic!("nobody runs it") };
+            let Ok(Begin::Run(ticket)) = flights.begin(b"k", one) else { panic!("nobody runs it") };
             let waiter = scope.spawn(|| {
-                let Ok(Begin::Wait(waiting)) = flights.begin(b"k", 2) else { panic!("it is running") };
+                let Ok(Begin::Wait(waiting)) = flights.begin(b"k", other) else { panic!("it is running") };
                 barrier.wait();
                 waiting.wait()
             });
@@ -258,41 +289,64 @@ mod tests {
             ticket.land(b"value");
             assert_eq!(waiter.join().unwrap().as_deref(), Some(&b"value"[..]));
         });
-        assert!(matches!(flights.begin(b"k", 2), Ok(Begin::Run(_))));
+        assert!(matches!(flights.begin(b"k", other), Ok(Begin::Run(_))));
     }
 
     #[test]
     fn who_fails_lets_the_next_try() {
-        let flights = Flights::default();
-        let ticket = flights.begin(b"k", 1).unwrap();
-        let Begin::Wait(waiting) = flights.begin(b"k", 2).unwrap() else { panic!("it is running") };
+        let (flights, [one, other]) = (Flights::default(), runners());
+        let ticket = flights.begin(b"k", one).unwrap();
+        let Begin::Wait(waiting) = flights.begin(b"k", other).unwrap() else { panic!("it is running") };
         drop(ticket);
         assert_eq!(waiting.wait(), None);
-        assert!(matches!(flights.begin(b"k", 2), Ok(Begin::Run(_))));
+        assert!(matches!(flights.begin(b"k", other), Ok(Begin::Run(_))));
     }
 
     /// Whoever waited for a factory that has ended was taken to wait still, until it woke up.
     #[test]
     fn who_waited_for_what_has_ended_closes_no_circle() {
-        let flights = Flights::default();
-        let Ok(Begin::Run(first)) = flights.begin(b"a", 1) else { panic!("nobody runs it") };
-        let _second = flights.begin(b"b", 2).unwrap();
-        let _slow_to_wake = flights.begin(b"a", 2).unwrap();
+        let (flights, [one, other]) = (Flights::default(), runners());
+        let Ok(Begin::Run(first)) = flights.begin(b"a", one) else { panic!("nobody runs it") };
+        let _second = flights.begin(b"b", other).unwrap();
+        let _slow_to_wake = flights.begin(b"a", other).unwrap();
         first.land(b"value");
-        assert!(matches!(flights.begin(b"b", 1), Ok(Begin::Wait(_))));
+        assert!(matches!(flights.begin(b"b", one), Ok(Begin::Wait(_))));
     }
 
     #[test]
     fn circles_are_refused() {
-        let flights = Flights::default();
-        let _a = flights.begin(b"a", 1).unwrap();
-        assert_eq!(flights.begin(b"a", 1).err(), Some(Deadlock::Recursive));
-        let _b = flights.begin(b"b", 2).unwrap();
-        let _c = flights.begin(b"c", 3).unwrap();
-        let one = flights.begin(b"b", 1).unwrap();
-        let _two = flights.begin(b"c", 2).unwrap();
-        assert_eq!(flights.begin(b"a", 3).err(), Some(Deadlock::Circular));
-        drop(one);
-        assert!(flights.begin(b"a", 3).is_ok());
+        let (flights, [one, two, three]) = (Flights::default(), runners());
+        let _a = flights.begin(b"a", one).unwrap();
+        assert_eq!(flights.begin(b"a", one).err(), Some(Deadlock::Recursive));
+        let _b = flights.begin(b"b", two).unwrap();
+        let _c = flights.begin(b"c", three).unwrap();
+        let first = flights.begin(b"b", one).unwrap();
+        let _second = flights.begin(b"c", two).unwrap();
+        assert_eq!(flights.begin(b"a", three).err(), Some(Deadlock::Circular));
+        drop(first);
+        assert!(flights.begin(b"a", three).is_ok());
+    }
+
+    /// Each cache knew of its own factories only, and both waited for ever.
+    #[test]
+    fn a_circle_through_two_caches_is_refused() {
+        let (here, there, [one, other]) = (Flights::default(), Flights::default(), runners());
+        let _mine = here.begin(b"k", one).unwrap();
+        let _theirs = there.begin(b"k", other).unwrap();
+        let waits = there.begin(b"k", one).unwrap();
+        assert_eq!(here.begin(b"k", other).err(), Some(Deadlock::Circular));
+        drop(waits);
+        assert!(matches!(here.begin(b"k", other), Ok(Begin::Wait(_))));
+    }
+
+    #[test]
+    fn nobody_is_noted_as_waiting_in_the_end() {
+        let (flights, [one, two, three]) = (Flights::default(), runners());
+        let Ok(Begin::Run(ticket)) = flights.begin(b"k", one) else { panic!("nobody runs it") };
+        let (left, _stays) = (flights.begin(b"k", two).unwrap(), flights.begin(b"k", three).unwrap());
+        drop(left);
+        ticket.land(b"value");
+        let waiting = lock(&WAITING);
+        assert!([two, three].iter().all(|runner| !waiting.as_ref().unwrap().contains_key(runner)));
     }
 }

@@ -54,7 +54,7 @@
 //! | `core` | the cache behind its tables: what callers ask of it |
 //! | `lease` | the right to make a key's value |
 //! | `flight` | one factory for each key |
-//! | `cache` | caches and tables, as callers see them |
+//! | `cache`, `weak` | caches and tables, as callers see them; a handle that keeps none alive |
 
 #![forbid(unsafe_code)]
 
@@ -92,6 +92,8 @@ mod flight;
 
 mod cache;
 
+mod weak;
+
 #[cfg(test)]
 mod tests;
 
@@ -106,3 +108,4 @@ pub use shard::Reason;
 pub use stats::CacheStats;
 pub use time::{Clock, ManualClock, SystemClock};
 pub use value::Value;
+pub use weak::WeakCache;
