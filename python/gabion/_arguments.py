@@ -59,16 +59,24 @@ def given_of_put(ttl: object, idle: object, expires_at: object, priority: int) -
 
 
 def takes_reason(callback: Callable[..., object]) -> bool:
-    """Whether a callback of on_evict() is also given the reason."""
+    """Whether a callback of on_evict() is also given the reason. TypeError for one that cannot be called either way."""
     from inspect import Parameter, signature
 
     try:
-        found = list(signature(callback).parameters.values())
+        found = signature(callback)
     except ValueError:
         # Written in C, and does not tell.
         return True
-    if any(each.kind is Parameter.VAR_POSITIONAL for each in found):
-        return True
-    by_place = [each for each in found if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
-    # One with a default may well be the callback's own: def gone(key, value, log=log).
-    return len(by_place) > 2 and (by_place[2].default is Parameter.empty or by_place[2].name == "reason")
+    each = list(found.parameters.values())
+    by_place = [one for one in each if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    if any(one.kind is Parameter.VAR_POSITIONAL for one in each):
+        reason = True
+    else:
+        # One with a default may well be the callback's own: def gone(key, value, log=log).
+        reason = len(by_place) > 2 and (by_place[2].default is Parameter.empty or by_place[2].name == "reason")
+    try:
+        found.bind(*["key", "value", "reason"][: 2 + reason])
+    except TypeError as error:
+        text = f"on_evict takes a function of key and value, and of the reason if it wants it: {callback!r}: {error}"
+        raise TypeError(text) from None
+    return reason
