@@ -134,8 +134,8 @@ impl Cache {
     /// Has `listener` called with each entry that is evicted or expires, without any lock held, on the thread whose
     /// call made it leave. `None` ends it. Entries that callers remove or replace are not told of.
     ///
-    /// The cache holds the listener: one that uses the cache takes a [`WeakCache`](crate::WeakCache), because with a [`Cache`] each
-    /// would keep the other alive for ever.
+    /// The cache holds the listener: one that uses the cache takes a [`WeakCache`](crate::WeakCache), because with a
+    /// [`Cache`] each would keep the other alive for ever.
     pub fn on_departure(&self, listener: Option<Listener>) {
         self.table.core.listen(listener);
     }
