@@ -1,7 +1,7 @@
 //! How much memory this process may really use.
 //!
-//! The smallest of physical memory and every cgroup limit above this process counts: in a container, the machine's
-//! size is of no interest. Read on demand, never cached: limits may change at run time.
+//! The smallest of physical memory, every cgroup limit above this process and its own limits of address space and data
+//! (`ulimit -v`, `-d`) counts: in a container, the machine's size is of no interest. Read on demand, never cached: limits may change at run time.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io, thread};
@@ -15,12 +15,14 @@ pub struct MemoryLimits {
     pub physical: u64,
     /// The tightest cgroup limit above this process, if there is one.
     pub cgroup: Option<u64>,
+    /// What the process itself may map, where that is limited (`RLIMIT_AS`, `RLIMIT_DATA`).
+    pub process: Option<u64>,
 }
 
 impl MemoryLimits {
-    /// What this process may use at most: `min(physical, cgroup)`.
+    /// What this process may use at most: `min(physical, cgroup, process)`.
     pub fn usable(&self) -> u64 {
-        self.cgroup.map_or(self.physical, |limit| limit.min(self.physical))
+        self.cgroup.into_iter().chain(self.process).fold(self.physical, u64::min)
     }
 }
 
@@ -44,7 +46,9 @@ pub fn read_from(root: &Path) -> MemoryLimits {
         Version::Two => tightest(&root.join("sys/fs/cgroup"), &group.path, &["memory.max", "memory.high"]),
         Version::One => tightest(&root.join("sys/fs/cgroup/memory"), &group.path, &["memory.limit_in_bytes"]),
     });
-    MemoryLimits { physical, cgroup: limits.min() }
+    let own = text("proc/self/limits");
+    let process = ["Max address space", "Max data size"].iter().filter_map(|name| soft_limit(&own, name)).min();
+    MemoryLimits { physical, cgroup: limits.min(), process }
 }
 
 /// How many threads of this process can run at one time.
@@ -109,6 +113,11 @@ fn tightest(top: &Path, path: &str, names: &[&str]) -> Option<u64> {
     folders.flat_map(|folder| names.iter().filter_map(move |name| number(folder.join(name)))).min()
 }
 
+/// The limit of that name that holds now, as `/proc/self/limits` tells it; `None` for "unlimited".
+fn soft_limit(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+}
+
 pub(crate) fn meminfo_bytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(key))?;
     let kib: u64 = line[key.len()..].trim().trim_end_matches(" kB").parse().ok()?;
@@ -142,7 +151,7 @@ mod tests {
             ],
         );
         let limits = read_from(&root);
-        assert_eq!(limits, MemoryLimits { physical: 1_024_000, cgroup: Some(500_000) });
+        assert_eq!(limits, MemoryLimits { physical: 1_024_000, cgroup: Some(500_000), process: None });
         assert_eq!(limits.usable(), 500_000);
         fs::remove_dir_all(root).unwrap();
     }
@@ -160,7 +169,24 @@ mod tests {
         assert_eq!(read_from(&root).usable(), 77);
         fs::remove_dir_all(&root).unwrap();
         let nothing = read_from(Path::new("/nonexistent-root"));
-        assert_eq!(nothing, MemoryLimits { physical: u64::MAX, cgroup: None });
+        assert_eq!(nothing, MemoryLimits { physical: u64::MAX, cgroup: None, process: None });
+    }
+
+    #[test]
+    fn what_the_process_itself_may_map_counts() {
+        let head = "Limit                     Soft Limit           Hard Limit           Units\n";
+        let line = |name: &str, soft: &str| format!("{name:<26}{soft:<21}unlimited            bytes\n");
+        let limits = |space: &str, data: &str| {
+            let own = [head, &line("Max data size", data), &line("Max address space", space)].concat();
+            let root = system("own", &[("proc/meminfo", "MemTotal: 1000 kB\n"), ("proc/self/limits", &own)]);
+            let found = read_from(&root);
+            fs::remove_dir_all(&root).unwrap();
+            (found.process, found.usable())
+        };
+        assert_eq!(limits("unlimited", "unlimited"), (None, 1_024_000));
+        assert_eq!(limits("500000", "unlimited"), (Some(500_000), 500_000));
+        assert_eq!(limits("2000000", "700000"), (Some(700_000), 700_000));
+        assert_eq!(limits("9000000", "unlimited"), (Some(9_000_000), 1_024_000));
     }
 
     #[test]
