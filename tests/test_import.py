@@ -33,11 +33,20 @@ def test_who_comes_for_a_pile_gets_no_thousands_of_objects() -> None:
     assert found["objects"] < 2500
 
 
-@pytest.mark.parametrize("name", gabion.__all__)
+MODULES = ["memory", "monitor", "numpy", "streams", "typing"]
+
+
+@pytest.mark.parametrize("name", [*gabion.__all__, *MODULES])
 def test_every_public_name_comes_at_its_first_use(name: str) -> None:
     found = _after(f"import gabion\nassert {name!r} in dir(gabion)\nassert gabion.{name} is gabion.{name}")
     assert "gabion" in found["modules"]
     _after(f"from gabion import {name}")
+
+
+def test_a_star_import_takes_the_place_of_no_module() -> None:
+    """It put gabion.numpy in the place of a program's numpy."""
+    _after("import json as numpy\nfrom gabion import *\nassert numpy is json\nassert Pile and Image and __version__")
+    assert not set(MODULES) & set(gabion.__all__)
 
 
 def test_every_class_of_the_extension_is_made_when_it_is_imported() -> None:

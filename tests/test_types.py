@@ -14,10 +14,11 @@ import io
 import pickle
 import zipfile
 from dataclasses import dataclass
-from typing import Any, Literal, SupportsIndex, assert_type
+from typing import IO, Any, BinaryIO, Literal, SupportsIndex, assert_type
 from uuid import UUID
 
 import gabion
+from gabion.typing import Format, Size
 
 numbers: list[SupportsIndex] = []
 
@@ -134,6 +135,26 @@ with open("file", "wb") as target:
     io.TextIOWrapper(gabion.streams.Writer(target)).write(text)
     pickle.dump(text, gabion.streams.Writer(target))
     zipfile.ZipFile(gabion.streams.Writer(target), "w").writestr("text", text)
+
+
+
+def takes_files(buffered: io.BufferedIOBase, binary: BinaryIO, file: IO[bytes]) -> None: ...
+
+
+reader, writer = gabion.streams.Reader(io.BytesIO()), gabion.streams.Writer(io.BytesIO())
+takes_files(reader, reader, reader)
+takes_files(writer, writer, writer)
+assert_type((reader.closed, reader.tell(), writer.write(b"")), tuple[bool, int, int])
+with reader as same:
+    assert_type(same, gabion.streams.Reader)
+    assert_type([line for line in same], list[bytes])
+
+
+def blank(mode: gabion.typing.Mode, limit: Size = "64 MiB") -> Format | None:
+    return gabion.Image.new(mode, (3, 2)).format
+
+
+blank(gabion.Image.new("L", (1, 1)).mode)
 
 with gabion.memory.rent("1 MiB") as buffer, open("file", "rb", buffering=0) as raw:
     raw.readinto(buffer)

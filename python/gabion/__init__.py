@@ -35,8 +35,10 @@ _LATER = {
     "monitor": "gabion.monitor",
     "numpy": "gabion.numpy",
     "streams": "gabion.streams",
+    "typing": "gabion.typing",
 }
 
+# Without the modules: `from gabion import *` would put gabion.numpy in the place of a program's own numpy.
 __all__ = [
     "Cache",
     "CacheStats",
@@ -53,10 +55,6 @@ __all__ = [
     "PutResult",
     "Table",
     "__version__",
-    "memory",
-    "monitor",
-    "numpy",
-    "streams",
 ]
 
 
@@ -72,7 +70,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_LATER})
 
 
 if _said := _environ.get("GABION_MONITOR"):

@@ -13,11 +13,6 @@ Path = str | PathLike[str]
 # What may be built of what lies in a file.
 _Named = Mapping[str, Callable[..., Any]] | Literal["*"]
 Types = _Named | Iterable[Callable[..., Any] | ModuleType | _Named]
-# What is evicted when room is needed.
-Policy = Literal["default", "lru", "fifo", "s3fifo"]
-Mode = Literal["L", "LA", "RGB", "RGBA", "CMYK"]
-Format = Literal["JPEG", "PNG", "WebP", "TIFF", "BMP", "GIF"]
-Filter = Literal["nearest", "box", "bilinear", "bicubic", "lanczos3", "lanczos"]
 Number = SupportsIndex | float
 Pair = Iterable[Number]
 Most = Number | Iterable[Number | None]

@@ -35,7 +35,7 @@ from django.utils.module_loading import import_string
 from gabion import Cache, CacheStats, CodecError
 
 if TYPE_CHECKING:
-    from gabion._protocols import Policy
+    from gabion.typing import Policy
 
     # A limit and a policy, as they are written, and as they are meant.
     _Written: TypeAlias = tuple[int | str, Policy]
