@@ -14,6 +14,7 @@ EXAMPLES = {
     "Image.open": Image.open,
     "Image.new": Image.new,
     "Image.from_array": Image.from_array,
+    "Image.from_bytes": Image.from_bytes,
     "Image.thumbnail": Image.thumbnail,
     "Image.convert": Image.convert,
     "Image.process_rows": Image.process_rows,
@@ -49,7 +50,9 @@ def test_signatures_are_those_of_the_contract() -> None:
 
     assert shown(Image.open).startswith("(source, *, max_size=None, mode=None, filter='lanczos3'")
     assert shown(Image.new) == "(mode, size, color=0, *, contiguous=False)"
-    assert shown(Image.resize) == "(self, /, size, *, filter='lanczos3', reducing_gap=None)"
+    assert shown(Image.from_array) == "(array, *, mode=None, contiguous=False)"
+    assert shown(Image.from_bytes) == "(mode, size, data)"
+    assert shown(Image.resize) == "(self, /, size, *, filter='lanczos3', reducing_gap=None, contiguous=False)"
     assert shown(Image.convert) == "(self, mode, /, *, background=None)"
     assert shown(Image.save) == (
         "(self, /, target, *, format=None, quality=80, subsampling='4:2:0', progressive=False, optimize=False, "

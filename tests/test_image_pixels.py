@@ -2,14 +2,13 @@
 
 import copy
 import gc
-import pickle
 import random
 import weakref
 from itertools import chain
 from typing import Any
 
 import pytest
-from image_files import MODES, far_apart, gradient, noise
+from image_files import MODES, encoded, far_apart, gradient, noise
 from many_threads import run
 
 import gabion
@@ -284,8 +283,24 @@ def test_copies_are_apart() -> None:
         assert other.to_bytes() == image.to_bytes()
         other.row(0)[0] ^= 255
         assert other.to_bytes() != image.to_bytes()
-    with pytest.raises(TypeError, match="cannot be pickled: save"):
-        pickle.dumps(image)
+
+
+@pytest.mark.parametrize("contiguous", [False, True])
+def test_one_piece_may_be_asked_for(contiguous: bool) -> None:
+    large = noise("L", (3000, 2000))
+    file = encoded(large, "PNG", compression="none")
+    made = [
+        Image.open(file, contiguous=contiguous),
+        large.resize((2999, 2000), contiguous=contiguous),
+        Image.new("L", (3000, 2000), contiguous=contiguous),
+    ]
+    with pytest.raises(TypeError, match=r"contiguous='yes': pass True or False"):
+        large.resize((5, 5), contiguous="yes")  # type: ignore[arg-type]
+    assert made[0] == large
+    numpy = pytest.importorskip("numpy")
+    made.append(Image.from_array(numpy.asarray(large), contiguous=contiguous))
+    assert made[-1] == large
+    assert [image.is_contiguous for image in made] == [contiguous] * 4
 
 
 # --- rows and blocks ------------------------------------------------------------------------------

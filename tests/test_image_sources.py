@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 import pytest
-from image_files import encoded, noise
+from image_files import encoded, gradient, noise
 from stream_files import OnlyRead
 
 import gabion
@@ -45,6 +45,26 @@ def test_a_file_that_stands_elsewhere(tmp_path: Path) -> None:
         Image.open(io.BytesIO())
     with pytest.raises(ImageError, match="the first bytes are of no image format"):
         Image.open(OnlyRead(b"no picture"))
+
+
+def test_what_is_taken_for_the_bytes_of_a_file() -> None:
+    for path in (b"rt.jpg", b"photos/some", bytearray(b"rt.jpg")):
+        with pytest.raises(
+            ImageError, match=r"no image format .*; bytes are the content .* pass it as a str or a Path$"
+        ):
+            Image.open(path)
+    for content in (b"", bytes(50), b"x" * 300, b"<p>", b"BM"):
+        with pytest.raises(ImageError, match=r"^((?!Path).)*$"):
+            Image.open(content)
+    pixels = memoryview(bytes(75)).cast("B", (5, 15))
+    with pytest.raises(TypeError, match=r"not pixels: Image\.from_array\(array\) makes an image of this memoryview$"):
+        Image.open(pixels)
+    numpy = pytest.importorskip("numpy")
+    for array in (numpy.zeros((5, 5, 3), "u1"), numpy.zeros((5, 6), "u1")[:, ::2], numpy.zeros((2, 2))):
+        with pytest.raises(TypeError, match=r"Image\.from_array\(array\) makes an image of this ndarray$"):
+            Image.open(array)
+    whole = numpy.frombuffer(encoded(gradient("L", (9, 5)), "PNG"), "u1")
+    assert Image.open(whole).size == (9, 5)
 
 
 class Remote(io.BytesIO):

@@ -209,7 +209,8 @@ impl Image {
         &mut self.metadata
     }
 
-    pub(crate) fn set_format(&mut self, format: Format) {
+    /// Says which format of file the image is taken to come from: for who makes one anew from its parts.
+    pub fn set_format(&mut self, format: Format) {
         self.format = Some(format);
     }
 

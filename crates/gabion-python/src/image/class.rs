@@ -2,17 +2,16 @@
 
 use std::ffi::c_int;
 
-use gabion_blocks::Pool;
 use gabion_image::OpenOptions;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use super::state::{BRIEF, Image};
+use super::state::Image;
 use super::view::{self, Rows};
-use super::{argument, export, refusal, source, target};
+use super::{argument, export, parts, refusal, source, target};
 use crate::argument::Given;
-use crate::detached::{detached_ungated, detached_ungated_if};
+use crate::detached::detached_ungated;
 use crate::errors::exception;
 use crate::ffi;
 use crate::gate::through_gate;
@@ -24,13 +23,13 @@ const AVERAGED: Option<f64> = Some(2.0);
 
 #[pymethods]
 impl Image {
-    /// Refuses: an image is opened or made.
+    /// Refuses, except for what `__reduce_ex__` gave: an image is opened or made.
     #[new]
-    #[pyo3(signature = (*_args, **_options))]
-    fn refuse(py: Python<'_>, _args: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let text = "Image() makes no image: call Image.open(source), Image.new(mode, size), Image.from_array(array) or \
-                    Image.from_pillow(image)";
-        Err(refusal::type_error(py, text))
+    #[pyo3(signature = (*args, **options))]
+    fn refuse(py: Python<'_>, args: &Bound<'_, PyTuple>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let parts = if options.is_none() { parts::given(args) } else { None };
+        let parts = parts.ok_or_else(|| refusal::not_made(py))?;
+        Self::made(py, Ok(parts::put_together(parts)?))
     }
 
     /// Open an image; returns an Image. source is a path, a binary file, which is read from where it stands to its end,
@@ -46,7 +45,7 @@ impl Image {
     /// mode converts it as convert() does, which drops alpha. upright=True turns it as its EXIF block says.
     /// metadata=True keeps EXIF block and ICC profile; a profile of another colour space than the image's is left out.
     /// partial=True takes what can be decoded of a damaged file and makes the rest grey; a damaged WebP file is an
-    /// ImageError all the same.
+    /// ImageError all the same. contiguous=True puts all rows in one piece, as make_contiguous() does.
     ///
     /// max_pixels (default: 268 million) and max_bytes (default: 2 GiB) bound what a file may ask for: a larger one
     /// raises LimitError before memory is taken. Raises ImageError for a file that is damaged, cut off, of a format
@@ -63,10 +62,11 @@ impl Image {
         signature = (
             source, *, max_size = None, mode = None, filter = None, reducing_gap = Given::Absent,
             scaled = Given::Absent, upright = Given::Absent, metadata = Given::Absent, partial = Given::Absent,
-            max_pixels = None, max_bytes = None
+            contiguous = Given::Absent, max_pixels = None, max_bytes = None
         ),
         text_signature = "(source, *, max_size=None, mode=None, filter='lanczos3', reducing_gap=2.0, scaled=True, \
-                          upright=True, metadata=True, partial=False, max_pixels=None, max_bytes=None)"
+                          upright=True, metadata=True, partial=False, contiguous=False, max_pixels=None, \
+                          max_bytes=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python's")]
     fn open(
@@ -79,11 +79,13 @@ impl Image {
         upright: Given<'_>,
         metadata: Given<'_>,
         partial: Given<'_>,
+        contiguous: Given<'_>,
         max_pixels: Option<&Bound<'_, PyAny>>,
         max_bytes: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let py = source.py();
         let limits = argument::limits(max_pixels, max_bytes)?;
+        let contiguous = contiguous.flag("contiguous", false)?;
         let metadata = metadata.flag("metadata", true)?;
         let options = OpenOptions {
             max_size: max_size.map(|most| argument::most("max_size", most)).transpose()?,
@@ -96,7 +98,7 @@ impl Image {
             partial: partial.flag("partial", false)?,
             limits,
         };
-        Self::made(py, Ok(source::open(source, &options)?))
+        Self::made(py, source::laid(py, source::open(source, &options)?, contiguous))
     }
 
     /// Make an image of one colour. size is (width, height); color is a number from 0 to 255 for all channels, or one
@@ -118,35 +120,40 @@ impl Image {
         contiguous: Given<'_>,
     ) -> PyResult<Self> {
         let py = mode.py();
-        let mode = argument::mode(mode)?;
-        let contiguous = contiguous.flag("contiguous", false)?;
-        let (width, height) = argument::size("size", size)?;
-        let color =
-            color.map_or_else(|| Ok(vec![0; mode.channels()]), |color| argument::color("color", mode, color))?;
-        let bytes = u64::from(width) * u64::from(height) * mode.channels() as u64;
-        let image = detached_ungated_if(py, bytes > BRIEF, || {
-            let mut image = gabion_image::Image::new(Pool::global(), mode, width, height, &color)?;
-            if contiguous {
-                image.make_contiguous()?;
-            }
-            Ok(image)
-        });
-        Self::made(py, image)
+        let (mode, contiguous) = (argument::mode(mode)?, contiguous.flag("contiguous", false)?);
+        let size = argument::size("size", size)?;
+        Self::made(py, Ok(source::plain(py, mode, size, color, contiguous)?))
+    }
+
+    /// Make an image of a copy of pixels as to_bytes() gives them: data, bytes-like, has a byte for each channel, row
+    /// after row without gaps. size is (width, height). Raises ImageError for another number of bytes than these pixels
+    /// have.
+    ///
+    /// >>> import gabion
+    /// >>> gabion.Image.from_bytes("RGB", (2, 1), bytes([255, 0, 0, 0, 255, 0]))
+    /// <gabion.Image RGB 2 × 1>
+    #[staticmethod]
+    fn from_bytes(mode: &Bound<'_, PyAny>, size: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (mode, size) = (argument::mode(mode)?, argument::size("size", size)?);
+        Self::made(data.py(), Ok(source::bytes(mode, size, data)?))
     }
 
     /// Make an image of a copy of an array of uint8: (rows, columns), or (rows, columns, channels) of 1 to 4 channels,
     /// with any strides. Takes what has the buffer protocol; NumPy is asked for what has __array__ or DLPack, such as
-    /// tensors. mode is needed for CMYK only, which is RGBA otherwise. Raises TypeError for what is no array of uint8,
-    /// ImageError for another shape.
+    /// tensors. mode is needed for CMYK only, which is RGBA otherwise. contiguous=True puts all rows in one piece.
+    /// Raises TypeError for what is no array of uint8, ImageError for another shape.
     ///
     /// >>> import gabion, numpy
     /// >>> gabion.Image.from_array(numpy.zeros((20, 30, 3), dtype="uint8"))
     /// <gabion.Image RGB 30 × 20>
     #[staticmethod]
-    #[pyo3(signature = (array, *, mode = None))]
-    fn from_array(array: &Bound<'_, PyAny>, mode: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let mode = mode.map(argument::mode).transpose()?;
-        Self::made(array.py(), Ok(source::array(array, mode)?))
+    #[pyo3(
+        signature = (array, *, mode = None, contiguous = Given::Absent),
+        text_signature = "(array, *, mode=None, contiguous=False)"
+    )]
+    fn from_array(array: &Bound<'_, PyAny>, mode: Option<&Bound<'_, PyAny>>, contiguous: Given<'_>) -> PyResult<Self> {
+        let (mode, contiguous) = (mode.map(argument::mode).transpose()?, contiguous.flag("contiguous", false)?);
+        Self::made(array.py(), source::laid(array.py(), source::array(array, mode)?, contiguous))
     }
 
     /// Make an image of a copy of a Pillow image. A transparent colour in image.info, as files have it, becomes alpha:
@@ -231,15 +238,15 @@ impl Image {
     ///
     /// filter is "lanczos3", "bicubic", "bilinear", "box" or "nearest". With reducing_gap, the image is first averaged
     /// down to about that many times the new size and then filtered: 2.0 is several times faster, and the difference is
-    /// hardly visible. Colours are weighted by their alpha. Raises ImageError for a side of 0, ValueError for an
-    /// unknown filter or a gap below 1.
+    /// hardly visible. Colours are weighted by their alpha. contiguous=True puts all rows in one piece. Raises
+    /// ImageError for a side of 0, ValueError for an unknown filter or a gap below 1.
     ///
     /// >>> import gabion
     /// >>> gabion.Image.new("RGB", (640, 480)).resize((64, 48), filter="box")
     /// <gabion.Image RGB 64 × 48>
     #[pyo3(
-        signature = (size, *others, filter = None, reducing_gap = Given::Absent),
-        text_signature = "($self, size, *, filter='lanczos3', reducing_gap=None)"
+        signature = (size, *others, filter = None, reducing_gap = Given::Absent, contiguous = Given::Absent),
+        text_signature = "($self, size, *, filter='lanczos3', reducing_gap=None, contiguous=False)"
     )]
     fn resize(
         &self,
@@ -247,6 +254,7 @@ impl Image {
         others: &Bound<'_, PyTuple>,
         filter: Option<&Bound<'_, PyAny>>,
         reducing_gap: Given<'_>,
+        contiguous: Given<'_>,
     ) -> PyResult<Self> {
         let py = size.py();
         if !others.is_empty() && argument::is_one_number(size) {
@@ -255,7 +263,12 @@ impl Image {
         argument::by_name("resize()", "filter", others)?;
         let (width, height) = argument::size("size", size)?;
         let how = argument::resampling(filter, &reducing_gap, None)?;
-        self.map(py, |image| image.resize(width, height, how))
+        let contiguous = contiguous.flag("contiguous", false)?;
+        let new = self.map(py, |image| image.resize(width, height, how))?;
+        if contiguous {
+            new.make_contiguous(py)?;
+        }
+        Ok(new)
     }
 
     /// Make this image no larger than size, (width, height) or one number for both, in its own shape; returns it. With
@@ -346,14 +359,7 @@ impl Image {
     #[pyo3(signature = (other, at = None, /), text_signature = "($self, other, at=(0, 0), /)")]
     fn paste(&self, other: &Bound<'_, PyAny>, at: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let py = other.py();
-        let Ok(other) = other.cast::<Self>() else {
-            let given = other.get_type().fully_qualified_name()?;
-            let text = format!(
-                "paste() takes a gabion.Image, not {given}: make one by Image.from_pillow(picture) or \
-                 Image.from_array(array)"
-            );
-            return Err(refusal::type_error(py, &text));
-        };
+        let Ok(other) = other.cast::<Self>() else { return Err(refusal::no_image(other)) };
         let (x, y) = at.map_or(Ok((0, 0)), |at| argument::place("at", at))?;
         let other = other.get();
         through_gate(py, || self.paste_from(other, x, y)).map_err(|refusal| refusal.told(py))
@@ -552,12 +558,8 @@ impl Image {
         copy: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let copy = copy.map(|copy| argument::flag("copy", copy)).transpose()?;
-        if stream.is_some() {
-            let text = "an image is memory of the CPU, which has no streams: pass stream=None";
-            return Err(refusal::buffer_error(py, text));
-        }
         let versioned = max_version.is_some_and(|(major, _)| major >= 1);
-        export::tensor(py, self.shown(py)?, versioned, dl_device, copy)
+        export::tensor(py, self.shown(py)?, stream, versioned, dl_device, copy)
     }
 
     /// The Arrow type of the pixels, as a capsule: uint8, or lists of as many as there are channels.
@@ -578,10 +580,9 @@ impl Image {
         Ok((export::schema(py, &picture)?, export::pixels(py, picture)?))
     }
 
-    /// Refuses, for pickle.
-    #[pyo3(signature = (_protocol, /))]
-    fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        let text = "a gabion.Image cannot be pickled: save() it to a file, or pickle to_bytes(), size and mode";
-        Err(refusal::type_error(py, text))
+    /// What pickle makes it anew from. From protocol 5 on, the pixels are a PickleBuffer: for a buffer_callback without
+    /// a copy if they are contiguous.
+    fn __reduce_ex__<'py>(slf: &Bound<'py, Self>, protocol: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        parts::taken(slf.get_type().as_any(), &slf.get().shown(slf.py())?, protocol)
     }
 }

@@ -19,10 +19,15 @@ pub(super) const DEVICE: (i32, i32) = (dlpack::CPU, 0);
 pub(super) fn tensor(
     py: Python<'_>,
     picture: Shown,
+    stream: Option<&Bound<'_, PyAny>>,
     versioned: bool,
     device: Option<(i32, i32)>,
     copy: Option<bool>,
 ) -> PyResult<Py<PyAny>> {
+    if stream.is_some() {
+        let text = "an image is memory of the CPU, which has no streams: pass stream=None";
+        return Err(refusal::buffer_error(py, text));
+    }
     if let Some(device) = device.filter(|device| *device != DEVICE) {
         let text = format!("an image is memory of the CPU, (1, 0), and cannot be exported to device {device:?}");
         return Err(refusal::buffer_error(py, &text));

@@ -23,6 +23,7 @@
 //! | `export` | DLPack, Arrow, `__array_interface__` |
 //! | `source` | from files, bytes, arrays and Pillow |
 //! | `target` | to files, arrays and Pillow |
+//! | `parts` | what pickle takes them apart into, and makes them anew from |
 //! | `state` | the object: a picture until it is closed |
 //! | `class` | its methods |
 //! | `thumbnail` | from file to file, in one go |
@@ -43,6 +44,8 @@ mod source;
 
 mod target;
 
+mod parts;
+
 mod state;
 
 mod class;
@@ -60,6 +63,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     make_class::<view::Rows>(m);
     m.add_function(wrap_pyfunction!(thumbnail::_thumbnail, m)?)?;
     m.add_function(wrap_pyfunction!(thumbnail::_image_size, m)?)?;
+    m.add_function(wrap_pyfunction!(thumbnail::_image_format, m)?)?;
     m.add_function(wrap_pyfunction!(thumbnail::_processors, m)?)?;
     m.add_function(wrap_pyfunction!(thumbnail::_image_formats, m)?)
 }

@@ -12,6 +12,9 @@ use pyo3::prelude::*;
 use super::refusal;
 use crate::memory::{Place, Record, record};
 
+/// Up to this many bytes of pixels, what goes over them once does so with the interpreter in hand.
+pub(super) const BRIEF: u64 = 64 << 10;
+
 /// An image whose memory stays where it is: nobody has it except for reading and for `write`, which moves no pixels.
 /// Equations: the places are those of the image's parts, in their order; `shape` is rows, columns, channels and
 /// `strides` their distances in bytes, as if all lay in one piece.

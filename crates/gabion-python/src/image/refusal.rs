@@ -5,7 +5,7 @@ use std::fmt::Display;
 use gabion_image::{Format, ImageError};
 use pyo3::prelude::*;
 
-use crate::errors::{legible, own_error, system_error};
+use crate::errors::{full_name, legible, own_error, system_error};
 use crate::memory;
 
 pub(super) use crate::errors::{buffer_error, type_error, value_error};
@@ -48,6 +48,26 @@ fn about(name: Option<&Bound<'_, PyAny>>, text: &dyn Display) -> String {
 #[cold]
 pub(super) fn closed(py: Python<'_>) -> PyErr {
     own_error(py, |errors| &errors.closed, "this image was closed: its pixels are gone; open or make another")
+}
+
+#[cold]
+pub(super) fn not_made(py: Python<'_>) -> PyErr {
+    let text = "Image() makes no image: call Image.open(source), Image.new(mode, size), Image.from_array(array), \
+                Image.from_bytes(mode, size, data) or Image.from_pillow(image)";
+    type_error(py, text)
+}
+
+/// The error of something else than an image of this package where one was to be pasted.
+#[cold]
+pub(super) fn no_image(given: &Bound<'_, PyAny>) -> PyErr {
+    let class = match full_name(&given.get_type()) {
+        Ok(class) => class,
+        Err(error) => return error,
+    };
+    let text = format!(
+        "paste() takes a gabion.Image, not {class}: make one by Image.from_pillow(picture) or Image.from_array(array)"
+    );
+    type_error(given.py(), &text)
 }
 
 #[cold]

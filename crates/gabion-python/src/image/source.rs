@@ -11,12 +11,42 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use super::argument;
+use super::picture::BRIEF;
 use super::refusal::{image_error, refused, type_error, unopened};
 use crate::argument::path;
-use crate::detached::detached_ungated;
+use crate::detached::{detached_ungated, detached_ungated_if};
 use crate::errors::class_name;
 use crate::ffi;
+use crate::once::intern;
 use crate::streams;
+
+/// An image of one colour, black unless said.
+pub(super) fn plain(
+    py: Python<'_>,
+    mode: Mode,
+    (width, height): (u32, u32),
+    color: Option<&Bound<'_, PyAny>>,
+    contiguous: bool,
+) -> PyResult<Image> {
+    let color = color.map_or_else(|| Ok(vec![0; mode.channels()]), |color| argument::color("color", mode, color))?;
+    let bytes = u64::from(width) * u64::from(height) * mode.channels() as u64;
+    let image = detached_ungated_if(py, bytes > BRIEF, || {
+        let mut image = Image::new(Pool::global(), mode, width, height, &color)?;
+        if contiguous {
+            image.make_contiguous()?;
+        }
+        Ok(image)
+    });
+    image.map_err(|error| refused(py, error, None))
+}
+
+/// The image, with all rows in one piece where that is asked for.
+pub(super) fn laid(py: Python<'_>, mut image: Image, contiguous: bool) -> Result<Image, ImageError> {
+    if contiguous && !image.is_contiguous() {
+        detached_ungated(py, || image.make_contiguous().map(drop))?;
+    }
+    Ok(image)
+}
 
 /// Opens a path, the bytes of a file, or a file object.
 pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult<Image> {
@@ -27,6 +57,13 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
         }
         let image = detached_ungated(py, || Image::open(Pool::global(), &path, options));
         return image.map_err(|error| unopened(py, error, Some(source), options.partial));
+    }
+    if has_rows(source)? {
+        let given = class_name(source);
+        let text = format!(
+            "Image.open() takes the bytes of a file, not pixels: Image.from_array(array) makes an image of this {given}"
+        );
+        return Err(type_error(py, &text));
     }
     // SAFETY: attached, a live object.
     if unsafe { ffi::PyObject_CheckBuffer(source.as_ptr()) } != 0 {
@@ -40,7 +77,7 @@ pub(super) fn open(source: &Bound<'_, PyAny>, options: &OpenOptions) -> PyResult
             copy.as_slice()
         };
         return detached_ungated(py, || Image::decode(Pool::global(), bytes, options))
-            .map_err(|error| unopened(py, error, None, options.partial));
+            .map_err(|error| unopened(py, unlike_a_path(bytes, error), None, options.partial));
     }
     if !source.hasattr("read")? && !source.hasattr("readinto")? {
         let given = class_name(source);
@@ -80,6 +117,27 @@ fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> Option<ImageError> {
             )
         },
     })
+}
+
+/// Whether an object is an array of more than one dimension, which no file's bytes are.
+fn has_rows(source: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let dimensions = source.getattr_opt(intern!(source.py(), "ndim")?)?;
+    Ok(dimensions.and_then(|dimensions| dimensions.extract::<usize>().ok()).is_some_and(|dimensions| dimensions > 1))
+}
+
+/// No more bytes than a name may have on most discs.
+const SHORT: usize = 255;
+
+/// The error of bytes that are no image. Short ones may be meant as a path.
+fn unlike_a_path(bytes: &[u8], error: ImageError) -> ImageError {
+    let text = bytes.len() <= SHORT && !bytes.iter().any(u8::is_ascii_control) && !bytes.starts_with(b"<");
+    match error {
+        ImageError::Unsupported { what } if text && !bytes.is_empty() && Format::of_bytes(bytes).is_none() => {
+            let meant = "bytes are the content of a file: if this is a path, pass it as a str or a Path";
+            ImageError::Unsupported { what: format!("{what}; {meant}") }
+        }
+        error => error,
+    }
 }
 
 /// Whether there is something that is neither a file nor a folder, such as a pipe or a device.
@@ -222,13 +280,41 @@ pub(super) fn array(object: &Bound<'_, PyAny>, mode: Option<Mode>) -> PyResult<I
     };
     let side = |side: usize| argument::side(py, "array", i64::try_from(side).unwrap_or(i64::MAX));
     let (width, height) = (side(width)?, side(height)?);
+    // SAFETY: the array is held by its view; it is as large as the image.
+    unsafe { copied(py, mode, width, height, from) }
+}
+
+/// An image of a copy of pixels.
+///
+/// # Safety
+/// The pixels are alive until this returns, and of as many rows, columns and channels as the image.
+unsafe fn copied(py: Python<'_>, mode: Mode, width: u32, height: u32, from: Strided) -> PyResult<Image> {
     let image = detached_ungated(py, move || {
-        let mut image = Image::new(Pool::global(), mode, width, height, &vec![0; channels])?;
-        // SAFETY: the array is held by its view; it is as large as the image.
+        let mut image = Image::new(Pool::global(), mode, width, height, &vec![0; mode.channels()])?;
+        // SAFETY: duty of the caller.
         image.rows_mut().enumerate().for_each(|(y, row)| unsafe { copy_row(from, y, row) });
         Ok(image)
     });
     image.map_err(|error| refused(py, error, None))
+}
+
+/// An image of pixels that lie row after row without gaps.
+pub(super) fn bytes(mode: Mode, (width, height): (u32, u32), data: &Bound<'_, PyAny>) -> PyResult<Image> {
+    let py = data.py();
+    let content = streams::Content::of(data)?;
+    let shape = [height as usize, width as usize, mode.channels()];
+    let need = u64::from(width) * u64::from(height) * mode.channels() as u64;
+    if content.len() as u64 != need {
+        let text = format!(
+            "data has {} bytes; {width} × {height} pixels of {mode} are {need}, row after row without gaps",
+            content.len()
+        );
+        return Err(image_error(py, &text));
+    }
+    let strides = [(shape[1] * shape[2]) as isize, shape[2] as isize, 1];
+    let start = NonNull::new(content.start()).unwrap_or(NonNull::dangling());
+    // SAFETY: the bytes are held by `content`, and are as many as the shape says.
+    unsafe { copied(py, mode, width, height, Strided { start, shape, strides }) }
 }
 
 /// Copies a row of an array.

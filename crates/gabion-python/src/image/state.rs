@@ -23,7 +23,7 @@ use gabion_image::{ImageError, Metadata};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::picture::{Picture, Shown};
+use super::picture::{BRIEF, Picture, Shown};
 use super::{refusal, view};
 use crate::argument::function;
 use crate::gate::through_gate;
@@ -32,9 +32,9 @@ use crate::streams::Content;
 
 /// A picture whose pixels lie on the pool of gabion.memory, outside the heap of Python and of malloc.
 ///
-/// Made by Image.open(), Image.new(), Image.from_array() and Image.from_pillow(). mode is "L" (grey), "LA", "RGB",
-/// "RGBA" or "CMYK", a byte for each channel. Rows lie in blocks of at most 4 MiB and are never cut; an image that fits
-/// one block is contiguous, and so is every other after make_contiguous().
+/// Made by Image.open(), Image.new(), Image.from_array(), Image.from_bytes() and Image.from_pillow(). mode is "L"
+/// (grey), "LA", "RGB", "RGBA" or "CMYK", a byte for each channel. Rows lie in blocks of at most 4 MiB and are never
+/// cut; an image that fits one block is contiguous, and so is every other after make_contiguous().
 ///
 /// resize(), convert(), crop(), rotate(), flip() and copy() give new images. thumbnail(), paste(), process_rows() and
 /// make_contiguous() change this one. Codecs run without the interpreter, and so does all work on more than a few
@@ -55,6 +55,8 @@ use crate::streams::Content;
 /// Errors: ImageError (a ValueError) for what is damaged, unknown or makes no sense, LimitError (also a MemoryError)
 /// for what is too large, OSError for files.
 ///
+/// Images can be pickled, and so sent to another process, with their format, EXIF block and ICC profile.
+///
 /// What makes or changes a picture takes time linear in the pixels that it reads and writes; all else is constant.
 ///
 /// >>> import gabion
@@ -68,9 +70,6 @@ pub(super) struct Image {
     /// None when closed. The lock is held for a clone or an exchange, never while anything else is done.
     pub picture: Mutex<Option<Arc<Picture>>>,
 }
-
-/// Up to this many bytes of pixels, what goes over them once does so with the interpreter in hand.
-pub(super) const BRIEF: u64 = 64 << 10;
 
 /// Why another picture did not take a picture's place.
 pub(super) enum Refusal {

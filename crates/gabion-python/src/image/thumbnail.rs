@@ -48,6 +48,12 @@ pub(super) fn _image_size(py: Python<'_>, path: PathBuf) -> PyResult<(u32, u32)>
     size.or_else(|error| Err(refusal::refused(py, error, Some(path.as_os_str().into_pyobject(py)?.as_any()))))
 }
 
+/// The name of the format that the first bytes of a file tell, if they tell one; for the command line.
+#[pyfunction]
+pub(super) fn _image_format(first: &[u8]) -> Option<&'static str> {
+    Format::of_bytes(first).map(Format::name)
+}
+
 /// How many processors this process may keep busy, by its affinity and by its control group; for the command line.
 #[pyfunction]
 pub(super) fn _processors() -> usize {
