@@ -229,7 +229,7 @@ def test_names_that_lie(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["thumbnails", str(photos), str(small)]) == 1
     assert "c.gif" in capsys.readouterr().err
     found = {path.name: (Image.open(path).format, Image.open(path).size) for path in small.iterdir()}
-    assert found == {"a.png": ("PNG", (150, 100)), "b.jpg": ("JPEG", (150, 100))}
+    assert found == {"a.jpg": ("JPEG", (150, 100)), "b.webp": ("WebP", (150, 100))}
 
 
 def test_pipes_and_devices_are_no_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

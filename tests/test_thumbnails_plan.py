@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from image_files import gradient, made
+from image_files import encoded, gradient, made
 
 from gabion import Image
 from gabion.cli import main
@@ -131,3 +131,42 @@ def test_folders_that_are_left_out_are_told(tmp_path: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["subfolders"] == 2
     assert main([*command, "-r"]) == 0
     assert "left out" not in capsys.readouterr().out
+
+
+def test_what_a_picture_is_called_does_not_matter(tmp_path: Path) -> None:
+    """Those without an ending were left out, neither made nor counted, and others made as what their names said."""
+    photos, small = tmp_path / "photos", tmp_path / "small"
+    photos.mkdir()
+    jpeg, png = encoded(gradient("RGB", (300, 200)), "JPEG"), encoded(gradient("RGB", (200, 300)), "PNG")
+    contents = {
+        "noext": jpeg, "img?size=big": jpeg, "img.jpg?size=big": jpeg, "wrong.png": jpeg, "scan.2024": png,
+        "scan.2025": jpeg, "right.jpeg": jpeg, "x.bin": png, "notes": b"no picture", "empty": b"",
+        "BMW": b"BMW is a maker of cars, and this is no bitmap.", "note.txt": jpeg, "half.jpg.part": jpeg,
+        "old.jpg~": jpeg, "photo.nef": b"II*\0" + bytes(100),
+        "drawing": b"<svg/>",
+    }  # fmt: skip
+    for name, content in contents.items():
+        (photos / name).write_bytes(content)
+    os.mkfifo(photos / "pipe")
+    (photos / "broken").symlink_to("nowhere")
+    done = {
+        "noext.jpg": "JPEG", "img?size=big.jpg": "JPEG", "img.jpg?size=big.jpg": "JPEG", "wrong.jpg": "JPEG",
+        "scan.2024.png": "PNG", "scan.2025.jpg": "JPEG", "right.jpeg": "JPEG", "x.bin.png": "PNG",
+    }  # fmt: skip
+    for _ in range(2):  # the second run finds all of them there
+        assert main(["thumbnails", str(photos), str(small)]) == 0
+        assert {path.name: Image.open(path).format for path in small.iterdir()} == done
+    assert main(["thumbnails", str(photos / "noext"), str(photos / "note.txt"), str(tmp_path / "named")]) == 0
+    assert set(made(tmp_path / "named")) == {"noext.jpg", "note.txt.jpg"}
+    assert main(["thumbnails", str(photos), str(tmp_path / "webp"), "--format", "webp"]) == 0
+    assert {Image.open(path).format for path in (tmp_path / "webp").iterdir()} == {"WebP"}
+    assert "img.jpg?size=big.webp" in made(tmp_path / "webp")
+
+
+def test_a_bitmap_without_an_ending_is_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "photos").mkdir()
+    gradient("RGB", (300, 200)).save(tmp_path / "photos" / "bitmap", format="BMP")
+    (tmp_path / "photos" / "photo.CR2").write_bytes(b"II*\0")
+    assert main(["thumbnails", str(tmp_path / "photos"), str(tmp_path / "small")]) == 0
+    assert made(tmp_path / "small") == {"bitmap.bmp": (150, 100)}
+    assert "1 made, not read: 1 .cr2" in capsys.readouterr().out

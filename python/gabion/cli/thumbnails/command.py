@@ -34,6 +34,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         " is newer than its picture is not made again, so a run may be stopped and continued with the same command."
         " A larger picture that has a thumbnail's name stays unless there is --force."
         " Of formats that cannot be read, such as HEIC, folders' pictures are counted only; hidden files are left out."
+        " Files of a folder without an ending, or with one that is not known, are pictures if their first bytes say so;"
+        " those with the ending of something else (.txt, .pdf, .mp4, .part) are not opened."
         " So is what lies in DST, unless SRC is a folder or file below DST."
         " Thumbnails stand upright and have the picture's ICC profile, but not its EXIF block."
     )
@@ -46,7 +48,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("--width", type=_side, metavar="N", help=wide)
     parser.add_argument("--height", type=_side, metavar="N", help="at most N pixels high (default: the width)")
     formats = ["same", *plan.FORMATS]
-    parser.add_argument("--format", choices=formats, default="same", help="of the thumbnails (default: %(default)s)")
+    same = "of the thumbnails (default: %(default)s, as the picture's content is, whatever its name; GIF becomes PNG)"
+    parser.add_argument("--format", choices=formats, default="same", help=same)
     parser.add_argument(
         "--quality", type=_quality, default=80, metavar="Q", help="of JPEG and WebP, 1 to 100 (default: %(default)s)"
     )

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import glob
+import mimetypes
 import os
 import stat
 from collections import Counter
@@ -31,8 +32,21 @@ ENDINGS = {
     ".gif": "gif",
 }
 WRITTEN = {ending for ending, kind in ENDINGS.items() if kind in FORMATS}
-# Names of pictures that cannot be read. What a folder has of them is counted, so that nobody takes it for done.
-UNREAD = {".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd", ".tga", ".ppm", ".pgm", ".dng"}
+# Names of pictures that cannot be read. What a folder has of them is counted, so that nobody takes it for done. The
+# last ones are of cameras: their first bytes are those of TIFF.
+UNREAD = {".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".ico", ".psd", ".tga", ".ppm", ".pgm"}
+UNREAD |= {".dng", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".sr2", ".orf", ".rw2", ".raf", ".pef", ".srw", ".3fr"}
+# Names of what is no picture, or not yet or no longer one. Files of a folder with any other name are looked into.
+OTHERS = {ending for ending, kind in mimetypes.MimeTypes(filenames=()).types_map[1].items() if kind[:6] != "image/"}
+OTHERS -= {".bin"}
+OTHERS |= {".part", ".partial", ".crdownload", ".download", ".tmp", ".temp", ".bak", ".old", ".orig", ".swp", ".xmp"}
+OTHERS |= {".md", ".rst", ".ini", ".cfg", ".conf", ".toml", ".yml", ".yaml", ".log", ".db", ".sqlite", ".lock", ".ts"}
+OTHERS |= {".rs", ".go", ".java", ".cpp", ".hpp", ".php", ".rb", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tgz"}
+OTHERS |= {".mkv", ".m4a", ".m4v", ".flac", ".ogg", ".wmv", ".docx", ".xlsx", ".pptx", ".odt", ".ttf", ".woff", ".iso"}
+# So much of a file is read to tell its format.
+FIRST = 32
+# How long the header of a bitmap may be: its mark, two letters, may begin a text as well.
+BITMAPS = {12, 16, 40, 52, 56, 64, 108, 124}
 # Who asks for one of these does not mean a folder.
 UNWRITTEN = UNREAD | {".gif"}
 # For sources whose own format is not written.
@@ -86,7 +100,7 @@ def make(
         if several and target.suffix.lower() in WRITTEN and not target.is_dir():
             raise CommandError(f"{target}: is the name of one picture; name a folder for the thumbnails")
         named = pictures(sources, target, recursive, plan)
-        pairs = ((picture, target / renamed(below, kind)) for picture, below in named)
+        pairs = ((picture, target / renamed(below, kind, picture)) for picture, below in named)
     for picture, to in pairs:
         found.add(picture)
         other = taken.setdefault(leads.to(to), job := Job(picture, to))
@@ -97,7 +111,8 @@ def make(
             plan.refused.append((picture, f"{there}; give it another DST"))
         else:
             # Two names that differ in their endings alone, if the thumbnails' differ.
-            apart = kind != "same" and renamed(Path(picture.name), "same") != renamed(Path(other.source.name), "same")
+            names = [renamed(Path(one.name), "same", one) for one in (picture, other.source)]
+            apart = kind != "same" and names[0] != names[1]
             hint = "use --format same" if apart else "give it another DST"
             plan.refused.append((picture, f"its thumbnail would have the name of that of {other.source}; {hint}"))
     plan.jobs = [job for job in plan.jobs if not (found.refuses(job, plan) or (not force and spares(job, box, plan)))]
@@ -279,11 +294,11 @@ def expanded(source: str, recursive: bool, plan: Plan) -> Iterator[tuple[Path, P
                 plan.left_out.update(Path(folder, name) for name in shown)
             for name in filter(shows, files):
                 ending = Path(name).suffix.lower()
-                if ending in ENDINGS:
-                    file = Path(folder, name)
-                    yield file, file.relative_to(path)
-                elif ending in UNREAD:
+                file = Path(folder, name)
+                if ending in UNREAD:
                     plan.unread[ending] += 1
+                elif ending in ENDINGS or (ending not in OTHERS and not name.endswith("~") and told(file)):
+                    yield file, file.relative_to(path)
     elif is_there or not glob.has_magic(source):
         yield path, Path(path.name)
     else:
@@ -321,8 +336,29 @@ def hidden(below: Path, parts: Sequence[str]) -> bool:
     return all(map(shows, parts)) and not all(map(shows, below.parts))
 
 
-def renamed(below: Path, kind: str) -> Path:
-    """The thumbnail's name, with the ending of its format."""
-    if kind != "same":
-        return below.with_suffix(FORMATS[kind])
-    return below if below.suffix.lower() in WRITTEN else below.with_suffix(INSTEAD)
+def told(picture: Path) -> str:
+    """The format that the first bytes of a file tell, in lower case; empty where they tell none, or cannot be read."""
+    try:
+        # To open a pipe that nobody writes to would wait for ever.
+        if not stat.S_ISREG(picture.stat().st_mode):
+            return ""
+        with picture.open("rb", buffering=0) as file:
+            first = file.read(FIRST)
+    except OSError:
+        return ""
+    found = (_native._image_format(first) or "").lower()
+    return "" if found == "bmp" and int.from_bytes(first[14:18], "little") not in BITMAPS else found
+
+
+def renamed(below: Path, kind: str, picture: Path) -> Path:
+    """The thumbnail's name, with the ending of its format: for "same" that of the picture's content, or else of its
+    name. What is no ending of a picture's is part of the name."""
+    given = below.suffix.lower()
+    if kind == "same":
+        found = told(picture) or ENDINGS.get(given)
+        if found in FORMATS and found == ENDINGS.get(given):
+            return below
+        ending = FORMATS.get(found or "", INSTEAD)
+    else:
+        ending = FORMATS[kind]
+    return below.with_suffix(ending) if given in ENDINGS or given in UNREAD else below.with_name(below.name + ending)
