@@ -307,6 +307,14 @@ def test_detached() -> None:
     reader.read(1)
     assert reader.detach() is file
     assert (file.tell(), file.closed, reader.closed) == (100, False, True)
+    assert repr(reader) == "<gabion.streams.Reader, detached>"
+    for use in closing(reader):
+        with pytest.raises(
+            gabion.ClosedError, match=r"^this Reader was detached: use the file that detach\(\) returned"
+        ):
+            use()
+    reader.close()
+    assert not file.closed
 
 
 def test_cycles_are_collected() -> None:

@@ -250,6 +250,14 @@ def test_detached() -> None:
     writer.write(b"gathered")
     assert writer.detach() is file
     assert (file.getvalue(), file.closed, writer.closed) == (b"gathered", False, True)
+    assert repr(writer) == "<gabion.streams.Writer, detached>"
+    for use in (lambda: writer.write(b"x"), writer.flush, writer.tell, writer.detach, writer.__enter__):
+        with pytest.raises(
+            gabion.ClosedError, match=r"^this Writer was detached: use the file that detach\(\) returned"
+        ):
+            use()
+    writer.close()
+    assert not file.closed
 
 
 def test_a_writer_that_goes_hands_over_what_it_has() -> None:

@@ -1,6 +1,8 @@
 //! What a Python file does when it is asked to read or write, brought to three answers: so many bytes, the end, or
 //! not now.
 
+use std::ffi::c_int;
+
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -50,6 +52,30 @@ impl Classes {
 /// The method, held so that no call looks for it again.
 fn method<'py>(file: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     file.getattr_opt(name)
+}
+
+/// As [`method`], to read or write by: TypeError for one that is `async def`, before anything is gathered for it.
+fn way<'py>(name: &str, file: &Bound<'py, PyAny>, call: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = file.py();
+    let Some(way) = method(file, call)? else { return Ok(None) };
+    // What of Python code says that a call of it is a coroutine. Other callables are found out when they are called.
+    let code = way.getattr_opt(intern!(py, "__code__")?);
+    if let Ok(Some(code)) = code
+        && let Ok(flags) = code.getattr(intern!(py, "co_flags")?).and_then(|flags| flags.extract::<c_int>())
+        && flags & ffi::CO_COROUTINE != 0
+    {
+        return Err(asynchronous(py, name));
+    }
+    Ok(Some(way))
+}
+
+#[cold]
+fn asynchronous(py: Python<'_>, name: &str) -> PyErr {
+    let text = format!(
+        "{name} is an asynchronous file, which is not supported: pass a plain binary file, such as an io.BytesIO, and \
+         await what the asynchronous one takes or gives outside of this"
+    );
+    refusal::type_error(py, &text)
 }
 
 fn not_a_file(name: &str, needed: &str, file: &Bound<'_, PyAny>) -> PyErr {
@@ -118,10 +144,10 @@ impl Source {
         let py = file.py();
         refuse_text(name, file)?;
         let into = if soon { intern!(py, "readinto1")? } else { intern!(py, "readinto")? };
-        if let Some(read) = method(file, into)? {
+        if let Some(read) = way(name, file, into)? {
             return Ok(Self { read: read.unbind(), into: true });
         }
-        match method(file, intern!(py, "read")?)? {
+        match way(name, file, intern!(py, "read")?)? {
             Some(read) => Ok(Self { read: read.unbind(), into: false }),
             None => Err(not_a_file(name, "readinto() or read()", file)),
         }
@@ -169,8 +195,16 @@ impl Source {
 }
 
 fn call<'py>(method: &Bound<'py, PyAny>, arg: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = method.py();
     // SAFETY: attached; both are held; a new reference, or null with an error set.
-    unsafe { Bound::from_owned_ptr_or_err(method.py(), ffi::PyObject_CallOneArg(method.as_ptr(), arg.as_ptr())) }
+    let result = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyObject_CallOneArg(method.as_ptr(), arg.as_ptr()))? };
+    // SAFETY: a live object.
+    if unsafe { ffi::PyCoro_CheckExact(result.as_ptr()) } != 0 {
+        // Nobody will await it, which is told here and not by a warning.
+        result.call_method0(intern!(py, "close")?)?;
+        return Err(asynchronous(py, "the file"));
+    }
+    Ok(result)
 }
 
 /// How a write ended.
@@ -196,7 +230,7 @@ impl Sink {
         let classes = Classes::get(py)?;
         let raw = !classes.is_known(file) && file.is_instance(classes.raw.bind(py))?;
         let tells = file.get_type().is(classes.writer.bind(py));
-        match method(file, intern!(py, "write")?)? {
+        match way(name, file, intern!(py, "write")?)? {
             Some(write) => Ok(Self { write: write.unbind(), raw, tells }),
             None => Err(not_a_file(name, "write()", file)),
         }

@@ -10,7 +10,7 @@ use super::chunk;
 use super::descriptor::Rest;
 use super::file::{Source, call_if_there, gives_what_it_has, plain_bytes, refuse_unreadable, says};
 use super::refusal;
-use super::turn::{Inside, Turn};
+use super::turn::{End, Inside, Turn};
 use crate::ffi;
 use crate::once::intern;
 use crate::result;
@@ -66,8 +66,7 @@ fn length_of(bytes: &Bound<'_, PyAny>) -> usize {
 impl Reader {
     fn open<'py>(&self, py: Python<'py>) -> PyResult<Inside<'_, 'py, Ahead>> {
         let state = self.turn.take(py)?;
-        state.source(py)?;
-        Ok(state)
+        if state.source.is_some() { Ok(state) } else { Err(self.turn.refusal(py)) }
     }
 
     /// Reads into `target`, whose bytes are `content`, until it is full, or once.
@@ -273,7 +272,7 @@ impl Reader {
     fn detach(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let mut state = self.open(py)?;
         state.close();
-        state.end();
+        state.end(End::Detached);
         Ok(self.file.clone_ref(py))
     }
 
@@ -283,7 +282,7 @@ impl Reader {
         if !state.close() {
             return Ok(());
         }
-        state.end();
+        state.end(End::Closed);
         drop(state);
         call_if_there(self.file.bind(py), intern!(py, "close")?)
     }
@@ -378,6 +377,9 @@ impl Reader {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if self.turn.is_detached() {
+            return Ok("<gabion.streams.Reader, detached>".to_owned());
+        }
         Ok(format!("<gabion.streams.Reader of {}>", self.file.bind(py).repr()?))
     }
 

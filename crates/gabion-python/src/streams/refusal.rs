@@ -15,6 +15,12 @@ pub(super) fn closed(py: Python<'_>, what: &str) -> PyErr {
 }
 
 #[cold]
+pub(super) fn detached(py: Python<'_>, what: &str) -> PyErr {
+    let text = format!("this {what} was detached: use the file that detach() returned, or make another {what} of it");
+    own_error(py, |errors| &errors.closed, &text)
+}
+
+#[cold]
 pub(super) fn reentrant(py: Python<'_>, what: &str) -> PyErr {
     let text = format!(
         "this {what} is called by the file that it is just calling, or by a signal handler meanwhile: use the file itself \

@@ -11,7 +11,7 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -25,6 +25,13 @@ const WAITED: usize = 1;
 /// No thread's number.
 const BRIEFLY: usize = 2;
 
+/// How the value of a turn ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Closed = 1,
+    Detached = 2,
+}
+
 /// How often this process, or one that it comes from, was forked.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 
@@ -34,8 +41,8 @@ pub(super) struct Turn<T> {
     owner: AtomicUsize,
     /// `FORKS` when the owner came, or later. Another process's thread does not leave in this one.
     forks: AtomicUsize,
-    /// What answers without waiting whether the value is closed. Changed by whoever is inside.
-    over: AtomicBool,
+    /// What answers without waiting whether the value is closed: an `End`, or 0 before. Changed by whoever is inside.
+    over: AtomicU8,
     value: UnsafeCell<T>,
     /// Held by whoever looks whether it has to wait, and by whoever wakes others.
     gate: Mutex<()>,
@@ -66,14 +73,26 @@ fn me() -> usize {
 impl<T: Send> Turn<T> {
     pub(super) fn new(what: &'static str, value: T) -> Self {
         let (gate, left) = (Mutex::new(()), Condvar::new());
-        let (owner, forks, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        let (owner, forks, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU8::new(0));
         Self { what, owner, forks, over, value: UnsafeCell::new(value), gate, left }
     }
 
     /// Whether `Inside::end` was called.
     pub(super) fn is_over(&self) -> bool {
         // Relaxed: nothing is read on the strength of it.
-        self.over.load(Ordering::Relaxed)
+        self.over.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it was called for what was detached.
+    pub(super) fn is_detached(&self) -> bool {
+        // Relaxed: as above.
+        self.over.load(Ordering::Relaxed) == End::Detached as u8
+    }
+
+    /// The error of a use after the end.
+    #[cold]
+    pub(super) fn refusal(&self, py: Python<'_>) -> PyErr {
+        if self.is_detached() { refusal::detached(py, self.what) } else { refusal::closed(py, self.what) }
     }
 
     /// Waits for the turn. RuntimeError for a thread that is inside, and when the process was forked while another was.
@@ -208,9 +227,9 @@ impl<T> Turn<T> {
 }
 
 impl<T> Inside<'_, '_, T> {
-    /// Says that the value is closed.
-    pub(super) fn end(&self) {
-        self.turn.over.store(true, Ordering::Relaxed);
+    /// Says that the value is closed, and how. Relaxed: nothing is read on the strength of it.
+    pub(super) fn end(&self, how: End) {
+        self.turn.over.store(how as u8, Ordering::Relaxed);
     }
 }
 

@@ -8,7 +8,7 @@ use super::bytes::Content;
 use super::chunk::{self, Window};
 use super::file::{Sink, Wrote, call_if_there, refuse_unwritable, says};
 use super::refusal;
-use super::turn::{Inside, Turn};
+use super::turn::{End, Inside, Turn};
 use crate::once::intern;
 
 /// A binary file written through a chunk of the pool, with the methods of io.BufferedWriter.
@@ -97,7 +97,7 @@ impl State {
 impl Writer {
     fn open<'py>(&self, py: Python<'py>) -> PyResult<Inside<'_, 'py, State>> {
         let state = self.turn.take(py)?;
-        if state.sink.is_some() { Ok(state) } else { Err(refusal::closed(py, "Writer")) }
+        if state.sink.is_some() { Ok(state) } else { Err(self.turn.refusal(py)) }
     }
 
     /// Hands over what is gathered, all of it.
@@ -210,7 +210,7 @@ impl Writer {
         let flushed = Self::flush_all(py, &mut state);
         (state.start, state.end) = (0, 0);
         (state.sink, state.window) = (None, None);
-        state.end();
+        state.end(End::Closed);
         flushed
     }
 }
@@ -272,7 +272,7 @@ impl Writer {
         let mut state = self.open(py)?;
         Self::flush_all(py, &mut state)?;
         (state.sink, state.window) = (None, None);
-        state.end();
+        state.end(End::Detached);
         Ok(self.file.clone_ref(py))
     }
 
@@ -357,6 +357,9 @@ impl Writer {
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        if self.turn.is_detached() {
+            return Ok("<gabion.streams.Writer, detached>".to_owned());
+        }
         Ok(format!("<gabion.streams.Writer of {}>", self.file.bind(py).repr()?))
     }
 
