@@ -222,8 +222,10 @@ def test_what_is_refused_is_told_with_what_is_allowed(
 
 
 def test_a_size_is_refused_with_all_units() -> None:
-    units = r"pass bytes \(0 or more\) or text such as \"4 GiB\" \(B, KiB to PiB of 1024, or kB to PB of 1000\)$"
-    for wrong in ("4G", "4 EB", "many", "-1", -1):
+    units = (
+        r"pass bytes \(0 or more\) or text such as \"4 GiB\" \(B, KiB to PiB or K to P of 1024, or kB to PB of 1000\)$"
+    )
+    for wrong in ("4 E", "1__0", "_1", "1_", "1e400", "nan", "inf", "", "GiB", "4 EB", "many", "-1", -1):
         with pytest.raises(ValueError, match=rf"^nbytes={wrong!r}: not a size; {units}"):
             memory.rent(wrong)
 
@@ -233,10 +235,44 @@ def test_units_of_sizes() -> None:
         for written in (unit, unit.upper()):
             assert _native._size("size", f"2 {written}B") == 2 * 1000**power
             assert _native._size("size", f"1.5 {written}iB") == 3 * 512 * 1024 ** (power - 1)
+            # A letter alone is of 1024.
+            assert _native._size("size", f"3{written}") == _native._size("size", f"3 {written}") == 3 * 1024**power
     assert _native._size("size", "4 GB") == 4_000_000_000
+    assert (
+        _native._size("size", "1_000_000")
+        == _native._size("size", "1e6")
+        == _native._size("size", "1e3 kB")
+        == 1_000_000
+    )
+    assert [_native._size("size", one) for one in ("0.5 KiB", ".5 KiB", "512.", "512.00 B", "+512")] == [512] * 5
+    assert _native._size("size", str((1 << 63) - 1)) == (1 << 63) - 1
     assert _native._size("size", "70 B") == _native._size("size", "70") == 70
     assert "KiB to PiB" in (memory.__doc__ or "")
     assert "4 GB" in (memory.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes"),
+    [
+        ("0.9", "0.9"),
+        ("0.5", "0.5"),
+        ("1.7 B", "1.7"),
+        ("1.1 GiB", "1181116006.4"),
+        ("1e-3", "0.001"),
+        ("0.3 K", "307.2"),
+    ],
+)
+def test_text_that_is_no_whole_number_of_bytes(text: str, bytes: str) -> None:
+    takers: dict[str, Callable[[], Any]] = {
+        "nbytes": lambda: memory.rent(text),
+        "total_limit": lambda: memory.configure(total_limit=text),
+        "max_bytes": lambda: Cache(text),
+    }
+    for name, take in takers.items():
+        told = f"{name}={text!r}: {bytes} bytes, which is no whole number; pass a whole number of bytes, or text that"
+        with pytest.raises(ValueError, match=f"^{re.escape(told)} gives one$"):
+            take()
+    assert memory.stats().total_limit is None
 
 
 # --- functions and iterables -----------------------------------------------------------------------

@@ -304,7 +304,7 @@ def test_times_at_their_ends(cache: Cache) -> None:
         with pytest.raises(ValueError, match="-128 to 127"):
             cache.put("k", 1, priority=priority)
     for wrong, error in (
-        ({"ttl": "5"}, ValueError),
+        ({"ttl": "5 m"}, ValueError),
         ({"expires_at": "5"}, TypeError),
         ({"expires_at": True}, TypeError),
         ({"priority": 1.5}, TypeError),

@@ -70,7 +70,9 @@ class Count(int):
         (timedelta(minutes=2), 120), (timedelta(days=3, microseconds=250), 259200.00025),
         ("5 min", 300), ("5min", 300), (" 5 MIN ", 300), ("1 minute", 60), ("2 minutes", 120), ("250 ms", 0.25),
         ("10 s", 10), ("10.5s", 10.5), ("1 second", 1), ("2 seconds", 2), ("1e3 s", 1000), ("2 h", 7200),
-        ("1 hour", 3600), ("1.5 hours", 5400), ("1 day", 86400), ("30 days", 2592000), ("1e300 days", math.inf),
+        ("1 hour", 3600), ("5 sec", 5), ("5 secs", 5), ("2 mins", 120), ("1 hr", 3600), ("2 hrs", 7200),
+        ("3 d", 259200), ("1 week", 604800), ("2 weeks", 1209600), ("60", 60), ("0.5", 0.5),
+        ("1.5 hours", 5400), ("1 day", 86400), ("30 days", 2592000), ("1e300 days", math.inf),
         (math.inf, math.inf), (10**40, math.inf), (1e30, math.inf),
     ],
 )  # fmt: skip
@@ -83,12 +85,13 @@ def test_what_is_a_span(read: Callable[[Any], float], given: Any, seconds: float
 def test_what_is_none_is_refused_alike(name: str) -> None:
     word = name.split(",")[0]
     for given in (
-        -1, -0.5, -(10**40), math.nan, -math.inf, timedelta(-1), "soon", "", "5", "-5 min", "nan s", "inf s", "min",
-        "5 weeks", "5 m", "5 min 3 s", "1e999 s",
+        -1, -0.5, -(10**40), math.nan, -math.inf, timedelta(-1), "soon", "", "-5 min", "nan s", "inf s", "min",
+        "5 m", "5 months", "5 years", "inf", "nan", "-5", "5 min 3 s", "1e999 s",
     ):  # fmt: skip
         with pytest.raises(
             ValueError,
-            match=rf"^{word}=.*: not a span of time; pass seconds .*\"5 min\" \(ms, s, min, h, days\), or a timedelta$",
+            match=rf"^{word}=.*: not a span of time; pass seconds .*\"5 min\" \(ms; s, sec, seconds; "
+            r"min, mins, minutes; h, hr, hours; d, days; weeks\), or a timedelta$",
         ):
             TAKERS[name](given)
     for given, kind in ((True, "bool"), ([], "list"), (b"5 min", "bytes"), (1j, "complex"), (object(), "object")):

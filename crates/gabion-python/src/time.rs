@@ -9,20 +9,29 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use crate::errors::{shown, type_error, value_error};
 use crate::once::intern;
 
-/// Unit names and their seconds, longest first.
-const UNITS: [(&str, f64); 12] = [
+/// Unit names and their seconds, longest first. A letter alone for minutes is not among them: it may be months.
+const UNITS: [(&str, f64); 21] = [
     ("minutes", 60.0),
     ("seconds", 1.0),
     ("minute", 60.0),
     ("second", 1.0),
     ("hours", 3600.0),
+    ("weeks", 604_800.0),
     ("days", 86400.0),
     ("hour", 3600.0),
+    ("mins", 60.0),
+    ("secs", 1.0),
+    ("week", 604_800.0),
     ("day", 86400.0),
+    ("hrs", 3600.0),
     ("min", 60.0),
+    ("sec", 1.0),
+    ("hr", 3600.0),
     ("ms", 0.001),
+    ("d", 86400.0),
     ("h", 3600.0),
     ("s", 1.0),
+    ("", 1.0),
 ];
 
 /// Reads a span of time called `name`: seconds as any number (NumPy's too), text of a number and a unit, or a timedelta
@@ -95,12 +104,13 @@ fn of_numpy(value: &Bound<'_, PyAny>, class: &str) -> PyResult<Option<f64>> {
 fn refused(name: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let given = shown(value);
     let text = format!(
-        "{name}={given}: not a span of time; pass seconds (0 or more), text such as \"5 min\" (ms, s, min, h, days), or a timedelta"
+        "{name}={given}: not a span of time; pass seconds (0 or more), text such as \"5 min\" (ms; s, sec, seconds; min, \
+         mins, minutes; h, hr, hours; d, days; weeks), or a timedelta"
     );
     value_error(value.py(), &text)
 }
 
-/// What text says. It has a unit: bare numbers are seconds to one library and milliseconds to the next.
+/// What text says. A bare number is of seconds, as one that is no text.
 fn seconds(text: &str) -> Option<f64> {
     let text = text.trim().to_ascii_lowercase();
     let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;

@@ -72,7 +72,8 @@ fn rent(
 /// has warm are used, and only the missing ones are mapped.
 ///
 /// row_bytes is the length of a row in bytes: no row is cut by the end of a block, and Group.row(y) shows one. A row
-/// longer than a block gets a run of its own: contiguous memory as long as it is.
+/// longer than a block gets a run of its own: contiguous memory as long as it is. Where nbytes is no multiple of
+/// row_bytes, the last row is shorter, and Group.rows counts it.
 ///
 /// nbytes, clean, timeout and the errors are as with rent().
 ///
