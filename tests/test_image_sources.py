@@ -63,7 +63,13 @@ def test_what_is_taken_for_the_bytes_of_a_file() -> None:
     for array in (numpy.zeros((5, 5, 3), "u1"), numpy.zeros((5, 6), "u1")[:, ::2], numpy.zeros((2, 2))):
         with pytest.raises(TypeError, match=r"Image\.from_array\(array\) makes an image of this ndarray$"):
             Image.open(array)
-    whole = numpy.frombuffer(encoded(gradient("L", (9, 5)), "PNG"), "u1")
+    with pytest.raises(TypeError, match=r"not pixels: Image\.from_array\(array\) makes an image of this Image$"):
+        Image.open(gradient("RGB", (9, 5)))
+    content = encoded(gradient("L", (9, 5)), "PNG")
+    with gabion.memory.rent(len(content)) as buffer:
+        buffer[:] = content
+        assert Image.open(buffer).size == (9, 5)
+    whole = numpy.frombuffer(content, "u1")
     assert Image.open(whole).size == (9, 5)
 
 

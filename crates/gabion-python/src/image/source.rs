@@ -119,10 +119,16 @@ fn started_late(file: &Bound<'_, PyAny>, bytes: &[u8]) -> Option<ImageError> {
     })
 }
 
-/// Whether an object is an array of more than one dimension, which no file's bytes are.
+/// Whether an object is an array of more than one dimension, or an image: no file's bytes are.
 fn has_rows(source: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let dimensions = source.getattr_opt(intern!(source.py(), "ndim")?)?;
-    Ok(dimensions.and_then(|dimensions| dimensions.extract::<usize>().ok()).is_some_and(|dimensions| dimensions > 1))
+    let py = source.py();
+    if let Some(dimensions) = source.getattr_opt(intern!(py, "ndim")?)? {
+        return Ok(dimensions.extract::<usize>().is_ok_and(|dimensions| dimensions > 1));
+    }
+    // Warm memory says what it is, too, in one dimension. What cannot say it is none.
+    let interface = source.getattr_opt(intern!(py, "__array_interface__")?);
+    let shape = interface.ok().flatten().and_then(|interface| interface.get_item(intern!(py, "shape").ok()?).ok());
+    Ok(shape.is_some_and(|shape| shape.len().is_ok_and(|dimensions| dimensions > 1)))
 }
 
 /// No more bytes than a name may have on most discs.
