@@ -34,9 +34,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         " is newer than its picture is not made again, so a run may be stopped and continued with the same command."
         " A larger picture that has a thumbnail's name stays unless there is --force."
         " Of formats that cannot be read, such as HEIC, folders' pictures are counted only; hidden files are left out."
+        " So is what lies in DST, unless SRC is a folder or file below DST."
         " Files of a folder without an ending, or with one that is not known, are pictures if their first bytes say so;"
         " those with the ending of something else (.txt, .pdf, .mp4, .part) are not opened."
-        " So is what lies in DST, unless SRC is a folder or file below DST."
         " Thumbnails stand upright and have the picture's ICC profile, but not its EXIF block."
     )
     parser = commands.add_parser("thumbnails", help="make thumbnails of many pictures", description=about)
