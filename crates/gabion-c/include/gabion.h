@@ -349,6 +349,26 @@ bool gabion_pile_contains(const gabion_pile *pile, uint64_t pointer);
 /* How many objects there are. */
 uint64_t gabion_pile_len(const gabion_pile *pile);
 
+/* A place in a walk over a pile: the caller's, all zero before the first call, and of no meaning but to
+ * gabion_pile_next. It owns nothing, so it may be dropped at any time, and a copy of it walks on from the same place. It
+ * is used by one thread at a time. */
+typedef struct gabion_pile_cursor {
+    uint64_t state[64];
+} gabion_pile_cursor;
+
+/* The next pointer of a walk over all objects, in no particular order: *out, which is 0 at the end, and stays it.
+ *
+ *     gabion_pile_cursor cursor = {0};
+ *     uint64_t pointer;
+ *     while (gabion_pile_next(pile, &cursor, &pointer) == GABION_OK && pointer != 0)
+ *         use(pile, pointer);
+ *
+ * Every object that is there from begin to end is met exactly once. The pile may be used and changed meanwhile, by this
+ * thread, too: what is put or removed then may be met or not, and a pointer that was met may be stale when it is used.
+ * Needs no memory, and takes a lock for a moment for each block of 4 MiB; a walk takes time in proportion to the pile.
+ * GABION_BAD_ARGUMENT when the cursor was not zero at first, or walks another pile. */
+gabion_status gabion_pile_next(const gabion_pile *pile, gabion_pile_cursor *cursor, uint64_t *out);
+
 /* Removes all objects. Their memory stays warm for what is put next; it goes back to the system when it was not needed for
  * a while, or at once by gabion_pool_trim(true). */
 gabion_status gabion_pile_clear(gabion_pile *pile);

@@ -20,6 +20,14 @@ pub struct Handle<T> {
 #[derive(Debug)]
 pub struct Kind(pub [u8; 8]);
 
+impl Kind {
+    /// What stands in front of what is of this kind, made by this copy of the library. Never 0.
+    #[inline(always)]
+    pub fn mark(&'static self) -> u64 {
+        ptr::from_ref(self).addr() as u64
+    }
+}
+
 /// What can be held.
 pub trait Held: Sized {
     /// The kind of its handles.
@@ -37,10 +45,9 @@ impl<T: Held> Handle<T> {
         Self { mark: Self::mark(), value }
     }
 
-    /// What stands in front of handles of this kind, made by this copy of the library.
     #[inline(always)]
     fn mark() -> u64 {
-        ptr::from_ref(T::KIND).addr() as u64
+        T::KIND.mark()
     }
 
     /// Moves a value behind a handle and gives its address away.

@@ -12,6 +12,7 @@ use gabion_c::pool::{CLEAN, PoolFigures, SETTINGS};
 use gabion_c::slots::{AFFINITIES, ALL_AFFINITIES, NO_LIMIT, SlotsFigures};
 use gabion_c::status::Status;
 use gabion_c::version::VERSION;
+use gabion_c::walk::PileCursor;
 use toolchain::{Language, Linked, compile, compiler, crate_folder, folder, run};
 
 fn header() -> String {
@@ -27,13 +28,14 @@ fn prototypes() -> String {
         ("SlotsFigures", "gabion_slots_figures"),
         ("PoolFigures", "gabion_pool_figures"),
         ("PileFigures", "gabion_pile_figures"),
+        ("PileCursor", "gabion_pile_cursor"),
     ];
     let mut config =
         cbindgen::Config { language: cbindgen::Language::C, style: cbindgen::Style::Type, ..Default::default() };
     config.no_includes = true;
     config.export.item_types = vec![cbindgen::ItemType::Functions];
     config.export.rename = names.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect();
-    let sources = ["status", "slots", "pool", "pile", "version"];
+    let sources = ["status", "slots", "pool", "pile", "walk", "version"];
     let builder = sources.iter().fold(cbindgen::Builder::new().with_config(config), |builder, name| {
         builder.with_src(crate_folder().join(format!("src/{name}.rs")))
     });
@@ -136,6 +138,7 @@ fn numbers_and_layouts_are_the_same() {
     layout!(table, PoolFigures, "gabion_pool_figures", in_use idle mapped peak held live requests fresh trimmed refused);
     layout!(table, PileFigures, "gabion_pile_figures", objects used_bytes reserved_bytes overhead_bytes max_bytes
         blocks large_objects);
+    layout!(table, PileCursor, "gabion_pile_cursor", state);
     let names: Vec<String> = table.iter().map(|(name, _)| name.clone()).collect();
     assert_eq!(seen_by_c(&names), table.iter().cloned().collect());
 

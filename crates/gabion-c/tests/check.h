@@ -15,4 +15,7 @@
         }                                                                                                              \
     } while (0)
 
+/* That a call does what it is to. */
+#define OK(call) CHECK((call) == GABION_OK)
+
 #endif

@@ -17,8 +17,10 @@ fn runs_well(program: &Path) {
 
 #[test]
 fn a_program_in_c() {
-    for linked in [Linked::Shared, Linked::Static] {
-        runs_well(&compile(Language::C, linked, &source("smoke.c"), &[]));
+    for name in ["smoke.c", "pile.c"] {
+        for linked in [Linked::Shared, Linked::Static] {
+            runs_well(&compile(Language::C, linked, &source(name), &[]));
+        }
     }
 }
 
@@ -53,19 +55,21 @@ fn a_program_in_cpp_without_exceptions_and_types_at_run_time() {
 
 #[test]
 fn under_valgrind() {
-    if has("valgrind") {
-        let program = compile(Language::C, Linked::Static, &source("smoke.c"), &["-O1"]);
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
-        valgrind.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]);
-        assert_eq!(run(valgrind.arg(program).arg("few")), "all well\n");
+    for name in ["smoke.c", "pile.c"] {
+        if has("valgrind") {
+            let program = compile(Language::C, Linked::Static, &source(name), &["-O1"]);
+            let mut valgrind = Command::new("valgrind");
+            valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
+            valgrind.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]);
+            assert_eq!(run(valgrind.arg(program).arg("few")), "all well\n");
+        }
     }
 }
 
 #[test]
 fn with_the_sanitizers() {
     let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    for (language, name) in [(Language::C, "smoke.c"), (Language::Cpp, "smoke.cpp")] {
+    for (language, name) in [(Language::C, "smoke.c"), (Language::C, "pile.c"), (Language::Cpp, "smoke.cpp")] {
         if language.is_there() && sanitizes(language, &flags) {
             runs_well(&compile(language, Linked::Static, &source(name), &flags));
         }

@@ -1,4 +1,4 @@
-/* Every function of gabion.h, used rightly and wrongly. Ends with 0, or at the first check that fails.
+/* Every function of gabion.h for slots and the pool, used rightly and wrongly. Ends with 0, or at the first check that fails.
  * With the argument "few" it hands fewer objects over between threads, for tools that make everything slow. */
 #include <gabion.h>
 #include "check.h"
@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define OK(call) CHECK((call) == GABION_OK)
 
 enum { MANY = 20000 };
 static size_t many = MANY;
@@ -355,139 +353,6 @@ static void check_pool(void) {
     gabion_pool_trim(true);
 }
 
-static void check_pile_saved(const char *path) {
-    gabion_pile *pile, *saved;
-    uint64_t pointer, root;
-    char buffer[8];
-    size_t length = 0;
-    OK(gabion_pile_new(0, &pile));
-    OK(gabion_pile_put(pile, "stone", 5, 0, &pointer));
-    OK(gabion_pile_set_root(pile, pointer));
-    OK(gabion_pile_save(pile, path));
-    OK(gabion_pile_open(path, 0, GABION_MUST_EXIST, &saved));
-    CHECK(gabion_pile_save(pile, path) == GABION_IN_USE && gabion_pile_save(saved, path) == GABION_IN_USE);
-    OK(gabion_pile_root(saved, &root));
-    OK(gabion_pile_get(saved, root, buffer, sizeof buffer, &length));
-    CHECK(root == pointer && length == 5 && memcmp(buffer, "stone", 5) == 0 && gabion_pile_len(saved) == 1);
-    OK(gabion_pile_delete(saved));
-    CHECK(gabion_pile_save(pile, NULL) == GABION_BAD_ARGUMENT && gabion_pile_save(NULL, path) == GABION_BAD_HANDLE);
-    CHECK(gabion_pile_save(pile, "/") == GABION_FILE && gabion_pile_save(pile, "/dev/null") == GABION_DAMAGED);
-    OK(gabion_pile_delete(pile));
-}
-
-static void check_pile_in_file(void) {
-    gabion_pile *pile = NULL, *again = NULL;
-    uint64_t pointer, root = 7;
-    size_t length = 0;
-    char buffer[64], path[64];
-    snprintf(path, sizeof path, "/tmp/gabion-smoke-%ld.pile", (long)getpid());
-    CHECK(gabion_pile_open(path, 0, GABION_MUST_EXIST, &pile) == GABION_FILE);
-    CHECK(gabion_pile_open(path, 0, GABION_READ_ONLY, &pile) == GABION_FILE && pile == NULL);
-    CHECK(gabion_pile_open(path, 0, 8, &pile) == GABION_BAD_ARGUMENT);
-    CHECK(gabion_pile_open(NULL, 0, 0, &pile) == GABION_BAD_ARGUMENT);
-    CHECK(gabion_pile_open(path, 0, 0, NULL) == GABION_BAD_ARGUMENT);
-    CHECK(gabion_pile_open("/", 0, 0, &pile) == GABION_FILE);
-    OK(gabion_pile_open(path, 0, 0, &pile));
-    OK(gabion_pile_put(pile, "stone", 5, 0, &pointer));
-    OK(gabion_pile_root(pile, &root));
-    CHECK(root == 0 && gabion_pile_set_root(pile, pointer + 1) == GABION_BAD_POINTER);
-    OK(gabion_pile_set_root(pile, pointer));
-    OK(gabion_pile_flush(pile));
-    CHECK(gabion_pile_open(path, 0, 0, &again) == GABION_IN_USE);
-    CHECK(strstr(gabion_last_error(), "open already") != NULL);
-    OK(gabion_pile_delete(pile));
-    OK(gabion_pile_open(path, 0, GABION_READ_ONLY, &pile));
-    OK(gabion_pile_open(path, 0, GABION_READ_ONLY, &again));
-    OK(gabion_pile_root(again, &root));
-    OK(gabion_pile_get(pile, root, buffer, sizeof buffer, &length));
-    CHECK(root == pointer && length == 5 && memcmp(buffer, "stone", 5) == 0);
-    OK(gabion_pile_delete(pile));
-    OK(gabion_pile_delete(again));
-    OK(gabion_pile_open(path, 1 << 20, GABION_MUST_EXIST, &pile));
-    OK(gabion_pile_set_root(pile, 0));
-    CHECK(gabion_pile_len(pile) == 1);
-    OK(gabion_pile_validate(pile));
-    OK(gabion_pile_delete(pile));
-    CHECK(gabion_pile_flush(NULL) == GABION_BAD_HANDLE);
-    check_pile_saved(path);
-    remove(path);
-}
-
-static void check_pile(void) {
-    gabion_pile *pile, *tight;
-    uint64_t pointer, other = 7, bytes = 0;
-    size_t length = 0;
-    char buffer[64], *large = malloc(3 << 20);
-    gabion_pile_figures figures;
-    OK(gabion_pile_new(0, &pile));
-    OK(gabion_pile_put(pile, "a gabion is a cage", 18, 0, &pointer));
-    CHECK(pointer != 0 && pointer >> 60 == 0 && gabion_pile_contains(pile, pointer) && gabion_pile_len(pile) == 1);
-    OK(gabion_pile_get(pile, pointer, buffer, sizeof buffer, &length));
-    CHECK(length == 18 && memcmp(buffer, "a gabion is a cage", 18) == 0);
-    length = 0;
-    CHECK(gabion_pile_get(pile, pointer, buffer, 17, &length) == GABION_TOO_SMALL && length == 18);
-    CHECK(gabion_pile_get(pile, pointer, NULL, 100, &length) == GABION_TOO_SMALL);
-    OK(gabion_pile_get(pile, pointer, buffer, sizeof buffer, NULL));
-
-    CHECK(large != NULL);
-    memset(large, 5, 3 << 20);
-    OK(gabion_pile_replace(pile, pointer, large, 3 << 20));
-    OK(gabion_pile_size_of(pile, pointer, &length));
-    CHECK(length == 3 << 20);
-    memset(large, 0, 3 << 20);
-    OK(gabion_pile_get(pile, pointer, large, 3 << 20, NULL));
-    CHECK(large[0] == 5 && memcmp(large, large + 1, (3 << 20) - 1) == 0);
-    free(large);
-    OK(gabion_pile_stats(pile, &figures));
-    CHECK(figures.objects == 1 && figures.large_objects == 1 && figures.used_bytes == 3 << 20);
-    CHECK(figures.reserved_bytes == figures.used_bytes + figures.overhead_bytes);
-    OK(gabion_pile_replace(pile, pointer, NULL, 0));
-    CHECK(gabion_pile_pop(pile, pointer, NULL, 0, &length) == GABION_OK && length == 0);
-    CHECK(gabion_pile_pop(pile, pointer, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
-
-    OK(gabion_pile_put(pile, "stone", 5, 100, &pointer));
-    CHECK(gabion_pile_pop(pile, pointer, buffer, 2, &length) == GABION_TOO_SMALL && gabion_pile_contains(pile, pointer));
-    OK(gabion_pile_remove(pile, pointer));
-    CHECK(gabion_pile_remove(pile, pointer) == GABION_BAD_POINTER);
-    CHECK(strstr(gabion_last_error(), "stale") != NULL);
-    CHECK(gabion_pile_get(pile, pointer, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
-    CHECK(gabion_pile_get(pile, 0, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
-    CHECK(strstr(gabion_last_error(), "gabion_pile_put") != NULL);
-    CHECK(gabion_pile_get(pile, UINT64_MAX, buffer, sizeof buffer, &length) == GABION_BAD_POINTER);
-    CHECK(gabion_pile_replace(pile, pointer, "x", 1) == GABION_BAD_POINTER);
-    CHECK(gabion_pile_size_of(pile, pointer, &length) == GABION_BAD_POINTER);
-    CHECK(gabion_pile_put(pile, NULL, 3, 0, &other) == GABION_BAD_ARGUMENT && other == 7);
-    CHECK(gabion_pile_put(pile, buffer, SIZE_MAX, 0, &other) == GABION_BAD_ARGUMENT);
-    CHECK(gabion_pile_put(pile, "x", 1, 0, NULL) == GABION_BAD_ARGUMENT && gabion_pile_len(pile) == 0);
-    CHECK(gabion_pile_put(NULL, "x", 1, 0, &other) == GABION_BAD_HANDLE);
-    CHECK(gabion_pile_put((gabion_pile *)(void *)gabion_slots_global(), "x", 1, 0, &other) == GABION_BAD_HANDLE);
-    CHECK(!gabion_pile_contains(NULL, 1) && gabion_pile_len(NULL) == 0);
-    OK(gabion_pile_put(pile, "x", 1, 0, &other));
-    OK(gabion_pile_clear(pile));
-    CHECK(!gabion_pile_contains(pile, other));
-    OK(gabion_pile_validate(pile));
-    OK(gabion_pile_delete(pile));
-    OK(gabion_pile_delete(NULL));
-
-    OK(gabion_pile_new(1 << 20, &tight));
-    while (gabion_pile_put(tight, buffer, sizeof buffer, 0, &other) == GABION_OK) {
-    }
-    CHECK(gabion_pile_put(tight, buffer, sizeof buffer, 0, &other) == GABION_LIMIT && gabion_pile_len(tight) > 10000);
-    OK(gabion_pile_set_max_bytes(tight, 2 << 20));
-    OK(gabion_pile_put(tight, buffer, sizeof buffer, 0, &other));
-    OK(gabion_pile_set_max_bytes(tight, 1));
-    OK(gabion_pile_stats(tight, &figures));
-    CHECK(figures.max_bytes == 1 && gabion_pile_contains(tight, other));
-    OK(gabion_pile_clear(tight));
-    OK(gabion_pile_compact(tight, &bytes));
-    OK(gabion_pile_compact(tight, NULL));
-    OK(gabion_pile_stats(tight, &figures));
-    CHECK(figures.reserved_bytes == 0);
-    CHECK(gabion_pile_compact(NULL, &bytes) == GABION_BAD_HANDLE);
-    CHECK(gabion_pile_set_max_bytes(NULL, 1) == GABION_BAD_HANDLE);
-    OK(gabion_pile_delete(tight));
-}
-
 int main(int count, char **arguments) {
     gabion_slots *slots;
     void *forgotten;
@@ -508,8 +373,6 @@ int main(int count, char **arguments) {
     CHECK(gabion_slots_global() != NULL && gabion_slots_global() == gabion_slots_global());
     check_slots(gabion_slots_global());
     check_pool();
-    check_pile();
-    check_pile_in_file();
     puts("all well");
     return 0;
 }
