@@ -317,8 +317,8 @@ gabion_status gabion_pile_save(gabion_pile *pile, const char *path);
 gabion_status gabion_pile_root(const gabion_pile *pile, uint64_t *out);
 gabion_status gabion_pile_set_root(gabion_pile *pile, uint64_t pointer);
 
-/* Deletes a pile with all that is in it; what lies in a file stays there, and the file is free for others. No other thread
- * may use it any more. NULL does nothing. */
+/* Deletes a pile with all that is in it; what lies in a file stays there, and the file is free for others. Where there are
+ * views, that is so when the last of them is ended. No other thread may use the handle any more. NULL does nothing. */
 gabion_status gabion_pile_delete(gabion_pile *pile);
 
 /* Stores a copy of length bytes; *out is its pointer. reserve: bytes kept free behind it, so that a replacement may
@@ -333,6 +333,19 @@ gabion_status gabion_pile_get(const gabion_pile *pile, uint64_t pointer, void *b
 /* The same, and removes the object in one step: of several threads that pop it, one gets it. What does not fit
  * stays. */
 gabion_status gabion_pile_pop(gabion_pile *pile, uint64_t pointer, void *buffer, size_t capacity, size_t *length);
+
+/* An object's bytes where they lie, without a copy: *length bytes at *data, until the view in *out is ended by
+ * gabion_pile_unview, once, from any thread. Until then they stay where they are and as they are, and nobody may write to
+ * them: a replacement's bytes lie elsewhere, and room of an object that was removed is kept as long as it is viewed. So is
+ * the pile: gabion_pile_delete ends its handle, and the last view gives back its memory, and lets its file go. Any number of
+ * views may be there at one time. The bytes begin at a multiple of 8.
+ * Constant time: takes a lock for a moment, and some memory of malloc's. GABION_NO_MEMORY. */
+typedef struct gabion_view gabion_view;
+gabion_status gabion_pile_view(gabion_pile *pile, uint64_t pointer, const void **data, size_t *length,
+                               gabion_view **out);
+
+/* Ends a view. Nobody may use its bytes any more. NULL does nothing. */
+gabion_status gabion_pile_unview(gabion_view *view);
 
 /* Gives an object other bytes of any length; the pointer stays valid. Others read the old bytes or the new. */
 gabion_status gabion_pile_replace(gabion_pile *pile, uint64_t pointer, const void *data, size_t length);

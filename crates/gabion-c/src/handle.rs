@@ -34,6 +34,8 @@ pub trait Held: Sized {
     const KIND: &'static Kind;
     /// What to call it.
     const NAME: &str;
+    /// The function that gives such handles.
+    const GIVEN_BY: &str;
 }
 
 /// The mark of a handle that was deleted: nothing stands there.
@@ -111,9 +113,9 @@ impl<T: Held> Handle<T> {
 
 #[cold]
 fn refused<T: Held>(address: usize) -> Failure {
-    let name = T::NAME;
+    let (name, given_by) = (T::NAME, T::GIVEN_BY);
     match address {
-        0 => Failure::new(Status::BAD_HANDLE, format_args!("the {name} is NULL: pass what gabion_{name}_new gave")),
+        0 => Failure::new(Status::BAD_HANDLE, format_args!("the {name} is NULL: pass what {given_by} gave")),
         _ => Failure::new(
             Status::BAD_HANDLE,
             format_args!(
@@ -133,12 +135,14 @@ mod tests {
     impl Held for Number {
         const KIND: &'static Kind = &NUMBERS;
         const NAME: &str = "number";
+        const GIVEN_BY: &str = "nobody";
     }
     struct Other;
     static OTHERS: Kind = Kind(*b"a number");
     impl Held for Other {
         const KIND: &'static Kind = &OTHERS;
         const NAME: &str = "other";
+        const GIVEN_BY: &str = "nobody";
     }
 
     #[test]

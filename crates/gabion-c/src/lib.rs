@@ -14,7 +14,7 @@
 //! | [`status`] | status codes, the thread's last error, the border that no panic crosses |
 //! | [`handle`] | what a caller holds: never followed before it is looked at |
 //! | [`text`] | strings in, texts out |
-//! | [`slots`], [`pool`], [`pile`], [`walk`] | the functions |
+//! | [`slots`], [`pool`], [`pile`], [`walk`], [`view`] | the functions |
 //! | [`version`] | which library this is |
 
 pub mod status;
@@ -30,5 +30,7 @@ pub mod pool;
 pub mod pile;
 
 pub mod walk;
+
+pub mod view;
 
 pub mod version;

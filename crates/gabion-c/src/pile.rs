@@ -3,6 +3,7 @@
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use gabion_pile::{OpenOptions, Pile, PileOptions, Pointer, with_read_buf};
 
@@ -12,13 +13,14 @@ use crate::text;
 
 static KIND: Kind = Kind(*b"gab pile");
 
-impl Held for Pile {
+impl Held for Arc<Pile> {
     const KIND: &'static Kind = &KIND;
     const NAME: &str = "pile";
+    const GIVEN_BY: &str = "gabion_pile_new or gabion_pile_open";
 }
 
-/// What C calls `gabion_pile`.
-pub type PileHandle = Handle<Pile>;
+/// What C calls `gabion_pile`. Views keep what is behind it.
+pub type PileHandle = Handle<Arc<Pile>>;
 
 /// What C calls `gabion_pile_figures`.
 #[repr(C)]
@@ -43,7 +45,7 @@ pub unsafe extern "C" fn gabion_pile_new(max_bytes: u64, out: *mut *mut PileHand
     call(|| {
         text::check(out, "out")?;
         let options = PileOptions { max_bytes: (max_bytes > 0).then_some(max_bytes), ..PileOptions::default() };
-        let handle = Handle::give(Pile::with_options(options)?);
+        let handle = Handle::give(Arc::new(Pile::with_options(options)?));
         // SAFETY: room for a pointer (caller's duty).
         unsafe { text::write(out, handle, "out") }
     })
@@ -78,7 +80,7 @@ pub unsafe extern "C" fn gabion_pile_open(
             read_only: flags & READ_ONLY != 0,
             ..OpenOptions::default()
         };
-        let handle = Handle::give(Pile::open(path, &options)?);
+        let handle = Handle::give(Arc::new(Pile::open(path, &options)?));
         // SAFETY: room for a pointer (caller's duty).
         unsafe { text::write(out, handle, "out") }
     })
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn gabion_pile_set_root(pile: *mut PileHandle, pointer: u6
     call(|| Ok(unsafe { Handle::look(pile) }?.set_root(root)?))
 }
 
-/// Deletes a pile and all that is in it; what lies in a file stays there.
+/// Deletes a pile and all that is in it, with its last view if there are any; what lies in a file stays there.
 ///
 /// # Safety
 /// Null or a handle that nobody uses any more.

@@ -17,6 +17,7 @@ static KIND: Kind = Kind(*b"gabslots");
 impl Held for Slots {
     const KIND: &'static Kind = &KIND;
     const NAME: &str = "slots";
+    const GIVEN_BY: &str = "gabion_slots_new or gabion_slots_global";
 }
 
 /// What C calls `gabion_slots`.

@@ -29,13 +29,14 @@ fn prototypes() -> String {
         ("PoolFigures", "gabion_pool_figures"),
         ("PileFigures", "gabion_pile_figures"),
         ("PileCursor", "gabion_pile_cursor"),
+        ("ViewHandle", "gabion_view"),
     ];
     let mut config =
         cbindgen::Config { language: cbindgen::Language::C, style: cbindgen::Style::Type, ..Default::default() };
     config.no_includes = true;
     config.export.item_types = vec![cbindgen::ItemType::Functions];
     config.export.rename = names.iter().map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect();
-    let sources = ["status", "slots", "pool", "pile", "walk", "version"];
+    let sources = ["status", "slots", "pool", "pile", "walk", "view", "version"];
     let builder = sources.iter().fold(cbindgen::Builder::new().with_config(config), |builder, name| {
         builder.with_src(crate_folder().join(format!("src/{name}.rs")))
     });

@@ -253,11 +253,93 @@ static void check_walk(void) {
     free(large);
 }
 
+static void *unview(void *view) {
+    OK(gabion_pile_unview(view));
+    return NULL;
+}
+
+static void check_views_of(gabion_pile *pile, const char *bytes, size_t size) {
+    gabion_view *view, *second, *third;
+    const void *data = NULL, *again = NULL, *other = NULL;
+    uint64_t pointer;
+    size_t length = 7;
+    pthread_t thread;
+    OK(gabion_pile_put(pile, bytes, size, 0, &pointer));
+    OK(gabion_pile_view(pile, pointer, &data, &length, &view));
+    CHECK(length == size && data != NULL && (uintptr_t)data % 8 == 0 && memcmp(data, bytes, size) == 0);
+    OK(gabion_pile_view(pile, pointer, &again, &length, &second));
+    CHECK(again == data && length == size && second != view);
+    OK(gabion_pile_unview(second));
+    /* Other bytes lie elsewhere. */
+    OK(gabion_pile_replace(pile, pointer, "other", 5));
+    CHECK(memcmp(data, bytes, size) == 0);
+    OK(gabion_pile_view(pile, pointer, &other, &length, &third));
+    CHECK(length == 5 && memcmp(other, "other", 5) == 0);
+    /* What is removed is there for who views it, whatever is put meanwhile. */
+    OK(gabion_pile_remove(pile, pointer));
+    CHECK(gabion_pile_view(pile, pointer, &again, &length, &second) == GABION_BAD_POINTER && again == data);
+    OK(gabion_pile_clear(pile));
+    OK(gabion_pile_put(pile, bytes + 1, size, 0, &pointer));
+    OK(gabion_pile_compact(pile, NULL));
+    CHECK(memcmp(data, bytes, size) == 0 && memcmp(other, "other", 5) == 0);
+    OK(gabion_pile_unview(third));
+    CHECK(pthread_create(&thread, NULL, unview, view) == 0 && pthread_join(thread, NULL) == 0);
+    OK(gabion_pile_clear(pile));
+    OK(gabion_pile_validate(pile));
+}
+
+static void check_view(void) {
+    static const size_t sizes[] = {0, 1, 8, 100, 1024, 1025, 100000, 1 << 20, (1 << 20) + 1, 5 << 20};
+    gabion_pile *pile, *again;
+    gabion_view *view = NULL;
+    const void *data = NULL;
+    uint64_t pointer;
+    size_t size, length = 7;
+    char *bytes = malloc((5 << 20) + 1), path[64];
+    CHECK(bytes != NULL);
+    for (size = 0; size < (5 << 20) + 1; size++) bytes[size] = (char)(size * 7 % 251);
+    OK(gabion_pile_new(0, &pile));
+    for (size = 0; size < sizeof sizes / sizeof *sizes; size++) check_views_of(pile, bytes, sizes[size]);
+    OK(gabion_pile_put(pile, "stone", 5, 0, &pointer));
+    CHECK(gabion_pile_view(NULL, pointer, &data, &length, &view) == GABION_BAD_HANDLE);
+    CHECK(gabion_pile_view(pile, 0, &data, &length, &view) == GABION_BAD_POINTER);
+    CHECK(gabion_pile_view(pile, pointer, NULL, &length, &view) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_pile_view(pile, pointer, &data, NULL, &view) == GABION_BAD_ARGUMENT);
+    CHECK(gabion_pile_view(pile, pointer, &data, &length, NULL) == GABION_BAD_ARGUMENT);
+    CHECK(data == NULL && length == 7 && view == NULL);
+    OK(gabion_pile_unview(NULL));
+    CHECK(gabion_pile_unview((gabion_view *)(void *)pile) == GABION_BAD_HANDLE);
+    CHECK(gabion_pile_len(pile) == 1);
+    /* The pile is there as long as its views are. */
+    OK(gabion_pile_view(pile, pointer, &data, &length, &view));
+    CHECK(gabion_pile_delete((gabion_pile *)(void *)view) == GABION_BAD_HANDLE);
+    OK(gabion_pile_delete(pile));
+    CHECK(length == 5 && memcmp(data, "stone", 5) == 0);
+    OK(gabion_pile_unview(view));
+    /* And so is its file. */
+    snprintf(path, sizeof path, "/tmp/gabion-view-%ld.pile", (long)getpid());
+    OK(gabion_pile_open(path, 0, 0, &pile));
+    check_views_of(pile, bytes, 100);
+    check_views_of(pile, bytes, 5 << 20);
+    OK(gabion_pile_put(pile, bytes, 2 << 20, 0, &pointer));
+    OK(gabion_pile_view(pile, pointer, &data, &length, &view));
+    OK(gabion_pile_delete(pile));
+    CHECK(gabion_pile_open(path, 0, 0, &again) == GABION_IN_USE);
+    CHECK(length == 2 << 20 && memcmp(data, bytes, 2 << 20) == 0);
+    OK(gabion_pile_unview(view));
+    OK(gabion_pile_open(path, 0, 0, &again));
+    CHECK(gabion_pile_contains(again, pointer));
+    OK(gabion_pile_delete(again));
+    remove(path);
+    free(bytes);
+}
+
 int main(int count, char **arguments) {
     if (count > 1 && strcmp(arguments[1], "few") == 0) many = MANY / 20;
     check_pile();
     check_pile_in_file();
     check_walk();
+    check_view();
     puts("all well");
     return 0;
 }
