@@ -1,6 +1,7 @@
 // gabion for C++17, on top of gabion.h: nothing to link but the library itself.
 //
 //     struct node : gabion::in_slots<gabion::affinity::nodes> { node *child[4]; };      // new and delete use slots
+//     auto shared = gabion::make_shared<node>();                       // and this, which std::make_shared does not
 //     std::vector<int, gabion::allocator<int, gabion::affinity::data>> numbers;         // and so does a container
 //     gabion::memory_resource resource{gabion::affinity::data};                         // and std::pmr
 //     std::pmr::unordered_map<int, std::pmr::string> names{&resource};
@@ -21,6 +22,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -181,9 +183,25 @@ class slots {
         return status;
     }
 
+    // Gives an affinity another alignment and budget, for what is allocated from now on.
+    GABION_OWN gabion_status configure(affinity kind, std::size_t alignment,
+                                       std::uint64_t max_blocks = GABION_NO_LIMIT) noexcept {
+        return gabion_slots_configure(handle(), static_cast<std::uint32_t>(kind), alignment, max_blocks);
+    }
+
     // Allocates. Throws std::bad_alloc.
     GABION_OWN void *allocate(affinity kind, std::size_t size, std::size_t alignment = 0) {
         return detail::allocate(handle(), kind, size, alignment);
+    }
+
+    // The same, and all bytes are zero. Throws std::bad_alloc.
+    GABION_OWN void *allocate_zeroed(affinity kind, std::size_t size, std::size_t alignment = 0) {
+        void *memory = nullptr;
+        const auto number = static_cast<std::uint32_t>(kind);
+        if (gabion_slots_alloc_zeroed(handle(), number, size, alignment, &memory) != GABION_OK) {
+            detail::fail<std::bad_alloc>();
+        }
+        return memory;
     }
 
     // Allocates, or returns nullptr.
@@ -200,12 +218,30 @@ class slots {
         return gabion_slots_free_sized(handle(), static_cast<std::uint32_t>(kind), memory, size, alignment);
     }
 
+    // Gives what was allocated here another size; see gabion_slots_realloc. It may move, its bytes as they are: memory is
+    // where it lies then, and as it was when the call fails. nullptr is allocated.
+    GABION_OWN gabion_status reallocate(affinity kind, void *&memory, std::size_t size,
+                                        std::size_t alignment = 0) noexcept {
+        return gabion_slots_realloc(handle(), static_cast<std::uint32_t>(kind), memory, size, alignment, &memory);
+    }
+
+    // How many bytes of what was allocated here may be used. 0 for nullptr, and for what is not of these slots.
+    GABION_OWN std::size_t usable_size(const void *memory) const noexcept {
+        return gabion_slots_usable_size(handle(), memory);
+    }
+
+    // Whether an address, which may be any, lies in memory of these slots.
+    GABION_OWN bool owns(const void *address) const noexcept { return gabion_slots_owns(handle(), address); }
+
     // Frees everything of one affinity; see gabion_slots_release. Returns bytes.
     GABION_OWN std::uint64_t release(affinity kind) noexcept {
         std::uint64_t bytes = 0;
         static_cast<void>(gabion_slots_release(handle(), static_cast<std::uint32_t>(kind), &bytes));
         return bytes;
     }
+
+    // Sends what this thread has freed of other threads' objects on its way; see gabion_slots_flush.
+    GABION_OWN gabion_status flush() noexcept { return gabion_slots_flush(handle()); }
 
     // Gives empty blocks back. Returns bytes.
     GABION_OWN std::uint64_t trim() noexcept { return gabion_slots_trim(handle()); }
@@ -217,6 +253,9 @@ class slots {
 
     // The figures of all affinities together.
     GABION_OWN gabion_slots_figures stats() const noexcept { return figures(GABION_ALL_AFFINITIES); }
+
+    // Checks the books; see gabion_slots_validate.
+    GABION_OWN gabion_status validate() const noexcept { return gabion_slots_validate(handle()); }
 
     // The figures as a table.
     GABION_OWN std::string report() const {
@@ -382,7 +421,9 @@ GABION_OWN inline void undo(void *memory) noexcept { static_cast<void>(gabion_sl
     GABION_OWN static void operator delete[](void *memory, std::align_val_t) noexcept { detail::undo(memory); }
 
 // A base class whose heirs are allocated in the slots of the process by new, and freed by delete with the size that the
-// compiler knows. Heirs that are deleted through a base need a virtual destructor, as always in C++.
+// compiler knows. Heirs that are deleted through a base need a virtual destructor, as always in C++. What makes an object
+// within something of its own asks no class's new: std::make_shared, containers, std::optional. There is
+// gabion::make_shared in place of the first, and gabion::allocator for containers.
 // (Of a sized and an unsized form in one class, delete takes the unsized one; hence two classes. Heirs of an alignment
 // above that of every new are freed without the size in both: when a constructor throws, GCC calls the unsized form alone.)
 template <affinity Kind = affinity::objects> struct in_slots {
@@ -401,6 +442,26 @@ template <affinity Kind = affinity::objects> struct in_slots_unsized {
 };
 
 #undef GABION_NEWS
+
+namespace detail {
+
+// The affinity of a class: that of the base class above that it has, or that of anything. Declared only.
+template <affinity Kind> std::integral_constant<affinity, Kind> kind_of(const volatile in_slots<Kind> *);
+template <affinity Kind> std::integral_constant<affinity, Kind> kind_of(const volatile in_slots_unsized<Kind> *);
+std::integral_constant<affinity, affinity::objects> kind_of(const volatile void *);
+
+} // namespace detail
+
+// As std::make_shared, in the slots of the process: the object and its counts lie together, packed by the affinity of the
+// class, or as objects when it has neither of the base classes. (std::make_shared takes them from the global operator new;
+// a std::shared_ptr that is made from `new node` has the object in slots, and the counts elsewhere.) Throws
+// std::bad_alloc, and what the constructor throws. For another affinity:
+// std::allocate_shared<T>(gabion::allocator<T, affinity>(), arguments...).
+template <class T, class... Arguments> GABION_OWN std::shared_ptr<T> make_shared(Arguments &&...arguments) {
+    static_assert(!std::is_array_v<T>, "a shared array is a std::vector with a gabion::allocator, behind a pointer");
+    constexpr affinity kind = decltype(detail::kind_of(static_cast<T *>(nullptr)))::value;
+    return std::allocate_shared<T>(allocator<std::remove_cv_t<T>, kind>(), std::forward<Arguments>(arguments)...);
+}
 
 } // namespace gabion
 

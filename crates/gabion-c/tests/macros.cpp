@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <memory_resource>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ int main() {
     one->show();
     CHECK(one->shown == 1 && one->hidden == 0 && numbers.back() == 999 && text.front() == 'l');
     delete one;
+    CHECK(gabion::make_shared<widget>()->shown == 0);
     gabion::slots own;
     void *const memory = own.allocate(gabion::affinity::nodes, 24);
     CHECK(own.deallocate(memory) == GABION_OK);

@@ -129,6 +129,40 @@ void check_classes() {
 #endif
 }
 
+void check_shared() {
+    struct alignas(64) wide {
+        char bytes[64];
+    };
+    const std::uint64_t objects = live(affinity::objects);
+    // What is to be told of: this one is not in slots, though its class says new is.
+    auto outside = std::make_shared<node>();
+    CHECK(live(affinity::nodes) == 0 && !gabion::slots::global().owns(outside.get()));
+    {
+        auto one = gabion::make_shared<node>();
+        std::shared_ptr<node> heir = gabion::make_shared<wide_node>();
+        auto several = gabion::make_shared<vectors>();
+        const auto constant = gabion::make_shared<const plain>();
+        const auto number = gabion::make_shared<int>(7);
+        const auto aligned = gabion::make_shared<wide>();
+        const std::weak_ptr<node> weak = one;
+        CHECK(live(affinity::nodes) == 2 && live(affinity::physics) == 1 && live(affinity::data) == 1);
+        CHECK(live(affinity::objects) == objects + 2 && *number == 7 && constant->number == 7);
+        CHECK(gabion::slots::global().owns(one.get()) && gabion::slots::global().owns(heir.get()));
+        CHECK(reinterpret_cast<std::uintptr_t>(several.get()) % 64 == 0);
+        CHECK(reinterpret_cast<std::uintptr_t>(aligned.get()) % 64 == 0);
+        one.reset();
+        CHECK(weak.expired());
+        auto text = gabion::make_shared<std::string>(std::size_t{3}, 'x');
+        CHECK(*text == "xxx");
+    }
+    CHECK(live(affinity::nodes) == 0 && live(affinity::physics) == 0 && live(affinity::data) == 0);
+    CHECK(live(affinity::objects) == objects);
+#ifdef __cpp_exceptions
+    CHECK(throws<std::runtime_error>([] { gabion::make_shared<thrower<gabion::in_slots<>, 8>>(); }));
+    CHECK(live(affinity::objects) == objects);
+#endif
+}
+
 void check_allocator() {
     using string = std::basic_string<char, std::char_traits<char>, gabion::allocator<char, affinity::data>>;
     std::map<int, string, std::less<>, gabion::allocator<std::pair<const int, string>, affinity::nodes>> names;
@@ -216,6 +250,31 @@ void check_slots() {
     CHECK(own.deallocate(edges, two, 40) == GABION_OK);
     CHECK(throws<std::bad_alloc>([&] { own.allocate(edges, 5u << 20); }));
     CHECK(own.try_allocate(edges, 5u << 20) == nullptr);
+    CHECK(!own.owns(&one) && own.usable_size(&one) == 0 && own.usable_size(nullptr) == 0);
+    CHECK(own.validate() == GABION_OK);
+    // Larger and smaller, and refused.
+    auto *bytes = static_cast<unsigned char *>(own.allocate_zeroed(affinity::data, 100));
+    CHECK(own.owns(bytes) && own.usable_size(bytes) >= 100 && bytes[0] == 0 && bytes[99] == 0);
+    CHECK(throws<std::bad_alloc>([&] { own.allocate_zeroed(affinity::data, SIZE_MAX / 2); }));
+    bytes[99] = 7;
+    void *memory = bytes;
+    CHECK(own.reallocate(affinity::data, memory, 100000, 64) == GABION_OK && own.usable_size(memory) >= 100000);
+    CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0 && static_cast<unsigned char *>(memory)[99] == 7);
+    void *const there = memory;
+    CHECK(own.reallocate(affinity::data, memory, SIZE_MAX / 2) != GABION_OK && memory == there);
+    CHECK(own.reallocate(affinity::data, memory, 10) == GABION_OK && own.deallocate(memory) == GABION_OK);
+    memory = nullptr;
+    CHECK(own.reallocate(affinity::data, memory, 10) == GABION_OK && own.deallocate(memory) == GABION_OK);
+    // Another budget and alignment, from the next one on.
+    CHECK(own.configure(edges, 16, 3) == GABION_OK && own.configure(edges, 3) == GABION_BAD_ARGUMENT);
+    CHECK(own.configure(static_cast<affinity>(200), 16) == GABION_BAD_ARGUMENT);
+    void *const large = own.try_allocate(edges, 5u << 20);
+    CHECK(large != nullptr && own.deallocate(large) == GABION_OK && own.configure(edges, 64, 1) == GABION_OK);
+    // What another thread has freed comes back at once.
+    void *const foreign = own.allocate(affinity::nodes, 24);
+    std::thread([&] { CHECK(own.deallocate(foreign) == GABION_OK && own.flush() == GABION_OK); }).join();
+    CHECK(own.stats(affinity::nodes).live_objects == 0 && taken.flush() == GABION_BAD_HANDLE);
+    CHECK(taken.validate() == GABION_BAD_HANDLE && !taken.owns(&one));
     own.allocate(edges, 100);
     CHECK(own.release(edges) > 0 && own.stats(edges).live_objects == 0);
     own.trim();
@@ -292,6 +351,7 @@ std::unique_ptr<node> late_root;
 
 int main() {
     check_classes();
+    check_shared();
     check_allocator();
     check_resource();
     check_slots();
