@@ -67,6 +67,11 @@ static int fair(gabion_status status) {
 
 static void first_call(int which) {
     void *out;
+    const void *data;
+    size_t length;
+    gabion_view *view;
+    gabion_pile_cursor cursor = {{0}};
+    uint64_t pointer = 0;
     switch (which) {
     case 0: CHECK(fair(gabion_rent(100000, 0, &out))); break;
     case 1: CHECK(fair(gabion_return(piece))); break;
@@ -78,6 +83,8 @@ static void first_call(int which) {
     case 7: CHECK(fair(gabion_slots_free(slots, middle[0]))); break;
     case 8: CHECK(gabion_slots_alloc(NULL, GABION_NODES, 24, 0, &out) == GABION_BAD_HANDLE); break;
     case 9: CHECK(fair(gabion_rent(8 << 20, 0, &out))); break;
+    case 10: CHECK(fair(gabion_pile_view(pile, stored, &data, &length, &view))); break;
+    case 11: CHECK(gabion_pile_next(pile, &cursor, &pointer) == GABION_OK && pointer == stored); break;
     }
 }
 
@@ -119,7 +126,7 @@ int main(void) {
             failed = 1;
         }
     }
-    for (which = 0; which <= 9; which++) {
+    for (which = 0; which <= 11; which++) {
         if (!child(thread_s_first_call, which, 0)) {
             fprintf(stderr, "ended by a thread's first call: %d\n", which);
             failed = 1;
