@@ -6,6 +6,9 @@
 //     gabion::memory_resource resource{gabion::affinity::data};                         // and std::pmr
 //     std::pmr::unordered_map<int, std::pmr::string> names{&resource};
 //
+// Piles and the pool's buffers are classes as well: gabion::pile, gabion::view and gabion::buffer, in gabion_pile.hpp
+// and gabion_pool.hpp, which this header includes.
+//
 // Exceptions are thrown only where C++ asks for them: std::bad_alloc by what allocates. Deallocation and destructors
 // never throw; what is wrong with a free is told by the checked build of the library and by gabion_last_error().
 // Compiles with -fno-exceptions, where what would throw calls std::abort() (the try_ functions and new (std::nothrow)
@@ -464,6 +467,11 @@ template <class T, class... Arguments> GABION_OWN std::shared_ptr<T> make_shared
 }
 
 } // namespace gabion
+
+// The rest of it, in files of their own.
+#include <gabion_pool.hpp>
+
+#include <gabion_pile.hpp>
 
 #undef GABION_OWN
 #undef GABION_OWN_CLASS

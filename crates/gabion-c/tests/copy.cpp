@@ -45,6 +45,16 @@ extern "C" void copy_check() {
     CHECK(gabion_slots_owns(slots, memory) && live() == 1);
     resource.deallocate(memory, 100);
     CHECK(live() == 0);
+    {
+        const auto shared = gabion::make_shared<node>();
+        CHECK(gabion_slots_owns(slots, shared.get()) && live() == 1);
+    }
+    CHECK(live() == 0);
+    gabion::pile pile;
+    gabion::view view;
+    gabion::buffer buffer(100);
+    CHECK(pile.view(pile.put("stone"), view) == GABION_OK && view.text() == "stone");
+    CHECK(pile.begin() != pile.end() && pile.contains(*pile.begin()) && buffer.capacity() >= 100);
 }
 
 extern "C" gabion_slots *copy_slots() { return gabion_slots_global(); }

@@ -1,6 +1,7 @@
 // The header beside macros of the names that Qt and the Windows headers have: as they were defined before, so they are after.
 #include <atomic>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <memory_resource>
@@ -44,6 +45,8 @@ int main() {
     CHECK(one->shown == 1 && one->hidden == 0 && numbers.back() == 999 && text.front() == 'l');
     delete one;
     CHECK(gabion::make_shared<widget>()->shown == 0);
+    gabion::pile pile;
+    CHECK(*pile.begin() == 0 && pile.put("stone") == *pile.begin());
     gabion::slots own;
     void *const memory = own.allocate(gabion::affinity::nodes, 24);
     CHECK(own.deallocate(memory) == GABION_OK);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <memory_resource>
 #include <new>
+#include <string>
 #include <vector>
 
 using gabion::affinity;
@@ -40,6 +41,11 @@ void use_without(gabion::slots &slots, affinity kind, std::pmr::memory_resource 
     resource.deallocate(resource.allocate(100), 100);
     CHECK(same.is_equal(same) && !same.is_equal(resource));
     CHECK(filled.size() == 100 && filled[99] == 7);
+    gabion::pile pile;
+    gabion::buffer buffer(100);
+    std::string text;
+    CHECK(pile.get(pile.put("stone"), text) == GABION_OK && text == "stone" && buffer.size() == 100);
+    CHECK(gabion::make_shared<node>()->bytes != nullptr);
 }
 
 #else
@@ -66,6 +72,8 @@ int main() {
     CHECK(throws([] { gabion::allocator<int>().allocate(too_much); }));
     CHECK(throws([&] { resource.deallocate(resource.allocate(too_much), too_much); }));
     CHECK(resource == gabion::memory_resource{affinity::data});
+    gabion::pile pile(1);
+    CHECK(throws([&] { pile.put("stone"); }) && throws([] { gabion::buffer buffer(too_much); }));
     CHECK(slots.stats().live_objects == 0);
     std::puts("all well");
 }

@@ -27,10 +27,12 @@ fn a_program_in_c() {
 #[test]
 fn a_program_in_cpp() {
     if Language::Cpp.is_there() {
-        for linked in [Linked::Shared, Linked::Static] {
-            runs_well(&compile(Language::Cpp, linked, &source("smoke.cpp"), &[]));
+        for name in ["smoke.cpp", "pile.cpp"] {
+            for linked in [Linked::Shared, Linked::Static] {
+                runs_well(&compile(Language::Cpp, linked, &source(name), &[]));
+            }
+            runs_well(&compile(Language::Cpp, Linked::Static, &source(name), &["-O2", "-std=c++20"]));
         }
-        runs_well(&compile(Language::Cpp, Linked::Static, &source("smoke.cpp"), &["-O2", "-std=c++20"]));
     }
 }
 
@@ -48,16 +50,18 @@ fn a_program_in_cpp_without_exceptions_and_types_at_run_time() {
     if Language::Cpp.is_there() {
         for standard in ["-std=c++17", "-std=c++20"] {
             let flags = ["-fno-exceptions", "-fno-rtti", standard];
-            runs_well(&compile(Language::Cpp, Linked::Static, &source("smoke.cpp"), &flags));
+            for name in ["smoke.cpp", "pile.cpp"] {
+                runs_well(&compile(Language::Cpp, Linked::Static, &source(name), &flags));
+            }
         }
     }
 }
 
 #[test]
 fn under_valgrind() {
-    for name in ["smoke.c", "pile.c"] {
-        if has("valgrind") {
-            let program = compile(Language::C, Linked::Static, &source(name), &["-O1"]);
+    for (language, name) in [(Language::C, "smoke.c"), (Language::C, "pile.c"), (Language::Cpp, "pile.cpp")] {
+        if has("valgrind") && language.is_there() {
+            let program = compile(language, Linked::Static, &source(name), &["-O1"]);
             let mut valgrind = Command::new("valgrind");
             valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
             valgrind.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]);
@@ -69,7 +73,8 @@ fn under_valgrind() {
 #[test]
 fn with_the_sanitizers() {
     let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    for (language, name) in [(Language::C, "smoke.c"), (Language::C, "pile.c"), (Language::Cpp, "smoke.cpp")] {
+    let (c, cpp) = (["smoke.c", "pile.c"].map(|name| (Language::C, name)), ["smoke.cpp", "pile.cpp"]);
+    for (language, name) in c.into_iter().chain(cpp.map(|name| (Language::Cpp, name))) {
         if language.is_there() && sanitizes(language, &flags) {
             runs_well(&compile(language, Linked::Static, &source(name), &flags));
         }
@@ -178,7 +183,8 @@ fn the_examples_of_the_documentation() {
             std::fs::write(&source, code).unwrap();
             found += 1;
             if language.is_there() {
-                run(&mut Command::new(compile(language, Linked::Shared, &source, &[])));
+                // In a folder of their own: some make files.
+                run(Command::new(compile(language, Linked::Shared, &source, &[])).current_dir(&folder));
             }
         }
     }
