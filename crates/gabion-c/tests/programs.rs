@@ -188,5 +188,5 @@ fn the_examples_of_the_documentation() {
             }
         }
     }
-    assert!(found >= 4, "the page has lost its examples");
+    assert!(found >= 8, "the page has lost its examples");
 }
