@@ -186,6 +186,22 @@ class slots {
         return status;
     }
 
+    // How many affinities there are: their numbers are 0 up to that.
+    GABION_OWN std::uint32_t affinities() const noexcept { return gabion_slots_affinities(handle()); }
+
+    // An affinity's name; empty when there is none of that number.
+    GABION_OWN std::string name(affinity kind) const {
+        const auto number = static_cast<std::uint32_t>(kind);
+        std::string text;
+        std::size_t needed = 0;
+        if (gabion_slots_affinity_name(handle(), number, nullptr, 0, &needed) == GABION_TOO_SMALL) {
+            text.resize(needed);
+            static_cast<void>(gabion_slots_affinity_name(handle(), number, text.data(), needed, nullptr));
+            text.pop_back();
+        }
+        return text;
+    }
+
     // Gives an affinity another alignment and budget, for what is allocated from now on.
     GABION_OWN gabion_status configure(affinity kind, std::size_t alignment,
                                        std::uint64_t max_blocks = GABION_NO_LIMIT) noexcept {
@@ -430,6 +446,9 @@ GABION_OWN inline void undo(void *memory) noexcept { static_cast<void>(gabion_sl
 // (Of a sized and an unsized form in one class, delete takes the unsized one; hence two classes. Heirs of an alignment
 // above that of every new are freed without the size in both: when a constructor throws, GCC calls the unsized form alone.)
 template <affinity Kind = affinity::objects> struct in_slots {
+    // What heirs are packed by.
+    GABION_OWN static constexpr affinity gabion_affinity = Kind;
+
     GABION_NEWS
     GABION_OWN static void operator delete(void *memory, std::size_t size) noexcept {
         detail::deallocate(detail::global(), Kind, memory, size, detail::natural);
@@ -439,6 +458,9 @@ template <affinity Kind = affinity::objects> struct in_slots {
 
 // The same for classes whose deletes do not know the size: it is found by the address.
 template <affinity Kind = affinity::objects> struct in_slots_unsized {
+    // What heirs are packed by.
+    GABION_OWN static constexpr affinity gabion_affinity = Kind;
+
     GABION_NEWS
     GABION_OWN static void operator delete(void *memory) noexcept { detail::undo(memory); }
     GABION_OWN static void operator delete(void *memory, std::align_val_t) noexcept { detail::undo(memory); }
@@ -448,10 +470,10 @@ template <affinity Kind = affinity::objects> struct in_slots_unsized {
 
 namespace detail {
 
-// The affinity of a class: that of the base class above that it has, or that of anything. Declared only.
-template <affinity Kind> std::integral_constant<affinity, Kind> kind_of(const volatile in_slots<Kind> *);
-template <affinity Kind> std::integral_constant<affinity, Kind> kind_of(const volatile in_slots_unsized<Kind> *);
-std::integral_constant<affinity, affinity::objects> kind_of(const volatile void *);
+// The affinity of a class: that of the base class above that it has, or that of anything.
+template <class T, class = void> struct kind_of : std::integral_constant<affinity, affinity::objects> {};
+template <class T>
+struct kind_of<T, std::void_t<decltype(T::gabion_affinity)>> : std::integral_constant<affinity, T::gabion_affinity> {};
 
 } // namespace detail
 
@@ -462,8 +484,8 @@ std::integral_constant<affinity, affinity::objects> kind_of(const volatile void 
 // std::allocate_shared<T>(gabion::allocator<T, affinity>(), arguments...).
 template <class T, class... Arguments> GABION_OWN std::shared_ptr<T> make_shared(Arguments &&...arguments) {
     static_assert(!std::is_array_v<T>, "a shared array is a std::vector with a gabion::allocator, behind a pointer");
-    constexpr affinity kind = decltype(detail::kind_of(static_cast<T *>(nullptr)))::value;
-    return std::allocate_shared<T>(allocator<std::remove_cv_t<T>, kind>(), std::forward<Arguments>(arguments)...);
+    using own = allocator<std::remove_cv_t<T>, detail::kind_of<T>::value>;
+    return std::allocate_shared<T>(own(), std::forward<Arguments>(arguments)...);
 }
 
 } // namespace gabion

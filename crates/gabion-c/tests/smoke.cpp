@@ -43,6 +43,9 @@ struct node : gabion::in_slots<affinity::nodes> {
 struct wide_node : node {
     char more[200];
 };
+struct left : gabion::in_slots<affinity::nodes> {};
+struct right : gabion::in_slots<affinity::nodes> {};
+struct both : left, right {};
 struct alignas(64) vectors : gabion::in_slots<affinity::physics> {
     float lanes[24];
 };
@@ -151,7 +154,9 @@ void check_shared() {
         CHECK(reinterpret_cast<std::uintptr_t>(several.get()) % 64 == 0);
         CHECK(reinterpret_cast<std::uintptr_t>(aligned.get()) % 64 == 0);
         one.reset();
-        CHECK(weak.expired());
+        CHECK(weak.expired() && live(affinity::nodes) == 2);
+        const auto twice = gabion::make_shared<both>();
+        CHECK(live(affinity::nodes) == 3);
         auto text = gabion::make_shared<std::string>(std::size_t{3}, 'x');
         CHECK(*text == "xxx");
     }
@@ -240,6 +245,8 @@ void check_slots() {
     own = std::move(taken);
     affinity edges{};
     CHECK(own.make_affinity("edges", edges, 64, 1) == GABION_OK && own.make_affinity("", edges) == GABION_BAD_ARGUMENT);
+    CHECK(own.affinities() == 5 && own.name(edges) == "edges" && own.name(affinity::nodes) == "nodes");
+    CHECK(own.name(static_cast<affinity>(200)).empty() && taken.name(edges).empty() && taken.affinities() == 0);
     void *one = own.allocate(edges, 40), *two = own.allocate(edges, 40);
     CHECK(reinterpret_cast<std::uintptr_t>(one) % 64 == 0);
     CHECK(own.deallocate(&one) == GABION_FOREIGN);
