@@ -240,7 +240,11 @@ static void check_walk(void) {
     CHECK(strstr(gabion_last_error(), "another pile") != NULL);
     memset(room, 0xa5, sizeof room);
     CHECK(gabion_pile_next(pile, &room[0], &pointer) == GABION_BAD_ARGUMENT);
-    CHECK(strstr(gabion_last_error(), "zero") != NULL);
+    CHECK(strstr(gabion_last_error(), "the cursor is none") != NULL);
+    /* One that another copy of the library began. */
+    room[0] = cursor;
+    room[0].state[0] += 8;
+    CHECK(gabion_pile_next(other, &room[0], &pointer) == GABION_BAD_ARGUMENT);
     memset(room, 0, sizeof room);
     CHECK(gabion_pile_next(pile, (gabion_pile_cursor *)(void *)((char *)room + 1), &pointer) == GABION_BAD_ARGUMENT);
     CHECK(gabion_pile_next(pile, NULL, &pointer) == GABION_BAD_ARGUMENT);
