@@ -245,6 +245,8 @@ def test_units_of_sizes() -> None:
         == 1_000_000
     )
     assert [_native._size("size", one) for one in ("0.5 KiB", ".5 KiB", "512.", "512.00 B", "+512")] == [512] * 5
+    # What is counted in KiB or more is whole by itself.
+    assert [_native._size("size", one) for one in ("1.1 GiB", "0.3 K", "1.0001 kB")] == [1_181_116_006, 307, 1000]
     assert _native._size("size", str((1 << 63) - 1)) == (1 << 63) - 1
     assert _native._size("size", "70 B") == _native._size("size", "70") == 70
     assert "KiB to PiB" in (memory.__doc__ or "")
@@ -257,9 +259,8 @@ def test_units_of_sizes() -> None:
         ("0.9", "0.9"),
         ("0.5", "0.5"),
         ("1.7 B", "1.7"),
-        ("1.1 GiB", "1181116006.4"),
         ("1e-3", "0.001"),
-        ("0.3 K", "307.2"),
+        ("0.0001 K", "0.1024"),
     ],
 )
 def test_text_that_is_no_whole_number_of_bytes(text: str, bytes: str) -> None:

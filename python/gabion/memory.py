@@ -11,7 +11,7 @@ the limits that it is given.
 ...     view.release()
 
 Sizes are ints (bytes), or text of a number and a unit: B, KiB to PiB of 1024, kB to PB of 1000. "4 GB" is 4,000,000,000
-bytes, "4 GiB" 4,294,967,296, and so is "4G". Text that is no whole number of bytes is refused.
+bytes, "4 GiB" 4,294,967,296, and so is "4G". Parts of a byte are dropped, or refused where bytes are counted.
 
 Functions: rent(), rent_group(), configure(), stats(), trim(), trim_malloc(), track().
 Classes: Buffer, Group, MemoryStats, ArenaStats, Leak, Leaks, Call.

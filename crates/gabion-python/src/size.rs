@@ -37,7 +37,7 @@ enum Said {
 }
 
 /// Reads a size argument called `name`: a whole number, NumPy's too, or text of a number and a unit (B, KiB to PiB, K
-/// to P, kB to PB) that is a whole number of bytes.
+/// to P, kB to PB).
 pub(crate) fn parse(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Some(number) = index(value)? {
         return number.extract().map_err(|_| refused(name, value));
@@ -99,8 +99,8 @@ fn said(text: &str) -> Option<Said> {
     let bytes = digits.checked_mul(u128::from(*factor))?;
     let Ok(places) = u32::try_from(power) else {
         let part = 10_u128.checked_pow(power.unsigned_abs())?;
-        // Zeros at the end make no other number.
-        if bytes % part != 0 {
+        // Who counts in KiB or more does not care for a part of a byte; who counts bytes has made a mistake.
+        if bytes % part != 0 && (*factor == 1 || bytes < part) {
             return Some(Said::Broken(bytes as f64 / part as f64));
         }
         return u64::try_from(bytes / part).ok().map(Said::Bytes);
