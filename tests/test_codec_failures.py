@@ -8,6 +8,7 @@ import pickle
 import random
 import re
 import socket
+import sqlite3
 import sys
 import threading
 import types
@@ -107,7 +108,16 @@ def test_what_cannot_be_stored(codec, make):
     assert codec.decode(codec.encode([1, "still works"])) == [1, "still works"]
 
 
-NO_COPY = "it has no copy, as open files, locks, sockets and generators have none; store what it is made from"
+def sqlite_row() -> sqlite3.Row:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.row_factory = sqlite3.Row
+        return connection.execute("select 1 as one").fetchone()
+
+
+NO_COPY = re.escape(
+    "it has no copy, as open files, locks, sockets and generators have none; store what it is made from (of a row of a "
+    "database, tuple(row) or dict(row))"
+)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +127,7 @@ NO_COPY = "it has no copy, as open files, locks, sockets and generators have non
         (lambda: threading.Lock(), "_thread.lock"),
         (lambda: socket.socket(), "socket"),
         (lambda: (i for i in ()), "generator"),
+        (sqlite_row, "sqlite3.Row"),
     ],
 )
 def test_what_has_no_copy_is_named_wherever_it_lies(codec, make, name):

@@ -65,9 +65,9 @@ impl fmt::Display for FileError {
                 "the file is open already, in this process or in another: close it there, wait until views of it are gone, or \
                  open all of them for reading only",
             ),
-            Self::NotOurs => f.write_str(
-                "the file is no pile of gabion's, and is left as it is: give another path, or remove it first",
-            ),
+            Self::NotOurs => {
+                f.write_str("the file is no pile of gabion's, and is left as it is: give the path of one, or of a new file")
+            }
             Self::Format { found } => {
                 write!(f, "the file has format {found}, which this version of gabion does not know: use the version that made it")
             }

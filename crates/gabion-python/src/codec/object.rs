@@ -218,7 +218,7 @@ pub unsafe fn not_reduced(py: Python<'_>, object: *mut PyObject, whole: *mut PyO
     let text = if no_copy {
         format!(
             "cannot store {class}{inside}: it has no copy, as open files, locks, sockets and generators have none; store what it \
-             is made from"
+             is made from (of a row of a database, tuple(row) or dict(row))"
         )
     } else {
         format!("cannot store an object of class {class}{inside}: {why}")
