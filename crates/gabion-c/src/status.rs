@@ -233,6 +233,7 @@ impl From<PileError> for Failure {
             }
             PileError::Pointer { .. } => Status::BAD_POINTER,
             PileError::Memory { cause, .. } => Self::from(cause).0,
+            PileError::Blocks(cause) => return cause.into(),
             _ => Status::INTERNAL,
         };
         Self::new(status, format_args!("{error}"))

@@ -120,8 +120,9 @@ impl fmt::Display for ImageError {
 impl std::error::Error for ImageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io(error) => Some(error),
-            Self::Memory(error) => Some(error),
+            // The text is the cause's: what comes next is the cause's own.
+            Self::Io(error) => error.source(),
+            Self::Memory(error) => error.source(),
             _ => None,
         }
     }
@@ -136,5 +137,25 @@ impl From<io::Error> for ImageError {
 impl From<BlockError> for ImageError {
     fn from(error: BlockError) -> Self {
         Self::Memory(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_whose_text_was_told_is_not_told_again() {
+        let errors = [
+            ImageError::Io(io::Error::other("no door")),
+            ImageError::Io(io::Error::from_raw_os_error(2)),
+            ImageError::Memory(BlockError::out_of_memory(4096)),
+        ];
+        for error in errors {
+            let cause = error.source().map(ToString::to_string);
+            assert_ne!(cause.as_ref(), Some(&error.to_string()), "{error:?}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use gabion_blocks::BlockError;
+use gabion_blocks::file::FileError;
+use gabion_blocks::{BlockError, try_box};
 use gabion_heap::HeapError;
 
 use crate::pointer::Pointer;
@@ -41,6 +42,10 @@ pub enum PileError {
         /// What refused.
         cause: BlockError,
     },
+    /// There is no memory, or no number, for a pile, or no room for a record of its file's log: what
+    /// [`Pile::new`](crate::Pile::new) and [`Pile::append`](crate::Pile::append) say, for functions that return what
+    /// the other calls do.
+    Blocks(BlockError),
 }
 
 impl PileError {
@@ -86,15 +91,36 @@ impl fmt::Display for PileError {
                 }
             }
             Self::Memory { payload, cause } => write!(f, "no room for an object of {payload} bytes: {cause}"),
+            Self::Blocks(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for PileError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The text tells the cause already: what comes next is the cause's own.
         match self {
-            Self::Memory { cause, .. } => Some(cause),
+            Self::Memory { cause, .. } | Self::Blocks(cause) => cause.source(),
             Self::Pointer { .. } => None,
+        }
+    }
+}
+
+/// So that `?` takes what a new pile is refused by.
+impl From<BlockError> for PileError {
+    fn from(error: BlockError) -> Self {
+        Self::Blocks(error)
+    }
+}
+
+/// So that `?` takes what an object is refused by where a file is written or opened, too: [`FileError::Refused`], which
+/// holds the [`PileError`], or [`FileError::Memory`] where a pile was refused.
+impl From<PileError> for FileError {
+    fn from(error: PileError) -> Self {
+        match error {
+            PileError::Blocks(cause) => Self::Memory(cause),
+            // A box that cannot be had must not end the process.
+            other => try_box(other).map_or_else(Self::Memory, |other| Self::Refused(other)),
         }
     }
 }

@@ -74,8 +74,9 @@ impl fmt::Display for SlotsError {
 impl std::error::Error for SlotsError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NoMemory(cause) => Some(cause),
-            Self::Free(cause) => Some(cause),
+            // The text is the cause's: what comes next is the cause's own.
+            Self::NoMemory(cause) => cause.source(),
+            Self::Free(cause) => cause.source(),
             Self::Budget { .. } | Self::Alignment { .. } | Self::UnknownAffinity { .. } | Self::Name { .. } => None,
         }
     }

@@ -1,11 +1,14 @@
 //! Why a file cannot be opened or written.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 
 use crate::error::BlockError;
 
 /// Why a file of blocks cannot be opened, read or flushed. The file is as it was.
+///
+/// `?` makes one of whatever else a pile refuses, so that a function that fills and saves a pile can return this alone.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FileError {
@@ -34,6 +37,9 @@ pub enum FileError {
     },
     /// No memory for what has to be known of it.
     Memory(BlockError),
+    /// Nothing is wrong with the file: what is kept in it, or was to be, refused a call. Of a pile it is the
+    /// `PileError`, which `downcast_ref` gives back.
+    Refused(Box<dyn Error + Send + Sync>),
 }
 
 impl FileError {
@@ -75,15 +81,18 @@ impl fmt::Display for FileError {
                 write!(f, "the file is damaged at byte {at}: {what}; open a copy of it instead, such as `save` makes")
             }
             Self::Memory(error) => error.fmt(f),
+            Self::Refused(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for FileError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for FileError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The text tells the cause already: what comes next is the cause's own.
         match self {
-            Self::System { error, .. } => Some(error),
-            Self::Memory(error) => Some(error),
+            Self::System { error, .. } => error.source(),
+            Self::Memory(error) => error.source(),
+            Self::Refused(error) => error.source(),
             _ => None,
         }
     }

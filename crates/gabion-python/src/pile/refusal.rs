@@ -55,6 +55,7 @@ impl Failure {
                 };
                 refused(py, &cause, &text)
             }
+            Self::Refused(PileError::Blocks(cause)) => refused(py, &cause, &cause.to_string()),
             Self::Refused(error) => own_error(py, |errors| &errors.base, &error.to_string()),
             Self::Impossible(number) => {
                 let number = number.bind(py).str().map_or_else(|_| "this int".to_owned(), |text| text.to_string());
