@@ -104,8 +104,9 @@ impl Model {
         self.forget(pointer);
     }
 
-    /// A made-up pointer is refused, unless it is a live one by chance.
-    fn made_up(&mut self, pointer: Pointer) {
+    /// A made-up number is refused, unless it is a live pointer by chance.
+    fn made_up(&mut self, number: u64) {
+        let Some(pointer) = Pointer::from_bits(number) else { return };
         let read = self.pile.read(pointer, &mut self.buf).ok().map(<[u8]>::to_vec);
         assert_eq!(read.as_ref(), self.payloads.get(&pointer), "{pointer:?}");
         if read.is_none() {
@@ -157,10 +158,10 @@ impl Model {
                     self.views.swap_remove(at);
                 }
             }
-            Operation::Forged(bits) => self.made_up(Pointer::from_bits(bits)),
+            Operation::Forged(bits) => self.made_up(bits),
             Operation::Altered { pick, bit } => {
                 let Some(pointer) = self.pick(pick) else { return };
-                self.made_up(Pointer::from_bits(pointer.to_bits() ^ 1 << (bit % 64)));
+                self.made_up(pointer.to_bits() ^ 1 << (bit % 64));
             }
             Operation::Limit(pages) => self.pile.set_max_bytes(Some(u64::from(pages) << 18)),
             Operation::RefuseAfter(steps) => twin().refuse_after(steps.into()),

@@ -128,15 +128,20 @@ pub unsafe extern "C" fn gabion_pile_root(pile: *const PileHandle, out: *mut u64
     })
 }
 
+/// A pointer by its number.
+#[inline]
+fn pointer_of(number: u64) -> Result<Pointer, Failure> {
+    Pointer::from_bits(number).ok_or_else(|| Failure::no_pointer(number))
+}
+
 /// Keeps a pointer, or none.
 ///
 /// # Safety
 /// Null or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_set_root(pile: *mut PileHandle, pointer: u64) -> Status {
-    let root = (pointer != 0).then(|| Pointer::from_bits(pointer));
     // SAFETY: the caller's duty is the same.
-    call(|| Ok(unsafe { Handle::look(pile) }?.set_root(root)?))
+    call(|| Ok(unsafe { Handle::look(pile) }?.set_root(Pointer::from_bits(pointer))?))
 }
 
 /// Deletes a pile and all that is in it, with its last view if there are any; what lies in a file stays there.
@@ -187,7 +192,7 @@ pub unsafe extern "C" fn gabion_pile_get(
         // SAFETY: the caller's duty is the same.
         let pile = unsafe { Handle::look(pile) }?;
         with_read_buf(|own| {
-            let payload = pile.read(Pointer::from_bits(pointer), own)?;
+            let payload = pile.read(pointer_of(pointer)?, own)?;
             // SAFETY: the caller's duty is the same.
             unsafe { text::copy_out(payload, buffer.cast(), capacity, length) }
         })
@@ -210,7 +215,7 @@ pub unsafe extern "C" fn gabion_pile_pop(
         // SAFETY: the caller's duty is the same.
         let pile = unsafe { Handle::look(pile) }?;
         with_read_buf(|own| {
-            let pointer = Pointer::from_bits(pointer);
+            let pointer = pointer_of(pointer)?;
             loop {
                 let fits = text::fits(pile.read(pointer, own)?, buffer.cast(), capacity);
                 // What does not fit stays. Nothing is written before it is this call's: another may pop it first.
@@ -237,7 +242,7 @@ pub unsafe extern "C" fn gabion_pile_replace(
     call(|| {
         // SAFETY: the caller's duties are the same.
         let (pile, data) = unsafe { (Handle::look(pile)?, text::bytes(data.cast(), length)?) };
-        Ok(pile.replace(Pointer::from_bits(pointer), data)?)
+        Ok(pile.replace(pointer_of(pointer)?, data)?)
     })
 }
 
@@ -248,7 +253,7 @@ pub unsafe extern "C" fn gabion_pile_replace(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_remove(pile: *mut PileHandle, pointer: u64) -> Status {
     // SAFETY: the caller's duty is the same.
-    call(|| Ok(unsafe { Handle::look(pile) }?.remove(Pointer::from_bits(pointer))?))
+    call(|| Ok(unsafe { Handle::look(pile) }?.remove(pointer_of(pointer)?)?))
 }
 
 /// Bytes of an object.
@@ -259,7 +264,7 @@ pub unsafe extern "C" fn gabion_pile_remove(pile: *mut PileHandle, pointer: u64)
 pub unsafe extern "C" fn gabion_pile_size_of(pile: *const PileHandle, pointer: u64, out: *mut usize) -> Status {
     call(|| {
         // SAFETY: the caller's duty is the same.
-        let size = unsafe { Handle::look(pile) }?.size_of(Pointer::from_bits(pointer))?;
+        let size = unsafe { Handle::look(pile) }?.size_of(pointer_of(pointer)?)?;
         // SAFETY: the caller's duty is the same.
         unsafe { text::write(out, size, "out") }
     })
@@ -271,8 +276,11 @@ pub unsafe extern "C" fn gabion_pile_size_of(pile: *const PileHandle, pointer: u
 /// `pile` is a handle or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gabion_pile_contains(pile: *const PileHandle, pointer: u64) -> bool {
-    // SAFETY: the caller's duty is the same.
-    value(false, || Ok(unsafe { Handle::look(pile) }?.contains(Pointer::from_bits(pointer))))
+    value(false, || {
+        // SAFETY: the caller's duty is the same.
+        let pile = unsafe { Handle::look(pile) }?;
+        Ok(Pointer::from_bits(pointer).is_some_and(|pointer| pile.contains(pointer)))
+    })
 }
 
 /// Live objects.

@@ -162,6 +162,13 @@ impl Failure {
     pub fn argument(text: &str) -> Self {
         Self::new(Status::BAD_ARGUMENT, format_args!("{text}"))
     }
+
+    /// A number that no pile gives out.
+    #[cold]
+    pub fn no_pointer(number: u64) -> Self {
+        let text = format_args!("{number} is not a pointer: pass what gabion_pile_put gave in *out");
+        Self::new(Status::BAD_POINTER, text)
+    }
 }
 
 impl From<BlockError> for Failure {
@@ -227,9 +234,7 @@ impl From<PileError> for Failure {
     fn from(error: PileError) -> Self {
         let status = match error {
             PileError::Pointer { pointer, fault: PointerFault::Malformed } => {
-                let number = pointer.to_bits();
-                let text = format_args!("{number} is not a pointer: pass what gabion_pile_put gave in *out");
-                return Self::new(Status::BAD_POINTER, text);
+                return Self::no_pointer(pointer.to_bits());
             }
             PileError::Pointer { .. } => Status::BAD_POINTER,
             PileError::Memory { cause, .. } => Self::from(cause).0,

@@ -331,7 +331,8 @@ impl<'a> Entry<'a> {
     /// Bytes of the entry and its rest, as the pile rounds them.
     #[inline(always)]
     pub fn stored(self) -> u64 {
-        stored(self.0.len()) + self.rest().map_or(0, |(_, weight)| weight)
+        let flags = self.flags();
+        stored(self.0.len()) + if flags.is_split() { self.get(flags.rest_at() + 1) } else { 0 }
     }
 
     /// Its end and idle time, or [`Due::NONE`].
@@ -390,7 +391,9 @@ impl<'a> Entry<'a> {
     #[inline(always)]
     pub fn rest(self) -> Option<(Pointer, u64)> {
         let flags = self.flags();
-        flags.is_split().then(|| (Pointer::from_bits(self.get(flags.rest_at())), self.get(flags.rest_at() + 1)))
+        // What is half written may say 0; an entry that holds never does.
+        let pointer = if flags.is_split() { Pointer::from_bits(self.get(flags.rest_at())) } else { None };
+        pointer.map(|pointer| (pointer, self.get(flags.rest_at() + 1)))
     }
 
     /// The key's length, its table, and how long its prefix is.
@@ -454,7 +457,10 @@ pub(crate) fn key_at(pile: &Pile, glance: &Glance<'_>) -> Option<(u16, Vec<u8>)>
     if let Some(key) = payload.get(from..from + length) {
         return Some((table, key.to_vec()));
     }
-    let rest = flags.is_split().then(|| Pointer::from_bits(word(flags.rest_at())))?;
+    if !flags.is_split() {
+        return None;
+    }
+    let rest = Pointer::from_bits(word(flags.rest_at()))?;
     Some((table, pile.read(rest, &mut buf).ok()?.get(..length)?.to_vec()))
 }
 

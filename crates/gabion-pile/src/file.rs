@@ -160,7 +160,7 @@ impl Pile {
     pub fn root(&self) -> Option<Pointer> {
         // Relaxed: the number is the whole message.
         let bits = self.file().map_or_else(|| self.root.load(Ordering::Relaxed), |file| file.root());
-        (bits != 0).then(|| Pointer::from_bits(bits))
+        Pointer::from_bits(bits)
     }
 
     /// Keeps a pointer as the [`Pile::root`], or none.

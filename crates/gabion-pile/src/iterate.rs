@@ -33,13 +33,13 @@ pub struct Cursor {
     page: usize,
     slot: usize,
     /// What the last go has found: the last of so many is the next.
-    found: [Pointer; GO],
+    found: [Option<Pointer>; GO],
     left: usize,
 }
 
 impl Default for Cursor {
     fn default() -> Self {
-        let (block, found) = ((0, [None; PAGES_PER_BLOCK]), [Pointer::from_bits(0); GO]);
+        let (block, found) = ((0, [None; PAGES_PER_BLOCK]), [None; GO]);
         Self { shard: 0, ordinal: 0, block, page: PAGES_PER_BLOCK, slot: 0, found, left: 0 }
     }
 }
@@ -57,7 +57,7 @@ impl Pile {
             return None;
         }
         cursor.left -= 1;
-        Some(cursor.found[cursor.left])
+        cursor.found[cursor.left]
     }
 
     /// Goes on until something is found; false at the end.
@@ -95,7 +95,7 @@ impl Pile {
         block: Block<'_>,
         class: usize,
         (page, first): (usize, usize),
-        found: &mut [Pointer; GO],
+        found: &mut [Option<Pointer>; GO],
     ) -> Option<usize> {
         let (descriptor, mut count, mut slots) = (Descriptor::of(block, page), 0, 0);
         for at in slots_from(class, page, first).take(GO) {
@@ -114,7 +114,7 @@ impl Pile {
             };
             slots += 1;
             if word.state() != State::Free {
-                found[count] = Pointer::new(Loc::new(block.number(), at), word.generation());
+                found[count] = Some(Pointer::new(Loc::new(block.number(), at), word.generation()));
                 count += 1;
             }
         }

@@ -180,8 +180,8 @@ mod tests {
                 assert_eq!(word.state(), State::Inline { length, reserved, pinned: false });
                 assert_eq!(word.inline_length(pointer), Some(length));
                 assert_eq!(word.pinned(true).inline_length(pointer), Some(length));
-                let others = [0, Pointer::new(Loc::new(3, 4), generation + 1).to_bits(), pointer.to_bits() | 1 << 60];
-                assert!(others.iter().all(|&bits| word.inline_length(Pointer::from_bits(bits)).is_none()));
+                let others = [1, Pointer::new(Loc::new(3, 4), generation + 1).to_bits(), pointer.to_bits() | 1 << 60];
+                assert!(others.iter().all(|&bits| word.inline_length(Pointer::from_bits(bits).unwrap()).is_none()));
                 assert_eq!(word.pinned(true).state(), State::Inline { length, reserved, pinned: true });
                 assert_eq!(word.pinned(true).pinned(false), word);
                 assert_eq!(word.generation(), generation);

@@ -81,13 +81,13 @@ fn work(path: &Path, seed: u64) {
                         }
                         (3..6, Some(at)) => {
                             say(format!("\n{thread} replace {number} {length} {}", own[at]));
-                            pile.replace(Pointer::from_bits(own[at]), &payload(number, length)).unwrap();
+                            pile.replace(Pointer::from_bits(own[at]).unwrap(), &payload(number, length)).unwrap();
                             say(format!("\n{thread} done 0 0 0"));
                         }
                         (_, Some(at)) => {
                             let pointer = own.swap_remove(at);
                             say(format!("\n{thread} remove 0 0 {pointer}"));
-                            pile.remove(Pointer::from_bits(pointer)).unwrap();
+                            pile.remove(Pointer::from_bits(pointer).unwrap()).unwrap();
                             say(format!("\n{thread} done 0 0 0"));
                         }
                     }
@@ -135,23 +135,23 @@ impl Model {
                     }
                 }
                 Step::Replace { pointer, number, length } => {
-                    let found = pile.read(Pointer::from_bits(pointer), &mut buf).unwrap();
+                    let found = pile.read(Pointer::from_bits(pointer).unwrap(), &mut buf).unwrap();
                     let wanted = payload(number, length);
                     assert!(found == wanted || found == self.live[&pointer], "{step:?}: neither the old nor the new");
                     self.live.insert(pointer, found.to_vec());
                 }
                 Step::Remove { pointer } => {
-                    if !pile.contains(Pointer::from_bits(pointer)) {
+                    if !pile.contains(Pointer::from_bits(pointer).unwrap()) {
                         self.apply(step, 0);
                     }
                 }
             }
         }
         for (&pointer, bytes) in &self.live {
-            assert!(pile.read(Pointer::from_bits(pointer), &mut buf).unwrap() == bytes, "{pointer}");
+            assert!(pile.read(Pointer::from_bits(pointer).unwrap(), &mut buf).unwrap() == bytes, "{pointer}");
         }
         assert!(
-            self.gone.iter().all(|&pointer| !pile.contains(Pointer::from_bits(pointer))),
+            self.gone.iter().all(|&pointer| !pile.contains(Pointer::from_bits(pointer).unwrap())),
             "a removed object is back"
         );
         assert_eq!(pile.len(), self.live.len() as u64, "something that nobody knows is there");

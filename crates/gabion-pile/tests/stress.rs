@@ -54,20 +54,23 @@ fn allowed(error: &PileError) {
     assert!(matches!(error, PileError::Pointer { .. } | PileError::Memory { .. }), "{error}");
 }
 
+/// A number that no pile gives out, for places where nothing was put yet.
+const NEVER: u64 = 1;
+
 fn work(pile: &Arc<Pile>, places: &[AtomicU64], seed: u64, end: Instant) -> u64 {
     let (mut random, mut bytes, mut buf) = (Random(seed | 1), Vec::new(), ReadBuf::new());
     let (mut steps, mut views) = (0, Vec::new());
     while steps % 64 != 0 || Instant::now() < end {
         steps += 1;
         let place = &places[random.below(places.len() as u64) as usize];
-        let pointer = Pointer::from_bits(place.load(Ordering::Acquire));
+        let pointer = Pointer::from_bits(place.load(Ordering::Acquire)).unwrap();
         match random.below(16) {
             0..3 => {
                 payload(&mut random, &mut bytes);
                 match pile.put(&bytes, if random.below(8) == 0 { 100 } else { 0 }) {
                     Ok(fresh) => {
                         let old = place.swap(fresh.to_bits(), Ordering::AcqRel);
-                        let _ = pile.remove(Pointer::from_bits(old)).inspect_err(allowed);
+                        let _ = pile.remove(Pointer::from_bits(old).unwrap()).inspect_err(allowed);
                     }
                     Err(error) => allowed(&error),
                 }
@@ -123,7 +126,7 @@ fn stress(max_bytes: Option<u64>, shards: usize) {
     let seed = number("GABION_SEED", clock);
     println!("GABION_SEED={seed}");
     let pile = Arc::new(Pile::with_options(PileOptions { max_bytes, shards: Some(shards), os: None }).unwrap());
-    let places: Vec<AtomicU64> = (0..2000).map(|_| AtomicU64::new(0)).collect();
+    let places: Vec<AtomicU64> = (0..2000).map(|_| AtomicU64::new(NEVER)).collect();
     let end = Instant::now() + Duration::from_secs(number("GABION_STRESS_SECONDS", 2));
     let steps: u64 = thread::scope(|scope| {
         let (pile, places) = (&pile, &places);
@@ -134,7 +137,7 @@ fn stress(max_bytes: Option<u64>, shards: usize) {
     pile.validate().unwrap();
     println!("{steps} steps, {:?}", pile.stats());
     for place in &places {
-        let _ = pile.remove(Pointer::from_bits(place.load(Ordering::Acquire)));
+        let _ = pile.remove(Pointer::from_bits(place.load(Ordering::Acquire)).unwrap());
     }
     assert_eq!(pile.pointers().count() as u64, pile.len());
     pile.compact();

@@ -17,9 +17,10 @@ pub(super) fn pointer(value: &Bound<'_, PyAny>) -> Result<Pointer, Failure> {
     let small = unsafe { (ffi::PyLong_CheckExact(value.as_ptr()) != 0).then(|| small_int(value.as_ptr())) };
     // A pointer is below 2⁶⁰, so every one that a pile gave out takes this way.
     if let Some(Some(number)) = small
-        && number >= 0
+        && number > 0
+        && let Some(pointer) = Pointer::from_bits(number as u64)
     {
-        return Ok(Pointer::from_bits(number as u64));
+        return Ok(pointer);
     }
     unusual(value)
 }
@@ -43,10 +44,17 @@ fn unusual(value: &Bound<'_, PyAny>) -> Result<Pointer, Failure> {
     }
     // SAFETY: the object is alive and the thread attached; the result is a new reference or null with an error set.
     let index = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyNumber_Index(value.as_ptr()))? };
-    match index.extract() {
-        Ok(number) => Ok(Pointer::from_bits(number)),
-        Err(_) => Err(Failure::Impossible(index.unbind())),
-    }
+    let pointer = index.extract().ok().and_then(Pointer::from_bits);
+    pointer.ok_or_else(|| Failure::Impossible(index.unbind()))
+}
+
+/// The pointer of a number, or the number as it came.
+#[inline]
+fn number_of(py: Python<'_>, number: u64) -> Result<Pointer, Py<PyAny>> {
+    Pointer::from_bits(number).ok_or_else(|| {
+        let Ok(number) = number.into_pyobject(py);
+        number.into_any().unbind()
+    })
 }
 
 /// Reads many pointers: out of an array('Q') or any other buffer of unsigned 64-bit numbers at once, otherwise one by
@@ -59,8 +67,8 @@ pub(super) fn pointers(values: &Bound<'_, PyAny>) -> PyResult<Vec<Result<Pointer
         let mut many = Vec::new();
         room_for(py, &mut many, buffer.item_count())?;
         match buffer.as_slice(py) {
-            Some(numbers) => many.extend(numbers.iter().map(|bits| Ok(Pointer::from_bits(bits.get())))),
-            None => many.extend(buffer.to_vec(py)?.into_iter().map(|bits| Ok(Pointer::from_bits(bits)))),
+            Some(numbers) => many.extend(numbers.iter().map(|bits| number_of(py, bits.get()))),
+            None => many.extend(buffer.to_vec(py)?.into_iter().map(|bits| number_of(py, bits))),
         }
         return Ok(many);
     }
