@@ -76,7 +76,11 @@ impl Pile {
     ///
     /// # Errors
     /// [`FileError`]; the file is as it was, except for what is made anew from the words each time.
-    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, FileError> {
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, FileError> {
+        Self::open_at(path.as_ref(), options)
+    }
+
+    fn open_at(path: &Path, options: &OpenOptions) -> Result<Self, FileError> {
         let shards = options.shards.unwrap_or_else(limits::processors).clamp(1, MOST_SHARDS).next_power_of_two();
         let OpenOptions { create, read_only, disk, .. } = *options;
         let file = BlockFile::open(path, &FileOptions { shards, create, read_only, disk })?;
@@ -96,7 +100,7 @@ impl Pile {
     ///
     /// # Errors
     /// [`FileError`], and [`FileError::InUse`] while it is open to write.
-    pub fn check(path: &Path) -> Result<PileStats, FileError> {
+    pub fn check(path: impl AsRef<Path>) -> Result<PileStats, FileError> {
         let pile = Self::open(path, &OpenOptions { create: false, read_only: true, ..OpenOptions::default() })?;
         pile.validate().map_err(|wrong| FileError::damaged(0, wrong.0))?;
         Ok(pile.stats())

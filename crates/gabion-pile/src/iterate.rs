@@ -1,5 +1,6 @@
 //! Iteration over pointers, beside running writers.
 
+use std::iter::FusedIterator;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use gabion_blocks::{Block, PAGES_PER_BLOCK};
@@ -12,7 +13,8 @@ use crate::word::{State, Word};
 /// The pointers of a pile's objects. Yields every object that is there from beginning to end exactly once; one that is
 /// put or removed meanwhile may or may not be seen. Takes a shard's lock for a moment for each of its blocks, and needs
 /// no memory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
+#[must_use = "nothing is looked for before it is asked"]
 pub struct Pointers<'a> {
     pile: &'a Pile,
     cursor: Cursor,
@@ -21,8 +23,8 @@ pub struct Pointers<'a> {
 /// So many slots are looked at in one go.
 const GO: usize = 32;
 
-/// A place in an iteration, to be kept apart from the pile.
-#[derive(Debug)]
+/// A place in an iteration, to be kept apart from the pile. A clone goes on from the same place by itself.
+#[derive(Debug, Clone)]
 pub struct Cursor {
     shard: usize,
     /// The next block of the shard.
@@ -45,7 +47,19 @@ impl Default for Cursor {
 }
 
 impl Pile {
-    /// The pointers of all objects, in no particular order.
+    /// The pointers of all objects, in no particular order: what `for pointer in &pile` goes through.
+    ///
+    /// ```
+    /// # let pile = gabion_pile::Pile::new()?;
+    /// for payload in [b"sand", b"clay"] {
+    ///     pile.put(payload, 0)?;
+    /// }
+    /// for pointer in &pile {
+    ///     assert_eq!(pile.size_of(pointer)?, 4);
+    /// }
+    /// assert_eq!(pile.pointers().count(), 2);
+    /// # Ok::<(), gabion_pile::PileError>(())
+    /// ```
     pub fn pointers(&self) -> Pointers<'_> {
         Pointers { pile: self, cursor: Cursor::default() }
     }
@@ -128,5 +142,18 @@ impl Iterator for Pointers<'_> {
 
     fn next(&mut self) -> Option<Pointer> {
         self.pile.next_pointer(&mut self.cursor)
+    }
+}
+
+// At the end the cursor stands behind the last shard, from where nothing is found any more.
+impl FusedIterator for Pointers<'_> {}
+
+#[expect(clippy::into_iter_without_iter, reason = "`Pile::pointers` says of what")]
+impl<'a> IntoIterator for &'a Pile {
+    type Item = Pointer;
+    type IntoIter = Pointers<'a>;
+
+    fn into_iter(self) -> Pointers<'a> {
+        self.pointers()
     }
 }

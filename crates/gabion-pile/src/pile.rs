@@ -485,6 +485,7 @@ impl Pile {
     }
 
     /// True when the pointer's object is live.
+    #[must_use]
     pub fn contains(&self, pointer: Pointer) -> bool {
         Slot::live(&self.blocks, pointer).is_ok()
     }

@@ -75,7 +75,7 @@ impl Pile {
     /// # Errors
     /// [`FileError`]; what had the name before has it still. [`FileError::InUse`]: it is a file that is open to write,
     /// as the pile's own. [`FileError::NotOurs`]: it is no pile's, and is left alone.
-    pub fn save(&self, path: &Path) -> Result<(), FileError> {
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let saving = self.begin_save(path, None)?;
         // After all payloads: a record that one of them needs is there by now.
         saving.finish(&self.log()?)
@@ -87,7 +87,11 @@ impl Pile {
     ///
     /// # Errors
     /// As [`Pile::save`].
-    pub fn begin_save(&self, path: &Path, disk: Option<&'static dyn Disk>) -> Result<Saving, FileError> {
+    pub fn begin_save(&self, path: impl AsRef<Path>, disk: Option<&'static dyn Disk>) -> Result<Saving, FileError> {
+        self.begin_save_at(path.as_ref(), disk)
+    }
+
+    fn begin_save_at(&self, path: &Path, disk: Option<&'static dyn Disk>) -> Result<Saving, FileError> {
         let saved = out_of_cancels_reach(|| {
             let mut first = self.lowest_number();
             loop {

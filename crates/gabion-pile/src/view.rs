@@ -1,7 +1,9 @@
 //! Views: a payload in place, without a copy.
 #![allow(unsafe_code)] // The one place that makes a plain slice of a block's bytes; see the proof below.
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +20,23 @@ use crate::word::{State, Word};
 
 /// A payload in place. It does not change, and its memory stays, for as long as the view lives: a replace puts the new
 /// payload elsewhere, a remove frees the memory when the last view is gone. Keeps the pile alive.
+///
+/// Views are equal when their bytes are, and stand for them: a `HashMap<View, _>` is asked with a `&[u8]`. A clone is
+/// another view of the same payload; it takes the shard's lock for a moment, and no memory.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+///
+/// let pile = Arc::new(gabion_pile::Pile::new()?);
+/// let pointer = pile.put(b"stone", 0)?;
+/// let view = pile.view(pointer)?;
+/// let weights = HashMap::from([(view.clone(), 2500)]);
+/// drop(view);
+/// pile.remove(pointer)?; // the clone stays
+/// assert_eq!(weights.get(&b"stone"[..]), Some(&2500));
+/// # Ok::<(), gabion_pile::PileError>(())
+/// ```
 pub struct View {
     pile: Arc<Pile>,
     hold: Hold,
@@ -31,7 +50,7 @@ enum Hold {
         body: Pinned,
     },
     Run {
-        _run: Arc<ChargedRun>,
+        run: Arc<ChargedRun>,
     },
     /// While it is dropped.
     Nothing,
@@ -73,7 +92,7 @@ impl Pile {
             State::Large { index, .. } => {
                 let run = locked.large.get(index).expect("a word names a run in use").clone();
                 let bytes: *const [u8] = run.bytes();
-                (Hold::Run { _run: run }, bytes)
+                (Hold::Run { run }, bytes)
             }
             State::Free | State::Busy => unreachable!("the lock's holder sees live words only"),
         };
@@ -118,6 +137,48 @@ impl Deref for View {
     }
 }
 
+impl Clone for View {
+    fn clone(&self) -> Self {
+        let hold = match &self.hold {
+            &Hold::Pin { shard, body } => {
+                // The body is pinned as long as this view is there, so there is nothing to look for or to mark.
+                self.pile.shards()[shard].lock().pins.again(body);
+                Hold::Pin { shard, body }
+            }
+            Hold::Run { run } => Hold::Run { run: Arc::clone(run) },
+            Hold::Nothing => unreachable!("only a view that is dropped holds nothing"),
+        };
+        Self { pile: Arc::clone(&self.pile), hold, bytes: self.bytes }
+    }
+}
+
+impl AsRef<[u8]> for View {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+// The bytes never change while the view lives, and equality and hashes are theirs.
+impl Borrow<[u8]> for View {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for View {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for View {}
+
+impl Hash for View {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
 impl Drop for View {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.hold, Hold::Nothing) {
@@ -131,5 +192,47 @@ impl Drop for View {
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("View").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_outlives_its_view_and_its_object() {
+        let pile = Arc::new(Pile::new().unwrap());
+        // In a slot, in a chunk, in a run.
+        let pointers = [40, 5000, 2 << 20].map(|length| pile.put(&vec![7; length], 0).unwrap());
+        for pointer in pointers {
+            let view = pile.view(pointer).unwrap();
+            let clones = [view.clone(), view.clone()];
+            drop(view);
+            pile.remove(pointer).unwrap();
+            let [first, last] = clones;
+            assert!(first == last && first.iter().all(|&byte| byte == 7));
+            drop(first);
+            // What is put meanwhile goes elsewhere.
+            let other = pile.put(&vec![1; last.len()], 0).unwrap();
+            assert!(last.iter().all(|&byte| byte == 7));
+            drop(last);
+            pile.validate().unwrap();
+            pile.remove(other).unwrap();
+        }
+        assert!(pile.is_empty() && pile.shards().iter().all(|shard| shard.lock().pins.is_empty()));
+        pile.validate().unwrap();
+    }
+
+    #[test]
+    fn the_last_clone_of_a_live_object_takes_the_mark_off() {
+        let pile = Arc::new(Pile::new().unwrap());
+        let pointer = pile.put(&[7; 40], 0).unwrap();
+        let view = pile.view(pointer).unwrap();
+        drop(view.clone());
+        pile.replace(pointer, &[1; 40]).unwrap();
+        assert_eq!(view.as_ref(), [7; 40]);
+        drop(view);
+        assert!(pile.shards().iter().all(|shard| shard.lock().pins.is_empty()));
+        pile.validate().unwrap();
     }
 }

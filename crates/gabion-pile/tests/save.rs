@@ -154,7 +154,7 @@ fn the_last_of_many_runs_is_saved() {
     for &run in &runs {
         pile.remove(run).unwrap();
     }
-    pile.save(&folder.at("saved")).unwrap();
+    pile.save(folder.at("saved")).unwrap();
     check(&open(&folder.at("saved")), &Live::from([(last, payload(39, 3 << 19))]), &runs);
 }
 
@@ -205,7 +205,7 @@ fn what_is_no_pile_or_in_use_stays() {
     fs::write(&text, "notes").unwrap();
     assert!(matches!(pile.save(&text), Err(FileError::NotOurs)));
     assert_eq!(fs::read(&text).unwrap(), b"notes");
-    assert!(matches!(pile.save(&PathBuf::from("/dev/null")), Err(FileError::NotOurs)));
+    assert!(matches!(pile.save("/dev/null"), Err(FileError::NotOurs)));
     let gone = [folder.0.clone(), folder.at("no/such"), text.join("below")];
     assert!(gone.iter().all(|path| matches!(pile.save(path), Err(FileError::System { .. }))));
     let own = folder.at("own");
@@ -216,7 +216,7 @@ fn what_is_no_pile_or_in_use_stays() {
     assert!(in_file.contains(kept));
     // One that was let go has nothing left.
     assert!(in_file.let_go().unwrap());
-    assert!(in_file.save(&folder.at("late")).is_err());
+    assert!(in_file.save(folder.at("late")).is_err());
     assert!(open(&own).contains(kept));
     // A damaged one may be replaced, an empty one, and what a link leads to.
     let (damaged, empty, link) = (folder.at("damaged"), folder.at("empty"), folder.at("link"));
@@ -321,7 +321,7 @@ fn pointers_of_neighbours_are_refused_whatever_comes_later() {
         pile.remove(pointer).unwrap();
     }
     gone.extend(pile.pointers());
-    pile.save(&folder.at("before")).unwrap();
+    pile.save(folder.at("before")).unwrap();
     pile.clear();
     pile.put(&[1; 1900], 0).unwrap();
     for name in ["before", "after"] {
@@ -415,7 +415,7 @@ fn a_disk_that_is_full_leaves_the_file_before() {
 fn what_is_saved_is_the_pile_at_one_moment() {
     const WRITERS: usize = 3;
     let folder = Folder::new("moment");
-    for pile in [in_memory(4), Pile::open(&folder.at("own"), &OpenOptions::default()).unwrap()] {
+    for pile in [in_memory(4), Pile::open(folder.at("own"), &OpenOptions::default()).unwrap()] {
         let number = |number: u64, length: usize| [&number.to_le_bytes()[..], &vec![number as u8; length]].concat();
         let pairs: Vec<[Pointer; 2]> =
             (0..WRITERS).map(|_| [0, 1].map(|_| pile.put(&number(0, 40), 0).unwrap())).collect();

@@ -38,3 +38,35 @@ fn every_room_has_a_name() {
     const { assert!(gabion::pile::SLOT_PAYLOAD < gabion::pile::CHUNK_PAYLOAD) };
     let _ = gabion::cache::Reading::Whole(b"");
 }
+
+#[test]
+fn a_path_may_come_as_text() {
+    let path = format!("{}/gabion-{}-text.pile", std::env::temp_dir().display(), std::process::id());
+    let pile = Pile::new().unwrap();
+    let pointer = pile.put(b"stone", 0).unwrap();
+    pile.save(path.as_str()).unwrap();
+    pile.begin_save(&path, None).unwrap().finish(b"").unwrap();
+    assert_eq!(Pile::check(path.clone()).unwrap().objects, 1);
+    assert!(Pile::open(&*path, &gabion::OpenOptions::default()).unwrap().contains(pointer));
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn iteration_ends_and_goes_on_from_clones() {
+    let pile = Pile::new().unwrap();
+    let put: std::collections::HashSet<_> = (0..100_u32).map(|n| pile.put(&n.to_le_bytes(), 0).unwrap()).collect();
+    assert!((&pile).into_iter().all(|pointer| put.contains(&pointer)));
+    let mut cursor = Cursor::default();
+    for _ in 0..40 {
+        assert!(pile.next_pointer(&mut cursor).is_some());
+    }
+    let mut again = cursor.clone();
+    for _ in 40..100 {
+        let next = pile.next_pointer(&mut cursor);
+        assert!(next.is_some() && next == pile.next_pointer(&mut again));
+    }
+    let mut pointers = pile.pointers();
+    assert_eq!(pointers.by_ref().count(), 100);
+    // It is fused.
+    assert!((0..3).all(|_| pointers.next().is_none()));
+}
