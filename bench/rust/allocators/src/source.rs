@@ -24,7 +24,7 @@ pub trait Source: Send + Sync {
 /// First byte and length of a buffer.
 #[inline]
 fn whole(buffer: &Buffer) -> (NonNull<u8>, usize) {
-    (NonNull::new(buffer.as_ptr()).expect("a buffer is somewhere"), buffer.len())
+    (buffer.as_non_null(), buffer.len())
 }
 
 // SAFETY: a buffer owns its bytes until it is dropped, may be used and dropped in any thread, and moves without them;

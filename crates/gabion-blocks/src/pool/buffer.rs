@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use super::addresses;
@@ -17,7 +18,17 @@ use crate::sync::Ordering;
 
 /// Contiguous memory of the pool, owned: it goes back when the buffer is dropped, once, whichever thread drops it.
 ///
-/// What it holds at first is zero when it was asked for `clean`, and otherwise whatever an earlier user left.
+/// What it holds at first is zero when it was asked for `clean`, and otherwise whatever an earlier user left. It derefs
+/// to its bytes.
+///
+/// ```
+/// use gabion_blocks::{Pool, Request};
+///
+/// let mut buffer = Pool::global().rent(&Request::new(1000).clean())?;
+/// buffer[..5].copy_from_slice(b"stone");
+/// assert!(buffer.starts_with(b"stone") && buffer[5..].iter().all(|&byte| byte == 0));
+/// # Ok::<(), gabion_blocks::BlockError>(())
+/// ```
 pub struct Buffer {
     at: NonNull<u8>,
     len: usize,
@@ -31,11 +42,23 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// The first byte, at a multiple of 64 at least. Valid until the buffer is dropped; also for writing, as far as no
-    /// reference to the bytes is alive.
+    /// The first byte, at a multiple of 64 at least, for reading. Valid until the buffer is dropped.
     #[inline]
-    pub fn as_ptr(&self) -> *mut u8 {
+    pub fn as_ptr(&self) -> *const u8 {
         self.at.as_ptr()
+    }
+
+    /// The first byte, as [`Buffer::as_ptr`], for writing.
+    #[inline]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+
+    /// The first byte, as [`Buffer::as_ptr`], for owners that share the memory with other languages: also for writing,
+    /// as far as no reference to the bytes is alive and nobody else reads or writes there at that time.
+    #[inline]
+    pub fn as_non_null(&self) -> NonNull<u8> {
+        self.at
     }
 
     /// How many bytes were asked for.
@@ -58,7 +81,9 @@ impl Buffer {
     /// The bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: lent to this buffer alone until it is dropped, and initialised: zero, or an earlier user's bytes.
+        // SAFETY: lent to this buffer alone until it is dropped, and initialised: `len` bytes at least were lent, the
+        // system filled each with zero when it gave the memory, and again where pages were given back meanwhile; since
+        // then it had other values only by what earlier users wrote.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 
@@ -75,8 +100,37 @@ impl Buffer {
     }
 
     /// Lets go of the buffer and keeps its memory lent. Give it back by [`Pool::return_raw`](super::Pool::return_raw).
+    #[must_use = "the memory stays lent until `Pool::return_raw` is given this"]
     pub fn into_raw(self) -> NonNull<u8> {
         ManuallyDrop::new(self).at
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl DerefMut for Buffer {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.as_mut_slice()
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
     }
 }
 

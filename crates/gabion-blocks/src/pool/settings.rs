@@ -116,6 +116,18 @@ pub struct Change {
 }
 
 /// Asks for one piece of contiguous memory.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gabion_blocks::{Pool, Request};
+///
+/// // Zeros, if need be after a wait for room below the pool's total limit.
+/// let request = Request::new(1 << 20).clean().timeout(Duration::from_secs(2));
+/// assert_eq!(Pool::global().rent(&request)?.len(), 1 << 20);
+/// # Ok::<(), gabion_blocks::BlockError>(())
+/// ```
+#[must_use = "nothing is rented before it is passed to `Pool::rent`"]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Request {
     /// How many bytes. 0 is allowed.
@@ -134,13 +146,27 @@ impl Request {
     }
 
     /// The same, reading as zero.
-    #[must_use]
     pub fn clean(self) -> Self {
         Self { clean: true, ..self }
+    }
+
+    /// The same, waiting so long for room below the total limit.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 }
 
 /// Asks for memory in parts, each contiguous.
+///
+/// ```
+/// use gabion_blocks::{GroupRequest, Pool};
+///
+/// let group = Pool::global().rent_group(&GroupRequest::new(30 << 20).row_bytes(7680).clean())?;
+/// assert_eq!(group.row(9).map(<[u8]>::len), Some(7680));
+/// assert!(group.parts().iter().all(|part| part.len() <= 4 << 20));
+/// # Ok::<(), gabion_blocks::BlockError>(())
+/// ```
+#[must_use = "nothing is rented before it is passed to `Pool::rent_group`"]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupRequest {
     /// How many bytes in all. 0 gives a group of no parts.
@@ -152,4 +178,41 @@ pub struct GroupRequest {
     pub clean: bool,
     /// As [`Request::timeout`].
     pub timeout: Option<Duration>,
+}
+
+impl GroupRequest {
+    /// Asks for `bytes` bytes with any content, in rows of one byte, without waiting.
+    pub fn new(bytes: usize) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
+    /// The same, in rows of so many bytes, of which none is cut.
+    pub fn row_bytes(self, row_bytes: usize) -> Self {
+        Self { row_bytes: Some(row_bytes), ..self }
+    }
+
+    /// The same, reading as zero.
+    pub fn clean(self) -> Self {
+        Self { clean: true, ..self }
+    }
+
+    /// The same, waiting so long for room below the total limit.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_built_step_by_step() {
+        let second = Duration::from_secs(1);
+        let request = Request { bytes: 7, clean: true, timeout: Some(second) };
+        assert_eq!(Request::new(7).timeout(second).clean(), request);
+        let group = GroupRequest { bytes: 7, row_bytes: Some(3), clean: true, timeout: Some(second) };
+        assert_eq!(GroupRequest::new(7).row_bytes(3).clean().timeout(second), group);
+        assert_eq!(GroupRequest::new(7), GroupRequest { bytes: 7, ..GroupRequest::default() });
+    }
 }

@@ -86,10 +86,10 @@ impl Buffer {
         let source = self.place;
         let request = Request::new(source.length);
         let copy = waiting::patiently(py, |pool, go_on| {
-            let copy = pool.rent_while(&request, go_on)?;
+            let mut copy = pool.rent_while(&request, go_on)?;
             // SAFETY: the source is alive (`held`) and `length` bytes long, as is the fresh copy; nothing is in
             // both. Other threads may write into the source meanwhile, as into every buffer of Python's.
-            unsafe { source.copy_to(copy.as_ptr()) };
+            unsafe { source.copy_to(copy.as_mut_ptr()) };
             Ok(copy)
         })?;
         drop(held);

@@ -40,8 +40,7 @@ pub(crate) struct Place {
 impl Place {
     /// The bytes of a pool's buffer.
     pub(super) fn of(memory: &pool::Buffer) -> Self {
-        // A pool's buffer has an address even when it has no bytes.
-        Self { start: NonNull::new(memory.as_ptr()).unwrap_or(NonNull::dangling()), length: memory.len() }
+        Self { start: memory.as_non_null(), length: memory.len() }
     }
 
     /// Copies the bytes.

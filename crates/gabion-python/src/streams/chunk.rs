@@ -54,7 +54,7 @@ impl Part {
         // SAFETY: `offer` has checked that the part lies inside the chunk. The bytes stay in place as long as the view
         // does, which holds this part and by it the chunk; the structure is the interpreter's to fill.
         let failed = unsafe {
-            let start = this.chunk.get().memory.as_ptr().add(this.from).cast::<c_void>();
+            let start = this.chunk.get().memory.as_non_null().as_ptr().add(this.from).cast::<c_void>();
             ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, this.length as isize, this.readonly.into(), flags)
         };
         if failed == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
@@ -99,7 +99,7 @@ impl Window {
 
     /// The first byte. Views may be in other hands: the bytes are read and written by copies only.
     pub(super) fn start(&self) -> *mut u8 {
-        self.chunk().memory.as_ptr()
+        self.chunk().memory.as_non_null().as_ptr()
     }
 
     /// The bytes from `from` on, writable, for a file to read into; a new view each time, as a file may release it.

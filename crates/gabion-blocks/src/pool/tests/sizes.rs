@@ -82,7 +82,7 @@ fn fresh_memory_is_not_cleared() {
     let mut resident = vec![0_u8; 64 * MIB / 4096];
     let start = buffer.as_ptr().wrapping_sub(buffer.as_ptr() as usize % 4096);
     // SAFETY: the range is mapped, and the vector has a byte for each of its pages.
-    let done = unsafe { libc::mincore(start.cast(), 64 * MIB, resident.as_mut_ptr().cast()) };
+    let done = unsafe { libc::mincore(start.cast_mut().cast(), 64 * MIB, resident.as_mut_ptr().cast()) };
     assert_eq!(done, 0);
     let pages = resident.iter().filter(|&&page| page & 1 == 1).count();
     // One huge page may have been touched to see what it costs.

@@ -21,7 +21,7 @@ impl ArrayMemory {
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let memory = &slf.get().0;
-        let (start, len) = (memory.as_ptr().cast::<c_void>(), memory.len() as isize);
+        let (start, len) = (memory.as_non_null().as_ptr().cast::<c_void>(), memory.len() as isize);
         // SAFETY: the bytes stay in place as long as the object, to which the view holds a reference; the structure is
         // the interpreter's to fill.
         let failed = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, len, 0, flags) };
@@ -33,7 +33,7 @@ impl ArrayMemory {
 /// or the interpreter, has no room for it.
 pub fn memory(py: Python<'_>, len: usize) -> Option<(Own, *mut u8)> {
     let memory = Pool::global().rent(&Request::new(len)).ok()?;
-    let room = memory.as_ptr();
+    let room = memory.as_non_null().as_ptr();
     let object = Py::new(py, ArrayMemory(memory)).ok()?;
     // SAFETY: a new reference.
     let object = unsafe { Own::take(object.into_ptr()) }.ok()?;
