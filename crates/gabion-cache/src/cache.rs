@@ -325,6 +325,7 @@ impl Table {
     }
 
     /// Whether there is a value. Neither counted nor seen by the eviction policy.
+    #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.core.contains(&self.record, key)
     }
@@ -347,7 +348,9 @@ impl Table {
         self.core.expires_in(&self.record, key)
     }
 
-    /// Stores a copy of `value`. Constant time, but that it may have to make room for it.
+    /// Stores a copy of `value`. Constant time, but that it may have to make room for it. What is not stored, because
+    /// it is too large or of too low a priority, removes the key's earlier value all the same: ask
+    /// [`PutResult::is_stored`].
     pub fn put<'v>(&self, key: &[u8], value: impl Into<Value<'v>>, options: &PutOptions) -> PutResult {
         self.core.put(&self.record, key, value.into(), options, When::Always).unwrap_or(PutResult::Rejected)
     }

@@ -94,6 +94,15 @@ pub enum PutResult {
     Rejected,
 }
 
+impl PutResult {
+    /// Whether the cache holds the value: not so when it was [`PutResult::Rejected`], which removes the key's earlier
+    /// value, too.
+    #[must_use]
+    pub fn is_stored(self) -> bool {
+        self != Self::Rejected
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

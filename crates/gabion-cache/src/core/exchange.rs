@@ -53,6 +53,18 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Former<'a> {
     }
 }
 
+impl<'a> From<&'a str> for Former<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Bytes(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a String> for Former<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Bytes(text.as_bytes())
+    }
+}
+
 impl<'a> From<&'a Vec<u8>> for Former<'a> {
     fn from(bytes: &'a Vec<u8>) -> Self {
         Self::Bytes(bytes)
