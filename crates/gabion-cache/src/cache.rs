@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,11 @@ pub struct Table {
     record: Handle,
     pub(crate) flights: Arc<Flights>,
 }
+
+// Nothing of a caller's runs while the table is half changed: factories, listeners and what takes keys are called
+// without a lock and between changes, and a clock must not panic. A factory's panic ends its flight as an error does.
+impl UnwindSafe for Table {}
+impl RefUnwindSafe for Table {}
 
 /// How a get goes on when a short look did not tell.
 type Again<'t, 'b, R> = fn(&'t Table, &[u8], &'b mut ReadBuf) -> Option<R>;

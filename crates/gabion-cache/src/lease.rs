@@ -1,6 +1,7 @@
 //! The right to make a key's value, and to store it unless the key is changed meanwhile.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::core::Core;
@@ -17,6 +18,10 @@ pub struct Lease {
     core: Arc<Core>,
     taken: (KeyHash, u64),
 }
+
+// As the table that it is of.
+impl UnwindSafe for Lease {}
+impl RefUnwindSafe for Lease {}
 
 impl Lease {
     pub(crate) fn new(core: &Arc<Core>, record: &Record, key: &[u8]) -> Self {

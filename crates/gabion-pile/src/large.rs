@@ -1,5 +1,6 @@
 //! Objects longer than a chunk: each in a run of its own, numbered within its shard.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use gabion_blocks::{BlockError, Budget, Run, make_room, total_len};
@@ -13,6 +14,10 @@ pub(crate) struct ChargedRun {
     charge: u64,
     budget: Arc<Budget>,
 }
+
+// Bytes that never change once they are shared.
+impl UnwindSafe for ChargedRun {}
+impl RefUnwindSafe for ChargedRun {}
 
 impl ChargedRun {
     /// Takes and fills a run. Takes as long as the bytes do: no lock is held meanwhile.

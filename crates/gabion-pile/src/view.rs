@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -60,6 +61,10 @@ enum Hold {
 unsafe impl Send for View {}
 // SAFETY: as above.
 unsafe impl Sync for View {}
+
+// Bytes that never change.
+impl UnwindSafe for View {}
+impl RefUnwindSafe for View {}
 
 impl Pile {
     /// The object's payload in place. Takes the shard's lock for a moment, copies nothing.

@@ -2,6 +2,7 @@
 
 use std::alloc::Layout;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
@@ -39,6 +40,11 @@ pub struct Slots {
     id: u64,
     pub(crate) shared: Arc<Shared>,
 }
+
+// Nothing of a caller's runs within a call: values are made before their slot is taken or after, and dropped before it
+// is freed.
+impl UnwindSafe for Slots {}
+impl RefUnwindSafe for Slots {}
 
 /// See [`Slots::global`].
 static GLOBAL: OnceLock<Slots> = OnceLock::new();

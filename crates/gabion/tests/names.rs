@@ -1,7 +1,7 @@
 //! What the public calls give and take can be named.
 
 use gabion::{
-    Affinity, Cursor, Invalid, MOST_AFFINITIES, Pile, PileError, Pointer, ReadBuf, Reading, RunIdentity, Slots,
+    AffinitySettings, Cursor, Invalid, MOST_AFFINITIES, Pile, PileError, Pointer, ReadBuf, Reading, RunIdentity, Slots,
     with_read_buf,
 };
 
@@ -20,7 +20,11 @@ fn run_of(buf: &mut ReadBuf) -> Option<RunIdentity> {
 #[test]
 fn results_have_names() {
     assert!(validated(Slots::global()).is_ok());
-    assert!(usize::from(Affinity::PHYSICS.index()) < MOST_AFFINITIES);
+    let slots = Slots::new(gabion::Pool::global()).unwrap();
+    let make = |n| slots.affinity(&format!("kind {n}"), AffinitySettings::default());
+    // Those that are always there count, too.
+    let (first, made) = (slots.affinity_count(), (0..1000).map(make).take_while(Result::is_ok).count());
+    assert_eq!(first + made, MOST_AFFINITIES);
     let pile = Pile::new().unwrap();
     let pointer = pile.put(b"bytes", 0).unwrap();
     let mut cursor = Cursor::default();
@@ -35,8 +39,16 @@ fn results_have_names() {
 fn every_room_has_a_name() {
     let _: fn() -> Result<gabion::pile::Pile, gabion::blocks::BlockError> = Pile::new;
     let _: fn() -> &'static gabion::slots::Slots = Slots::global;
-    const { assert!(gabion::pile::SLOT_PAYLOAD < gabion::pile::CHUNK_PAYLOAD) };
-    let _ = gabion::cache::Reading::Whole(b"");
+    let pile = Pile::new().unwrap();
+    let full = |payload: usize| {
+        let pointer = pile.put(&vec![7; payload], 0).unwrap();
+        (pile.stats().large_objects, pile.remove(pointer).is_ok())
+    };
+    assert_eq!([gabion::pile::CHUNK_PAYLOAD, gabion::pile::CHUNK_PAYLOAD + 1].map(full), [(0, true), (1, true)]);
+    let cache = gabion::Cache::new(64 << 20).unwrap();
+    assert!(cache.put(b"key", b"value", &gabion::PutOptions::default()).is_stored());
+    let mut buf = ReadBuf::new();
+    assert!(matches!(cache.get_or_find(b"key", &mut buf), Some(gabion::cache::Reading::Whole(b"value"))));
 }
 
 #[test]

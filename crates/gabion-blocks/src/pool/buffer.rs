@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 
 use super::addresses;
@@ -40,6 +41,10 @@ pub struct Buffer {
 unsafe impl Send for Buffer {}
 // SAFETY: as above, and shared references only read.
 unsafe impl Sync for Buffer {}
+
+// As a `Vec<u8>`: bytes have no state to be half in, and nothing of a caller's runs while the pool changes.
+impl UnwindSafe for Buffer {}
+impl RefUnwindSafe for Buffer {}
 
 impl Buffer {
     /// The first byte, at a multiple of 64 at least, for reading. Valid until the buffer is dropped.

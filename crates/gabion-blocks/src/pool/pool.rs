@@ -1,6 +1,7 @@
 //! The pool itself: the calls on it.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
@@ -37,6 +38,11 @@ pub struct Pool {
     shared: &'static Shared,
     _life: Arc<Life>,
 }
+
+// Of a caller's, only what says whether to wait on is run, without a lock: whoever waited leaves the queue when it
+// panics.
+impl UnwindSafe for Pool {}
+impl RefUnwindSafe for Pool {}
 
 /// Closes the pool with the last handle.
 struct Life(&'static Shared);

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gabion_blocks::os;
 
-/// A source of time, so that tests need not wait.
+/// A source of time, so that tests need not wait. It is asked under locks, in the middle of changes: it must not panic,
+/// nor call the cache.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since some fixed moment. Used for everything that lasts; need not be steady: a step back makes entries live
     /// longer, a step forward ends them.

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
@@ -48,6 +49,10 @@ pub struct SlotBox<'s, T: ?Sized> {
 unsafe impl<T: ?Sized + Send> Send for SlotBox<'_, T> {}
 // SAFETY: a shared `SlotBox` gives shared references to its value and nothing else.
 unsafe impl<T: ?Sized + Sync> Sync for SlotBox<'_, T> {}
+
+// As a `Box`: what a panic may have left half changed is the value.
+impl<T: ?Sized + UnwindSafe> UnwindSafe for SlotBox<'_, T> {}
+impl<T: ?Sized + RefUnwindSafe> RefUnwindSafe for SlotBox<'_, T> {}
 
 impl<'s> Within<'s> {
     /// Moves a value into a slot. A value of no size takes none.
