@@ -87,6 +87,9 @@ mod adapters;
 mod tests;
 
 pub use adapters::{Backing, Global, SlotBox, Within, WithinGlobal};
+/// The crate whose `Allocator` slots are: with its vectors and boxes, in the version that fits.
+pub use allocator_api2;
+
 pub use affinity::{Affinity, AffinitySettings, MOST_AFFINITIES};
 pub use error::{FreeError, SlotsError};
 pub use gabion_blocks::Invalid;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use gabion_blocks::Pool;
-use gabion_slots::{Affinity, SlotBox, Slots};
+use gabion_slots::{Affinity, SlotBox, Slots, unsize};
 
 fn slots() -> Slots {
     Slots::new(Pool::global()).unwrap()
@@ -150,4 +150,55 @@ fn it_goes_where_its_value_may_go() {
     sends::<SlotBox<'_, Cell<u8>>>();
     shares::<SlotBox<'_, u8>>();
     unpins::<SlotBox<'_, std::marker::PhantomPinned>>();
+}
+
+#[test]
+fn a_value_is_made_only_where_there_is_room_for_it() {
+    let slots = slots();
+    let made = Cell::new(0);
+    let make = || {
+        made.set(made.get() + 1);
+        [7_u8; 100]
+    };
+    let nobodys = slots.within(Affinity::from_index(77));
+    assert!(nobodys.boxed_with(make).is_err() && made.get() == 0);
+    let within = slots.within(Affinity::DATA);
+    let boxed = within.boxed_with(make).unwrap();
+    assert_eq!((made.get(), *boxed, live(&slots)), (1, [7; 100], 1));
+    drop(boxed);
+    let panics = || within.boxed_with(|| -> u64 { panic!("on purpose") });
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert_eq!(live(&slots), 0);
+    let nothing = within.boxed_with(|| ()).unwrap();
+    assert_eq!((*nothing, live(&slots)), ((), 0));
+}
+
+#[test]
+fn values_of_many_kinds_are_dropped_as_what_they_are() {
+    trait Named {
+        fn name(&self) -> &'static str;
+    }
+    impl Named for Counted {
+        fn name(&self) -> &'static str {
+            "counted"
+        }
+    }
+    impl Named for [u64; 40] {
+        fn name(&self) -> &'static str {
+            "numbers"
+        }
+    }
+    let (slots, drops) = (slots(), Rc::new(Cell::new(0)));
+    let nodes = slots.within(Affinity::NODES);
+    let kinds: [SlotBox<'_, dyn Named>; 2] = [
+        unsize!(nodes.boxed(Counted(Rc::clone(&drops))).unwrap() => dyn Named),
+        unsize!(nodes.boxed([7_u64; 40]).unwrap() => dyn Named),
+    ];
+    assert_eq!((kinds.each_ref().map(|kind| kind.name()), live(&slots)), (["counted", "numbers"], 2));
+    drop(kinds);
+    assert_eq!((drops.get(), live(&slots)), (1, 0));
+    let numbers: SlotBox<'_, [u64]> = unsize!(nodes.boxed([1, 2, 3]).unwrap() => [u64]);
+    assert_eq!((numbers.iter().sum::<u64>(), numbers.len()), (6, 3));
+    drop(numbers);
+    assert_eq!(live(&slots), 0);
 }

@@ -53,7 +53,8 @@
 //! | [`Buffer`], [`Group`] | contiguous memory, and memory in blocks, owned until dropped |
 //! | [`Slots`], [`Affinity`] | objects packed by kind: allocated, freed, released by affinity |
 //! | [`Within`], [`WithinGlobal`] | one affinity as the `Allocator` of `allocator-api2`; `Slots` are one themselves |
-//! | [`SlotBox`] | one value in a slot, owned |
+//! | [`SlotBox`], [`unsize!`] | one value in a slot, owned; as a trait object or a slice |
+//! | [`allocator_api2`] | its vectors and boxes, in the version that fits |
 //! | [`Global`] | slots under a whole program, chosen at run time |
 //! | [`blocks`], [`pile`], [`slots`], [`cache`] | the whole parts: the 4 MiB blocks that everything is built from; piles for owners with an index of their own; clocks and more of caches |
 
@@ -83,7 +84,8 @@ pub use gabion_pile::{
     Reading, RunIdentity, Saving, View, with_read_buf,
 };
 pub use gabion_slots as slots;
+pub use gabion_slots::allocator_api2;
 pub use gabion_slots::{
     Affinity, AffinitySettings, AffinityStats, Backing, FreeError, Global, Invalid, MOST_AFFINITIES, Report, SlotBox,
-    Slots, SlotsError, SlotsStats, Within, WithinGlobal,
+    Slots, SlotsError, SlotsStats, Within, WithinGlobal, unsize,
 };

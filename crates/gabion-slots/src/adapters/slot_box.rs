@@ -54,6 +54,63 @@ unsafe impl<T: ?Sized + Sync> Sync for SlotBox<'_, T> {}
 impl<T: ?Sized + UnwindSafe> UnwindSafe for SlotBox<'_, T> {}
 impl<T: ?Sized + RefUnwindSafe> RefUnwindSafe for SlotBox<'_, T> {}
 
+/// Makes a [`SlotBox`] of what its value is behind a reference, too: of a trait object, or of a slice where it is an
+/// array. So nodes of many kinds lie in slots, without unsafe code.
+///
+/// ```
+/// use gabion_slots::{Affinity, SlotBox, Slots, unsize};
+///
+/// trait Shape {
+///     fn area(&self) -> f64;
+/// }
+/// struct Square(f64);
+/// struct Circle(f64);
+/// impl Shape for Square {
+///     fn area(&self) -> f64 {
+///         self.0 * self.0
+///     }
+/// }
+/// impl Shape for Circle {
+///     fn area(&self) -> f64 {
+///         self.0 * self.0 * 3.0
+///     }
+/// }
+///
+/// let slots = Slots::new(gabion_blocks::Pool::global())?;
+/// let nodes = slots.within(Affinity::NODES);
+/// let shapes: Vec<SlotBox<'_, dyn Shape>> =
+///     vec![unsize!(nodes.boxed(Square(2.0))? => dyn Shape), unsize!(nodes.boxed(Circle(1.0))? => dyn Shape)];
+/// assert_eq!(shapes.iter().map(|shape| shape.area()).sum::<f64>(), 7.0);
+/// # Ok::<(), gabion_slots::SlotsError>(())
+/// ```
+///
+/// What the value is not is refused by the compiler:
+///
+/// ```compile_fail,E0277
+/// # use gabion_slots::{Affinity, Slots, unsize};
+/// let slots = Slots::new(gabion_blocks::Pool::global())?;
+/// let shown = unsize!(slots.within(Affinity::NODES).boxed(Some(1))? => dyn std::fmt::Display);
+/// # Ok::<(), gabion_slots::SlotsError>(())
+/// ```
+/// ```compile_fail,E0308
+/// # use gabion_slots::{Affinity, Slots, unsize};
+/// let slots = Slots::new(gabion_blocks::Pool::global())?;
+/// let number = unsize!(slots.within(Affinity::NODES).boxed(1_u32)? => i32);
+/// # Ok::<(), gabion_slots::SlotsError>(())
+/// ```
+#[macro_export]
+macro_rules! unsize {
+    ($boxed:expr => $to:ty) => {{
+        let boxed: $crate::SlotBox<'_, _> = $boxed;
+        let slots = $crate::SlotBox::slots(&boxed);
+        let at = $crate::SlotBox::into_raw(boxed);
+        // No cast: the compiler lets a pointer become another here only where the value is of the other type, too.
+        let at: ::core::ptr::NonNull<$to> = at;
+        // SAFETY: let go of just above, in a slot of these slots, and nobody else has it.
+        unsafe { $crate::SlotBox::from_raw(slots, at) }
+    }};
+}
+
 impl<'s> Within<'s> {
     /// Moves a value into a slot. A value of no size takes none.
     ///
@@ -62,6 +119,32 @@ impl<'s> Within<'s> {
     #[inline]
     pub fn boxed<T>(&self, value: T) -> Result<SlotBox<'s, T>, SlotsError> {
         let at = self.room(Layout::new::<T>())?.cast::<T>();
+        // SAFETY: room for a `T`, aligned, and nobody else's.
+        unsafe { at.write(value) };
+        Ok(SlotBox { at, slots: self.slots(), _owns: PhantomData })
+    }
+
+    /// As [`Within::boxed`], of a value that is made only once there is a slot for it: where there is none, `make` is
+    /// not called, and whatever it would have used up is still there. If it panics, the slot is freed. That the value
+    /// is built in place is left to the compiler, and not promised.
+    ///
+    /// ```
+    /// use gabion_slots::{Affinity, Slots};
+    ///
+    /// let slots = Slots::new(gabion_blocks::Pool::global())?;
+    /// let table = slots.within(Affinity::DATA).boxed_with(|| [0_u64; 512])?;
+    /// assert_eq!(table.len(), 512);
+    /// # Ok::<(), gabion_slots::SlotsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Slots::alloc`].
+    #[inline]
+    pub fn boxed_with<T>(&self, make: impl FnOnce() -> T) -> Result<SlotBox<'s, T>, SlotsError> {
+        let layout = Layout::new::<T>();
+        let slot = Slot(self.slots(), self.room(layout)?, layout);
+        let value = make();
+        let at = ManuallyDrop::new(slot).1.cast::<T>();
         // SAFETY: room for a `T`, aligned, and nobody else's.
         unsafe { at.write(value) };
         Ok(SlotBox { at, slots: self.slots(), _owns: PhantomData })
@@ -102,6 +185,7 @@ impl<'s> Within<'s> {
 impl<'s, T: ?Sized> SlotBox<'s, T> {
     /// Lets go of the value and keeps it where it is; [`SlotBox::from_raw`] takes it back.
     #[inline]
+    #[must_use = "the value and its slot are lost unless `SlotBox::from_raw` is given this"]
     pub fn into_raw(this: Self) -> NonNull<T> {
         ManuallyDrop::new(this).at
     }
@@ -119,6 +203,7 @@ impl<'s, T: ?Sized> SlotBox<'s, T> {
 
     /// Keeps the value until the slots are gone, and never drops it.
     #[inline]
+    #[must_use = "the value is never dropped: use `std::mem::forget` if nobody is to use it either"]
     pub fn leak(this: Self) -> &'s mut T
     where
         T: 's,
@@ -189,18 +274,21 @@ unsafe fn free(slots: &Slots, at: NonNull<u8>, layout: Layout) {
     });
 }
 
+/// A slot without a value: freed even if making the value, or its own drop, panics.
+struct Slot<'a>(&'a Slots, NonNull<u8>, Layout);
+
+impl Drop for Slot<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: room of that layout, which a `Within` of these slots gave. There never was a value, or it was
+        // dropped, or its drop panicked: either way nobody uses it.
+        unsafe { free(self.0, self.1, self.2) };
+    }
+}
+
 impl<T: ?Sized> Drop for SlotBox<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        /// Frees the slot even if the value's own drop panics.
-        struct Slot<'a>(&'a Slots, NonNull<u8>, Layout);
-        impl Drop for Slot<'_> {
-            #[inline]
-            fn drop(&mut self) {
-                // SAFETY: the value was dropped, or its drop panicked: either way it is not used again.
-                unsafe { free(self.0, self.1, self.2) };
-            }
-        }
         // SAFETY: the value is this box's own until here.
         let layout = Layout::for_value(unsafe { self.at.as_ref() });
         let _slot = Slot(self.slots, self.at.cast(), layout);
