@@ -1,4 +1,4 @@
-//! **gabion** for Rust programs: the parts of the workspace behind one name.
+//! **gabion** for Rust programs: the parts of the workspace behind one name. `docs/rust.md` is the guide.
 //!
 //! ```
 //! use gabion::{Pile, ReadBuf};
@@ -69,6 +69,11 @@ struct Page;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/slots.md")]
 struct PageOfSlots;
+
+/// The guide for Rust, whose examples are programs of this crate alone.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct Guide;
 
 pub use gabion_blocks as blocks;
 pub use gabion_blocks::file::{FileError, FileSummary};
