@@ -247,9 +247,14 @@ def test_get_many_fails_as_a_whole_or_uses_the_default(pile: gabion.Pile) -> Non
 def test_numbers_that_no_pointer_can_be_are_passed_over_like_stale_ones(pile: gabion.Pile) -> None:
     live = pile.put("live")
     assert pile.get_many([live, -1, 2**70, live], "no") == ["live", "no", "no", "live"]
-    for number in (-1, 2**70):
+    for number in (-1, 0, 2**70):
         with pytest.raises(gabion.PointerError, match=f"^{number} is not a pointer"):
             pile.get_many([live, number])
+        with pytest.raises(gabion.PointerError, match=f"^{number} is not a pointer"):
+            pile.get(number)
+    assert pile.get_many(array("Q", [live, 0]), "no") == ["live", "no"]
+    with pytest.raises(gabion.PointerError, match=r"^0 is not a pointer"):
+        pile.get_many(array("Q", [live, 0]))
     assert pile.remove_many([-1, 2**70, 0, live, 2**64]) == 1
     assert len(pile) == 0
 
