@@ -58,6 +58,7 @@ impl<T: ?Sized + RefUnwindSafe> RefUnwindSafe for SlotBox<'_, T> {}
 /// array. So nodes of many kinds lie in slots, without unsafe code.
 ///
 /// ```
+/// #![forbid(unsafe_code)]
 /// use gabion_slots::{Affinity, SlotBox, Slots, unsize};
 ///
 /// trait Shape {
@@ -125,8 +126,8 @@ impl<'s> Within<'s> {
     }
 
     /// As [`Within::boxed`], of a value that is made only once there is a slot for it: where there is none, `make` is
-    /// not called, and whatever it would have used up is still there. If it panics, the slot is freed. That the value
-    /// is built in place is left to the compiler, and not promised.
+    /// not called. If it panics, the slot is freed. That the value is built in place is left to the compiler, and not
+    /// promised.
     ///
     /// ```
     /// use gabion_slots::{Affinity, Slots};
