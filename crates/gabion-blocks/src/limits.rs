@@ -1,7 +1,8 @@
 //! How much memory this process may really use.
 //!
 //! The smallest of physical memory, every cgroup limit above this process and its own limits of address space and data
-//! (`ulimit -v`, `-d`) counts: in a container, the machine's size is of no interest. Read on demand, never cached: limits may change at run time.
+//! (`ulimit -v`, `-d`) counts: in a container, the machine's size is of no interest. Read on demand, never cached:
+//! limits may change at run time.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io, thread};

@@ -130,7 +130,7 @@ pub unsafe extern "C" fn gabion_pile_root(pile: *const PileHandle, out: *mut u64
 
 /// A pointer by its number.
 #[inline]
-fn pointer_of(number: u64) -> Result<Pointer, Failure> {
+pub(crate) fn pointer_of(number: u64) -> Result<Pointer, Failure> {
     Pointer::from_bits(number).ok_or_else(|| Failure::no_pointer(number))
 }
 

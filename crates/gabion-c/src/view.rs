@@ -3,10 +3,10 @@
 use std::ffi::c_void;
 
 use gabion_blocks::try_box;
-use gabion_pile::{Pointer, View};
+use gabion_pile::View;
 
 use crate::handle::{Handle, Held, Kind};
-use crate::pile::PileHandle;
+use crate::pile::{PileHandle, pointer_of};
 use crate::status::{Status, call};
 use crate::text;
 
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn gabion_pile_view(
         text::check(length, "length")?;
         text::check(out, "out")?;
         // SAFETY: the caller's duty is the same.
-        let view = unsafe { Handle::look(pile) }?.view(Pointer::from_bits(pointer))?;
+        let view = unsafe { Handle::look(pile) }?.view(pointer_of(pointer)?)?;
         let (at, bytes) = (view.as_ptr(), view.len());
         // Not `give`, which ends the process where there is no memory. Then the view ends here.
         let handle = Box::into_raw(try_box(Handle::new(view))?);
